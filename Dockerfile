@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: The Mooring Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# One file for every image: docker build --build-arg BINARY=calico-node-sync .
+# The image holds one static binary, the public certificate authorities and no shell; it runs as 65532 and needs no writable file.
+FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8 AS build
+ARG BINARY
+ARG VERSION=""
+ARG TARGETOS=linux
+ARG TARGETARCH
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    test -n "$BINARY" || { echo "build-arg BINARY is missing: name one folder of cmd/" >&2; exit 1; } && \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
+      -ldflags "-s -w ${VERSION:+-X github.com/mooring-dev/mooring/internal/platform/buildinfo.version=$VERSION}" -o /out/entrypoint ./cmd/$BINARY
+
+FROM scratch
+ARG BINARY
+LABEL org.opencontainers.image.title="$BINARY" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="The Mooring Authors"
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/entrypoint /entrypoint
+USER 65532:65532
+ENTRYPOINT ["/entrypoint"]

@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: The Mooring Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Needs Go, make and git; everything else comes through the module proxy. `make help` lists what there is.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# Without cgo the binaries are static, build on machines without a C compiler, and share one build cache with the tests.
+# The one exception is the race detector (hack/test.sh).
+export CGO_ENABLED := 0
+
+BINARIES := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
+# The Kubernetes that the lab runs stands in lab/go.mod alone; without these clients would see v0.0.0-master.
+KUBE_VERSION = $(shell cd lab && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+kube_part    = $(word $(1),$(subst ., ,$(patsubst v%,%,$(KUBE_VERSION))))
+version_pkg  := k8s.io/component-base/version
+LAB_LDFLAGS  = -s -w -X $(version_pkg).gitVersion=$(KUBE_VERSION) \
+               -X $(version_pkg).gitMajor=$(call kube_part,1) -X $(version_pkg).gitMinor=$(call kube_part,2)
+# LDFLAGS is empty by choice: the version of a binary is what Go stamped into it. VERSION names image tags and, there, the version.
+LDFLAGS      ?=
+VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+REGISTRY     ?= mooring
+IMG          ?=
+CONTAINER_TOOL ?= docker
+KUBECTL      ?= kubectl
+DATASTORE    ?=
+E2E_FLAGS    ?=
+BENCH        ?= .
+BENCH_PKGS   ?= ./internal/nodesync/...
+
+.PHONY: help lab test e2e bench lint generate manifests verify build images docker-build docker-push install deploy \
+        uninstall undeploy fmt deps vuln presubmit clean FORCE
+
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ The two commands to begin with
+lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show calico-node-sync at work.
+	@bin/lab demo
+
+test: bin/lab build bin/gotestsum ## Test everything: both modules, against a real etcd and kube-apiserver.
+	@hack/test.sh
+
+##@ More tests
+e2e: bin/lab bin/kubectl build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
+	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
+
+bench: ## Plan time and allocations at growing cluster sizes (BENCH, BENCH_PKGS).
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCH_PKGS)
+
+lint: bin/golangci-lint ## Lint both modules, dependency directions included.
+	bin/golangci-lint run --build-tags e2e ./...
+	cd lab && ../bin/golangci-lint run --config ../.golangci.yaml ./...
+
+vuln: bin/govulncheck ## Look the products' dependencies up in Go's vulnerability database (needs the network).
+	@for b in $(BINARIES); do echo "$$b:"; bin/govulncheck ./cmd/$$b; done
+
+verify: ## Regenerate everything and fail if that changes a file.
+	@hack/verify.sh
+
+presubmit: verify lint test ## What a change must pass.
+
+##@ Generated files
+generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the flags.
+	@if [ -d api ]; then bin/controller-gen object paths=./api/...; fi
+	@go run ./hack/docs
+
+manifests: bin/controller-gen bin/kustomize ## Generate CRDs, and dist/*.yaml from config/.
+	@if [ -d api ]; then bin/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases; fi
+	@hack/manifests.sh
+
+deps: ## Write cmd/*/deps.txt: what each binary is made of.
+	@go run ./hack/deps
+
+fmt: ## Format the Go code of both modules.
+	@git ls-files -co --exclude-standard -z -- '*.go' | xargs -0 gofmt -s -w
+
+##@ Build
+build: ## Build the product's binaries into bin/.
+	@hack/progress.sh go build -v -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+bin/lab: FORCE
+	@[ -e $@ ] || echo "Building the lab: Kubernetes and etcd from source. The first build takes about 5 minutes on two cores, later ones seconds."
+	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/lab .
+
+bin/kubectl: FORCE
+	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/kubectl k8s.io/kubernetes/cmd/kubectl
+
+# Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once.
+bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize: go.tools.mod
+	@echo "Building $(@F) (once)"
+	@go build -modfile=go.tools.mod -o $@ "$$(go list -modfile=go.tools.mod tool | grep -E '/$(@F)(/v[0-9]+)?$$')"
+	@touch $@
+
+docker-build: ## Build one image: make docker-build BINARY=calico-node-sync [IMG=...].
+	$(CONTAINER_TOOL) build --build-arg BINARY=$(BINARY) --build-arg VERSION=$(VERSION) -t $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION)) .
+
+docker-push: ## Push one image: make docker-push BINARY=calico-node-sync [IMG=...].
+	$(CONTAINER_TOOL) push $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION))
+
+images: ## Build the image of every binary that runs in a cluster.
+	@for b in $(filter-out kubectl-mooring,$(BINARIES)); do $(MAKE) docker-build BINARY=$$b; done
+
+clean: ## Remove bin/ (Go's build cache stays).
+	rm -rf bin
+
+##@ In your cluster (the current context of KUBECTL)
+install: ## Install the CRDs.
+	@hack/deploy.sh install
+
+uninstall: ## Remove the CRDs.
+	@hack/deploy.sh uninstall
+
+deploy: bin/kustomize ## Deploy calico-node-sync: make deploy DATASTORE=etcdv3|kubernetes [IMG=...].
+	@DATASTORE='$(DATASTORE)' IMG='$(IMG)' KUBECTL='$(KUBECTL)' hack/deploy.sh deploy
+
+undeploy: bin/kustomize ## Remove calico-node-sync; its namespace stays.
+	@DATASTORE='$(DATASTORE)' KUBECTL='$(KUBECTL)' hack/deploy.sh undeploy

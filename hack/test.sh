@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The Mooring Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Usage: hack/test.sh   (by make test, which builds what this needs)
+# Runs the tests of both modules. TEST_FLAGS adds flags; TEST_JSON_DIR says where the event streams go (default bin/test).
+#
+# The race detector needs a C compiler and doubles what is compiled, so it is used where it costs little: for every package whose tests
+# link neither Kubernetes' nor etcd's server. Those two are other people's code and make up most of the build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+json=${TEST_JSON_DIR:-$root/bin/test}
+mkdir -p "$json"
+rm -f "$json"/*.json
+
+race=()
+if printf 'int main(void){return 0;}' | "$(go env CC)" -x c -o /dev/null - 2>/dev/null; then
+	race=(-race)
+else
+	echo "No C compiler that links ($(go env CC)): the tests run without the race detector. Debian: apt-get install gcc libc6-dev."
+fi
+
+# packages prints the packages with tests in the current module whose test binaries do (heavy) or do not (light) link a server.
+packages() {
+	go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk -v want="$1" '
+		$1 ~ /\.test$/ {
+			kind = / (k8s\.io\/kubernetes|go\.etcd\.io\/etcd\/server)\// ? "heavy" : "light"
+			sub(/\.test$/, "", $1)
+			if (kind == want) print $1
+		}'
+}
+
+# run NAME FLAGS...: tests the packages named on standard input; a failure is remembered, so that the rest runs too.
+failed=0
+run() {
+	local name=$1 list
+	shift
+	mapfile -t list
+	[ "${#list[@]}" -gt 0 ] || return 0
+	echo "== ${PWD#"$root"/} $name: ${#list[@]} packages $*"
+	# shellcheck disable=SC2086 # TEST_FLAGS is a list
+	"$root/bin/gotestsum" --format pkgname-and-test-fails --format-hide-empty-pkg --jsonfile "$json/$name.json" -- \
+		-shuffle=on -timeout 15m "$@" ${TEST_FLAGS:-} "${list[@]}" || failed=1
+}
+
+cgo=0
+if [ "${#race[@]}" -gt 0 ]; then cgo=1; fi
+CGO_ENABLED=$cgo run root "${race[@]}" < <(packages light)
+run root-heavy < <(packages heavy)
+cd lab
+CGO_ENABLED=$cgo run lab "${race[@]}" < <(packages light)
+run lab-heavy < <(packages heavy)
+exit "$failed"

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import "slices"
+
+// pureOutside is what a package that decides may import from outside this repository: values, text, time as a type, and Kubernetes' and
+// Calico's types. What is missing is the point: no os, net, net/http, context, sync, logger, metric, client, or unseeded chance.
+// That time.Now is not called is the linter's to see (forbidigo).
+func pureOutside() []string {
+	return []string{
+		"bytes", "cmp", "encoding", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "encoding/pem", "errors", "fmt",
+		"hash", "hash/fnv", "crypto", "crypto/ecdsa", "crypto/ed25519", "crypto/elliptic", "crypto/sha256", "crypto/x509", "crypto/x509/pkix",
+		"io", "iter", "maps", "math", "math/big", "math/bits", "net/netip", "net/url", "path", "regexp", "slices", "sort", "strconv",
+		"strings", "text/tabwriter", "time", "unicode", "unicode/utf8",
+		"k8s.io/api/...", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/api/meta", "k8s.io/apimachinery/pkg/apis/...",
+		"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime/schema", "k8s.io/apimachinery/pkg/types",
+		"k8s.io/apimachinery/pkg/util/intstr", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/apimachinery/pkg/util/validation/...",
+		"github.com/projectcalico/api/pkg/apis/...", "github.com/projectcalico/api/pkg/lib/numorstring",
+	}
+}
+
+// apiOutside is what API types may import: whoever imports our types should get apimachinery with them and nothing more.
+func apiOutside() []string {
+	return []string{"fmt", "strings", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/apiextensions-apiserver/pkg/apis/..."}
+}
+
+// A component, as the layout sees it.
+type component struct {
+	name string
+	// pure, acting and apps are the patterns of its three layers.
+	pure, acting, apps []string
+	// adapters names the rooms outside the component that its acting layer may use.
+	adapters []string
+}
+
+func components() []component {
+	return []component{
+		{
+			name:     "nodesync",
+			pure:     []string{"internal/nodesync"},
+			acting:   []string{"internal/nodesync/controller/..."},
+			apps:     []string{"internal/nodesync/app/..."},
+			adapters: []string{"calico"},
+		},
+		{
+			name:     "routereflector",
+			pure:     []string{"internal/routereflector"},
+			acting:   []string{"internal/routereflector/controller/..."},
+			apps:     []string{"internal/routereflector/app/..."},
+			adapters: []string{"calico"},
+		},
+		{
+			name: "docloud",
+			pure: []string{
+				"internal/docloud/annotation", "internal/docloud/providerid", "internal/docloud/instance",
+				"internal/docloud/loadbalancer", "internal/docloud/firewall",
+			},
+			acting: []string{"internal/docloud/doapi/...", "internal/docloud/provider/..."},
+			apps:   []string{"internal/docloud/app/..."},
+		},
+		{
+			name:   "etcdstorage",
+			pure:   []string{"internal/etcdstorage/pki", "internal/etcdstorage/workload", "internal/etcdstorage/tenancy"},
+			acting: []string{"internal/etcdstorage/controller/...", "internal/etcdstorage/proxy/..."},
+			apps:   []string{"internal/etcdstorage/operatorapp/...", "internal/etcdstorage/proxyapp/..."},
+		},
+	}
+}
+
+// Rooms returns the directions of the whole repository.
+func Rooms() []Room {
+	tests := []string{"testkit", "sim"}
+	rooms := []Room{{
+		Name: "api", Packages: []string{"api/..."}, Outside: apiOutside(), TestsMayImport: tests,
+		Reason: "API types are imported by other people's programs, so they bring apimachinery and nothing else",
+	}}
+	var pure, acting, apps []string
+	for _, c := range components() {
+		rooms = append(rooms, c.rooms(tests)...)
+		pure, acting, apps = append(pure, c.name), append(acting, c.name+" acting"), append(apps, c.name+" app")
+	}
+	adapters := []string{"calico"}
+	everything := slices.Concat([]string{"api", "platform"}, pure, adapters, acting)
+	return append(rooms,
+		Room{
+			Name: "calico", Packages: []string{"internal/calico/..."},
+			MayImport: []string{"api", "platform", "nodesync", "routereflector"}, TestsMayImport: tests,
+			Reason: "an adapter speaks the words of the components that use it and knows nothing of who runs them",
+		},
+		Room{
+			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api"}, TestsMayImport: tests,
+			Reason: "shared plumbing that knew a component would tie all components together",
+		},
+		Room{
+			Name: "plugin", Packages: []string{"internal/plugin/..."}, MayImport: everything, TestsMayImport: tests,
+			Reason: "the plugin reads every component; it starts none",
+		},
+		Room{
+			Name: "cmd", Packages: []string{"cmd/..."}, MayImport: slices.Concat(apps, []string{"plugin", "platform"}), TestsMayImport: tests,
+			Reason: "main is a page: it parses nothing, decides nothing and wires nothing, the app does",
+		},
+		Room{
+			Name: "sim", Packages: []string{"internal/sim/..."}, MayImport: []string{"api"}, TestsMayImport: []string{"testkit"},
+			Reason: "a simulator that shares code with what it tests agrees with its bugs; only tests and the lab may import it",
+		},
+		Room{
+			Name: "testkit", Packages: []string{"internal/testkit/..."},
+			MayImport: slices.Concat([]string{"sim"}, everything), TestsMayImport: tests,
+			Reason: "only tests import the kit, so it may build the values of every component but starts none",
+		},
+		Room{
+			Name: "archtest", Packages: []string{"internal/archtest"},
+			Reason: "it reads the code from outside",
+		},
+		Room{
+			Name: "test", Packages: []string{"test/...", "config/..."}, MayImport: slices.Concat(everything, apps, tests),
+			TestsMayImport: []string{"plugin"},
+			Reason:         "scenarios see everything but the lab, which they only run",
+		},
+		Room{
+			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, []string{"plugin"}),
+			Reason: "scripts read files, run tools and ask commands for their flags",
+		},
+		Room{
+			Name: "lab", Packages: []string{"lab/..."}, MayImport: slices.Concat([]string{"sim"}, everything, apps), TestsMayImport: []string{"testkit"},
+			Reason: "the lab sees every component, and nothing imports the lab",
+		},
+	)
+}
+
+// rooms returns the three layers of one component. No layer names another component, so components cannot import each other.
+func (c component) rooms(tests []string) []Room {
+	return []Room{
+		{
+			Name: c.name, Packages: c.pure, MayImport: []string{"api"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components",
+		},
+		{
+			Name: c.name + " acting", Packages: c.acting,
+			MayImport: slices.Concat([]string{"api", "platform", c.name}, c.adapters), TestsMayImport: tests,
+			Reason: "it observes and applies for its own component through adapters, and does not know how it is started",
+		},
+		{
+			Name: c.name + " app", Packages: c.apps,
+			MayImport: slices.Concat([]string{"api", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
+			Reason: "it wires its own component and no other",
+		},
+	}
+}
+
+// Bans returns what binaries must never link.
+func Bans() []Ban {
+	return []Ban{
+		{
+			Binaries: []string{"cmd/..."},
+			Packages: []string{"k8s.io/kubernetes/...", "go.etcd.io/etcd/server/...", "lab/..."},
+			Reason:   "servers belong to the lab; in a product they are weight and CVEs, and need replaces that break go install",
+		},
+		{
+			Binaries: []string{"cmd/..."},
+			Packages: []string{
+				"internal/sim/...", "internal/testkit/...", "internal/archtest", "pgregory.net/rapid/...", "go.uber.org/goleak/...",
+				"net/http/httptest", "testing",
+			},
+			Reason: "what pretends or tests never ships",
+		},
+		{
+			Binaries: []string{"cmd/etcd-storage-proxy"},
+			Packages: []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
+			Reason:   "the proxy never talks to the Kubernetes API, so that a stolen proxy holds nothing of it",
+		},
+		{
+			Binaries: []string{"cmd/calico-node-sync", "cmd/calico-route-reflector-operator", "cmd/etcd-storage-operator", "cmd/etcd-storage-proxy"},
+			Packages: []string{"github.com/digitalocean/godo/...", "internal/docloud/..."},
+			Reason:   "the cloud's token stays with the cloud's code",
+		},
+		{
+			Binaries: []string{"cmd/digitalocean-cloud-controller-manager", "cmd/digitalocean-cloud-controller-manager-admission-server"},
+			Packages: []string{"github.com/projectcalico/...", "internal/calico/...", "internal/nodesync/...", "internal/routereflector/..."},
+			Reason:   "a drop-in cloud controller manager knows nothing of the network's datastore",
+		},
+	}
+}

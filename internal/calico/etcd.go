@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// callTimeout bounds every single call to etcd, since neither etcd's client nor libcalico-go does.
+const callTimeout = 20 * time.Second
+
+// Etcd is Calico's etcdv3 datastore.
+type Etcd struct {
+	client    *clientv3.Client
+	tls       *tls.Config // nil for http
+	endpoints string
+}
+
+// OpenEtcd makes a client for Calico's etcd. It does not connect yet; Ping does. Client certificates are read again for every new
+// connection, so that they can be rotated.
+func OpenEtcd(c EtcdConfig) (*Etcd, error) {
+	cfg := clientv3.Config{
+		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password,
+		DialTimeout: 10 * time.Second, DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
+		Logger: zap.NewNop(),
+	}
+	if strings.HasPrefix(c.Endpoints[0], "https://") {
+		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CACertFile}
+		tlsConfig, err := files.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificates for Calico's etcd: %w", err)
+		}
+		cfg.TLS = tlsConfig
+	}
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to Calico's etcd at %s: %w", strings.Join(c.Endpoints, ","), err)
+	}
+	return &Etcd{client: client, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ",")}, nil
+}
+
+// Close ends the connection.
+func (d *Etcd) Close() error { return d.client.Close() }
+
+// Ping reads one key with quorum. Its error is one sentence that names the endpoints.
+func (d *Etcd) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := d.client.Get(ctx, clusterInformationKey, clientv3.WithKeysOnly())
+	if err != nil {
+		return fmt.Errorf("calico's etcd at %s does not answer a quorum read: %w", d.endpoints, d.diagnose(context.WithoutCancel(ctx), err))
+	}
+	return nil
+}
+
+// commit runs one transaction: ops if the guard and every comparison hold, else nothing. The store revision is returned, which is the
+// ModRevision of every key that ops put. When a comparison fails the error is a *ConflictError that names the key.
+func (d *Etcd) commit(ctx context.Context, guard *Guard, seen map[string]int64, ops ...clientv3.Op) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	expected := make(map[string]int64, len(seen)+1)
+	for key, revision := range seen {
+		expected[key] = revision
+	}
+	if guard != nil {
+		if guard.Host == "" {
+			return 0, errors.New("a destructive write needs the name of its Calico Node")
+		}
+		expected[nodeKey(guard.Host)] = guard.Revision
+	}
+	if len(expected) == 0 {
+		return 0, errors.New("a write without a comparison is not allowed")
+	}
+	compares := make([]clientv3.Cmp, 0, len(expected))
+	reads := make([]clientv3.Op, 0, len(expected))
+	for key, revision := range expected {
+		// A key that does not exist has ModRevision 0 in a comparison (etcd, etcdserver/txn: applyCompare).
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	}
+	resp, err := d.client.Txn(ctx).If(compares...).Then(ops...).Else(reads...).Commit()
+	if err != nil {
+		return 0, err
+	}
+	if !resp.Succeeded {
+		return 0, conflictOf(expected, resp)
+	}
+	return resp.Header.Revision, nil
+}
+
+func conflictOf(expected map[string]int64, resp *clientv3.TxnResponse) error {
+	actual := make(map[string]int64, len(expected))
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			actual[string(kv.Key)] = kv.ModRevision
+		}
+	}
+	conflict := &ConflictError{Key: "the transaction", Detail: "it no longer applies"}
+	for key, want := range expected {
+		if got := actual[key]; got != want && (conflict.Key == "the transaction" || key < conflict.Key) {
+			conflict = &ConflictError{Key: key, Detail: fmt.Sprintf("it is at %s, not %s", revisionText(got), revisionText(want))}
+		}
+	}
+	return conflict
+}
+
+func revisionText(revision int64) string {
+	if revision == 0 {
+		return "absent"
+	}
+	return fmt.Sprintf("revision %d", revision)
+}

@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// seen is a host as it was read, with its Node.
+type seen struct {
+	node Node
+	host Host
+}
+
+func (w *world) read(t *testing.T, name string) seen {
+	t.Helper()
+	snapshot, err := w.store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(snapshot.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		t.Fatalf("Calico Node %s is not in the snapshot", name)
+	}
+	return seen{node: snapshot.Nodes[i], host: hosts[0]}
+}
+
+func (s seen) guard() Guard { return Guard{Host: s.node.Name, Revision: s.node.Revision} }
+
+func (s seen) endpoints() []EndpointRef {
+	var refs []EndpointRef
+	for _, e := range s.host.Endpoints {
+		refs = append(refs, EndpointRef{Namespace: e.Namespace, Name: e.Name, Revision: e.Revision})
+	}
+	return refs
+}
+
+// assignments are the host's own addresses in a block.
+func (s seen) assignments(block Block) []Assignment {
+	var out []Assignment
+	for _, a := range block.Allocations {
+		if a.Host == s.host.Name {
+			out = append(out, Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence})
+		}
+	}
+	return out
+}
+
+func TestReadsWhatCalicoNodeWrites(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 2)
+	machine(t, w.calico, "n10", 10, 1)
+
+	got := w.read(t, "n1")
+
+	if want := []OrchRef{{Orchestrator: "k8s", NodeName: "n1"}}; !slices.Equal(got.node.OrchRefs, want) {
+		t.Errorf("orchRefs: got %v, want %v", got.node.OrchRefs, want)
+	}
+	if len(got.host.Endpoints) != 2 || got.host.Endpoints[0].Orchestrator != "k8s" {
+		t.Errorf("endpoints: got %+v, want the two of n1 and none of n10", got.host.Endpoints)
+	}
+	addresses := 0
+	for _, b := range got.host.Blocks {
+		if b.AffineTo != "n1" {
+			t.Errorf("block %s is affine to %q, want n1", b.CIDR, b.AffineTo)
+		}
+		for _, a := range b.Allocations {
+			if a.Host != "n1" || a.Handle == "" || a.Sequence == 0 {
+				t.Errorf("allocation %+v lacks its host, handle or sequence number", a)
+			}
+			addresses++
+		}
+	}
+	// Two pods; IPIP, VXLAN, VXLANv6, Wireguard and WireguardV6 tunnels.
+	if want := 2 + 5; addresses != want {
+		t.Errorf("addresses: got %d, want %d", addresses, want)
+	}
+	if len(got.host.Affinities) != len(got.host.Blocks) {
+		t.Errorf("affinities: got %d for %d blocks", len(got.host.Affinities), len(got.host.Blocks))
+	}
+	if got.host.Felix == nil || !got.host.Felix.Automatic {
+		t.Errorf("Felix' configuration: got %+v, want the one that calico-node writes: %s", got.host.Felix, w.etcd.Dump(t)[felixKey("n1")])
+	}
+}
+
+// remove applies every write that a whole clean-up needs.
+func (w *world) remove(t *testing.T, name string) {
+	t.Helper()
+	s := w.read(t, name)
+	if err := w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range s.host.Blocks {
+		if err := w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, s.assignments(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range s.host.Affinities {
+		if err := w.store.DeleteAffinity(t.Context(), s.guard(), a.CIDR, a.Revision, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.store.DeleteFelixConfiguration(t.Context(), s.guard(), s.host.Felix.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.DeleteNode(t.Context(), s.guard()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRemovesAllOfOneHostAndNothingOfOthers(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n10", 10, 2)
+	machine(t, w.calico, "other", 20, 2)
+	before := w.etcd.Dump(t)
+	machine(t, w.calico, "n1", 1, 3)
+
+	w.remove(t, "n1")
+
+	if diff := cmp.Diff(before, w.etcd.Dump(t)); diff != "" {
+		t.Errorf("the datastore is not as it was before n1 (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	s := w.read(t, "n1")
+	block := s.host.Blocks[0]
+	stale := Guard{Host: "n1", Revision: s.node.Revision - 1}
+	otherSequence := s.assignments(block)
+	otherSequence[0].Sequence++
+	otherHandle := s.assignments(block)
+	otherHandle[0].Handle = "k8s-pod-network.of-a-live-pod"
+	moved := s.endpoints()
+	moved[0].Revision++
+
+	writes := map[string]func() error{
+		"endpoints under a stale guard":     func() error { return w.store.DeleteEndpoints(t.Context(), stale, s.endpoints()) },
+		"endpoints that changed":            func() error { return w.store.DeleteEndpoints(t.Context(), s.guard(), moved) },
+		"addresses under a stale guard":     func() error { return w.store.ReleaseAddresses(t.Context(), stale, block.CIDR, s.assignments(block)) },
+		"an address that was assigned anew": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherSequence) },
+		"an address of another handle":      func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherHandle) },
+		"an affinity under a stale guard": func() error {
+			return w.store.DeleteAffinity(t.Context(), stale, block.CIDR, s.host.Affinities[0].Revision, false)
+		},
+		"an affinity to a block in use": func() error {
+			return w.store.DeleteAffinity(t.Context(), s.guard(), block.CIDR, s.host.Affinities[0].Revision, true)
+		},
+		"an affinity without its block": func() error {
+			return w.store.DeleteAffinity(t.Context(), s.guard(), block.CIDR, s.host.Affinities[0].Revision, false)
+		},
+		"Felix' configuration, stale guard":   func() error { return w.store.DeleteFelixConfiguration(t.Context(), stale, s.host.Felix.Revision) },
+		"Felix' configuration that changed":   func() error { return w.store.DeleteFelixConfiguration(t.Context(), s.guard(), s.host.Felix.Revision+1) },
+		"the Node at another revision":        func() error { return w.store.DeleteNode(t.Context(), stale) },
+		"an annotation at another revision":   func() error { _, err := w.store.AnnotateNode(t.Context(), "n1", stale.Revision, "a", "b"); return err },
+		"an annotation on a Node that is not": func() error { _, err := w.store.AnnotateNode(t.Context(), "n2", 1, "a", "b"); return err },
+		"anything while there must be no Node": func() error {
+			return w.store.DeleteEndpoints(t.Context(), Guard{Host: "n1"}, s.endpoints())
+		},
+	}
+	for name, write := range writes {
+		t.Run(name, func(t *testing.T) {
+			before := w.etcd.Revision(t)
+			if err := write(); !errors.Is(err, ErrConflict) {
+				t.Errorf("got error %v, want a conflict", err)
+			}
+			if after := w.etcd.Revision(t); after != before {
+				t.Errorf("the store moved from revision %d to %d: something was written", before, after)
+			}
+		})
+	}
+}
+
+func TestARestartOfCalicoNodeBreaksTheGuard(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	s := w.read(t, "n1")
+	fenced, err := w.store.AnnotateNode(t.Context(), "n1", s.node.Revision, "nodes.mooring.dev/decommission", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine(t, w.calico, "n1", 1, 0)
+
+	err = w.store.DeleteEndpoints(t.Context(), Guard{Host: "n1", Revision: fenced}, s.endpoints())
+
+	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "nodes/n1") {
+		t.Errorf("got error %v, want a conflict about the Node", err)
+	}
+	if got := w.read(t, "n1").node.Annotations["nodes.mooring.dev/decommission"]; got != "n1" {
+		t.Errorf("the annotation after the restart: got %q, want n1, since calico-node keeps what it does not know", got)
+	}
+}
+
+func TestValuesThatCannotBeParsedAreNamed(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	s := w.read(t, "n1")
+	block, err := blockKey(s.host.Blocks[0].CIDR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	affinity, err := affinityKey("n1", s.host.Affinities[0].CIDR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := []string{
+		nodeKey("broken"), endpointKey("default", s.host.Endpoints[0].Name), block, affinity, felixKey("n1"),
+		affinityPrefix + "n1/ipv4/block/nonsense",
+	}
+	for _, key := range keys {
+		if _, err := w.etcd.Client.Put(t.Context(), key, `{"metadata": "n1`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot, err := w.store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := append(slices.Clone(snapshot.Unreadable), hosts[0].Unreadable...)
+	slices.Sort(got)
+	slices.Sort(keys)
+	if diff := cmp.Diff(keys, got); diff != "" {
+		t.Errorf("unreadable keys (-want +got):\n%s", diff)
+	}
+}
+
+func TestHostsReadsAtTheRevisionItIsGiven(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	snapshot, err := w.store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.remove(t, "n1")
+	hosts, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(hosts[0].Endpoints) != 1 || len(hosts[0].Blocks) == 0 {
+		t.Errorf("got %+v, want n1 as it was at revision %d", hosts[0], snapshot.Revision)
+	}
+	if _, err := w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"}); err == nil {
+		t.Error("got no error for a revision that is compacted, want one")
+	}
+}
+
+func TestABlockIsScannedPageByPage(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	want := len(w.read(t, "n1").host.Blocks)
+	var ops []clientv3.Op
+	for i := range 2*blocksPerPage + 10 {
+		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), 0}), 26)
+		key, err := blockKey(cidr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops, clientv3.OpPut(key, `{"cidr":"`+cidr.String()+`","affinity":"host:x","allocations":[],"unallocated":[],"attributes":[]}`))
+	}
+	for chunk := range slices.Chunk(ops, 100) {
+		if _, err := w.etcd.Client.Txn(t.Context()).Then(chunk...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(w.read(t, "n1").host.Blocks); got != want {
+		t.Errorf("blocks of n1 among many: got %d, want %d", got, want)
+	}
+}

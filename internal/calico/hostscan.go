@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"bytes"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+)
+
+// hostScan sorts what is read into the hosts that are asked for.
+type hostScan struct {
+	names []string
+	hosts map[string]*Host
+	// claimed are the CIDRs on which one of the hosts has an affinity: their blocks matter whoever they are affine to.
+	claimed map[netip.Prefix][]string
+}
+
+func newHostScan(hostNames []string) *hostScan {
+	s := &hostScan{hosts: map[string]*Host{}, claimed: map[netip.Prefix][]string{}}
+	for _, name := range hostNames {
+		if name != "" && s.hosts[name] == nil {
+			s.hosts[name] = &Host{Name: name}
+			s.names = append(s.names, name)
+		}
+	}
+	slices.Sort(s.names)
+	return s
+}
+
+func (s *hostScan) result() []Host {
+	out := make([]Host, 0, len(s.names))
+	for _, name := range s.names {
+		out = append(out, *s.hosts[name])
+	}
+	return out
+}
+
+func (s *hostScan) addEndpoint(key string, value []byte, revision int64) {
+	named := s.hosts[endpointHost(key)]
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindWorkloadEndpoint, Namespace: namespace, Name: name}, value)
+	wep, ok := parsed.(*libapiv3.WorkloadEndpoint)
+	if err != nil || !ok || wep.Spec.Node != named.Name {
+		named.Unreadable = append(named.Unreadable, key)
+		return
+	}
+	named.Endpoints = append(named.Endpoints, Endpoint{
+		Namespace: namespace, Name: name, Revision: revision, Orchestrator: wep.Spec.Orchestrator, Pod: wep.Spec.Pod,
+	})
+}
+
+func (s *hostScan) addAffinity(host, key string, value []byte, revision int64) {
+	h := s.hosts[host]
+	k, ok := model.BlockAffinityListOptions{Host: host}.KeyFromDefaultPath(key).(model.BlockAffinityKey)
+	if !ok {
+		h.Unreadable = append(h.Unreadable, key)
+		return
+	}
+	cidr, cidrErr := fromCalicoNet(k.CIDR)
+	parsed, err := model.ParseValue(k, value)
+	affinity, ok := parsed.(*model.BlockAffinity)
+	if err != nil || cidrErr != nil || !ok {
+		h.Unreadable = append(h.Unreadable, key)
+		return
+	}
+	h.Affinities = append(h.Affinities, Affinity{CIDR: cidr, Revision: revision, State: string(affinity.State)})
+	s.claimed[cidr] = append(s.claimed[cidr], host)
+}
+
+func (s *hostScan) addFelix(host string, value []byte, revision int64) {
+	h := s.hosts[host]
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: apiv3.KindFelixConfiguration, Name: "node." + host}, value)
+	config, ok := parsed.(*apiv3.FelixConfiguration)
+	if err != nil || !ok {
+		h.Unreadable = append(h.Unreadable, felixKey(host))
+		return
+	}
+	h.Felix = &FelixConfiguration{Revision: revision, Automatic: automaticFelix(config.Spec)}
+}
+
+// automaticFelix says whether a host's own configuration is what calico-node writes: one setting, and the defaults that libcalico-go's
+// client fills in on every write (lib/clientv3/felixconfig.go: setDefaults), which older versions did not.
+func automaticFelix(spec apiv3.FelixConfigurationSpec) bool {
+	unsetDefault(&spec.BPFConnectTimeLoadBalancing, apiv3.BPFConnectTimeLBTCP)
+	unsetDefault(&spec.BPFHostNetworkedNATWithoutCTLB, apiv3.BPFHostNetworkedNATEnabled)
+	unsetDefault(&spec.FloatingIPs, apiv3.FloatingIPsDisabled)
+	return reflect.DeepEqual(spec, apiv3.FelixConfigurationSpec{DefaultEndpointToHostAction: "Return"})
+}
+
+// unsetDefault makes a setting nil that has its default value.
+func unsetDefault[T comparable](setting **T, value T) {
+	if *setting != nil && **setting == value {
+		*setting = nil
+	}
+}
+
+// addBlock keeps a block for each host that it is affine to, that claims it, or that has an address in it.
+func (s *hostScan) addBlock(key string, value []byte) {
+	if !s.mayConcern(key, value) {
+		return
+	}
+	k, ok := model.BlockListOptions{}.KeyFromDefaultPath(key).(model.BlockKey)
+	var block Block
+	var err error
+	if ok {
+		block, err = parseBlock(k, value)
+	}
+	if !ok || err != nil {
+		s.unreadableBlock(key, value)
+		return
+	}
+	concerned := map[string]bool{block.AffineTo: true}
+	for _, a := range block.Allocations {
+		concerned[a.Host] = true
+	}
+	for _, host := range s.claimed[block.CIDR] {
+		concerned[host] = true
+	}
+	for _, name := range s.names {
+		if concerned[name] {
+			s.hosts[name].Blocks = append(s.hosts[name].Blocks, block)
+		}
+	}
+}
+
+// mayConcern is a cheap test before parsing: a host's name must stand in the value, or the host must claim the CIDR of the key.
+func (s *hostScan) mayConcern(key string, value []byte) bool {
+	for _, name := range s.names {
+		if bytes.Contains(value, []byte(name)) {
+			return true
+		}
+	}
+	cidr, err := netip.ParsePrefix(strings.Replace(key[strings.LastIndex(key, "/")+1:], "-", "/", 1))
+	return err == nil && len(s.claimed[cidr]) > 0
+}
+
+// unreadableBlock speaks for every host whose name occurs in a block that cannot be parsed.
+func (s *hostScan) unreadableBlock(key string, value []byte) {
+	for _, name := range s.names {
+		if bytes.Contains(value, []byte(name)) {
+			s.hosts[name].Unreadable = append(s.hosts[name].Unreadable, key)
+		}
+	}
+}

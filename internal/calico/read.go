@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+	"github.com/projectcalico/calico/libcalico-go/lib/names"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	blocksPerPage    = 500
+	endpointsPerRead = 100
+)
+
+// Snapshot reads all Calico Nodes and ClusterInformation with quorum, in one transaction and so at one revision.
+func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := d.client.Txn(ctx).Then(
+		clientv3.OpGet(nodePrefix, clientv3.WithPrefix()),
+		clientv3.OpGet(clusterInformationKey),
+	).Commit()
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("reading Calico's Nodes from etcd at %s: %w", d.endpoints, err)
+	}
+	s := Snapshot{Revision: resp.Header.Revision}
+	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		node, err := parseNode(string(kv.Key), kv.Value, kv.ModRevision)
+		if err != nil {
+			s.Unreadable = append(s.Unreadable, string(kv.Key))
+			continue
+		}
+		s.Nodes = append(s.Nodes, node)
+	}
+	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
+		s.DatastoreReady, s.ClusterGUID = parseClusterInformation(kv.Value)
+	}
+	return s, nil
+}
+
+func parseNode(key string, value []byte, revision int64) (Node, error) {
+	name := strings.TrimPrefix(key, nodePrefix)
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindNode, Name: name}, value)
+	if err != nil {
+		return Node{}, err
+	}
+	n, ok := parsed.(*libapiv3.Node)
+	if !ok || n.Name != name {
+		return Node{}, fmt.Errorf("the value of %s is not the Node of that name", key)
+	}
+	node := Node{Name: name, Revision: revision, Annotations: n.Annotations}
+	for _, ref := range n.Spec.OrchRefs {
+		node.OrchRefs = append(node.OrchRefs, OrchRef{Orchestrator: ref.Orchestrator, NodeName: ref.NodeName})
+	}
+	return node, nil
+}
+
+// parseClusterInformation says whether the datastore is ready; whatever cannot be read is not ready.
+func parseClusterInformation(value []byte) (ready bool, guid string) {
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: apiv3.KindClusterInformation, Name: "default"}, value)
+	if err != nil {
+		return false, ""
+	}
+	info, ok := parsed.(*apiv3.ClusterInformation)
+	if !ok {
+		return false, ""
+	}
+	return info.Spec.DatastoreReady != nil && *info.Spec.DatastoreReady, info.Spec.ClusterGUID
+}
+
+// Hosts reads, at the given store revision, what the datastore holds under the given Calico node names. Endpoints are scanned by key
+// alone and only those of the hosts are fetched; blocks are read in pages, and those that have nothing to do with the hosts are dropped
+// at once. A host that holds nothing is returned empty. If etcd has compacted the revision the error says so, and a new Snapshot helps.
+func (d *Etcd) Hosts(ctx context.Context, revision int64, hostNames []string) ([]Host, error) {
+	scan := newHostScan(hostNames)
+	if err := d.scanEndpoints(ctx, revision, scan); err != nil {
+		return nil, fmt.Errorf("reading workload endpoints: %w", err)
+	}
+	if err := d.scanAffinities(ctx, revision, scan); err != nil {
+		return nil, fmt.Errorf("reading block affinities: %w", err)
+	}
+	if err := d.scanFelix(ctx, revision, scan); err != nil {
+		return nil, fmt.Errorf("reading FelixConfigurations: %w", err)
+	}
+	if err := d.scanBlocks(ctx, revision, scan); err != nil {
+		return nil, fmt.Errorf("reading IPAM blocks: %w", err)
+	}
+	return scan.result(), nil
+}
+
+func (d *Etcd) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return d.client.Get(ctx, key, opts...)
+}
+
+func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan) error {
+	resp, err := d.get(ctx, endpointPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(revision))
+	if err != nil {
+		return err
+	}
+	var wanted []string
+	for _, kv := range resp.Kvs {
+		if scan.hosts[endpointHost(string(kv.Key))] != nil {
+			wanted = append(wanted, string(kv.Key))
+		}
+	}
+	for start := 0; start < len(wanted); start += endpointsPerRead {
+		chunk := wanted[start:min(start+endpointsPerRead, len(wanted))]
+		if err := d.fetchEndpoints(ctx, revision, chunk, scan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endpointHost is the node that a WorkloadEndpoint's key names, "" if the key is not of the form that Calico writes.
+func endpointHost(key string) string {
+	_, name, ok := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
+	if !ok {
+		return ""
+	}
+	ids, err := names.ParseWorkloadEndpointName(name)
+	if err != nil {
+		return ""
+	}
+	return ids.Node
+}
+
+func (d *Etcd) fetchEndpoints(ctx context.Context, revision int64, keys []string, scan *hostScan) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reads := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		reads[i] = clientv3.OpGet(key, clientv3.WithRev(revision))
+	}
+	resp, err := d.client.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return err
+	}
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			scan.addEndpoint(string(kv.Key), kv.Value, kv.ModRevision)
+		}
+	}
+	return nil
+}
+
+func (d *Etcd) scanAffinities(ctx context.Context, revision int64, scan *hostScan) error {
+	for _, name := range scan.names {
+		resp, err := d.get(ctx, affinityPrefix+name+"/", clientv3.WithPrefix(), clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		for _, kv := range resp.Kvs {
+			scan.addAffinity(name, string(kv.Key), kv.Value, kv.ModRevision)
+		}
+	}
+	return nil
+}
+
+func (d *Etcd) scanFelix(ctx context.Context, revision int64, scan *hostScan) error {
+	for _, name := range scan.names {
+		resp, err := d.get(ctx, felixKey(name), clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		for _, kv := range resp.Kvs {
+			scan.addFelix(name, kv.Value, kv.ModRevision)
+		}
+	}
+	return nil
+}
+
+func (d *Etcd) scanBlocks(ctx context.Context, revision int64, scan *hostScan) error {
+	from, end := blockPrefix, clientv3.GetPrefixRangeEnd(blockPrefix)
+	for {
+		resp, err := d.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(blocksPerPage), clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		for _, kv := range resp.Kvs {
+			scan.addBlock(string(kv.Key), kv.Value)
+		}
+		if !resp.More {
+			return nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}

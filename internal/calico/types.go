@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Snapshot is the datastore's Calico Nodes and readiness, read at one revision.
+type Snapshot struct {
+	// Revision is the store revision of the read; later reads can be made at the same one until etcd compacts it.
+	Revision int64
+	// DatastoreReady is ClusterInformation's field of that name; false when there is no ClusterInformation.
+	DatastoreReady bool
+	// ClusterGUID identifies this installation of Calico.
+	ClusterGUID string
+	Nodes       []Node
+	// Unreadable are the keys of Nodes that exist and could not be parsed.
+	Unreadable []string
+}
+
+// Node is a Calico Node resource (libcalico-go, apis/v3 Node), as far as Mooring reads it.
+type Node struct {
+	Name        string
+	Revision    int64
+	OrchRefs    []OrchRef
+	Annotations map[string]string
+}
+
+// OrchRef names an orchestrator and the node's name there.
+type OrchRef struct{ Orchestrator, NodeName string }
+
+// Host is what the datastore holds under one Calico node name, apart from its Node.
+type Host struct {
+	Name       string
+	Endpoints  []Endpoint
+	Blocks     []Block
+	Affinities []Affinity
+	// Felix is the FelixConfiguration "node.<name>", nil if there is none.
+	Felix      *FelixConfiguration
+	Unreadable []string
+}
+
+// FelixConfiguration is a host's own configuration of Felix. Automatic says that it holds nothing but what calico-node itself writes
+// at every start (node/pkg/lifecycle/startup: ensureDefaultConfig): defaultEndpointToHostAction Return.
+type FelixConfiguration struct {
+	Revision  int64
+	Automatic bool
+}
+
+// Endpoint is a WorkloadEndpoint.
+type Endpoint struct {
+	Namespace, Name string
+	Revision        int64
+	Orchestrator    string
+	Pod             string
+}
+
+// Block is an IPAM block. AffineTo is the host it is affine to, "virtual:<name>" for a virtual affinity, "" for none.
+type Block struct {
+	CIDR        netip.Prefix
+	AffineTo    string
+	Allocations []Allocation
+}
+
+// Allocation is one assigned address of a block. Host is its "node" attribute.
+type Allocation struct {
+	Address  netip.Addr
+	Handle   string
+	Sequence uint64
+	Host     string
+}
+
+// Affinity is a host's claim on a block.
+type Affinity struct {
+	CIDR     netip.Prefix
+	Revision int64
+	State    string
+}
+
+// Assignment names one assignment of one address and no later one.
+type Assignment struct {
+	Address  netip.Addr
+	Handle   string
+	Sequence uint64
+}
+
+// EndpointRef is a WorkloadEndpoint at a revision.
+type EndpointRef struct {
+	Namespace, Name string
+	Revision        int64
+}
+
+// Guard is the state of a Calico Node that every destructive write depends on. Revision 0 means that there must be no such Node.
+type Guard struct {
+	Host     string
+	Revision int64
+}
+
+// ErrConflict is the kind of every error that says: something is no longer as the caller saw it, and nothing was written.
+// Read again and decide again.
+var ErrConflict = errors.New("changed meanwhile")
+
+// ConflictError says what changed. errors.Is(err, ErrConflict) holds for it.
+type ConflictError struct {
+	Key    string
+	Detail string
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s %s: %s; nothing was written", e.Key, ErrConflict, e.Detail)
+}
+
+// Is implements errors.Is for ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }

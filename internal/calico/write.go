@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// AnnotateNode sets one annotation of a Calico Node, or removes it when the value is empty, if the Node is still at the revision, and
+// returns its new revision. Everything else in the stored object stays as it is, fields that this program does not know included.
+func (d *Etcd) AnnotateNode(ctx context.Context, name string, revision int64, annotation, value string) (int64, error) {
+	key := nodeKey(name)
+	resp, err := d.get(ctx, key)
+	if err != nil {
+		return 0, fmt.Errorf("reading Calico Node %s: %w", name, err)
+	}
+	if len(resp.Kvs) == 0 || resp.Kvs[0].ModRevision != revision {
+		found := int64(0)
+		if len(resp.Kvs) > 0 {
+			found = resp.Kvs[0].ModRevision
+		}
+		return 0, &ConflictError{Key: key, Detail: fmt.Sprintf("it is at %s, not %s", revisionText(found), revisionText(revision))}
+	}
+	updated, err := setAnnotation(resp.Kvs[0].Value, annotation, value)
+	if err != nil {
+		return 0, fmt.Errorf("annotating Calico Node %s: %w", name, err)
+	}
+	written, err := d.commit(ctx, nil, map[string]int64{key: revision}, clientv3.OpPut(key, string(updated)))
+	if err != nil {
+		return 0, fmt.Errorf("annotating Calico Node %s: %w", name, err)
+	}
+	return written, nil
+}
+
+// setAnnotation edits metadata.annotations of a JSON object and nothing else.
+func setAnnotation(object []byte, annotation, value string) ([]byte, error) {
+	var top, metadata map[string]json.RawMessage
+	if err := json.Unmarshal(object, &top); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(top["metadata"], &metadata); err != nil {
+		return nil, fmt.Errorf("reading its metadata: %w", err)
+	}
+	annotations := map[string]string{}
+	if raw, ok := metadata["annotations"]; ok {
+		if err := json.Unmarshal(raw, &annotations); err != nil {
+			return nil, fmt.Errorf("reading its annotations: %w", err)
+		}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotation] = value
+	if value == "" {
+		delete(annotations, annotation)
+	}
+	var err error
+	if metadata["annotations"], err = json.Marshal(annotations); err != nil {
+		return nil, err
+	}
+	if len(annotations) == 0 {
+		delete(metadata, "annotations")
+	}
+	if top["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(top)
+}
+
+// DeleteEndpoints deletes WorkloadEndpoints, all or none, each at its revision.
+func (d *Etcd) DeleteEndpoints(ctx context.Context, guard Guard, endpoints []EndpointRef) error {
+	seen := make(map[string]int64, len(endpoints))
+	ops := make([]clientv3.Op, 0, len(endpoints))
+	for _, e := range endpoints {
+		key := endpointKey(e.Namespace, e.Name)
+		seen[key] = e.Revision
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	if _, err := d.commit(ctx, &guard, seen, ops...); err != nil {
+		return fmt.Errorf("deleting workload endpoints of %s: %w", guard.Host, err)
+	}
+	return nil
+}
+
+// DeleteFelixConfiguration deletes the host's own FelixConfiguration ("node.<name>") at the revision.
+func (d *Etcd) DeleteFelixConfiguration(ctx context.Context, guard Guard, revision int64) error {
+	key := felixKey(guard.Host)
+	if _, err := d.commit(ctx, &guard, map[string]int64{key: revision}, clientv3.OpDelete(key)); err != nil {
+		return fmt.Errorf("deleting FelixConfiguration node.%s: %w", guard.Host, err)
+	}
+	return nil
+}
+
+// DeleteNode deletes the Calico Node at the guard's revision.
+func (d *Etcd) DeleteNode(ctx context.Context, guard Guard) error {
+	if guard.Revision == 0 {
+		return errors.New("deleting a Calico Node needs the revision at which it was seen")
+	}
+	if _, err := d.commit(ctx, &guard, nil, clientv3.OpDelete(nodeKey(guard.Host))); err != nil {
+		return fmt.Errorf("deleting Calico Node %s: %w", guard.Host, err)
+	}
+	return nil
+}
+
+// ReleaseAddresses frees addresses of one block and lowers the counts of their handles, all in one transaction, which libcalico-go does
+// in two (a crash in between leaves handles that count nothing). Each address must still be the assignment that was seen.
+func (d *Etcd) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
+	if err := d.releaseAddresses(ctx, guard, cidr, assignments); err != nil {
+		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, cidr, err)
+	}
+	return nil
+}
+
+func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
+	key, block, revision, err := d.readBlock(ctx, cidr)
+	if err != nil {
+		return err
+	}
+	if block == nil {
+		return &ConflictError{Key: key, Detail: "it is absent"}
+	}
+	lost, err := releaseFromBlock(block, assignments)
+	if err != nil {
+		return &ConflictError{Key: key, Detail: err.Error()}
+	}
+	value, err := model.SerializeValue(&model.KVPair{Key: blockModelKey(cidr), Value: block})
+	if err != nil {
+		return err
+	}
+	seen := map[string]int64{key: revision}
+	ops := []clientv3.Op{clientv3.OpPut(key, string(value))}
+	handleOps, err := d.lowerHandles(ctx, block, lost, seen)
+	if err != nil {
+		return err
+	}
+	_, err = d.commit(ctx, &guard, seen, append(ops, handleOps...)...)
+	return err
+}
+
+// readBlock returns the block as it is now, nil if there is none.
+func (d *Etcd) readBlock(ctx context.Context, cidr netip.Prefix) (key string, block *model.AllocationBlock, revision int64, err error) {
+	if key, err = blockKey(cidr); err != nil {
+		return "", nil, 0, err
+	}
+	resp, err := d.get(ctx, key)
+	if err != nil {
+		return key, nil, 0, fmt.Errorf("reading the block: %w", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return key, nil, 0, nil
+	}
+	block, err = decodeBlock(blockModelKey(cidr), resp.Kvs[0].Value)
+	if err != nil {
+		return key, nil, 0, fmt.Errorf("parsing %s: %w", key, err)
+	}
+	return key, block, resp.Kvs[0].ModRevision, nil
+}
+
+// lowerHandles returns the writes that take the lost assignments from their handles, and notes the revisions they depend on in seen.
+// A handle that does not exist is left so.
+func (d *Etcd) lowerHandles(ctx context.Context, block *model.AllocationBlock, lost map[string]int, seen map[string]int64) ([]clientv3.Op, error) {
+	reads := make([]clientv3.Op, 0, len(lost))
+	handles := make([]model.IPAMHandleKey, 0, len(lost))
+	keys := make([]string, 0, len(lost))
+	for handle := range lost {
+		key, err := handleKey(handle)
+		if err != nil {
+			return nil, err
+		}
+		handles, keys, reads = append(handles, model.IPAMHandleKey{HandleID: handle}), append(keys, key), append(reads, clientv3.OpGet(key))
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := d.client.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("reading handles: %w", err)
+	}
+	var ops []clientv3.Op
+	for i, r := range resp.Responses {
+		kvs := r.GetResponseRange().GetKvs()
+		if len(kvs) == 0 {
+			seen[keys[i]] = 0
+			continue
+		}
+		seen[keys[i]] = kvs[0].ModRevision
+		op, err := lowerHandle(handles[i], keys[i], kvs[0].Value, block.CIDR.String(), lost[handles[i].HandleID])
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	}
+	return ops, nil
+}
+
+// lowerHandle takes n assignments in a block from a handle; a handle that counts nothing any more is deleted.
+func lowerHandle(handleKey model.IPAMHandleKey, key string, value []byte, cidr string, n int) (clientv3.Op, error) {
+	parsed, err := model.ParseValue(handleKey, value)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("parsing %s: %w", key, err)
+	}
+	handle, ok := parsed.(*model.IPAMHandle)
+	if !ok {
+		return clientv3.Op{}, fmt.Errorf("the value of %s is not an IPAM handle", key)
+	}
+	if handle.Block[cidr] -= n; handle.Block[cidr] <= 0 {
+		delete(handle.Block, cidr)
+	}
+	if len(handle.Block) == 0 {
+		return clientv3.OpDelete(key), nil
+	}
+	updated, err := model.SerializeValue(&model.KVPair{Key: handleKey, Value: handle})
+	if err != nil {
+		return clientv3.Op{}, err
+	}
+	return clientv3.OpPut(key, string(updated)), nil
+}
+
+// DeleteAffinity deletes a host's claim on a block at the revision (0: there must be none). With deleteBlock the block, which must be affine to
+// the host and empty, goes in the same transaction; without, the block must be absent or affine to somebody else, and stays as it is.
+func (d *Etcd) DeleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefix, revision int64, deleteBlock bool) error {
+	if err := d.deleteAffinity(ctx, guard, cidr, revision, deleteBlock); err != nil {
+		return fmt.Errorf("deleting the affinity of %s to %s: %w", guard.Host, cidr, err)
+	}
+	return nil
+}
+
+func (d *Etcd) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefix, revision int64, deleteBlock bool) error {
+	affinity, err := affinityKey(guard.Host, cidr)
+	if err != nil {
+		return err
+	}
+	key, block, blockRevision, err := d.readBlock(ctx, cidr)
+	if err != nil {
+		return err
+	}
+	affine := block != nil && affineTo(block) == guard.Host
+	seen := map[string]int64{affinity: revision, key: blockRevision}
+	var ops []clientv3.Op
+	if revision != 0 {
+		ops = append(ops, clientv3.OpDelete(affinity))
+	}
+	switch {
+	case deleteBlock && !affine:
+		return &ConflictError{Key: key, Detail: "it is not affine to " + guard.Host}
+	case deleteBlock && !emptyBlock(block):
+		return &ConflictError{Key: key, Detail: "it is in use"}
+	case deleteBlock:
+		ops = append(ops, clientv3.OpDelete(key))
+	case affine:
+		return &ConflictError{Key: key, Detail: "it is affine to " + guard.Host}
+	}
+	_, err = d.commit(ctx, &guard, seen, ops...)
+	return err
+}

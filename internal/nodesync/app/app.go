@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/logging"
+	"github.com/mooring-dev/mooring/internal/platform/logging/logrusbridge"
+	"github.com/mooring-dev/mooring/internal/platform/manager"
+)
+
+// NewCommand returns the command of calico-node-sync. Run without a subcommand it is the controller.
+func NewCommand() *cobra.Command {
+	o := newOptions()
+	command := &cobra.Command{
+		Use:   Component,
+		Short: "Remove from Calico's datastore what is left of machines that are gone",
+		Long: "calico-node-sync watches Kubernetes Nodes. When one is gone for good, it removes the Calico Node of that machine with its " +
+			"workload endpoints, addresses and block affinities from Calico's datastore. It removes nothing that it cannot prove stale.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
+	}
+	o.addFlags(command.Flags())
+	return command
+}
+
+func run(ctx context.Context, o *options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	config, err := calico.Resolve(o.datastore, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	handler := logging.NewHandler(os.Stderr, o.logging)
+	log := logging.Install(handler, o.logging)
+	logrusbridge.Install(logrus.StandardLogger(), handler)
+
+	mgr, err := newManager(ctx, o)
+	if err != nil {
+		return err
+	}
+	datastore, err := openDatastore(ctx, log, config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = datastore.Close() }()
+	if err := addReconciler(ctx, mgr, datastore, o, log); err != nil {
+		return err
+	}
+	build := buildinfo.Get()
+	log.Info("Starting", "version", build.Version, "commit", build.Commit, "datastore", config.Kind, "writes", o.writes())
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	log.Info("Stopped")
+	return nil
+}
+
+func (o *options) writes() bool { return !o.dryRun && o.mode == modeEnforce }
+
+func newManager(ctx context.Context, o *options) (*manager.Manager, error) {
+	config, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	if err != nil {
+		return nil, err
+	}
+	return manager.New(ctx, o.manager, config, manager.Config{
+		Component: Component,
+		Scheme:    runtime.NewScheme(), // only metadata is read, for which no kind needs to be known
+		Informers: []client.Object{controller.NodeMetadata()},
+	})
+}
+
+// openDatastore connects. A datastore that does not answer yet is waited for (readiness tells), but one that can never be talked to, since
+// the certificates do not fit, ends the program.
+func openDatastore(ctx context.Context, log logr.Logger, config calico.Config) (*calico.Etcd, error) {
+	if config.Kind != calico.EtcdV3 {
+		return nil, fmt.Errorf("datastore type %s is not supported by this version: set it to %s", config.Kind, calico.EtcdV3)
+	}
+	datastore, err := calico.OpenEtcd(config.Etcd)
+	if err != nil {
+		return nil, err
+	}
+	if err := datastore.Ping(ctx); err != nil {
+		if errors.Is(err, calico.ErrUntrusted) {
+			return nil, errors.Join(err, datastore.Close())
+		}
+		log.Error(err, "Calico's datastore does not answer, will try again")
+	}
+	return datastore, nil
+}
+
+func addReconciler(ctx context.Context, mgr *manager.Manager, datastore *calico.Etcd, o *options, log logr.Logger) error {
+	cluster := controller.NewKubernetesCluster(mgr.GetAPIReader())
+	informer, err := mgr.GetCache().GetInformer(ctx, controller.NodeMetadata())
+	if err != nil {
+		return fmt.Errorf("watching Kubernetes Nodes: %w", err)
+	}
+	if err := cluster.Follow(informer); err != nil {
+		return fmt.Errorf("watching Kubernetes Nodes: %w", err)
+	}
+	if err := mgr.Readiness.Add("calico-datastore", datastore.Ping); err != nil {
+		return err
+	}
+	return mgr.Add(&controller.Reconciler{
+		Datastore: datastore, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
+		Clock: clock.RealClock{}, Log: log.WithName(Component),
+		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
+	})
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"cmp"
+	"slices"
+)
+
+// census is who is who among the Calico Nodes.
+type census struct {
+	alive      int // Calico Nodes of Kubernetes whose Kubernetes Node is listed
+	referenced int // Calico Nodes of Kubernetes
+	candidates []candidate
+	revived    []candidate
+	refusals   []Refusal
+}
+
+// takeCensus sorts every Calico Node into alive, candidate, or left alone with a reason.
+func takeCensus(w World) census {
+	listed := make(map[string]bool, len(w.Kubernetes.Nodes))
+	for _, n := range w.Kubernetes.Nodes {
+		listed[n.Name] = true
+	}
+	s := census{}
+	for _, key := range slices.Sorted(slices.Values(w.Calico.Unreadable)) {
+		s.refuse(Subject{Host: key}, GateUnreadable, "its value in the datastore cannot be parsed")
+	}
+	nodes := slices.SortedFunc(slices.Values(w.Calico.Nodes), func(a, b CalicoNode) int { return cmp.Compare(a.Name, b.Name) })
+	for _, n := range nodes {
+		s.place(n, listed)
+	}
+	return s
+}
+
+func (s *census) place(n CalicoNode, listed map[string]bool) {
+	name, gate, message := kubernetesName(n)
+	if gate != "" {
+		s.refuse(Subject{Host: n.Name}, gate, message)
+		return
+	}
+	subject := Subject{Host: n.Name, KubernetesNode: name}
+	s.referenced++
+	switch {
+	case listed[name]:
+		s.alive++
+		if n.FencedFor != "" {
+			s.revived = append(s.revived, candidate{node: n, subject: subject})
+		}
+	case listed[n.Name]:
+		// The orchRef says one name and the machine goes by another that is alive: whichever is wrong, it is not proof of absence.
+		s.alive++
+		s.refuse(subject, GateAmbiguousName, "its orchRef names "+quote(name)+", which is gone, but a Kubernetes Node "+quote(n.Name)+" exists")
+	default:
+		s.candidates = append(s.candidates, candidate{node: n, subject: subject})
+	}
+}
+
+func (s *census) refuse(of Subject, g Gate, message string) {
+	s.refusals = append(s.refusals, Refusal{Of: of, Gate: g, Message: message})
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"fmt"
+	"time"
+)
+
+// Annotations on Calico Nodes. They are a contract with users and with earlier versions of this program: MUST NOT change, or a fence
+// that an earlier version left would never be withdrawn and a node that a user asked to keep would be removed.
+const (
+	// FenceAnnotation marks a Calico Node whose clean-up has begun. Its value is the name of the Kubernetes Node that is gone.
+	FenceAnnotation = "nodes.mooring.dev/decommission"
+	// KeepAnnotation, with any value but "false", forbids removing a Calico Node and anything of it.
+	KeepAnnotation = "nodes.mooring.dev/keep"
+)
+
+// OrchestratorKubernetes is the orchestrator that calico-node and Calico's CNI plugin write for Kubernetes
+// (libcalico-go, apis/v3 OrchestratorKubernetes).
+const OrchestratorKubernetes = "k8s"
+
+// Config holds the limits that a plan keeps. The zero value is not valid; begin with DefaultConfig.
+type Config struct {
+	// Grace is how long a Node must have been absent, as observed by us, before anything is removed.
+	Grace time.Duration
+	// MinOverlapPercent is the share of Calico Nodes of Kubernetes that must still have their Node (0 to 100).
+	// Nodes whose deletion was witnessed are not counted.
+	MinOverlapPercent int
+	// MaxUnwitnessed and MaxUnwitnessedPercent bound how many nodes may be removed within MassWindow whose deletion was not witnessed:
+	// the larger of the two holds.
+	MaxUnwitnessed        int
+	MaxUnwitnessedPercent int
+	MassWindow            time.Duration
+	// NodesPerRound is how many nodes one plan cleans; Pace is the time between such plans.
+	NodesPerRound int
+	Pace          time.Duration
+	// Resync is how long to wait when there is nothing to do.
+	Resync time.Duration
+}
+
+// DefaultConfig returns the limits that hold without any flag.
+func DefaultConfig() Config {
+	return Config{
+		Grace:                 5 * time.Minute,
+		MinOverlapPercent:     50,
+		MaxUnwitnessed:        3,
+		MaxUnwitnessedPercent: 10,
+		MassWindow:            time.Hour,
+		NodesPerRound:         5,
+		Pace:                  5 * time.Second,
+		Resync:                5 * time.Minute,
+	}
+}
+
+// Validate returns one sentence for the first setting that is out of bounds.
+func (c Config) Validate() error {
+	switch {
+	case c.Grace < 0:
+		return fmt.Errorf("the grace period is %s: it must not be negative; 5m is the default", c.Grace)
+	case c.MinOverlapPercent < 0 || c.MinOverlapPercent > 100:
+		return fmt.Errorf("the minimal overlap is %d %%: it must lie between 0 and 100; 50 is the default", c.MinOverlapPercent)
+	case c.MaxUnwitnessed < 0:
+		return fmt.Errorf("the mass guard's number of nodes is %d: it must not be negative; 3 is the default", c.MaxUnwitnessed)
+	case c.MaxUnwitnessedPercent < 0 || c.MaxUnwitnessedPercent > 100:
+		return fmt.Errorf("the mass guard's share is %d %%: it must lie between 0 and 100; 10 is the default", c.MaxUnwitnessedPercent)
+	case c.MassWindow <= 0:
+		return fmt.Errorf("the mass guard's window is %s: it must be positive; 1h is the default", c.MassWindow)
+	case c.NodesPerRound < 1:
+		return fmt.Errorf("the number of nodes cleaned per round is %d: it must be at least 1; 5 is the default", c.NodesPerRound)
+	case c.Pace <= 0:
+		return fmt.Errorf("the pace between rounds is %s: it must be positive; 5s is the default", c.Pace)
+	case c.Resync <= 0:
+		return fmt.Errorf("the resync period is %s: it must be positive; 5m is the default", c.Resync)
+	}
+	return nil
+}
+
+// massLimit is how many unwitnessed nodes may go within the window in a datastore that refers to so many nodes.
+func (c Config) massLimit(referenced int) int {
+	return max(c.MaxUnwitnessed, referenced*c.MaxUnwitnessedPercent/100)
+}

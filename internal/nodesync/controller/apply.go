@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// errAlive stops the steps of a machine that came back between the plan and the write.
+var errAlive = errors.New("its Kubernetes Node is not gone any more")
+
+// outcome is what became of a plan's steps.
+type outcome struct {
+	applied []applied
+	// fences are the revisions at which Fence steps left their Calico Nodes.
+	fences map[string]int64
+}
+
+// applied is one step that was tried. A nil error means that it was written.
+type applied struct {
+	step nodesync.Step
+	err  error
+}
+
+// apply writes the steps in order. When one fails, the rest of the same machine's steps are left out and the next machine's are tried:
+// one broken machine must not hold up the others. It stops at once when ctx ends, as it does when leadership is lost.
+func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.Plan) outcome {
+	out := outcome{fences: map[string]int64{}}
+	revisions := make(map[string]int64, len(plan.Decisions))
+	for _, n := range w.Calico.Nodes {
+		revisions[n.Name] = n.Revision
+	}
+	failed := map[string]bool{}
+	for _, step := range plan.Steps {
+		host := step.Subject().Host
+		if failed[host] || ctx.Err() != nil {
+			continue
+		}
+		revision, err := r.write(ctx, step, revisions[host])
+		failed[host] = err != nil
+		if revision != 0 && err == nil {
+			revisions[host], out.fences[host] = revision, revision
+		}
+		out.applied = append(out.applied, applied{step: step, err: err})
+	}
+	return out
+}
+
+// write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.
+func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision int64) (int64, error) {
+	if s, ok := step.(nodesync.Unfence); ok {
+		_, err := r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, "")
+		return 0, err
+	}
+	// The last look before each destructive write. Kubernetes and Calico's etcd share no transaction, so this cannot be part of the
+	// write; the guard closes the gap, because a machine that is back starts calico-node, which rewrites its Calico Node.
+	if lookup := r.Cluster.LookUp(ctx, step.Subject().KubernetesNode); lookup.Verdict != nodesync.VerdictGone {
+		if lookup.Verdict == nodesync.VerdictAlive {
+			return 0, errAlive
+		}
+		return 0, fmt.Errorf("no answer whether Kubernetes Node %s is gone: %s", lookup.Node, lookup.Detail)
+	}
+	guard := calico.Guard{Host: step.Subject().Host, Revision: nodeRevision}
+	switch s := step.(type) {
+	case nodesync.Fence:
+		return r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, s.Of.KubernetesNode)
+	case nodesync.RemoveEndpoints:
+		refs := make([]calico.EndpointRef, 0, len(s.Endpoints))
+		for _, e := range s.Endpoints {
+			refs = append(refs, calico.EndpointRef(e))
+		}
+		return 0, r.Datastore.DeleteEndpoints(ctx, guard, refs)
+	case nodesync.ReleaseAddresses:
+		assignments := make([]calico.Assignment, 0, len(s.Addresses))
+		for _, a := range s.Addresses {
+			assignments = append(assignments, calico.Assignment(a))
+		}
+		return 0, r.Datastore.ReleaseAddresses(ctx, guard, s.Block, assignments)
+	case nodesync.RemoveAffinity:
+		return 0, r.Datastore.DeleteAffinity(ctx, guard, s.CIDR, s.Revision, s.DeleteBlock)
+	case nodesync.RemoveFelixConfiguration:
+		return 0, r.Datastore.DeleteFelixConfiguration(ctx, guard, s.Revision)
+	case nodesync.RemoveNode:
+		return 0, r.Datastore.DeleteNode(ctx, guard)
+	}
+	return 0, fmt.Errorf("step %T is unknown", step)
+}
+
+// settled says that a step failed in a way that the next round decides anew without waiting: the world has moved on.
+func settled(err error) bool { return errors.Is(err, calico.ErrConflict) || errors.Is(err, errAlive) }

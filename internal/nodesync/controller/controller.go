@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+const (
+	// settleDelay gathers events that come together, such as the Nodes of a node pool, into one round.
+	settleDelay = time.Second
+	// firstRetry and lastRetry bound the wait after a round that failed; it doubles in between.
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// Reconciler runs rounds. Set all exported fields before Start.
+type Reconciler struct {
+	Datastore Datastore
+	Cluster   Cluster
+	Config    nodesync.Config
+	// DryRun plans and reports and writes nothing at all.
+	DryRun  bool
+	Clock   clock.Clock
+	Log     logr.Logger
+	Metrics *Metrics
+	// Wake starts a round early; it is sent to when a Node appears or goes.
+	Wake <-chan struct{}
+
+	// Kept between rounds, by the one goroutine that runs them. Losing it (a restart) only makes grace periods begin again.
+	memory     nodesync.Memory
+	refused    map[nodesync.Refusal]bool
+	lastDryRun string
+}
+
+// NeedLeaderElection makes the manager start it in one replica at a time.
+func (r *Reconciler) NeedLeaderElection() bool { return true }
+
+// Start runs rounds until ctx ends. It returns nil: a round that fails is tried again.
+func (r *Reconciler) Start(ctx context.Context) error {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		next, err := r.Round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			r.Log.Error(err, "The round failed, nothing more is done until the next", "nextIn", retry.String())
+			next = jitter(retry)
+			retry = min(2*retry, lastRetry)
+			r.sleep(ctx, next, false)
+			continue
+		}
+		retry = firstRetry
+		r.sleep(ctx, next, true)
+	}
+	return nil
+}
+
+// sleep waits for the time or, if early, for Wake and then the settle delay.
+func (r *Reconciler) sleep(ctx context.Context, d time.Duration, early bool) {
+	timer := r.Clock.NewTimer(d)
+	defer timer.Stop()
+	wake := r.Wake
+	if !early {
+		wake = nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	case <-wake:
+		settle := r.Clock.NewTimer(settleDelay)
+		defer settle.Stop()
+		select {
+		case <-ctx.Done():
+		case <-settle.C():
+		}
+	}
+}
+
+// Round observes, plans, applies and reports once, and returns when the next round is due.
+func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
+	next, err := r.round(ctx)
+	if err != nil {
+		r.Metrics.rounds.WithLabelValues("error").Inc()
+		return 0, err
+	}
+	r.Metrics.rounds.WithLabelValues("ok").Inc()
+	r.Metrics.lastSuccess.Set(float64(r.Clock.Now().Unix()))
+	return next, nil
+}
+
+func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
+	world, err := r.observe(ctx, r.Clock.Now(), r.memory)
+	if err != nil {
+		return 0, err
+	}
+	plan := nodesync.MakePlan(world, r.Config)
+	r.Metrics.planned.Set(float64(len(plan.Steps)))
+	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
+	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
+	var out outcome
+	if !r.DryRun {
+		out = r.apply(ctx, world, plan)
+	}
+	r.memory = plan.Memory
+	for host, revision := range out.fences {
+		r.memory = r.memory.WithFence(host, revision)
+	}
+	needed := make(map[string]bool, len(r.memory.Absences))
+	for _, a := range r.memory.Absences {
+		needed[a.KubernetesNode] = true
+	}
+	r.Cluster.ForgetSightings(needed)
+	if err := r.report(r.Log, plan, out); err != nil {
+		return 0, err
+	}
+	return r.nextRound(plan, out), nil
+}
+
+// nextRound is when the plan asks for, or soon when a step found the world changed.
+func (r *Reconciler) nextRound(plan nodesync.Plan, out outcome) time.Duration {
+	for _, a := range out.applied {
+		if a.err != nil {
+			return jitter(firstRetry)
+		}
+	}
+	if plan.Next >= r.Config.Resync {
+		return jitter(plan.Next)
+	}
+	return plan.Next
+}
+
+// jitter spreads d by up to a tenth, so that many controllers do not move in step.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration(rand.Int64N(int64(d)/10+1))
+}

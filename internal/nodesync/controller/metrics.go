@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics of node sync. Their names are a contract with dashboards and alerts: MUST NOT change.
+type Metrics struct {
+	rounds      *prometheus.CounterVec
+	steps       *prometheus.CounterVec
+	refusals    *prometheus.GaugeVec
+	planned     prometheus.Gauge
+	lastSuccess prometheus.Gauge
+	calicoNodes prometheus.Gauge
+	absentNodes prometheus.Gauge
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_nodesync_rounds_total", Help: "Rounds of observe, plan, apply and report, by outcome (ok or error).",
+		}, []string{"outcome"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_nodesync_steps_total", Help: "Steps tried on Calico's datastore, by kind and outcome (done, conflict or error).",
+		}, []string{"kind", "outcome"}),
+		refusals: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_refusals", Help: "What the last plan left alone, by the gate that held it back.",
+		}, []string{"gate"}),
+		planned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_planned_steps", Help: "Steps of the last plan, applied or, in a dry run, not.",
+		}),
+		lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_last_success_timestamp_seconds", Help: "Unix time of the last round without an error.",
+		}),
+		calicoNodes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_calico_nodes", Help: "Calico Nodes in the datastore at the last round.",
+		}),
+		absentNodes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_absent_nodes", Help: "Calico Nodes whose Kubernetes Node was missing at the last round.",
+		}),
+	}
+	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes)
+	return m
+}

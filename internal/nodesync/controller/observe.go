@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// observe gathers a whole World or returns an error; it never returns a part of one.
+//
+// Kubernetes is listed after Calico was read, so that a machine which joined in between is seen alive: a Calico Node cannot be older than
+// the Kubernetes Node that it was started for. What only concerns suspects is read for them alone.
+func (r *Reconciler) observe(ctx context.Context, now time.Time, memory nodesync.Memory) (nodesync.World, error) {
+	w := nodesync.World{Now: now, Memory: memory}
+	snapshot, err := r.Datastore.Snapshot(ctx)
+	if err != nil {
+		return w, err
+	}
+	w.Calico = translateSnapshot(snapshot)
+	// Synced is asked before the list: a watch that was filled in between could hold less than the list.
+	w.Kubernetes.Synced = r.Cluster.Synced()
+	if w.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
+		return w, fmt.Errorf("listing Kubernetes Nodes: %w", err)
+	}
+	w.Sightings = r.Cluster.Sightings()
+	suspects := nodesync.Suspects(w, r.Config)
+	if len(suspects) == 0 {
+		return w, nil
+	}
+	return w, r.observeSuspects(ctx, &w, snapshot.Revision, suspects)
+}
+
+func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, revision int64, suspects []nodesync.Subject) error {
+	names := make([]string, 0, len(suspects))
+	for _, s := range suspects {
+		names = append(names, s.Host)
+		w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, r.Cluster.LookUp(ctx, s.KubernetesNode))
+		pods, err := r.Cluster.RunningPods(ctx, s.KubernetesNode)
+		if err != nil {
+			return fmt.Errorf("listing pods bound to %s: %w", s.KubernetesNode, err)
+		}
+		w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, pods)
+	}
+	hosts, err := r.Datastore.Hosts(ctx, revision, names)
+	if err != nil {
+		return err
+	}
+	w.Calico.Hosts = translateHosts(hosts)
+	return nil
+}
+
+func translateSnapshot(s calico.Snapshot) nodesync.Calico {
+	c := nodesync.Calico{Ready: s.DatastoreReady, Unreadable: s.Unreadable, Nodes: make([]nodesync.CalicoNode, 0, len(s.Nodes))}
+	for _, n := range s.Nodes {
+		keep, annotated := n.Annotations[nodesync.KeepAnnotation]
+		node := nodesync.CalicoNode{
+			Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Keep: annotated && keep != "false",
+		}
+		for _, ref := range n.OrchRefs {
+			node.OrchRefs = append(node.OrchRefs, nodesync.OrchRef(ref))
+		}
+		c.Nodes = append(c.Nodes, node)
+	}
+	return c
+}
+
+func translateHosts(hosts []calico.Host) []nodesync.Host {
+	out := make([]nodesync.Host, 0, len(hosts))
+	for _, h := range hosts {
+		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable}
+		if h.Felix != nil {
+			host.Felix = &nodesync.FelixConfiguration{Revision: h.Felix.Revision, Automatic: h.Felix.Automatic}
+		}
+		for _, e := range h.Endpoints {
+			host.Endpoints = append(host.Endpoints, nodesync.Endpoint(e))
+		}
+		for _, a := range h.Affinities {
+			host.Affinities = append(host.Affinities, nodesync.Affinity(a))
+		}
+		for _, b := range h.Blocks {
+			block := nodesync.Block{CIDR: b.CIDR, AffineTo: b.AffineTo}
+			for _, a := range b.Allocations {
+				block.Allocations = append(block.Allocations, nodesync.Allocation(a))
+			}
+			host.Blocks = append(host.Blocks, block)
+		}
+		out = append(out, host)
+	}
+	return out
+}

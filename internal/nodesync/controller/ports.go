@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// Datastore is what this controller needs of Calico's datastore. Reads are quorum reads. Every write holds only in the state it names
+// and answers an error for which errors.Is(err, calico.ErrConflict) holds when that state has passed; then nothing was written.
+type Datastore interface {
+	// Snapshot reads all Calico Nodes at one revision.
+	Snapshot(ctx context.Context) (calico.Snapshot, error)
+	// Hosts reads what is held under the given names at that revision.
+	Hosts(ctx context.Context, revision int64, names []string) ([]calico.Host, error)
+	// AnnotateNode sets (or, with an empty value, removes) one annotation and returns the Node's new revision.
+	AnnotateNode(ctx context.Context, name string, revision int64, annotation, value string) (int64, error)
+	// DeleteEndpoints deletes workload endpoints, all or none.
+	DeleteEndpoints(ctx context.Context, guard calico.Guard, endpoints []calico.EndpointRef) error
+	// ReleaseAddresses frees addresses of one block with their handles, all or none.
+	ReleaseAddresses(ctx context.Context, guard calico.Guard, block netip.Prefix, assignments []calico.Assignment) error
+	// DeleteAffinity deletes a claim on a block and, if asked, the empty block.
+	DeleteAffinity(ctx context.Context, guard calico.Guard, block netip.Prefix, revision int64, deleteBlock bool) error
+	// DeleteFelixConfiguration deletes the host's own FelixConfiguration.
+	DeleteFelixConfiguration(ctx context.Context, guard calico.Guard, revision int64) error
+	// DeleteNode deletes the Calico Node.
+	DeleteNode(ctx context.Context, guard calico.Guard) error
+}
+
+// Cluster is what this controller needs of Kubernetes. All but Synced and Sightings are live quorum reads, never a cache's answer.
+type Cluster interface {
+	// Synced says that the watch on Nodes has been filled.
+	Synced() bool
+	// Sightings are the deletions of Nodes that were watched as they happened.
+	Sightings() []nodesync.Sighting
+	// ForgetSightings drops old ones of Nodes that are not needed any more, so that they do not pile up as machines come and go.
+	ForgetSightings(needed map[string]bool)
+	// ListNodes lists all Nodes. An error means that nothing is known.
+	ListNodes(ctx context.Context) ([]nodesync.KubernetesNode, error)
+	// LookUp reads one Node; whatever is not a clear answer is VerdictUnknown.
+	LookUp(ctx context.Context, name string) nodesync.Lookup
+	// RunningPods counts the pods in phase Running that are bound to a Node of that name.
+	RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error)
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// report tells people and monitoring what a round did, and returns the error that should make the next round wait.
+func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) error {
+	r.reportRefusals(log, plan.Refusals)
+	if r.DryRun {
+		r.reportDryRun(log, plan)
+	}
+	because := make(map[nodesync.Subject]string, len(plan.Decisions))
+	for _, d := range plan.Decisions {
+		because[d.Of] = d.Because
+	}
+	var failures []error
+	for _, a := range out.applied {
+		kind, subject := nodesync.Kind(a.step), a.step.Subject()
+		entry := log.WithValues("step", kind, "host", subject.Host, "node", subject.KubernetesNode)
+		switch {
+		case a.err == nil:
+			r.Metrics.steps.WithLabelValues(kind, "done").Inc()
+			entry.Info("Applied step", "did", a.step.String(), "because", because[subject])
+		case settled(a.err):
+			r.Metrics.steps.WithLabelValues(kind, "conflict").Inc()
+			entry.Info("Stopped cleaning up the machine, will look again", "wanted", a.step.String(), "because", a.err.Error())
+		default:
+			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
+			failures = append(failures, fmt.Errorf("%s: %w", a.step, a.err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// reportDryRun says what would have been written, once for each new plan.
+func (r *Reconciler) reportDryRun(log logr.Logger, plan nodesync.Plan) {
+	text := ""
+	for _, s := range plan.Steps {
+		text += s.String() + "\n"
+	}
+	if text == r.lastDryRun {
+		return
+	}
+	r.lastDryRun = text
+	because := make(map[nodesync.Subject]string, len(plan.Decisions))
+	for _, d := range plan.Decisions {
+		because[d.Of] = d.Because
+	}
+	for _, s := range plan.Steps {
+		log.Info("Would apply step, but this is a dry run", "step", nodesync.Kind(s), "host", s.Subject().Host,
+			"would", s.String(), "because", because[s.Subject()])
+	}
+}
+
+// reportRefusals logs each refusal when it appears, and when it is over. Those that only mean "not a Kubernetes node" or "not yet" are
+// for people who ask.
+func (r *Reconciler) reportRefusals(log logr.Logger, refusals []nodesync.Refusal) {
+	counts := make(map[nodesync.Gate]int)
+	current := make(map[nodesync.Refusal]bool, len(refusals))
+	for _, refusal := range refusals {
+		counts[refusal.Gate]++
+		key := nodesync.Refusal{Of: refusal.Of, Gate: refusal.Gate}
+		if current[key] {
+			continue
+		}
+		current[key] = true
+		if !r.refused[key] {
+			log.V(verbosity(refusal.Gate)).Info("Left alone", "gate", refusal.Gate, "host", refusal.Of.Host, "because", refusal.Message)
+		}
+	}
+	for key := range r.refused {
+		if !current[key] {
+			log.V(max(1, verbosity(key.Gate))).Info("No longer held back by this gate", "gate", key.Gate, "host", key.Of.Host)
+		}
+	}
+	r.refused = current
+	for _, gate := range nodesync.Gates() {
+		r.Metrics.refusals.WithLabelValues(string(gate)).Set(float64(counts[gate]))
+	}
+}
+
+func verbosity(gate nodesync.Gate) int {
+	quiet := []nodesync.Gate{nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GatePace}
+	if slices.Contains(quiet, gate) {
+		return 1
+	}
+	return 0
+}

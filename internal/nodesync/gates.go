@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Gate names one condition that must hold before anything is removed. Gates stand in plans, metrics and logs: they MUST NOT be renamed.
+type Gate string
+
+// The gates that concern the cluster as a whole: while one does not hold, nothing at all is written.
+const (
+	GateKubernetesNotSynced Gate = "kubernetes-not-synced"
+	GateKubernetesEmpty     Gate = "kubernetes-empty"
+	GateDatastoreNotReady   Gate = "datastore-not-ready"
+	GateOverlap             Gate = "overlap"
+)
+
+// The gates that concern one Calico Node.
+const (
+	GateUnreadable        Gate = "unreadable"
+	GateNoIdentity        Gate = "no-identity"
+	GateOtherOrchestrator Gate = "other-orchestrator"
+	GateAmbiguousName     Gate = "ambiguous-name"
+	GateKeep              Gate = "keep"
+	GateGrace             Gate = "grace"
+	GateMass              Gate = "mass-guard"
+	GatePace              Gate = "pace"
+	GateNotConfirmed      Gate = "not-confirmed-gone"
+	GateRunningPods       Gate = "running-pods"
+	GateForeignEndpoint   Gate = "foreign-endpoint"
+	GateForeignAddress    Gate = "foreign-address"
+	GateUserConfiguration Gate = "user-configuration"
+)
+
+// Gates lists every gate, in the order in which they are asked.
+func Gates() []Gate {
+	return []Gate{
+		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateOverlap,
+		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
+		GateNotConfirmed, GateRunningPods, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration,
+	}
+}
+
+// liveRetry is how long a suspect waits that a live read spoke for: long enough not to ask in vain, short enough for pod garbage
+// collection, which takes about a minute after a Node is gone.
+const liveRetry = 15 * time.Second
+
+// candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
+type candidate struct {
+	node    CalicoNode
+	subject Subject
+	absence Absence
+}
+
+// judgement is what can be said without live reads.
+type judgement struct {
+	refusals []Refusal
+	revived  []candidate // alive again, and still fenced
+	due      []candidate // every gate but the live ones holds; in the order in which they are cleaned
+	memory   Memory
+	next     time.Duration
+}
+
+// judge asks every gate that needs no live read.
+func judge(w World, c Config) judgement {
+	if refusal, ok := clusterGate(w); !ok {
+		return judgement{refusals: []Refusal{refusal}, memory: w.Memory, next: c.Resync}
+	}
+	j := judgement{next: c.Resync}
+	census := takeCensus(w)
+	j.refusals = census.refusals
+	j.revived = census.revived
+	j.memory = remember(w, c, census.candidates)
+	if refusal, ok := overlapGate(census, c); !ok {
+		j.refusals = append(j.refusals, refusal)
+		j.revived = nil
+		return j
+	}
+	massRefused := massGate(census, &j.memory, c)
+	for _, cand := range census.candidates {
+		j.ask(cand, massRefused, w.Now, c)
+	}
+	j.orderDue(c)
+	return j
+}
+
+// clusterGate refuses everything when one side of the World cannot be trusted.
+func clusterGate(w World) (Refusal, bool) {
+	switch {
+	case !w.Kubernetes.Synced:
+		return clusterRefusal(GateKubernetesNotSynced, "the watch on Kubernetes Nodes has not been filled yet"), false
+	case len(w.Kubernetes.Nodes) == 0:
+		return clusterRefusal(GateKubernetesEmpty, "Kubernetes lists no Node at all: a new, restored or wrong cluster looks like this"), false
+	case !w.Calico.Ready:
+		return clusterRefusal(GateDatastoreNotReady,
+			"Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated"), false
+	}
+	return Refusal{}, true
+}
+
+// overlapGate refuses everything when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
+// a wrong naming scheme looks.
+func overlapGate(s census, c Config) (Refusal, bool) {
+	unwitnessed := 0
+	for _, cand := range s.candidates {
+		if !cand.absence.Witnessed {
+			unwitnessed++
+		}
+	}
+	counted := s.alive + unwitnessed
+	if unwitnessed == 0 && s.alive > 0 || counted == 0 || s.alive*100 >= counted*c.MinOverlapPercent {
+		return Refusal{}, true
+	}
+	return clusterRefusal(GateOverlap, fmt.Sprintf(
+		"only %d of %d Calico Nodes have their Kubernetes Node, less than %d %%: check that this is the right cluster and the right datastore",
+		s.alive, counted, c.MinOverlapPercent)), false
+}
+
+// massGate returns the message of the mass guard if it forbids removing unwitnessed nodes now, or "".
+// Nodes removed within the window count as well, so that many small steps are not a way around it.
+func massGate(s census, m *Memory, c Config) string {
+	names := map[string]bool{}
+	for _, r := range m.Removals {
+		names[r.CalicoNode] = true
+	}
+	for _, cand := range s.candidates {
+		if !cand.absence.Witnessed {
+			names[cand.subject.Host] = true
+		}
+	}
+	limit := c.massLimit(s.referenced)
+	if len(names) <= limit {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes vanished within %s without their deletion having been watched; the mass guard allows %d of %d",
+		len(names), c.MassWindow, limit, s.referenced)
+}
+
+// ask puts the gates of one candidate that need no live read, in the order of Gates.
+func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Config) {
+	ready := cand.absence.Since.Add(c.Grace)
+	switch {
+	case cand.node.Keep:
+		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
+	case massRefused != "" && !cand.absence.Witnessed:
+		j.refuse(cand.subject, GateMass, massRefused)
+	case now.Before(ready):
+		j.refuse(cand.subject, GateGrace, fmt.Sprintf("absent since %s; the grace period of %s ends at %s",
+			cand.absence.Since.UTC().Format(time.RFC3339), c.Grace, ready.UTC().Format(time.RFC3339)))
+		j.lookAgain(ready.Sub(now))
+	case now.Before(cand.absence.NotBefore):
+		j.refuse(cand.subject, cand.absence.HeldBy, cand.absence.Held)
+		j.lookAgain(cand.absence.NotBefore.Sub(now))
+	default:
+		j.due = append(j.due, cand)
+	}
+}
+
+// orderDue keeps the longest absent first, and as many as one round may clean.
+func (j *judgement) orderDue(c Config) {
+	slices.SortFunc(j.due, func(a, b candidate) int {
+		return cmp.Or(a.absence.Since.Compare(b.absence.Since), cmp.Compare(a.subject.Host, b.subject.Host))
+	})
+	if len(j.due) <= c.NodesPerRound {
+		return
+	}
+	for _, cand := range j.due[c.NodesPerRound:] {
+		j.refuse(cand.subject, GatePace, fmt.Sprintf("its turn comes later: one round cleans %s, a round starts every %s",
+			count(c.NodesPerRound, "node"), c.Pace))
+	}
+	j.due = j.due[:c.NodesPerRound]
+	j.lookAgain(c.Pace)
+}
+
+func (j *judgement) refuse(s Subject, g Gate, message string) {
+	j.refusals = append(j.refusals, Refusal{Of: s, Gate: g, Message: message})
+}
+
+func (j *judgement) lookAgain(after time.Duration) { j.next = min(j.next, max(after, time.Second)) }
+
+func clusterRefusal(g Gate, message string) Refusal { return Refusal{Gate: g, Message: message} }

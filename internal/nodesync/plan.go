@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is what to do, in order, and what is left alone, with the reasons. Equal Worlds give equal Plans, byte for byte.
+type Plan struct {
+	// Steps are to be applied in this order. When one fails, the later steps of the same Subject must not be tried.
+	Steps []Step
+	// Decisions say, for each Subject that has steps, why.
+	Decisions []Decision
+	// Refusals say what is not done and why.
+	Refusals []Refusal
+	// Memory belongs into the next World.
+	Memory Memory
+	// Next is how long to wait before looking again, if nothing happens before.
+	Next time.Duration
+}
+
+// Decision is the reason for the steps of one Subject.
+type Decision struct {
+	Of      Subject
+	Because string
+}
+
+// Refusal is one thing that is not done. A Refusal without Subject concerns the whole cluster.
+type Refusal struct {
+	Of      Subject `json:"of"`
+	Gate    Gate    `json:"gate"`
+	Message string  `json:"message"`
+}
+
+// Suspects returns the machines about which a plan for this World needs live reads: all gates hold for them that can be asked without.
+// It is at most Config.NodesPerRound machines, whatever the size of the cluster.
+func Suspects(w World, c Config) []Subject {
+	j := judge(w, c)
+	subjects := make([]Subject, 0, len(j.due))
+	for _, cand := range j.due {
+		subjects = append(subjects, cand.subject)
+	}
+	return subjects
+}
+
+// MakePlan decides. It needs, for each of Suspects, a Lookup, the running pods and the Host in the World; a suspect about which
+// something is missing there is refused.
+func MakePlan(w World, c Config) Plan {
+	j := judge(w, c)
+	p := Plan{}
+	for _, cand := range j.revived {
+		p.Steps = append(p.Steps, Unfence{Of: cand.subject, Revision: cand.node.Revision})
+		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: "its Kubernetes Node exists again"})
+	}
+	live := readLive(w)
+	for _, cand := range j.due {
+		refusals := live.ask(cand)
+		steps, leftovers, notes := removal(cand, live.hosts[cand.subject.Host])
+		refusals = append(refusals, leftovers...)
+		if len(refusals) > 0 {
+			j.refusals = append(j.refusals, refusals...)
+			j.memory.hold(w, refusals[0])
+			j.lookAgain(liveRetry)
+			continue
+		}
+		j.refusals = append(j.refusals, notes...)
+		p.Steps = append(p.Steps, steps...)
+		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: because(cand, w.Now)})
+		j.memory.planned(w, cand)
+	}
+	slices.SortFunc(j.refusals, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(a.Of.Host, b.Of.Host), cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Message, b.Message))
+	})
+	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
+	return p
+}
+
+func because(cand candidate, now time.Time) string {
+	how := "missing from the list"
+	if cand.absence.Witnessed {
+		how = "deletion watched"
+	}
+	return fmt.Sprintf("Kubernetes Node %s is gone: %s, absent for %s, a live read says NotFound, no pod runs there",
+		cand.subject.KubernetesNode, how, now.Sub(cand.absence.Since).Round(time.Second))
+}
+
+// live is what was read about suspects right before the decision.
+type live struct {
+	lookups map[string]Lookup
+	pods    map[string]RunningPods
+	hosts   map[string]*Host
+}
+
+func readLive(w World) live {
+	l := live{lookups: map[string]Lookup{}, pods: map[string]RunningPods{}, hosts: map[string]*Host{}}
+	for _, x := range w.Kubernetes.Lookups {
+		l.lookups[x.Node] = x
+	}
+	for _, x := range w.Kubernetes.RunningPods {
+		l.pods[x.Node] = x
+	}
+	for i := range w.Calico.Hosts {
+		l.hosts[w.Calico.Hosts[i].Name] = &w.Calico.Hosts[i]
+	}
+	return l
+}
+
+// ask puts the gates that need live reads.
+func (l live) ask(cand candidate) []Refusal {
+	refuse := func(g Gate, message string) []Refusal {
+		return []Refusal{{Of: cand.subject, Gate: g, Message: message}}
+	}
+	lookup, looked := l.lookups[cand.subject.KubernetesNode]
+	pods, counted := l.pods[cand.subject.KubernetesNode]
+	switch {
+	case !looked:
+		return refuse(GateNotConfirmed, "no live read of Kubernetes Node "+quote(cand.subject.KubernetesNode)+" was made")
+	case lookup.Verdict == VerdictAlive:
+		return refuse(GateNotConfirmed, "a live read finds Kubernetes Node "+quote(cand.subject.KubernetesNode))
+	case lookup.Verdict != VerdictGone:
+		return refuse(GateNotConfirmed, "a live read of Kubernetes Node "+quote(cand.subject.KubernetesNode)+" gave no answer: "+lookup.Detail)
+	case !counted:
+		return refuse(GateRunningPods, "the pods bound to it could not be listed")
+	case pods.Count > 0:
+		return refuse(GateRunningPods, fmt.Sprintf("%s bound to it according to Kubernetes, among them %s; pod garbage collection removes them"+
+			" about a minute after the Node", runs(pods.Count), pods.Example))
+	case l.hosts[cand.subject.Host] == nil:
+		return refuse(GateUnreadable, "what it holds in the datastore was not read")
+	}
+	return nil
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 running pod is"
+	}
+	return fmt.Sprintf("%d running pods are", n)
+}
+
+// String is the plan for people: one line for each step and each refusal, the same for the same plan.
+func (p Plan) String() string {
+	var b strings.Builder
+	reasons := make(map[Subject]string, len(p.Decisions))
+	for _, d := range p.Decisions {
+		reasons[d.Of] = d.Because
+	}
+	var current Subject
+	for i, s := range p.Steps {
+		if s.Subject() != current {
+			current = s.Subject()
+			fmt.Fprintf(&b, "%s: %s\n", current.Host, reasons[current])
+		}
+		fmt.Fprintf(&b, "  %d. %s\n", i+1, s)
+	}
+	for _, r := range p.Refusals {
+		whose := r.Of.Host
+		if whose == "" {
+			whose = "everything"
+		}
+		fmt.Fprintf(&b, "left alone: %s: %s (%s)\n", whose, r.Message, r.Gate)
+	}
+	if b.Len() == 0 {
+		return "nothing to do\n"
+	}
+	return b.String()
+}

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Step is one write. The set of steps is closed: only the types of this file implement it, and the only switch over them is in
+// controller/apply.go.
+//
+//sumtype:decl
+type Step interface {
+	// Subject says whose step it is.
+	Subject() Subject
+	// String is the step in one line, for people.
+	String() string
+	step()
+}
+
+// Subject is the machine a step is about: its Calico node name, and the Kubernetes Node whose absence justifies the step.
+// Before each write that destroys something the Kubernetes Node is read once more and must still be NotFound.
+type Subject struct {
+	Host           string `json:"host"`
+	KubernetesNode string `json:"kubernetesNode"`
+}
+
+// Fence puts the fence annotation on the Calico Node, if it is still at Revision. Every later step about the same host holds only
+// while the Calico Node is as the fence left it: a calico-node that starts again rewrites its Node and thereby stops the clean-up.
+type Fence struct {
+	Of       Subject `json:"of"`
+	Revision int64   `json:"revision"`
+}
+
+// Unfence takes the fence annotation from a Calico Node whose Kubernetes Node is there again, if it is still at Revision.
+type Unfence struct {
+	Of       Subject `json:"of"`
+	Revision int64   `json:"revision"`
+}
+
+// RemoveEndpoints deletes WorkloadEndpoints in one transaction, each only at its revision.
+type RemoveEndpoints struct {
+	Of        Subject       `json:"of"`
+	Endpoints []EndpointRef `json:"endpoints"`
+}
+
+// EndpointRef is a WorkloadEndpoint at a revision.
+type EndpointRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Revision  int64  `json:"revision"`
+}
+
+// ReleaseAddresses frees addresses of one block in one transaction together with their handles; each only if it is still the
+// assignment with that handle and sequence number.
+type ReleaseAddresses struct {
+	Of        Subject       `json:"of"`
+	Block     netip.Prefix  `json:"block"`
+	Addresses []Reservation `json:"addresses"`
+}
+
+// Reservation names one assignment of one address.
+type Reservation struct {
+	Address  netip.Addr `json:"address"`
+	Handle   string     `json:"handle"`
+	Sequence uint64     `json:"sequence"`
+}
+
+// RemoveAffinity deletes the host's claim on a block, at its revision. With DeleteBlock the block goes in the same transaction, if it is
+// affine to the host and empty by then; without, the block is absent or another's and is not touched.
+type RemoveAffinity struct {
+	Of          Subject      `json:"of"`
+	CIDR        netip.Prefix `json:"cidr"`
+	Revision    int64        `json:"revision"`
+	DeleteBlock bool         `json:"deleteBlock"`
+}
+
+// RemoveFelixConfiguration deletes the host's own FelixConfiguration, which holds nothing but what calico-node wrote, at its revision.
+type RemoveFelixConfiguration struct {
+	Of       Subject `json:"of"`
+	Revision int64   `json:"revision"`
+}
+
+// RemoveNode deletes the Calico Node as the fence left it.
+type RemoveNode struct {
+	Of Subject `json:"of"`
+}
+
+// Subject implements Step.
+func (s Fence) Subject() Subject { return s.Of }
+
+// Subject implements Step.
+func (s Unfence) Subject() Subject { return s.Of }
+
+// Subject implements Step.
+func (s RemoveEndpoints) Subject() Subject { return s.Of }
+
+// Subject implements Step.
+func (s ReleaseAddresses) Subject() Subject { return s.Of }
+
+// Subject implements Step.
+func (s RemoveAffinity) Subject() Subject { return s.Of }
+
+// Subject implements Step.
+func (s RemoveFelixConfiguration) Subject() Subject { return s.Of }
+
+// Subject implements Step.
+func (s RemoveNode) Subject() Subject { return s.Of }
+
+func (Fence) step()            {}
+func (Unfence) step()          {}
+func (RemoveEndpoints) step()  {}
+func (ReleaseAddresses) step() {}
+func (RemoveAffinity) step()   {}
+func (RemoveNode) step()       {}
+
+func (RemoveFelixConfiguration) step() {}
+
+func (s Fence) String() string { return "fence Calico Node " + s.Of.Host }
+
+func (s Unfence) String() string {
+	return "withdraw the fence from Calico Node " + s.Of.Host + ": Kubernetes Node " + s.Of.KubernetesNode + " is there again"
+}
+
+func (s RemoveEndpoints) String() string {
+	names := make([]string, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		names[i] = e.Namespace + "/" + e.Name
+	}
+	return fmt.Sprintf("remove %s of %s: %s", count(len(names), "workload endpoint"), s.Of.Host, strings.Join(names, ", "))
+}
+
+func (s ReleaseAddresses) String() string {
+	addresses := make([]string, len(s.Addresses))
+	for i, a := range s.Addresses {
+		addresses[i] = a.Address.String()
+	}
+	return fmt.Sprintf("release %s of %s in block %s: %s", count(len(addresses), "address"), s.Of.Host, s.Block, strings.Join(addresses, ", "))
+}
+
+func (s RemoveAffinity) String() string {
+	if s.DeleteBlock {
+		return fmt.Sprintf("remove the affinity of %s to block %s, and the empty block", s.Of.Host, s.CIDR)
+	}
+	return fmt.Sprintf("remove the affinity of %s to %s", s.Of.Host, s.CIDR)
+}
+
+func (s RemoveFelixConfiguration) String() string {
+	return "remove FelixConfiguration node." + s.Of.Host + ", which calico-node wrote"
+}
+
+func (s RemoveNode) String() string { return "remove Calico Node " + s.Of.Host }
+
+// Kind is the step's type name, as it stands in JSON, logs and metrics.
+func Kind(s Step) string { return strings.TrimPrefix(fmt.Sprintf("%T", s), "nodesync.") }
+
+// MarshalJSON writes each step as {"kind": ..., "step": {...}}.
+func (p Plan) MarshalJSON() ([]byte, error) {
+	type entry struct {
+		Kind string `json:"kind"`
+		Step Step   `json:"step"`
+	}
+	out := struct {
+		Steps    []entry   `json:"steps"`
+		Refusals []Refusal `json:"refusals"`
+	}{Steps: make([]entry, 0, len(p.Steps)), Refusals: p.Refusals}
+	if out.Refusals == nil {
+		out.Refusals = []Refusal{}
+	}
+	for _, s := range p.Steps {
+		out.Steps = append(out.Steps, entry{Kind: Kind(s), Step: s})
+	}
+	return json.Marshal(out)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "s") {
+		return fmt.Sprintf("%d %ses", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"net/netip"
+	"time"
+)
+
+// World is everything one decision needs. The order of its slices does not matter.
+type World struct {
+	// Now is the time of the observation.
+	Now time.Time
+	// Kubernetes is what the API server said.
+	Kubernetes Kubernetes
+	// Calico is what Calico's datastore held, all of it read at one revision.
+	Calico Calico
+	// Memory is what earlier plans asked to remember; empty after a restart.
+	Memory Memory
+	// Sightings are deletions of Kubernetes Nodes that were watched as they happened.
+	Sightings []Sighting
+}
+
+// Kubernetes is the API server's side of the World.
+type Kubernetes struct {
+	// Synced says that the watch cache has been filled at least once.
+	Synced bool
+	// Nodes are the Nodes of one quorum list, never of a cache.
+	Nodes []KubernetesNode
+	// Lookups are live reads of single Nodes; only suspects need one.
+	Lookups []Lookup
+	// RunningPods counts pods in phase Running that are bound to a suspect.
+	RunningPods []RunningPods
+}
+
+// KubernetesNode is one Node as listed.
+type KubernetesNode struct {
+	Name string
+	UID  string
+}
+
+// Verdict is what a live read of one Node said.
+type Verdict string
+
+const (
+	// VerdictGone is the API server's own answer NotFound.
+	VerdictGone Verdict = "gone"
+	// VerdictAlive is an answer that holds the Node.
+	VerdictAlive Verdict = "alive"
+	// VerdictUnknown is anything else: a timeout, a refusal, an error. It counts as alive.
+	VerdictUnknown Verdict = "unknown"
+)
+
+// Lookup is one live read of one Kubernetes Node.
+type Lookup struct {
+	Node    string
+	Verdict Verdict
+	// Detail is the error behind VerdictUnknown, for people.
+	Detail string
+}
+
+// RunningPods is the number of running pods bound to a Kubernetes Node, with one of them as an example ("namespace/name").
+type RunningPods struct {
+	Node    string
+	Count   int
+	Example string
+}
+
+// Sighting is a Kubernetes Node that was known with this UID and whose deletion was then watched.
+// A Node that was merely missing from a list has no sighting.
+type Sighting struct {
+	Node string
+	UID  string
+}
+
+// Calico is the datastore's side of the World.
+type Calico struct {
+	// Ready is ClusterInformation's datastoreReady; absent counts as false.
+	Ready bool
+	// Nodes are all Calico Nodes.
+	Nodes []CalicoNode
+	// Unreadable are keys of Nodes whose value could not be parsed. They are never touched, and they are not absent.
+	Unreadable []string
+	// Hosts is what the datastore holds for suspects, apart from their Nodes.
+	Hosts []Host
+}
+
+// CalicoNode is one Node resource of Calico (libcalico-go, apis/v3 Node).
+type CalicoNode struct {
+	Name string
+	// Revision is the etcd ModRevision of its key, or the resourceVersion in Kubernetes.
+	Revision int64
+	OrchRefs []OrchRef
+	// FencedFor is the value of the fence annotation, empty when there is none.
+	FencedFor string
+	// Keep says that the keep annotation forbids removing it.
+	Keep bool
+}
+
+// OrchRef names the orchestrator that a Calico Node belongs to and its name there.
+type OrchRef struct {
+	Orchestrator string
+	NodeName     string
+}
+
+// Host is what the datastore holds under one Calico node name, apart from the Node itself.
+type Host struct {
+	Name       string
+	Endpoints  []Endpoint
+	Blocks     []Block
+	Affinities []Affinity
+	// Felix is the host's own FelixConfiguration ("node.<name>"), nil if there is none.
+	Felix *FelixConfiguration
+	// Unreadable are keys of this host whose value could not be parsed.
+	Unreadable []string
+}
+
+// Endpoint is one WorkloadEndpoint.
+type Endpoint struct {
+	Namespace    string
+	Name         string
+	Revision     int64
+	Orchestrator string
+	Pod          string
+}
+
+// FelixConfiguration is a host's own configuration of Felix. With etcd, calico-node writes one at every start
+// (node/pkg/lifecycle/startup: ensureDefaultConfig).
+type FelixConfiguration struct {
+	Revision int64
+	// Automatic says that it holds nothing but what calico-node itself writes.
+	Automatic bool
+}
+
+// Block is one IPAM block that is affine to the host or that holds an address of it.
+type Block struct {
+	CIDR netip.Prefix
+	// AffineTo is the host that the block is affine to, empty for none. A virtual affinity (load balancers) is written "virtual:<name>".
+	AffineTo    string
+	Allocations []Allocation
+}
+
+// Allocation is one assigned address of a block.
+type Allocation struct {
+	Address netip.Addr
+	// Handle is the IPAM handle of the assignment, as stored.
+	Handle string
+	// Sequence is the block's sequence number when the address was assigned; handle and sequence together name this assignment and no later one.
+	Sequence uint64
+	// Host is the "node" attribute of the assignment, empty when it has none.
+	Host string
+}
+
+// Affinity is the claim of a host on a block.
+type Affinity struct {
+	CIDR     netip.Prefix
+	Revision int64
+	// State is confirmed, pending or pendingDeletion.
+	State string
+}
+
+// Memory is what a plan asks to remember until the next one.
+type Memory struct {
+	// Absences are Calico Nodes whose Kubernetes Node is missing, and since when.
+	Absences []Absence
+	// Removals are the times at which unwitnessed nodes were planned for removal, within the window of the mass guard.
+	Removals []Removal
+}
+
+// Absence is when a Calico Node was first seen without its Kubernetes Node.
+type Absence struct {
+	CalicoNode     string
+	KubernetesNode string
+	Since          time.Time
+	// Revision is the Calico Node's revision when the absence began; a change means that something still writes it.
+	Revision int64
+	// Witnessed says that the deletion of the Kubernetes Node was watched as it happened.
+	Witnessed bool
+	// NotBefore is when to ask again after a live read spoke for the node; HeldBy and Held are that refusal.
+	NotBefore time.Time
+	HeldBy    Gate
+	Held      string
+}
+
+// Removal is one unwitnessed node that was planned for removal.
+type Removal struct {
+	CalicoNode string
+	At         time.Time
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package buildinfo
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	checkout := &debug.BuildInfo{
+		Main: debug.Module{Version: "(devel)"},
+		Settings: []debug.BuildSetting{
+			{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"},
+		},
+	}
+	tests := map[string]struct {
+		linked   Info
+		embedded *debug.BuildInfo
+		want     Info
+	}{
+		"nothing known": {Info{}, nil, Info{Version: Unknown, Commit: Unknown, Date: Unknown}},
+		"the linker wins": {
+			Info{Version: "v1.2.3", Commit: "feed", Date: "2026-02-03T04:05:06Z"}, checkout,
+			Info{Version: "v1.2.3", Commit: "feed", Date: "2026-02-03T04:05:06Z"},
+		},
+		"a build in a checkout": {Info{}, checkout, Info{Version: Unknown, Commit: "0123456789abcdef", Date: "2026-01-02T03:04:05Z"}},
+		"go install of a version": {
+			Info{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.9.0"}},
+			Info{Version: "v0.9.0", Commit: Unknown, Date: Unknown},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.want.GoVersion, tt.want.Platform = runtime.Version(), platform
+			if diff := cmp.Diff(tt.want, merge(tt.linked, tt.embedded)); diff != "" {
+				t.Errorf("merge differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The strings below are read by scripts, audit logs and dashboards.
+func TestPublicStrings(t *testing.T) {
+	t.Parallel()
+	i := Info{Version: "v1.2.3", Commit: "0123456789abcdef", Date: "2026-01-02T03:04:05Z", GoVersion: "go1.26.8", Platform: "linux/amd64"}
+	if got, want := i.String(), "v1.2.3 (commit 0123456789ab, date 2026-01-02T03:04:05Z, go1.26.8, linux/amd64)"; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+	if got, want := i.UserAgent("calico-node-sync"), "calico-node-sync/v1.2.3 (linux/amd64) mooring/0123456789ab"; got != want {
+		t.Errorf("UserAgent() = %q, want %q", got, want)
+	}
+	if got, want := (Info{Version: "v1 (bad)\n"}).UserAgent("a/b"), "a-b/v1--bad-- () mooring/"; got != want {
+		t.Errorf("UserAgent() of odd values = %q, want %q", got, want)
+	}
+	const metrics = `
+# HELP mooring_build_info Always 1; the labels say which build is running.
+# TYPE mooring_build_info gauge
+mooring_build_info{commit="0123456789ab",component="calico-node-sync",go_version="go1.26.8",version="v1.2.3"} 1
+`
+	if err := testutil.CollectAndCompare(i.Collector("calico-node-sync"), strings.NewReader(metrics)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGetIsComplete(t *testing.T) {
+	t.Parallel()
+	got := Get()
+	for _, s := range []string{got.Version, got.Commit, got.Date, got.GoVersion, got.Platform} {
+		if s == "" {
+			t.Errorf("Get() has an empty field: %+v", got)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certreload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/utils/clock"
+)
+
+// DefaultInterval is the time between two periodic reads.
+const DefaultInterval = time.Minute
+
+// Options tune a Reloader; the zero value is ready for use.
+type Options struct {
+	// Interval between periodic reads; 0 means DefaultInterval.
+	Interval time.Duration
+	// OnReload is called after each read that changed something (nil) and for each new error (not for
+	// its repetitions). It is called from one goroutine at a time and must not call the Reloader's
+	// Reload. Nil: nobody is told.
+	OnReload func(error)
+	// Clock drives the periodic read; nil means the real one.
+	Clock clock.WithTicker
+}
+
+// Reloader holds the current snapshot of a set of files. All methods are safe for concurrent use.
+type Reloader struct {
+	files    Files
+	interval time.Duration
+	onReload func(error)
+	clock    clock.WithTicker
+
+	current atomic.Pointer[Snapshot]
+
+	reloads  atomic.Int64 // sets taken over, the first included
+	failures atomic.Int64 // reads that were rejected
+
+	mu        sync.Mutex // serializes Reload and guards lastError
+	lastError string     // the error last reported; empty after a success
+}
+
+// New reads the files for the first time. Unlike later reads, a failure here is returned: a server
+// must not start with nothing to serve.
+func New(files Files, o Options) (*Reloader, error) {
+	if err := files.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Reloader{files: files, interval: o.Interval, onReload: o.OnReload, clock: o.Clock}
+	if r.interval <= 0 {
+		r.interval = DefaultInterval
+	}
+	if r.onReload == nil {
+		r.onReload = func(error) {}
+	}
+	if r.clock == nil {
+		r.clock = clock.RealClock{}
+	}
+	first, err := r.load()
+	if err != nil {
+		return nil, err
+	}
+	r.current.Store(first)
+	r.reloads.Add(1)
+	return r, nil
+}
+
+// Current is the last good snapshot; never nil.
+func (r *Reloader) Current() *Snapshot { return r.current.Load() }
+
+// Reload reads the files now. changed tells whether another set is served from here on; with an error
+// the last good one still is.
+func (r *Reloader) Reload() (changed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next, err := r.load()
+	if err != nil {
+		r.failures.Add(1)
+		if msg := err.Error(); msg != r.lastError {
+			r.lastError = msg
+			r.onReload(err)
+		}
+		return false, err
+	}
+	recovered := r.lastError != ""
+	r.lastError = ""
+	changed = !next.raw.equal(r.current.Load().raw)
+	if changed {
+		r.current.Store(next)
+		r.reloads.Add(1)
+	}
+	if changed || recovered {
+		r.onReload(nil)
+	}
+	return changed, nil
+}
+
+func (r *Reloader) load() (*Snapshot, error) {
+	raw, err := r.files.read()
+	if err != nil {
+		return nil, fmt.Errorf("reading TLS files: %w", err)
+	}
+	return r.files.parse(raw)
+}
+
+// Run keeps the snapshot current until ctx ends, and returns nil then. Without a directory watch (too
+// many inotify instances, for example) it reports the reason once through OnReload and goes on with
+// periodic reads. Run fits controller-runtime's Runnable; it needs no leader election.
+func (r *Reloader) Run(ctx context.Context) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		r.report(fmt.Errorf("watching TLS files, falling back to a read every %s: %w", r.interval, err))
+		watcher = &fsnotify.Watcher{} // its nil channels never deliver
+	} else {
+		defer watcher.Close()
+	}
+	watch := func() {
+		if err == nil {
+			r.watchDirectories(watcher)
+		}
+	}
+	ticker := r.clock.NewTicker(r.interval)
+	defer ticker.Stop()
+	watch()
+	// A change between New and the watch would otherwise wait for the first tick.
+	_, _ = r.Reload()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event := <-watcher.Events:
+			if event.Has(fsnotify.Chmod) && event.Op == fsnotify.Chmod {
+				continue
+			}
+			_, _ = r.Reload() // errors went to OnReload
+		case werr := <-watcher.Errors:
+			// An overflow loses events, so read.
+			if errors.Is(werr, fsnotify.ErrEventOverflow) {
+				_, _ = r.Reload()
+			}
+		case <-ticker.C():
+			watch() // again, since a directory may have been replaced
+			_, _ = r.Reload()
+		}
+	}
+}
+
+// Start is Run under the name that controller-runtime's manager.Runnable asks for.
+func (r *Reloader) Start(ctx context.Context) error { return r.Run(ctx) }
+
+// NeedLeaderElection tells controller-runtime that every replica keeps its own certificates current.
+func (*Reloader) NeedLeaderElection() bool { return false }
+
+func (r *Reloader) watchDirectories(w *fsnotify.Watcher) {
+	var dirs []string
+	for _, p := range r.files.paths() {
+		dirs = append(dirs, filepath.Dir(p))
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		if err := w.Add(dir); err != nil {
+			r.report(fmt.Errorf("watching directory %s, falling back to a read every %s: %w", dir, r.interval, err))
+		}
+	}
+}
+
+func (r *Reloader) report(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onReload(err)
+}

@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manager_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const (
+	component = "manager-test"
+	namespace = "default"
+)
+
+// site is one cluster with service accounts in it, and a client of a manager's endpoints.
+type site struct {
+	*testkit.Cluster
+	http *http.Client
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is looked at, not trusted
+	t.Cleanup(transport.CloseIdleConnections)
+	return site{testkit.ControlPlane(t), &http.Client{Transport: transport}}
+}
+
+// account makes a service account and returns a token of it.
+func (s site) account(t *testing.T, name string) string {
+	t.Helper()
+	accounts := s.Client.CoreV1().ServiceAccounts(namespace)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+// grant lets an account do what the rules say.
+func (s site) grant(t *testing.T, account, role string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	rbac := s.Client.RbacV1()
+	meta := metav1.ObjectMeta{Name: role}
+	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: namespace}},
+	}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubeconfig writes a file with which the token's owner reaches the cluster.
+func (s site) kubeconfig(t *testing.T, token string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(s.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{"account": {Token: token}}
+	config.Contexts[config.CurrentContext].AuthInfo = "account"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answer is what a GET got.
+type answer struct {
+	code  int
+	body  string
+	proto int
+	leaf  *x509.Certificate
+}
+
+// get asks once; an endpoint that is not there yet is answer 0 with the reason.
+func (s site) get(t *testing.T, url, token string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true // each answer has a handshake of its own
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return answer{body: err.Error()}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{body: err.Error()}
+	}
+	out := answer{code: resp.StatusCode, body: string(body), proto: resp.ProtoMajor}
+	if resp.TLS != nil {
+		out.leaf = resp.TLS.PeerCertificates[0]
+	}
+	return out
+}
+
+// eventually waits until a GET is answered with code, and returns that answer.
+func (s site) eventually(t *testing.T, url, token string, code int) answer {
+	t.Helper()
+	var last answer
+	testkit.Eventually(t, fmt.Sprintf("%s to answer %d", url, code), func() string {
+		if last = s.get(t, url, token); last.code == code {
+			return ""
+		}
+		return fmt.Sprintf("%d %s", last.code, last.body)
+	})
+	return last
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func writeCertificate(t *testing.T, dir string) *x509.Certificate {
+	t.Helper()
+	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block, _ := pem.Decode(cert)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf
+}
+
+// options are those of a manager with everything on, running as a service account that may do what
+// every manager needs, and nothing more.
+func (s site) options(t *testing.T, account string) manager.Options {
+	t.Helper()
+	token := s.account(t, account)
+	s.grant(t, account, account,
+		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+	)
+	o := manager.DefaultOptions(account)
+	o.Kubeconfig = s.kubeconfig(t, token)
+	o.MetricsBindAddress, o.HealthProbeBindAddress = freeAddress(t), freeAddress(t)
+	o.MetricsCertPath = t.TempDir()
+	o.LeaderElect, o.LeaderElectionNamespace = true, namespace
+	return o
+}
+
+func build(t *testing.T, o manager.Options) (*manager.Manager, error) {
+	t.Helper()
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	config, err := o.RESTConfig(component + "/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manager.New(t.Context(), o, config, manager.Config{
+		Component: component, Scheme: scheme.Scheme, Informers: []client.Object{&corev1.ConfigMap{}},
+	})
+}
+
+// start runs the manager; the returned function stops it and reports how it ended.
+func start(t *testing.T, m *manager.Manager) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Start(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+func TestManagerAgainstAPIServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const account = "manager"
+	o := s.options(t, account)
+	firstLeaf := writeCertificate(t, o.MetricsCertPath)
+	m, err := build(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reachable atomic.Bool
+	if err := m.Readiness.Add("dependency", func(context.Context) error {
+		if !reachable.Load() {
+			return fmt.Errorf("dependency is down")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, m)
+	readyz, metrics := "http://"+o.HealthProbeBindAddress+"/readyz", "https://"+o.MetricsBindAddress+"/metrics"
+
+	s.readinessFollows(t, readyz, account, &reachable)
+	s.healthzIsIndependent(t, "http://"+o.HealthProbeBindAddress+"/healthz")
+	s.metricsAreGuarded(t, metrics, o.MetricsBindAddress)
+	s.certificateIsReloaded(t, metrics, o.MetricsCertPath, firstLeaf)
+	s.cacheIsLean(t, m.GetClient())
+
+	t.Run("a second process on the same ports", func(t *testing.T) {
+		_, err := build(t, o)
+		if err == nil || !strings.Contains(err.Error(), "--metrics-bind-address") || !strings.Contains(err.Error(), "address already in use") {
+			t.Errorf("New() = %v", err)
+		}
+	})
+
+	if holder := s.holder(t, account); holder == "" {
+		t.Error("nobody holds the lease while the manager runs")
+	}
+	if err := stop(); err != nil {
+		t.Errorf("Start() = %v", err)
+	}
+	if holder := s.holder(t, account); holder != "" {
+		t.Errorf("%s still holds the lease after an orderly stop", holder)
+	}
+}
+
+// readinessFollows first the informers, which cannot list until they are allowed to, and then the
+// dependency.
+func (s site) readinessFollows(t *testing.T, readyz, account string, reachable *atomic.Bool) {
+	t.Helper()
+	s.eventually(t, readyz, "", http.StatusInternalServerError)
+	if got := s.get(t, readyz, ""); !strings.Contains(got.body, "[-]"+manager.CacheSyncedCheck) || !strings.Contains(got.body, "[-]dependency") {
+		t.Errorf("before everything: %s", got.body)
+	}
+	reachable.Store(true)
+	s.eventually(t, readyz+"/dependency", "", http.StatusOK)
+	if got := s.get(t, readyz, ""); got.code != http.StatusInternalServerError || !strings.Contains(got.body, "[+]dependency") {
+		t.Errorf("without synced informers: %d %s", got.code, got.body)
+	}
+	s.grant(t, account, account+"-configmaps",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}})
+	s.eventually(t, readyz, "", http.StatusOK)
+	reachable.Store(false)
+	s.eventually(t, readyz, "", http.StatusInternalServerError)
+}
+
+func (s site) healthzIsIndependent(t *testing.T, healthz string) {
+	t.Helper()
+	if got := s.get(t, healthz, ""); got.code != http.StatusOK {
+		t.Errorf("healthz while not ready: %d %s", got.code, got.body)
+	}
+}
+
+func (s site) metricsAreGuarded(t *testing.T, metrics, addr string) {
+	t.Helper()
+	stranger, scraper := s.account(t, "stranger"), s.account(t, "scraper")
+	s.grant(t, "scraper", "scraper", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
+	s.eventually(t, metrics, "", http.StatusUnauthorized)
+	for name, want := range map[string]struct {
+		token string
+		code  int
+	}{"an invalid token": {"nonsense", http.StatusUnauthorized}, "a token without the right": {stranger, http.StatusForbidden}} {
+		if got := s.get(t, metrics, want.token); got.code != want.code || strings.Contains(got.body, "mooring_") {
+			t.Errorf("%s: %d %s, want %d", name, got.code, got.body, want.code)
+		}
+	}
+	if got := s.get(t, "http://"+addr+"/metrics", scraper); got.code != http.StatusBadRequest || strings.Contains(got.body, "mooring_") {
+		t.Errorf("without TLS: %d %s", got.code, got.body)
+	}
+	got := s.eventually(t, metrics, scraper, http.StatusOK)
+	if !strings.Contains(got.body, `mooring_build_info{commit=`) || !strings.Contains(got.body, `component="`+component+`"`) {
+		t.Errorf("the metrics lack mooring_build_info:\n%.2000s", got.body)
+	}
+	if got.proto != 1 {
+		t.Errorf("HTTP/%d is spoken, though HTTP/2 is off", got.proto)
+	}
+}
+
+func (s site) certificateIsReloaded(t *testing.T, metrics, dir string, first *x509.Certificate) {
+	t.Helper()
+	if got := s.get(t, metrics, ""); got.leaf == nil || !got.leaf.Equal(first) {
+		t.Error("the given certificate is not served")
+	}
+	second := writeCertificate(t, dir)
+	testkit.Eventually(t, "the new certificate", func() string {
+		if got := s.get(t, metrics, ""); got.leaf == nil || !got.leaf.Equal(second) {
+			return "the old one is served"
+		}
+		return ""
+	})
+}
+
+func (s site) cacheIsLean(t *testing.T, cached client.Client) {
+	t.Helper()
+	created, err := s.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "lean"}, Data: map[string]string{"a": "b"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(created.ManagedFields) == 0 {
+		t.Fatal("the API server keeps no managedFields, so this proves nothing")
+	}
+	var got corev1.ConfigMap
+	testkit.Eventually(t, "the object in the cache", func() string {
+		if err := cached.Get(t.Context(), client.ObjectKeyFromObject(created), &got); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if len(got.ManagedFields) > 0 || got.Data["a"] != "b" {
+		t.Errorf("cached object: %v", got)
+	}
+}
+
+// holder is who holds the lease; empty when it has been given back.
+func (s site) holder(t *testing.T, lease string) string {
+	t.Helper()
+	got, err := s.Client.CoordinationV1().Leases(namespace).Get(t.Context(), lease, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *got.Spec.HolderIdentity
+}

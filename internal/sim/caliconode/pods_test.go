@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package caliconode_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	libapi "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
+	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
+	"github.com/projectcalico/calico/libcalico-go/lib/options"
+)
+
+func endpoints(t *testing.T, d *caliconode.Datastore) []libapi.WorkloadEndpoint {
+	t.Helper()
+	list, err := d.Client().WorkloadEndpoints().List(t.Context(), options.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func TestPodComesAndGoes(t *testing.T) {
+	t.Parallel()
+	datastore, etcd := connect(t)
+	agent := start(t, datastore, host("worker-1", "192.168.0.11"))
+	cart := pod("cart-a")
+	empty := keys(etcd.Dump(t))
+
+	first := add(t, agent, cart)
+	if again := add(t, agent, cart); again != first {
+		t.Errorf("the second Add of a pod gave %s, the first %s", again, first)
+	}
+	attrs, handle, err := datastore.Client().IPAM().GetAssignmentAttributes(t.Context(), cnet.MustParseIP(first.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if handle == nil || *handle != caliconode.HandleID(cart) ||
+		attrs[ipam.AttributeNode] != "worker-1" || attrs[ipam.AttributePod] != "cart-a" || attrs[ipam.AttributeNamespace] != "shop" {
+		t.Errorf("the address belongs to %v %v", handle, attrs)
+	}
+	wantInconsistencies(t, datastore)
+
+	for range 2 {
+		if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := keys(etcd.Dump(t)); !slices.Equal(left, empty) {
+		t.Errorf("keys after the pod's end: %q, before it: %q", left, empty)
+	}
+	wantInconsistencies(t, datastore)
+}
+
+// A StatefulSet's pod has a successor of the same name; the late end of the old sandbox must not take the new endpoint.
+func TestEndOfAnOldSandboxLeavesTheEndpointOfTheNew(t *testing.T) {
+	t.Parallel()
+	datastore, _ := connect(t)
+	agent := start(t, datastore, host("worker-1", "192.168.0.11"))
+	old, successor := pod("cart-0"), pod("cart-0")
+	successor.UID = "uid of its successor"
+	add(t, agent, old)
+	address := add(t, agent, successor)
+	if err := agent.PodNetwork().Del(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	left := endpoints(t, datastore)
+	if len(left) != 1 || left[0].Spec.ContainerID != caliconode.ContainerID(successor) ||
+		!slices.Equal(left[0].Spec.IPNetworks, []string{address.String() + "/32"}) {
+		t.Errorf("endpoints: %+v", left)
+	}
+	wantInconsistencies(t, datastore)
+}
+
+func TestLockedDatastoreRefusesPods(t *testing.T) {
+	t.Parallel()
+	datastore, etcd := connect(t)
+	agent := start(t, datastore, host("worker-1", "192.168.0.11"))
+	info, err := datastore.Client().ClusterInformation().Get(t.Context(), "default", options.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := false
+	info.Spec.DatastoreReady = &locked
+	if _, err := datastore.Client().ClusterInformation().Update(t.Context(), info, options.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	revision := etcd.Revision(t)
+	if _, err := agent.PodNetwork().Add(t.Context(), pod("cart-a")); err == nil {
+		t.Error("a pod was connected although the datastore is locked")
+	}
+	if now := etcd.Revision(t); now != revision {
+		t.Errorf("%d writes to a locked datastore", now-revision)
+	}
+}
+
+func TestDebris(t *testing.T) {
+	t.Parallel()
+	datastore, _ := connect(t)
+	worker, lender := start(t, datastore, host("worker-1", "192.168.0.11")), start(t, datastore, host("worker-2", "192.168.0.12"))
+	ctx := t.Context()
+
+	if _, err := worker.LeaveStaleEndpoint(ctx, pod("cart-a")); err != nil {
+		t.Fatal(err)
+	}
+	borrowed, err := worker.BorrowAddress(ctx, pod("cart-b"), lender)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := add(t, worker, pod("cart-b")); again != borrowed {
+		t.Errorf("the pod has %s, want the borrowed %s", again, borrowed)
+	}
+	wantInconsistencies(t, datastore, "address of node worker-1 in a block of worker-2",
+		"endpoint with an address that is not its own")
+
+	confirmed, err := worker.LeaveAffinityWithoutBlock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending, err := worker.LeavePendingAffinity(ctx)
+	if err != nil || pending == confirmed {
+		t.Fatalf("pending affinity for %s, confirmed one for %s: %v", pending, confirmed, err)
+	}
+	handle, err := worker.LeaveOrphanedHandle(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := datastore.Backend().Get(ctx, model.IPAMHandleKey{HandleID: handle}, ""); err != nil {
+		t.Errorf("reading the orphaned handle: %v", err)
+	}
+	wantInconsistencies(t, datastore, "address of node worker-1 in a block of worker-2", "handle without its addresses",
+		"confirmed affinity of worker-1 without its block", "pending affinity of worker-1 without its block",
+		"endpoint with an address that is not its own")
+}
+
+func keys(dump map[string]string) []string {
+	var all []string
+	for key := range dump {
+		all = append(all, key)
+	}
+	slices.Sort(all)
+	return all
+}

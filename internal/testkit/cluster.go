@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a real etcd and kube-apiserver, with RBAC, and nothing else: no controllers, no nodes.
+type Cluster struct {
+	// Dir is the lab's folder.
+	Dir string
+	// Kubeconfig is the administrator's.
+	Kubeconfig string
+	// Config is the same as client-go reads it; copy it before changing it.
+	Config *rest.Config
+	// Client is the administrator's client.
+	Client kubernetes.Interface
+
+	binary string
+}
+
+// ControlPlane returns the package's cluster and starts it on the first call. Tests that share it use names of their own.
+func ControlPlane(tb testing.TB) *Cluster {
+	tb.Helper()
+	binary := Binary(tb, "lab")
+	shared.clusters.Do(func() { shared.cluster = startCluster(tb, binary) })
+	if shared.cluster == nil {
+		tb.Fatal("the control plane did not start; the first test that asked for it says why")
+	}
+	return shared.cluster
+}
+
+func startCluster(tb testing.TB, binary string) *Cluster {
+	tb.Helper()
+	shared.mu.Lock()
+	dir := folder(tb, "lab-")
+	shared.mu.Unlock()
+	c := &Cluster{Dir: filepath.Join(dir, "lab"), binary: binary}
+	c.Kubeconfig = filepath.Join(c.Dir, "kubeconfig")
+	process := Start(tb, filepath.Join(dir, "log"), nil, binary, "up", "--foreground", "--stop-with-stdin", "--dir", c.Dir,
+		"--nodes", "0", "--calico-datastore", "none", "--components", "etcd,kube-apiserver")
+	shared.mu.Lock()
+	shared.stops = append(shared.stops, process.Stop)
+	shared.mu.Unlock()
+	Eventually(tb, "the control plane", func() string {
+		select {
+		case <-process.Done():
+			tb.Fatalf("the lab ended:\n%s", process.Output())
+		default:
+		}
+		if strings.Contains(process.Output(), "lab ready") {
+			return ""
+		}
+		return "it is not ready yet; its log: " + process.Output()
+	})
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.QPS, config.Burst = -1, -1
+	c.Config = config
+	c.Client = kubernetes.NewForConfigOrDie(config)
+	return c
+}
+
+// Kill ends one of its processes as kill -9 does; the lab's supervisor starts it again.
+func (c *Cluster) Kill(tb testing.TB, process string) {
+	tb.Helper()
+	if out, err := exec.CommandContext(tb.Context(), c.binary, "kill", process, "--dir", c.Dir).CombinedOutput(); err != nil {
+		tb.Fatalf("killing %s: %v: %s", process, err, out)
+	}
+}

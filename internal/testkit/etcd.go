@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Etcd is a real etcd of one member on loopback, without TLS.
+type Etcd struct {
+	// Endpoint is its client URL; it stays the same over Restart.
+	Endpoint string
+	// Client is a client of it.
+	Client *clientv3.Client
+
+	binary, folder string
+	process        *Process
+}
+
+// NewEtcd returns an empty etcd that no other test uses meanwhile. Afterwards it is emptied and used again.
+func NewEtcd(tb testing.TB) *Etcd {
+	tb.Helper()
+	binary := Binary(tb, "lab")
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if n := len(shared.etcds); n > 0 {
+		e := shared.etcds[n-1]
+		shared.etcds = shared.etcds[:n-1]
+		e.lend(tb)
+		return e
+	}
+	e := &Etcd{binary: binary, folder: folder(tb, "etcd-")}
+	e.start(tb, "http://127.0.0.1:0")
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	e.Client = client
+	shared.stops = append(shared.stops, func() {
+		_ = client.Close()
+		e.process.Stop()
+	})
+	e.lend(tb)
+	return e
+}
+
+// lend gives the etcd to one test, and takes it back empty.
+func (e *Etcd) lend(tb testing.TB) {
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if _, err := e.Client.Delete(ctx, "\x00", clientv3.WithFromKey()); err != nil {
+			return // it is not given to another test
+		}
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.etcds = append(shared.etcds, e)
+	})
+}
+
+func (e *Etcd) start(tb testing.TB, clientURL string) {
+	tb.Helper()
+	ready := filepath.Join(e.folder, "ready.json")
+	_ = os.Remove(ready)
+	e.process = Start(tb, filepath.Join(e.folder, "log"), nil, e.binary, "etcd", "--data-dir", filepath.Join(e.folder, "data"),
+		"--listen-client", clientURL, "--listen-peer", "http://127.0.0.1:0", "--unsafe-no-fsync", "--ready-file", ready)
+	Eventually(tb, "etcd", func() string {
+		data, err := os.ReadFile(ready)
+		if err != nil {
+			return "it has not written its address yet; its log: " + e.process.Output()
+		}
+		var answer struct {
+			Client string `json:"client"`
+		}
+		if err := json.Unmarshal(data, &answer); err != nil {
+			return err.Error()
+		}
+		e.Endpoint = answer.Client
+		return ""
+	})
+}
+
+// Kill ends etcd as kill -9 does.
+func (e *Etcd) Kill() { e.process.Kill() }
+
+// Restart starts it again on the same address with the same data.
+func (e *Etcd) Restart(tb testing.TB) {
+	tb.Helper()
+	e.start(tb, e.Endpoint)
+}
+
+// Revision is the store's revision: it moves with every write and with nothing else.
+func (e *Etcd) Revision(tb testing.TB) int64 {
+	tb.Helper()
+	resp, err := e.Client.Get(tb.Context(), "any", clientv3.WithCountOnly())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return resp.Header.Revision
+}
+
+// Dump returns every key with its value.
+func (e *Etcd) Dump(tb testing.TB) map[string]string {
+	tb.Helper()
+	resp, err := e.Client.Get(tb.Context(), "\x00", clientv3.WithFromKey())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := make(map[string]string, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		out[string(kv.Key)] = string(kv.Value)
+	}
+	return out
+}

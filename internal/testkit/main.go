@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// LabBinaryVariable names the lab binary to use instead of bin/lab of the repository.
+const LabBinaryVariable = "MOORING_LAB_BINARY"
+
+// shared is what the tests of one package share: one process, hence one variable.
+var shared struct {
+	mu       sync.Mutex
+	folder   string
+	stops    []func()
+	etcds    []*Etcd // idle ones
+	cluster  *Cluster
+	clusters sync.Once
+}
+
+// Main runs the tests of a package, stops what they shared, and exits.
+func Main(m *testing.M) {
+	code := m.Run()
+	shared.mu.Lock()
+	for i := len(shared.stops) - 1; i >= 0; i-- {
+		shared.stops[i]()
+	}
+	if shared.folder != "" {
+		if err := os.RemoveAll(shared.folder); err != nil {
+			fmt.Fprintln(os.Stderr, "testkit: removing its folder:", err)
+		}
+	}
+	os.Exit(code)
+}
+
+// Binary returns the path of a binary in bin/, or skips the test with the command that builds it. Under CI=true it fails the test.
+func Binary(tb testing.TB, name string) string {
+	tb.Helper()
+	path := filepath.Join(Root(tb), "bin", name)
+	if name == "lab" && os.Getenv(LabBinaryVariable) != "" {
+		path = os.Getenv(LabBinaryVariable)
+	}
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		Skip(tb, "it needs bin/%s: run `make build`", name)
+	}
+	return path
+}
+
+// Skip skips a test that lacks something it needs; under CI=true it fails it, since there everything is installed.
+func Skip(tb testing.TB, format string, args ...any) {
+	tb.Helper()
+	if os.Getenv("CI") == "true" {
+		tb.Fatalf("would be skipped elsewhere, must run under CI: "+format, args...)
+	}
+	tb.Skipf(format, args...)
+}
+
+// Root is the folder of the repository's root module.
+func Root(tb testing.TB) string {
+	tb.Helper()
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		tb.Fatal("the path of the sources is unknown")
+	}
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// folder returns a new folder that Main removes.
+func folder(tb testing.TB, name string) string {
+	tb.Helper()
+	if shared.folder == "" {
+		root, err := os.MkdirTemp("", "mooring-test-")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		shared.folder = root
+	}
+	path, err := os.MkdirTemp(shared.folder, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}

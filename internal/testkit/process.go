@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is a child of the test, in a process group of its own.
+type Process struct {
+	cmd   *exec.Cmd
+	log   string
+	stdin io.Closer
+	done  chan struct{}
+}
+
+// spawn hands starts to one goroutine whose thread lives as long as the process: the parent-death signal of a child is sent when the
+// thread that forked it ends (prctl(2), PR_SET_PDEATHSIG).
+var spawn = sync.OnceValue(func() chan<- func() {
+	starts := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range starts {
+			start()
+		}
+	}()
+	return starts
+})
+
+// Start runs a program with its output in a file, which is shown when the test fails. Its standard input stays open until Stop.
+func Start(tb testing.TB, logFile string, env []string, program string, args ...string) *Process {
+	tb.Helper()
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(program, args...) //nolint:noctx // its life is ended by Stop and by the parent-death signal
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	started := make(chan error)
+	spawn() <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		tb.Fatalf("starting %s: %v", program, err)
+	}
+	p := &Process{cmd: cmd, log: logFile, stdin: stdin, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(p.done)
+	}()
+	return p
+}
+
+// Kill ends the process as kill -9 does and waits until it is gone.
+func (p *Process) Kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.done
+}
+
+// Stop asks the process to end, and kills it when it does not within 20 seconds.
+func (p *Process) Stop() {
+	_ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGTERM)
+	_ = p.stdin.Close()
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.Kill()
+	}
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode is the exit code after Done, -1 if a signal ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
+// Output is what the process has written so far.
+func (p *Process) Output() string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return fmt.Sprintf("(its log cannot be read: %v)", err)
+	}
+	return string(data)
+}
+
+// Eventually polls until the condition returns "", and fails the test with the last thing it returned when that takes longer than two
+// minutes, a bound that only a hang exceeds.
+func Eventually(tb testing.TB, what string, condition func() string) {
+	tb.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		state := condition()
+		if state == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain for %s: %s", what, state)
+		}
+		select {
+		case <-tb.Context().Done():
+			tb.Fatalf("stopped while waiting for %s: %s", what, state)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

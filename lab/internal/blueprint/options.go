@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blueprint
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names of processes. They are also names of log files and arguments of `lab logs` and `lab kill`; users and tests rely on them.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	CalicoEtcd        = "calico-etcd"
+	Nodes             = "nodes"
+	// Setup runs once, after the API server is ready and before nodes: custom resources, rights, Calico's first objects.
+	Setup = "setup"
+	// CalicoNodeSync is the product's component; it runs only when asked for.
+	CalicoNodeSync = "calico-node-sync"
+)
+
+// Values of Options.Datastore.
+const (
+	DatastoreEtcd       = "etcdv3"
+	DatastoreKubernetes = "kubernetes"
+	DatastoreNone       = "none"
+)
+
+// MaxNodes is how many nodes a lab takes: each has an address of its own in one /16.
+const MaxNodes = 5000
+
+// Options are what a user asks for.
+type Options struct {
+	// Dir is the folder of the lab, absolute.
+	Dir string `json:"dir"`
+	// Datastore is where Calico keeps its data: etcdv3 (an etcd of its own), kubernetes (custom resources) or none (no Calico at all).
+	Datastore string `json:"calicoDatastore"`
+	// Components is the subset of Components() to run; empty means all that the other options need.
+	Components []string `json:"components,omitempty"`
+	// With are further processes to run: CalicoNodeSync.
+	With []string `json:"with,omitempty"`
+	// NodeCount and ZoneCount describe the machines at the first start: node-1 … node-N, spread over zone-a, zone-b, ….
+	NodeCount int `json:"nodes"`
+	ZoneCount int `json:"zones"`
+	// PodsPerNode is how many pods are bound to each node.
+	PodsPerNode int `json:"podsPerNode"`
+	// NodeMonitorGracePeriod is how long kube-controller-manager waits for a silent node before it marks it NotReady.
+	NodeMonitorGracePeriod time.Duration `json:"nodeMonitorGracePeriod"`
+	// APIServerPort is the port of kube-apiserver; 0 means any free one.
+	APIServerPort int `json:"apiServerPort,omitempty"`
+	// CalicoNodeSyncProgram is the path of that binary and CalicoNodeSyncManifests the folder with its rights, both absolute.
+	// CalicoNodeSyncGrace is its grace period.
+	CalicoNodeSyncProgram   string        `json:"-"`
+	CalicoNodeSyncManifests string        `json:"-"`
+	CalicoNodeSyncGrace     time.Duration `json:"-"`
+}
+
+// Components lists, in start order, what Options.Components may name.
+func Components() []string { return []string{Etcd, APIServer, ControllerManager, CalicoEtcd, Nodes} }
+
+// Resolve checks options and fills in the components that they need. Its errors are for users: each names one cause and the next step.
+func Resolve(o Options) (Options, error) {
+	if !filepath.IsAbs(o.Dir) {
+		return Options{}, fmt.Errorf("the folder %q of the lab is not absolute", o.Dir)
+	}
+	if err := checkNumbers(o); err != nil {
+		return Options{}, err
+	}
+	if !slices.Contains([]string{DatastoreEtcd, DatastoreKubernetes, DatastoreNone}, o.Datastore) {
+		return Options{}, fmt.Errorf("--calico-datastore %q is unknown; use etcdv3, kubernetes or none", o.Datastore)
+	}
+	if len(o.Components) == 0 {
+		o.Components = Components()
+		if o.Datastore != DatastoreEtcd {
+			o.Components = without(o.Components, CalicoEtcd)
+		}
+	}
+	if err := checkComponents(o); err != nil {
+		return Options{}, err
+	}
+	if err := checkWith(o); err != nil {
+		return Options{}, err
+	}
+	o.Components = inStartOrder(o.Components)
+	return o, nil
+}
+
+func checkNumbers(o Options) error {
+	switch {
+	case o.NodeCount < 0:
+		return fmt.Errorf("--nodes %d is negative; use 0 or more", o.NodeCount)
+	case o.NodeCount > MaxNodes:
+		return fmt.Errorf("--nodes %d is more than a lab can hold; use at most %d", o.NodeCount, MaxNodes)
+	case o.ZoneCount < 1 || o.ZoneCount > 26:
+		return fmt.Errorf("--zones %d is out of range; use 1 to 26", o.ZoneCount)
+	case o.PodsPerNode < 0 || o.PodsPerNode > 100:
+		return fmt.Errorf("--pods-per-node %d is out of range; use 0 to 100", o.PodsPerNode)
+	case o.NodeMonitorGracePeriod < 5*time.Second:
+		return fmt.Errorf("--node-monitor-grace-period %v is shorter than two heartbeats; use 5s or more", o.NodeMonitorGracePeriod)
+	case o.APIServerPort < 0 || o.APIServerPort > 65535:
+		return fmt.Errorf("--apiserver-port %d does not exist; use 1 to 65535, or 0 for any free port", o.APIServerPort)
+	default:
+		return nil
+	}
+}
+
+// needs says which components cannot work without which others.
+func needs(o Options) map[string][]string {
+	table := map[string][]string{
+		APIServer:         {Etcd},
+		ControllerManager: {APIServer},
+		Nodes:             {APIServer},
+		CalicoNodeSync:    {APIServer},
+	}
+	if o.Datastore == DatastoreEtcd {
+		table[Nodes] = append(table[Nodes], CalicoEtcd)
+		table[CalicoNodeSync] = append(table[CalicoNodeSync], CalicoEtcd)
+	}
+	return table
+}
+
+func checkComponents(o Options) error {
+	seen := map[string]bool{}
+	for _, name := range o.Components {
+		if !slices.Contains(Components(), name) {
+			return fmt.Errorf("--components names %q, which is unknown; use a subset of %s", name, strings.Join(Components(), ","))
+		}
+		if seen[name] {
+			return fmt.Errorf("--components names %s twice; name it once", name)
+		}
+		seen[name] = true
+	}
+	if seen[CalicoEtcd] && o.Datastore != DatastoreEtcd {
+		return fmt.Errorf("--components names calico-etcd, but --calico-datastore is %s; use etcdv3 or leave calico-etcd out", o.Datastore)
+	}
+	return checkNeeds(o, o.Components)
+}
+
+func checkNeeds(o Options, wanted []string) error {
+	table := needs(o)
+	for _, name := range wanted {
+		for _, other := range table[name] {
+			if !slices.Contains(o.Components, other) {
+				return fmt.Errorf("%s cannot run without %s; add %s to --components%s", name, other, other, datastoreHint(other))
+			}
+		}
+	}
+	return nil
+}
+
+func datastoreHint(component string) string {
+	if component != CalicoEtcd {
+		return ""
+	}
+	return " or choose --calico-datastore kubernetes or none"
+}
+
+func checkWith(o Options) error {
+	for _, name := range o.With {
+		if name != CalicoNodeSync {
+			return fmt.Errorf("--with %q is unknown; the only choice so far is %s", name, CalicoNodeSync)
+		}
+		if o.Datastore == DatastoreNone {
+			return fmt.Errorf("--with %s contradicts --calico-datastore none; use etcdv3 or kubernetes", name)
+		}
+		if !filepath.IsAbs(o.CalicoNodeSyncProgram) {
+			return fmt.Errorf("--with %s needs the path of its program", name)
+		}
+	}
+	return checkNeeds(o, o.With)
+}
+
+func inStartOrder(names []string) []string {
+	var ordered []string
+	for _, name := range Components() {
+		if slices.Contains(names, name) {
+			ordered = append(ordered, name)
+		}
+	}
+	return ordered
+}
+
+func without(names []string, unwanted string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == unwanted })
+}
+
+// runs reports whether the component is part of the lab.
+func (o Options) runs(name string) bool {
+	return slices.Contains(o.Components, name) || slices.Contains(o.With, name)
+}
+
+// needsSetup reports whether there is anything for the Setup process to prepare: rights for nodes or for the product's component, or
+// Calico's custom resources.
+func (o Options) needsSetup() bool {
+	return o.runs(Nodes) || o.runs(CalicoNodeSync) || (o.Datastore == DatastoreKubernetes && o.runs(APIServer))
+}

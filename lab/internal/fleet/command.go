@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"log/slog"
+
+	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/sim/kubelet"
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+)
+
+type options struct {
+	kubeconfig, machines, datastore, readyFile string
+	podsPerNode                                int
+}
+
+// NewCommand returns the hidden subcommand that the supervisor runs.
+func NewCommand() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:    blueprint.Nodes,
+		Short:  "Simulate machines (used by the supervisor)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+			defer cancel()
+			return o.run(ctx)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the machines")
+	flags.StringVar(&o.machines, "machines", "", "file with the list of machines")
+	flags.StringVar(&o.datastore, "calico-datastore", "", "where Calico keeps its data; etcd's address is in the environment")
+	flags.StringVar(&o.readyFile, "ready-file", "", "file to write once all machines are up")
+	flags.IntVar(&o.podsPerNode, "pods-per-node", 0, "number of pods to create for each machine")
+	return command
+}
+
+// The fleet of a large lab renews hundreds of Leases a second.
+const (
+	clientQPS   = 500
+	clientBurst = 1000
+)
+
+func (o options) run(ctx context.Context) error {
+	logger := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
+	logrus.SetLevel(logrus.WarnLevel) // libcalico-go logs every call otherwise
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", o.kubeconfig, err)
+	}
+	config.QPS, config.Burst = clientQPS, clientBurst
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	datastore, err := o.connectCalico()
+	if err != nil {
+		return err
+	}
+	if datastore != nil {
+		defer func() { _ = datastore.Close() }()
+	}
+	kubelets := kubelet.NewFleet(kubelet.Config{Client: api, Logger: logger.WithName("kubelet")})
+	f := &fleet{
+		api: api, kubelets: kubelets, datastore: datastore, path: o.machines, podsPerNode: o.podsPerNode,
+		logger: logger, members: map[string]*member{},
+	}
+	return f.run(ctx, func() error { return os.WriteFile(o.readyFile, []byte("ready\n"), 0o600) })
+}
+
+// connectCalico returns nil when the lab has no Calico.
+func (o options) connectCalico() (*caliconode.Datastore, error) {
+	if o.datastore == blueprint.DatastoreNone {
+		return nil, nil
+	}
+	config, err := apiconfig.LoadClientConfigFromEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of Calico's datastore: %w", err)
+	}
+	if string(config.Spec.DatastoreType) != o.datastore {
+		return nil, errors.New("the environment names another datastore than --calico-datastore")
+	}
+	return caliconode.Connect(*config)
+}

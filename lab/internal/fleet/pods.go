@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/mooring-dev/mooring/lab/internal/machines"
+)
+
+// Namespace is where the lab's own pods are; SamplePod is the value of their label "app".
+const (
+	Namespace = "lab"
+	SamplePod = "sample"
+)
+
+// furnish creates the pods of machines whose Nodes exist, and reports whether everything is up: Nodes Ready, calico-nodes settled and the lab's
+// pods running, as far as the machines can.
+func (f *fleet) furnish(ctx context.Context, list machines.List) (up bool, err error) {
+	nodes, err := f.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: OwnerLabel + "=true"})
+	if err != nil {
+		return false, fmt.Errorf("listing nodes: %w", err)
+	}
+	byName := make(map[string]corev1.Node, len(nodes.Items))
+	for _, node := range nodes.Items {
+		byName[node.Name] = node
+	}
+	pods, err := f.api.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + SamplePod})
+	if err != nil {
+		return false, fmt.Errorf("listing pods: %w", err)
+	}
+	running := map[string]bool{} // by name, for every pod that exists
+	for _, pod := range pods.Items {
+		running[pod.Name] = pod.Status.Phase == corev1.PodRunning
+	}
+	up = true
+	for _, machine := range list.Machines {
+		node, registered := byName[machine.Name]
+		m := f.members[machine.Name]
+		expected := machine.State == machines.Running && !machine.ExternalCloudProvider
+		if expected && (!registered || !isReady(node) || !m.calico.settled()) {
+			up = false
+		}
+		if !registered {
+			continue
+		}
+		for i := range f.podsPerNode {
+			name := fmt.Sprintf("%s-%s-%d", SamplePod, machine.Name, i+1)
+			isRunning, exists := running[name]
+			if expected && f.datastore != nil && !isRunning && m.calico.hasNetwork() {
+				up = false
+			}
+			if exists {
+				continue
+			}
+			if err := f.createPod(ctx, name, node); err != nil {
+				return false, err
+			}
+		}
+	}
+	return up, nil
+}
+
+func isReady(node corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// createPod creates a pod that is bound from the start, as a static cluster without a scheduler has them.
+func (f *fleet) createPod(ctx context.Context, name string, node corev1.Node) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{"app": SamplePod, OwnerLabel: "true"}},
+		Spec: corev1.PodSpec{
+			NodeName:                     node.Name,
+			ServiceAccountName:           SamplePod,
+			AutomountServiceAccountToken: ptr.To(false),
+			Containers:                   []corev1.Container{{Name: "sample", Image: "mooring-lab/sample"}},
+		},
+	}
+	_, err := f.api.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating pod %s: %w", name, err)
+	}
+	return nil
+}

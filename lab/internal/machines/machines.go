@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machines
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// State says whether anything is heard of a machine.
+type State string
+
+// The states of a machine that exists. One that does not is not in the list.
+const (
+	Running State = "running"
+	// Frozen means that nothing is heard of the machine, although it is still there: after a while its Node becomes NotReady.
+	Frozen State = "frozen"
+)
+
+// Machine is one machine.
+type Machine struct {
+	Name string `json:"name"`
+	Zone string `json:"zone"`
+	// Address is that of its network card, in Network.
+	Address netip.Addr `json:"address"`
+	State   State      `json:"state"`
+	// ExternalCloudProvider makes its Node wait, with a taint, for a cloud controller manager.
+	ExternalCloudProvider bool `json:"externalCloudProvider,omitempty"`
+}
+
+// List is the content of machines.json.
+type List struct {
+	Machines []Machine `json:"machines"`
+}
+
+// ErrUnknown says that there is no machine of that name.
+var ErrUnknown = errors.New("there is no such machine")
+
+// Network is where machines have their addresses. Nothing answers there: until the lab has a network of its own, addresses are only said.
+func Network() netip.Prefix { return netip.MustParsePrefix("172.30.0.0/16") }
+
+// Seed lists node-1 … node-N spread over zones zone-a, zone-b, … in turn.
+func Seed(nodes, zones int) List {
+	var list List
+	address := firstAddress()
+	for i := range nodes {
+		list.Machines = append(list.Machines, Machine{
+			Name: "node-" + strconv.Itoa(i+1), Zone: Zone(i % zones), Address: address, State: Running,
+		})
+		address = address.Next()
+	}
+	return list
+}
+
+// Zone is the name of zone number i, counted from 0.
+func Zone(i int) string { return "zone-" + string(rune('a'+i)) }
+
+// Find returns the machine of that name.
+func (l List) Find(name string) (Machine, bool) {
+	i := l.index(name)
+	if i < 0 {
+		return Machine{}, false
+	}
+	return l.Machines[i], true
+}
+
+// Add returns the list with a further machine. An empty zone means the one that has the fewest machines so far.
+func (l List) Add(name, zone string, externalCloudProvider bool) (List, error) {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return l, fmt.Errorf("%q cannot be the name of a node: %s", name, strings.Join(problems, "; "))
+	}
+	if l.index(name) >= 0 {
+		return l, fmt.Errorf("there is a machine %s already; choose another name or remove it first", name)
+	}
+	if zone == "" {
+		zone = l.emptiestZone()
+	}
+	if problems := validation.IsValidLabelValue(zone); len(problems) > 0 {
+		return l, fmt.Errorf("%q cannot be the name of a zone: %s", zone, strings.Join(problems, "; "))
+	}
+	address := l.freeAddress()
+	if !address.IsValid() {
+		return l, fmt.Errorf("no address is left in %s; remove a machine first", Network())
+	}
+	l.Machines = append(slices.Clone(l.Machines), Machine{
+		Name: name, Zone: zone, Address: address, State: Running, ExternalCloudProvider: externalCloudProvider,
+	})
+	return l, nil
+}
+
+// Remove returns the list without the machine.
+func (l List) Remove(name string) (List, error) {
+	i := l.index(name)
+	if i < 0 {
+		return l, l.unknown(name)
+	}
+	l.Machines = slices.Delete(slices.Clone(l.Machines), i, i+1)
+	return l, nil
+}
+
+// SetState returns the list with the machine in that state.
+func (l List) SetState(name string, state State) (List, error) {
+	i := l.index(name)
+	if i < 0 {
+		return l, l.unknown(name)
+	}
+	l.Machines = slices.Clone(l.Machines)
+	l.Machines[i].State = state
+	return l, nil
+}
+
+// Include returns the list with every machine of other that is not in it yet.
+func (l List) Include(other List) List {
+	for _, machine := range other.Machines {
+		if l.index(machine.Name) < 0 {
+			machine.Address = l.freeAddress()
+			l.Machines = append(slices.Clone(l.Machines), machine)
+		}
+	}
+	return l
+}
+
+// Names lists the names in order.
+func (l List) Names() []string {
+	names := make([]string, 0, len(l.Machines))
+	for _, machine := range l.Machines {
+		names = append(names, machine.Name)
+	}
+	return names
+}
+
+func (l List) unknown(name string) error {
+	if len(l.Machines) == 0 {
+		return fmt.Errorf("%w as %s; the lab has none, add one with `lab node add NAME`", ErrUnknown, name)
+	}
+	return fmt.Errorf("%w as %s; there are: %s", ErrUnknown, name, strings.Join(l.Names(), ", "))
+}
+
+func (l List) index(name string) int {
+	return slices.IndexFunc(l.Machines, func(m Machine) bool { return m.Name == name })
+}
+
+// freeAddress returns the lowest address that no machine has, as a cloud may do which gives the address of a machine that is gone to the next.
+// It is invalid if none is left.
+func (l List) freeAddress() netip.Addr {
+	taken := make(map[netip.Addr]bool, len(l.Machines))
+	for _, machine := range l.Machines {
+		taken[machine.Address] = true
+	}
+	for address := firstAddress(); Network().Contains(address); address = address.Next() {
+		if !taken[address] {
+			return address
+		}
+	}
+	return netip.Addr{}
+}
+
+// firstAddress leaves out the address of the network itself and that of its router.
+func firstAddress() netip.Addr { return Network().Addr().Next().Next() }
+
+func (l List) emptiestZone() string {
+	counts := map[string]int{}
+	var zones []string
+	for _, machine := range l.Machines {
+		if counts[machine.Zone] == 0 {
+			zones = append(zones, machine.Zone)
+		}
+		counts[machine.Zone]++
+	}
+	if len(zones) == 0 {
+		return Zone(0)
+	}
+	slices.Sort(zones)
+	return slices.MinFunc(zones, func(a, b string) int { return counts[a] - counts[b] })
+}

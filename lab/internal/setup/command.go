@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+)
+
+// patience is how long the whole preparation may take.
+const patience = 2 * time.Minute
+
+type options struct {
+	kubeconfig              string
+	podCIDR                 string
+	datastore               string
+	calicoNodeSyncManifests string
+}
+
+// NewCommand returns the hidden subcommand that the supervisor runs.
+func NewCommand() *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:    blueprint.Setup,
+		Short:  "Prepare a new cluster (used by the supervisor)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+			defer cancel()
+			ctx, cancel = context.WithTimeout(ctx, patience)
+			defer cancel()
+			return o.run(ctx)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the administrator's kubeconfig")
+	flags.StringVar(&o.podCIDR, "pod-cidr", "", "Calico's address pool")
+	flags.StringVar(&o.datastore, "calico-datastore", "", "where Calico keeps its data; etcd's address is in the environment")
+	flags.StringVar(&o.calicoNodeSyncManifests, "calico-node-sync-manifests", "", "folder with the manifests of calico-node-sync")
+	return command
+}
+
+func (o options) run(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", o.kubeconfig, err)
+	}
+	config.QPS, config.Burst = 200, 400
+	api, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if o.datastore == blueprint.DatastoreKubernetes {
+		if err := installCalicoResources(ctx, api); err != nil {
+			return err
+		}
+	}
+	if err := applyManifests(ctx, api, o.calicoNodeSyncManifests, o.datastore); err != nil {
+		return err
+	}
+	if o.datastore == blueprint.DatastoreNone {
+		return nil
+	}
+	return initializeCalico(ctx, o.podCIDR)
+}
+
+func initializeCalico(ctx context.Context, podCIDR string) error {
+	config, err := apiconfig.LoadClientConfigFromEnvironment()
+	if err != nil {
+		return fmt.Errorf("reading the address of Calico's datastore: %w", err)
+	}
+	datastore, err := caliconode.Connect(*config)
+	if err != nil {
+		return err
+	}
+	if err := datastore.Initialize(ctx, podCIDR); err != nil {
+		return err
+	}
+	return datastore.Close()
+}
