@@ -162,10 +162,12 @@ func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Con
 	}
 }
 
-// orderDue keeps the longest absent first, and as many as one round may clean.
+// orderDue takes as many as one round may clean: first those that no live read has spoken for yet, so that machines which are held back
+// again and again do not use up every round; then the longest absent.
 func (j *judgement) orderDue(c Config) {
 	slices.SortFunc(j.due, func(a, b candidate) int {
-		return cmp.Or(a.absence.Since.Compare(b.absence.Since), cmp.Compare(a.subject.Host, b.subject.Host))
+		return cmp.Or(a.absence.NotBefore.Compare(b.absence.NotBefore), a.absence.Since.Compare(b.absence.Since),
+			cmp.Compare(a.subject.Host, b.subject.Host))
 	})
 	if len(j.due) <= c.NodesPerRound {
 		return

@@ -64,6 +64,7 @@ func MakePlan(w World, c Config) Plan {
 		steps, leftovers, notes := removal(cand, live.hosts[cand.subject.Host])
 		refusals = append(refusals, leftovers...)
 		if len(refusals) > 0 {
+			slices.SortFunc(refusals, compareRefusals)
 			j.refusals = append(j.refusals, refusals...)
 			j.memory.hold(w, refusals[0])
 			j.lookAgain(liveRetry)
@@ -74,11 +75,13 @@ func MakePlan(w World, c Config) Plan {
 		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: because(cand, w.Now)})
 		j.memory.planned(w, cand)
 	}
-	slices.SortFunc(j.refusals, func(a, b Refusal) int {
-		return cmp.Or(cmp.Compare(a.Of.Host, b.Of.Host), cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Message, b.Message))
-	})
+	slices.SortFunc(j.refusals, compareRefusals)
 	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
 	return p
+}
+
+func compareRefusals(a, b Refusal) int {
+	return cmp.Or(cmp.Compare(a.Of.Host, b.Of.Host), cmp.Compare(a.Gate, b.Gate), cmp.Compare(a.Message, b.Message))
 }
 
 func because(cand candidate, now time.Time) string {

@@ -1,0 +1,376 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// model is both sides in memory: what a plan is made from, and what its steps do. Its rules are those of the real writer: a step that no
+// longer applies is an error and changes nothing.
+type model struct {
+	kubernetes map[string]bool
+	running    map[string]int
+	nodes      map[string]CalicoNode
+	endpoints  map[string][]Endpoint
+	blocks     map[netip.Prefix]Block
+	affinities map[string][]Affinity
+	felix      map[string]FelixConfiguration
+	unreadable map[string]bool // hosts with a value that cannot be parsed
+	sightings  map[string]bool
+	revision   int64
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.kubernetes, c.running, c.nodes = maps.Clone(m.kubernetes), maps.Clone(m.running), maps.Clone(m.nodes)
+	c.endpoints, c.affinities, c.blocks = cloneLists(m.endpoints), cloneLists(m.affinities), maps.Clone(m.blocks)
+	c.felix, c.unreadable, c.sightings = maps.Clone(m.felix), maps.Clone(m.unreadable), maps.Clone(m.sightings)
+	return &c
+}
+
+func cloneLists[T any](in map[string][]T) map[string][]T {
+	out := make(map[string][]T, len(in))
+	for k, v := range in {
+		out[k] = slices.Clone(v)
+	}
+	return out
+}
+
+// observe is the World at a time: everything, in the order of nothing.
+func (m *model) observe(now time.Time, memory Memory) World {
+	w := World{Now: now, Memory: memory, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true}}
+	for name := range m.kubernetes {
+		w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: "uid-" + name})
+	}
+	for name := range m.sightings {
+		w.Sightings = append(w.Sightings, Sighting{Node: name, UID: "uid-" + name})
+	}
+	for host, n := range m.nodes {
+		w.Calico.Nodes = append(w.Calico.Nodes, n)
+		w.Calico.Hosts = append(w.Calico.Hosts, m.host(host))
+		for _, ref := range n.OrchRefs {
+			verdict := VerdictGone
+			if m.kubernetes[ref.NodeName] {
+				verdict = VerdictAlive
+			}
+			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: ref.NodeName, Verdict: verdict})
+			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods,
+				RunningPods{Node: ref.NodeName, Count: m.running[ref.NodeName], Example: "ns/pod"})
+		}
+	}
+	return w
+}
+
+func (m *model) host(name string) Host {
+	h := Host{Name: name, Endpoints: m.endpoints[name], Affinities: m.affinities[name]}
+	if f, ok := m.felix[name]; ok {
+		h.Felix = &f
+	}
+	if m.unreadable[name] {
+		h.Unreadable = []string{"/calico/" + name}
+	}
+	for _, cidr := range slices.SortedFunc(maps.Keys(m.blocks), comparePrefix) {
+		b := m.blocks[cidr]
+		claimed := slices.ContainsFunc(m.affinities[name], func(a Affinity) bool { return a.CIDR == cidr })
+		holds := slices.ContainsFunc(b.Allocations, func(a Allocation) bool { return a.Host == name })
+		if claimed || holds || b.AffineTo == name {
+			h.Blocks = append(h.Blocks, b)
+		}
+	}
+	return h
+}
+
+// apply does what the writer does; guards maps hosts to the revision that their Node must be at.
+func (m *model) apply(step Step, guards map[string]int64) error {
+	of := step.Subject()
+	node, exists := m.nodes[of.Host]
+	if _, fence := step.(Fence); !exists || (!fence && node.Revision != guards[of.Host] && guards[of.Host] != 0) {
+		return fmt.Errorf("%s: the Node has changed", step)
+	}
+	if _, unfence := step.(Unfence); !unfence && m.kubernetes[of.KubernetesNode] {
+		return fmt.Errorf("%s: the machine is alive", step)
+	}
+	m.revision++
+	switch s := step.(type) {
+	case Fence:
+		return m.annotate(node, s.Revision, of.KubernetesNode, guards)
+	case Unfence:
+		return m.annotate(node, s.Revision, "", guards)
+	case RemoveEndpoints:
+		return m.removeEndpoints(s)
+	case ReleaseAddresses:
+		return m.release(s)
+	case RemoveAffinity:
+		return m.removeAffinity(s)
+	case RemoveFelixConfiguration:
+		if m.felix[of.Host].Revision != s.Revision {
+			return fmt.Errorf("%s: it has changed", step)
+		}
+		delete(m.felix, of.Host)
+	case RemoveNode:
+		delete(m.nodes, of.Host)
+	}
+	return nil
+}
+
+func (m *model) annotate(node CalicoNode, revision int64, value string, guards map[string]int64) error {
+	if node.Revision != revision {
+		return fmt.Errorf("Node %s is at %d, not %d", node.Name, node.Revision, revision)
+	}
+	node.FencedFor, node.Revision = value, m.revision
+	m.nodes[node.Name] = node
+	guards[node.Name] = node.Revision
+	return nil
+}
+
+func (m *model) removeEndpoints(s RemoveEndpoints) error {
+	left := slices.Clone(m.endpoints[s.Of.Host])
+	for _, ref := range s.Endpoints {
+		i := slices.IndexFunc(left, func(e Endpoint) bool {
+			return e.Namespace == ref.Namespace && e.Name == ref.Name && e.Revision == ref.Revision
+		})
+		if i < 0 {
+			return fmt.Errorf("endpoint %v has changed", ref)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	m.endpoints[s.Of.Host] = left
+	return nil
+}
+
+func (m *model) release(s ReleaseAddresses) error {
+	b, ok := m.blocks[s.Block]
+	if !ok {
+		return fmt.Errorf("block %s is absent", s.Block)
+	}
+	left := slices.Clone(b.Allocations)
+	for _, r := range s.Addresses {
+		i := slices.IndexFunc(left, func(a Allocation) bool {
+			return a.Address == r.Address && a.Handle == r.Handle && a.Sequence == r.Sequence
+		})
+		if i < 0 {
+			return fmt.Errorf("assignment %v has changed", r)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	b.Allocations = left
+	m.blocks[s.Block] = b
+	return nil
+}
+
+func (m *model) removeAffinity(s RemoveAffinity) error {
+	b, exists := m.blocks[s.CIDR]
+	affine := exists && b.AffineTo == s.Of.Host
+	inUse := slices.ContainsFunc(b.Allocations, func(a Allocation) bool { return a.Handle != windowsReservedHandle })
+	if s.DeleteBlock != affine || s.DeleteBlock && inUse {
+		return fmt.Errorf("block %s is not as planned", s.CIDR)
+	}
+	i := slices.IndexFunc(m.affinities[s.Of.Host], func(a Affinity) bool { return a.CIDR == s.CIDR })
+	if (i < 0) != (s.Revision == 0) || i >= 0 && m.affinities[s.Of.Host][i].Revision != s.Revision {
+		return fmt.Errorf("affinity to %s has changed", s.CIDR)
+	}
+	if i >= 0 {
+		m.affinities[s.Of.Host] = slices.Delete(slices.Clone(m.affinities[s.Of.Host]), i, i+1)
+	}
+	if s.DeleteBlock {
+		delete(m.blocks, s.CIDR)
+	}
+	return nil
+}
+
+// applyAll applies steps as the controller does: after a failure the rest of that machine's steps are left out.
+func (m *model) applyAll(w World, steps []Step) (fences map[string]int64, failures []error) {
+	guards := map[string]int64{}
+	for _, n := range w.Calico.Nodes {
+		guards[n.Name] = n.Revision
+	}
+	failed, fences := map[string]bool{}, map[string]int64{}
+	for _, s := range steps {
+		host := s.Subject().Host
+		if failed[host] {
+			continue
+		}
+		if err := m.apply(s, guards); err != nil {
+			failed[host] = true
+			failures = append(failures, err)
+			continue
+		}
+		if _, ok := s.(Fence); ok {
+			fences[host] = guards[host]
+		}
+	}
+	return fences, failures
+}
+
+// round is one round of the controller; the memory is carried on.
+func (m *model) round(now time.Time, memory *Memory, c Config) (Plan, []error) {
+	w := m.observe(now, *memory)
+	p := MakePlan(w, c)
+	fences, failures := m.applyAll(w, p.Steps)
+	*memory = p.Memory
+	for host, revision := range fences {
+		*memory = memory.WithFence(host, revision)
+	}
+	return p, failures
+}
+
+// settle runs rounds until one has no steps and waits for no time to pass, and says whether it came to that.
+func (m *model) settle(now time.Time, memory *Memory, c Config, rounds int) (time.Time, bool) {
+	for range rounds {
+		p, _ := m.round(now, memory, c)
+		waits := slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Gate == GateGrace || r.Gate == GatePace })
+		if len(p.Steps) == 0 && !waits {
+			return now, true
+		}
+		now = now.Add(p.Next)
+	}
+	return now, false
+}
+
+// names hold what goes wrong with prefixes, dashes and case.
+var names = []string{"n1", "n10", "n1-k8s", "n1.example.com", "node-2", "NODE-2", "a", "172.30.0.1", "x-y-z", "n2", "n3", "n4"}
+
+// modelOf draws a model: machines alive and gone, of Kubernetes and not, with all that they leave.
+func modelOf(t *rapid.T) *model {
+	m := &model{
+		kubernetes: map[string]bool{"always": true}, running: map[string]int{}, nodes: map[string]CalicoNode{},
+		endpoints: map[string][]Endpoint{}, blocks: map[netip.Prefix]Block{}, affinities: map[string][]Affinity{},
+		felix: map[string]FelixConfiguration{}, unreadable: map[string]bool{}, sightings: map[string]bool{}, revision: 100,
+	}
+	hosts := names[:rapid.IntRange(1, len(names)).Draw(t, "hosts")]
+	for i, name := range hosts {
+		m.drawHost(t, i, name)
+	}
+	for _, name := range hosts {
+		m.drawBorrowed(t, name, hosts)
+	}
+	return m
+}
+
+func (m *model) drawHost(t *rapid.T, i int, name string) {
+	node := CalicoNode{Name: name, Revision: int64(i + 1), Keep: rapid.IntRange(0, 15).Draw(t, "keep") == 0}
+	kubeName := name
+	if rapid.IntRange(0, 5).Draw(t, "renamed") == 0 {
+		kubeName = "k8s-" + name
+	}
+	switch rapid.SampledFrom([]string{"alive", "alive", "alive", "gone", "gone", "gone", "noref", "other", "two", "empty"}).Draw(t, "kind") {
+	case "alive":
+		m.kubernetes[kubeName] = true
+		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, kubeName}}
+	case "gone":
+		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, kubeName}}
+		m.sightings[kubeName] = rapid.Bool().Draw(t, "seen")
+		if !m.sightings[kubeName] {
+			delete(m.sightings, kubeName)
+		}
+	case "other":
+		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, kubeName}, {"openstack", name}}
+	case "two":
+		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, kubeName}, {OrchestratorKubernetes, kubeName + "-b"}}
+	case "empty":
+		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, ""}}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "fenced") == 0 {
+		node.FencedFor = kubeName
+	}
+	m.nodes[name] = node
+	m.running[kubeName] = max(0, rapid.IntRange(-8, 1).Draw(t, "running"))
+	for e := range rapid.IntRange(0, 3).Draw(t, "endpoints") {
+		orchestrator := OrchestratorKubernetes
+		if rapid.IntRange(0, 30).Draw(t, "foreign endpoint") == 0 {
+			orchestrator = "libnetwork"
+		}
+		m.endpoints[name] = append(m.endpoints[name], Endpoint{
+			Namespace: "ns", Name: fmt.Sprintf("%s-k8s-p%d-eth0", name, e), Revision: int64(e + 1), Orchestrator: orchestrator,
+		})
+	}
+	m.drawBlocks(t, i, name)
+	if rapid.Bool().Draw(t, "felix") {
+		m.felix[name] = FelixConfiguration{Revision: 5, Automatic: rapid.IntRange(0, 3).Draw(t, "automatic") > 0}
+	}
+	m.unreadable[name] = rapid.IntRange(0, 20).Draw(t, "unreadable") == 0
+}
+
+func (m *model) drawBlocks(t *rapid.T, i int, name string) {
+	for b := range rapid.IntRange(0, 3).Draw(t, "blocks") {
+		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), byte(b), 0}), 26)
+		shape := rapid.SampledFrom([]string{"whole", "whole", "whole", "no block", "no affinity", "lost", "virtual"}).Draw(t, "shape")
+		if shape != "no affinity" {
+			m.affinities[name] = append(m.affinities[name], Affinity{CIDR: cidr, Revision: int64(b + 1), State: "confirmed"})
+		}
+		block := Block{CIDR: cidr, AffineTo: name}
+		switch shape {
+		case "no block":
+			continue
+		case "lost":
+			block.AffineTo = "somebody-else"
+		case "virtual":
+			block.AffineTo = "virtual:load-balancer"
+		}
+		for a := range rapid.IntRange(0, 3).Draw(t, "addresses") {
+			block.Allocations = append(block.Allocations, Allocation{
+				Address: netip.AddrFrom4([4]byte{10, byte(i), byte(b), byte(a + 1)}), Handle: fmt.Sprintf("h-%s-%d-%d", name, b, a),
+				Sequence: uint64(a + 1), Host: name,
+			})
+		}
+		if rapid.IntRange(0, 9).Draw(t, "windows") == 0 {
+			block.Allocations = append(block.Allocations, Allocation{
+				Address: netip.AddrFrom4([4]byte{10, byte(i), byte(b), 63}), Handle: windowsReservedHandle,
+			})
+		}
+		m.blocks[cidr] = block
+	}
+}
+
+// drawBorrowed puts an address of the host into a block of somebody else.
+func (m *model) drawBorrowed(t *rapid.T, name string, hosts []string) {
+	if rapid.IntRange(0, 5).Draw(t, "borrows") > 0 {
+		return
+	}
+	prefixes := slices.SortedFunc(maps.Keys(m.blocks), comparePrefix)
+	if len(prefixes) == 0 {
+		return
+	}
+	cidr := rapid.SampledFrom(prefixes).Draw(t, "from")
+	b := m.blocks[cidr]
+	raw := cidr.Addr().As4()
+	raw[3] = byte(20 + slices.Index(hosts, name))
+	b.Allocations = append(slices.Clone(b.Allocations), Allocation{
+		Address: netip.AddrFrom4(raw), Handle: "borrowed-" + name, Sequence: 9, Host: name,
+	})
+	m.blocks[cidr] = b
+}
+
+// shuffled returns the World with every slice in another order.
+func shuffled(w World, seed uint64) World {
+	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a shuffle, not a secret
+	w.Kubernetes.Nodes = shuffle(r, w.Kubernetes.Nodes)
+	w.Kubernetes.Lookups = shuffle(r, w.Kubernetes.Lookups)
+	w.Kubernetes.RunningPods = shuffle(r, w.Kubernetes.RunningPods)
+	w.Calico.Nodes, w.Calico.Hosts = shuffle(r, w.Calico.Nodes), shuffle(r, w.Calico.Hosts)
+	for i := range w.Calico.Hosts {
+		h := &w.Calico.Hosts[i]
+		h.Endpoints, h.Blocks, h.Affinities = shuffle(r, h.Endpoints), shuffle(r, h.Blocks), shuffle(r, h.Affinities)
+		for j := range h.Blocks {
+			h.Blocks[j].Allocations = shuffle(r, h.Blocks[j].Allocations)
+		}
+	}
+	w.Sightings = shuffle(r, w.Sightings)
+	w.Memory.Absences, w.Memory.Removals = shuffle(r, w.Memory.Absences), shuffle(r, w.Memory.Removals)
+	return w
+}
+
+func shuffle[T any](r *rand.Rand, in []T) []T {
+	out := slices.Clone(in)
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}

@@ -1,0 +1,410 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+var (
+	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	// exact compares everything, netip's values included, and takes nil and empty for the same.
+	exact = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmp.AllowUnexported(model{})}
+)
+
+// generous are limits that let a whole model be cleaned, so that the properties see many steps.
+func generous() Config {
+	c := DefaultConfig()
+	c.MinOverlapPercent, c.MaxUnwitnessed, c.NodesPerRound = 0, 100, 100
+	return c
+}
+
+// due returns a World in which every grace period is over, with the model behind it.
+func due(t *rapid.T, c Config) (*model, World) {
+	m := modelOf(t)
+	first := MakePlan(m.observe(start, Memory{}), c)
+	return m, m.observe(start.Add(c.Grace), first.Memory)
+}
+
+func drawConfig(t *rapid.T) Config {
+	c := generous()
+	if rapid.Bool().Draw(t, "default limits") {
+		c = DefaultConfig()
+	}
+	c.NodesPerRound = rapid.IntRange(1, 6).Draw(t, "nodes per round")
+	return c
+}
+
+// removable says whether a host must be gone in the end, in a model that does not change any more and with limits that allow all.
+func (m *model) removable(host string) bool {
+	n := m.nodes[host]
+	if len(n.OrchRefs) != 1 || n.OrchRefs[0].Orchestrator != OrchestratorKubernetes || n.OrchRefs[0].NodeName == "" || n.Keep {
+		return false
+	}
+	kubeName := n.OrchRefs[0].NodeName
+	return !m.kubernetes[kubeName] && !m.kubernetes[host] && m.running[kubeName] == 0 && !m.unreadable[host]
+}
+
+func (m *model) blocked(host string) bool {
+	foreign := slices.ContainsFunc(m.endpoints[host], func(e Endpoint) bool { return e.Orchestrator != OrchestratorKubernetes })
+	for _, b := range m.blocks {
+		if b.AffineTo == host && slices.ContainsFunc(b.Allocations, func(a Allocation) bool {
+			return a.Host != host && a.Handle != windowsReservedHandle
+		}) {
+			foreign = true
+		}
+	}
+	return foreign
+}
+
+func TestConverges(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := generous()
+		c.NodesPerRound = rapid.IntRange(1, 4).Draw(t, "nodes per round")
+		m := modelOf(t)
+		before := m.clone()
+		var memory Memory
+		now := start
+		// Hosts that are held back by a live read are asked about for ever; twenty rounds clean twelve hosts one by one.
+		for range 60 {
+			p, failures := m.round(now, &memory, c)
+			if len(failures) > 0 {
+				t.Fatalf("steps failed in a world that does not change: %v", failures)
+			}
+			now = now.Add(p.Next)
+		}
+		for host := range before.nodes {
+			_, left := m.nodes[host]
+			// A host whose block holds a borrowed address can only go after the borrower.
+			if before.removable(host) && !m.blocked(host) && left {
+				t.Errorf("%s is still there: %s", host, MakePlan(m.observe(now, memory), c))
+			}
+			if !before.removable(host) && !left {
+				t.Errorf("%s was removed", host)
+			}
+		}
+		m.checkNoTrace(t)
+	})
+}
+
+// checkNoTrace fails if a host without a Node still holds anything that was its own.
+func (m *model) checkNoTrace(t *rapid.T) {
+	for host, endpoints := range m.endpoints {
+		if _, ok := m.nodes[host]; !ok && len(endpoints) > 0 {
+			t.Errorf("%s is gone and has %d endpoints", host, len(endpoints))
+		}
+	}
+	for host, affinities := range m.affinities {
+		if _, ok := m.nodes[host]; !ok && len(affinities) > 0 {
+			t.Errorf("%s is gone and has affinities %v", host, affinities)
+		}
+	}
+	for _, b := range m.blocks {
+		for _, a := range b.Allocations {
+			if _, ok := m.nodes[a.Host]; !ok && a.Host != "" {
+				t.Errorf("%s is gone and has address %s", a.Host, a.Address)
+			}
+		}
+	}
+}
+
+func TestIdempotent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := generous()
+		m, w := due(t, c)
+		p := MakePlan(w, c)
+		if _, failures := m.applyAll(w, p.Steps); len(failures) > 0 {
+			t.Fatalf("steps failed: %v", failures)
+		}
+		again := MakePlan(m.observe(w.Now, p.Memory), c)
+		for _, s := range again.Steps {
+			for _, done := range p.Steps {
+				if s.Subject() == done.Subject() {
+					t.Errorf("%s is planned again after %s", s, done)
+				}
+			}
+		}
+	})
+}
+
+func TestOrderBlind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawConfig(t)
+		_, w := due(t, c)
+		want := MakePlan(w, c)
+		got := MakePlan(shuffled(w, rapid.Uint64().Draw(t, "seed")), c)
+		if diff := cmp.Diff(want, got, exact); diff != "" {
+			t.Errorf("another order of the same World gives another plan:\n%s", diff)
+		}
+		if want.String() != got.String() {
+			t.Errorf("another order prints another plan:\n%s\n%s", want, got)
+		}
+	})
+}
+
+func TestModest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawConfig(t)
+		m, w := due(t, c)
+		for _, s := range MakePlan(w, c).Steps {
+			if _, ok := s.(Unfence); ok {
+				continue
+			}
+			host := s.Subject().Host
+			if !m.removable(host) {
+				t.Fatalf("%s touches %s, which is not ours to remove", s, host)
+			}
+			if r, ok := s.(ReleaseAddresses); ok {
+				for _, a := range r.Addresses {
+					if !slices.ContainsFunc(m.blocks[r.Block].Allocations, func(x Allocation) bool { return x.Address == a.Address && x.Host == host }) {
+						t.Errorf("%s releases an address that is not its own", s)
+					}
+				}
+			}
+		}
+	})
+}
+
+// After every prefix of the steps, whatever is alive is as it was, the Calico Node is still there while anything else of the host is, and
+// going on from there ends as if nothing had happened.
+func TestSafeAtEveryPrefix(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := generous()
+		m, w := due(t, c)
+		steps := MakePlan(w, c).Steps
+		whole := m.clone()
+		memory := w.Memory
+		whole.settle(w.Now, &memory, c, 40)
+		cut := rapid.IntRange(0, len(steps)).Draw(t, "cut")
+		before := m.clone()
+		m.applyAll(w, steps[:cut])
+		for host := range before.nodes {
+			if before.removable(host) {
+				m.checkNoTrace(t)
+				continue
+			}
+			if diff := cmp.Diff(before.host(host).Endpoints, m.host(host).Endpoints, exact); diff != "" {
+				t.Errorf("%s is alive and lost endpoints:\n%s", host, diff)
+			}
+		}
+		var afresh Memory // the process died: nothing is remembered
+		m.settle(w.Now, &afresh, c, 60)
+		whole.revision, m.revision = 0, 0
+		if diff := cmp.Diff(withoutRevisions(whole), withoutRevisions(m), exact); diff != "" {
+			t.Errorf("dying after %d of %d steps leads to another end (-whole +cut):\n%s", cut, len(steps), diff)
+		}
+	})
+}
+
+func withoutRevisions(m *model) *model {
+	c := m.clone()
+	for name, n := range c.nodes {
+		n.Revision = 0
+		c.nodes[name] = n
+	}
+	return c
+}
+
+func TestMinimal(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := generous()
+		m, w := due(t, c)
+		steps := MakePlan(w, c).Steps
+		if len(steps) == 0 {
+			return
+		}
+		drop := rapid.IntRange(0, len(steps)-1).Draw(t, "drop")
+		whole, without := m.clone(), m.clone()
+		whole.applyAll(w, steps)
+		without.applyAll(w, slices.Delete(slices.Clone(steps), drop, drop+1))
+		whole.revision, without.revision = 0, 0
+		if cmp.Equal(withoutRevisions(whole), withoutRevisions(without), exact) {
+			// A Fence makes no difference in the end; what it is for is what TestARejoinStopsEverything shows.
+			if _, fence := steps[drop].(Fence); !fence {
+				t.Errorf("%s makes no difference", steps[drop])
+			}
+		}
+	})
+}
+
+// A machine that joins again under the same name keeps everything that was not yet removed, wherever in the plan that happens.
+func TestARejoinStopsEverything(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := generous()
+		m, w := due(t, c)
+		steps := MakePlan(w, c).Steps
+		if len(steps) == 0 {
+			return
+		}
+		cut := rapid.IntRange(0, len(steps)-1).Draw(t, "cut")
+		of := steps[cut].Subject()
+		if _, ok := steps[cut].(Unfence); ok {
+			return
+		}
+		guards := map[string]int64{}
+		for _, n := range w.Calico.Nodes {
+			guards[n.Name] = n.Revision
+		}
+		for _, s := range steps[:cut] {
+			if err := m.apply(s, guards); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.rejoin(of)
+		kept := m.host(of.Host)
+		for _, s := range steps[cut:] {
+			if s.Subject() == of && m.apply(s, guards) == nil {
+				t.Fatalf("%s was applied after the machine was back", s)
+			}
+		}
+		if diff := cmp.Diff(kept, m.host(of.Host), exact); diff != "" {
+			t.Errorf("%s lost something after it was back:\n%s", of.Host, diff)
+		}
+		var memory Memory
+		m.settle(w.Now, &memory, c, 40)
+		if n, ok := m.nodes[of.Host]; !ok || n.FencedFor != "" {
+			t.Errorf("%s: got Node %+v (there: %v), want it there without a fence", of.Host, n, ok)
+		}
+	})
+}
+
+// rejoin is a kubelet that registers and a calico-node that starts and rewrites its Node.
+func (m *model) rejoin(of Subject) {
+	m.kubernetes[of.KubernetesNode] = true
+	m.revision++
+	n, ok := m.nodes[of.Host]
+	if !ok {
+		n = CalicoNode{Name: of.Host, OrchRefs: []OrchRef{{OrchestratorKubernetes, of.KubernetesNode}}}
+	}
+	n.Revision = m.revision
+	m.nodes[of.Host] = n
+}
+
+// Nothing is written when either side says less than everything.
+func TestUntrustedWorldsLeadToNoWrite(t *testing.T) {
+	t.Parallel()
+	spoil := map[string]func(*World){
+		"no watch yet":                func(w *World) { w.Kubernetes.Synced = false },
+		"an empty list":               func(w *World) { w.Kubernetes.Nodes = nil },
+		"a datastore not ready":       func(w *World) { w.Calico.Ready = false },
+		"a foreign cluster":           func(w *World) { w.Kubernetes.Nodes = []KubernetesNode{{Name: "foreign"}}; w.Sightings = nil },
+		"live reads without answer":   func(w *World) { setVerdicts(w, VerdictUnknown) },
+		"live reads that find them":   func(w *World) { setVerdicts(w, VerdictAlive) },
+		"no live reads":               func(w *World) { w.Kubernetes.Lookups = nil },
+		"pods not listed":             func(w *World) { w.Kubernetes.RunningPods = nil },
+		"Calico's objects not read":   func(w *World) { w.Calico.Hosts = nil },
+		"no memory: a first sighting": func(w *World) { w.Memory = Memory{} },
+	}
+	for name, change := range spoil {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				c := DefaultConfig()
+				_, w := due(t, c)
+				w.Calico.Nodes = append(w.Calico.Nodes, aliveNodes()...)
+				for _, n := range aliveNodes() {
+					w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: n.Name})
+				}
+				change(&w)
+				for _, s := range MakePlan(w, c).Steps {
+					if _, ok := s.(Unfence); !ok {
+						t.Fatalf("planned %s", s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// aliveNodes are so many that a foreign cluster is recognised whatever else is drawn.
+func aliveNodes() []CalicoNode {
+	var out []CalicoNode
+	for _, name := range []string{"z1", "z2", "z3", "z4", "z5"} {
+		out = append(out, CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
+	}
+	return out
+}
+
+func setVerdicts(w *World, v Verdict) {
+	for i := range w.Kubernetes.Lookups {
+		w.Kubernetes.Lookups[i].Verdict = v
+	}
+}
+
+// The mass guard holds over any history: of nodes whose deletion was not watched, no more than the limit are removed within its window.
+func TestMassGuardHoldsOverTime(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := DefaultConfig()
+		c.MinOverlapPercent = 0
+		m := &model{kubernetes: map[string]bool{"always": true}, nodes: map[string]CalicoNode{}, revision: 1}
+		size := rapid.IntRange(4, 60).Draw(t, "size")
+		for i := range size {
+			name := "m" + string(rune('0'+i/10)) + string(rune('0'+i%10))
+			m.kubernetes[name] = true
+			m.nodes[name] = CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}}
+		}
+		var memory Memory
+		removed := map[string]time.Time{}
+		now := start
+		for range rapid.IntRange(5, 40).Draw(t, "rounds") {
+			for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+				if rapid.IntRange(0, 30).Draw(t, "vanishes") == 0 {
+					delete(m.kubernetes, name)
+				}
+			}
+			referenced := len(m.nodes)
+			p, _ := m.round(now, &memory, c)
+			for _, s := range p.Steps {
+				if _, ok := s.(RemoveNode); ok {
+					removed[s.Subject().Host] = now
+				}
+			}
+			within := 0
+			for _, at := range removed {
+				if now.Sub(at) < c.MassWindow {
+					within++
+				}
+			}
+			if within > max(c.massLimit(referenced), c.massLimit(size)) {
+				t.Fatalf("%d of %d nodes were removed within %s", within, size, c.MassWindow)
+			}
+			now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute)
+		}
+	})
+}
+
+// What is watched going needs nobody's help, however much it is.
+func TestHalfOfAClusterThatScalesDownIsCleaned(t *testing.T) {
+	t.Parallel()
+	m := &model{kubernetes: map[string]bool{}, nodes: map[string]CalicoNode{}, sightings: map[string]bool{}, revision: 1}
+	for i := range 200 {
+		name := "node-" + string(rune('a'+i/26)) + string(rune('a'+i%26))
+		m.nodes[name] = CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}}
+		if i%2 == 0 {
+			m.kubernetes[name] = true
+		} else {
+			m.sightings[name] = true
+		}
+	}
+	var memory Memory
+	if _, ok := m.settle(start, &memory, DefaultConfig(), 100); !ok || len(m.nodes) != 100 {
+		t.Errorf("nodes left: got %d, want 100", len(m.nodes))
+	}
+}
