@@ -77,6 +77,7 @@ func goTool(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the product is built, also when this test runs under the race detector
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -40,6 +40,10 @@ func parseBlock(key model.BlockKey, value []byte) (Block, error) {
 	if err != nil {
 		return Block{}, err
 	}
+	return translateBlock(b)
+}
+
+func translateBlock(b *model.AllocationBlock) (Block, error) {
 	cidr, err := fromCalicoNet(b.CIDR)
 	if err != nil {
 		return Block{}, err
@@ -71,6 +75,11 @@ func affineTo(b *model.AllocationBlock) string {
 		return *b.HostAffinity
 	}
 	return ""
+}
+
+// isVirtual tells whether an affinity is virtual, such as that of load balancers' addresses, which belong to no host.
+func isVirtual(affinity string) bool {
+	return strings.HasPrefix(affinity, model.IPAMAffinityTypeVirtual+":")
 }
 
 // handleOf is the handle of an attribute, without what an old Windows CNI plugin left behind its end

@@ -117,6 +117,10 @@ func (s *hostScan) addBlock(key string, value []byte) {
 		s.unreadableBlock(key, value)
 		return
 	}
+	s.keepBlock(block)
+}
+
+func (s *hostScan) keepBlock(block Block) {
 	concerned := map[string]bool{block.AffineTo: true}
 	for _, a := range block.Allocations {
 		concerned[a.Host] = true

@@ -28,6 +28,8 @@ type Node struct {
 	Revision    int64
 	OrchRefs    []OrchRef
 	Annotations map[string]string
+	// Implied says that there is no such object: the kubernetes datastore has none of its own, and the host is known by what it left in IPAM.
+	Implied bool
 }
 
 // OrchRef names an orchestrator and the node's name there.

@@ -29,7 +29,7 @@ func removal(cand candidate, host *Host) (steps []Step, refusals, notes []Refusa
 		return nil, nil, nil
 	}
 	of := cand.subject
-	if cand.node.FencedFor == "" {
+	if cand.node.FencedFor == "" && !cand.node.Implied {
 		steps = append(steps, Fence{Of: of, Revision: cand.node.Revision})
 	}
 	endpoints, refusals := endpointSteps(of, host)
@@ -50,7 +50,10 @@ func removal(cand candidate, host *Host) (steps []Step, refusals, notes []Refusa
 		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration, Message: "FelixConfiguration node." + of.Host +
 			" holds settings that calico-node does not write; it stays"})
 	}
-	return append(steps, RemoveNode{Of: of}), nil, notes
+	if !cand.node.Implied {
+		steps = append(steps, RemoveNode{Of: of})
+	}
+	return steps, nil, notes
 }
 
 func endpointSteps(of Subject, host *Host) (steps []Step, refusals []Refusal) {

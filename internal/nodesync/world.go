@@ -94,6 +94,9 @@ type CalicoNode struct {
 	OrchRefs []OrchRef
 	// FencedFor is the value of the fence annotation, empty when there is none.
 	FencedFor string
+	// Implied says that the datastore holds no such object: with the kubernetes datastore a Calico Node is the Kubernetes Node itself,
+	// and a host is known by what it left. There is nothing to fence or to remove last; Revision is 0.
+	Implied bool
 	// Keep says that the keep annotation forbids removing it.
 	Keep bool
 }

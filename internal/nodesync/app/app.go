@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -33,7 +34,6 @@ func NewCommand() *cobra.Command {
 		Short: "Remove from Calico's datastore what is left of machines that are gone",
 		Long: "calico-node-sync watches Kubernetes Nodes. When one is gone for good, it removes the Calico Node of that machine with its " +
 			"workload endpoints, addresses and block affinities from Calico's datastore. It removes nothing that it cannot prove stale.",
-		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
 	}
 	o.addFlags(command.Flags())
@@ -52,16 +52,16 @@ func run(ctx context.Context, o *options) error {
 	log := logging.Install(handler, o.logging)
 	logrusbridge.Install(logrus.StandardLogger(), handler)
 
-	mgr, err := newManager(ctx, o)
+	mgr, err := newManager(ctx, o, log)
 	if err != nil {
 		return err
 	}
-	datastore, err := openDatastore(ctx, log, config)
+	store, err := openDatastore(ctx, log, config, mgr.GetConfig())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = datastore.Close() }()
-	if err := addReconciler(ctx, mgr, datastore, o, log); err != nil {
+	defer func() { _ = store.Close() }()
+	if err := addReconciler(ctx, mgr, store, o, log); err != nil {
 		return err
 	}
 	build := buildinfo.Get()
@@ -75,38 +75,50 @@ func run(ctx context.Context, o *options) error {
 
 func (o *options) writes() bool { return !o.dryRun && o.mode == modeEnforce }
 
-func newManager(ctx context.Context, o *options) (*manager.Manager, error) {
+func newManager(ctx context.Context, o *options, log logr.Logger) (*manager.Manager, error) {
 	config, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
 	if err != nil {
 		return nil, err
 	}
 	return manager.New(ctx, o.manager, config, manager.Config{
 		Component: Component,
+		Logger:    log,
 		Scheme:    runtime.NewScheme(), // only metadata is read, for which no kind needs to be known
 		Informers: []client.Object{controller.NodeMetadata()},
 	})
 }
 
+// datastore is what this program needs of either datastore.
+type datastore interface {
+	controller.Datastore
+	Ping(ctx context.Context) error
+	Close() error
+}
+
 // openDatastore connects. A datastore that does not answer yet is waited for (readiness tells), but one that can never be talked to, since
 // the certificates do not fit, ends the program.
-func openDatastore(ctx context.Context, log logr.Logger, config calico.Config) (*calico.Etcd, error) {
-	if config.Kind != calico.EtcdV3 {
-		return nil, fmt.Errorf("datastore type %s is not supported by this version: set it to %s", config.Kind, calico.EtcdV3)
-	}
-	datastore, err := calico.OpenEtcd(config.Etcd)
+func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, cluster *rest.Config) (datastore, error) {
+	store, err := connect(config, cluster)
 	if err != nil {
 		return nil, err
 	}
-	if err := datastore.Ping(ctx); err != nil {
+	if err := store.Ping(ctx); err != nil {
 		if errors.Is(err, calico.ErrUntrusted) {
-			return nil, errors.Join(err, datastore.Close())
+			return nil, errors.Join(err, store.Close())
 		}
 		log.Error(err, "Calico's datastore does not answer, will try again")
 	}
-	return datastore, nil
+	return store, nil
 }
 
-func addReconciler(ctx context.Context, mgr *manager.Manager, datastore *calico.Etcd, o *options, log logr.Logger) error {
+func connect(config calico.Config, cluster *rest.Config) (datastore, error) {
+	if config.Kind == calico.Kubernetes {
+		return calico.OpenKubernetes(cluster)
+	}
+	return calico.OpenEtcd(config.Etcd)
+}
+
+func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o *options, log logr.Logger) error {
 	cluster := controller.NewKubernetesCluster(mgr.GetAPIReader())
 	informer, err := mgr.GetCache().GetInformer(ctx, controller.NodeMetadata())
 	if err != nil {
@@ -115,11 +127,11 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, datastore *calico.
 	if err := cluster.Follow(informer); err != nil {
 		return fmt.Errorf("watching Kubernetes Nodes: %w", err)
 	}
-	if err := mgr.Readiness.Add("calico-datastore", datastore.Ping); err != nil {
+	if err := mgr.Readiness.Add("calico-datastore", store.Ping); err != nil {
 		return err
 	}
 	return mgr.Add(&controller.Reconciler{
-		Datastore: datastore, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
+		Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
 		Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})

@@ -60,7 +60,7 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 	for _, n := range s.Nodes {
 		keep, annotated := n.Annotations[nodesync.KeepAnnotation]
 		node := nodesync.CalicoNode{
-			Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Keep: annotated && keep != "false",
+			Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Keep: annotated && keep != "false", Implied: n.Implied,
 		}
 		for _, ref := range n.OrchRefs {
 			node.OrchRefs = append(node.OrchRefs, nodesync.OrchRef(ref))

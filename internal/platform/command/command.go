@@ -145,12 +145,15 @@ func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	hint := ""
-	if cmd.SuggestionsMinimumDistance <= 0 {
-		cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
 	}
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		hint = fmt.Sprintf(" (did you mean %q?)", like[0])
+	hint := ""
+	if like := closest(args[0], names); like != "" {
+		hint = fmt.Sprintf(" (did you mean %q?)", like)
 	}
 	return fmt.Errorf("unknown command %q for %q%s; see '%s --help'", args[0], cmd.CommandPath(), hint, cmd.CommandPath())
 }

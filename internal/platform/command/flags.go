@@ -125,21 +125,32 @@ func singleDashHint(cmd *cobra.Command, group string) string {
 }
 
 func didYouMean(cmd *cobra.Command, name string) string {
-	best, bestDistance := "", 3
-	consider := func(f *pflag.Flag) {
-		if d := distance(name, f.Name); !f.Hidden && d < bestDistance {
-			best, bestDistance = f.Name, d
+	var names []string
+	collect := func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
 		}
 	}
-	allFlags(cmd).VisitAll(consider)
-	cmd.InheritedFlags().VisitAll(consider)
-	if best == "" {
-		return ""
+	allFlags(cmd).VisitAll(collect)
+	cmd.InheritedFlags().VisitAll(collect)
+	if best := closest(name, names); best != "" {
+		return fmt.Sprintf(" (did you mean --%s?)", best)
 	}
-	return fmt.Sprintf(" (did you mean --%s?)", best)
+	return ""
 }
 
-// distance is the Levenshtein distance between two flag names, with '_' equal to '-'.
+// closest is the first of the names nearest to word, or "" when more than two letters differ.
+func closest(word string, names []string) string {
+	best, bestDistance := "", 3
+	for _, name := range names {
+		if d := distance(word, name); d < bestDistance {
+			best, bestDistance = name, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance between two names, with '_' equal to '-'.
 func distance(a, b string) int {
 	a, b = strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-")
 	row := make([]int, len(b)+1)

@@ -196,18 +196,17 @@ func retryOnConflict(ctx context.Context, do func() error) error {
 }
 
 func isAbsent(err error) bool {
-	var absent cerrors.ErrorResourceDoesNotExist
-	return errors.As(err, &absent)
+	_, absent := errors.AsType[cerrors.ErrorResourceDoesNotExist](err)
+	return absent
 }
 
 func isConflict(err error) bool {
-	var conflict cerrors.ErrorResourceUpdateConflict
-	return errors.As(err, &conflict)
+	_, conflict := errors.AsType[cerrors.ErrorResourceUpdateConflict](err)
+	return conflict
 }
 
 func ignoreExists(err error) error {
-	var exists cerrors.ErrorResourceAlreadyExists
-	if errors.As(err, &exists) {
+	if _, exists := errors.AsType[cerrors.ErrorResourceAlreadyExists](err); exists {
 		return nil
 	}
 	return err

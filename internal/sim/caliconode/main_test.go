@@ -4,9 +4,10 @@
 package caliconode_test
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -18,7 +19,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
-	"github.com/projectcalico/calico/libcalico-go/lib/options"
 )
 
 func TestMain(m *testing.M) {
@@ -88,92 +88,101 @@ func add(t *testing.T, agent *caliconode.Agent, p *corev1.Pod) netip.Addr {
 	return address
 }
 
-// inconsistencies lists, in words, everything that does not fit together in the datastore, as libcalico-go's own clients
-// read it: the second judge beside the golden file.
-func inconsistencies(ctx context.Context, d *caliconode.Datastore) ([]string, error) {
-	var found []string
-	blocks, err := d.Backend().List(ctx, model.BlockListOptions{}, "")
+// judge finds, as libcalico-go's own clients read the datastore, what does not fit together in it: the second judge beside
+// the golden file.
+type judge struct {
+	*caliconode.Datastore
+	t         *testing.T
+	found     []string                  // in words
+	owners    map[string]string         // block -> host of its affinity
+	allocated map[string]string         // address -> handle
+	held      map[string]map[string]int // handle -> block -> number of addresses
+}
+
+func (j *judge) list(options model.ListInterface) []*model.KVPair {
+	j.t.Helper()
+	list, err := j.Backend().List(j.t.Context(), options, "")
 	if err != nil {
-		return nil, err
+		j.t.Fatal(err)
 	}
-	allocated := map[string]string{}        // address -> handle
-	perBlock := map[string]map[string]int{} // handle -> block -> addresses
-	owners := map[string]string{}           // block -> affinity
-	for _, kv := range blocks.KVPairs {
+	return list.KVPairs
+}
+
+func (j *judge) readBlocks() {
+	j.owners, j.allocated, j.held = map[string]string{}, map[string]string{}, map[string]map[string]int{}
+	for _, kv := range j.list(model.BlockListOptions{}) {
 		block := kv.Value.(*model.AllocationBlock)
-		owners[block.CIDR.String()] = block.Host()
+		j.owners[block.CIDR.String()] = block.Host()
 		for ordinal, attribute := range block.Allocations {
 			if attribute == nil {
 				continue
 			}
-			address, handle := block.OrdinalToIP(ordinal).String(), *block.Attributes[*attribute].AttrPrimary
-			allocated[address] = handle
-			if perBlock[handle] == nil {
-				perBlock[handle] = map[string]int{}
+			handle := *block.Attributes[*attribute].AttrPrimary
+			j.allocated[block.OrdinalToIP(ordinal).String()] = handle
+			if j.held[handle] == nil {
+				j.held[handle] = map[string]int{}
 			}
-			perBlock[handle][block.CIDR.String()]++
+			j.held[handle][block.CIDR.String()]++
 			if node := block.Attributes[*attribute].AttrSecondary["node"]; node != block.Host() {
-				found = append(found, fmt.Sprintf("address of node %s in a block of %s", node, block.Host()))
+				j.found = append(j.found, fmt.Sprintf("address of node %s in a block of %s", node, block.Host()))
 			}
 		}
 	}
-	handles, err := d.Backend().List(ctx, model.IPAMHandleListOptions{}, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, kv := range handles.KVPairs {
-		id := kv.Key.(model.IPAMHandleKey).HandleID
-		if got, want := fmt.Sprint(perBlock[id]), fmt.Sprint(kv.Value.(*model.IPAMHandle).Block); got != want {
-			found = append(found, "handle without its addresses")
-		}
-		ips, err := d.Client().IPAM().IPsByHandle(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		for _, ip := range ips {
-			if allocated[ip.String()] != id {
-				found = append(found, "handle with an address of another")
-			}
-		}
-		delete(perBlock, id)
-	}
-	for range perBlock {
-		found = append(found, "addresses without their handle")
-	}
-	affinities, err := d.Backend().List(ctx, model.BlockAffinityListOptions{}, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, kv := range affinities.KVPairs {
-		key, affinity := kv.Key.(model.BlockAffinityKey), kv.Value.(*model.BlockAffinity)
-		if owners[key.CIDR.String()] != key.Host {
-			found = append(found, fmt.Sprintf("%s affinity of %s without its block", affinity.State, key.Host))
-		} else if affinity.State != model.StateConfirmed {
-			found = append(found, fmt.Sprintf("block with %s affinity", affinity.State))
-		}
-	}
-	endpoints, err := d.Client().WorkloadEndpoints().List(ctx, options.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for _, wep := range endpoints.Items {
-		for _, network := range wep.Spec.IPNetworks {
-			prefix := netip.MustParsePrefix(network)
-			if allocated[prefix.Addr().String()] != "k8s-pod-network."+wep.Spec.ContainerID {
-				found = append(found, "endpoint with an address that is not its own")
-			}
-		}
-	}
-	return found, nil
 }
 
+func (j *judge) judgeHandles() {
+	for _, kv := range j.list(model.IPAMHandleListOptions{}) {
+		id := kv.Key.(model.IPAMHandleKey).HandleID
+		if !maps.Equal(j.held[id], kv.Value.(*model.IPAMHandle).Block) {
+			j.found = append(j.found, "handle without its addresses")
+		}
+		ips, err := j.Client().IPAM().IPsByHandle(j.t.Context(), id)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		for _, ip := range ips {
+			if j.allocated[ip.String()] != id {
+				j.found = append(j.found, "handle with an address of another")
+			}
+		}
+		delete(j.held, id)
+	}
+	for range j.held {
+		j.found = append(j.found, "addresses without their handle")
+	}
+}
+
+func (j *judge) judgeAffinities() {
+	for _, kv := range j.list(model.BlockAffinityListOptions{}) {
+		key, affinity := kv.Key.(model.BlockAffinityKey), kv.Value.(*model.BlockAffinity)
+		if j.owners[key.CIDR.String()] != key.Host {
+			j.found = append(j.found, fmt.Sprintf("%s affinity of %s without its block", affinity.State, key.Host))
+		} else if affinity.State != model.StateConfirmed {
+			j.found = append(j.found, fmt.Sprintf("block with %s affinity", affinity.State))
+		}
+	}
+}
+
+func (j *judge) judgeEndpoints() {
+	for _, wep := range endpoints(j.t, j.Datastore) {
+		for _, network := range wep.Spec.IPNetworks {
+			address := netip.MustParsePrefix(network).Addr().String()
+			if j.allocated[address] != "k8s-pod-network."+wep.Spec.ContainerID {
+				j.found = append(j.found, "endpoint with an address that is not its own")
+			}
+		}
+	}
+}
+
+// wantInconsistencies fails the test unless the judge finds exactly these.
 func wantInconsistencies(t *testing.T, d *caliconode.Datastore, want ...string) {
 	t.Helper()
-	got, err := inconsistencies(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
-		t.Errorf("inconsistencies in the datastore: %q, want %q", got, want)
+	j := &judge{Datastore: d, t: t}
+	j.readBlocks()
+	j.judgeHandles()
+	j.judgeAffinities()
+	j.judgeEndpoints()
+	if !slices.Equal(j.found, want) {
+		t.Errorf("inconsistencies in the datastore: %q, want %q", j.found, want)
 	}
 }

@@ -20,8 +20,8 @@
 // lifetime: its status patches have nothing to patch, its Lease is collected with the Node, and only [Fleet.Restart]
 // brings the Node back.
 //
-// The fleet shares one watch of Nodes, one watch of Pods, one queue of due heartbeats and two small pools of workers,
-// so that goroutines and memory do not grow with goroutine-per-node factors.
+// The fleet shares one watch of Nodes, one watch of Pods, one queue of due heartbeats and two small pools of workers: the
+// number of goroutines does not depend on the number of machines.
 //
 // It is not a kubelet: no containers, volumes, probes, images, evictions, events, static pods or kubelet API.
 package kubelet

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -44,6 +46,8 @@ type Config struct {
 	StatusInterval time.Duration
 	// KubeletVersion is what the Nodes report, v1.36.3 if empty.
 	KubeletVersion string
+	// Seed makes the jitter of heartbeats that of another run, or the same again.
+	Seed uint64
 	// Logger gets one line per change at level 0, nothing for heartbeats.
 	Logger logr.Logger
 	// Clock is the real one if nil.
@@ -59,7 +63,8 @@ type Fleet struct {
 	pods      cache.SharedIndexInformer // stripped, see transform.go
 	podQueue  workqueue.TypedRateLimitingInterface[podKey]
 
-	mu        sync.Mutex // guards machines and sandboxes
+	mu        sync.Mutex // guards everything below
+	random    *rand.Rand
 	machines  map[string]*machine
 	sandboxes map[podKey]sandbox
 }
@@ -83,6 +88,7 @@ func NewFleet(cfg Config) *Fleet {
 		scheduler: newScheduler(cfg.Clock),
 		podQueue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](backoff(1), time.Minute)),
+		random:    rand.New(rand.NewPCG(cfg.Seed, 0)),
 		machines:  map[string]*machine{},
 		sandboxes: map[podKey]sandbox{},
 	}
@@ -119,6 +125,7 @@ func (f *Fleet) Add(spec Machine) error {
 	if err := spec.validate(); err != nil {
 		return fmt.Errorf("adding machine %q: %w", spec.Name, err)
 	}
+	spec.Labels = maps.Clone(spec.Labels)
 	m := &machine{Machine: spec, bootID: string(uuid.NewUUID())}
 	m.registering = newTask(f.task(m, f.register))
 	m.renewing = newTask(f.task(m, f.renewLease))
@@ -226,6 +233,13 @@ func (f *Fleet) lookup(name, deed string) (*machine, error) {
 		return m, nil
 	}
 	return nil, fmt.Errorf("%s machine %q: there is no machine of that name", deed, name)
+}
+
+// jitter draws from the interval from zero to d.
+func (f *Fleet) jitter(d time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Duration(f.random.Int64N(int64(d) + 1))
 }
 
 // resume makes everything that a machine may have missed due now.

@@ -83,14 +83,14 @@ func TestCallsPerInterval(t *testing.T) {
 		fleet := runFleet(t, machines, Config{
 			Client: client, LeaseInterval: 10 * time.Second, StatusInterval: 5 * time.Minute, Logger: logr.Discard(),
 		})
-		time.Sleep(time.Second)
+		elapse(15 * time.Second) // by then everybody has registered and seen its Node
 		started := counts.take()
 		if started["create nodes"] != machines || started["create leases"] != machines {
 			t.Errorf("calls at the start of %d machines: %v", machines, started)
 		}
 
 		// Two minutes, in which every Lease is renewed every 10 s (up to 4 % later) and no status report is due.
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		idle := counts.take()
 		if got := idle["update leases"]; got < 11*machines || got > 12*machines {
 			t.Errorf("%d renewals by %d machines in twelve intervals", got, machines)
@@ -100,11 +100,11 @@ func TestCallsPerInterval(t *testing.T) {
 		}
 
 		// By then everybody has reported once since the start, and after that reports once per interval.
-		time.Sleep(7*time.Minute + 30*time.Second - 2*time.Minute)
+		elapse(5*time.Minute + 30*time.Second)
 		if got := counts.take()["patch nodes"]; got < machines || got > 2*machines {
 			t.Errorf("%d first status reports by %d machines", got, machines)
 		}
-		time.Sleep(10 * time.Minute)
+		elapse(10 * time.Minute)
 		if got := counts.take()["patch nodes"]; got != 2*machines {
 			t.Errorf("%d status reports by %d machines in two intervals", got, machines)
 		}
@@ -115,7 +115,7 @@ func TestCallsPerInterval(t *testing.T) {
 			}
 		}
 		counts.take()
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		if got := counts.take(); len(got) != 0 {
 			t.Errorf("calls of frozen machines: %v", got)
 		}
@@ -127,7 +127,7 @@ func TestStatusIsRepairedAfterAnotherChangesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		runFleet(t, 1, Config{Client: client, StatusInterval: time.Hour, Logger: logr.Discard()})
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		node, err := client.CoreV1().Nodes().Get(t.Context(), machineName(0), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestStatusIsRepairedAfterAnotherChangesIt(t *testing.T) {
 		if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(11 * time.Second)
+		elapse(11 * time.Second)
 		node, err = client.CoreV1().Nodes().Get(t.Context(), machineName(0), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestGoroutinesDoNotGrowWithTheFleet(t *testing.T) { //nolint:paralleltest /
 		var n int
 		synctest.Test(t, func(t *testing.T) {
 			runFleet(t, machines, Config{Client: fake.NewClientset(), Logger: logr.Discard()})
-			time.Sleep(time.Minute)
+			elapse(time.Minute)
 			synctest.Wait()
 			n = runtime.NumGoroutine()
 		})

@@ -6,7 +6,6 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,7 +28,7 @@ func (f *Fleet) renewLease(ctx context.Context, m *machine) (time.Duration, erro
 	m.lease = lease
 	m.mu.Unlock()
 	// Up to 4 % later each time, as kubelet's lease controller: machines that start together drift apart.
-	return f.cfg.LeaseInterval + time.Duration(0.04*rand.Float64()*float64(f.cfg.LeaseInterval)), err
+	return f.cfg.LeaseInterval + f.jitter(f.cfg.LeaseInterval/25), err
 }
 
 // writeLease renews the Lease that is known, or else the one that exists, or else makes a new one. It returns the Lease

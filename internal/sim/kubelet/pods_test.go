@@ -59,14 +59,24 @@ func (a *addresses) holders() []types.UID {
 	return slices.Sorted(maps.Keys(a.held))
 }
 
-func (w *world) namespace(name string) {
+// namespace makes a new namespace in which pods can be created, and returns its name. Its pods go with the test.
+func (w *world) namespace() string {
 	w.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := w.client.CoreV1().Namespaces().Create(w.t.Context(), namespace, metav1.CreateOptions{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pods-"}}
+	namespace, err := w.client.CoreV1().Namespaces().Create(w.t.Context(), namespace, metav1.CreateOptions{})
 	w.must(err)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	_, err = w.client.CoreV1().ServiceAccounts(name).Create(w.t.Context(), account, metav1.CreateOptions{})
+	_, err = w.client.CoreV1().ServiceAccounts(namespace.Name).Create(w.t.Context(), account, metav1.CreateOptions{})
 	w.must(err)
+	w.t.Cleanup(func() {
+		now := int64(0)
+		err := w.client.CoreV1().Pods(namespace.Name).DeleteCollection(context.WithoutCancel(w.t.Context()),
+			metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
+		if err != nil {
+			w.t.Error(err)
+		}
+	})
+	return namespace.Name
 }
 
 // run creates a pod that is bound to a machine.
@@ -110,10 +120,10 @@ func TestPodRunsAndEnds(t *testing.T) {
 	m := machine("pod-runs")
 	m.PodNetwork = network
 	w := newWorld(t, m)
-	w.namespace("pod-runs")
-	created := w.run("pod-runs", "app", m.Name)
-	w.eventually("the pod is ready", func() bool { return ready(w.pod("pod-runs", "app")) })
-	status := w.pod("pod-runs", "app").Status
+	ns := w.namespace()
+	created := w.run(ns, "app", m.Name)
+	w.eventually("the pod is ready", func() bool { return ready(w.pod(ns, "app")) })
+	status := w.pod(ns, "app").Status
 	if status.PodIP != "10.9.8.1" || len(status.PodIPs) != 1 || status.HostIP != "192.168.7.1" || status.StartTime == nil {
 		t.Errorf("pod IP %q %v, host IP %q, started %v", status.PodIP, status.PodIPs, status.HostIP, status.StartTime)
 	}
@@ -128,12 +138,12 @@ func TestPodRunsAndEnds(t *testing.T) {
 	// A kubelet that restarts finds the pod running and leaves it alone.
 	w.must(w.Restart(m.Name))
 	w.heartbeats(m.Name, 3)
-	if got := w.pod("pod-runs", "app").Status.PodIP; got != status.PodIP {
+	if got := w.pod(ns, "app").Status.PodIP; got != status.PodIP {
 		t.Errorf("pod IP %q after a restart of the kubelet, %q before", got, status.PodIP)
 	}
 
-	w.must(w.client.CoreV1().Pods("pod-runs").Delete(t.Context(), "app", metav1.DeleteOptions{}))
-	w.eventually("the pod is gone", func() bool { return w.pod("pod-runs", "app") == nil })
+	w.must(w.client.CoreV1().Pods(ns).Delete(t.Context(), "app", metav1.DeleteOptions{}))
+	w.eventually("the pod is gone", func() bool { return w.pod(ns, "app") == nil })
 	if got := network.holders(); len(got) != 0 {
 		t.Errorf("the pod is gone and %v still hold addresses", got)
 	}
@@ -143,15 +153,15 @@ func TestPodOnTheHostsNetwork(t *testing.T) {
 	t.Parallel()
 	m := machine("pod-host")
 	w := newWorld(t, m)
-	w.namespace("pod-host")
-	w.run("pod-host", "agent", m.Name, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	w.eventually("the pod is ready", func() bool { return ready(w.pod("pod-host", "agent")) })
-	if got := w.pod("pod-host", "agent").Status.PodIP; got != "192.168.7.1" {
+	ns := w.namespace()
+	w.run(ns, "agent", m.Name, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	w.eventually("the pod is ready", func() bool { return ready(w.pod(ns, "agent")) })
+	if got := w.pod(ns, "agent").Status.PodIP; got != "192.168.7.1" {
 		t.Errorf("pod IP %q", got)
 	}
-	waiting := w.run("pod-host", "app", m.Name) // no CNI plugin
+	waiting := w.run(ns, "app", m.Name) // no CNI plugin
 	w.heartbeats(m.Name, 3)
-	if got := w.pod("pod-host", waiting.Name); got.Status.Phase != corev1.PodPending {
+	if got := w.pod(ns, waiting.Name); got.Status.Phase != corev1.PodPending {
 		t.Errorf("a pod without a network is %s", got.Status.Phase)
 	}
 }
@@ -163,14 +173,14 @@ func TestPodVanishesAndItsNameIsTaken(t *testing.T) {
 	m := machine("pod-vanish")
 	m.PodNetwork = network
 	w := newWorld(t, m)
-	w.namespace("pod-vanish")
-	w.run("pod-vanish", "app-0", m.Name)
-	w.eventually("the pod is ready", func() bool { return ready(w.pod("pod-vanish", "app-0")) })
+	ns := w.namespace()
+	w.run(ns, "app-0", m.Name)
+	w.eventually("the pod is ready", func() bool { return ready(w.pod(ns, "app-0")) })
 	now := int64(0)
-	w.must(w.client.CoreV1().Pods("pod-vanish").Delete(t.Context(), "app-0", metav1.DeleteOptions{GracePeriodSeconds: &now}))
-	successor := w.run("pod-vanish", "app-0", m.Name)
+	w.must(w.client.CoreV1().Pods(ns).Delete(t.Context(), "app-0", metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	successor := w.run(ns, "app-0", m.Name)
 	w.eventually("only the successor has an address", func() bool {
-		return slices.Equal(network.holders(), []types.UID{successor.UID}) && ready(w.pod("pod-vanish", "app-0"))
+		return slices.Equal(network.holders(), []types.UID{successor.UID}) && ready(w.pod(ns, "app-0"))
 	})
 }
 
@@ -180,22 +190,22 @@ func TestPodOfAFrozenMachineWaits(t *testing.T) {
 	m := machine("pod-frozen")
 	m.PodNetwork = network
 	w := newWorld(t, m, machine("pod-clock"))
-	w.namespace("pod-frozen")
-	w.run("pod-frozen", "old", m.Name)
-	w.eventually("the pod is ready", func() bool { return ready(w.pod("pod-frozen", "old")) })
+	ns := w.namespace()
+	w.run(ns, "old", m.Name)
+	w.eventually("the pod is ready", func() bool { return ready(w.pod(ns, "old")) })
 	w.must(w.Freeze(m.Name))
-	w.run("pod-frozen", "new", m.Name)
-	w.must(w.client.CoreV1().Pods("pod-frozen").Delete(t.Context(), "old", metav1.DeleteOptions{}))
+	w.run(ns, "new", m.Name)
+	w.must(w.client.CoreV1().Pods(ns).Delete(t.Context(), "old", metav1.DeleteOptions{}))
 	w.heartbeats("pod-clock", 10)
-	if old := w.pod("pod-frozen", "old"); old == nil || old.DeletionTimestamp == nil {
+	if old := w.pod(ns, "old"); old == nil || old.DeletionTimestamp == nil {
 		t.Error("a frozen machine removed a pod")
 	}
-	if phase := w.pod("pod-frozen", "new").Status.Phase; phase != corev1.PodPending {
+	if phase := w.pod(ns, "new").Status.Phase; phase != corev1.PodPending {
 		t.Errorf("a frozen machine made a pod %s", phase)
 	}
 	w.must(w.Thaw(m.Name))
 	w.eventually("the thawed machine catches up", func() bool {
-		return w.pod("pod-frozen", "old") == nil && ready(w.pod("pod-frozen", "new"))
+		return w.pod(ns, "old") == nil && ready(w.pod(ns, "new"))
 	})
 	if got := fmt.Sprint(len(network.holders())); got != "1" {
 		t.Errorf("%s pods hold addresses, want 1", got)
@@ -206,20 +216,20 @@ func TestPodWithAReadinessGate(t *testing.T) {
 	t.Parallel()
 	m := machine("pod-gate")
 	w := newWorld(t, m)
-	w.namespace("pod-gate")
-	pod := w.run("pod-gate", "app", m.Name, func(p *corev1.Pod) {
+	ns := w.namespace()
+	pod := w.run(ns, "app", m.Name, func(p *corev1.Pod) {
 		p.Spec.HostNetwork = true
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/balanced"}}
 	})
-	w.eventually("the pod runs", func() bool { return w.pod("pod-gate", "app").Status.Phase == corev1.PodRunning })
-	if ready(w.pod("pod-gate", "app")) {
+	w.eventually("the pod runs", func() bool { return w.pod(ns, "app").Status.Phase == corev1.PodRunning })
+	if ready(w.pod(ns, "app")) {
 		t.Error("a pod is ready behind a closed gate")
 	}
 	patch := `{"status":{"conditions":[{"type":"example.com/balanced","status":"True"}]}}`
-	_, err := w.client.CoreV1().Pods("pod-gate").
+	_, err := w.client.CoreV1().Pods(ns).
 		Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	w.must(err)
-	w.eventually("the pod is ready", func() bool { return ready(w.pod("pod-gate", "app")) })
+	w.eventually("the pod is ready", func() bool { return ready(w.pod(ns, "app")) })
 }
 
 var _ kubelet.PodNetwork = (*addresses)(nil)

@@ -15,6 +15,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// elapse lets virtual time pass; it is for tests in a synctest bubble only.
+func elapse(d time.Duration) { <-time.After(d) }
+
 // startScheduler runs a scheduler until the test ends.
 func startScheduler(t *testing.T, workers int) *scheduler {
 	t.Helper()
@@ -47,7 +50,7 @@ func TestTasksRunWhenTheyAreDue(t *testing.T) {
 				return 0, false
 			}), due)
 		}
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(order) != 3 || order[0] != "a" || order[1] != "b" || order[2] != "c" {
@@ -69,7 +72,7 @@ func TestTaskIsRescheduledOnlyToAnEarlierTime(t *testing.T) {
 		s.schedule(again, 5*time.Second)
 		s.schedule(again, 8*time.Second) // later: nothing changes
 		s.schedule(again, 2*time.Second)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		synctest.Wait()
 		want := []time.Duration{2 * time.Second, 12 * time.Second, 22 * time.Second}
 		if len(runs) != 3 || runs[0] != want[0] || runs[1] != want[1] || runs[2] != want[2] {
@@ -85,16 +88,16 @@ func TestTaskNeverRunsTwiceAtOnceAndForgetsNoRequest(t *testing.T) {
 		var now, most, runs atomic.Int32
 		slow := newTask(func(context.Context, *task) (time.Duration, bool) {
 			most.Store(max(most.Load(), now.Add(1)))
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			now.Add(-1)
 			runs.Add(1)
 			return 0, false
 		})
 		s.schedule(slow, 0)
-		time.Sleep(500 * time.Millisecond)
+		elapse(500 * time.Millisecond)
 		s.schedule(slow, 0) // while it runs: once more afterwards
 		s.schedule(slow, 0)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		if most.Load() != 1 || runs.Load() != 2 {
 			t.Errorf("%d runs, up to %d at once; want 2 runs, one at a time", runs.Load(), most.Load())
 		}

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"time"
 
@@ -28,14 +27,14 @@ const never = time.Duration(-1)
 const nodeOS = "linux"
 
 // reportStatus writes the Node's status if it is not as it should be, or if it has not been written for long. A Node
-// that is not in the cache has been deleted, or has not arrived yet: its arrival makes the task due.
+// that is not in the cache has been deleted, or has not arrived yet: a look at the cache costs no call and is repeated.
 func (f *Fleet) reportStatus(ctx context.Context, m *machine) (time.Duration, error) {
 	if !m.isRegistered() {
 		return never, nil
 	}
 	obj, exists, err := f.nodes.GetStore().GetByKey(m.Name)
 	if err != nil || !exists {
-		return never, err
+		return f.cfg.LeaseInterval, err
 	}
 	m.mu.Lock()
 	last, jitter := m.lastReport, m.reportJitter
@@ -58,7 +57,7 @@ func (f *Fleet) reportStatus(ctx context.Context, m *machine) (time.Duration, er
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return never, nil // deleted a moment ago; see above
+		return f.cfg.LeaseInterval, nil // deleted a moment ago; see above
 	case err != nil:
 		return 0, fmt.Errorf("reporting status of node %q: %w", m.Name, err)
 	}
@@ -66,7 +65,7 @@ func (f *Fleet) reportStatus(ctx context.Context, m *machine) (time.Duration, er
 	// not report in step; after that the interval is kept exactly.
 	jitter = 0
 	if changed || last.IsZero() {
-		jitter = time.Duration((rand.Float64() - 0.5) * float64(f.cfg.StatusInterval))
+		jitter = f.jitter(f.cfg.StatusInterval) - f.cfg.StatusInterval/2
 	}
 	m.mu.Lock()
 	m.lastReport, m.reportJitter = now, jitter

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest_test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sleepsForReal says whether a test file sleeps outside a bubble of testing/synctest, where a sleep would take no time.
+func sleepsForReal(content []byte) bool {
+	const sleep = "time." + "Sleep(" // in two, or this file would find itself
+	return bytes.Contains(content, []byte(sleep)) && !bytes.Contains(content, []byte(`"testing/synctest"`))
+}
+
+// TestNoTestSleeps keeps tests from waiting a guessed time: they would be slow on every machine and fail on the slowest.
+func TestNoTestSleeps(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	seen := 0
+	err := filepath.WalkDir(r.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return ignoreGone(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return ignoreGone(err)
+		}
+		seen++
+		if sleepsForReal(content) {
+			t.Errorf("%s sleeps: poll with a deadline, or use testing/synctest", strings.TrimPrefix(path, r.root+"/"))
+		}
+		return nil
+	})
+	if err != nil || seen < 5 {
+		t.Fatalf("read %d test files: %v", seen, err)
+	}
+	if !sleepsForReal([]byte("time."+"Sleep(time.Second)")) || sleepsForReal([]byte("time."+"Sleep(1) \"testing/synctest\"")) {
+		t.Error("sleepsForReal cannot tell")
+	}
+}

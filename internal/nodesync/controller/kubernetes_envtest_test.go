@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+)
+
+// openKubernetesDatastore makes Calico's kubernetes datastore, in the stage's own API server, the stage's datastore for machines too.
+func (s *stage) openKubernetesDatastore() *calico.KubernetesAPI {
+	s.t.Helper()
+	s.api.InstallCalicoCRDs(s.t)
+	config := apiconfig.NewCalicoAPIConfig()
+	config.Spec.DatastoreType, config.Spec.Kubeconfig = apiconfig.Kubernetes, s.api.Kubeconfig
+	var err error
+	if s.calico, err = caliconode.Connect(*config); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = s.calico.Close() })
+	if err := s.calico.Initialize(s.t.Context(), "10.244.0.0/16"); err != nil {
+		s.t.Fatal(err)
+	}
+	store, err := calico.OpenKubernetes(s.api.Config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return store
+}
+
+// custom is every custom resource of IPAM, by kind and name, with its resourceVersion.
+func (s *stage) custom() map[string]string {
+	s.t.Helper()
+	client, err := dynamic.NewForConfig(s.api.Config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, resource := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
+		gvr := schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: resource}
+		list, err := client.Resource(gvr).List(s.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			out[resource+" "+item.GetName()] = item.GetResourceVersion()
+		}
+	}
+	return out
+}
+
+func TestSweepsTheKubernetesDatastore(t *testing.T) {
+	s := newStage(t, 0)
+	store := s.openKubernetesDatastore()
+	for _, machine := range []string{"1", "2", "3"} {
+		s.createNode(machine)
+		s.startCalicoNode(machine)
+	}
+	want := s.custom()
+	s.createNode("9")
+	s.startCalicoNode("9")
+	r := s.reconciler()
+	r.Datastore = store
+	s.settle(r)
+	s.leave("9")
+	if got := len(s.custom()); got == len(want) {
+		t.Fatal("the machine left nothing, so nothing is shown")
+	}
+	s.settle(r)
+	if diff := cmp.Diff(want, s.custom()); diff != "" {
+		t.Errorf("IPAM is not as it was before the machine (-want +got):\n%s", diff)
+	}
+}
