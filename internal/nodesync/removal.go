@@ -130,7 +130,7 @@ func foreignMessage(b Block, foreign []Allocation) string {
 	if foreign[0].Host != "" {
 		whose = foreign[0].Host
 	}
-	return fmt.Sprintf("its block %s holds %s that are not its own, such as %s of %s; they go first",
+	return fmt.Sprintf("its block %s holds %s not its own, such as %s of %s; the block can only go after that",
 		b.CIDR, count(len(foreign), "address"), foreign[0].Address, whose)
 }
 

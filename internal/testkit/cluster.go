@@ -4,6 +4,8 @@
 package testkit
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -70,6 +72,25 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	c.Config = config
 	c.Client = kubernetes.NewForConfigOrDie(config)
 	return c
+}
+
+// Etcd returns the client URL of the cluster's own etcd, which wants client certificates, and the file of the CA that signed its certificate.
+func (c *Cluster) Etcd(tb testing.TB) (endpoint, caFile string) {
+	tb.Helper()
+	data, err := os.ReadFile(filepath.Join(c.Dir, "lab.json"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var lab struct {
+		Etcd struct {
+			Endpoints []string `json:"endpoints"`
+			CAFile    string   `json:"caFile"`
+		} `json:"etcd"`
+	}
+	if err := json.Unmarshal(data, &lab); err != nil {
+		tb.Fatal(err)
+	}
+	return lab.Etcd.Endpoints[0], lab.Etcd.CAFile
 }
 
 // Kill ends one of its processes as kill -9 does; the lab's supervisor starts it again.

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs, run with -update if that is meant:\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// exampleWorld holds one machine for each thing that a plan can say.
+func exampleWorld() World {
+	k8s := func(name string) []OrchRef { return []OrchRef{{OrchestratorKubernetes, name}} }
+	w := World{
+		Now:        start,
+		Kubernetes: Kubernetes{Synced: true},
+		Calico: Calico{
+			Ready:      true,
+			Unreadable: []string{"/calico/resources/v3/projectcalico.org/nodes/broken"},
+			Nodes: []CalicoNode{
+				{Name: "alive", Revision: 1, OrchRefs: k8s("alive")},
+				{Name: "back", Revision: 2, OrchRefs: k8s("back"), FencedFor: "back"},
+				{Name: "gone", Revision: 3, OrchRefs: k8s("gone.example.com")},
+				{Name: "keep", Revision: 4, OrchRefs: k8s("keep"), Keep: true},
+				{Name: "reflector", Revision: 5},
+				{Name: "openstack", Revision: 6, OrchRefs: []OrchRef{{"openstack", "openstack"}}},
+				{Name: "twice", Revision: 7, OrchRefs: []OrchRef{{OrchestratorKubernetes, "one"}, {OrchestratorKubernetes, "two"}}},
+				{Name: "renamed", Revision: 8, OrchRefs: k8s("old-name")},
+				{Name: "busy", Revision: 9, OrchRefs: k8s("busy")},
+				{Name: "lender", Revision: 10, OrchRefs: k8s("lender")},
+			},
+			Hosts: []Host{goneHost(), {Name: "busy"}, lenderHost()},
+		},
+	}
+	for _, name := range []string{"alive", "back", "renamed", "a", "b", "c"} {
+		w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: "uid-" + name})
+	}
+	for _, name := range []string{"gone.example.com", "busy", "lender"} {
+		w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: name, Verdict: VerdictGone})
+		w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: name})
+	}
+	w.Kubernetes.RunningPods[1] = RunningPods{Node: "busy", Count: 2, Example: "shop/cart-1"}
+	w.Sightings = []Sighting{{Node: "gone.example.com", UID: "uid-gone"}, {Node: "busy"}, {Node: "lender"}}
+	return w
+}
+
+func goneHost() Host {
+	cidr := netip.MustParsePrefix("10.244.1.0/26")
+	return Host{
+		Name:       "gone",
+		Endpoints:  []Endpoint{{Namespace: "shop", Name: "gone-k8s-cart--1-eth0", Revision: 30, Orchestrator: OrchestratorKubernetes}},
+		Affinities: []Affinity{{CIDR: cidr, Revision: 31}, {CIDR: netip.MustParsePrefix("10.244.9.0/26"), Revision: 32}},
+		Blocks: []Block{
+			{CIDR: cidr, AffineTo: "gone", Allocations: []Allocation{
+				{Address: netip.MustParseAddr("10.244.1.5"), Handle: "h1", Sequence: 5, Host: "gone"},
+				{Address: netip.MustParseAddr("10.244.1.4"), Handle: "ipip-tunnel-addr-gone", Sequence: 4, Host: "gone"},
+			}},
+			{CIDR: netip.MustParsePrefix("10.244.2.0/26"), AffineTo: "alive", Allocations: []Allocation{
+				{Address: netip.MustParseAddr("10.244.2.7"), Handle: "h2", Sequence: 7, Host: "gone"},
+				{Address: netip.MustParseAddr("10.244.2.8"), Handle: "h3", Sequence: 8, Host: "alive"},
+			}},
+		},
+		Felix: &FelixConfiguration{Revision: 33, Automatic: true},
+	}
+}
+
+func lenderHost() Host {
+	cidr := netip.MustParsePrefix("10.244.3.0/26")
+	return Host{Name: "lender", Affinities: []Affinity{{CIDR: cidr, Revision: 40}}, Blocks: []Block{{CIDR: cidr, AffineTo: "lender", Allocations: []Allocation{
+		{Address: netip.MustParseAddr("10.244.3.9"), Handle: "h4", Sequence: 1, Host: "alive"},
+	}}}}
+}
+
+func examplePlan() Plan {
+	c := DefaultConfig()
+	w := exampleWorld()
+	w.Memory = MakePlan(w, c).Memory
+	w.Now = w.Now.Add(c.Grace + 12*time.Second)
+	return MakePlan(w, c)
+}
+
+// The texts and names of plans are read by people and by scripts.
+func TestPlanText(t *testing.T) { golden(t, "plan.golden", examplePlan().String()) }
+
+func TestPlanJSON(t *testing.T) {
+	text, err := json.MarshalIndent(examplePlan(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan.json.golden", string(text)+"\n")
+}
+
+func TestFirstSightText(t *testing.T) {
+	golden(t, "first-sight.golden", MakePlan(exampleWorld(), DefaultConfig()).String())
+}
+
+func TestPublicStrings(t *testing.T) {
+	t.Parallel()
+	if FenceAnnotation != "nodes.mooring.dev/decommission" || KeepAnnotation != "nodes.mooring.dev/keep" {
+		t.Error("an annotation has changed: fences of earlier versions and users' keep marks would be ignored")
+	}
+	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
+		"mass-guard grace pace not-confirmed-gone running-pods foreign-endpoint foreign-address user-configuration"
+	got := make([]string, 0, len(Gates()))
+	for _, g := range Gates() {
+		got = append(got, string(g))
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("gates: got %s, want %s", strings.Join(got, " "), want)
+	}
+}
+
+func TestClusterGates(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		spoil func(*World)
+		want  Gate
+	}{
+		"no watch":       {func(w *World) { w.Kubernetes.Synced = false }, GateKubernetesNotSynced},
+		"no nodes":       {func(w *World) { w.Kubernetes.Nodes = nil }, GateKubernetesEmpty},
+		"not ready":      {func(w *World) { w.Calico.Ready = false }, GateDatastoreNotReady},
+		"foreign":        {func(w *World) { w.Kubernetes.Nodes = w.Kubernetes.Nodes[3:]; w.Sightings = nil }, GateOverlap},
+		"foreign, known": {func(w *World) { w.Kubernetes.Nodes = w.Kubernetes.Nodes[3:] }, GateOverlap},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := exampleWorld()
+			c.spoil(&w)
+			p := MakePlan(w, DefaultConfig())
+			found := false
+			for _, r := range p.Refusals {
+				found = found || r.Gate == c.want && r.Of == Subject{}
+			}
+			if !found || len(p.Steps) > 0 {
+				t.Errorf("got plan\n%swant gate %s and no step", p, c.want)
+			}
+		})
+	}
+}
+
+// What the mass guard holds back it lets go when the same nodes were watched going.
+func TestMassGuardIsForWhatWasNotWitnessed(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	m := &model{kubernetes: map[string]bool{}, nodes: map[string]CalicoNode{}, sightings: map[string]bool{}, revision: 1}
+	for _, name := range names {
+		m.nodes[name] = CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}}
+		m.kubernetes[name] = true
+	}
+	for _, name := range names[:4] {
+		delete(m.kubernetes, name)
+	}
+	var memory Memory
+	now, _ := m.settle(start, &memory, c, 20)
+	if len(m.nodes) != len(names) {
+		t.Fatalf("%d nodes are left of %d, want all: four vanished unseen, the guard allows three", len(m.nodes), len(names))
+	}
+	for _, name := range names[:4] {
+		m.sightings[name] = true
+	}
+	m.settle(now, &memory, c, 20)
+	if len(m.nodes) != len(names)-4 {
+		t.Errorf("%d nodes are left, want %d: the deletions were watched", len(m.nodes), len(names)-4)
+	}
+}
+
+// Something that writes the Calico Node lives there, whatever Kubernetes says: the grace period begins anew.
+func TestAWriteToTheCalicoNodeRestartsTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	w := exampleWorld()
+	w.Memory = MakePlan(w, c).Memory
+	w.Now = w.Now.Add(c.Grace + time.Second)
+	w.Calico.Nodes[2].Revision = 300
+	p := MakePlan(w, c)
+	for _, s := range p.Steps {
+		if s.Subject().Host == "gone" {
+			t.Fatalf("planned %s", s)
+		}
+	}
+	w.Memory = p.Memory
+	w.Now = w.Now.Add(c.Grace)
+	if p := MakePlan(w, c); !strings.Contains(p.String(), "remove Calico Node gone") {
+		t.Errorf("after a second grace period: got\n%s", p)
+	}
+}
+
+func TestConfigValidation(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(*Config){
+		"grace period is -1s":       func(c *Config) { c.Grace = -time.Second },
+		"minimal overlap is 101 %":  func(c *Config) { c.MinOverlapPercent = 101 },
+		"number of nodes is -1":     func(c *Config) { c.MaxUnwitnessed = -1 },
+		"share is -5 %":             func(c *Config) { c.MaxUnwitnessedPercent = -5 },
+		"window is 0s":              func(c *Config) { c.MassWindow = 0 },
+		"cleaned per round is 0":    func(c *Config) { c.NodesPerRound = 0 },
+		"pace between rounds is 0s": func(c *Config) { c.Pace = 0 },
+		"resync period is -1m0s":    func(c *Config) { c.Resync = -time.Minute },
+	}
+	for want, spoil := range cases {
+		c := DefaultConfig()
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "default") {
+			t.Errorf("got error %v, want one that says %q and names the default", err, want)
+		}
+	}
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+}
