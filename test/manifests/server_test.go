@@ -133,7 +133,10 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(true, "", "events", "default", "", "create", "patch")
 	may(true, "coordination.k8s.io", "leases", namespace, "", "create")
 	may(true, "coordination.k8s.io", "leases", namespace, lease, "get", "update", "patch")
-	may(true, calico, "ipamblocks", "", "", "get", "list", "watch", "update", "delete")
+	may(true, calico, "clusterinformations", "", "default", "get")
+	may(true, calico, "blockaffinities", "", "", "get", "list", "update", "delete")
+	may(true, calico, "ipamblocks", "", "", "get", "list", "update", "delete")
+	may(true, calico, "ipamhandles", "", "", "get", "update", "delete")
 	may(true, "authentication.k8s.io", "tokenreviews", "", "", "create")
 	// From here on the roles are known to be in force, so a no is a no and not a cache that lags.
 	may(false, "", "nodes", "", "", write...)
@@ -145,6 +148,7 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(false, "coordination.k8s.io", "leases", namespace, "another", "get", "update", "patch", "delete")
 	may(false, "coordination.k8s.io", "leases", "kube-node-lease", "", "create", "get", "update")
 	may(false, "rbac.authorization.k8s.io", "clusterroles", "", "", append(read, write...)...)
+	may(false, calico, "clusterinformations", "", "default", write...)
 	may(false, calico, "ippools", "", "", write...)
 	may(false, calico, "ipamblocks", "", "", "create", "deletecollection")
 }

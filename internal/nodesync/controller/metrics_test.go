@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// Metric names are a contract with dashboards; the component's page explains each of them, and each gate.
+func TestMetricsAndGatesAreDocumented(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	m.rounds.WithLabelValues("ok")
+	m.steps.WithLabelValues("Fence", "done")
+	m.refusals.WithLabelValues("grace")
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]string, 0, len(families))
+	for _, f := range families {
+		got = append(got, f.GetName())
+	}
+	want := []string{
+		"mooring_nodesync_absent_nodes", "mooring_nodesync_calico_nodes", "mooring_nodesync_last_success_timestamp_seconds",
+		"mooring_nodesync_planned_steps", "mooring_nodesync_refusals", "mooring_nodesync_rounds_total", "mooring_nodesync_steps_total",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("metrics: got %v, want %v", got, want)
+	}
+	page, err := os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-node-sync.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range want {
+		if !strings.Contains(string(page), "`"+name) {
+			t.Errorf("the component's page does not explain metric %s", name)
+		}
+	}
+	for _, gate := range nodesync.Gates() {
+		if !strings.Contains(string(page), "`"+string(gate)+"`") {
+			t.Errorf("the component's page does not explain gate %s", gate)
+		}
+	}
+}
