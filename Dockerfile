@@ -6,6 +6,7 @@
 FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8 AS build
 ARG BINARY
 ARG VERSION=""
+ARG COMMIT=""
 ARG TARGETOS=linux
 ARG TARGETARCH
 WORKDIR /src
@@ -13,9 +14,10 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    INFO=github.com/mooring-dev/mooring/internal/platform/buildinfo; \
     test -n "$BINARY" || { echo "build-arg BINARY is missing: name one folder of cmd/" >&2; exit 1; } && \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-      -ldflags "-s -w ${VERSION:+-X github.com/mooring-dev/mooring/internal/platform/buildinfo.version=$VERSION}" -o /out/entrypoint ./cmd/$BINARY
+      -ldflags "-s -w -X $INFO.version=$VERSION -X $INFO.commit=$COMMIT" -o /out/entrypoint ./cmd/$BINARY
 
 FROM scratch
 ARG BINARY

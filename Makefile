@@ -21,7 +21,7 @@ LAB_LDFLAGS  = -s -w -X $(version_pkg).gitVersion=$(KUBE_VERSION) \
                -X $(version_pkg).gitMajor=$(call kube_part,1) -X $(version_pkg).gitMinor=$(call kube_part,2)
 # LDFLAGS is empty by choice: the version of a binary is what Go stamped into it. VERSION names image tags and, there, the version.
 LDFLAGS      ?=
-VERSION      ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION      ?= $(shell git describe --tags --dirty 2>/dev/null || echo v0.0.0-dev)
 
 REGISTRY     ?= mooring
 IMG          ?=
@@ -53,8 +53,8 @@ bench: ## Plan time and allocations at growing cluster sizes (BENCH, BENCH_PKGS)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCH_PKGS)
 
 lint: bin/golangci-lint ## Lint both modules, dependency directions included.
-	bin/golangci-lint run --build-tags e2e ./...
-	cd lab && ../bin/golangci-lint run --config ../.golangci.yaml ./...
+	@rc=0; bin/golangci-lint run --build-tags e2e ./... || rc=1; \
+	  cd lab && ../bin/golangci-lint run --config ../.golangci.yaml ./... || rc=1; exit $$rc
 
 vuln: bin/govulncheck ## Look the products' dependencies up in Go's vulnerability database (needs the network).
 	@for b in $(BINARIES); do echo "$$b:"; bin/govulncheck ./cmd/$$b; done
@@ -97,7 +97,8 @@ bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize
 	@touch $@
 
 docker-build: ## Build one image: make docker-build BINARY=calico-node-sync [IMG=...].
-	$(CONTAINER_TOOL) build --build-arg BINARY=$(BINARY) --build-arg VERSION=$(VERSION) -t $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION)) .
+	$(CONTAINER_TOOL) build --build-arg BINARY=$(BINARY) --build-arg VERSION=$(VERSION) \
+	  --build-arg COMMIT="$$(git rev-parse HEAD)" -t $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION)) .
 
 docker-push: ## Push one image: make docker-push BINARY=calico-node-sync [IMG=...].
 	$(CONTAINER_TOOL) push $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION))

@@ -17,7 +17,7 @@ import (
 // ErrUntrusted is the kind of error that no waiting cures: the certificates do not fit.
 var ErrUntrusted = errors.New("the certificates do not fit")
 
-const diagnoseTimeout = 3 * time.Second
+const diagnoseTimeout = 2 * time.Second
 
 // diagnose finds out why etcd does not answer. Its client says no more than that a deadline has passed; one plain TLS handshake with each
 // endpoint says the rest. It returns the plainest reason, or the given error if the handshakes succeed.
@@ -49,10 +49,9 @@ func (d *Etcd) handshake(ctx context.Context, u *url.URL) error {
 		return explainTLS(err)
 	}
 	defer func() { _ = conn.Close() }()
-	// With TLS 1.3 a server refuses a client's certificate only after the handshake: its alert comes with the first read.
-	if err := conn.SetReadDeadline(time.Now().Add(diagnoseTimeout / 3)); err != nil {
-		return err
-	}
+	// With TLS 1.3 a server refuses a client's certificate only after the handshake: its alert comes with the first read, which the end
+	// of ctx cuts short when no alert comes.
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_, err = conn.Read(make([]byte, 1))
 	return explainAlert(err)
 }
@@ -70,7 +69,7 @@ func explainTLS(err error) error {
 	return err
 }
 
-// explainAlert recognises a TLS alert from the server; anything else it reads or does not read is no sign of a wrong certificate.
+// explainAlert recognizes a TLS alert from the server; anything else it reads or does not read is no sign of a wrong certificate.
 func explainAlert(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {

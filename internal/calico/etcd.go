@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -69,9 +70,7 @@ func (d *Etcd) commit(ctx context.Context, guard *Guard, seen map[string]int64, 
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	expected := make(map[string]int64, len(seen)+1)
-	for key, revision := range seen {
-		expected[key] = revision
-	}
+	maps.Copy(expected, seen)
 	if guard != nil {
 		if guard.Host == "" {
 			return 0, errors.New("a destructive write needs the name of its Calico Node")

@@ -146,6 +146,15 @@ func runs(n int) string {
 	return fmt.Sprintf("%d running pods are", n)
 }
 
+// StepsText is one line for each step: what the plan would change, without the reasons, which contain times.
+func (p Plan) StepsText() string {
+	lines := make([]string, len(p.Steps))
+	for i, s := range p.Steps {
+		lines[i] = s.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
 // String is the plan for people: one line for each step and each refusal, the same for the same plan.
 func (p Plan) String() string {
 	var b strings.Builder

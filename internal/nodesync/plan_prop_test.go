@@ -332,7 +332,7 @@ func TestUntrustedWorldsLeadToNoWrite(t *testing.T) {
 	}
 }
 
-// aliveNodes are so many that a foreign cluster is recognised whatever else is drawn.
+// aliveNodes are so many that a foreign cluster is recognized whatever else is drawn.
 func aliveNodes() []CalicoNode {
 	var out []CalicoNode
 	for _, name := range []string{"z1", "z2", "z3", "z4", "z5"} {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -15,8 +16,8 @@ import (
 // LabBinaryVariable names the lab binary to use instead of bin/lab of the repository.
 const LabBinaryVariable = "MOORING_LAB_BINARY"
 
-// shared is what the tests of one package share: one process, hence one variable.
-var shared struct {
+// shared is what the tests of one package share.
+var shared struct { //nolint:gochecknoglobals // there is one test process per package, which starts each server once
 	mu       sync.Mutex
 	folder   string
 	stops    []func()
@@ -29,8 +30,8 @@ var shared struct {
 func Main(m *testing.M) {
 	code := m.Run()
 	shared.mu.Lock()
-	for i := len(shared.stops) - 1; i >= 0; i-- {
-		shared.stops[i]()
+	for _, stop := range slices.Backward(shared.stops) {
+		stop()
 	}
 	if shared.folder != "" {
 		if err := os.RemoveAll(shared.folder); err != nil {
@@ -76,13 +77,13 @@ func Root(tb testing.TB) string {
 func folder(tb testing.TB, name string) string {
 	tb.Helper()
 	if shared.folder == "" {
-		root, err := os.MkdirTemp("", "mooring-test-")
+		root, err := os.MkdirTemp("", "mooring-test-") //nolint:usetesting // it outlives the test that asks first
 		if err != nil {
 			tb.Fatal(err)
 		}
 		shared.folder = root
 	}
-	path, err := os.MkdirTemp(shared.folder, name)
+	path, err := os.MkdirTemp(shared.folder, name) //nolint:usetesting // as above
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type Process struct {
 
 // spawn hands starts to one goroutine whose thread lives as long as the process: the parent-death signal of a child is sent when the
 // thread that forked it ends (prctl(2), PR_SET_PDEATHSIG).
-var spawn = sync.OnceValue(func() chan<- func() {
+var spawn = sync.OnceValue(func() chan<- func() { //nolint:gochecknoglobals // one thread per process, started at first use
 	starts := make(chan func())
 	go func() {
 		runtime.LockOSThread()

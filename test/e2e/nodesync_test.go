@@ -184,7 +184,7 @@ func (c *campaign) insist(what string, try func(context.Context) error) {
 // killSomething waits for a random part of the time that a clean-up takes, and kills one of the three.
 func (c *campaign) killSomething() string {
 	c.t.Helper()
-	<-time.After(time.Duration(c.random.IntN(3500)) * time.Millisecond)
+	<-time.After(time.Duration(1000+c.random.IntN(2500)) * time.Millisecond)
 	switch c.random.IntN(4) {
 	case 0:
 		c.api.Kill(c.t, "kube-apiserver")

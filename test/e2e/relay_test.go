@@ -28,7 +28,7 @@ func newRelay(t *testing.T, endpoint string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed by the test's clean-up
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func (r *relay) accept() {
 
 func (r *relay) carry(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	to, err := net.Dial("tcp", r.target) //nolint:noctx // ends with either side
+	to, err := net.Dial("tcp", r.target)
 	if err != nil {
 		return
 	}

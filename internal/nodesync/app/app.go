@@ -50,7 +50,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	handler := logging.NewHandler(os.Stderr, o.logging)
 	log := logging.Install(handler, o.logging)
-	logrusbridge.Install(logrus.StandardLogger(), handler)
+	logrusbridge.Install(logrus.StandardLogger(), handler) //nolint:contextcheck // it sets up, nothing there can be canceled
 
 	mgr, err := newManager(ctx, o, log)
 	if err != nil {
@@ -119,7 +119,7 @@ func connect(config calico.Config, cluster *rest.Config) (datastore, error) {
 }
 
 func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o *options, log logr.Logger) error {
-	cluster := controller.NewKubernetesCluster(mgr.GetAPIReader())
+	cluster := controller.NewKubernetesCluster(mgr.GetAPIReader(), clock.RealClock{})
 	informer, err := mgr.GetCache().GetInformer(ctx, controller.NodeMetadata())
 	if err != nil {
 		return fmt.Errorf("watching Kubernetes Nodes: %w", err)

@@ -54,20 +54,16 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.
 func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision int64) (int64, error) {
-	if s, ok := step.(nodesync.Unfence); ok {
-		_, err := r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, "")
-		return 0, err
-	}
-	// The last look before each destructive write. Kubernetes and Calico's etcd share no transaction, so this cannot be part of the
-	// write; the guard closes the gap, because a machine that is back starts calico-node, which rewrites its Calico Node.
-	if lookup := r.Cluster.LookUp(ctx, step.Subject().KubernetesNode); lookup.Verdict != nodesync.VerdictGone {
-		if lookup.Verdict == nodesync.VerdictAlive {
-			return 0, errAlive
+	if _, harmless := step.(nodesync.Unfence); !harmless {
+		if err := r.stillGone(ctx, step.Subject().KubernetesNode); err != nil {
+			return 0, err
 		}
-		return 0, fmt.Errorf("no answer whether Kubernetes Node %s is gone: %s", lookup.Node, lookup.Detail)
 	}
 	guard := calico.Guard{Host: step.Subject().Host, Revision: nodeRevision}
 	switch s := step.(type) {
+	case nodesync.Unfence:
+		_, err := r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, "")
+		return 0, err
 	case nodesync.Fence:
 		return r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, s.Of.KubernetesNode)
 	case nodesync.RemoveEndpoints:
@@ -90,6 +86,19 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 		return 0, r.Datastore.DeleteNode(ctx, guard)
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
+}
+
+// stillGone is the last look before each destructive write. Kubernetes and Calico's etcd share no transaction, so it cannot be part of
+// the write; the guard closes the gap, because a machine that is back starts calico-node, which rewrites its Calico Node.
+func (r *Reconciler) stillGone(ctx context.Context, node string) error {
+	switch lookup := r.Cluster.LookUp(ctx, node); lookup.Verdict {
+	case nodesync.VerdictGone:
+		return nil
+	case nodesync.VerdictAlive:
+		return errAlive
+	default:
+		return fmt.Errorf("no answer whether Kubernetes Node %s is gone: %s", node, lookup.Detail)
+	}
 }
 
 // settled says that a step failed in a way that the next round decides anew without waiting: the world has moved on.

@@ -49,30 +49,25 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		next, err := r.Round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			r.Log.Error(err, "The round failed, nothing more is done until the next", "nextIn", retry.String())
-			next = jitter(retry)
-			retry = min(2*retry, lastRetry)
-			r.sleep(ctx, next, false)
+		if err == nil {
+			retry = firstRetry
+			r.sleep(ctx, next, r.Wake)
 			continue
 		}
-		retry = firstRetry
-		r.sleep(ctx, next, true)
+		if ctx.Err() == nil {
+			r.Log.Error(err, "The round failed, nothing more is done until the next", "nextIn", retry.String())
+		}
+		// An event does not cut this wait short: the servers that failed have enough to do.
+		r.sleep(ctx, jitter(retry), nil)
+		retry = min(2*retry, lastRetry)
 	}
 	return nil
 }
 
-// sleep waits for the time or, if early, for Wake and then the settle delay.
-func (r *Reconciler) sleep(ctx context.Context, d time.Duration, early bool) {
+// sleep waits for the time, or until it is woken and then for the settle delay.
+func (r *Reconciler) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := r.Clock.NewTimer(d)
 	defer timer.Stop()
-	wake := r.Wake
-	if !early {
-		wake = nil
-	}
 	select {
 	case <-ctx.Done():
 	case <-timer.C():

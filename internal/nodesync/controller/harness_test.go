@@ -112,7 +112,7 @@ func (s *stage) follow() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.cluster = NewKubernetesCluster(reader)
+	s.cluster = NewKubernetesCluster(reader, s.clock)
 	if err := s.cluster.Follow(informer); err != nil {
 		s.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -33,6 +34,7 @@ func NodeMetadata() *metav1.PartialObjectMetadata {
 // KubernetesCluster is the Cluster behind a real API server.
 type KubernetesCluster struct {
 	reader client.Reader
+	clock  clock.PassiveClock
 	wake   chan struct{}
 
 	mu        sync.Mutex          // guards all below
@@ -50,8 +52,8 @@ type sighting struct {
 const sightingLife = time.Hour
 
 // NewKubernetesCluster reads live through reader, which must not be a cache (manager.GetAPIReader).
-func NewKubernetesCluster(reader client.Reader) *KubernetesCluster {
-	return &KubernetesCluster{reader: reader, wake: make(chan struct{}, 1), sightings: map[string]sighting{}}
+func NewKubernetesCluster(reader client.Reader, clock clock.PassiveClock) *KubernetesCluster {
+	return &KubernetesCluster{reader: reader, clock: clock, wake: make(chan struct{}, 1), sightings: map[string]sighting{}}
 }
 
 // Wake receives a value when a Node has appeared or gone since the last one was received.
@@ -93,7 +95,7 @@ func (k *KubernetesCluster) appeared(obj any) {
 func (k *KubernetesCluster) went(obj any) {
 	if node, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		k.mu.Lock()
-		k.sightings[node.Name] = sighting{uid: string(node.UID), at: time.Now()}
+		k.sightings[node.Name] = sighting{uid: string(node.UID), at: k.clock.Now()}
 		k.mu.Unlock()
 	}
 	k.rouse()
@@ -130,7 +132,7 @@ func (k *KubernetesCluster) ForgetSightings(needed map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for name, s := range k.sightings {
-		if !needed[name] && time.Since(s.at) > sightingLife {
+		if !needed[name] && k.clock.Since(s.at) > sightingLife {
 			delete(k.sightings, name)
 		}
 	}
@@ -170,7 +172,7 @@ func (k *KubernetesCluster) LookUp(ctx context.Context, name string) nodesync.Lo
 
 // notFoundNode tells "there is no such Node" from other 404s, such as a proxy's page or a missing API group.
 func notFoundNode(err error, name string) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // controller-runtime returns the API server's Status as it came
+	status, ok := err.(apierrors.APIStatus)
 	if !ok || !apierrors.IsNotFound(err) {
 		return false
 	}

@@ -44,10 +44,7 @@ func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) er
 
 // reportDryRun says what would have been written, once for each new plan.
 func (r *Reconciler) reportDryRun(log logr.Logger, plan nodesync.Plan) {
-	text := ""
-	for _, s := range plan.Steps {
-		text += s.String() + "\n"
-	}
+	text := plan.StepsText()
 	if text == r.lastDryRun {
 		return
 	}

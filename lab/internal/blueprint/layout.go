@@ -35,10 +35,10 @@ func (l Layout) Log(process string) string { return filepath.Join(l.Logs(), proc
 // PKI is the folder of keys and certificates.
 func (l Layout) PKI() string { return filepath.Join(l.Dir, "pki") }
 
-// Certificate, Key and PublicKey are files of the PKI folder.
+// Certificate is a certificate of the PKI folder.
 func (l Layout) Certificate(name string) string { return filepath.Join(l.PKI(), name+".crt") }
 
-// Key is a private key.
+// Key is a private key of the PKI folder.
 func (l Layout) Key(name string) string { return filepath.Join(l.PKI(), name+".key") }
 
 // PublicKey is the public half of a bare key pair.

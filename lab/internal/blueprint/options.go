@@ -50,7 +50,7 @@ type Options struct {
 	// PodsPerNode is how many pods are bound to each node.
 	PodsPerNode int `json:"podsPerNode"`
 	// NodeMonitorGracePeriod is how long kube-controller-manager waits for a silent node before it marks it NotReady.
-	NodeMonitorGracePeriod time.Duration `json:"nodeMonitorGracePeriod"`
+	NodeMonitorGracePeriod time.Duration `json:"-"`
 	// APIServerPort is the port of kube-apiserver; 0 means any free one.
 	APIServerPort int `json:"apiServerPort,omitempty"`
 	// CalicoNodeSyncProgram is the path of that binary and CalicoNodeSyncManifests the folder with its rights, both absolute.
@@ -165,8 +165,8 @@ func checkWith(o Options) error {
 		if name != CalicoNodeSync {
 			return fmt.Errorf("--with %q is unknown; the only choice so far is %s", name, CalicoNodeSync)
 		}
-		if o.Datastore == DatastoreNone {
-			return fmt.Errorf("--with %s contradicts --calico-datastore none; use etcdv3 or kubernetes", name)
+		if o.Datastore != DatastoreEtcd {
+			return fmt.Errorf("--with %s works with --calico-datastore etcdv3 only, so far; it is %s", name, o.Datastore)
 		}
 		if !filepath.IsAbs(o.CalicoNodeSyncProgram) {
 			return fmt.Errorf("--with %s needs the path of its program", name)

@@ -122,6 +122,8 @@ func (d draft) apiServer() Process {
 			"--proxy-client-key-file=" + d.Key(frontProxyClient),
 			// Nothing turns a Service's address into a pod's here; aggregated API servers are reached by their endpoints.
 			"--enable-aggregator-routing=true",
+			// Somebody's `kubectl get --watch` must not hold up the end of the lab.
+			"--shutdown-watch-termination-grace-period=500ms",
 			"--profiling=false",
 		},
 		DependsOn: []string{Etcd},
@@ -211,7 +213,7 @@ func (d draft) calicoNodeSync() Process {
 			"--metrics-bind-address=" + loopback + ":0",
 			"--health-probe-bind-address=" + loopback + ":0",
 		},
-		Env:       d.calicoNodeSyncEnv(),
+		Env:       d.calicoEtcdEnv(),
 		DependsOn: d.existing(Setup, APIServer, CalicoEtcd, Nodes),
 	}
 }
@@ -226,13 +228,6 @@ func (d draft) calicoEnv(kubeconfig string) []string {
 	default:
 		return nil
 	}
-}
-
-func (d draft) calicoNodeSyncEnv() []string {
-	if d.Datastore != DatastoreEtcd {
-		return nil
-	}
-	return d.calicoEtcdEnv()
 }
 
 func (d draft) calicoEtcdEnv() []string {

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -39,10 +38,6 @@ func Main(args []string, hidden ...*cobra.Command) int {
 	command, err := root.ExecuteC()
 	if err == nil {
 		return 0
-	}
-	var silent *exitError
-	if errors.As(err, &silent) {
-		return silent.code
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
 	return 1
@@ -84,7 +79,7 @@ See it work: lab demo`,
 	root.PersistentFlags().StringVar(&app.dir, "dir", "", "folder of the lab (default $"+DirVariable+" or "+defaultDir+")")
 	root.AddCommand(
 		app.upCommand(), app.downCommand(), app.statusCommand(), app.kubeconfigCommand(), app.logsCommand(),
-		app.nodeCommand(), app.killCommand(),
+		app.nodeCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
 	)
 	return root
 }
@@ -110,12 +105,6 @@ func (a *app) layout() (blueprint.Layout, error) {
 	}
 	return blueprint.Layout{Dir: absolute}, nil
 }
-
-// exitError ends the program with a code and without a message: all has been said.
-type exitError struct{ code int }
-
-// Error implements error.
-func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 // noArguments is cobra.NoArgs with a next step.
 func noArguments(command *cobra.Command, args []string) error {

@@ -78,7 +78,8 @@ func (a *app) upDetached(command *cobra.Command, o blueprint.Options) error {
 		return fmt.Errorf("making a pipe: %w", err)
 	}
 	defer reader.Close()
-	child := exec.Command(executable, detachedArguments(command, o.Dir)...)
+	// Without ctx: the supervisor outlives this command.
+	child := exec.CommandContext(context.WithoutCancel(ctx), executable, detachedArguments(command, o.Dir)...)
 	child.ExtraFiles = []*os.File{writer} // becomes descriptor 3
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {

@@ -53,7 +53,7 @@ func newEtcdCommand() *cobra.Command {
 	flags.StringVar(&o.readyFile, "ready-file", "", "file to write {\"client\": URL} to once it serves")
 	for _, name := range []string{"data-dir", "listen-client", "listen-peer"} {
 		if err := command.MarkFlagRequired(name); err != nil {
-			panic(err) // a misspelt flag name, found by the first test that makes the command
+			panic(err) // a flag name that is not one of the above, found by the first test that makes the command
 		}
 	}
 	return command

@@ -81,7 +81,7 @@ func (f *fleet) follow(ctx context.Context, ready func() error) error {
 			last, next = current, time.Now().Add(resyncInterval)
 			up, err := f.reconcile(ctx)
 			if err != nil && ctx.Err() == nil {
-				f.logger.Error(err, "the cluster does not follow the list of machines yet")
+				f.logger.Error(err, "The cluster does not follow the list of machines yet")
 			}
 			if err != nil || !up {
 				next = time.Now().Add(retryInterval)
@@ -142,10 +142,10 @@ func (f *fleet) switchOff(list machines.List) {
 		}
 		m.calico.stop()
 		if err := f.kubelets.Destroy(name); err != nil {
-			f.logger.Error(err, "destroying a machine") // it was never there
+			f.logger.Error(err, "Destroying a machine") // it was never there
 		}
 		delete(f.members, name)
-		f.logger.Info("machine destroyed", "machine", name)
+		f.logger.Info("Machine destroyed", "machine", name)
 	}
 }
 
@@ -173,7 +173,7 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 			m.State = machines.Running
 			// The agent outlives this comparison: it is stopped by switchOff or with the process.
 			f.agents.Go(func() { m.calico.run(context.WithoutCancel(ctx)) })
-			f.logger.Info("machine switched on", "machine", wanted.Name)
+			f.logger.Info("Machine switched on", "machine", wanted.Name)
 		}
 		if m.State == wanted.State {
 			continue
@@ -186,7 +186,7 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 			return fmt.Errorf("making %s %s: %w", wanted.Name, wanted.State, err)
 		}
 		m.State = wanted.State
-		f.logger.Info("machine changed", "machine", wanted.Name, "state", wanted.State)
+		f.logger.Info("Machine changed", "machine", wanted.Name, "state", wanted.State)
 	}
 	return nil
 }

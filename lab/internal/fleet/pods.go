@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
@@ -43,26 +42,35 @@ func (f *fleet) furnish(ctx context.Context, list machines.List) (up bool, err e
 	up = true
 	for _, machine := range list.Machines {
 		node, registered := byName[machine.Name]
-		m := f.members[machine.Name]
-		expected := machine.State == machines.Running && !machine.ExternalCloudProvider
-		if expected && (!registered || !isReady(node) || !m.calico.settled()) {
-			up = false
-		}
-		if !registered {
-			continue
-		}
-		for i := range f.podsPerNode {
-			name := fmt.Sprintf("%s-%s-%d", SamplePod, machine.Name, i+1)
-			isRunning, exists := running[name]
-			if expected && f.datastore != nil && !isRunning && m.calico.hasNetwork() {
-				up = false
-			}
-			if exists {
-				continue
-			}
-			if err := f.createPod(ctx, name, node); err != nil {
+		machineUp := registered && isReady(node) && f.members[machine.Name].calico.settled()
+		if registered {
+			podsUp, err := f.furnishOne(ctx, machine.Name, running)
+			if err != nil {
 				return false, err
 			}
+			machineUp = machineUp && podsUp
+		}
+		// Nobody waits for a machine that is silent, or that waits itself for a cloud controller manager.
+		expected := machine.State == machines.Running && !machine.ExternalCloudProvider
+		up = up && (machineUp || !expected)
+	}
+	return up, nil
+}
+
+// furnishOne creates the pods of one machine and reports whether they run, if they can.
+func (f *fleet) furnishOne(ctx context.Context, machine string, running map[string]bool) (up bool, err error) {
+	up = true
+	for i := range f.podsPerNode {
+		name := fmt.Sprintf("%s-%s-%d", SamplePod, machine, i+1)
+		isRunning, exists := running[name]
+		if !isRunning && f.members[machine].calico.hasNetwork() {
+			up = false
+		}
+		if exists {
+			continue
+		}
+		if err := f.createPod(ctx, name, machine); err != nil {
+			return false, err
 		}
 	}
 	return up, nil
@@ -78,13 +86,13 @@ func isReady(node corev1.Node) bool {
 }
 
 // createPod creates a pod that is bound from the start, as a static cluster without a scheduler has them.
-func (f *fleet) createPod(ctx context.Context, name string, node corev1.Node) error {
+func (f *fleet) createPod(ctx context.Context, name, machine string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: map[string]string{"app": SamplePod, OwnerLabel: "true"}},
 		Spec: corev1.PodSpec{
-			NodeName:                     node.Name,
+			NodeName:                     machine,
 			ServiceAccountName:           SamplePod,
-			AutomountServiceAccountToken: ptr.To(false),
+			AutomountServiceAccountToken: new(bool),
 			Containers:                   []corev1.Container{{Name: "sample", Image: "mooring-lab/sample"}},
 		},
 	}

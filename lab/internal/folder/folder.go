@@ -237,8 +237,7 @@ func ReadJSON(path string, value any) error {
 
 // plainCause strips operation and path from an error whose sentence names them already.
 func plainCause(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err

@@ -52,11 +52,12 @@ func (h *Holder) Any() (int, error) {
 // A plain bind would also be refused for a minute after a former server of ours has stopped, because of its connections in
 // TIME_WAIT. So the proof that nobody has the port is a listening socket with SO_REUSEADDR, which tolerates TIME_WAIT but no other
 // bound socket; the holder joins it and the proof is closed.
-func (h *Holder) Exactly(port int) error {
+func (h *Holder) Exactly(ctx context.Context, port int) error {
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("port %d does not exist; choose one from 1 to 65535", port)
 	}
-	listener, err := net.Listen("tcp4", net.JoinHostPort(Host, strconv.Itoa(port)))
+	var plain net.ListenConfig // with SO_REUSEADDR, as always in Go
+	listener, err := plain.Listen(ctx, "tcp4", net.JoinHostPort(Host, strconv.Itoa(port)))
 	if err != nil {
 		return explain(port, err)
 	}

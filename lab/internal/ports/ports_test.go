@@ -153,7 +153,7 @@ func TestExactly(t *testing.T) { // serial: a parallel test could be given the p
 	if err := scout.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := newHolder(t).Exactly(port); err != nil {
+	if err := newHolder(t).Exactly(t.Context(), port); err != nil {
 		t.Fatalf("a free port: %v", err)
 	}
 	if got := plainBindElsewhere(t, port); !strings.HasPrefix(got, "refused:") {
@@ -166,7 +166,7 @@ func TestExactly(t *testing.T) { // serial: a parallel test could be given the p
 	defer listener.Close()
 
 	var occupied *ports.OccupiedError
-	if err := newHolder(t).Exactly(port); !errors.As(err, &occupied) || occupied.Port != port {
+	if err := newHolder(t).Exactly(t.Context(), port); !errors.As(err, &occupied) || occupied.Port != port {
 		t.Errorf("a port that another lab holds and serves: %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestExactly(t *testing.T) { // serial: a parallel test could be given the p
 func TestExactlyRefusesAHeldPortWithoutListener(t *testing.T) { // serial: a parallel test could be given the port that is free for a moment
 	port := anyPort(t, newHolder(t))
 	var occupied *ports.OccupiedError
-	if err := newHolder(t).Exactly(port); !errors.As(err, &occupied) {
+	if err := newHolder(t).Exactly(t.Context(), port); !errors.As(err, &occupied) {
 		t.Errorf("a port that another lab holds: %v", err)
 	}
 	chosen := &ports.Holder{}
@@ -182,10 +182,10 @@ func TestExactlyRefusesAHeldPortWithoutListener(t *testing.T) { // serial: a par
 	if err := chosen.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := newHolder(t).Exactly(free); err != nil {
+	if err := newHolder(t).Exactly(t.Context(), free); err != nil {
 		t.Fatal(err)
 	}
-	if err := newHolder(t).Exactly(free); !errors.As(err, &occupied) {
+	if err := newHolder(t).Exactly(t.Context(), free); !errors.As(err, &occupied) {
 		t.Errorf("a port that another lab chose and holds: %v", err)
 	}
 }
@@ -198,16 +198,15 @@ func TestExactlyRefusesAForeignListener(t *testing.T) {
 	}
 	defer foreign.Close()
 	port := foreign.Addr().(*net.TCPAddr).Port
-	err = newHolder(t).Exactly(port)
-	var occupied *ports.OccupiedError
-	if !errors.As(err, &occupied) {
+	err = newHolder(t).Exactly(t.Context(), port)
+	if _, ok := errors.AsType[*ports.OccupiedError](err); !ok {
 		t.Fatalf("a port with a foreign listener: %v", err)
 	}
 	if want := fmt.Sprintf("port %d on 127.0.0.1 is already in use", port); !strings.Contains(err.Error(), want) {
 		t.Errorf("the message %q does not say %q", err, want)
 	}
 	for _, bad := range []int{0, -1, 65536} {
-		if err := newHolder(t).Exactly(bad); err == nil {
+		if err := newHolder(t).Exactly(t.Context(), bad); err == nil {
 			t.Errorf("port %d was accepted", bad)
 		}
 	}
@@ -221,7 +220,7 @@ func TestExactlyAfterTheServerClosedItsConnections(t *testing.T) { // serial: a 
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := newHolder(t).Exactly(port); err != nil {
+	if err := newHolder(t).Exactly(t.Context(), port); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -110,7 +110,8 @@ func readStat(pid int) (startTime uint64, state string, err error) {
 	}
 	text := string(content)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	const stateField, startTimeField = 3 - 3, 22 - 3
+	const firstField = 3 // in the numbering of proc(5)
+	const stateField, startTimeField = 0, 22 - firstField
 	if len(fields) <= startTimeField {
 		return 0, "", fmt.Errorf("reading the state of process %d: %d fields are too few", pid, len(fields))
 	}

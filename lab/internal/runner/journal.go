@@ -58,7 +58,7 @@ func (j *journal) record(statuses []supervisor.Status) {
 		j.processes = append(j.processes, j.describe(status))
 		if j.states[status.Name] != status.State {
 			j.states[status.Name] = status.State
-			j.logger.Info("process", "name", status.Name, "state", status.State, "pid", status.Identity.PID, "lastExit", status.LastExit)
+			j.logger.Info("Process", "name", status.Name, "state", status.State, "pid", status.Identity.PID, "lastExit", status.LastExit)
 			if !j.published && (status.State == supervisor.Ready || status.State == supervisor.Done) {
 				j.progress(status.Name + " is " + string(status.State))
 			}
@@ -66,7 +66,7 @@ func (j *journal) record(statuses []supervisor.Status) {
 	}
 	state.Processes = j.processes
 	if err := folder.WriteJSON(j.layout.StateFile(), state); err != nil {
-		j.logger.Error("the state could not be saved", "error", err)
+		j.logger.Error("The state could not be saved", "error", err)
 	}
 	if j.published {
 		j.write()
@@ -99,7 +99,7 @@ func (j *journal) write() folder.Lab {
 		lab.CalicoEtcd = &access
 	}
 	if err := folder.WriteJSON(j.layout.LabFile(), lab); err != nil {
-		j.logger.Error("lab.json could not be written", "error", err)
+		j.logger.Error("The description lab.json could not be written", "error", err)
 	}
 	return lab
 }

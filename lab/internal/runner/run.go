@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
@@ -87,7 +89,7 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 	var remembered memory
 	err := folder.ReadJSON(layout.OptionsFile(), &remembered)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOTDIR):
 		return blueprint.Resolve(options) // nothing there, or Claim says what is wrong
 	case err != nil:
 		return blueprint.Options{}, err
@@ -113,7 +115,7 @@ func describe(ctx context.Context, claimed *folder.Folder, options blueprint.Opt
 	if _, err := clearLeftovers(ctx, claimed.Layout); err != nil {
 		return blueprint.Blueprint{}, nil, err
 	}
-	assigned, err := hold(options, held)
+	assigned, err := hold(ctx, options, held)
 	if err != nil {
 		return blueprint.Blueprint{}, nil, err
 	}
@@ -121,11 +123,11 @@ func describe(ctx context.Context, claimed *folder.Folder, options blueprint.Opt
 	return description, assigned, err
 }
 
-func hold(options blueprint.Options, held *ports.Holder) (blueprint.Ports, error) {
+func hold(ctx context.Context, options blueprint.Options, held *ports.Holder) (blueprint.Ports, error) {
 	assigned := blueprint.Ports{}
 	for _, name := range blueprint.NeededPorts(options) {
 		if name == blueprint.APIServerPort && options.APIServerPort != 0 {
-			if err := held.Exactly(options.APIServerPort); err != nil {
+			if err := held.Exactly(ctx, options.APIServerPort); err != nil {
 				return nil, fmt.Errorf("--apiserver-port: %w", err)
 			}
 			assigned[name] = strconv.Itoa(options.APIServerPort)
@@ -166,8 +168,7 @@ func (r Request) run(ctx context.Context, claimed *folder.Folder, description bl
 		config.Patience = r.Patience
 	}
 	err = supervisor.Run(ctx, config, func() { r.Ready(journal.publish()) })
-	var failed *supervisor.StartError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*supervisor.StartError](err); ok {
 		if tail := lastLines(failed.Log, 5); tail != "" {
 			err = fmt.Errorf("%w\nits last lines are:\n%s", err, tail)
 		}

@@ -59,7 +59,7 @@ func (k *keeper) run(ctx context.Context) error {
 		case readyFor > k.MaxPause:
 			pause = k.FirstPause
 		}
-		k.Logger.Info("process ended", "process", k.Name, "how", exit.how, "restartIn", pause)
+		k.Logger.Info("Process ended", "process", k.Name, "how", exit.how, "restartIn", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -186,7 +186,7 @@ func (k *keeper) stop(command *exec.Cmd, ended <-chan struct{}) {
 	select {
 	case <-ended:
 	case <-time.After(k.StopGrace):
-		k.Logger.Warn("process does not end, killing it", "process", k.Name)
+		k.Logger.Warn("Process does not end, killing it", "process", k.Name)
 		_ = command.Process.Kill()
 	}
 }

@@ -35,7 +35,7 @@ func prepareProbe(ready blueprint.Readiness) {
 
 // probe returns nil once the process is ready, or the context's error.
 func probe(ctx context.Context, ready blueprint.Readiness) error {
-	ask := func(context.Context) error { return nil }
+	var ask func(context.Context) error
 	switch {
 	case ready.URL != "":
 		ask = askURL(ready)

@@ -67,7 +67,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Patience: 3 * time.Minute, MaxEarlyExits: 3,
-		FirstPause: 200 * time.Millisecond, MaxPause: 10 * time.Second, StopGrace: 15 * time.Second,
+		FirstPause: 200 * time.Millisecond, MaxPause: 10 * time.Second, StopGrace: 5 * time.Second,
 		OnChange: func([]Status) {}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -119,8 +119,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 		ready()
 	})
 	group.Wait()
-	var failed *StartError
-	if errors.As(context.Cause(ctx), &failed) {
+	if failed, ok := errors.AsType[*StartError](context.Cause(ctx)); ok {
 		return failed
 	}
 	return nil

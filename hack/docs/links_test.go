@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// target matches the target of a Markdown link.
+var target = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinksResolve follows every link between files of the repository; links elsewhere are not followed, tests need no network.
+func TestLinksResolve(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == ".lab" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, match := range target.FindAllStringSubmatch(string(content), -1) {
+			link, _, _ := strings.Cut(match[1], "#")
+			if link == "" || strings.Contains(link, "://") {
+				continue
+			}
+			seen++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), link)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", strings.TrimPrefix(path, root+"/"), link)
+			}
+		}
+		return nil
+	})
+	if err != nil || seen == 0 {
+		t.Fatalf("followed %d links: %v", seen, err)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/demo"
+	"github.com/mooring-dev/mooring/lab/internal/folder"
+	"github.com/mooring-dev/mooring/lab/internal/runner"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	o := blueprint.Options{
+		Datastore: blueprint.DatastoreEtcd, With: []string{blueprint.CalicoNodeSync},
+		NodeMonitorGracePeriod: 20 * time.Second, CalicoNodeSyncGrace: 10 * time.Second,
+	}
+	var victim string
+	command := &cobra.Command{
+		Use:   "demo",
+		Short: "Start a lab with calico-node-sync and show its main job, step by step",
+		Long: `Start a lab with calico-node-sync beside it and show its main job: a machine is destroyed, its Node goes, and Calico's datastore follows.
+
+On a terminal the lab then stays up until Ctrl-C. Without one it is stopped, and the exit status says whether the job was seen done. Machines that
+an earlier demo in the same folder has destroyed are brought back first.`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return a.demo(command, o, victim) },
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.NodeCount, "nodes", 5, "number of machines")
+	flags.IntVar(&o.ZoneCount, "zones", 2, "number of zones that they are spread over")
+	flags.IntVar(&o.PodsPerNode, "pods-per-node", 2, "number of pods that are bound to each node")
+	flags.DurationVar(&o.CalicoNodeSyncGrace, "grace-period", o.CalicoNodeSyncGrace, "grace period of calico-node-sync")
+	flags.StringVar(&victim, "victim", "node-3", "machine to destroy")
+	return command
+}
+
+func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) error {
+	ctx, cancel := untilSignal(command)
+	defer cancel()
+	o, err := a.completeOptions(o)
+	if err != nil {
+		return err
+	}
+	if err := checkVictim(o, victim); err != nil {
+		return err
+	}
+	request, err := a.request(o, given(command))
+	if err != nil {
+		return err
+	}
+	out := command.OutOrStdout()
+	begin := time.Now()
+	fmt.Fprintf(out, "Starting a lab in %s\n", o.Dir)
+	request.RestoreMachines = true
+	request.Progress = func(line string) { fmt.Fprintf(out, "  %s\n", line) }
+	ready := make(chan folder.Lab, 1)
+	request.Ready = func(lab folder.Lab) { ready <- lab }
+
+	labCtx, stopLab := context.WithCancel(ctx)
+	defer stopLab()
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(labCtx, request) }()
+	var lab folder.Lab
+	select {
+	case err := <-ended:
+		if err == nil {
+			err = errors.New("interrupted before the lab was ready; it has been stopped")
+		}
+		return err
+	case lab = <-ready:
+	}
+	fmt.Fprintf(out, "  ready after %.1f s\n", time.Since(begin).Seconds())
+	layout := blueprint.Layout{Dir: o.Dir}
+	story := &demo.Story{Layout: layout, Lab: lab, Victim: victim, Out: out}
+	storyErr := story.Run(ctx)
+	if storyErr == nil {
+		fmt.Fprintf(out, "\nThe main job is done.\n")
+	}
+	if storyErr == nil && onTerminal() {
+		stay(ctx, command, layout, ended)
+	}
+	stopLab()
+	fmt.Fprintln(out, "Stopping the lab")
+	if err := <-ended; err != nil {
+		return errors.Join(storyErr, err)
+	}
+	if storyErr != nil && ctx.Err() != nil {
+		return errors.New("interrupted before the main job was seen done; the lab has been stopped")
+	}
+	return storyErr
+}
+
+// checkVictim finds a victim that will not be there before anything is started.
+func checkVictim(o blueprint.Options, victim string) error {
+	for i := range o.NodeCount {
+		if victim == fmt.Sprintf("node-%d", i+1) {
+			return nil
+		}
+	}
+	return fmt.Errorf("--victim %s is not one of the %d machines; use node-1 to node-%d", victim, o.NodeCount, o.NodeCount)
+}
+
+// onTerminal reports whether somebody is there who can press Ctrl-C.
+func onTerminal() bool {
+	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+}
+
+// stay keeps the lab up until the user leaves. When the lab ends by itself its error is put back for the caller.
+func stay(ctx context.Context, command *cobra.Command, layout blueprint.Layout, ended chan error) {
+	fmt.Fprintf(command.OutOrStdout(), `
+The lab stays up. In another terminal:
+
+  export KUBECONFIG=%s
+  bin/kubectl get nodes
+  bin/lab node remove node-2 --dir %s
+  bin/lab logs calico-node-sync -f --dir %s
+
+Leave with Ctrl-C; it stops everything.
+`, layout.Kubeconfig(), layout.Dir, layout.Dir)
+	select {
+	case <-ctx.Done():
+	case err := <-ended:
+		ended <- err
+	}
+}

@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/folder"
+	"github.com/mooring-dev/mooring/lab/internal/machines"
+)
+
+const (
+	// pollInterval is how often the story looks at the cluster, the datastore and the log.
+	pollInterval = 200 * time.Millisecond
+	// quickly bounds what should take seconds; patiently what includes pod garbage collection, a minute and a half at worst.
+	quickly   = time.Minute
+	patiently = 3 * time.Minute
+	// silence is how long the story may be silent.
+	silence = 20 * time.Second
+)
+
+// Story is one showing on a running lab.
+type Story struct {
+	Layout blueprint.Layout
+	Lab    folder.Lab
+	// Victim is the name of the machine to destroy.
+	Victim string
+	Out    io.Writer
+
+	api     kubernetes.Interface
+	calico  *clientv3.Client
+	journal *journal
+	begin   time.Time
+}
+
+// Run tells the story and returns nil if the main job was seen done.
+func (s *Story) Run(ctx context.Context) error {
+	if s.Lab.CalicoEtcd == nil {
+		return errors.New("the story needs a lab with --calico-datastore etcdv3")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", s.Layout.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", s.Layout.Kubeconfig(), err)
+	}
+	if s.api, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if s.calico, err = connect(*s.Lab.CalicoEtcd); err != nil {
+		return err
+	}
+	defer func() { _ = s.calico.Close() }()
+	if s.journal, err = openJournal(s.Layout.Log(blueprint.CalicoNodeSync)); err != nil {
+		return err
+	}
+	defer s.journal.close()
+	s.begin = time.Now()
+	if err := s.introduce(ctx); err != nil {
+		return err
+	}
+	before, items, err := s.takeStock(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.destroy(ctx); err != nil {
+		return err
+	}
+	after, err := s.watchCleanUp(ctx)
+	if err != nil {
+		return err
+	}
+	return s.verify(before, after, items)
+}
+
+// introduce shows the cluster before anything happens.
+func (s *Story) introduce(ctx context.Context) error {
+	nodes, err := s.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	zones := map[string]bool{}
+	for _, node := range nodes.Items {
+		zones[node.Labels[corev1.LabelTopologyZone]] = true
+	}
+	snapshot, err := read(ctx, s.calico)
+	if err != nil {
+		return err
+	}
+	s.chapter("A cluster")
+	s.say("Kubernetes knows %s in %s.", count(len(nodes.Items), "Node"), count(len(zones), "zone"))
+	s.say("Calico knows %s: %s.", count(len(snapshot.Nodes()), "Node"), strings.Join(snapshot.Nodes(), ", "))
+	return nil
+}
+
+// takeStock shows what Calico holds of the victim and returns the datastore as it is.
+func (s *Story) takeStock(ctx context.Context) (Snapshot, []Item, error) {
+	before, err := read(ctx, s.calico)
+	if err != nil {
+		return nil, nil, err
+	}
+	items, err := before.Of(s.Victim)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.chapter("What Calico's datastore holds of %s", s.Victim)
+	if len(items) == 0 {
+		return nil, nil, fmt.Errorf("calico's datastore holds nothing of %s; start afresh with `lab down --delete`", s.Victim)
+	}
+	for _, item := range items {
+		s.say("%-18s %s", item.Kind, item.Text)
+	}
+	s.say("In all %s under %s, of %s in the datastore.",
+		count(len(items), "thing"), count(len(keysOf(items)), "key"), count(len(before), "key"))
+	return before, items, nil
+}
+
+// destroy destroys the machine and waits until its Node goes.
+func (s *Story) destroy(ctx context.Context) error {
+	s.chapter("The machine is destroyed")
+	err := machines.Edit(s.Layout.MachinesFile(), func(list machines.List) (machines.List, error) { return list.Remove(s.Victim) })
+	if err != nil {
+		return err
+	}
+	s.begin = time.Now()
+	s.sayAt("machine %s destroyed: nothing more is heard of it", s.Victim)
+	err = s.until(ctx, quickly, "the Node of "+s.Victim+" to go", func(ctx context.Context) (bool, error) {
+		_, err := s.api.CoreV1().Nodes().Get(ctx, s.Victim, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), ignoreNotFound(err)
+	})
+	if err != nil {
+		return err
+	}
+	s.sayAt("its Node went: the cloud controller manager's part of the lab asked for the machine and found none")
+	snapshot, err := read(ctx, s.calico)
+	if err != nil {
+		return err
+	}
+	items, err := snapshot.Of(s.Victim)
+	if err != nil {
+		return err
+	}
+	s.sayAt("Calico still holds %s of it", count(len(items), "thing"))
+	return nil
+}
+
+// watchCleanUp tells what calico-node-sync does until nothing of the victim is left, and returns the datastore as it is then.
+func (s *Story) watchCleanUp(ctx context.Context) (Snapshot, error) {
+	s.chapter("calico-node-sync follows")
+	s.say("It waits for its grace period, and for Kubernetes' pod garbage collection to remove the pods of the missing Node.")
+	var after Snapshot
+	var left []Item
+	spoken := time.Now()
+	err := s.until(ctx, patiently, "calico-node-sync to clean up", func(ctx context.Context) (bool, error) {
+		// The datastore is read first: whatever led to what it shows is in the log by the time that the log is read.
+		snapshot, err := read(ctx, s.calico)
+		if err != nil {
+			return false, err
+		}
+		lines, err := s.journal.next()
+		if err != nil {
+			return false, err
+		}
+		for _, line := range lines {
+			s.sayAt("%s", line)
+			spoken = time.Now()
+		}
+		if time.Since(spoken) > silence {
+			s.sayAt("still waiting")
+			spoken = time.Now()
+		}
+		items, err := snapshot.Of(s.Victim)
+		after, left = snapshot, items
+		return err == nil && len(items) == 0 && len(lines) == 0, err
+	})
+	if err != nil {
+		for _, item := range left {
+			s.say("still there: %s %s", item.Kind, item.Text)
+		}
+	}
+	return after, err
+}
+
+// verify compares the datastore with what it was.
+func (s *Story) verify(before, after Snapshot, items []Item) error {
+	s.chapter("Verification, from the datastore itself")
+	left := after.Mentions(s.Victim)
+	for _, key := range left {
+		s.say("left: %s", key)
+	}
+	differences := Differences(before, after, keysOf(items))
+	for _, line := range differences {
+		s.say("%s", line)
+	}
+	others := len(before) - len(keysOf(items))
+	if len(left) > 0 || len(differences) > 0 {
+		return fmt.Errorf("the job is not done: %s left of %s, and %s of others differ",
+			count(len(left), "key"), s.Victim, count(len(differences), "key"))
+	}
+	s.say("Nothing of %s is left: no key and no value names it.", s.Victim)
+	s.say("Nothing of the others has changed: %s, same values and same revisions.", count(others, "key"))
+	s.say("Calico knows %s: %s.", count(len(after.Nodes()), "Node"), strings.Join(after.Nodes(), ", "))
+	return nil
+}
+
+// until polls until done says so. A passing error is not the end of the story: the lab's processes may be killed while it is told.
+func (s *Story) until(ctx context.Context, patience time.Duration, what string, done func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error
+	for {
+		ok, err := done(ctx)
+		if ok && err == nil {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			err := fmt.Errorf("waiting for %s: %w", what, ctx.Err())
+			if last != nil {
+				err = fmt.Errorf("%w (last error: %w)", err, last)
+			}
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Story) chapter(format string, args ...any) { fmt.Fprintf(s.Out, "\n"+format+"\n", args...) }
+
+func (s *Story) say(format string, args ...any) { fmt.Fprintf(s.Out, "  "+format+"\n", args...) }
+
+// sayAt says when it happened, in seconds since the machine was destroyed; further lines are indented.
+func (s *Story) sayAt(format string, args ...any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n             ")
+	fmt.Fprintf(s.Out, "  %+7.1f s  %s\n", time.Since(s.begin).Seconds(), text)
+}
+
+func keysOf(items []Item) map[string]bool {
+	keys := make(map[string]bool, len(items))
+	for _, item := range items {
+		keys[item.Key] = true
+	}
+	return keys
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

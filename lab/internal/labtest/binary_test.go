@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package labtest_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/folder"
+)
+
+// binaryVariable names the lab's binary when it is not bin/lab of the repository.
+const binaryVariable = "MOORING_LAB_BINARY"
+
+// patience is how long anything may take on a busy machine.
+const patience = 3 * time.Minute
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv(binaryVariable)
+	if path == "" {
+		path = filepath.Join("..", "..", "..", "bin", "lab")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		message := "the lab's binary is needed: build it with `make build` or name it in " + binaryVariable
+		if os.Getenv("CI") == "true" {
+			t.Fatal(message)
+		}
+		t.Skip(message)
+	}
+	return path
+}
+
+// lab is a lab in a folder of its own.
+type lab struct {
+	t *testing.T
+	blueprint.Layout
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	return &lab{t: t, Layout: blueprint.Layout{Dir: filepath.Join(t.TempDir(), "lab")}}
+}
+
+// try runs a command of the lab and returns what it printed, standard error included.
+func (l *lab) try(args ...string) (string, error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, binary(l.t), append(args, "--dir", l.Dir)...)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	err := command.Run()
+	return output.String(), err
+}
+
+// run is try for what must succeed.
+func (l *lab) run(args ...string) string {
+	l.t.Helper()
+	output, err := l.try(args...)
+	if err != nil {
+		l.t.Fatalf("lab %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// up starts the lab in the background and stops it, come what may, at the end of the test.
+func (l *lab) up(args ...string) {
+	l.t.Helper()
+	l.t.Cleanup(func() {
+		state := l.state()
+		l.run("down")
+		if state.Supervisor.Alive() {
+			l.t.Error("the supervisor outlived `lab down`")
+		}
+		for name, identity := range state.Identities {
+			if identity.Alive() {
+				l.t.Errorf("%s outlived `lab down`", name)
+			}
+		}
+		if l.t.Failed() {
+			l.showLogs()
+		}
+	})
+	l.run(append([]string{"up"}, args...)...)
+}
+
+func (l *lab) showLogs() {
+	for _, name := range []string{"supervisor", "nodes", "setup"} {
+		content, _ := os.ReadFile(l.Log(name))
+		l.t.Logf("log of %s:\n%s", name, content)
+	}
+}
+
+// described returns lab.json.
+func (l *lab) described() folder.Lab {
+	l.t.Helper()
+	var described folder.Lab
+	if err := folder.ReadJSON(l.LabFile(), &described); err != nil {
+		l.t.Fatal(err)
+	}
+	return described
+}
+
+// process returns what lab.json says about a process.
+func (l *lab) process(name string) folder.Process {
+	l.t.Helper()
+	for _, p := range l.described().Processes {
+		if p.Name == name {
+			return p
+		}
+	}
+	l.t.Fatalf("lab.json does not know %s", name)
+	return folder.Process{}
+}
+
+// state returns state.json, empty if the lab does not run.
+func (l *lab) state() folder.State {
+	var state folder.State
+	_ = folder.ReadJSON(l.StateFile(), &state)
+	return state
+}
+
+// client is the administrator's.
+func (l *lab) client() kubernetes.Interface {
+	l.t.Helper()
+	return l.clientFrom(l.Kubeconfig())
+}
+
+// await polls until ok, or fails the test with what was seen last.
+func await(t *testing.T, what string, ok func(ctx context.Context) (done bool, seen any)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		done, seen := ok(ctx)
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %v for %s; last seen: %v", patience, what, seen)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func ready(node *corev1.Node) corev1.ConditionStatus {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status
+		}
+	}
+	return "missing"
+}

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package labtest_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestKubernetesDatastore boots a lab where Calico keeps its data in Kubernetes.
+func TestKubernetesDatastore(t *testing.T) {
+	l := newLab(t)
+	l.up("--calico-datastore=kubernetes", "--nodes=1", "--components=etcd,kube-apiserver,nodes")
+	pods, err := l.client().CoreV1().Pods("lab").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Status.Phase != corev1.PodRunning || pod.Annotations["cni.projectcalico.org/podIP"] == "" {
+			t.Errorf("pod %s is %s with annotations %v", pod.Name, pod.Status.Phase, pod.Annotations)
+		}
+	}
+	if len(pods.Items) != 2 {
+		t.Errorf("%d pods", len(pods.Items))
+	}
+	if described := l.described(); described.CalicoEtcd != nil || described.CalicoDatastore != "kubernetes" {
+		t.Errorf("lab.json: %+v", described)
+	}
+	for resource, want := range map[string]int{"blockaffinities": 1, "ipamblocks": 1, "ippools": 1, "clusterinformations": 1} {
+		await(t, resource, func(ctx context.Context) (bool, any) {
+			var list metav1.PartialObjectMetadataList
+			err := l.metadata(resource).Do(ctx).Into(&list)
+			return err == nil && len(list.Items) == want, err
+		})
+	}
+}
