@@ -14,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+const felix = "FelixConfiguration"
+
 // seen is a host as it was read, with its Node.
 type seen struct {
 	node Node
@@ -90,8 +92,8 @@ func TestReadsWhatCalicoNodeWrites(t *testing.T) {
 	if len(got.host.Affinities) != len(got.host.Blocks) {
 		t.Errorf("affinities: got %d for %d blocks", len(got.host.Affinities), len(got.host.Blocks))
 	}
-	if got.host.Felix == nil || !got.host.Felix.Automatic {
-		t.Errorf("Felix' configuration: got %+v, want the one that calico-node writes: %s", got.host.Felix, w.etcd.Dump(t)[felixKey("n1")])
+	if r := got.host.Resources; len(r) != 1 || r[0].Kind != felix || r[0].Name != "node.n1" || !r[0].Automatic {
+		t.Errorf("resources: got %+v, want the FelixConfiguration that calico-node writes", r)
 	}
 }
 
@@ -112,8 +114,10 @@ func (w *world) remove(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.store.DeleteFelixConfiguration(t.Context(), s.guard(), s.host.Felix.Revision); err != nil {
-		t.Fatal(err)
+	for _, r := range s.host.Resources {
+		if err := w.store.DeleteResource(t.Context(), s.guard(), r.Kind, r.Name, r.Revision); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := w.store.DeleteNode(t.Context(), s.guard()); err != nil {
 		t.Fatal(err)
@@ -162,8 +166,12 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 		"an affinity without its block": func() error {
 			return w.store.DeleteAffinity(t.Context(), s.guard(), block.CIDR, s.host.Affinities[0].Revision, false)
 		},
-		"Felix' configuration, stale guard":   func() error { return w.store.DeleteFelixConfiguration(t.Context(), stale, s.host.Felix.Revision) },
-		"Felix' configuration that changed":   func() error { return w.store.DeleteFelixConfiguration(t.Context(), s.guard(), s.host.Felix.Revision+1) },
+		"Felix' configuration, stale guard": func() error {
+			return w.store.DeleteResource(t.Context(), stale, felix, "node.n1", s.host.Resources[0].Revision)
+		},
+		"Felix' configuration that changed": func() error {
+			return w.store.DeleteResource(t.Context(), s.guard(), felix, "node.n1", s.host.Resources[0].Revision+1)
+		},
 		"the Node at another revision":        func() error { return w.store.DeleteNode(t.Context(), stale) },
 		"an annotation at another revision":   func() error { _, err := w.store.AnnotateNode(t.Context(), "n1", stale.Revision, "a", "b"); return err },
 		"an annotation on a Node that is not": func() error { _, err := w.store.AnnotateNode(t.Context(), "n2", 1, "a", "b"); return err },
@@ -217,7 +225,7 @@ func TestValuesThatCannotBeParsedAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := []string{
-		nodeKey("broken"), endpointKey("default", s.host.Endpoints[0].Name), block, affinity, felixKey("n1"),
+		nodeKey("broken"), endpointKey("default", s.host.Endpoints[0].Name), block, affinity, resourcePrefixes()[felix] + "node.n1",
 		affinityPrefix + "n1/ipv4/block/nonsense",
 	}
 	for _, key := range keys {
@@ -269,7 +277,7 @@ func TestABlockIsScannedPageByPage(t *testing.T) {
 	machine(t, w.calico, "n1", 1, 1)
 	want := len(w.read(t, "n1").host.Blocks)
 	var ops []clientv3.Op
-	for i := range 2*blocksPerPage + 10 {
+	for i := range 2*keysPerPage + 10 {
 		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), 0}), 26)
 		key, err := blockKey(cidr)
 		if err != nil {

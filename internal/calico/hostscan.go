@@ -75,15 +75,50 @@ func (s *hostScan) addAffinity(host, key string, value []byte, revision int64) {
 	s.claimed[cidr] = append(s.claimed[cidr], host)
 }
 
-func (s *hostScan) addFelix(host string, value []byte, revision int64) {
-	h := s.hosts[host]
-	parsed, err := model.ParseValue(model.ResourceKey{Kind: apiv3.KindFelixConfiguration, Name: "node." + host}, value)
-	config, ok := parsed.(*apiv3.FelixConfiguration)
-	if err != nil || !ok {
-		h.Unreadable = append(h.Unreadable, felixKey(host))
+// addResource keeps an object that is about one of the hosts. A "node.<name>" object that cannot be parsed speaks for that host; others
+// do so if the host's name occurs in them.
+func (s *hostScan) addResource(kind, name, key string, value []byte, revision int64) {
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: kind, Name: name}, value)
+	if err != nil {
+		for host, h := range s.hosts {
+			if name == perNode+host || bytes.Contains(value, []byte(host)) {
+				h.Unreadable = append(h.Unreadable, key)
+			}
+		}
 		return
 	}
-	h.Felix = &FelixConfiguration{Revision: revision, Automatic: automaticFelix(config.Spec)}
+	host, automatic := aboutHost(name, parsed)
+	if h := s.hosts[host]; h != nil {
+		h.Resources = append(h.Resources, Resource{Kind: kind, Name: name, Revision: revision, Automatic: automatic})
+	}
+}
+
+// perNode begins the name of a configuration for one host (libcalico-go, lib/clientv3).
+const perNode = "node."
+
+// aboutHost returns the host that an object is about alone, "" for none.
+func aboutHost(name string, object any) (host string, automatic bool) {
+	switch o := object.(type) {
+	case *apiv3.FelixConfiguration:
+		return configuredHost(name), automaticFelix(o.Spec)
+	case *apiv3.BGPConfiguration:
+		return configuredHost(name), false
+	case *apiv3.HostEndpoint:
+		return o.Spec.Node, o.Labels["projectcalico.org/created-by"] == "calico-kube-controllers"
+	case *apiv3.BGPPeer:
+		return o.Spec.Node, false
+	case *apiv3.CalicoNodeStatus:
+		return o.Spec.Node, false
+	}
+	return "", false
+}
+
+func configuredHost(name string) string {
+	host, ok := strings.CutPrefix(name, perNode)
+	if !ok {
+		return ""
+	}
+	return host
 }
 
 // automaticFelix says whether a host's own configuration is what calico-node writes: one setting, and the defaults that libcalico-go's

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 )
@@ -17,15 +18,23 @@ const (
 	nodePrefix            = "/calico/resources/v3/projectcalico.org/nodes/"
 	endpointPrefix        = "/calico/resources/v3/projectcalico.org/workloadendpoints/"
 	clusterInformationKey = "/calico/resources/v3/projectcalico.org/clusterinformations/default"
-	felixPrefix           = "/calico/resources/v3/projectcalico.org/felixconfigurations/"
 	affinityPrefix        = "/calico/ipam/v2/host/"
 	blockPrefix           = "/calico/ipam/v2/assignment/"
 )
 
 func nodeKey(name string) string { return nodePrefix + name }
 
-// felixKey is the key of a host's own FelixConfiguration (libcalico-go names it "node.<name>").
-func felixKey(host string) string { return felixPrefix + "node." + host }
+// resourcePrefixes are where the kinds stand of which an object can be about one host alone.
+func resourcePrefixes() map[string]string {
+	const root = "/calico/resources/v3/projectcalico.org/"
+	return map[string]string{
+		apiv3.KindFelixConfiguration: root + "felixconfigurations/",
+		apiv3.KindBGPConfiguration:   root + "bgpconfigurations/",
+		apiv3.KindHostEndpoint:       root + "hostendpoints/",
+		apiv3.KindBGPPeer:            root + "bgppeers/",
+		apiv3.KindCalicoNodeStatus:   root + "caliconodestatuses/",
+	}
+}
 
 func endpointKey(namespace, name string) string { return endpointPrefix + namespace + "/" + name }
 

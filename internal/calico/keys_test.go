@@ -22,8 +22,10 @@ func TestKeysAreCalicos(t *testing.T) {
 	cases := map[string]model.Key{
 		nodeKey("n1"):                   resource(libapiv3.KindNode, "", "n1"),
 		clusterInformationKey:           resource(apiv3.KindClusterInformation, "", "default"),
-		felixKey("n1"):                  resource(apiv3.KindFelixConfiguration, "", "node.n1"),
 		endpointKey("ns", "n1-k8s-p-e"): resource(libapiv3.KindWorkloadEndpoint, "ns", "n1-k8s-p-e"),
+	}
+	for kind, prefix := range resourcePrefixes() {
+		cases[prefix+"node.n1"] = resource(kind, "", "node.n1")
 	}
 	for ours, key := range cases {
 		theirs, err := model.KeyToDefaultPath(key)

@@ -83,7 +83,7 @@ func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	hosts := map[string]bool{}
-	s := Snapshot{DatastoreReady: ready, ClusterGUID: guid}
+	s := Snapshot{DatastoreReady: ready, ClusterGUID: guid, OwnCluster: true}
 	err = d.eachAffinity(ctx, func(host string, _ Affinity, err error) {
 		if err == nil {
 			hosts[host] = true

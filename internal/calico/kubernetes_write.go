@@ -33,8 +33,13 @@ func (d *KubernetesAPI) DeleteEndpoints(context.Context, Guard, []EndpointRef) e
 	return errNotInKubernetes
 }
 
-// DeleteFelixConfiguration is not for this datastore: calico-node writes none there, so whatever exists is a user's.
-func (d *KubernetesAPI) DeleteFelixConfiguration(context.Context, Guard, int64) error {
+// DeleteResource is not for this datastore: calico-node writes no configuration of its own there, so whatever exists is a user's.
+func (d *KubernetesAPI) DeleteResource(context.Context, Guard, string, string, int64) error {
+	return errNotInKubernetes
+}
+
+// AnnotateClusterInformation is not for this datastore, which is part of its cluster.
+func (d *KubernetesAPI) AnnotateClusterInformation(context.Context, int64, string, string) error {
 	return errNotInKubernetes
 }
 

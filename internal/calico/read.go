@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	blocksPerPage    = 500
+	keysPerPage      = 500
 	endpointsPerRead = 100
 )
 
@@ -41,7 +41,7 @@ func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
 		s.Nodes = append(s.Nodes, node)
 	}
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
-		s.DatastoreReady, s.ClusterGUID = parseClusterInformation(kv.Value)
+		s.readClusterInformation(kv.Value, kv.ModRevision)
 	}
 	return s, nil
 }
@@ -63,17 +63,19 @@ func parseNode(key string, value []byte, revision int64) (Node, error) {
 	return node, nil
 }
 
-// parseClusterInformation says whether the datastore is ready; whatever cannot be read is not ready.
-func parseClusterInformation(value []byte) (ready bool, guid string) {
+// readClusterInformation says whether the datastore is ready; whatever cannot be read is not ready.
+func (s *Snapshot) readClusterInformation(value []byte, revision int64) {
 	parsed, err := model.ParseValue(model.ResourceKey{Kind: apiv3.KindClusterInformation, Name: "default"}, value)
 	if err != nil {
-		return false, ""
+		return
 	}
 	info, ok := parsed.(*apiv3.ClusterInformation)
 	if !ok {
-		return false, ""
+		return
 	}
-	return info.Spec.DatastoreReady != nil && *info.Spec.DatastoreReady, info.Spec.ClusterGUID
+	s.DatastoreReady = info.Spec.DatastoreReady != nil && *info.Spec.DatastoreReady
+	s.ClusterGUID = info.Spec.ClusterGUID
+	s.ClusterInformation = Annotated{Revision: revision, Annotations: info.Annotations}
 }
 
 // Hosts reads, at the given store revision, what the datastore holds under the given Calico node names. Endpoints are scanned by key
@@ -87,8 +89,10 @@ func (d *Etcd) Hosts(ctx context.Context, revision int64, hostNames []string) ([
 	if err := d.scanAffinities(ctx, revision, scan); err != nil {
 		return nil, fmt.Errorf("reading block affinities: %w", err)
 	}
-	if err := d.scanFelix(ctx, revision, scan); err != nil {
-		return nil, fmt.Errorf("reading FelixConfigurations: %w", err)
+	for kind, prefix := range resourcePrefixes() {
+		if err := d.scanResources(ctx, revision, kind, prefix, scan); err != nil {
+			return nil, fmt.Errorf("reading %s objects: %w", kind, err)
+		}
 	}
 	if err := d.scanBlocks(ctx, revision, scan); err != nil {
 		return nil, fmt.Errorf("reading IPAM blocks: %w", err)
@@ -167,28 +171,26 @@ func (d *Etcd) scanAffinities(ctx context.Context, revision int64, scan *hostSca
 	return nil
 }
 
-func (d *Etcd) scanFelix(ctx context.Context, revision int64, scan *hostScan) error {
-	for _, name := range scan.names {
-		resp, err := d.get(ctx, felixKey(name), clientv3.WithRev(revision))
-		if err != nil {
-			return err
-		}
-		for _, kv := range resp.Kvs {
-			scan.addFelix(name, kv.Value, kv.ModRevision)
-		}
-	}
-	return nil
+func (d *Etcd) scanResources(ctx context.Context, revision int64, kind, prefix string, scan *hostScan) error {
+	return d.eachPage(ctx, revision, prefix, func(key string, value []byte, modified int64) {
+		scan.addResource(kind, strings.TrimPrefix(key, prefix), key, value, modified)
+	})
 }
 
 func (d *Etcd) scanBlocks(ctx context.Context, revision int64, scan *hostScan) error {
-	from, end := blockPrefix, clientv3.GetPrefixRangeEnd(blockPrefix)
+	return d.eachPage(ctx, revision, blockPrefix, func(key string, value []byte, _ int64) { scan.addBlock(key, value) })
+}
+
+// eachPage visits all keys below a prefix at a revision, page by page, so that one answer at a time is in memory.
+func (d *Etcd) eachPage(ctx context.Context, revision int64, prefix string, visit func(key string, value []byte, modified int64)) error {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		resp, err := d.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(blocksPerPage), clientv3.WithRev(revision))
+		resp, err := d.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(keysPerPage), clientv3.WithRev(revision))
 		if err != nil {
 			return err
 		}
 		for _, kv := range resp.Kvs {
-			scan.addBlock(string(kv.Key), kv.Value)
+			visit(string(kv.Key), kv.Value, kv.ModRevision)
 		}
 		if !resp.More {
 			return nil

@@ -17,9 +17,19 @@ type Snapshot struct {
 	DatastoreReady bool
 	// ClusterGUID identifies this installation of Calico.
 	ClusterGUID string
-	Nodes       []Node
+	// ClusterInformation is the revision and the annotations of the object of that name; revision 0 if there is none.
+	ClusterInformation Annotated
+	// OwnCluster says that the datastore is part of the cluster itself.
+	OwnCluster bool
+	Nodes      []Node
 	// Unreadable are the keys of Nodes that exist and could not be parsed.
 	Unreadable []string
+}
+
+// Annotated is the revision and the annotations of an object.
+type Annotated struct {
+	Revision    int64
+	Annotations map[string]string
 }
 
 // Node is a Calico Node resource (libcalico-go, apis/v3 Node), as far as Mooring reads it.
@@ -41,14 +51,17 @@ type Host struct {
 	Endpoints  []Endpoint
 	Blocks     []Block
 	Affinities []Affinity
-	// Felix is the FelixConfiguration "node.<name>", nil if there is none.
-	Felix      *FelixConfiguration
+	// Resources are objects of other kinds that are about this host alone.
+	Resources  []Resource
 	Unreadable []string
 }
 
-// FelixConfiguration is a host's own configuration of Felix. Automatic says that it holds nothing but what calico-node itself writes
-// at every start (node/pkg/lifecycle/startup: ensureDefaultConfig): defaultEndpointToHostAction Return.
-type FelixConfiguration struct {
+// Resource is an object about one host alone: "node.<name>" configurations, and what names the host in spec.node. Automatic says that a
+// program wrote it and would write it again: kube-controllers' host endpoints (label projectcalico.org/created-by), and a FelixConfiguration
+// that holds nothing but what calico-node writes at every start (node/pkg/lifecycle/startup: ensureDefaultConfig).
+type Resource struct {
+	Kind      string
+	Name      string
 	Revision  int64
 	Automatic bool
 }

@@ -17,25 +17,34 @@ import (
 // AnnotateNode sets one annotation of a Calico Node, or removes it when the value is empty, if the Node is still at the revision, and
 // returns its new revision. Everything else in the stored object stays as it is, fields that this program does not know included.
 func (d *Etcd) AnnotateNode(ctx context.Context, name string, revision int64, annotation, value string) (int64, error) {
-	key := nodeKey(name)
+	return d.annotate(ctx, nodeKey(name), revision, annotation, value)
+}
+
+// AnnotateClusterInformation does the same with Calico's ClusterInformation.
+func (d *Etcd) AnnotateClusterInformation(ctx context.Context, revision int64, annotation, value string) error {
+	_, err := d.annotate(ctx, clusterInformationKey, revision, annotation, value)
+	return err
+}
+
+func (d *Etcd) annotate(ctx context.Context, key string, revision int64, annotation, value string) (int64, error) {
 	resp, err := d.get(ctx, key)
 	if err != nil {
-		return 0, fmt.Errorf("reading Calico Node %s: %w", name, err)
+		return 0, fmt.Errorf("reading %s: %w", key, err)
 	}
-	if len(resp.Kvs) == 0 || resp.Kvs[0].ModRevision != revision {
-		found := int64(0)
-		if len(resp.Kvs) > 0 {
-			found = resp.Kvs[0].ModRevision
-		}
+	found := int64(0)
+	if len(resp.Kvs) > 0 {
+		found = resp.Kvs[0].ModRevision
+	}
+	if found != revision || found == 0 {
 		return 0, &ConflictError{Key: key, Detail: fmt.Sprintf("it is at %s, not %s", revisionText(found), revisionText(revision))}
 	}
 	updated, err := setAnnotation(resp.Kvs[0].Value, annotation, value)
 	if err != nil {
-		return 0, fmt.Errorf("annotating Calico Node %s: %w", name, err)
+		return 0, fmt.Errorf("annotating %s: %w", key, err)
 	}
 	written, err := d.commit(ctx, nil, map[string]int64{key: revision}, clientv3.OpPut(key, string(updated)))
 	if err != nil {
-		return 0, fmt.Errorf("annotating Calico Node %s: %w", name, err)
+		return 0, fmt.Errorf("annotating %s: %w", key, err)
 	}
 	return written, nil
 }
@@ -90,11 +99,14 @@ func (d *Etcd) DeleteEndpoints(ctx context.Context, guard Guard, endpoints []End
 	return nil
 }
 
-// DeleteFelixConfiguration deletes the host's own FelixConfiguration ("node.<name>") at the revision.
-func (d *Etcd) DeleteFelixConfiguration(ctx context.Context, guard Guard, revision int64) error {
-	key := felixKey(guard.Host)
-	if _, err := d.commit(ctx, &guard, map[string]int64{key: revision}, clientv3.OpDelete(key)); err != nil {
-		return fmt.Errorf("deleting FelixConfiguration node.%s: %w", guard.Host, err)
+// DeleteResource deletes an object that is about the guard's host alone, at its revision.
+func (d *Etcd) DeleteResource(ctx context.Context, guard Guard, kind, name string, revision int64) error {
+	prefix, ok := resourcePrefixes()[kind]
+	if !ok {
+		return fmt.Errorf("objects of kind %s are never deleted", kind)
+	}
+	if _, err := d.commit(ctx, &guard, map[string]int64{prefix + name: revision}, clientv3.OpDelete(prefix+name)); err != nil {
+		return fmt.Errorf("deleting %s %s: %w", kind, name, err)
 	}
 	return nil
 }

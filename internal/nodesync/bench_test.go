@@ -13,7 +13,7 @@ import (
 // bigWorld is a cluster of so many machines, of which a few are gone and due.
 func bigWorld(machines int, c Config) World {
 	w := World{
-		Now: start, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true},
+		Now: start, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true, Binding: Binding{Implied: true}},
 	}
 	for i := range machines {
 		name := fmt.Sprintf("node-%05d", i)

@@ -5,6 +5,7 @@ package nodesync
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,6 +14,8 @@ import (
 const (
 	// FenceAnnotation marks a Calico Node whose clean-up has begun. Its value is the name of the Kubernetes Node that is gone.
 	FenceAnnotation = "nodes.mooring.dev/decommission"
+	// BindingAnnotation, on Calico's ClusterInformation, holds the UID of kube-system of the cluster that the datastore belongs to.
+	BindingAnnotation = "nodes.mooring.dev/cluster-uid"
 	// KeepAnnotation, with any value but "false", forbids removing a Calico Node and anything of it.
 	KeepAnnotation = "nodes.mooring.dev/keep"
 )
@@ -33,6 +36,8 @@ type Config struct {
 	MaxUnwitnessed        int
 	MaxUnwitnessedPercent int
 	MassWindow            time.Duration
+	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
+	AlsoRemove []ResourceKind
 	// NodesPerRound is how many nodes one plan cleans; Pace is the time between such plans.
 	NodesPerRound int
 	Pace          time.Duration
@@ -67,6 +72,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the mass guard's share is %d %%: it must lie between 0 and 100; 10 is the default", c.MaxUnwitnessedPercent)
 	case c.MassWindow <= 0:
 		return fmt.Errorf("the mass guard's window is %s: it must be positive; 1h is the default", c.MassWindow)
+	case slices.ContainsFunc(c.AlsoRemove, func(k ResourceKind) bool { return !slices.Contains(ResourceKinds(), k) }):
+		return fmt.Errorf("the kinds to remove as well are %q: each must be one of %q", c.AlsoRemove, ResourceKinds())
 	case c.NodesPerRound < 1:
 		return fmt.Errorf("the number of nodes cleaned per round is %d: it must be at least 1; 5 is the default", c.NodesPerRound)
 	case c.Pace <= 0:

@@ -18,6 +18,7 @@ const (
 	GateKubernetesNotSynced Gate = "kubernetes-not-synced"
 	GateKubernetesEmpty     Gate = "kubernetes-empty"
 	GateDatastoreNotReady   Gate = "datastore-not-ready"
+	GateClusterBinding      Gate = "cluster-binding"
 	GateOverlap             Gate = "overlap"
 )
 
@@ -41,7 +42,7 @@ const (
 // Gates lists every gate, in the order in which they are asked.
 func Gates() []Gate {
 	return []Gate{
-		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateOverlap,
+		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
 		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
 		GateNotConfirmed, GateRunningPods, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration,
 	}
@@ -63,6 +64,7 @@ type judgement struct {
 	refusals []Refusal
 	revived  []candidate // alive again, and still fenced
 	due      []candidate // every gate but the live ones holds; in the order in which they are cleaned
+	bind     bool        // the cluster is to be recorded
 	memory   Memory
 	next     time.Duration
 }
@@ -82,7 +84,10 @@ func judge(w World, c Config) judgement {
 		j.revived = nil
 		return j
 	}
-	massRefused := massGate(census, &j.memory, c)
+	binding := w.Calico.Binding
+	j.bind = !binding.Implied && binding.ClusterUID == "" && census.alive > 0
+	confirm(w, &census, &j.memory)
+	massRefused := massGate(w, census, j.memory, c)
 	for _, cand := range census.candidates {
 		j.ask(cand, massRefused, w.Now, c)
 	}
@@ -100,6 +105,20 @@ func clusterGate(w World) (Refusal, bool) {
 	case !w.Calico.Ready:
 		return clusterRefusal(GateDatastoreNotReady,
 			"Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated"), false
+	}
+	return bindingGate(w.Kubernetes.ClusterUID, w.Calico.Binding)
+}
+
+// bindingGate refuses everything in a datastore that is known to belong to another cluster.
+func bindingGate(uid string, b Binding) (Refusal, bool) {
+	switch {
+	case b.Implied:
+		return Refusal{}, true
+	case uid == "":
+		return clusterRefusal(GateClusterBinding, "the UID of this cluster's namespace kube-system is not known"), false
+	case b.ClusterUID != "" && b.ClusterUID != uid:
+		return clusterRefusal(GateClusterBinding, fmt.Sprintf("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s; "+
+			"if the cluster was made anew on purpose, remove annotation %s from Calico's ClusterInformation", b.ClusterUID, uid, BindingAnnotation)), false
 	}
 	return Refusal{}, true
 }
@@ -122,33 +141,13 @@ func overlapGate(s census, c Config) (Refusal, bool) {
 		s.alive, counted, c.MinOverlapPercent)), false
 }
 
-// massGate returns the message of the mass guard if it forbids removing unwitnessed nodes now, or "".
-// Nodes removed within the window count as well, so that many small steps are not a way around it.
-func massGate(s census, m *Memory, c Config) string {
-	names := map[string]bool{}
-	for _, r := range m.Removals {
-		names[r.CalicoNode] = true
-	}
-	for _, cand := range s.candidates {
-		if !cand.absence.Witnessed {
-			names[cand.subject.Host] = true
-		}
-	}
-	limit := c.massLimit(s.referenced)
-	if len(names) <= limit {
-		return ""
-	}
-	return fmt.Sprintf("%d nodes vanished within %s without their deletion having been watched; the mass guard allows %d of %d",
-		len(names), c.MassWindow, limit, s.referenced)
-}
-
 // ask puts the gates of one candidate that need no live read, in the order of Gates.
 func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Config) {
 	ready := cand.absence.Since.Add(c.Grace)
 	switch {
 	case cand.node.Keep:
 		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
-	case massRefused != "" && !cand.absence.Witnessed:
+	case massRefused != "" && !cand.absence.vouched(now):
 		j.refuse(cand.subject, GateMass, massRefused)
 	case now.Before(ready):
 		j.refuse(cand.subject, GateGrace, fmt.Sprintf("absent since %s; the grace period of %s ends at %s",

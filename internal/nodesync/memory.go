@@ -54,7 +54,7 @@ func (m *Memory) hold(w World, r Refusal) {
 
 // planned notes that an unwitnessed candidate is about to be removed.
 func (m *Memory) planned(w World, cand candidate) {
-	if cand.absence.Witnessed || slices.ContainsFunc(m.Removals, func(r Removal) bool { return r.CalicoNode == cand.subject.Host }) {
+	if cand.absence.vouched(w.Now) || slices.ContainsFunc(m.Removals, func(r Removal) bool { return r.CalicoNode == cand.subject.Host }) {
 		return
 	}
 	m.Removals = append(m.Removals, Removal{CalicoNode: cand.subject.Host, At: w.Now})

@@ -23,9 +23,10 @@ type model struct {
 	endpoints  map[string][]Endpoint
 	blocks     map[netip.Prefix]Block
 	affinities map[string][]Affinity
-	felix      map[string]FelixConfiguration
+	resources  map[string][]Resource
 	unreadable map[string]bool // hosts with a value that cannot be parsed
 	sightings  map[string]bool
+	bound      string // the cluster that is recorded
 	revision   int64
 }
 
@@ -33,7 +34,7 @@ func (m *model) clone() *model {
 	c := *m
 	c.kubernetes, c.running, c.nodes = maps.Clone(m.kubernetes), maps.Clone(m.running), maps.Clone(m.nodes)
 	c.endpoints, c.affinities, c.blocks = cloneLists(m.endpoints), cloneLists(m.affinities), maps.Clone(m.blocks)
-	c.felix, c.unreadable, c.sightings = maps.Clone(m.felix), maps.Clone(m.unreadable), maps.Clone(m.sightings)
+	c.resources, c.unreadable, c.sightings = cloneLists(m.resources), maps.Clone(m.unreadable), maps.Clone(m.sightings)
 	return &c
 }
 
@@ -47,7 +48,8 @@ func cloneLists[T any](in map[string][]T) map[string][]T {
 
 // observe is the World at a time: everything, in the order of nothing.
 func (m *model) observe(now time.Time, memory Memory) World {
-	w := World{Now: now, Memory: memory, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true}}
+	w := World{Now: now, Memory: memory, Kubernetes: Kubernetes{Synced: true, ClusterUID: "cluster"},
+		Calico: Calico{Ready: true, Binding: Binding{ClusterUID: m.bound, Revision: 1}}}
 	for name := range m.kubernetes {
 		w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: "uid-" + name})
 	}
@@ -71,10 +73,7 @@ func (m *model) observe(now time.Time, memory Memory) World {
 }
 
 func (m *model) host(name string) Host {
-	h := Host{Name: name, Endpoints: m.endpoints[name], Affinities: m.affinities[name]}
-	if f, ok := m.felix[name]; ok {
-		h.Felix = &f
-	}
+	h := Host{Name: name, Endpoints: m.endpoints[name], Affinities: m.affinities[name], Resources: m.resources[name]}
 	if m.unreadable[name] {
 		h.Unreadable = []string{"/calico/" + name}
 	}
@@ -91,6 +90,10 @@ func (m *model) host(name string) Host {
 
 // apply does what the writer does; guards maps hosts to the revision that their Node must be at.
 func (m *model) apply(step Step, guards map[string]int64) error {
+	if s, ok := step.(BindCluster); ok {
+		m.bound = s.ClusterUID
+		return nil
+	}
 	of := step.Subject()
 	node, exists := m.nodes[of.Host]
 	if _, fence := step.(Fence); !exists || (!fence && node.Revision != guards[of.Host] && guards[of.Host] != 0) {
@@ -111,11 +114,14 @@ func (m *model) apply(step Step, guards map[string]int64) error {
 		return m.release(s)
 	case RemoveAffinity:
 		return m.removeAffinity(s)
-	case RemoveFelixConfiguration:
-		if m.felix[of.Host].Revision != s.Revision {
+	case RemoveResource:
+		before := len(m.resources[of.Host])
+		m.resources[of.Host] = slices.DeleteFunc(slices.Clone(m.resources[of.Host]), func(r Resource) bool {
+			return r.Kind == s.Kind && r.Name == s.Name && r.Revision == s.Revision
+		})
+		if len(m.resources[of.Host]) == before {
 			return fmt.Errorf("%s: it has changed", step)
 		}
-		delete(m.felix, of.Host)
 	case RemoveNode:
 		delete(m.nodes, of.Host)
 	}
@@ -244,7 +250,7 @@ func modelOf(t *rapid.T) *model {
 	m := &model{
 		kubernetes: map[string]bool{"always": true}, running: map[string]int{}, nodes: map[string]CalicoNode{},
 		endpoints: map[string][]Endpoint{}, blocks: map[netip.Prefix]Block{}, affinities: map[string][]Affinity{},
-		felix: map[string]FelixConfiguration{}, unreadable: map[string]bool{}, sightings: map[string]bool{}, revision: 100,
+		resources: map[string][]Resource{}, unreadable: map[string]bool{}, sightings: map[string]bool{}, revision: 100,
 	}
 	hosts := names[:rapid.IntRange(1, len(names)).Draw(t, "hosts")]
 	for i, name := range hosts {
@@ -294,8 +300,11 @@ func (m *model) drawHost(t *rapid.T, i int, name string) {
 		})
 	}
 	m.drawBlocks(t, i, name)
-	if rapid.Bool().Draw(t, "felix") {
-		m.felix[name] = FelixConfiguration{Revision: 5, Automatic: rapid.IntRange(0, 3).Draw(t, "automatic") > 0}
+	for i, kind := range ResourceKinds() {
+		if rapid.IntRange(0, 3).Draw(t, "resource") == 0 {
+			r := Resource{Kind: kind, Name: "node." + name, Revision: int64(i), Automatic: rapid.IntRange(0, 3).Draw(t, "automatic") > 0}
+			m.resources[name] = append(m.resources[name], r)
+		}
 	}
 	m.unreadable[name] = rapid.IntRange(0, 20).Draw(t, "unreadable") == 0
 }

@@ -54,6 +54,10 @@ func Suspects(w World, c Config) []Subject {
 func MakePlan(w World, c Config) Plan {
 	j := judge(w, c)
 	p := Plan{}
+	if j.bind {
+		p.Steps = append(p.Steps, BindCluster{ClusterUID: w.Kubernetes.ClusterUID, Revision: w.Calico.Binding.Revision})
+		p.Decisions = append(p.Decisions, Decision{Because: "no cluster is recorded yet, and its Calico Nodes have their Kubernetes Nodes here"})
+	}
 	for _, cand := range j.revived {
 		p.Steps = append(p.Steps, Unfence{Of: cand.subject, Revision: cand.node.Revision})
 		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: "its Kubernetes Node exists again"})
@@ -61,7 +65,7 @@ func MakePlan(w World, c Config) Plan {
 	live := readLive(w)
 	for _, cand := range j.due {
 		refusals := live.ask(cand)
-		steps, leftovers, notes := removal(cand, live.hosts[cand.subject.Host])
+		steps, leftovers, notes := removal(cand, live.hosts[cand.subject.Host], c)
 		refusals = append(refusals, leftovers...)
 		if len(refusals) > 0 {
 			slices.SortFunc(refusals, compareRefusals)
@@ -162,20 +166,16 @@ func (p Plan) String() string {
 	for _, d := range p.Decisions {
 		reasons[d.Of] = d.Because
 	}
-	var current Subject
+	current := Subject{Host: "\x00"} // of no step
 	for i, s := range p.Steps {
 		if s.Subject() != current {
 			current = s.Subject()
-			fmt.Fprintf(&b, "%s: %s\n", current.Host, reasons[current])
+			fmt.Fprintf(&b, "%s: %s\n", cmp.Or(current.Host, "the datastore"), reasons[current])
 		}
 		fmt.Fprintf(&b, "  %d. %s\n", i+1, s)
 	}
 	for _, r := range p.Refusals {
-		whose := r.Of.Host
-		if whose == "" {
-			whose = "everything"
-		}
-		fmt.Fprintf(&b, "left alone: %s: %s (%s)\n", whose, r.Message, r.Gate)
+		fmt.Fprintf(&b, "left alone: %s: %s (%s)\n", cmp.Or(r.Of.Host, "everything"), r.Message, r.Gate)
 	}
 	if b.Len() == 0 {
 		return "nothing to do\n"

@@ -42,9 +42,10 @@ func exampleWorld() World {
 	k8s := func(name string) []OrchRef { return []OrchRef{{OrchestratorKubernetes, name}} }
 	w := World{
 		Now:        start,
-		Kubernetes: Kubernetes{Synced: true},
+		Kubernetes: Kubernetes{Synced: true, ClusterUID: "uid-of-kube-system"},
 		Calico: Calico{
 			Ready:      true,
+			Binding:    Binding{Revision: 70},
 			Unreadable: []string{"/calico/resources/v3/projectcalico.org/nodes/broken"},
 			Nodes: []CalicoNode{
 				{Name: "alive", Revision: 1, OrchRefs: k8s("alive")},
@@ -89,7 +90,11 @@ func goneHost() Host {
 				{Address: netip.MustParseAddr("10.244.2.8"), Handle: "h3", Sequence: 8, Host: "alive"},
 			}},
 		},
-		Felix: &FelixConfiguration{Revision: 33, Automatic: true},
+		Resources: []Resource{
+			{Kind: KindBGPPeer, Name: "to-the-rack", Revision: 34},
+			{Kind: KindFelixConfiguration, Name: "node.gone", Revision: 33, Automatic: true},
+			{Kind: KindHostEndpoint, Name: "gone-auto-hep", Revision: 35, Automatic: true},
+		},
 	}
 }
 
@@ -125,10 +130,13 @@ func TestFirstSightText(t *testing.T) {
 
 func TestPublicStrings(t *testing.T) {
 	t.Parallel()
+	if BindingAnnotation != "nodes.mooring.dev/cluster-uid" {
+		t.Error("the binding's annotation has changed: bound datastores would be bound anew, to any cluster")
+	}
 	if FenceAnnotation != "nodes.mooring.dev/decommission" || KeepAnnotation != "nodes.mooring.dev/keep" {
 		t.Error("an annotation has changed: fences of earlier versions and users' keep marks would be ignored")
 	}
-	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
+	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready cluster-binding overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
 		"mass-guard grace pace not-confirmed-gone running-pods foreign-endpoint foreign-address user-configuration"
 	got := make([]string, 0, len(Gates()))
 	for _, g := range Gates() {
@@ -148,6 +156,8 @@ func TestClusterGates(t *testing.T) {
 		"no watch":       {func(w *World) { w.Kubernetes.Synced = false }, GateKubernetesNotSynced},
 		"no nodes":       {func(w *World) { w.Kubernetes.Nodes = nil }, GateKubernetesEmpty},
 		"not ready":      {func(w *World) { w.Calico.Ready = false }, GateDatastoreNotReady},
+		"bound":          {func(w *World) { w.Calico.Binding.ClusterUID = "another" }, GateClusterBinding},
+		"unknown":        {func(w *World) { w.Kubernetes.ClusterUID = "" }, GateClusterBinding},
 		"foreign":        {func(w *World) { w.Kubernetes.Nodes = w.Kubernetes.Nodes[3:]; w.Sightings = nil }, GateOverlap},
 		"foreign, known": {func(w *World) { w.Kubernetes.Nodes = w.Kubernetes.Nodes[3:] }, GateOverlap},
 	}

@@ -24,7 +24,7 @@ const windowsReservedHandle = "windows-reserved-ipam-handle"
 // removal lists the steps that remove everything of one host, the Calico Node last. If anything there is not the host's own, there are
 // refusals instead, and the host is left as it is: half a clean-up would hide the rest. Notes are refusals that concern one object alone
 // and hold nothing else up.
-func removal(cand candidate, host *Host) (steps []Step, refusals, notes []Refusal) {
+func removal(cand candidate, host *Host, c Config) (steps []Step, refusals, notes []Refusal) {
 	if host == nil {
 		return nil, nil, nil
 	}
@@ -44,16 +44,29 @@ func removal(cand candidate, host *Host) (steps []Step, refusals, notes []Refusa
 	}
 	steps = append(steps, releases...)
 	steps = append(steps, affinities...)
-	if host.Felix != nil && host.Felix.Automatic {
-		steps = append(steps, RemoveFelixConfiguration{Of: of, Revision: host.Felix.Revision})
-	} else if host.Felix != nil {
-		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration, Message: "FelixConfiguration node." + of.Host +
-			" holds settings that calico-node does not write; it stays"})
-	}
+	resources, notes := resourceSteps(of, host, c)
+	steps = append(steps, resources...)
 	if !cand.node.Implied {
 		steps = append(steps, RemoveNode{Of: of})
 	}
 	return steps, nil, notes
+}
+
+// resourceSteps removes what programs wrote and what the configuration names; the rest is users' work, which stays.
+func resourceSteps(of Subject, host *Host, c Config) (steps []Step, notes []Refusal) {
+	resources := slices.SortedFunc(slices.Values(host.Resources), func(a, b Resource) int {
+		order := ResourceKinds()
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Name, b.Name))
+	})
+	for _, r := range resources {
+		if r.Automatic || slices.Contains(c.AlsoRemove, r.Kind) {
+			steps = append(steps, RemoveResource{Of: of, Kind: r.Kind, Name: r.Name, Revision: r.Revision})
+			continue
+		}
+		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration,
+			Message: fmt.Sprintf("%s %s is about it alone and was written by a user; it stays", r.Kind, r.Name)})
+	}
+	return steps, notes
 }
 
 func endpointSteps(of Subject, host *Host) (steps []Step, refusals []Refusal) {

@@ -79,10 +79,18 @@ type RemoveAffinity struct {
 	DeleteBlock bool         `json:"deleteBlock"`
 }
 
-// RemoveFelixConfiguration deletes the host's own FelixConfiguration, which holds nothing but what calico-node wrote, at its revision.
-type RemoveFelixConfiguration struct {
-	Of       Subject `json:"of"`
-	Revision int64   `json:"revision"`
+// RemoveResource deletes an object of another kind that is about this host alone, at its revision.
+type RemoveResource struct {
+	Of       Subject      `json:"of"`
+	Kind     ResourceKind `json:"kind"`
+	Name     string       `json:"name"`
+	Revision int64        `json:"revision"`
+}
+
+// BindCluster records on Calico's ClusterInformation, if it is still at Revision, which cluster the datastore belongs to.
+type BindCluster struct {
+	ClusterUID string `json:"clusterUID"`
+	Revision   int64  `json:"revision"`
 }
 
 // RemoveNode deletes the Calico Node as the fence left it.
@@ -106,7 +114,10 @@ func (s ReleaseAddresses) Subject() Subject { return s.Of }
 func (s RemoveAffinity) Subject() Subject { return s.Of }
 
 // Subject implements Step.
-func (s RemoveFelixConfiguration) Subject() Subject { return s.Of }
+func (s RemoveResource) Subject() Subject { return s.Of }
+
+// Subject implements Step: it is about no machine.
+func (s BindCluster) Subject() Subject { return Subject{} }
 
 // Subject implements Step.
 func (s RemoveNode) Subject() Subject { return s.Of }
@@ -118,7 +129,8 @@ func (ReleaseAddresses) step() {}
 func (RemoveAffinity) step()   {}
 func (RemoveNode) step()       {}
 
-func (RemoveFelixConfiguration) step() {}
+func (RemoveResource) step() {}
+func (BindCluster) step()    {}
 
 func (s Fence) String() string { return "fence Calico Node " + s.Of.Host }
 
@@ -149,8 +161,12 @@ func (s RemoveAffinity) String() string {
 	return fmt.Sprintf("remove the affinity of %s to %s", s.Of.Host, s.CIDR)
 }
 
-func (s RemoveFelixConfiguration) String() string {
-	return "remove FelixConfiguration node." + s.Of.Host + ", which calico-node wrote"
+func (s RemoveResource) String() string {
+	return fmt.Sprintf("remove %s %s of %s", s.Kind, s.Name, s.Of.Host)
+}
+
+func (s BindCluster) String() string {
+	return "record that this datastore belongs to the cluster whose kube-system has UID " + s.ClusterUID
 }
 
 func (s RemoveNode) String() string { return "remove Calico Node " + s.Of.Host }

@@ -18,12 +18,17 @@ type World struct {
 	Calico Calico
 	// Memory is what earlier plans asked to remember; empty after a restart.
 	Memory Memory
+	// Confirmation is what a person wrote to let the mass guard pass: the hash of what it holds back, a slash, and the time (RFC 3339)
+	// until which it holds. Empty for none.
+	Confirmation string
 	// Sightings are deletions of Kubernetes Nodes that were watched as they happened.
 	Sightings []Sighting
 }
 
 // Kubernetes is the API server's side of the World.
 type Kubernetes struct {
+	// ClusterUID is the UID of the namespace kube-system, by which clusters are told apart.
+	ClusterUID string
 	// Synced says that the watch cache has been filled at least once.
 	Synced bool
 	// Nodes are the Nodes of one quorum list, never of a cache.
@@ -78,12 +83,24 @@ type Sighting struct {
 type Calico struct {
 	// Ready is ClusterInformation's datastoreReady; absent counts as false.
 	Ready bool
+	// Binding is which cluster the datastore belongs to.
+	Binding Binding
 	// Nodes are all Calico Nodes.
 	Nodes []CalicoNode
 	// Unreadable are keys of Nodes whose value could not be parsed. They are never touched, and they are not absent.
 	Unreadable []string
 	// Hosts is what the datastore holds for suspects, apart from their Nodes.
 	Hosts []Host
+}
+
+// Binding is the record, on Calico's ClusterInformation, of the cluster that a datastore belongs to.
+type Binding struct {
+	// ClusterUID is the recorded UID of kube-system, empty when none is recorded yet.
+	ClusterUID string
+	// Revision is that of ClusterInformation.
+	Revision int64
+	// Implied says that no record is needed: the kubernetes datastore is part of its cluster.
+	Implied bool
 }
 
 // CalicoNode is one Node resource of Calico (libcalico-go, apis/v3 Node).
@@ -113,8 +130,8 @@ type Host struct {
 	Endpoints  []Endpoint
 	Blocks     []Block
 	Affinities []Affinity
-	// Felix is the host's own FelixConfiguration ("node.<name>"), nil if there is none.
-	Felix *FelixConfiguration
+	// Resources are objects of other kinds that are about this host alone.
+	Resources []Resource
 	// Unreadable are keys of this host whose value could not be parsed.
 	Unreadable []string
 }
@@ -128,11 +145,30 @@ type Endpoint struct {
 	Pod          string
 }
 
-// FelixConfiguration is a host's own configuration of Felix. With etcd, calico-node writes one at every start
-// (node/pkg/lifecycle/startup: ensureDefaultConfig).
-type FelixConfiguration struct {
+// ResourceKind is a kind of Calico resource, spelled as in Calico's API.
+type ResourceKind string
+
+// The kinds of which an object can be about one host alone.
+const (
+	KindFelixConfiguration ResourceKind = "FelixConfiguration"
+	KindBGPConfiguration   ResourceKind = "BGPConfiguration"
+	KindHostEndpoint       ResourceKind = "HostEndpoint"
+	KindBGPPeer            ResourceKind = "BGPPeer"
+	KindCalicoNodeStatus   ResourceKind = "CalicoNodeStatus"
+)
+
+// ResourceKinds lists them, in the order in which they are removed.
+func ResourceKinds() []ResourceKind {
+	return []ResourceKind{KindHostEndpoint, KindBGPPeer, KindCalicoNodeStatus, KindBGPConfiguration, KindFelixConfiguration}
+}
+
+// Resource is an object about one host alone: "node.<name>" configurations, and what names the host in spec.node.
+type Resource struct {
+	Kind     ResourceKind
+	Name     string
 	Revision int64
-	// Automatic says that it holds nothing but what calico-node itself writes.
+	// Automatic says that a program wrote it and would write it again: Calico's automatic host endpoints, and a FelixConfiguration with
+	// nothing but what calico-node writes at every start (node/pkg/lifecycle/startup: ensureDefaultConfig).
 	Automatic bool
 }
 
@@ -180,6 +216,8 @@ type Absence struct {
 	Revision int64
 	// Witnessed says that the deletion of the Kubernetes Node was watched as it happened.
 	Witnessed bool
+	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
+	ConfirmedUntil time.Time
 	// NotBefore is when to ask again after a live read spoke for the node; HeldBy and Held are that refusal.
 	NotBefore time.Time
 	HeldBy    Gate

@@ -31,7 +31,9 @@ type options struct {
 	config    nodesync.Config
 	datastore string
 	mode      string
-	dryRun    bool
+	// alsoRemove becomes config.AlsoRemove.
+	alsoRemove []string
+	dryRun     bool
 }
 
 func newOptions() *options {
@@ -54,6 +56,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.config.MaxUnwitnessedPercent, "mass-guard-percent", o.config.MaxUnwitnessedPercent,
 		"See --mass-guard-nodes; percent of the Calico Nodes that belong to Kubernetes.")
 	fs.DurationVar(&o.config.MassWindow, "mass-guard-window", o.config.MassWindow, "See --mass-guard-nodes.")
+	fs.StringSliceVar(&o.alsoRemove, "also-remove", nil,
+		"Kinds of which users' objects go with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration.")
 	fs.IntVar(&o.config.NodesPerRound, "nodes-per-round", o.config.NodesPerRound, "How many nodes one round cleans.")
 	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time between rounds while there is more to clean.")
 	fs.DurationVar(&o.config.Resync, "resync-period", o.config.Resync, "The time between rounds while nothing happens.")
@@ -65,6 +69,9 @@ func (o *options) validate() error {
 	}
 	if err := o.logging.Validate(); err != nil {
 		return err
+	}
+	for _, kind := range o.alsoRemove {
+		o.config.AlsoRemove = append(o.config.AlsoRemove, nodesync.ResourceKind(kind))
 	}
 	if err := o.config.Validate(); err != nil {
 		return err

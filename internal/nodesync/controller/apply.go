@@ -54,13 +54,15 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.
 func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision int64) (int64, error) {
-	if _, harmless := step.(nodesync.Unfence); !harmless {
+	if !harmless(step) {
 		if err := r.stillGone(ctx, step.Subject().KubernetesNode); err != nil {
 			return 0, err
 		}
 	}
 	guard := calico.Guard{Host: step.Subject().Host, Revision: nodeRevision}
 	switch s := step.(type) {
+	case nodesync.BindCluster:
+		return 0, r.Datastore.AnnotateClusterInformation(ctx, s.Revision, nodesync.BindingAnnotation, s.ClusterUID)
 	case nodesync.Unfence:
 		_, err := r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, "")
 		return 0, err
@@ -80,12 +82,22 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 		return 0, r.Datastore.ReleaseAddresses(ctx, guard, s.Block, assignments)
 	case nodesync.RemoveAffinity:
 		return 0, r.Datastore.DeleteAffinity(ctx, guard, s.CIDR, s.Revision, s.DeleteBlock)
-	case nodesync.RemoveFelixConfiguration:
-		return 0, r.Datastore.DeleteFelixConfiguration(ctx, guard, s.Revision)
+	case nodesync.RemoveResource:
+		return 0, r.Datastore.DeleteResource(ctx, guard, string(s.Kind), s.Name, s.Revision)
 	case nodesync.RemoveNode:
 		return 0, r.Datastore.DeleteNode(ctx, guard)
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
+}
+
+// harmless says that a step removes nothing of a machine, so that no machine needs to be gone for it.
+func harmless(step nodesync.Step) bool {
+	switch step.(type) {
+	case nodesync.BindCluster, nodesync.Unfence:
+		return true
+	default:
+		return false
+	}
 }
 
 // stillGone is the last look before each destructive write. Kubernetes and Calico's etcd share no transaction, so it cannot be part of

@@ -67,6 +67,12 @@ func newStage(t *testing.T, machines int) *stage {
 		s.join(string(rune('0' + i)))
 	}
 	s.follow()
+	if machines > 0 {
+		// The first round ever records the cluster; what the tests compare begins after that.
+		if _, err := s.reconciler().Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return s
 }
 

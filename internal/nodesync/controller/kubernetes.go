@@ -108,6 +108,18 @@ func (k *KubernetesCluster) rouse() {
 	}
 }
 
+// UID implements Cluster.
+func (k *KubernetesCluster) UID(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := k.reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+		return "", err
+	}
+	return string(namespace.UID), nil
+}
+
 // Synced implements Cluster.
 func (k *KubernetesCluster) Synced() bool {
 	k.mu.Lock()

@@ -28,6 +28,9 @@ func (r *Reconciler) observe(ctx context.Context, now time.Time, memory nodesync
 	if w.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
 		return w, fmt.Errorf("listing Kubernetes Nodes: %w", err)
 	}
+	if w.Kubernetes.ClusterUID, err = r.Cluster.UID(ctx); err != nil {
+		return w, fmt.Errorf("reading namespace kube-system: %w", err)
+	}
 	w.Sightings = r.Cluster.Sightings()
 	suspects := nodesync.Suspects(w, r.Config)
 	if len(suspects) == 0 {
@@ -56,7 +59,12 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 }
 
 func translateSnapshot(s calico.Snapshot) nodesync.Calico {
-	c := nodesync.Calico{Ready: s.DatastoreReady, Unreadable: s.Unreadable, Nodes: make([]nodesync.CalicoNode, 0, len(s.Nodes))}
+	c := nodesync.Calico{
+		Ready: s.DatastoreReady, Unreadable: s.Unreadable, Nodes: make([]nodesync.CalicoNode, 0, len(s.Nodes)),
+		Binding: nodesync.Binding{
+			ClusterUID: s.ClusterInformation.Annotations[nodesync.BindingAnnotation], Revision: s.ClusterInformation.Revision, Implied: s.OwnCluster,
+		},
+	}
 	for _, n := range s.Nodes {
 		keep, annotated := n.Annotations[nodesync.KeepAnnotation]
 		node := nodesync.CalicoNode{
@@ -74,8 +82,10 @@ func translateHosts(hosts []calico.Host) []nodesync.Host {
 	out := make([]nodesync.Host, 0, len(hosts))
 	for _, h := range hosts {
 		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable}
-		if h.Felix != nil {
-			host.Felix = &nodesync.FelixConfiguration{Revision: h.Felix.Revision, Automatic: h.Felix.Automatic}
+		for _, x := range h.Resources {
+			host.Resources = append(host.Resources, nodesync.Resource{
+				Kind: nodesync.ResourceKind(x.Kind), Name: x.Name, Revision: x.Revision, Automatic: x.Automatic,
+			})
 		}
 		for _, e := range h.Endpoints {
 			host.Endpoints = append(host.Endpoints, nodesync.Endpoint(e))

@@ -26,14 +26,18 @@ type Datastore interface {
 	ReleaseAddresses(ctx context.Context, guard calico.Guard, block netip.Prefix, assignments []calico.Assignment) error
 	// DeleteAffinity deletes a claim on a block and, if asked, the empty block.
 	DeleteAffinity(ctx context.Context, guard calico.Guard, block netip.Prefix, revision int64, deleteBlock bool) error
-	// DeleteFelixConfiguration deletes the host's own FelixConfiguration.
-	DeleteFelixConfiguration(ctx context.Context, guard calico.Guard, revision int64) error
+	// DeleteResource deletes an object of another kind that is about the host alone.
+	DeleteResource(ctx context.Context, guard calico.Guard, kind, name string, revision int64) error
+	// AnnotateClusterInformation sets one annotation of Calico's ClusterInformation.
+	AnnotateClusterInformation(ctx context.Context, revision int64, annotation, value string) error
 	// DeleteNode deletes the Calico Node.
 	DeleteNode(ctx context.Context, guard calico.Guard) error
 }
 
 // Cluster is what this controller needs of Kubernetes. All but Synced and Sightings are live quorum reads, never a cache's answer.
 type Cluster interface {
+	// UID is the UID of the namespace kube-system.
+	UID(ctx context.Context) (string, error)
 	// Synced says that the watch on Nodes has been filled.
 	Synced() bool
 	// Sightings are the deletions of Nodes that were watched as they happened.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/projectcalico/calico/libcalico-go/lib/options"
+
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
@@ -185,8 +187,8 @@ func (d *interrupted) DeleteAffinity(ctx context.Context, guard calico.Guard, bl
 	return d.around(func() error { return d.Datastore.DeleteAffinity(ctx, guard, block, revision, deleteBlock) })
 }
 
-func (d *interrupted) DeleteFelixConfiguration(ctx context.Context, guard calico.Guard, revision int64) error {
-	return d.around(func() error { return d.Datastore.DeleteFelixConfiguration(ctx, guard, revision) })
+func (d *interrupted) DeleteResource(ctx context.Context, guard calico.Guard, kind, name string, revision int64) error {
+	return d.around(func() error { return d.Datastore.DeleteResource(ctx, guard, kind, name, revision) })
 }
 
 func (d *interrupted) DeleteNode(ctx context.Context, guard calico.Guard) error {
@@ -309,6 +311,33 @@ func TestTwoLeadersEndAlike(t *testing.T) {
 		s.clock.Step(s.config.Grace)
 	}
 	s.expectUnchanged(want)
+}
+
+func TestADatastoreBelongsToOneCluster(t *testing.T) {
+	s := newStage(t, 3)
+	info, err := s.calico.Client().ClusterInformation().Get(t.Context(), "default", options.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid, err := s.cluster.UID(t.Context()); err != nil || uid == "" || info.Annotations[nodesync.BindingAnnotation] != uid {
+		t.Fatalf("the recorded cluster: got %q, want %q (%v)", info.Annotations[nodesync.BindingAnnotation], uid, err)
+	}
+	info.Annotations[nodesync.BindingAnnotation] = "another cluster's"
+	if _, err := s.calico.Client().ClusterInformation().Update(t.Context(), info, options.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.leave("0")
+	want := s.etcd.Revision(t)
+	r := s.reconciler()
+	for range 4 {
+		if _, err := r.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Step(s.config.Grace)
+	}
+	if got := s.etcd.Revision(t); got != want {
+		t.Errorf("the store moved from revision %d to %d", want, got)
+	}
 }
 
 func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {

@@ -51,6 +51,9 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 	if err != nil {
 		return err
 	}
+	if o, err = runner.Agree(o, given(command)); err != nil {
+		return err
+	}
 	if err := checkVictim(o, victim); err != nil {
 		return err
 	}

@@ -62,8 +62,8 @@ type Folder struct {
 	created []string
 }
 
-// Claim makes the folder if need be and locks it. It returns ErrBusy when a supervisor runs there, ErrForeign when it holds something else, and an error for
-// users when it cannot be written. The lock is the kernel's and ends with the process, whatever ends it.
+// Claim makes the folder if need be and locks it. It returns ErrBusy when a supervisor runs there, ErrForeign when it holds something
+// else, and an error for users when it cannot be written. The lock is the kernel's and ends with the process, whatever ends it.
 func Claim(dir string) (*Folder, error) {
 	f := &Folder{Layout: blueprint.Layout{Dir: dir}}
 	if err := f.claim(); err != nil {

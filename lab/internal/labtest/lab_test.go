@@ -37,6 +37,7 @@ func TestLab(t *testing.T) {
 		{"loopback only", listensOnLoopbackOnly},
 		{"kill", killedProcessesComeBack},
 		{"machines", machinesComeAndGo},
+		{"damaged list", damagedListDeletesNothing},
 		{"second up", secondUpIsRefused},
 		{"crash", downAfterACrash},
 	} {
@@ -197,6 +198,48 @@ func machinesComeAndGo(t *testing.T, l *lab) {
 	}
 }
 
+// damagedListDeletesNothing takes the list of machines away and makes it unreadable: absence is never evidence.
+func damagedListDeletesNothing(t *testing.T, l *lab) {
+	client := l.client()
+	nodes := func() string {
+		list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "lab.mooring.dev/machine=true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, node := range list.Items {
+			names = append(names, fmt.Sprint(node.Name, node.UID))
+		}
+		return fmt.Sprint(names)
+	}
+	complaints := func() int {
+		log, err := os.ReadFile(l.Log("nodes"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(log), "does not follow the list")
+	}
+	before, aside := nodes(), l.MachinesFile()+".aside"
+	if err := os.Rename(l.MachinesFile(), aside); err != nil {
+		t.Fatal(err)
+	}
+	for _, damage := range []string{"missing", "{", ""} {
+		if damage != "missing" {
+			if err := os.WriteFile(l.MachinesFile(), []byte(damage), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen := complaints()
+		await(t, "the nodes process to see the damage", func(context.Context) (bool, any) { return complaints() >= seen+2, damage })
+		if after := nodes(); after != before {
+			t.Errorf("with the list %q the Nodes are %s, no longer %s", damage, after, before)
+		}
+	}
+	if err := os.Rename(aside, l.MachinesFile()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func secondUpIsRefused(t *testing.T, l *lab) {
 	if output, err := l.try("up"); err == nil || !strings.Contains(output, "already runs in") {
 		t.Errorf("a second `lab up`: %v, %s", err, output)
@@ -241,10 +284,14 @@ func downAfterACrash(t *testing.T, l *lab) {
 // TestTwoLabs starts two labs at the same moment. Neither may reach the other's etcd.
 func TestTwoLabs(t *testing.T) {
 	labs := []*lab{newLab(t), newLab(t)}
-	for i, l := range labs {
+	var outputs []*bufio.Scanner
+	for _, l := range labs {
 		stdout, stop := l.foreground("--components=etcd,kube-apiserver", "--calico-datastore=none", "--nodes=0")
 		t.Cleanup(stop)
-		labs[i].awaitLine(stdout, "lab ready")
+		outputs = append(outputs, stdout)
+	}
+	for i, l := range labs {
+		l.awaitLine(outputs[i], "lab ready")
 	}
 	for i, l := range labs {
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("of-lab-", i), Namespace: "default"}}

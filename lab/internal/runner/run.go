@@ -111,7 +111,9 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 }
 
 // describe makes sure that nothing of an earlier run is left, holds the ports and makes the blueprint.
-func describe(ctx context.Context, claimed *folder.Folder, options blueprint.Options, held *ports.Holder) (blueprint.Blueprint, blueprint.Ports, error) {
+func describe(
+	ctx context.Context, claimed *folder.Folder, options blueprint.Options, held *ports.Holder,
+) (blueprint.Blueprint, blueprint.Ports, error) {
 	if _, err := clearLeftovers(ctx, claimed.Layout); err != nil {
 		return blueprint.Blueprint{}, nil, err
 	}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// massGate returns the message of the mass guard if it forbids removing unwitnessed nodes now, or "".
+// Nodes removed within the window count as well, so that many small steps are not a way around it.
+func massGate(w World, s census, m Memory, c Config) string {
+	counted := map[string]bool{}
+	for _, r := range m.Removals {
+		counted[r.CalicoNode] = true
+	}
+	held := unvouched(s, w.Now)
+	for _, cand := range held {
+		counted[cand.subject.Host] = true
+	}
+	limit := c.massLimit(s.referenced)
+	if len(counted) <= limit || len(held) == 0 {
+		return ""
+	}
+	hash := massHash(held)
+	_, verdict := confirmed(w.Confirmation, hash, w.Now)
+	return fmt.Sprintf("%d nodes vanished within %s without their deletion having been watched, the mass guard allows %d of %d; %s; "+
+		"if they are all gone, confirm %s", len(counted), c.MassWindow, limit, s.referenced, verdict, hash)
+}
+
+// confirm marks the nodes that a person has confirmed. The mark is remembered, since the hash names the whole set and the set shrinks as
+// it is worked off.
+func confirm(w World, s *census, m *Memory) {
+	held := unvouched(*s, w.Now)
+	if len(held) == 0 {
+		return
+	}
+	until, refused := confirmed(w.Confirmation, massHash(held), w.Now)
+	if refused != "" {
+		return
+	}
+	hosts := make(map[string]bool, len(held))
+	for _, cand := range held {
+		hosts[cand.subject.Host] = true
+	}
+	for i := range s.candidates {
+		if hosts[s.candidates[i].subject.Host] {
+			s.candidates[i].absence.ConfirmedUntil = until
+		}
+	}
+	for i := range m.Absences {
+		if hosts[m.Absences[i].CalicoNode] {
+			m.Absences[i].ConfirmedUntil = until
+		}
+	}
+}
+
+// vouched says that the mass guard does not count an absence: its beginning was watched, or a person has confirmed it.
+func (a Absence) vouched(now time.Time) bool { return a.Witnessed || now.Before(a.ConfirmedUntil) }
+
+func unvouched(s census, now time.Time) []candidate {
+	var out []candidate
+	for _, cand := range s.candidates {
+		if !cand.absence.vouched(now) && !cand.node.Keep {
+			out = append(out, cand)
+		}
+	}
+	return out
+}
+
+// massHash names a set of nodes. A confirmation that names it is good for these nodes and no others; it changes when one comes back, one
+// more vanishes, or a Calico Node among them was written. Candidates are sorted by name.
+func massHash(held []candidate) string {
+	h := sha256.New()
+	for _, cand := range held {
+		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, cand.absence.Since.Unix())
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// confirmed returns until when the confirmation lets the nodes with this hash pass, or why it does not.
+func confirmed(confirmation, hash string, now time.Time) (until time.Time, refused string) {
+	if confirmation == "" {
+		return until, "nobody has confirmed it"
+	}
+	named, end, _ := strings.Cut(confirmation, "/")
+	until, err := time.Parse(time.RFC3339, end)
+	switch {
+	case err != nil:
+		return until, fmt.Sprintf("the confirmation %q is not of the form HASH/TIME, such as %s/%s",
+			confirmation, hash, now.Add(time.Hour).UTC().Format(time.RFC3339))
+	case named != hash:
+		return until, "the confirmation is for " + quote(named) + ", which are other nodes"
+	case !now.Before(until):
+		return until, "the confirmation expired at " + until.UTC().Format(time.RFC3339)
+	}
+	return until, ""
+}
