@@ -51,6 +51,7 @@ type campaign struct {
 // The same machines go again and again while controller, API server and etcd are killed with signal 9 at random moments. Each time the
 // datastore must end as it was before the machine came, byte for byte.
 func TestKillingAnythingAtAnyTimeEndsAlike(t *testing.T) {
+	t.Parallel()
 	c := newCampaign(t)
 	for i := range 3 {
 		c.join(fmt.Sprintf("stays-%d", i), byte(i+1))

@@ -148,7 +148,7 @@ func TestResolveRefuses(t *testing.T) {
 		"unknown companion": {func(o *blueprint.Options) { o.With = []string{"x"} }, "the only choice so far"},
 		"companion without Calico": {func(o *blueprint.Options) {
 			o.Datastore, o.With = blueprint.DatastoreNone, []string{blueprint.CalicoNodeSync}
-		}, "works with --calico-datastore etcdv3 only"},
+		}, "use --calico-datastore etcdv3 or kubernetes"},
 		"companion without API": {func(o *blueprint.Options) {
 			o.Components, o.With = []string{"etcd", "calico-etcd"}, []string{blueprint.CalicoNodeSync}
 		}, "cannot run without kube-apiserver"},

@@ -165,8 +165,8 @@ func checkWith(o Options) error {
 		if name != CalicoNodeSync {
 			return fmt.Errorf("--with %q is unknown; the only choice so far is %s", name, CalicoNodeSync)
 		}
-		if o.Datastore != DatastoreEtcd {
-			return fmt.Errorf("--with %s works with --calico-datastore etcdv3 only, so far; it is %s", name, o.Datastore)
+		if o.Datastore != DatastoreEtcd && o.Datastore != DatastoreKubernetes {
+			return fmt.Errorf("--with %s needs a datastore; use --calico-datastore etcdv3 or kubernetes, not %s", name, o.Datastore)
 		}
 		if !filepath.IsAbs(o.CalicoNodeSyncProgram) {
 			return fmt.Errorf("--with %s needs the path of its program", name)

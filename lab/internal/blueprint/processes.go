@@ -202,6 +202,10 @@ func (d draft) nodes() Process {
 
 func (d draft) calicoNodeSync() Process {
 	kubeconfig := d.ProcessKubeconfig(CalicoNodeSync)
+	var env []string
+	if d.Datastore == DatastoreEtcd {
+		env = d.calicoEtcdEnv()
+	}
 	return Process{
 		Name:    CalicoNodeSync,
 		Program: d.CalicoNodeSyncProgram,
@@ -213,7 +217,7 @@ func (d draft) calicoNodeSync() Process {
 			"--metrics-bind-address=" + loopback + ":0",
 			"--health-probe-bind-address=" + loopback + ":0",
 		},
-		Env:       d.calicoEtcdEnv(),
+		Env:       env,
 		DependsOn: d.existing(Setup, APIServer, CalicoEtcd, Nodes),
 	}
 }

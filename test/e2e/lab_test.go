@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// The README's first command, without a terminal: it ends with the main job done, or with another exit code.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	testkit.Binary(t, "calico-node-sync")
+	dir := filepath.Join(t.TempDir(), "lab")
+	out, err := exec.CommandContext(t.Context(), testkit.Binary(t, "lab"), "demo", "--dir", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("the demo failed: %v\n%s", err, out)
+	}
+	for _, want := range []string{"machine node-3 destroyed", "remove Calico Node node-3", "Nothing of node-3 is left", "Nothing of the others has changed"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the demo does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+// calico-node-sync with the kubernetes datastore, as the account and with the rights that config/ gives it.
+func TestKubernetesDatastoreWithTheShippedRights(t *testing.T) {
+	t.Parallel()
+	testkit.Binary(t, "calico-node-sync")
+	dir := filepath.Join(t.TempDir(), "lab")
+	lab := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), testkit.Binary(t, "lab"), append(args, "--dir", dir)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("lab %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command(testkit.Binary(t, "lab"), "down", "--dir", dir).Run() //nolint:noctx // the test's context has ended by then
+	})
+	lab("up", "--calico-datastore", "kubernetes", "--with", "calico-node-sync", "--calico-node-sync-grace-period", "1s", "--nodes", "4")
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	affinities := func() (held, others int) {
+		resource := schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: "blockaffinities"}
+		list, err := client.Resource(resource).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			if node := item.Object["spec"].(map[string]any)["node"]; node == "node-2" {
+				held++
+			} else {
+				others++
+			}
+		}
+		return held, others
+	}
+	held, before := affinities()
+	if held == 0 {
+		t.Fatal("node-2 has no affinity to begin with")
+	}
+	lab("node", "remove", "node-2")
+	testkit.Eventually(t, "the affinities of node-2 to go", func() string {
+		if held, _ := affinities(); held > 0 {
+			return lab("logs", "calico-node-sync")
+		}
+		return ""
+	})
+	if _, after := affinities(); after != before {
+		t.Errorf("affinities of other nodes: had %d, have %d", before, after)
+	}
+}
