@@ -16,6 +16,9 @@ const (
 	FenceAnnotation = "nodes.mooring.dev/decommission"
 	// BindingAnnotation, on Calico's ClusterInformation, holds the UID of kube-system of the cluster that the datastore belongs to.
 	BindingAnnotation = "nodes.mooring.dev/cluster-uid"
+	// ConfirmAnnotation, on the ConfigMap calico-node-sync-state, lets the mass guard pass for the nodes whose hash it names:
+	// HASH/TIME, the time (RFC 3339) being until when.
+	ConfirmAnnotation = "nodes.mooring.dev/confirm"
 	// KeepAnnotation, with any value but "false", forbids removing a Calico Node and anything of it.
 	KeepAnnotation = "nodes.mooring.dev/keep"
 )

@@ -29,7 +29,8 @@ func massGate(w World, s census, m Memory, c Config) string {
 	hash := massHash(held)
 	_, verdict := confirmed(w.Confirmation, hash, w.Now)
 	return fmt.Sprintf("%d nodes vanished within %s without their deletion having been watched, the mass guard allows %d of %d; %s; "+
-		"if they are all gone, confirm %s", len(counted), c.MassWindow, limit, s.referenced, verdict, hash)
+		"if they are all gone, annotate ConfigMap calico-node-sync-state with %s=%s/%s",
+		len(counted), c.MassWindow, limit, s.referenced, verdict, ConfirmAnnotation, hash, exampleEnd(w.Now))
 }
 
 // confirm marks the nodes that a person has confirmed. The mark is remembered, since the hash names the whole set and the set shrinks as
@@ -82,6 +83,9 @@ func massHash(held []candidate) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
+// exampleEnd is a sensible end of a confirmation: one to two hours from now, a full hour so that the text does not change all the time.
+func exampleEnd(now time.Time) string { return now.Add(2 * time.Hour).Truncate(time.Hour).UTC().Format(time.RFC3339) }
+
 // confirmed returns until when the confirmation lets the nodes with this hash pass, or why it does not.
 func confirmed(confirmation, hash string, now time.Time) (until time.Time, refused string) {
 	if confirmation == "" {
@@ -92,7 +96,7 @@ func confirmed(confirmation, hash string, now time.Time) (until time.Time, refus
 	switch {
 	case err != nil:
 		return until, fmt.Sprintf("the confirmation %q is not of the form HASH/TIME, such as %s/%s",
-			confirmation, hash, now.Add(time.Hour).UTC().Format(time.RFC3339))
+			confirmation, hash, exampleEnd(now))
 	case named != hash:
 		return until, "the confirmation is for " + quote(named) + ", which are other nodes"
 	case !now.Before(until):

@@ -29,7 +29,7 @@ func remember(w World, c Config, candidates []candidate) Memory {
 				Since: w.Now, Revision: cand.node.Revision,
 			}
 		}
-		a.Witnessed = witnessed[cand.subject.KubernetesNode]
+		a.Witnessed = a.Witnessed || witnessed[cand.subject.KubernetesNode]
 		cand.absence = a
 		m.Absences = append(m.Absences, a)
 	}

@@ -199,33 +199,33 @@ type Affinity struct {
 	State string
 }
 
-// Memory is what a plan asks to remember until the next one.
+// Memory is what a plan asks to remember until the next one. Its JSON form outlives the process and MUST stay readable.
 type Memory struct {
 	// Absences are Calico Nodes whose Kubernetes Node is missing, and since when.
-	Absences []Absence
+	Absences []Absence `json:"absences,omitempty"`
 	// Removals are the times at which unwitnessed nodes were planned for removal, within the window of the mass guard.
-	Removals []Removal
+	Removals []Removal `json:"removals,omitempty"`
 }
 
 // Absence is when a Calico Node was first seen without its Kubernetes Node.
 type Absence struct {
-	CalicoNode     string
-	KubernetesNode string
-	Since          time.Time
+	CalicoNode     string    `json:"calicoNode"`
+	KubernetesNode string    `json:"kubernetesNode"`
+	Since          time.Time `json:"since"`
 	// Revision is the Calico Node's revision when the absence began; a change means that something still writes it.
-	Revision int64
+	Revision int64 `json:"revision,omitempty"`
 	// Witnessed says that the deletion of the Kubernetes Node was watched as it happened.
-	Witnessed bool
+	Witnessed bool `json:"witnessed,omitempty"`
 	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
-	ConfirmedUntil time.Time
-	// NotBefore is when to ask again after a live read spoke for the node; HeldBy and Held are that refusal.
-	NotBefore time.Time
-	HeldBy    Gate
-	Held      string
+	ConfirmedUntil time.Time `json:"confirmedUntil,omitzero"`
+	// NotBefore is when to ask again after a live read spoke for the node; HeldBy and Held are that refusal. Not worth keeping.
+	NotBefore time.Time `json:"-"`
+	HeldBy    Gate      `json:"-"`
+	Held      string    `json:"-"`
 }
 
 // Removal is one unwitnessed node that was planned for removal.
 type Removal struct {
-	CalicoNode string
-	At         time.Time
+	CalicoNode string    `json:"calicoNode"`
+	At         time.Time `json:"at"`
 }

@@ -130,9 +130,28 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o
 	if err := mgr.Readiness.Add("calico-datastore", store.Ping); err != nil {
 		return err
 	}
+	state, err := newState(mgr.GetConfig(), o, log)
+	if err != nil {
+		return err
+	}
 	return mgr.Add(&controller.Reconciler{
-		Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
+		State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
 		Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})
+}
+
+// newState returns where state outlives the process, nil when there is no namespace to keep it in: outside of a Pod and without
+// --leader-election-namespace.
+func newState(config *rest.Config, o *options, log logr.Logger) (controller.State, error) {
+	namespace := o.manager.Namespace()
+	if namespace == "" {
+		log.Info("Keeping no state, since no namespace is known: after a restart grace periods begin anew, and nothing can be confirmed")
+		return nil, nil
+	}
+	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the state: %w", err)
+	}
+	return &controller.ConfigMapState{Client: live, Namespace: namespace, Name: controller.StateName}, nil
 }

@@ -5,6 +5,8 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -26,7 +28,9 @@ const (
 type Reconciler struct {
 	Datastore Datastore
 	Cluster   Cluster
-	Config    nodesync.Config
+	// State outlives the process; without one (nil), grace periods begin anew after a restart and nothing can be confirmed.
+	State  State
+	Config nodesync.Config
 	// DryRun plans and reports and writes nothing at all.
 	DryRun  bool
 	Clock   clock.Clock
@@ -35,8 +39,10 @@ type Reconciler struct {
 	// Wake starts a round early; it is sent to when a Node appears or goes.
 	Wake <-chan struct{}
 
-	// Kept between rounds, by the one goroutine that runs them. Losing it (a restart) only makes grace periods begin again.
+	// Kept between rounds, by the one goroutine that runs them.
 	memory     nodesync.Memory
+	saved      string // the memory as it was saved last
+	loaded     bool   // what an earlier process saved has been read
 	refused    map[nodesync.Refusal]bool
 	lastDryRun string
 }
@@ -94,7 +100,11 @@ func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
 }
 
 func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
-	world, err := r.observe(ctx, r.Clock.Now(), r.memory)
+	confirmation, err := r.recall(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading what was saved: %w", err)
+	}
+	world, err := r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation})
 	if err != nil {
 		return 0, err
 	}
@@ -110,6 +120,7 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	for host, revision := range out.fences {
 		r.memory = r.memory.WithFence(host, revision)
 	}
+	r.remember(ctx)
 	needed := make(map[string]bool, len(r.memory.Absences))
 	for _, a := range r.memory.Absences {
 		needed[a.KubernetesNode] = true
@@ -119,6 +130,40 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	return r.nextRound(plan, out), nil
+}
+
+// recall reads what is kept outside the process: the memory at first, the confirmation each time.
+func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error) {
+	if r.State == nil {
+		return "", nil
+	}
+	memory, confirmation, err := r.State.Read(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !r.loaded {
+		r.memory, r.loaded = memory, true
+	}
+	return confirmation, nil
+}
+
+// remember saves the memory when it has changed. A failure holds nothing up: what is lost is time, after a restart.
+func (r *Reconciler) remember(ctx context.Context) {
+	text, err := json.Marshal(r.memory)
+	if r.State == nil || r.DryRun || string(text) == r.saved {
+		return
+	}
+	if r.saved == "" && len(r.memory.Absences)+len(r.memory.Removals) == 0 {
+		return // nothing has ever been worth keeping
+	}
+	if err == nil {
+		err = r.State.Save(ctx, r.memory)
+	}
+	if err != nil {
+		r.Log.Error(err, "Could not save since when Nodes are absent, grace periods would begin anew after a restart")
+		return
+	}
+	r.saved = string(text)
 }
 
 // nextRound is when the plan asks for, or soon when a step found the world changed.

@@ -48,6 +48,7 @@ type stage struct {
 	clock   *clocktesting.FakeClock
 	config  nodesync.Config
 	agents  map[string]*caliconode.Agent
+	state   *ConfigMapState
 }
 
 // newStage sets up machines "0" to "n-1" with two pods each, and a watch on the Nodes.
@@ -119,6 +120,7 @@ func (s *stage) follow() {
 		s.t.Fatal(err)
 	}
 	s.cluster = NewKubernetesCluster(reader, s.clock)
+	s.state = &ConfigMapState{Client: reader, Namespace: "default", Name: s.prefix + "state"}
 	if err := s.cluster.Follow(informer); err != nil {
 		s.t.Fatal(err)
 	}
@@ -198,7 +200,7 @@ func (s *stage) dropNode(ctx context.Context, name string) {
 // reconciler is a controller that has just started.
 func (s *stage) reconciler() *Reconciler {
 	return &Reconciler{
-		Datastore: s.store, Cluster: s.cluster, Config: s.config, Clock: s.clock, Log: logr.Discard(),
+		Datastore: s.store, Cluster: s.cluster, State: s.state, Config: s.config, Clock: s.clock, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Wake: s.cluster.Wake(),
 	}
 }

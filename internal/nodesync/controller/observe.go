@@ -6,18 +6,16 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// observe gathers a whole World or returns an error; it never returns a part of one.
+// observe adds both sides to what is known already and so gathers a whole World, or returns an error; it never returns a part of one.
 //
 // Kubernetes is listed after Calico was read, so that a machine which joined in between is seen alive: a Calico Node cannot be older than
 // the Kubernetes Node that it was started for. What only concerns suspects is read for them alone.
-func (r *Reconciler) observe(ctx context.Context, now time.Time, memory nodesync.Memory) (nodesync.World, error) {
-	w := nodesync.World{Now: now, Memory: memory}
+func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.World, error) {
 	snapshot, err := r.Datastore.Snapshot(ctx)
 	if err != nil {
 		return w, err

@@ -219,13 +219,23 @@ func checkPortFree(ctx context.Context, flag, addr string) error {
 	return nil
 }
 
-// validateNamespace makes sure that the Lease has a namespace.
-func (o Options) validateNamespace(accountDir string) error {
-	if !o.LeaderElect || o.LeaderElectionNamespace != "" {
-		return nil
+// Namespace is where the process keeps what is its own: --leader-election-namespace, or the Pod's namespace; empty outside of a Pod.
+func (o Options) Namespace() string { return o.namespace(serviceAccountDir) }
+
+func (o Options) namespace(accountDir string) string {
+	if o.LeaderElectionNamespace != "" {
+		return o.LeaderElectionNamespace
 	}
 	ns, err := os.ReadFile(filepath.Join(accountDir, "namespace"))
-	if err != nil || strings.TrimSpace(string(ns)) == "" {
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(ns))
+}
+
+// validateNamespace makes sure that the Lease has a namespace.
+func (o Options) validateNamespace(accountDir string) error {
+	if o.LeaderElect && o.namespace(accountDir) == "" {
 		return errors.New("--leader-elect needs --leader-election-namespace outside of a Pod: name the namespace for the Lease")
 	}
 	return nil

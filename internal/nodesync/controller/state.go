@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// StateName is the ConfigMap that outlives the process, in the namespace of the Lease. MUST NOT change: people write confirmations on it.
+const StateName = "calico-node-sync-state"
+
+// memoryKey is where the memory stands in the ConfigMap.
+const memoryKey = "memory.json"
+
+// maxSavedAbsences bounds the ConfigMap, which may hold 1 MiB. Absences beyond it only have their grace period begin anew after a restart.
+const maxSavedAbsences = 2000
+
+// State is what outlives the process: since when Nodes have been absent, and a person's confirmation.
+type State interface {
+	// Read returns the memory that was saved last, empty if none was, and the confirmation as it was written.
+	Read(ctx context.Context) (memory nodesync.Memory, confirmation string, err error)
+	// Save replaces the memory.
+	Save(ctx context.Context, memory nodesync.Memory) error
+}
+
+// ConfigMapState is the State in Kubernetes.
+type ConfigMapState struct {
+	// Client must not be a cache.
+	Client    client.Client
+	Namespace string
+	Name      string
+}
+
+func (s *ConfigMapState) object() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	object.SetNamespace(s.Namespace)
+	object.SetName(s.Name)
+	return object
+}
+
+// Read implements State. A memory that cannot be parsed is an error: forgetting it in silence would be safe, but nobody would know.
+func (s *ConfigMapState) Read(ctx context.Context) (nodesync.Memory, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	object := s.object()
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return nodesync.Memory{}, "", client.IgnoreNotFound(err)
+	}
+	text, _, _ := unstructured.NestedString(object.Object, "data", memoryKey)
+	var memory nodesync.Memory
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &memory); err != nil {
+			return memory, "", fmt.Errorf("parsing %s of ConfigMap %s/%s: %w; delete the ConfigMap to begin anew", memoryKey, s.Namespace, s.Name, err)
+		}
+	}
+	return memory, object.GetAnnotations()[nodesync.ConfirmAnnotation], nil
+}
+
+// Save implements State. It writes its own key and nothing else.
+func (s *ConfigMapState) Save(ctx context.Context, memory nodesync.Memory) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	memory.Absences = memory.Absences[:min(len(memory.Absences), maxSavedAbsences)]
+	text, err := json.Marshal(memory)
+	if err != nil {
+		return err
+	}
+	object := s.object()
+	err = s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	create := apierrors.IsNotFound(err)
+	if err := unstructured.SetNestedField(object.Object, string(text), "data", memoryKey); err != nil {
+		return err
+	}
+	if create {
+		return s.Client.Create(ctx, object)
+	}
+	return s.Client.Update(ctx, object) // at the resourceVersion that was read
+}
