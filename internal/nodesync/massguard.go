@@ -84,7 +84,9 @@ func massHash(held []candidate) string {
 }
 
 // exampleEnd is a sensible end of a confirmation: one to two hours from now, a full hour so that the text does not change all the time.
-func exampleEnd(now time.Time) string { return now.Add(2 * time.Hour).Truncate(time.Hour).UTC().Format(time.RFC3339) }
+func exampleEnd(now time.Time) string {
+	return now.Add(2 * time.Hour).Truncate(time.Hour).UTC().Format(time.RFC3339)
+}
 
 // confirmed returns until when the confirmation lets the nodes with this hash pass, or why it does not.
 func confirmed(confirmation, hash string, now time.Time) (until time.Time, refused string) {

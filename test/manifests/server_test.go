@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -130,8 +131,9 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(true, "", "nodes", "", "", read...)
 	may(true, "", "pods", "", "", "get", "list")
 	may(true, "", "namespaces", "", "kube-system", "get")
-	may(true, "", "events", "default", "", "create", "patch")
 	may(true, "coordination.k8s.io", "leases", namespace, "", "create")
+	may(true, "", "configmaps", namespace, "", "create")
+	may(true, "", "configmaps", namespace, controller.StateName, "get", "update")
 	may(true, "coordination.k8s.io", "leases", namespace, lease, "get", "update", "patch")
 	may(true, calico, "clusterinformations", "", "default", "get")
 	may(true, calico, "blockaffinities", "", "", "get", "list", "update", "delete")
@@ -143,7 +145,10 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(false, "", "pods", "", "", append([]string{"watch"}, write...)...)
 	may(false, "", "secrets", namespace, "calico-etcd-secrets", append(read, write...)...)
 	may(false, "", "secrets", "kube-system", "", read...)
-	may(false, "", "configmaps", namespace, "", append(read, write...)...)
+	may(false, "", "configmaps", namespace, "", append(read, "update", "patch", "delete", "deletecollection")...)
+	may(false, "", "configmaps", "kube-system", "", append(read, write...)...)
+	may(false, "", "configmaps", namespace, controller.StateName, "patch", "delete")
+	may(false, "", "events", "default", "", write...)
 	may(false, "", "namespaces", "", "default", "get")
 	may(false, "coordination.k8s.io", "leases", namespace, "another", "get", "update", "patch", "delete")
 	may(false, "coordination.k8s.io", "leases", "kube-node-lease", "", "create", "get", "update")
