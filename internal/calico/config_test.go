@@ -75,6 +75,7 @@ func TestResolveRefuses(t *testing.T) {
 		"types that differ":           {"", map[string]string{"DATASTORE_TYPE": "etcdv3", "CALICO_DATASTORE_TYPE": "kubernetes"}, "DATASTORE_TYPE and CALICO_DATASTORE_TYPE"},
 		"an endpoint that is no URL":  {"", map[string]string{"ETCD_ENDPOINTS": "a:2379"}, `holds "a:2379", which is not a URL such as https://10.0.0.1:2379`},
 		"only commas":                 {"", map[string]string{"ETCD_ENDPOINTS": ","}, "holds no endpoint"},
+		"a password in an endpoint":   {"", map[string]string{"ETCD_ENDPOINTS": "http://u:secret@a:1"}, "use ETCD_USERNAME and ETCD_PASSWORD"},
 		"http and https":              {"", map[string]string{"ETCD_ENDPOINTS": "http://a:1,https://b:1"}, "mixes http and https"},
 		"certificates without https":  {"", map[string]string{"ETCD_ENDPOINTS": "http://a:1", "ETCD_CA_CERT_FILE": noCA}, "use https, or unset the certificates"},
 		"a certificate without a key": {"", map[string]string{"ETCD_ENDPOINTS": secure, "ETCD_CERT_FILE": noCA}, "a client certificate needs both"},

@@ -177,14 +177,23 @@ func (s *hostScan) mayConcern(key string, value []byte) bool {
 			return true
 		}
 	}
-	cidr, err := netip.ParsePrefix(strings.Replace(key[strings.LastIndex(key, "/")+1:], "-", "/", 1))
-	return err == nil && len(s.claimed[cidr]) > 0
+	return len(s.claimed[cidrOfKey(key)]) > 0
 }
 
-// unreadableBlock speaks for every host whose name occurs in a block that cannot be parsed.
+// cidrOfKey is the CIDR at the end of a block's key, the zero Prefix if there is none.
+func cidrOfKey(key string) netip.Prefix {
+	cidr, err := netip.ParsePrefix(strings.Replace(key[strings.LastIndex(key, "/")+1:], "-", "/", 1))
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return cidr
+}
+
+// unreadableBlock speaks for every host that claims a block which cannot be parsed, or whose name occurs in it.
 func (s *hostScan) unreadableBlock(key string, value []byte) {
+	claimants := s.claimed[cidrOfKey(key)]
 	for _, name := range s.names {
-		if bytes.Contains(value, []byte(name)) {
+		if slices.Contains(claimants, name) || bytes.Contains(value, []byte(name)) {
 			s.hosts[name].Unreadable = append(s.hosts[name].Unreadable, key)
 		}
 	}

@@ -4,6 +4,7 @@
 package calico
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	err = d.eachBlock(ctx, func(_ string, b Block, err error) {
+	err = d.eachBlock(ctx, func(_ *unstructured.Unstructured, b Block, err error) {
 		if err != nil {
 			return // Hosts names it, for the hosts that it may concern
 		}
@@ -131,15 +132,18 @@ func (d *KubernetesAPI) Hosts(ctx context.Context, _ int64, hostNames []string) 
 	if err != nil {
 		return nil, err
 	}
-	err = d.eachBlock(ctx, func(name string, b Block, err error) {
-		if err != nil {
-			// It cannot be told whom the block concerns, so it speaks for everyone.
-			for _, h := range scan.hosts {
-				h.Unreadable = append(h.Unreadable, kindBlock+" "+name)
-			}
+	err = d.eachBlock(ctx, func(object *unstructured.Unstructured, b Block, err error) {
+		if err == nil {
+			scan.keepBlock(b)
 			return
 		}
-		scan.keepBlock(b)
+		// It speaks for the hosts that it names, as in etcd.
+		text, marshalErr := object.MarshalJSON()
+		for _, h := range scan.hosts {
+			if marshalErr != nil || bytes.Contains(text, []byte(h.Name)) {
+				h.Unreadable = append(h.Unreadable, kindBlock+" "+object.GetName())
+			}
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -174,15 +178,15 @@ func readAffinity(object *unstructured.Unstructured) (host string, a Affinity, e
 	return host, Affinity{CIDR: cidr.Masked(), Revision: revision, State: state}, nil
 }
 
-func (d *KubernetesAPI) eachBlock(ctx context.Context, visit func(name string, b Block, err error)) error {
+func (d *KubernetesAPI) eachBlock(ctx context.Context, visit func(object *unstructured.Unstructured, b Block, err error)) error {
 	return d.each(ctx, kindBlock, func(object *unstructured.Unstructured) {
 		stored, err := readBlock(object)
 		if err != nil {
-			visit(object.GetName(), Block{}, err)
+			visit(object, Block{}, err)
 			return
 		}
 		b, err := translateBlock(stored)
-		visit(object.GetName(), b, err)
+		visit(object, b, err)
 	})
 }
 

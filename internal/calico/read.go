@@ -12,6 +12,7 @@ import (
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -20,13 +21,15 @@ const (
 	endpointsPerRead = 100
 )
 
-// Snapshot reads all Calico Nodes and ClusterInformation with quorum, in one transaction and so at one revision.
+// Snapshot reads all Calico Nodes, ClusterInformation and whose affinities there are, with quorum, in one transaction and so at one
+// revision.
 func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resp, err := d.client.Txn(ctx).Then(
 		clientv3.OpGet(nodePrefix, clientv3.WithPrefix()),
 		clientv3.OpGet(clusterInformationKey),
+		clientv3.OpGet(affinityPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 	).Commit()
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("reading Calico's Nodes from etcd at %s: %w", d.endpoints, err)
@@ -43,7 +46,26 @@ func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
 		s.readClusterInformation(kv.Value, kv.ModRevision)
 	}
+	s.addImplied(resp.Responses[2].GetResponseRange().GetKvs())
 	return s, nil
+}
+
+// addImplied adds the hosts that have an affinity to a block and no Node.
+func (s *Snapshot) addImplied(affinities []*mvccpb.KeyValue) {
+	known := make(map[string]bool, len(s.Nodes))
+	for _, n := range s.Nodes {
+		known[n.Name] = true
+	}
+	for _, key := range s.Unreadable {
+		known[strings.TrimPrefix(key, nodePrefix)] = true
+	}
+	for _, kv := range affinities {
+		host, _, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), affinityPrefix), "/")
+		if ok && host != "" && !known[host] {
+			known[host] = true
+			s.Nodes = append(s.Nodes, Node{Name: host, Implied: true})
+		}
+	}
 }
 
 func parseNode(key string, value []byte, revision int64) (Node, error) {

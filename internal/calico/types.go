@@ -38,7 +38,8 @@ type Node struct {
 	Revision    int64
 	OrchRefs    []OrchRef
 	Annotations map[string]string
-	// Implied says that there is no such object: the kubernetes datastore has none of its own, and the host is known by what it left in IPAM.
+	// Implied says that there is no such object, and the host is known by what it left in IPAM: always so in the kubernetes datastore, which
+	// has no Nodes of its own, and in etcd for a host whose Node was removed before the rest.
 	Implied bool
 }
 
@@ -115,8 +116,8 @@ type Guard struct {
 	Revision int64
 }
 
-// ErrConflict is the kind of every error that says: something is no longer as the caller saw it, and nothing was written.
-// Read again and decide again.
+// ErrConflict is the kind of every error that says: something is no longer as the caller saw it. Read again and decide again.
+// In etcd nothing was written then; in the kubernetes datastore a handle may have been lowered or an affinity marked, which is found again.
 var ErrConflict = errors.New("changed meanwhile")
 
 // ConflictError says what changed. errors.Is(err, ErrConflict) holds for it.
@@ -127,7 +128,7 @@ type ConflictError struct {
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s %s: %s; nothing was written", e.Key, ErrConflict, e.Detail)
+	return fmt.Sprintf("%s %s: %s", e.Key, ErrConflict, e.Detail)
 }
 
 // Is implements errors.Is for ErrConflict.

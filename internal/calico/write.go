@@ -58,6 +58,9 @@ func setAnnotation(object []byte, annotation, value string) ([]byte, error) {
 	if err := json.Unmarshal(top["metadata"], &metadata); err != nil {
 		return nil, fmt.Errorf("reading its metadata: %w", err)
 	}
+	if metadata == nil {
+		return nil, errors.New("it has no metadata")
+	}
 	annotations := map[string]string{}
 	if raw, ok := metadata["annotations"]; ok {
 		if err := json.Unmarshal(raw, &annotations); err != nil {
@@ -222,7 +225,10 @@ func lowerHandle(handleKey model.IPAMHandleKey, key string, value []byte, cidr s
 	if !ok {
 		return clientv3.Op{}, fmt.Errorf("the value of %s is not an IPAM handle", key)
 	}
-	if handle.Block[cidr] -= n; handle.Block[cidr] <= 0 {
+	// A handle without counts (a nil map) counts nothing, and goes.
+	if left := handle.Block[cidr] - n; left > 0 {
+		handle.Block[cidr] = left
+	} else {
 		delete(handle.Block, cidr)
 	}
 	if len(handle.Block) == 0 {

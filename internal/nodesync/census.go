@@ -19,39 +19,46 @@ type census struct {
 
 // takeCensus sorts every Calico Node into alive, candidate, or left alone with a reason.
 func takeCensus(w World) census {
-	listed := make(map[string]bool, len(w.Kubernetes.Nodes))
-	for _, n := range w.Kubernetes.Nodes {
-		listed[n.Name] = true
-	}
+	r := newRoster(w.Kubernetes.Nodes)
 	s := census{}
 	for _, key := range slices.Sorted(slices.Values(w.Calico.Unreadable)) {
 		s.refuse(Subject{Host: key}, GateUnreadable, "its value in the datastore cannot be parsed")
 	}
 	nodes := slices.SortedFunc(slices.Values(w.Calico.Nodes), func(a, b CalicoNode) int { return cmp.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
-		s.place(n, listed)
+		s.place(n, r)
 	}
 	return s
 }
 
-func (s *census) place(n CalicoNode, listed map[string]bool) {
+// orphan says that the host has no Calico Node where it should have one, and so no identity but its name.
+func (n CalicoNode) orphan() bool { return n.Implied && len(n.OrchRefs) == 0 }
+
+func (s *census) place(n CalicoNode, r roster) {
 	name, gate, message := kubernetesName(n)
+	if n.orphan() {
+		name, gate = n.Name, ""
+	}
 	if gate != "" {
 		s.refuse(Subject{Host: n.Name}, gate, message)
 		return
 	}
 	subject := Subject{Host: n.Name, KubernetesNode: name}
 	s.referenced++
+	doubt := r.doubt(name)
 	switch {
-	case listed[name]:
+	case r.listed[name]:
 		s.alive++
 		if n.FencedFor != "" {
 			s.revived = append(s.revived, candidate{node: n, subject: subject})
 		}
-	case listed[n.Name]:
+	case r.listed[n.Name]:
 		// The orchRef says one name and the machine goes by another that is alive: whichever is wrong, it is not proof of absence.
 		s.alive++
 		s.refuse(subject, GateAmbiguousName, "its orchRef names "+quote(name)+", which is gone, but a Kubernetes Node "+quote(n.Name)+" exists")
+	case doubt != "":
+		s.alive++
+		s.refuse(subject, GateAmbiguousName, doubt)
 	default:
 		s.candidates = append(s.candidates, candidate{node: n, subject: subject})
 	}

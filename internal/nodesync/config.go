@@ -79,10 +79,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the kinds to remove as well are %q: each must be one of %q", c.AlsoRemove, ResourceKinds())
 	case c.NodesPerRound < 1:
 		return fmt.Errorf("the number of nodes cleaned per round is %d: it must be at least 1; 5 is the default", c.NodesPerRound)
-	case c.Pace <= 0:
-		return fmt.Errorf("the pace between rounds is %s: it must be positive; 5s is the default", c.Pace)
-	case c.Resync <= 0:
-		return fmt.Errorf("the resync period is %s: it must be positive; 5m is the default", c.Resync)
+	case c.Pace < time.Second:
+		return fmt.Errorf("the pace between rounds is %s: it must be at least 1s; 5s is the default", c.Pace)
+	case c.Resync < time.Second:
+		return fmt.Errorf("the resync period is %s: it must be at least 1s; 5m is the default", c.Resync)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ const (
 	GatePace              Gate = "pace"
 	GateNotConfirmed      Gate = "not-confirmed-gone"
 	GateRunningPods       Gate = "running-pods"
+	GateStepFailed        Gate = "step-failed"
 	GateForeignEndpoint   Gate = "foreign-endpoint"
 	GateForeignAddress    Gate = "foreign-address"
 	GateUserConfiguration Gate = "user-configuration"
@@ -44,13 +45,9 @@ func Gates() []Gate {
 	return []Gate{
 		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
 		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
-		GateNotConfirmed, GateRunningPods, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration,
+		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration,
 	}
 }
-
-// liveRetry is how long a suspect waits that a live read spoke for: long enough not to ask in vain, short enough for pod garbage
-// collection, which takes about a minute after a Node is gone.
-const liveRetry = 15 * time.Second
 
 // candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
 type candidate struct {
@@ -71,19 +68,26 @@ type judgement struct {
 
 // judge asks every gate that needs no live read.
 func judge(w World, c Config) judgement {
-	if refusal, ok := clusterGate(w); !ok {
+	if refusal, ok := kubernetesGate(w.Kubernetes); !ok {
 		return judgement{refusals: []Refusal{refusal}, memory: w.Memory, next: c.Resync}
 	}
+	// From here on the list of Nodes is to be believed, and what is remembered follows it, whatever else holds everything back: a machine
+	// that comes back while the datastore is locked is not absent since before.
 	j := judgement{next: c.Resync}
 	census := takeCensus(w)
 	j.refusals = census.refusals
-	j.revived = census.revived
 	j.memory = remember(w, c, census.candidates)
-	if refusal, ok := overlapGate(census, c); !ok {
-		j.refusals = append(j.refusals, refusal)
-		j.revived = nil
-		return j
+	for _, gate := range []func() (Refusal, bool){
+		func() (Refusal, bool) { return datastoreGate(w.Calico) },
+		func() (Refusal, bool) { return bindingGate(w.Kubernetes.ClusterUID, w.Calico.Binding) },
+		func() (Refusal, bool) { return overlapGate(census, c) },
+	} {
+		if refusal, ok := gate(); !ok {
+			j.refusals = append(j.refusals, refusal)
+			return j
+		}
 	}
+	j.revived = census.revived
 	binding := w.Calico.Binding
 	j.bind = !binding.Implied && binding.ClusterUID == "" && census.alive > 0
 	confirm(w, &census, &j.memory)
@@ -95,18 +99,24 @@ func judge(w World, c Config) judgement {
 	return j
 }
 
-// clusterGate refuses everything when one side of the World cannot be trusted.
-func clusterGate(w World) (Refusal, bool) {
+// kubernetesGate refuses everything while Kubernetes' answer cannot be believed.
+func kubernetesGate(k Kubernetes) (Refusal, bool) {
 	switch {
-	case !w.Kubernetes.Synced:
+	case !k.Synced:
 		return clusterRefusal(GateKubernetesNotSynced, "the watch on Kubernetes Nodes has not been filled yet"), false
-	case len(w.Kubernetes.Nodes) == 0:
-		return clusterRefusal(GateKubernetesEmpty, "Kubernetes lists no Node at all: a new, restored or wrong cluster looks like this"), false
-	case !w.Calico.Ready:
-		return clusterRefusal(GateDatastoreNotReady,
-			"Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated"), false
+	case len(k.Nodes) == 0:
+		return clusterRefusal(GateKubernetesEmpty, "Kubernetes lists no Node at all, as a new, restored or wrong cluster does; check that this is the right one"), false
 	}
-	return bindingGate(w.Kubernetes.ClusterUID, w.Calico.Binding)
+	return Refusal{}, true
+}
+
+// datastoreGate refuses everything while Calico says that its datastore is not to be written.
+func datastoreGate(c Calico) (Refusal, bool) {
+	if c.Ready {
+		return Refusal{}, true
+	}
+	return clusterRefusal(GateDatastoreNotReady,
+		"Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated"), false
 }
 
 // bindingGate refuses everything in a datastore that is known to belong to another cluster.
@@ -126,14 +136,13 @@ func bindingGate(uid string, b Binding) (Refusal, bool) {
 // overlapGate refuses everything when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
 // a wrong naming scheme looks.
 func overlapGate(s census, c Config) (Refusal, bool) {
-	unwitnessed := 0
+	counted := s.alive
 	for _, cand := range s.candidates {
-		if !cand.absence.Witnessed {
-			unwitnessed++
+		if !cand.absence.Witnessed && !cand.node.Keep {
+			counted++
 		}
 	}
-	counted := s.alive + unwitnessed
-	if unwitnessed == 0 && s.alive > 0 || counted == 0 || s.alive*100 >= counted*c.MinOverlapPercent {
+	if s.alive*100 >= counted*c.MinOverlapPercent {
 		return Refusal{}, true
 	}
 	return clusterRefusal(GateOverlap, fmt.Sprintf(

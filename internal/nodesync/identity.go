@@ -3,6 +3,8 @@
 
 package nodesync
 
+import "strings"
+
 // kubernetesName returns the name of the Kubernetes Node that a Calico Node belongs to.
 // ok is false when it belongs to none that we may judge; gate and message then say why.
 //
@@ -30,3 +32,61 @@ func kubernetesName(n CalicoNode) (name string, gate Gate, message string) {
 }
 
 func quote(s string) string { return "\"" + s + "\"" }
+
+// roster is the Kubernetes Nodes that are listed, with all that may mean one of them.
+type roster struct {
+	listed map[string]bool
+	// folded holds their names in lower case, and prefixes what precedes a dot in them, each with one Node it stands for.
+	folded   map[string]string
+	prefixes map[string]string
+}
+
+func newRoster(nodes []KubernetesNode) roster {
+	r := roster{listed: make(map[string]bool, len(nodes)), folded: make(map[string]string, len(nodes)), prefixes: map[string]string{}}
+	for _, n := range nodes {
+		r.listed[n.Name] = true
+		name := strings.ToLower(n.Name)
+		r.folded[name] = n.Name
+		for i, c := range name {
+			if prefix := name[:i]; c == '.' && (r.prefixes[prefix] == "" || n.Name < r.prefixes[prefix]) {
+				r.prefixes[prefix] = n.Name
+			}
+		}
+	}
+	return r
+}
+
+// doubt says why a name that is not listed may still mean a Node that exists, "" for no doubt. The API server truthfully answers NotFound
+// for a Node's name in another case, or for its short name when it goes by the full one; that proves nothing about the machine.
+func (r roster) doubt(name string) string {
+	if !validNodeName(name) {
+		return quote(name) + " is no name that a Kubernetes Node can have"
+	}
+	name = strings.ToLower(name)
+	like := r.folded[name]
+	if like == "" {
+		like = r.prefixes[name]
+	}
+	for i, c := range name {
+		if c == '.' && like == "" {
+			like = r.folded[name[:i]]
+		}
+	}
+	if like == "" {
+		return ""
+	}
+	return "Kubernetes Node " + quote(like) + " may be the same machine as " + quote(name)
+}
+
+// validNodeName says whether a Kubernetes Node can have the name: a DNS subdomain in lower case (RFC 1123; Kubernetes API conventions).
+func validNodeName(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return false
+		}
+	}
+	return true
+}

@@ -28,7 +28,7 @@ func massGate(w World, s census, m Memory, c Config) string {
 	}
 	hash := massHash(held)
 	_, verdict := confirmed(w.Confirmation, hash, w.Now)
-	return fmt.Sprintf("%d nodes vanished within %s without their deletion having been watched, the mass guard allows %d of %d; %s; "+
+	return fmt.Sprintf("%d nodes are gone whose deletion nobody watched, removals of the last %s included; the mass guard allows %d of %d; %s; "+
 		"if they are all gone, annotate ConfigMap calico-node-sync-state with %s=%s/%s",
 		len(counted), c.MassWindow, limit, s.referenced, verdict, ConfirmAnnotation, hash, exampleEnd(w.Now))
 }
@@ -78,7 +78,7 @@ func unvouched(s census, now time.Time) []candidate {
 func massHash(held []candidate) string {
 	h := sha256.New()
 	for _, cand := range held {
-		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, cand.absence.Since.Unix())
+		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, cand.node.Revision)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }

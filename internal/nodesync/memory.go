@@ -6,6 +6,7 @@ package nodesync
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // remember returns what the next plan must know, and fills in each candidate's absence.
@@ -42,14 +43,24 @@ func remember(w World, c Config, candidates []candidate) Memory {
 	return m
 }
 
-// hold notes that a live read spoke for a candidate, so that it is not asked about again at once.
-func (m *Memory) hold(w World, r Refusal) {
+// firstHold is how long a machine waits about which something spoke against cleaning up: long enough not to ask in vain, short enough for
+// pod garbage collection, which takes about a minute after a Node is gone. Each further time it waits twice as long, up to the resync
+// period, since every attempt reads all that the machine may have left.
+const firstHold = 15 * time.Second
+
+// Hold notes that something speaks against cleaning up a host now: a live read, or a step that failed. It returns when to try again.
+func (m Memory) Hold(host string, gate Gate, message string, now time.Time, c Config) (Memory, time.Duration) {
+	m.Absences = slices.Clone(m.Absences)
+	wait := c.Resync
 	for i := range m.Absences {
-		if m.Absences[i].CalicoNode == r.Of.Host {
-			m.Absences[i].NotBefore = w.Now.Add(liveRetry)
-			m.Absences[i].HeldBy, m.Absences[i].Held = r.Gate, r.Message
+		a := &m.Absences[i]
+		if a.CalicoNode != host {
+			continue
 		}
+		wait = min(c.Resync, firstHold<<min(a.Holds, 10))
+		a.NotBefore, a.HeldBy, a.Held, a.Holds = now.Add(wait), gate, message, a.Holds+1
 	}
+	return m, wait
 }
 
 // planned notes that an unwitnessed candidate is about to be removed.

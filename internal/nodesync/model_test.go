@@ -27,7 +27,10 @@ type model struct {
 	unreadable map[string]bool // hosts with a value that cannot be parsed
 	sightings  map[string]bool
 	bound      string // the cluster that is recorded
-	revision   int64
+	// podAddresses are running pods by their address.
+	podAddresses map[netip.Addr]string
+	orphans      map[string]bool // hosts that were drawn without a Node
+	revision     int64
 }
 
 func (m *model) clone() *model {
@@ -55,6 +58,21 @@ func (m *model) observe(now time.Time, memory Memory) World {
 	}
 	for name := range m.sightings {
 		w.Sightings = append(w.Sightings, Sighting{Node: name, UID: "uid-" + name})
+	}
+	for address, pod := range m.podAddresses {
+		w.Kubernetes.PodAddresses = append(w.Kubernetes.PodAddresses, PodAddress{Address: address, Pod: pod})
+	}
+	for host := range m.affinities {
+		if _, ok := m.nodes[host]; !ok && len(m.affinities[host]) > 0 {
+			w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: host, Implied: true})
+			w.Calico.Hosts = append(w.Calico.Hosts, m.host(host))
+			verdict := VerdictGone
+			if m.kubernetes[host] {
+				verdict = VerdictAlive
+			}
+			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: host, Verdict: verdict})
+			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: host, Count: m.running[host], Example: "ns/pod"})
+		}
 	}
 	for host, n := range m.nodes {
 		w.Calico.Nodes = append(w.Calico.Nodes, n)
@@ -96,7 +114,10 @@ func (m *model) apply(step Step, guards map[string]int64) error {
 	}
 	of := step.Subject()
 	node, exists := m.nodes[of.Host]
-	if _, fence := step.(Fence); !exists || (!fence && node.Revision != guards[of.Host] && guards[of.Host] != 0) {
+	if guards[of.Host] == 0 && exists {
+		return fmt.Errorf("%s: there is a Node", step)
+	}
+	if _, fence := step.(Fence); (!exists && guards[of.Host] != 0) || (!fence && node.Revision != guards[of.Host]) {
 		return fmt.Errorf("%s: the Node has changed", step)
 	}
 	if _, unfence := step.(Unfence); !unfence && m.kubernetes[of.KubernetesNode] {
@@ -197,7 +218,7 @@ func (m *model) removeAffinity(s RemoveAffinity) error {
 func (m *model) applyAll(w World, steps []Step) (fences map[string]int64, failures []error) {
 	guards := map[string]int64{}
 	for _, n := range w.Calico.Nodes {
-		guards[n.Name] = n.Revision
+		guards[n.Name] = n.Revision // 0 for a host without a Node: there must be none
 	}
 	failed, fences := map[string]bool{}, map[string]int64{}
 	for _, s := range steps {
@@ -251,6 +272,7 @@ func modelOf(t *rapid.T) *model {
 		kubernetes: map[string]bool{"always": true}, running: map[string]int{}, nodes: map[string]CalicoNode{},
 		endpoints: map[string][]Endpoint{}, blocks: map[netip.Prefix]Block{}, affinities: map[string][]Affinity{},
 		resources: map[string][]Resource{}, unreadable: map[string]bool{}, sightings: map[string]bool{}, revision: 100,
+		podAddresses: map[netip.Addr]string{}, orphans: map[string]bool{},
 	}
 	hosts := names[:rapid.IntRange(1, len(names)).Draw(t, "hosts")]
 	for i, name := range hosts {
@@ -268,7 +290,8 @@ func (m *model) drawHost(t *rapid.T, i int, name string) {
 	if rapid.IntRange(0, 5).Draw(t, "renamed") == 0 {
 		kubeName = "k8s-" + name
 	}
-	switch rapid.SampledFrom([]string{"alive", "alive", "alive", "gone", "gone", "gone", "noref", "other", "two", "empty"}).Draw(t, "kind") {
+	orphan := false
+	switch rapid.SampledFrom([]string{"alive", "alive", "alive", "gone", "gone", "gone", "noref", "other", "two", "empty", "orphan", "orphan"}).Draw(t, "kind") {
 	case "alive":
 		m.kubernetes[kubeName] = true
 		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, kubeName}}
@@ -278,6 +301,9 @@ func (m *model) drawHost(t *rapid.T, i int, name string) {
 		if !m.sightings[kubeName] {
 			delete(m.sightings, kubeName)
 		}
+	case "orphan":
+		orphan, kubeName = true, name
+		m.orphans[name] = true
 	case "other":
 		node.OrchRefs = []OrchRef{{OrchestratorKubernetes, kubeName}, {"openstack", name}}
 	case "two":
@@ -288,7 +314,9 @@ func (m *model) drawHost(t *rapid.T, i int, name string) {
 	if rapid.IntRange(0, 4).Draw(t, "fenced") == 0 {
 		node.FencedFor = kubeName
 	}
-	m.nodes[name] = node
+	if !orphan {
+		m.nodes[name] = node
+	}
 	m.running[kubeName] = max(0, rapid.IntRange(-8, 1).Draw(t, "running"))
 	for e := range rapid.IntRange(0, 3).Draw(t, "endpoints") {
 		orchestrator := OrchestratorKubernetes
@@ -307,6 +335,13 @@ func (m *model) drawHost(t *rapid.T, i int, name string) {
 		}
 	}
 	m.unreadable[name] = rapid.IntRange(0, 20).Draw(t, "unreadable") == 0
+	if rapid.IntRange(0, 3).Draw(t, "address in use") == 0 {
+		for _, b := range m.host(name).Blocks {
+			for _, a := range b.Allocations {
+				m.podAddresses[a.Address] = "ns/lives"
+			}
+		}
+	}
 }
 
 func (m *model) drawBlocks(t *rapid.T, i int, name string) {

@@ -6,6 +6,7 @@ package nodesync
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,18 @@ type Refusal struct {
 	Message string  `json:"message"`
 }
 
+// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes: about their addresses a plan needs to
+// know whether a running pod has them.
+func Orphans(w World, subjects []Subject) map[string]bool {
+	orphans := map[string]bool{}
+	for _, n := range w.Calico.Nodes {
+		if n.orphan() && slices.ContainsFunc(subjects, func(s Subject) bool { return s.Host == n.Name }) {
+			orphans[n.Name] = true
+		}
+	}
+	return orphans
+}
+
 // Suspects returns the machines about which a plan for this World needs live reads: all gates hold for them that can be asked without.
 // It is at most Config.NodesPerRound machines, whatever the size of the cluster.
 func Suspects(w World, c Config) []Subject {
@@ -64,24 +77,39 @@ func MakePlan(w World, c Config) Plan {
 	}
 	live := readLive(w)
 	for _, cand := range j.due {
-		refusals := live.ask(cand)
-		steps, leftovers, notes := removal(cand, live.hosts[cand.subject.Host], c)
-		refusals = append(refusals, leftovers...)
-		if len(refusals) > 0 {
-			slices.SortFunc(refusals, compareRefusals)
-			j.refusals = append(j.refusals, refusals...)
-			j.memory.hold(w, refusals[0])
-			j.lookAgain(liveRetry)
+		steps, refusals := decide(cand, live, c)
+		j.refusals = append(j.refusals, refusals...)
+		if len(steps) == 0 {
+			j.hold(cand, refusals, w.Now, c)
 			continue
 		}
-		j.refusals = append(j.refusals, notes...)
 		p.Steps = append(p.Steps, steps...)
 		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: because(cand, w.Now)})
 		j.memory.planned(w, cand)
+		j.lookAgain(c.Pace)
 	}
 	slices.SortFunc(j.refusals, compareRefusals)
 	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
 	return p
+}
+
+// decide returns the steps for a machine about which everything has been read, and what is left alone of it.
+func decide(cand candidate, l live, c Config) ([]Step, []Refusal) {
+	if refusals := l.ask(cand); len(refusals) > 0 {
+		return nil, refusals
+	}
+	return removal(cand, l.hosts[cand.subject.Host], c)
+}
+
+// hold puts a machine back that has no steps now.
+func (j *judgement) hold(cand candidate, refusals []Refusal, now time.Time, c Config) {
+	if len(refusals) == 0 {
+		return
+	}
+	first := slices.MinFunc(refusals, compareRefusals)
+	var wait time.Duration
+	j.memory, wait = j.memory.Hold(cand.subject.Host, first.Gate, first.Message, now, c)
+	j.lookAgain(wait)
 }
 
 func compareRefusals(a, b Refusal) int {
@@ -102,15 +130,19 @@ type live struct {
 	lookups map[string]Lookup
 	pods    map[string]RunningPods
 	hosts   map[string]*Host
+	inUse   map[netip.Addr]string
 }
 
 func readLive(w World) live {
-	l := live{lookups: map[string]Lookup{}, pods: map[string]RunningPods{}, hosts: map[string]*Host{}}
+	l := live{lookups: map[string]Lookup{}, pods: map[string]RunningPods{}, hosts: map[string]*Host{}, inUse: map[netip.Addr]string{}}
 	for _, x := range w.Kubernetes.Lookups {
 		l.lookups[x.Node] = x
 	}
 	for _, x := range w.Kubernetes.RunningPods {
 		l.pods[x.Node] = x
+	}
+	for _, x := range w.Kubernetes.PodAddresses {
+		l.inUse[x.Address] = max(l.inUse[x.Address], x.Pod)
 	}
 	for i := range w.Calico.Hosts {
 		l.hosts[w.Calico.Hosts[i].Name] = &w.Calico.Hosts[i]
@@ -140,7 +172,29 @@ func (l live) ask(cand candidate) []Refusal {
 	case l.hosts[cand.subject.Host] == nil:
 		return refuse(GateUnreadable, "what it holds in the datastore was not read")
 	}
+	if cand.node.orphan() {
+		return l.askAddresses(cand)
+	}
 	return nil
+}
+
+// askAddresses refuses a host without identity while a running pod has an address that the host holds: then the machine lives, whatever
+// it is called.
+func (l live) askAddresses(cand candidate) []Refusal {
+	var used []netip.Addr
+	for _, b := range l.hosts[cand.subject.Host].Blocks {
+		for _, a := range b.Allocations {
+			if l.inUse[a.Address] != "" && a.Host == cand.subject.Host {
+				used = append(used, a.Address)
+			}
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(used, netip.Addr.Compare)
+	return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
+		"it has no Calico Node, but its address %s is that of running pod %s", first, l.inUse[first])}}
 }
 
 func runs(n int) string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // How many objects one transaction holds. etcd allows 128 operations by default (--max-txn-ops); each address needs one for its handle,
@@ -21,35 +22,31 @@ const (
 // that holds nothing else is empty (libcalico-go, lib/ipam).
 const windowsReservedHandle = "windows-reserved-ipam-handle"
 
-// removal lists the steps that remove everything of one host, the Calico Node last. If anything there is not the host's own, there are
-// refusals instead, and the host is left as it is: half a clean-up would hide the rest. Notes are refusals that concern one object alone
-// and hold nothing else up.
-func removal(cand candidate, host *Host, c Config) (steps []Step, refusals, notes []Refusal) {
-	if host == nil {
-		return nil, nil, nil
-	}
+// removal lists the steps that remove everything of one host, the Calico Node last, and says what is left alone.
+//
+// What cannot be parsed or is another orchestrator's leaves the whole host alone. A block that others use leaves just that block, its
+// affinity and the Calico Node, which stays as the mark by which the rest is found again; the host's own addresses in it go, so that two
+// dead machines that borrowed from each other do not wait for each other.
+func removal(cand candidate, host *Host, c Config) ([]Step, []Refusal) {
 	of := cand.subject
-	if cand.node.FencedFor == "" && !cand.node.Implied {
-		steps = append(steps, Fence{Of: of, Revision: cand.node.Revision})
-	}
 	endpoints, refusals := endpointSteps(of, host)
-	steps = append(steps, endpoints...)
-	releases, affinities, foreign := blockSteps(of, host)
-	refusals = append(refusals, foreign...)
-	for _, key := range slices.Sorted(slices.Values(host.Unreadable)) {
+	for _, key := range host.Unreadable {
 		refusals = append(refusals, Refusal{Of: of, Gate: GateUnreadable, Message: "the value of " + key + " cannot be parsed"})
 	}
 	if len(refusals) > 0 {
-		return nil, refusals, nil
+		return nil, refusals
 	}
-	steps = append(steps, releases...)
-	steps = append(steps, affinities...)
-	resources, notes := resourceSteps(of, host, c)
-	steps = append(steps, resources...)
-	if !cand.node.Implied {
+	releases, affinities, inUse := blockSteps(of, host)
+	resources, users := resourceSteps(of, host, c)
+	// Affinities last but for the Node: a host without a Node is known by them, and found again by them after a crash.
+	steps := slices.Concat(endpoints, releases, resources, affinities)
+	if len(inUse) == 0 && !cand.node.Implied {
 		steps = append(steps, RemoveNode{Of: of})
 	}
-	return steps, nil, notes
+	if len(steps) > 0 && cand.node.FencedFor == "" && !cand.node.Implied {
+		steps = slices.Insert(steps, 0, Step(Fence{Of: of, Revision: cand.node.Revision}))
+	}
+	return steps, slices.Concat(inUse, users)
 }
 
 // resourceSteps removes what programs wrote and what the configuration names; the rest is users' work, which stays.
@@ -126,7 +123,7 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 func splitAllocations(b Block, host string) (own []Reservation, foreign []Allocation) {
 	for _, a := range b.Allocations {
 		switch {
-		case a.Handle == windowsReservedHandle:
+		case strings.EqualFold(a.Handle, windowsReservedHandle):
 		case a.Host == host && a.Handle != "":
 			own = append(own, Reservation{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence})
 		default:
@@ -139,12 +136,15 @@ func splitAllocations(b Block, host string) (own []Reservation, foreign []Alloca
 }
 
 func foreignMessage(b Block, foreign []Allocation) string {
-	whose := "nobody that the datastore names"
-	if foreign[0].Host != "" {
-		whose = foreign[0].Host
+	first, whose := foreign[0], "of "+foreign[0].Host
+	switch {
+	case first.Host == "":
+		whose = "of nobody that the datastore names"
+	case first.Handle == "":
+		whose = "without a handle"
 	}
-	return fmt.Sprintf("its block %s holds %s not its own, such as %s of %s; the block can only go after that",
-		b.CIDR, count(len(foreign), "address"), foreign[0].Address, whose)
+	return fmt.Sprintf("its block %s holds %s that cannot be released with it, such as %s %s; the block, its affinity and the Node stay until then",
+		b.CIDR, count(len(foreign), "address"), first.Address, whose)
 }
 
 func comparePrefix(a, b netip.Prefix) int {

@@ -37,6 +37,8 @@ type Kubernetes struct {
 	Lookups []Lookup
 	// RunningPods counts pods in phase Running that are bound to a suspect.
 	RunningPods []RunningPods
+	// PodAddresses are addresses that suspects without identity hold and that a running pod has.
+	PodAddresses []PodAddress
 }
 
 // KubernetesNode is one Node as listed.
@@ -70,6 +72,12 @@ type RunningPods struct {
 	Node    string
 	Count   int
 	Example string
+}
+
+// PodAddress is an address that a running pod ("namespace/name") has.
+type PodAddress struct {
+	Address netip.Addr
+	Pod     string
 }
 
 // Sighting is a Kubernetes Node that was known with this UID and whose deletion was then watched.
@@ -111,8 +119,9 @@ type CalicoNode struct {
 	OrchRefs []OrchRef
 	// FencedFor is the value of the fence annotation, empty when there is none.
 	FencedFor string
-	// Implied says that the datastore holds no such object: with the kubernetes datastore a Calico Node is the Kubernetes Node itself,
-	// and a host is known by what it left. There is nothing to fence or to remove last; Revision is 0.
+	// Implied says that the datastore holds no such object, and a host is known by what it left: with the kubernetes datastore always,
+	// since a Calico Node is the Kubernetes Node itself there, and in etcd when somebody removed the Node before the rest. There is
+	// nothing to fence or to remove last; Revision is 0.
 	Implied bool
 	// Keep says that the keep annotation forbids removing it.
 	Keep bool
@@ -218,10 +227,12 @@ type Absence struct {
 	Witnessed bool `json:"witnessed,omitempty"`
 	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
 	ConfirmedUntil time.Time `json:"confirmedUntil,omitzero"`
-	// NotBefore is when to ask again after a live read spoke for the node; HeldBy and Held are that refusal. Not worth keeping.
+	// NotBefore is when to try again after something spoke against cleaning up; HeldBy and Held are that refusal, and Holds is how often
+	// it has been so, one after another. Not worth keeping.
 	NotBefore time.Time `json:"-"`
 	HeldBy    Gate      `json:"-"`
 	Held      string    `json:"-"`
+	Holds     int       `json:"-"`
 }
 
 // Removal is one unwitnessed node that was planned for removal.

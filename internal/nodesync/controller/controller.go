@@ -43,6 +43,7 @@ type Reconciler struct {
 	memory     nodesync.Memory
 	saved      string // the memory as it was saved last
 	loaded     bool   // what an earlier process saved has been read
+	busy       bool   // the last round had steps
 	refused    map[nodesync.Refusal]bool
 	lastDryRun string
 }
@@ -57,11 +58,16 @@ func (r *Reconciler) Start(ctx context.Context) error {
 		next, err := r.Round(ctx)
 		if err == nil {
 			retry = firstRetry
+			if r.busy {
+				// The pace holds whatever happens meanwhile.
+				r.sleep(ctx, r.Config.Pace, nil)
+				next = max(next-r.Config.Pace, 0)
+			}
 			r.sleep(ctx, next, r.Wake)
 			continue
 		}
 		if ctx.Err() == nil {
-			r.Log.Error(err, "The round failed, nothing more is done until the next", "nextIn", retry.String())
+			r.Log.Error(err, "The round failed, will try again", "nextIn", retry.String())
 		}
 		// An event does not cut this wait short: the servers that failed have enough to do.
 		r.sleep(ctx, jitter(retry), nil)
@@ -112,6 +118,7 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.Metrics.planned.Set(float64(len(plan.Steps)))
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
 	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
+	r.busy = len(plan.Steps) > 0
 	var out outcome
 	if !r.DryRun {
 		out = r.apply(ctx, world, plan)
@@ -120,16 +127,15 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	for host, revision := range out.fences {
 		r.memory = r.memory.WithFence(host, revision)
 	}
+	next := r.putBack(plan, out)
 	r.remember(ctx)
 	needed := make(map[string]bool, len(r.memory.Absences))
 	for _, a := range r.memory.Absences {
 		needed[a.KubernetesNode] = true
 	}
 	r.Cluster.ForgetSightings(needed)
-	if err := r.report(r.Log, plan, out); err != nil {
-		return 0, err
-	}
-	return r.nextRound(plan, out), nil
+	r.report(r.Log, plan, out)
+	return next, nil
 }
 
 // recall reads what is kept outside the process: the memory at first, the confirmation each time.
@@ -166,17 +172,23 @@ func (r *Reconciler) remember(ctx context.Context) {
 	r.saved = string(text)
 }
 
-// nextRound is when the plan asks for, or soon when a step found the world changed.
-func (r *Reconciler) nextRound(plan nodesync.Plan, out outcome) time.Duration {
+// putBack holds the machines whose steps failed, each for longer every time, so that one that always fails does not keep others from
+// their turn. It returns when the next round is due.
+func (r *Reconciler) putBack(plan nodesync.Plan, out outcome) time.Duration {
+	next := plan.Next
 	for _, a := range out.applied {
-		if a.err != nil {
-			return jitter(firstRetry)
+		if a.err == nil {
+			continue
 		}
+		var wait time.Duration
+		r.memory, wait = r.memory.Hold(a.step.Subject().Host, nodesync.GateStepFailed,
+			fmt.Sprintf("%s did not work: %v", a.step, a.err), r.Clock.Now(), r.Config)
+		next = min(next, wait)
 	}
-	if plan.Next >= r.Config.Resync {
-		return jitter(plan.Next)
+	if next >= r.Config.Resync {
+		return jitter(next)
 	}
-	return plan.Next
+	return next
 }
 
 // jitter spreads d by up to a tenth, so that many controllers do not move in step.

@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,9 @@ type sighting struct {
 // sightingLife is how long a sighting is kept that no Calico Node needs: longer than any list or watch lags behind another.
 const sightingLife = time.Hour
 
+// longestSighting is how long any sighting is kept. Its absence has long been remembered by then.
+const longestSighting = 24 * time.Hour
+
 // NewKubernetesCluster reads live through reader, which must not be a cache (manager.GetAPIReader).
 func NewKubernetesCluster(reader client.Reader, clock clock.PassiveClock) *KubernetesCluster {
 	return &KubernetesCluster{reader: reader, clock: clock, wake: make(chan struct{}, 1), sightings: map[string]sighting{}}
@@ -95,6 +99,11 @@ func (k *KubernetesCluster) appeared(obj any) {
 func (k *KubernetesCluster) went(obj any) {
 	if node, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		k.mu.Lock()
+		for name, s := range k.sightings {
+			if k.clock.Since(s.at) > longestSighting {
+				delete(k.sightings, name) // in a replica that does not lead nobody else forgets
+			}
+		}
 		k.sightings[node.Name] = sighting{uid: string(node.UID), at: k.clock.Now()}
 		k.mu.Unlock()
 	}
@@ -194,20 +203,36 @@ func notFoundNode(err error, name string) bool {
 
 // RunningPods implements Cluster.
 func (k *KubernetesCluster) RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error) {
+	pods, err := k.runningPods(ctx, "spec.nodeName", name)
+	if err != nil || len(pods) == 0 {
+		return nodesync.RunningPods{Node: name}, err
+	}
+	return nodesync.RunningPods{Node: name, Count: len(pods), Example: pods[0]}, nil
+}
+
+// PodWithAddress implements Cluster.
+func (k *KubernetesCluster) PodWithAddress(ctx context.Context, address netip.Addr) (string, error) {
+	pods, err := k.runningPods(ctx, "status.podIP", address.String())
+	if err != nil || len(pods) == 0 {
+		return "", err
+	}
+	return pods[0], nil
+}
+
+// runningPods returns the pods in phase Running whose field has the value, as "namespace/name", sorted.
+func (k *KubernetesCluster) runningPods(ctx context.Context, field, value string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	selector := fields.Set{"spec.nodeName": name, "status.phase": string(corev1.PodRunning)}.AsSelector()
+	selector := fields.Set{field: value, "status.phase": string(corev1.PodRunning)}.AsSelector()
 	if err := k.reader.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}); err != nil {
-		return nodesync.RunningPods{}, err
+		return nil, err
 	}
-	pods := nodesync.RunningPods{Node: name, Count: len(list.Items)}
-	if pods.Count > 0 {
-		slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
-		pods.Example = list.Items[0].Namespace + "/" + list.Items[0].Name
+	pods := make([]string, 0, len(list.Items))
+	for _, item := range list.Items {
+		pods = append(pods, item.Namespace+"/"+item.Name)
 	}
+	slices.Sort(pods)
 	return pods, nil
 }

@@ -53,6 +53,33 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 		return err
 	}
 	w.Calico.Hosts = translateHosts(hosts)
+	orphans := nodesync.Orphans(*w, suspects)
+	for _, h := range w.Calico.Hosts {
+		if orphans[h.Name] {
+			if err := r.observeAddresses(ctx, w, h); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// observeAddresses asks for each address of a host without identity whether a running pod has it.
+func (r *Reconciler) observeAddresses(ctx context.Context, w *nodesync.World, h nodesync.Host) error {
+	for _, b := range h.Blocks {
+		for _, a := range b.Allocations {
+			if a.Host != h.Name {
+				continue
+			}
+			pod, err := r.Cluster.PodWithAddress(ctx, a.Address)
+			if err != nil {
+				return fmt.Errorf("asking which pod has address %s: %w", a.Address, err)
+			}
+			if pod != "" {
+				w.Kubernetes.PodAddresses = append(w.Kubernetes.PodAddresses, nodesync.PodAddress{Address: a.Address, Pod: pod})
+			}
+		}
+	}
 	return nil
 }
 

@@ -50,4 +50,6 @@ type Cluster interface {
 	LookUp(ctx context.Context, name string) nodesync.Lookup
 	// RunningPods counts the pods in phase Running that are bound to a Node of that name.
 	RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error)
+	// PodWithAddress returns a pod in phase Running that has the address, "" for none.
+	PodWithAddress(ctx context.Context, address netip.Addr) (string, error)
 }

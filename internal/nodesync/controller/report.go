@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -13,8 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// report tells people and monitoring what a round did, and returns the error that should make the next round wait.
-func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) error {
+// report tells people and monitoring what a round did.
+func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) {
 	r.reportRefusals(log, plan.Refusals)
 	if r.DryRun {
 		r.reportDryRun(log, plan)
@@ -23,7 +21,6 @@ func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) er
 	for _, d := range plan.Decisions {
 		because[d.Of] = d.Because
 	}
-	var failures []error
 	for _, a := range out.applied {
 		kind, subject := nodesync.Kind(a.step), a.step.Subject()
 		entry := log.WithValues("step", kind, "host", subject.Host, "node", subject.KubernetesNode)
@@ -36,10 +33,9 @@ func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) er
 			entry.Info("Stopped cleaning up the machine, will look again", "wanted", a.step.String(), "because", a.err.Error())
 		default:
 			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
-			failures = append(failures, fmt.Errorf("%s: %w", a.step, a.err))
+			entry.Error(a.err, "A step failed, will try the machine again later", "wanted", a.step.String())
 		}
 	}
-	return errors.Join(failures...)
 }
 
 // reportDryRun says what would have been written, once for each new plan.
@@ -67,6 +63,9 @@ func (r *Reconciler) reportRefusals(log logr.Logger, refusals []nodesync.Refusal
 	for _, refusal := range refusals {
 		counts[refusal.Gate]++
 		key := nodesync.Refusal{Of: refusal.Of, Gate: refusal.Gate}
+		if refusal.Gate == nodesync.GateMass || refusal.Gate == nodesync.GateOverlap {
+			key.Message = refusal.Message // a person acts on what it says, so it is said again when it changes
+		}
 		if current[key] {
 			continue
 		}

@@ -210,8 +210,10 @@ func TestDyingBeforeOrAfterAnyWriteEndsAlike(t *testing.T) {
 				s.settle(first)
 				store := &interrupted{Datastore: s.store}
 				// A process that is killed writes nothing more: the rest of the plan is refused as well.
+				died := false
 				die := func(write int) error {
 					if write >= n {
+						died = true
 						return errDied
 					}
 					return nil
@@ -223,11 +225,12 @@ func TestDyingBeforeOrAfterAnyWriteEndsAlike(t *testing.T) {
 				}
 				first.Datastore = store
 				s.leave("9")
-				died := false
 				for range 3 {
-					_, err := first.Round(t.Context())
-					if died = errors.Is(err, errDied); died {
+					if died {
 						break
+					}
+					if _, err := first.Round(t.Context()); err != nil {
+						t.Fatal(err)
 					}
 					s.clock.Step(s.config.Grace)
 				}
