@@ -194,7 +194,8 @@ func (k *KubernetesCluster) LookUp(ctx context.Context, name string) nodesync.Lo
 // notFoundNode tells "there is no such Node" from other 404s, such as a proxy's page or a missing API group.
 func notFoundNode(err error, name string) bool {
 	status, ok := err.(apierrors.APIStatus)
-	if !ok || !apierrors.IsNotFound(err) {
+	// client-go makes up a Status for an answer that is none, such as a proxy's page, and marks it by this cause.
+	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false
 	}
 	details := status.Status().Details

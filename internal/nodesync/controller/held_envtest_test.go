@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/projectcalico/calico/libcalico-go/lib/options"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+func (s *stage) nodeKey(machine string) string {
+	return "/calico/resources/v3/projectcalico.org/nodes/" + s.name(machine)
+}
+
+// gone says which of the machines have no Calico Node any more.
+func (s *stage) gone(machines ...string) string {
+	dump := s.etcd.Dump(s.t)
+	out := ""
+	for _, machine := range machines {
+		if dump[s.nodeKey(machine)] == "" {
+			out += machine
+		}
+	}
+	return out
+}
+
+// passTime runs rounds with the time they ask for in between.
+func (s *stage) passTime(r *Reconciler, rounds int) {
+	s.t.Helper()
+	for range rounds {
+		next, err := r.Round(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.clock.Step(next)
+	}
+}
+
+func TestANodeThatIsToBeKeptIsKept(t *testing.T) {
+	s := newStage(t, 4)
+	node, err := s.calico.Client().Nodes().Get(t.Context(), s.name("0"), options.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Annotations = map[string]string{nodesync.KeepAnnotation: "true"}
+	if _, err := s.calico.Client().Nodes().Update(t.Context(), node, options.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.leave("0")
+	s.leave("1")
+	s.passTime(s.reconciler(), 8)
+	if got := s.gone("0", "1", "2"); got != "1" {
+		t.Errorf("gone are the machines %q, want just 1", got)
+	}
+}
+
+func TestARunningPodHoldsItsMachineBack(t *testing.T) {
+	s := newStage(t, 3)
+	s.api.AllowPods(t, "default", "default")
+	s.runPod(s.name("0"), "still", corev1.PodRunning, "10.9.9.3")
+	s.leave("0")
+	r := s.reconciler()
+	s.passTime(r, 8)
+	if got := s.gone("0"); got != "" {
+		t.Error("the machine was removed although a pod runs there")
+	}
+}
+
+// failing is a datastore in which some machines' endpoints can never be deleted.
+type failing struct {
+	Datastore
+	hosts map[string]bool
+}
+
+func (d failing) DeleteEndpoints(ctx context.Context, guard calico.Guard, endpoints []calico.EndpointRef) error {
+	if d.hosts[guard.Host] {
+		return errors.New("etcdserver: permission denied")
+	}
+	return d.Datastore.DeleteEndpoints(ctx, guard, endpoints)
+}
+
+// As many broken machines as one round may clean do not keep a healthy one from its turn, and are asked about less and less.
+func TestBrokenMachinesDoNotStarveOthers(t *testing.T) {
+	s := newStage(t, 6)
+	s.config.NodesPerRound = 2
+	for _, machine := range []string{"0", "1", "2"} {
+		s.leave(machine)
+	}
+	r := s.reconciler()
+	r.Datastore = failing{Datastore: s.store, hosts: map[string]bool{s.name("0"): true, s.name("1"): true}}
+	s.passTime(r, 12)
+	if got := s.gone("0", "1", "2"); got != "2" {
+		t.Errorf("gone are the machines %q, want the healthy one, 2", got)
+	}
+	rounds := 0
+	for end := s.clock.Now().Add(time.Hour); s.clock.Now().Before(end); rounds++ {
+		s.passTime(r, 1)
+	}
+	if rounds > 60 {
+		t.Errorf("%d rounds in an hour for machines that always fail, want at most one a minute", rounds)
+	}
+}
+
+// A handle that holds nothing readable is no reason to crash, or to hold up its machine for ever.
+func TestBrokenHandles(t *testing.T) {
+	for name, value := range map[string]string{"empty": `{}`, "without counts": `{"block":null}`, "null": `null`} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, 3)
+			for key := range s.etcd.Dump(t) {
+				if strings.HasPrefix(key, "/calico/ipam/v2/handle/ipip-tunnel-addr-"+s.name("0")) {
+					if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			s.leave("0")
+			s.passTime(s.reconciler(), 8)
+			if got := s.gone("0"); got != "0" {
+				t.Error("the machine was not cleaned up")
+			}
+		})
+	}
+}
+
+// What an earlier clean-up left of a machine whose Node somebody else removed is found by its affinities.
+func TestLeftoversOfANodeThatSomebodyElseRemoved(t *testing.T) {
+	s := newStage(t, 3)
+	want := s.etcd.Dump(t)
+	s.join("9")
+	if _, err := s.agents["9"].LeaveAffinityWithoutBlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.leave("9")
+	// kube-controllers, or a person, removes the Node alone.
+	if _, err := s.etcd.Client.Delete(t.Context(), s.nodeKey("9")); err != nil {
+		t.Fatal(err)
+	}
+	s.passTime(s.reconciler(), 8)
+	s.expectUnchanged(want)
+}
+
+// A machine whose Calico Node was removed by mistake runs on, and its pods say so.
+func TestALiveMachineWithoutANodeIsLeftAlone(t *testing.T) {
+	s := newStage(t, 3)
+	s.api.AllowPods(t, "default", "default")
+	pod := podOn(s.name("0"), "b")
+	wep, err := s.calico.Client().WorkloadEndpoints().List(t.Context(), options.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ""
+	for _, item := range wep.Items {
+		if item.Spec.Pod == pod.Name {
+			address = netip.MustParsePrefix(item.Spec.IPNetworks[0]).Addr().String()
+		}
+	}
+	// In Kubernetes the machine goes by quite another name.
+	s.runPod(s.name("1"), "of-the-renamed", corev1.PodRunning, address)
+	s.leave("0")
+	if _, err := s.etcd.Client.Delete(t.Context(), s.nodeKey("0")); err != nil {
+		t.Fatal(err)
+	}
+	want := s.etcd.Revision(t)
+	s.passTime(s.reconciler(), 8)
+	if got := s.etcd.Revision(t); got != want {
+		t.Errorf("the store moved from revision %d to %d", want, got)
+	}
+}
+
+// When leadership is lost in the middle of a plan, nothing more is written.
+func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
+	s := newStage(t, 3)
+	s.leave("0")
+	ctx, stop := context.WithCancel(t.Context())
+	store := &interrupted{Datastore: s.store, after: func(n int) error {
+		if n == 1 {
+			stop()
+		}
+		return nil
+	}}
+	r := s.reconciler()
+	s.passTime(r, 1)
+	s.clock.Step(s.config.Grace)
+	r.Datastore = store
+	_, _ = r.Round(ctx)
+	if store.writes != 1 {
+		t.Errorf("%d writes were tried, want the one during which the end came", store.writes)
+	}
+	if resp, err := s.etcd.Client.Get(t.Context(), s.nodeKey("0"), clientv3.WithCountOnly()); err != nil || resp.Count != 1 {
+		t.Errorf("the Node is gone (%v)", err)
+	}
+}
