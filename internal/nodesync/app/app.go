@@ -37,6 +37,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
 	}
 	o.addFlags(command.Flags())
+	command.AddCommand(newPlanCommand(newOptions()))
 	return command
 }
 
@@ -63,6 +64,9 @@ func run(ctx context.Context, o *options) error {
 	defer func() { _ = store.Close() }()
 	if err := addReconciler(ctx, mgr, store, o, log); err != nil {
 		return err
+	}
+	if o.ignoredDomain != "" {
+		log.Info("Ignoring --domain: a machine is recognized by the orchRef of its Calico Node, never by likeness of names", "domain", o.ignoredDomain)
 	}
 	build := buildinfo.Get()
 	log.Info("Starting", "version", build.Version, "commit", build.Commit, "datastore", config.Kind, "writes", o.writes())

@@ -105,12 +105,26 @@ func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
 	return next, nil
 }
 
-func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
+// Preview observes and plans once and writes nothing: what the next round would do.
+func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
+	world, err := r.gather(ctx)
+	if err != nil {
+		return nodesync.Plan{}, err
+	}
+	return nodesync.MakePlan(world, r.Config), nil
+}
+
+// gather is the World as it is now, with what is known from before.
+func (r *Reconciler) gather(ctx context.Context) (nodesync.World, error) {
 	confirmation, err := r.recall(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading what was saved: %w", err)
+		return nodesync.World{}, fmt.Errorf("reading what was saved: %w", err)
 	}
-	world, err := r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation})
+	return r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation})
+}
+
+func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
+	world, err := r.gather(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// The plan command against a real API server and a real etcd: what it prints, its exit codes, and that it writes nothing.
+func TestPlanCommand(t *testing.T) {
+	logrus.SetLevel(logrus.PanicLevel)
+	cluster, etcd := testkit.ControlPlane(t), testkit.NewEtcd(t)
+	config := apiconfig.NewCalicoAPIConfig()
+	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, etcd.Endpoint
+	store, err := caliconode.Connect(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Initialize(t.Context(), "10.244.0.0/16"); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"plan-a", "plan-b", "plan-c"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := cluster.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		host := caliconode.Host{Name: name, KubernetesNode: name, Address: netip.AddrFrom4([4]byte{172, 30, 9, byte(i + 1)}), IPIP: true}
+		if _, err := store.Start(t.Context(), host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := func(args ...string) (int, string) {
+		return program(t, []string{"ETCD_ENDPOINTS=" + etcd.Endpoint}, append([]string{"plan", "--kubeconfig", cluster.Kubeconfig}, args...)...)
+	}
+	before := etcd.Revision(t)
+	if code, out := plan(); code != 2 || !strings.Contains(out, "record that this datastore belongs to the cluster") {
+		t.Errorf("the first plan ever: got exit code %d and %q, want 2 and the binding of the cluster", code, out)
+	}
+	if err := cluster.Client.CoreV1().Nodes().Delete(t.Context(), "plan-b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	code, out := plan("--grace-period=0s", "-o", "json")
+	var parsed struct {
+		Steps []struct{ Kind string } `json:"steps"`
+	}
+	if err := json.Unmarshal([]byte(out), &parsed); err != nil || code != 2 || len(parsed.Steps) < 5 || parsed.Steps[len(parsed.Steps)-1].Kind != "RemoveNode" {
+		t.Errorf("after the grace period: got exit code %d and %s (%v), want 2 and the steps up to RemoveNode", code, out, err)
+	}
+	if code, out := plan("--min-overlap-percent=100"); code != 3 || !strings.Contains(out, "(overlap)") {
+		t.Errorf("held back: got exit code %d and %q, want 3 and the overlap gate", code, out)
+	}
+	if code, out := plan("-o", "yaml"); code != 1 || !strings.Contains(out, "it must be text or json") {
+		t.Errorf("an unknown output: got exit code %d and %q", code, out)
+	}
+	if after := etcd.Revision(t); after != before {
+		t.Errorf("the store moved from revision %d to %d", before, after)
+	}
+}
+
+// The predecessor's manifest needs only its image changed.
+func TestPredecessorsFlags(t *testing.T) {
+	t.Parallel()
+	code, out := program(t, []string{"CALICO_ETCD_ENDPOINTS=http://127.0.0.1:1"},
+		"-dryrun", "-syncperiod", "60", "-domain", "example.com", "-logtostderr", "-vmodule", "x=1", "-v", "2", "-kubeconfig", "/nowhere")
+	if code != 1 || !strings.Contains(out, "--kubeconfig") {
+		t.Errorf("got exit code %d and %q, want the missing kubeconfig to be the only thing wrong", code, out)
+	}
+	code, out = program(t, []string{"CALICO_ETCD_ENDPOINTS=http://127.0.0.1:1"}, "-syncperiod", "0")
+	if code != 1 || !strings.Contains(out, "it must be a whole number of seconds") {
+		t.Errorf("a period of 0, by which the predecessor never rests: got exit code %d and %q", code, out)
+	}
+}
