@@ -42,7 +42,7 @@ help: ## Show this list.
 lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show calico-node-sync at work.
 	@bin/lab demo
 
-test: bin/lab build bin/gotestsum ## Test everything: both modules, against a real etcd and kube-apiserver.
+test: bin/lab build bin/gotestsum bin/helm bin/kustomize bin/promtool ## Test everything: both modules, against a real etcd and kube-apiserver.
 	@hack/test.sh
 
 ##@ More tests
@@ -90,10 +90,11 @@ bin/lab: FORCE
 bin/kubectl: FORCE
 	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/kubectl k8s.io/kubernetes/cmd/kubectl
 
-# Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once.
-bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize: go.tools.mod
+# Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once. The tag keeps
+# the clients of twenty clouds out of promtool. A tool's package is read off the file, as asking Go would download every other tool's modules too.
+bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize bin/helm bin/promtool: go.tools.mod
 	@echo "Building $(@F) (once)"
-	@go build -modfile=go.tools.mod -o $@ "$$(go list -modfile=go.tools.mod tool | grep -E '/$(@F)(/v[0-9]+)?$$')"
+	@go build -modfile=go.tools.mod -tags remove_all_sd -o $@ "$$(grep -oE '[^[:space:]]+/$(@F)(/v[0-9]+)?$$' go.tools.mod)"
 	@touch $@
 
 docker-build: ## Build one image: make docker-build BINARY=calico-node-sync [IMG=...].

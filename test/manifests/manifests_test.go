@@ -4,7 +4,6 @@
 package manifests_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,12 +16,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
+	"github.com/mooring-dev/mooring/test/objects"
 )
 
 // namespace is where everything is installed.
@@ -38,84 +35,29 @@ func files(t *testing.T) map[string][]*unstructured.Unstructured {
 			t.Fatalf("no files match %s (%v): run make manifests", pattern, err)
 		}
 		for _, path := range paths {
-			found[strings.TrimPrefix(path, "../../")] = objects(t, path)
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[strings.TrimPrefix(path, "../../")] = objects.Parse(t, path, content)
 		}
 	}
 	return found
 }
 
-// objects parses a file of several YAML documents; an unknown form fails the test.
-func objects(t *testing.T, path string) []*unstructured.Unstructured {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []*unstructured.Unstructured
-	for document := range bytes.SplitSeq(content, []byte("\n---\n")) {
-		u := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &u.Object); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if u.GetKind() == "" || u.GetName() == "" {
-			t.Fatalf("%s holds a document without kind or name:\n%s", path, document)
-		}
-		all = append(all, u)
-	}
-	return all
-}
-
-// as converts the object, strictly: a field that the type does not have fails the test.
-func as[T any](t *testing.T, u *unstructured.Unstructured) *T {
-	t.Helper()
-	out := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, out, true); err != nil {
-		t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
-	}
-	return out
-}
-
-// ofKind returns the objects of a kind, converted.
-func ofKind[T any](t *testing.T, all []*unstructured.Unstructured, kind string) []*T {
-	t.Helper()
-	var out []*T
-	for _, u := range all {
-		if u.GetKind() == kind {
-			out = append(out, as[T](t, u))
-		}
-	}
-	return out
-}
-
-// TestPodsMeetTheRestrictedStandard asks the code that the API server itself runs, at its newest version of the standard.
+// TestPodsMeetTheRestrictedStandard asks the code that the API server itself runs.
 func TestPodsMeetTheRestrictedStandard(t *testing.T) {
 	t.Parallel()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	seen := 0
 	for name, all := range files(t) {
-		for _, d := range ofKind[appsv1.Deployment](t, all, "Deployment") {
-			seen++
-			pod := d.Spec.Template
-			if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
-				t.Errorf("%s: Deployment %s: %s", name, d.Name, result.ForbiddenDetail())
-			}
-			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-				if c.SecurityContext == nil || c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
-					t.Errorf("%s: container %s may write its root file system", name, c.Name)
-				}
-			}
-		}
+		seen += objects.CheckPods(t, name, all)
 	}
 	if seen == 0 {
 		t.Error("no Deployment was judged")
 	}
 	// The judge must be able to say no.
 	bad := corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
-	if policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &metav1.ObjectMeta{}, &bad)).Allowed {
+	if objects.Unrestricted(t, &metav1.ObjectMeta{}, &bad) == "" {
 		t.Error("the evaluator allows a pod on the host's network")
 	}
 }
@@ -127,7 +69,7 @@ func TestNamespaceEnforcesTheRestrictedStandard(t *testing.T) {
 		if !strings.HasPrefix(name, "dist/") {
 			continue
 		}
-		spaces := ofKind[corev1.Namespace](t, all, "Namespace")
+		spaces := objects.OfKind[corev1.Namespace](t, all, "Namespace")
 		if len(spaces) != 1 || spaces[0].Name != namespace || spaces[0].Labels[api.EnforceLevelLabel] != string(api.LevelRestricted) {
 			t.Errorf("%s: want the namespace %s with %s=restricted, have %v", name, namespace, api.EnforceLevelLabel, spaces)
 		}
@@ -138,7 +80,7 @@ func TestNamespaceEnforcesTheRestrictedStandard(t *testing.T) {
 func TestDeploymentsRunAsPromised(t *testing.T) {
 	t.Parallel()
 	for name, all := range files(t) {
-		for _, d := range ofKind[appsv1.Deployment](t, all, "Deployment") {
+		for _, d := range objects.OfKind[appsv1.Deployment](t, all, "Deployment") {
 			pod := d.Spec.Template.Spec
 			container := pod.Containers[0]
 			if d.Spec.Replicas == nil || *d.Spec.Replicas < 2 || !slices.Contains(container.Args, "--leader-elect") {
@@ -162,7 +104,7 @@ func TestDeploymentsRunAsPromised(t *testing.T) {
 				}
 			}
 		}
-		for _, s := range ofKind[corev1.Secret](t, all, "Secret") {
+		for _, s := range objects.OfKind[corev1.Secret](t, all, "Secret") {
 			if strings.HasPrefix(name, "dist/") {
 				t.Errorf("%s holds the Secret %s: applying it again would overwrite somebody's certificates", name, s.Name)
 			}
@@ -175,9 +117,9 @@ func TestEtcdSampleFitsTheOverlay(t *testing.T) {
 	t.Parallel()
 	all := files(t)
 	sample := all["config/calico-node-sync/samples/etcdv3.yaml"]
-	config := ofKind[corev1.ConfigMap](t, sample, "ConfigMap")[0]
-	secret := ofKind[corev1.Secret](t, sample, "Secret")[0]
-	deployment := ofKind[appsv1.Deployment](t, all["dist/calico-node-sync-etcdv3.yaml"], "Deployment")[0]
+	config := objects.OfKind[corev1.ConfigMap](t, sample, "ConfigMap")[0]
+	secret := objects.OfKind[corev1.Secret](t, sample, "Secret")[0]
+	deployment := objects.OfKind[appsv1.Deployment](t, all["dist/calico-node-sync-etcdv3.yaml"], "Deployment")[0]
 	container := deployment.Spec.Template.Spec.Containers[0]
 	for _, e := range container.Env {
 		if e.ValueFrom == nil {
@@ -204,52 +146,8 @@ func TestEtcdSampleFitsTheOverlay(t *testing.T) {
 func TestRolesAreLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	for name, all := range files(t) {
-		for _, r := range ofKind[rbacv1.ClusterRole](t, all, "ClusterRole") {
-			for _, rule := range r.Rules {
-				for _, complaint := range excessive(rule) {
-					t.Errorf("%s: ClusterRole %s %s: %v", name, r.Name, complaint, rule)
-				}
-			}
-		}
-		for _, r := range ofKind[rbacv1.Role](t, all, "Role") {
-			if r.Namespace != namespace {
-				t.Errorf("%s: Role %s is in %q", name, r.Name, r.Namespace)
-			}
-			for _, rule := range r.Rules {
-				for _, complaint := range excessive(rule) {
-					t.Errorf("%s: Role %s %s: %v", name, r.Name, complaint, rule)
-				}
-			}
-		}
+		objects.CheckRoles(t, name, namespace, all)
 	}
-}
-
-// excessive says what is wrong with a rule; nothing for a modest one.
-func excessive(rule rbacv1.PolicyRule) []string {
-	var complaints []string
-	for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
-		if slices.Contains(list, "*") {
-			complaints = append(complaints, "grants a wildcard")
-		}
-	}
-	writes := slices.ContainsFunc(rule.Verbs, func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
-	for _, resource := range rule.Resources {
-		base, _, _ := strings.Cut(resource, "/")
-		switch base {
-		case "secrets":
-			complaints = append(complaints, "reads Secrets")
-		case "nodes", "pods", "namespaces":
-			if writes {
-				complaints = append(complaints, "writes "+resource)
-			}
-		}
-	}
-	for _, verb := range []string{"escalate", "bind", "impersonate", "deletecollection"} {
-		if slices.Contains(rule.Verbs, verb) {
-			complaints = append(complaints, "grants "+verb)
-		}
-	}
-	return complaints
 }
 
 // TestExcessiveFindsGreed shows that the judge of roles can say no.
@@ -263,7 +161,7 @@ func TestExcessiveFindsGreed(t *testing.T) {
 		"a node's status":    {APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"update"}},
 		"a deletion of pods": {APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}},
 	} {
-		if len(excessive(rule)) == 0 {
+		if len(objects.Excessive(rule)) == 0 {
 			t.Errorf("%s passes", name)
 		}
 	}
@@ -274,7 +172,7 @@ func TestBinaryKnowsItsArguments(t *testing.T) {
 	t.Parallel()
 	binaries := map[string]func() *cobra.Command{"calico-node-sync": app.NewCommand}
 	for name, all := range files(t) {
-		for _, d := range ofKind[appsv1.Deployment](t, all, "Deployment") {
+		for _, d := range objects.OfKind[appsv1.Deployment](t, all, "Deployment") {
 			newCommand, ok := binaries[d.Name]
 			if !ok {
 				t.Errorf("%s: this test does not know the binary of %s", name, d.Name)

@@ -4,115 +4,53 @@
 package manifests_test
 
 import (
-	"context"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/test/objects"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
-
-// manager is the field manager of these tests.
-const manager = client.FieldOwner("manifests-test")
-
-// warnings collects what the API server warns about, as kubectl would print it.
-type warnings struct {
-	mu   sync.Mutex
-	text []string // guarded by mu
-}
-
-func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, text)
-}
-
-// connect returns a client of the package's control plane and the warnings that it will receive.
-func connect(t *testing.T) (client.Client, *warnings) {
-	t.Helper()
-	config := rest.CopyConfig(testkit.ControlPlane(t).Config)
-	heard := &warnings{}
-	config.WarningHandler = heard
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, heard
-}
-
-// apply sends the object as kubectl apply --server-side does, with every field checked.
-func apply(ctx context.Context, c client.Client, u *unstructured.Unstructured, options ...client.ApplyOption) error {
-	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
-	return strict.Apply(ctx, client.ApplyConfigurationFromUnstructured(u.DeepCopy()), append(options, manager, client.ForceOwnership)...)
-}
 
 // TestServerAcceptsEveryObject applies every file to a real kube-apiserver in dry run, the namespace and accounts first and for real since
 // the rest needs them, and creates, in dry run too, a pod from each template, which the namespace's own admission judges.
 func TestServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
-	c, heard := connect(t)
+	server := objects.Connect(t)
 	all := files(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, u := range all[name] {
 			if kind := u.GetKind(); kind == "Namespace" || kind == "ServiceAccount" {
-				if err := apply(t.Context(), c, u); err != nil {
+				if err := server.Apply(t.Context(), u); err != nil {
 					t.Fatalf("%s: applying %s %s: %v", name, kind, u.GetName(), err)
 				}
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		for _, u := range all[name] {
-			if err := apply(t.Context(), c, u, client.DryRunAll); err != nil {
-				t.Errorf("%s: dry run of %s %s: %v", name, u.GetKind(), u.GetName(), err)
-			}
-		}
-		for _, d := range ofKind[appsv1.Deployment](t, all[name], "Deployment") {
-			admitPod(t, c, name, d)
-		}
+		server.DryRun(t, name, all[name])
 	}
-	heard.mu.Lock()
-	defer heard.mu.Unlock()
-	if len(heard.text) > 0 {
-		t.Errorf("the API server warns: %q", heard.text)
+	if heard := server.Warnings(); len(heard) > 0 {
+		t.Errorf("the API server warns: %q", heard)
 	}
-}
-
-// admitPod waits for the priority classes that a new API server makes itself, then creates the template's pod in dry run.
-func admitPod(t *testing.T, c client.Client, name string, d *appsv1.Deployment) {
-	t.Helper()
-	testkit.Eventually(t, name+": admission of the pod of "+d.Name, func() string {
-		pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
-		pod.GenerateName, pod.Namespace = d.Name+"-", namespace
-		if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
 }
 
 // TestAccountMayDoItsWorkAndNoMore asks the API server's own authorizer, with the roles applied.
 func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	t.Parallel()
-	c, _ := connect(t)
+	server := objects.Connect(t)
 	for _, file := range []string{"dist/calico-node-sync-etcdv3.yaml", "dist/calico-node-sync-kubernetes.yaml"} {
 		for _, u := range files(t)[file] {
 			switch u.GetKind() {
 			case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-				if err := apply(t.Context(), c, u); err != nil {
+				if err := server.Apply(t.Context(), u); err != nil {
 					t.Fatalf("%s: applying %s %s: %v", file, u.GetKind(), u.GetName(), err)
 				}
 			}
@@ -123,7 +61,7 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may := func(allowed bool, group, resource, ns, name string, verbs ...string) {
 		for _, verb := range verbs {
 			attributes := authorizationv1.ResourceAttributes{Group: group, Resource: resource, Namespace: ns, Name: name, Verb: verb}
-			judge(t, c, attributes, allowed)
+			judge(t, server.Client, attributes, allowed)
 		}
 	}
 	read := []string{"get", "list", "watch"}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/test/objects"
+)
+
+const (
+	chart     = "../../charts/mooring"
+	namespace = "mooring-system"
+	component = "calico-node-sync"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// tool returns the path of a pinned tool, or skips the test.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(testkit.Root(t), "bin", name)
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		testkit.Skip(t, "it needs bin/%s: run `make bin/%s`", name, name)
+	}
+	return path
+}
+
+// run runs a tool with nothing of our environment and returns what it wrote to its standard output and its standard error.
+func run(t *testing.T, name string, args ...string) (out, complaint string, err error) {
+	t.Helper()
+	return runWith(t, "", name, args...)
+}
+
+// runWith is run with a standard input.
+func runWith(t *testing.T, input, name string, args ...string) (out, complaint string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin = strings.NewReader(input)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// helm runs Helm with the values (YAML).
+func helm(t *testing.T, values string, args ...string) (out, complaint string, err error) {
+	t.Helper()
+	return runWith(t, values, "helm", append(args, "--values", "-")...)
+}
+
+// render returns what the chart makes of the values in a namespace; a refusal ends the test.
+func render(t *testing.T, ns, values string) []*unstructured.Unstructured {
+	t.Helper()
+	out, complaint, err := helm(t, values, "template", "mooring", chart, "--namespace", ns)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, complaint)
+	}
+	return objects.Parse(t, "helm template", []byte(out))
+}
+
+// read parses a YAML file strictly.
+func read[T any](t *testing.T, path string) T {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out T
+	if err := yaml.UnmarshalStrict(content, &out); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return out
+}
+
+// scenarios are values that must work; what is said about all rendered objects is said about these.
+func scenarios() map[string]string {
+	return map[string]string{
+		"nothing": "",
+		"kubernetes": `
+calicoNodeSync: {enabled: true, datastore: kubernetes}`,
+		"etcdv3": `
+calicoNodeSync: {enabled: true, datastore: etcdv3, etcd: {configMap: calico-config}}`,
+		"etcdv3 without TLS": `
+calicoNodeSync: {enabled: true, datastore: etcdv3, etcd: {endpoints: ["http://192.0.2.10:2379"]}}`,
+		"everything": `
+global: {somebody: elses}
+imagePullSecrets: [{name: registry}]
+calicoNodeSync:
+  enabled: true
+  datastore: etcdv3
+  etcd:
+    endpoints: ["https://192.0.2.10:2379", "https://[2001:db8::1]:2379"]
+    secret: certificates
+    caKey: ca.crt
+    certKey: tls.crt
+    keyKey: tls.key
+  mode: report
+  gracePeriod: 1h30m
+  extraArgs: [--nodes-per-round=10, -v=2]
+  extraEnv:
+    - {name: ETCD_USERNAME, value: mooring}
+    - {name: ETCD_PASSWORD, valueFrom: {secretKeyRef: {name: etcd, key: password}}}
+  image:
+    repository: registry.example:5000/mooring/calico-node-sync
+    digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+    pullPolicy: Always
+  replicas: 3
+  resources: {limits: {memory: 1Gi, cpu: "1"}}
+  priorityClassName: ""
+  nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+  tolerations: [{operator: Exists}]
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [ssd]}]}]
+  podLabels: {team: network}
+  podAnnotations: {example.com/note: "any text, also: this"}
+  metrics:
+    readers: [{namespace: monitoring, name: prometheus-k8s}]
+    certificateSecret: metrics-certificate
+    serviceMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}
+    prometheusRule: {enabled: true, labels: {release: prometheus}}
+  networkPolicy:
+    enabled: true
+    apiServerPorts: [6443]
+    apiServerCIDRs: [192.0.2.0/24, "2001:db8::/64"]
+    etcdCIDRs: [192.0.2.10/32]
+    metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]`,
+		"defaults of the options": `
+calicoNodeSync:
+  enabled: true
+  datastore: kubernetes
+  metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}
+  networkPolicy: {enabled: true}`,
+	}
+}

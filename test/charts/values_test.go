@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRefusals says which values are refused, and what is said then: each message names the value and what is wrong with it.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	const on = "calicoNodeSync: {enabled: true, datastore: kubernetes, "
+	const etcd = "calicoNodeSync: {enabled: true, datastore: etcdv3, etcd: "
+	for name, tc := range map[string]struct{ values, want string }{
+		"no datastore":           {"calicoNodeSync: {enabled: true}", "at '/calicoNodeSync/datastore': value must be one of 'etcdv3', 'kubernetes'"},
+		"null as the datastore":  {"calicoNodeSync: {enabled: true, datastore: null}", "missing property 'datastore'"},
+		"another datastore":      {"calicoNodeSync: {enabled: true, datastore: etcdv2}", "at '/calicoNodeSync/datastore': value must be one of"},
+		"another when off":       {"calicoNodeSync: {datastore: Kubernetes}", "at '/calicoNodeSync/datastore': value must be one of"},
+		"no endpoints":           {etcd + "{}}", "at '/calicoNodeSync/etcd/endpoints': minItems: got 0, want 1"},
+		"endpoints as text":      {etcd + `{endpoints: "https://192.0.2.10:2379"}}`, "at '/calicoNodeSync/etcd/endpoints': got string, want array"},
+		"no URL":                 {etcd + `{endpoints: ["192.0.2.10:2379"]}}`, "at '/calicoNodeSync/etcd/endpoints/0': '192.0.2.10:2379' does not match pattern '^https?://"},
+		"two in one":             {etcd + `{endpoints: ["https://a:2379,https://b:2379"]}}`, "at '/calicoNodeSync/etcd/endpoints/0'"},
+		"http and https":         {etcd + `{endpoints: ["https://a:2379", "http://b:2379"]}}`, "calicoNodeSync.etcd.endpoints mixes http and https"},
+		"two sources":            {etcd + `{endpoints: ["https://a:2379"], configMap: calico-config}}`, "both name an etcd: remove one of them"},
+		"half a certificate":     {etcd + `{endpoints: ["https://a:2379"], keyKey: ""}}`, "only one of certKey and keyKey is set"},
+		"no Secret":              {etcd + `{endpoints: ["https://a:2379"], secret: ""}}`, "at '/calicoNodeSync/etcd/secret': minLength: got 0, want 1"},
+		"a contradiction":        {on + `etcd: {endpoints: ["https://a:2379"]}}`, "calicoNodeSync.datastore is kubernetes, but calicoNodeSync.etcd names an etcd"},
+		"another contradiction":  {on + `etcd: {configMap: calico-config}}`, "calicoNodeSync.datastore is kubernetes, but calicoNodeSync.etcd names an etcd"},
+		"an unknown component":   {"calicoNodesync: {enabled: true}", "additional properties 'calicoNodesync' not allowed"},
+		"an unknown value":       {on + "gracePerod: 5m}", "at '/calicoNodeSync': additional properties 'gracePerod' not allowed"},
+		"an unknown inner value": {on + "metrics: {serviceMonitor: {enable: true}}}", "at '/calicoNodeSync/metrics/serviceMonitor': additional properties 'enable' not allowed"},
+		"enabled as text":        {`calicoNodeSync: {enabled: "yes"}`, "at '/calicoNodeSync/enabled': got string, want boolean"},
+		"an unknown mode":        {on + "mode: observe}", "at '/calicoNodeSync/mode': value must be one of 'enforce', 'report'"},
+		"a number as duration":   {on + "gracePeriod: 300}", "at '/calicoNodeSync/gracePeriod': got number, want string"},
+		"a unitless duration":    {on + `gracePeriod: "300"}`, "at '/calicoNodeSync/gracePeriod': '300' does not match pattern"},
+		"no replicas":            {on + "replicas: 0}", "at '/calicoNodeSync/replicas': minimum: got 0, want 1"},
+		"a tag with a colon":     {on + `image: {tag: "x:y"}}`, "at '/calicoNodeSync/image/tag': 'x:y' does not match pattern"},
+		"half a digest":          {on + "image: {digest: sha256:12}}", "at '/calicoNodeSync/image/digest': 'sha256:12' does not match pattern"},
+		"a port too high":        {on + "networkPolicy: {apiServerPorts: [70000]}}", "at '/calicoNodeSync/networkPolicy/apiServerPorts/0': maximum: got 70,000, want 65,535"},
+		"no port":                {on + "networkPolicy: {apiServerPorts: []}}", "at '/calicoNodeSync/networkPolicy/apiServerPorts': minItems: got 0, want 1"},
+		"no network":             {on + "networkPolicy: {apiServerCIDRs: [192.0.2.1]}}", "at '/calicoNodeSync/networkPolicy/apiServerCIDRs/0': '192.0.2.1' does not match"},
+		"a reader without space": {on + "metrics: {readers: [{name: prometheus}]}}", "at '/calicoNodeSync/metrics/readers/0': missing property 'namespace'"},
+		"an argument":            {on + "extraArgs: [report]}", "at '/calicoNodeSync/extraArgs/0': 'report' does not match pattern"},
+		"a flag with a value":    {on + "extraArgs: [--mode=report]}", "calicoNodeSync.extraArgs: --mode is not for here: set calicoNodeSync.mode"},
+		"the same, one dash":     {on + "extraArgs: [-dry-run]}", "calicoNodeSync.extraArgs: --dry-run is not for here: set calicoNodeSync.mode to report"},
+		"a flag that would break": {on + "extraArgs: ['--metrics-bind-address=:9']}",
+			"calicoNodeSync.extraArgs: --metrics-bind-address is not for here: the Service and the NetworkPolicy expect port 8443"},
+		"a label with a blank":  {on + "podLabels: {team: a b}}", "at '/calicoNodeSync/podLabels/team': 'a b' does not match pattern"},
+		"a text as pull secret": {"imagePullSecrets: [registry]", "at '/imagePullSecrets/0': got string, want object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, complaint, err := helm(t, tc.values, "template", "mooring", chart)
+			if err == nil {
+				t.Fatalf("accepted:\n%s", out)
+			}
+			if !strings.Contains(complaint, tc.want) {
+				t.Errorf("want %q in:\n%s", tc.want, complaint)
+			}
+		})
+	}
+}
+
+// leaves maps each value's path to its default; a list or an empty map is one value.
+func leaves(prefix string, value any, into map[string]any) {
+	object, ok := value.(map[string]any)
+	if !ok || len(object) == 0 {
+		into[prefix] = value
+		return
+	}
+	for key, inner := range object {
+		leaves(strings.TrimPrefix(prefix+"."+key, "."), inner, into)
+	}
+}
+
+// TestReadmeListsEveryValue compares the tables of the README with values.yaml: the same values, the same defaults, each explained.
+func TestReadmeListsEveryValue(t *testing.T) {
+	t.Parallel()
+	want := map[string]any{}
+	leaves("", read[map[string]any](t, chart+"/values.yaml"), want)
+	readme, err := os.ReadFile(chart + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]string{}
+	row := regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\| `(.*)` \\| (.+) \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(readme), -1) {
+		have[m[1]] = m[2]
+	}
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		value, err := json.Marshal(want[path])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if given, ok := have[path]; !ok || given != string(value) {
+			t.Errorf("charts/mooring/README.md wants a row: | `%s` | `%s` | what it means |", path, value)
+		}
+		delete(have, path)
+	}
+	for path := range have {
+		t.Errorf("charts/mooring/README.md has a row for %s, which is no value", path)
+	}
+}
+
+// schema is the part of a JSON schema that this test follows.
+type schema struct {
+	Ref                  string            `json:"$ref"`
+	Properties           map[string]schema `json:"properties"`
+	AdditionalProperties any               `json:"additionalProperties"`
+	Definitions          map[string]schema `json:"definitions"`
+}
+
+// TestSchemaAndValuesAgree finds each value of the schema in values.yaml, so that none is hidden, and no object of ours that takes any key.
+// That the schema has each value of values.yaml shows in its accepting them.
+func TestSchemaAndValuesAgree(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(chart + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root schema
+	if err := json.Unmarshal(content, &root); err != nil {
+		t.Fatal(err)
+	}
+	var follow func(path string, s schema, value any)
+	follow = func(path string, s schema, value any) {
+		if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
+			s = root.Definitions[name]
+		}
+		if len(s.Properties) == 0 {
+			return
+		}
+		if s.AdditionalProperties != false {
+			t.Errorf("%s takes unknown keys", path)
+		}
+		object, ok := value.(map[string]any)
+		if !ok {
+			t.Errorf("%s is no map in values.yaml", path)
+			return
+		}
+		for key, inner := range s.Properties {
+			// Helm's own, and maps that users fill.
+			if _, ok := object[key]; !ok && path+"."+key != ".global" && len(object) > 0 {
+				t.Errorf("%s.%s is in the schema and not in values.yaml", path, key)
+			}
+			follow(path+"."+key, inner, object[key])
+		}
+	}
+	follow("", root, read[map[string]any](t, chart+"/values.yaml"))
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// CheckPods asks the code that the API server itself runs whether the pods of every Deployment meet the newest version of the restricted
+// Pod Security Standard, and wants read-only root file systems besides, which the standard does not. It returns how many it judged.
+func CheckPods(tb testing.TB, source string, all []*unstructured.Unstructured) int {
+	tb.Helper()
+	deployments := OfKind[appsv1.Deployment](tb, all, "Deployment")
+	for _, d := range deployments {
+		pod := d.Spec.Template
+		if complaint := Unrestricted(tb, &pod.ObjectMeta, &pod.Spec); complaint != "" {
+			tb.Errorf("%s: Deployment %s: %s", source, d.Name, complaint)
+		}
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if c.SecurityContext == nil || c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+				tb.Errorf("%s: container %s may write its root file system", source, c.Name)
+			}
+		}
+	}
+	return len(deployments)
+}
+
+// Unrestricted says what the restricted Pod Security Standard has against the pod; "" means nothing.
+func Unrestricted(tb testing.TB, meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
+	tb.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, meta, spec)); !result.Allowed {
+		return result.ForbiddenDetail()
+	}
+	return ""
+}
+
+// CheckRoles states what no role of ours may ever grant (Excessive), and that Roles stay in the namespace.
+func CheckRoles(tb testing.TB, source, namespace string, all []*unstructured.Unstructured) {
+	tb.Helper()
+	check := func(kind, name string, rules []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			for _, complaint := range Excessive(rule) {
+				tb.Errorf("%s: %s %s %s: %v", source, kind, name, complaint, rule)
+			}
+		}
+	}
+	for _, r := range OfKind[rbacv1.ClusterRole](tb, all, "ClusterRole") {
+		check("ClusterRole", r.Name, r.Rules)
+	}
+	for _, r := range OfKind[rbacv1.Role](tb, all, "Role") {
+		if r.Namespace != namespace {
+			tb.Errorf("%s: Role %s is in %q", source, r.Name, r.Namespace)
+		}
+		check("Role", r.Name, r.Rules)
+	}
+}
+
+// Excessive says what is wrong with a rule; nothing for a modest one.
+func Excessive(rule rbacv1.PolicyRule) []string {
+	var complaints []string
+	for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
+		if slices.Contains(list, "*") {
+			complaints = append(complaints, "grants a wildcard")
+		}
+	}
+	writes := slices.ContainsFunc(rule.Verbs, func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
+	for _, resource := range rule.Resources {
+		base, _, _ := strings.Cut(resource, "/")
+		switch base {
+		case "secrets":
+			complaints = append(complaints, "reads Secrets")
+		case "nodes", "pods", "namespaces":
+			if writes {
+				complaints = append(complaints, "writes "+resource)
+			}
+		}
+	}
+	for _, verb := range []string{"escalate", "bind", "impersonate", "deletecollection"} {
+		if slices.Contains(rule.Verbs, verb) {
+			complaints = append(complaints, "grants "+verb)
+		}
+	}
+	return complaints
+}
