@@ -124,22 +124,9 @@ func splitList(s string) []string {
 }
 
 func (c EtcdConfig) validate() error {
-	scheme := ""
-	for _, endpoint := range c.Endpoints {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			return fmt.Errorf("ETCD_ENDPOINTS holds %q, which is not a URL such as https://10.0.0.1:2379: correct it", endpoint)
-		}
-		if u.User != nil {
-			return errors.New("ETCD_ENDPOINTS holds a user name, which would stand in every log: use ETCD_USERNAME and ETCD_PASSWORD")
-		}
-		if scheme != "" && scheme != u.Scheme {
-			return errors.New("ETCD_ENDPOINTS mixes http and https: use one of them for all endpoints")
-		}
-		scheme = u.Scheme
-	}
-	if len(c.Endpoints) == 0 {
-		return errors.New("ETCD_ENDPOINTS holds no endpoint: set it to Calico's etcd, such as https://10.0.0.1:2379")
+	scheme, err := c.scheme()
+	if err != nil {
+		return err
 	}
 	if scheme == "http" && (c.CACertFile != "" || c.CertFile != "" || c.KeyFile != "") {
 		return errors.New("etcd certificates are set but ETCD_ENDPOINTS is http: use https, or unset the certificates")
@@ -151,6 +138,27 @@ func (c EtcdConfig) validate() error {
 		return errors.New("only one of ETCD_USERNAME and ETCD_PASSWORD is set: set both or none")
 	}
 	return c.validateFiles()
+}
+
+// scheme is the one scheme of all endpoints.
+func (c EtcdConfig) scheme() (string, error) {
+	if len(c.Endpoints) == 0 {
+		return "", errors.New("ETCD_ENDPOINTS holds no endpoint: set it to Calico's etcd, such as https://10.0.0.1:2379")
+	}
+	scheme := ""
+	for _, endpoint := range c.Endpoints {
+		u, err := url.Parse(endpoint)
+		switch {
+		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+			return "", fmt.Errorf("ETCD_ENDPOINTS holds %q, which is not a URL such as https://10.0.0.1:2379: correct it", endpoint)
+		case u.User != nil:
+			return "", errors.New("ETCD_ENDPOINTS holds a user name, which would stand in every log: use ETCD_USERNAME and ETCD_PASSWORD")
+		case scheme != "" && scheme != u.Scheme:
+			return "", errors.New("ETCD_ENDPOINTS mixes http and https: use one of them for all endpoints")
+		}
+		scheme = u.Scheme
+	}
+	return scheme, nil
 }
 
 func (c EtcdConfig) validateFiles() error {

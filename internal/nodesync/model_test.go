@@ -108,11 +108,10 @@ func (m *model) host(name string) Host {
 
 // apply does what the writer does; guards maps hosts to the revision that their Node must be at.
 func (m *model) apply(step Step, guards map[string]int64) error {
-	if s, ok := step.(BindCluster); ok {
-		m.bound = s.ClusterUID
-		return nil
-	}
 	of := step.Subject()
+	if of == (Subject{}) {
+		return m.applyToDatastore(step)
+	}
 	node, exists := m.nodes[of.Host]
 	if guards[of.Host] == 0 && exists {
 		return fmt.Errorf("%s: there is a Node", step)
@@ -125,6 +124,8 @@ func (m *model) apply(step Step, guards map[string]int64) error {
 	}
 	m.revision++
 	switch s := step.(type) {
+	case BindCluster:
+		return fmt.Errorf("%s: it is about a machine", step)
 	case Fence:
 		return m.annotate(node, s.Revision, of.KubernetesNode, guards)
 	case Unfence:
@@ -146,6 +147,16 @@ func (m *model) apply(step Step, guards map[string]int64) error {
 	case RemoveNode:
 		delete(m.nodes, of.Host)
 	}
+	return nil
+}
+
+// applyToDatastore applies a step that is about no machine.
+func (m *model) applyToDatastore(step Step) error {
+	bind, ok := step.(BindCluster)
+	if !ok {
+		return fmt.Errorf("%s: it is about no machine", step)
+	}
+	m.bound = bind.ClusterUID
 	return nil
 }
 

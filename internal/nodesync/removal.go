@@ -112,8 +112,10 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 	for _, a := range claims {
 		affinities = append(affinities, RemoveAffinity{Of: of, CIDR: a.CIDR, Revision: a.Revision})
 	}
+	// Blocks without a claim first: a host without a Node is known by its claims alone.
 	slices.SortFunc(affinities, func(a, b Step) int {
-		return comparePrefix(a.(RemoveAffinity).CIDR, b.(RemoveAffinity).CIDR)
+		x, y := a.(RemoveAffinity), b.(RemoveAffinity)
+		return cmp.Or(cmp.Compare(min(x.Revision, 1), min(y.Revision, 1)), comparePrefix(x.CIDR, y.CIDR))
 	})
 	return releases, affinities, refusals
 }

@@ -48,7 +48,7 @@ func TestKubernetesDatastoreWithTheShippedRights(t *testing.T) {
 		return string(out)
 	}
 	t.Cleanup(func() {
-		_ = exec.Command(testkit.Binary(t, "lab"), "down", "--dir", dir).Run() //nolint:noctx // the test's context has ended by then
+		_ = exec.Command(testkit.Binary(t, "lab"), "down", "--dir", dir).Run()
 	})
 	lab("up", "--calico-datastore", "kubernetes", "--with", "calico-node-sync", "--calico-node-sync-grace-period", "1s", "--nodes", "4")
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))

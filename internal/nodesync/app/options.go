@@ -4,10 +4,7 @@
 package app
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -62,45 +59,6 @@ func (o *options) addPlanFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.manager.LeaderElectionNamespace, "leader-election-namespace", o.manager.LeaderElectionNamespace,
 		"Namespace of a running controller, whose grace periods are then counted.")
 	o.addDecisionFlags(fs)
-}
-
-// addPredecessorFlags binds the flags of kube-calico-controller, so that its manifests work with only the image changed.
-func (o *options) addPredecessorFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.dryRun, "dryrun", o.dryRun, "The same as --dry-run.")
-	fs.Var((*seconds)(&o.config.Resync), "syncperiod", "The same as --resync-period, in seconds.")
-	fs.StringVar(&o.ignoredDomain, "domain", "", "Ignored: a machine is recognized by the orchRef of its Calico Node, never by likeness of names.")
-	for _, name := range []string{"dryrun", "syncperiod", "domain"} {
-		if err := fs.MarkHidden(name); err != nil {
-			panic(err) // a misspelt flag name, found by the first test that makes the command
-		}
-	}
-	for _, name := range []string{"logtostderr", "alsologtostderr"} {
-		fs.Bool(name, true, "Ignored: the log goes to standard error.")
-	}
-	for _, name := range []string{"stderrthreshold", "vmodule", "log_dir", "log_backtrace_at"} {
-		fs.String(name, "", "Ignored: use -v and --log-format.")
-	}
-	for _, name := range []string{"logtostderr", "alsologtostderr", "stderrthreshold", "vmodule", "log_dir", "log_backtrace_at"} {
-		if err := fs.MarkHidden(name); err != nil {
-			panic(err)
-		}
-	}
-}
-
-// seconds is a duration that is written as a whole number of seconds.
-type seconds time.Duration
-
-func (s *seconds) String() string { return strconv.Itoa(int(time.Duration(*s).Seconds())) }
-
-func (s *seconds) Type() string { return "seconds" }
-
-func (s *seconds) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return errors.New("it must be a whole number of seconds, at least 1")
-	}
-	*s = seconds(time.Duration(n) * time.Second)
-	return nil
 }
 
 // addDecisionFlags binds what the controller and the plan command share.

@@ -77,7 +77,7 @@ func TestNotFoundNode(t *testing.T) {
 		"another kind":      {apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "n1"), false},
 		"a proxy's 404":     {apierrors.NewGenericServerResponse(404, "GET", nodes, "n1", "<html>", 0, true), false},
 		"forbidden":         {apierrors.NewForbidden(nodes, "n1", errors.New("no")), false},
-		"gone":              {apierrors.NewGone("n1"), false},
+		"gone":              {apierrors.NewResourceExpired("n1"), false},
 		"an error of ours":  {errors.New("nodes \"n1\" not found"), false},
 		"a 404 without all": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Code: 404}}, false},
 	}

@@ -22,7 +22,6 @@ import (
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("COMMAND_TEST_MODE"); mode != "" {
-		//nolint:forbidigo // this branch is the main function of the process under test
 		os.Exit(command.Main(signaled(mode)))
 	}
 	goleak.VerifyTestMain(m)
