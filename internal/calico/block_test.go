@@ -5,9 +5,11 @@ package calico
 
 import (
 	"encoding/json"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
@@ -129,6 +131,78 @@ func FuzzBlock(f *testing.F) {
 		}
 		if total != len(all) || !emptyBlock(stored) || len(stored.Attributes) != 0 {
 			t.Fatalf("released %d of %d; left: %+v", total, len(all), stored)
+		}
+	})
+}
+
+// A handle may hold addresses of several blocks, as a pod with an IPv4 and an IPv6 address does: releasing one block's leaves the other's.
+func TestAHandleOverTwoBlocksKeepsTheOther(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 0)
+	handle := "k8s-pod-network.dual"
+	v4, v6, err := w.calico.Client().IPAM().AutoAssign(t.Context(), ipam.AutoAssignArgs{
+		Num4: 1, Num6: 1, HandleID: &handle, Hostname: "n1", Attrs: map[string]string{"node": "n1"}, IntendedUse: apiv3.IPPoolAllowedUseWorkload,
+	})
+	if err != nil || len(v4.IPs) != 1 || len(v6.IPs) != 1 {
+		t.Fatalf("assigning two addresses: %v %v %v", v4, v6, err)
+	}
+	s := w.read(t, "n1")
+	for _, b := range s.host.Blocks {
+		for _, a := range s.assignments(b) {
+			if a.Handle == handle && a.Address.Is4() {
+				if err := w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, []Assignment{a}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	left, err := w.calico.Client().IPAM().IPsByHandle(t.Context(), handle)
+	if err != nil || len(left) != 1 || left[0].To4() != nil {
+		t.Errorf("addresses of the handle: got %v (%v), want the IPv6 one alone", left, err)
+	}
+}
+
+// Later assignments take the block's sequence number, by which ours is told from them: a release must move it.
+func TestAReleaseMovesTheSequenceNumber(t *testing.T) {
+	t.Parallel()
+	handle, zero := "h", 0
+	block := &model.AllocationBlock{
+		CIDR: cnet.MustParseCIDR("10.0.0.0/30"), Allocations: []*int{&zero, nil, nil, nil}, Unallocated: []int{1, 2, 3}, SequenceNumber: 7,
+		Attributes:                  []model.AllocationAttribute{{AttrPrimary: &handle, AttrSecondary: map[string]string{"node": "n1"}}},
+		SequenceNumberForAllocation: map[string]uint64{"0": 7},
+	}
+	lost, err := releaseFromBlock(block, []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "h", Sequence: 7}})
+	if err != nil || lost["h"] != 1 || block.SequenceNumber != 8 || !emptyBlock(block) {
+		t.Errorf("got %v, %v and block %+v, want one lost, sequence number 8 and an empty block", lost, err, block)
+	}
+}
+
+// What Calico reserves for Windows hosts, in whatever case, does not keep a block in use.
+func TestABlockOfReservationsIsEmpty(t *testing.T) {
+	t.Parallel()
+	reserved, zero := "Windows-Reserved-IPAM-Handle", 0
+	block := &model.AllocationBlock{
+		CIDR: cnet.MustParseCIDR("10.0.0.0/30"), Allocations: []*int{&zero, nil, nil, &zero},
+		Attributes: []model.AllocationAttribute{{AttrPrimary: &reserved}},
+	}
+	if !emptyBlock(block) {
+		t.Error("the block counts as in use")
+	}
+	pod := "k8s-pod-network.x"
+	block.Attributes[0].AttrPrimary = &pod
+	if emptyBlock(block) {
+		t.Error("a block with a pod's address counts as empty")
+	}
+}
+
+func FuzzHandle(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"block":null}`, `null`, `{"block":{"10.0.0.0/26":2}}`, `{"block":{"10.0.0.0/26":-1}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		op, err := lowerHandle(model.IPAMHandleKey{HandleID: "h"}, "/calico/ipam/v2/handle/h", value, "10.0.0.0/26", 1)
+		if err == nil && op.IsPut() && !json.Valid(op.ValueBytes()) {
+			t.Fatalf("wrote %s, which is not JSON", op.ValueBytes())
 		}
 	})
 }

@@ -96,6 +96,7 @@ func FuzzSetAnnotation(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"n"}}`), "v")
 	f.Add([]byte(`{"metadata":{"annotations":null}}`), "")
 	f.Add([]byte(`null`), "v")
+	f.Add([]byte(`{"metadata":null}`), "v")
 	f.Fuzz(func(t *testing.T, object []byte, value string) {
 		updated, err := setAnnotation(object, "nodes.mooring.dev/decommission", value)
 		if err == nil && !json.Valid(updated) {

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// quietWorld is a cluster and a datastore in which nothing happens, or which do not answer; it counts the rounds.
+type quietWorld struct {
+	Datastore
+	rounds atomic.Int64
+	down   atomic.Bool
+}
+
+func (q *quietWorld) Snapshot(context.Context) (calico.Snapshot, error) {
+	q.rounds.Add(1)
+	if q.down.Load() {
+		return calico.Snapshot{}, errors.New("connection refused")
+	}
+	return calico.Snapshot{Revision: 1, DatastoreReady: true, OwnCluster: true}, nil
+}
+
+func (q *quietWorld) Synced() bool                                   { return true }
+func (q *quietWorld) Sightings() []nodesync.Sighting                 { return nil }
+func (q *quietWorld) ForgetSightings(map[string]bool)                {}
+func (q *quietWorld) UID(context.Context) (string, error)            { return "uid", nil }
+func (q *quietWorld) LookUp(context.Context, string) nodesync.Lookup { return nodesync.Lookup{} }
+
+func (q *quietWorld) ListNodes(context.Context) ([]nodesync.KubernetesNode, error) {
+	return []nodesync.KubernetesNode{{Name: "n1"}}, nil
+}
+
+func (q *quietWorld) RunningPods(context.Context, string) (nodesync.RunningPods, error) {
+	return nodesync.RunningPods{}, nil
+}
+
+func (q *quietWorld) PodWithAddress(context.Context, netip.Addr) (string, error) { return "", nil }
+
+// run starts a reconciler on the quiet world in a bubble of virtual time, and passes on what may wake it.
+func run(t *testing.T, test func(q *quietWorld, wake chan<- struct{})) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q, wake := &quietWorld{}, make(chan struct{}, 1)
+		r := &Reconciler{
+			Datastore: q, Cluster: q, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
+			Metrics: NewMetrics(prometheus.NewRegistry()), Wake: wake,
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Start(ctx) }()
+		synctest.Wait()
+		test(q, wake)
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Start returned %v, want nothing", err)
+		}
+	})
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// When nothing happens nothing is asked but once every resync period, however long.
+func TestIdleCost(t *testing.T) {
+	run(t, func(q *quietWorld, _ chan<- struct{}) {
+		pass(24 * time.Hour)
+		// The period is spread by up to a tenth.
+		if got := q.rounds.Load(); got < 24*60/6 || got > 24*60/5+1 {
+			t.Errorf("%d rounds in a day, want one every 5 to 5.5 minutes", got)
+		}
+	})
+}
+
+func TestAnEventStartsARound(t *testing.T) {
+	run(t, func(q *quietWorld, wake chan<- struct{}) {
+		before := q.rounds.Load()
+		wake <- struct{}{}
+		pass(settleDelay / 2)
+		if got := q.rounds.Load(); got != before {
+			t.Errorf("%d rounds within the settle delay, want none", got-before)
+		}
+		pass(settleDelay)
+		if got := q.rounds.Load(); got != before+1 {
+			t.Errorf("%d rounds after an event, want one", got-before)
+		}
+	})
+}
+
+// A world that does not answer is asked less and less, at most once a minute in the end, and events do not hurry it.
+func TestBackOff(t *testing.T) {
+	run(t, func(q *quietWorld, wake chan<- struct{}) {
+		q.down.Store(true)
+		pass(10 * time.Minute)
+		before := q.rounds.Load()
+		for range 60 {
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+			pass(time.Minute)
+		}
+		if got := q.rounds.Load() - before; got < 50 || got > 61 {
+			t.Errorf("%d rounds in an hour of outage, want about one a minute", got)
+		}
+		q.down.Store(false)
+		pass(2 * time.Minute)
+		before = q.rounds.Load()
+		pass(time.Hour)
+		if got := q.rounds.Load() - before; got > 13 {
+			t.Errorf("%d rounds in the hour after the outage, want one every five minutes", got)
+		}
+	})
+}
