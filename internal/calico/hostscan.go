@@ -43,6 +43,11 @@ func (s *hostScan) result() []Host {
 	return out
 }
 
+// keep notes an object for the journal.
+func (h *Host) keep(key string, value []byte, revision int64) {
+	h.Objects = append(h.Objects, Object{Key: key, Revision: revision, Value: string(value)})
+}
+
 func (s *hostScan) addEndpoint(key string, value []byte, revision int64) {
 	named := s.hosts[endpointHost(key)]
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
@@ -52,6 +57,7 @@ func (s *hostScan) addEndpoint(key string, value []byte, revision int64) {
 		named.Unreadable = append(named.Unreadable, key)
 		return
 	}
+	named.keep(key, value, revision)
 	named.Endpoints = append(named.Endpoints, Endpoint{
 		Namespace: namespace, Name: name, Revision: revision, Orchestrator: wep.Spec.Orchestrator, Pod: wep.Spec.Pod,
 	})
@@ -71,6 +77,7 @@ func (s *hostScan) addAffinity(host, key string, value []byte, revision int64) {
 		h.Unreadable = append(h.Unreadable, key)
 		return
 	}
+	h.keep(key, value, revision)
 	h.Affinities = append(h.Affinities, Affinity{CIDR: cidr, Revision: revision, State: string(affinity.State)})
 	s.claimed[cidr] = append(s.claimed[cidr], host)
 }
@@ -89,6 +96,7 @@ func (s *hostScan) addResource(kind, name, key string, value []byte, revision in
 	}
 	host, automatic := aboutHost(name, parsed)
 	if h := s.hosts[host]; h != nil {
+		h.keep(key, value, revision)
 		h.Resources = append(h.Resources, Resource{Kind: kind, Name: name, Revision: revision, Automatic: automatic})
 	}
 }

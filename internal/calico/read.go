@@ -105,6 +105,9 @@ func (s *Snapshot) readClusterInformation(value []byte, revision int64) {
 // at once. A host that holds nothing is returned empty. If etcd has compacted the revision the error says so, and a new Snapshot helps.
 func (d *Etcd) Hosts(ctx context.Context, revision int64, hostNames []string) ([]Host, error) {
 	scan := newHostScan(hostNames)
+	if err := d.scanNodes(ctx, revision, scan); err != nil {
+		return nil, fmt.Errorf("reading Calico Nodes: %w", err)
+	}
 	if err := d.scanEndpoints(ctx, revision, scan); err != nil {
 		return nil, fmt.Errorf("reading workload endpoints: %w", err)
 	}
@@ -175,6 +178,20 @@ func (d *Etcd) fetchEndpoints(ctx context.Context, revision int64, keys []string
 	for _, r := range resp.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
 			scan.addEndpoint(string(kv.Key), kv.Value, kv.ModRevision)
+		}
+	}
+	return nil
+}
+
+// scanNodes reads the hosts' Nodes once more, since a snapshot keeps only what is decided on.
+func (d *Etcd) scanNodes(ctx context.Context, revision int64, scan *hostScan) error {
+	for _, name := range scan.names {
+		resp, err := d.get(ctx, nodeKey(name), clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		for _, kv := range resp.Kvs {
+			scan.hosts[name].keep(string(kv.Key), kv.Value, kv.ModRevision)
 		}
 	}
 	return nil

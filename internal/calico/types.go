@@ -55,6 +55,15 @@ type Host struct {
 	// Resources are objects of other kinds that are about this host alone.
 	Resources  []Resource
 	Unreadable []string
+	// Objects are the host's Node, endpoints, affinities and resources as they stand in the datastore, for the journal. Etcd alone fills it in.
+	Objects []Object
+}
+
+// Object is one stored object: its key, its revision and its value as text, byte for byte.
+type Object struct {
+	Key      string `json:"key"`
+	Revision int64  `json:"revision"`
+	Value    string `json:"value"`
 }
 
 // Resource is an object about one host alone: "node.<name>" configurations, and what names the host in spec.node. Automatic says that a

@@ -70,6 +70,9 @@ func setAnnotation(object []byte, annotation, value string) ([]byte, error) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+	if _, there := annotations[annotation]; !there && value == "" {
+		return object, nil
+	}
 	annotations[annotation] = value
 	if value == "" {
 		delete(annotations, annotation)

@@ -45,7 +45,8 @@ func (s *census) place(n CalicoNode, r roster) {
 	}
 	subject := Subject{Host: n.Name, KubernetesNode: name}
 	s.referenced++
-	doubt := r.doubt(name)
+	// The Calico Node's own name counts as well: two machines that share one Calico Node by mistake overwrite each other's orchRef.
+	doubt := cmp.Or(r.doubt(name), r.likeness(n.Name))
 	switch {
 	case r.listed[name]:
 		s.alive++

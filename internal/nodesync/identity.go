@@ -62,6 +62,11 @@ func (r roster) doubt(name string) string {
 	if !validNodeName(name) {
 		return quote(name) + " is no name that a Kubernetes Node can have"
 	}
+	return r.likeness(name)
+}
+
+// likeness says which Node that exists a machine of this name may be, "" for none.
+func (r roster) likeness(name string) string {
 	name = strings.ToLower(name)
 	like := r.folded[name]
 	if like == "" {

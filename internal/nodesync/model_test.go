@@ -261,12 +261,17 @@ func (m *model) round(now time.Time, memory *Memory, c Config) (Plan, []error) {
 	return p, failures
 }
 
-// settle runs rounds until one has no steps and waits for no time to pass, and says whether it came to that.
+// settle runs rounds until nothing has been done in several, none of which waited for a grace period or a turn, and says whether it came
+// to that. Several, since a machine that is held is asked about again only after a while.
 func (m *model) settle(now time.Time, memory *Memory, c Config, rounds int) (time.Time, bool) {
+	quiet := 0
 	for range rounds {
 		p, _ := m.round(now, memory, c)
 		waits := slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Gate == GateGrace || r.Gate == GatePace })
-		if len(p.Steps) == 0 && !waits {
+		if quiet++; len(p.Steps) > 0 || waits {
+			quiet = 0
+		}
+		if quiet > 8 {
 			return now, true
 		}
 		now = now.Add(p.Next)

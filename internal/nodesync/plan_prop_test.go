@@ -65,12 +65,15 @@ func (m *model) removable(host string) bool {
 		return false
 	}
 	kubeName := n.OrchRefs[0].NodeName
-	return !m.kubernetes[kubeName] && !m.kubernetes[host] && !m.doubted(kubeName) && m.running[kubeName] == 0 && !m.unreadable[host] &&
+	return !m.kubernetes[kubeName] && !m.kubernetes[host] && !m.doubted(kubeName) && !m.alike(host) && m.running[kubeName] == 0 && !m.unreadable[host] &&
 		!m.foreignEndpoint(host)
 }
 
 // doubted says in the plainest way whether a name may mean a Node that exists.
-func (m *model) doubted(name string) bool {
+func (m *model) doubted(name string) bool { return m.alike(name) || strings.ToLower(name) != name }
+
+// alike says whether a Node exists whose name may mean the same machine.
+func (m *model) alike(name string) bool {
 	fold := strings.ToLower(name)
 	for listed := range m.kubernetes {
 		other := strings.ToLower(listed)
@@ -78,7 +81,7 @@ func (m *model) doubted(name string) bool {
 			return true
 		}
 	}
-	return fold != name
+	return false
 }
 
 func (m *model) foreignEndpoint(host string) bool {
@@ -251,7 +254,7 @@ func TestSafeAtEveryPrefix(t *testing.T) {
 		steps := MakePlan(w, c).Steps
 		whole := m.clone()
 		memory := w.Memory
-		whole.settle(w.Now, &memory, c, 40)
+		whole.settle(w.Now, &memory, c, 150)
 		cut := rapid.IntRange(0, len(steps)).Draw(t, "cut")
 		before := m.clone()
 		m.applyAll(w, steps[:cut])
@@ -265,7 +268,7 @@ func TestSafeAtEveryPrefix(t *testing.T) {
 			}
 		}
 		var afresh Memory // the process died: nothing is remembered
-		m.settle(w.Now, &afresh, c, 60)
+		m.settle(w.Now, &afresh, c, 150)
 		whole.revision, m.revision = 0, 0
 		if diff := cmp.Diff(withoutRevisions(whole), withoutRevisions(m), exact); diff != "" {
 			t.Errorf("dying after %d of %d steps leads to another end (-whole +cut):\n%s", cut, len(steps), diff)
@@ -342,7 +345,7 @@ func TestARejoinStopsEverything(t *testing.T) {
 		}
 		m.kubernetes[of.KubernetesNode] = true
 		var memory Memory
-		m.settle(w.Now, &memory, c, 40)
+		m.settle(w.Now, &memory, c, 150)
 		if n, ok := m.nodes[of.Host]; !ok || n.FencedFor != "" {
 			t.Errorf("%s: got Node %+v (there: %v), want it there without a fence", of.Host, n, ok)
 		}

@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
 	}
 	o.addFlags(command.Flags())
-	command.AddCommand(newPlanCommand(newOptions()))
+	command.AddCommand(newPlanCommand(newOptions()), newRestoreCommand())
 	return command
 }
 
@@ -138,8 +138,12 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o
 	if err != nil {
 		return err
 	}
+	var journal controller.Journal
+	if o.journalDir != "" {
+		journal = controller.FolderJournal{Dir: o.journalDir}
+	}
 	return mgr.Add(&controller.Reconciler{
-		State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
+		Journal: journal, State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
 		Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})

@@ -4,7 +4,9 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -26,11 +28,12 @@ const (
 )
 
 type options struct {
-	manager   manager.Options
-	logging   logging.Options
-	config    nodesync.Config
-	datastore string
-	mode      string
+	manager    manager.Options
+	logging    logging.Options
+	config     nodesync.Config
+	datastore  string
+	mode       string
+	journalDir string
 	// alsoRemove becomes config.AlsoRemove.
 	alsoRemove []string
 	dryRun     bool
@@ -47,6 +50,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.manager.AddFlags(fs)
 	o.logging.AddFlags(fs)
 	o.addDecisionFlags(fs)
+	fs.StringVar(&o.journalDir, "journal-dir", o.journalDir,
+		"Folder in which all that is removed of a machine is kept first, one file each, for the restore command. Unset keeps nothing.")
 	fs.StringVar(&o.mode, "mode", o.mode, "enforce, or report: plan and report, write nothing.")
 	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "The same as --mode=report.")
 	o.addPredecessorFlags(fs)
@@ -88,6 +93,9 @@ func (o *options) validate() error {
 	if err := o.logging.Validate(); err != nil {
 		return err
 	}
+	if err := o.validateJournal(); err != nil {
+		return err
+	}
 	for _, kind := range o.alsoRemove {
 		o.config.AlsoRemove = append(o.config.AlsoRemove, nodesync.ResourceKind(kind))
 	}
@@ -95,4 +103,19 @@ func (o *options) validate() error {
 		return err
 	}
 	return o.manager.Validate()
+}
+
+// validateJournal makes sure that the folder can be written, before anything depends on it.
+func (o *options) validateJournal() error {
+	if o.journalDir == "" {
+		return nil
+	}
+	probe, err := os.CreateTemp(o.journalDir, ".probe-*")
+	if err != nil {
+		return fmt.Errorf("--journal-dir %q cannot be written, create the folder or choose another: %w", o.journalDir, err)
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return fmt.Errorf("--journal-dir %q: %w", o.journalDir, err)
+	}
+	return nil
 }

@@ -37,12 +37,17 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 		revisions[n.Name] = n.Revision
 	}
 	failed := map[string]bool{}
+	unwritten := entries(w, plan, r.objects)
 	for _, step := range plan.Steps {
 		host := step.Subject().Host
 		if failed[host] || ctx.Err() != nil {
 			continue
 		}
-		revision, err := r.write(ctx, step, revisions[host])
+		err := r.journalOnce(ctx, step, unwritten)
+		revision := int64(0)
+		if err == nil {
+			revision, err = r.write(ctx, step, revisions[host])
+		}
 		failed[host] = err != nil
 		if revision != 0 && err == nil {
 			revisions[host], out.fences[host] = revision, revision
@@ -50,6 +55,16 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 		out.applied = append(out.applied, applied{step: step, err: err})
 	}
 	return out
+}
+
+// journalOnce keeps all that is to be removed of a machine before the first step that touches it.
+func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwritten map[nodesync.Subject]Entry) error {
+	entry, due := unwritten[step.Subject()]
+	if r.Journal == nil || !due || harmless(step) {
+		return nil
+	}
+	delete(unwritten, step.Subject())
+	return r.Journal.Record(ctx, entry)
 }
 
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.

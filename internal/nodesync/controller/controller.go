@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
@@ -31,6 +32,8 @@ type Reconciler struct {
 	// State outlives the process; without one (nil), grace periods begin anew after a restart and nothing can be confirmed.
 	State  State
 	Config nodesync.Config
+	// Journal keeps what is removed; nil keeps nothing.
+	Journal Journal
 	// DryRun plans and reports and writes nothing at all.
 	DryRun  bool
 	Clock   clock.Clock
@@ -40,11 +43,13 @@ type Reconciler struct {
 	Wake <-chan struct{}
 
 	// Kept between rounds, by the one goroutine that runs them.
-	memory     nodesync.Memory
-	saved      string // the memory as it was saved last
-	loaded     bool   // what an earlier process saved has been read
-	busy       bool   // the last round had steps
-	refused    map[nodesync.Refusal]bool
+	memory  nodesync.Memory
+	saved   string // the memory as it was saved last
+	loaded  bool   // what an earlier process saved has been read
+	busy    bool   // the last round had steps
+	refused map[nodesync.Refusal]bool
+	// objects are the stored objects of the suspects of this round, for the journal.
+	objects    map[string][]calico.Object
 	lastDryRun string
 }
 
@@ -198,6 +203,9 @@ func (r *Reconciler) putBack(plan nodesync.Plan, out outcome) time.Duration {
 		r.memory, wait = r.memory.Hold(a.step.Subject().Host, nodesync.GateStepFailed,
 			fmt.Sprintf("%s did not work: %v", a.step, a.err), r.Clock.Now(), r.Config)
 		next = min(next, wait)
+	}
+	if r.DryRun && len(plan.Steps) > 0 {
+		next = r.Config.Resync // nothing changes by our doing; a Node that comes or goes starts a round all the same
 	}
 	if next >= r.Config.Resync {
 		return jitter(next)

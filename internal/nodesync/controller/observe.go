@@ -53,6 +53,10 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 		return err
 	}
 	w.Calico.Hosts = translateHosts(hosts)
+	r.objects = make(map[string][]calico.Object, len(hosts))
+	for _, h := range hosts {
+		r.objects[h.Name] = h.Objects
+	}
 	orphans := nodesync.Orphans(*w, suspects)
 	for _, h := range w.Calico.Hosts {
 		if orphans[h.Name] {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 
@@ -51,11 +52,16 @@ func TestADryRunWritesNothing(t *testing.T) {
 	r := s.reconciler()
 	r.DryRun = true
 	want := s.etcd.Revision(t)
+	var next time.Duration
 	for range 5 {
-		if _, err := r.Round(t.Context()); err != nil {
+		var err error
+		if next, err = r.Round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Step(s.config.Grace)
+	}
+	if next < s.config.Resync {
+		t.Errorf("with a removal pending the next round is in %s, want no polling faster than the resync of %s", next, s.config.Resync)
 	}
 	if got := s.etcd.Revision(t); got != want {
 		t.Errorf("the store moved from revision %d to %d", want, got)
