@@ -30,7 +30,7 @@ KUBECTL      ?= kubectl
 DATASTORE    ?=
 E2E_FLAGS    ?=
 BENCH        ?= .
-BENCH_PKGS   ?= ./internal/nodesync/...
+BENCH_PKGS   ?= ./internal/nodesync ./internal/calico
 
 .PHONY: help lab test e2e bench lint generate manifests verify build images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
@@ -49,7 +49,7 @@ test: bin/lab build bin/gotestsum bin/helm bin/kustomize bin/promtool ## Test ev
 e2e: bin/lab bin/kubectl build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
 	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
 
-bench: ## Plan time and allocations at growing cluster sizes (BENCH, BENCH_PKGS).
+bench: bin/lab ## Plan time and allocations at growing cluster sizes, and the cost of reading (BENCH, BENCH_PKGS).
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCH_PKGS)
 
 lint: bin/golangci-lint ## Lint both modules, dependency directions included.

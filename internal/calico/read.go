@@ -18,6 +18,7 @@ import (
 
 const (
 	keysPerPage      = 500
+	bareKeysPerPage  = 10_000
 	endpointsPerRead = 100
 )
 
@@ -132,15 +133,14 @@ func (d *Etcd) get(ctx context.Context, key string, opts ...clientv3.OpOption) (
 }
 
 func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan) error {
-	resp, err := d.get(ctx, endpointPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(revision))
+	var wanted []string
+	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, _ int64) {
+		if scan.hosts[endpointHost(key)] != nil {
+			wanted = append(wanted, key)
+		}
+	}, clientv3.WithKeysOnly(), clientv3.WithLimit(bareKeysPerPage))
 	if err != nil {
 		return err
-	}
-	var wanted []string
-	for _, kv := range resp.Kvs {
-		if scan.hosts[endpointHost(string(kv.Key))] != nil {
-			wanted = append(wanted, string(kv.Key))
-		}
 	}
 	for start := 0; start < len(wanted); start += endpointsPerRead {
 		chunk := wanted[start:min(start+endpointsPerRead, len(wanted))]
@@ -221,10 +221,15 @@ func (d *Etcd) scanBlocks(ctx context.Context, revision int64, scan *hostScan) e
 }
 
 // eachPage visits all keys below a prefix at a revision, page by page, so that one answer at a time is in memory.
-func (d *Etcd) eachPage(ctx context.Context, revision int64, prefix string, visit func(key string, value []byte, modified int64)) error {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+func (d *Etcd) eachPage(
+	ctx context.Context, revision int64, prefix string, visit func(key string, value []byte, modified int64), more ...clientv3.OpOption,
+) error {
+	from, options := prefix, []clientv3.OpOption{
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(keysPerPage), clientv3.WithRev(revision),
+	}
+	options = append(options, more...)
 	for {
-		resp, err := d.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(keysPerPage), clientv3.WithRev(revision))
+		resp, err := d.get(ctx, from, options...)
 		if err != nil {
 			return err
 		}
