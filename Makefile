@@ -48,6 +48,7 @@ test: bin/lab build bin/gotestsum bin/helm bin/kustomize bin/promtool ## Test ev
 ##@ More tests
 e2e: bin/lab bin/kubectl build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
 	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m ./internal/nodesync -rapid.checks=10000
 
 bench: bin/lab ## Plan time and allocations at growing cluster sizes, and the cost of reading (BENCH, BENCH_PKGS).
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCH_PKGS)
