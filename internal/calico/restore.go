@@ -4,10 +4,12 @@
 package calico
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
@@ -18,20 +20,15 @@ import (
 // ErrNotRestored is the kind of error that says why an object is not re-created; nothing was written then.
 var ErrNotRestored = errors.New("not restored")
 
-// Restore re-creates an object as it was. It refuses (ErrNotRestored) what exists again, what belongs to IPAM (addresses, once released, may
-// be anybody's), and an endpoint whose address has since been assigned to another. The check and the write are one transaction.
+// Restore re-creates an object as it was; one that is there just so is left as it is. It refuses (ErrNotRestored) what exists again in another
+// form, what is IPAM's (addresses, once released, may be anybody's), an endpoint or a Node with an address that has since been assigned to
+// another, and a Node whose own address another Node has. Checks and write are one transaction, as far as the blocks in question exist.
 // Annotations named in without are left out.
 func (d *Etcd) Restore(ctx context.Context, object Object, without ...string) error {
 	value := []byte(object.Value)
 	seen := map[string]int64{object.Key: 0}
-	switch {
-	case strings.HasPrefix(object.Key, nodePrefix), isResource(object.Key):
-	case strings.HasPrefix(object.Key, endpointPrefix):
-		if err := d.checkAddresses(ctx, object, seen); err != nil {
-			return err
-		}
-	default:
-		return fmt.Errorf("%w: %s is IPAM's, which assigns addresses anew", ErrNotRestored, object.Key)
+	if err := d.checkRestorable(ctx, object, seen); err != nil {
+		return err
 	}
 	for _, annotation := range without {
 		stripped, err := setAnnotation(value, annotation, "")
@@ -43,12 +40,143 @@ func (d *Etcd) Restore(ctx context.Context, object Object, without ...string) er
 	_, err := d.commit(ctx, nil, seen, clientv3.OpPut(object.Key, string(value)))
 	var conflict *ConflictError
 	if errors.As(err, &conflict) && conflict.Key == object.Key {
-		return fmt.Errorf("%w: %s exists again and stays as it is", ErrNotRestored, object.Key)
+		return d.existing(ctx, object.Key, value)
 	}
 	if err != nil {
 		return fmt.Errorf("restoring %s: %w", object.Key, err)
 	}
 	return nil
+}
+
+func (d *Etcd) checkRestorable(ctx context.Context, object Object, seen map[string]int64) error {
+	switch {
+	case strings.HasPrefix(object.Key, nodePrefix):
+		return d.checkNode(ctx, object, seen)
+	case strings.HasPrefix(object.Key, endpointPrefix):
+		return d.checkEndpoint(ctx, object, seen)
+	case isResource(object.Key):
+		return nil
+	case IsIPAM(object.Key):
+		return fmt.Errorf("%w: %s is IPAM's, which assigns addresses anew", ErrNotRestored, object.Key)
+	}
+	return fmt.Errorf("%w: %q is no key of a kind that is restored", ErrNotRestored, object.Key)
+}
+
+// existing accepts an object that is there just as it was.
+func (d *Etcd) existing(ctx context.Context, key string, value []byte) error {
+	resp, err := d.get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", key, err)
+	}
+	if len(resp.Kvs) == 1 && bytes.Equal(resp.Kvs[0].Value, value) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s exists again and stays as it is", ErrNotRestored, key)
+}
+
+// MachineIsBack says whether a host has a Calico Node that is not the one of the object: a machine that has joined again since, onto which
+// nothing old must be put.
+func (d *Etcd) MachineIsBack(ctx context.Context, host string, objects []Object) (bool, error) {
+	resp, err := d.get(ctx, nodeKey(host))
+	if err != nil {
+		return false, fmt.Errorf("reading Calico Node %s: %w", host, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return false, nil
+	}
+	now, err := nodeOf(nodeKey(host), resp.Kvs[0].Value)
+	if err != nil {
+		return true, nil //nolint:nilerr // whatever it is, it is not the one that was removed
+	}
+	for _, object := range objects {
+		if then, err := nodeOf(object.Key, []byte(object.Value)); err == nil && then.UID == now.UID && now.UID != "" {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func nodeOf(key string, value []byte) (*libapiv3.Node, error) {
+	name, ok := strings.CutPrefix(key, nodePrefix)
+	if !ok {
+		return nil, errors.New("it is no Node")
+	}
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindNode, Name: name}, value)
+	if err != nil {
+		return nil, err
+	}
+	node, ok := parsed.(*libapiv3.Node)
+	if !ok {
+		return nil, errors.New("it is no Node")
+	}
+	return node, nil
+}
+
+// checkNode refuses a Node whose tunnel addresses are assigned to others by now, or whose own address another Node has: a machine that
+// inherited it, whose calico-node would refuse to start then.
+func (d *Etcd) checkNode(ctx context.Context, object Object, seen map[string]int64) error {
+	node, err := nodeOf(object.Key, []byte(object.Value))
+	if err != nil {
+		return fmt.Errorf("%w: %s in the journal: %w", ErrNotRestored, object.Key, err)
+	}
+	for _, text := range tunnelAddresses(node) {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // nothing that IPAM could have assigned
+		}
+		if err := d.checkAddress(ctx, address, "-tunnel-addr-"+node.Name, object.Key, seen); err != nil {
+			return err
+		}
+	}
+	return d.checkOwnAddress(ctx, node)
+}
+
+// tunnelAddresses are those that calico-node takes from IPAM (node/pkg/allocateip).
+func tunnelAddresses(node *libapiv3.Node) []string {
+	addresses := []string{node.Spec.IPv4VXLANTunnelAddr, node.Spec.IPv6VXLANTunnelAddr}
+	if node.Spec.BGP != nil {
+		addresses = append(addresses, node.Spec.BGP.IPv4IPIPTunnelAddr)
+	}
+	if node.Spec.Wireguard != nil {
+		addresses = append(addresses, node.Spec.Wireguard.InterfaceIPv4Address, node.Spec.Wireguard.InterfaceIPv6Address)
+	}
+	return addresses
+}
+
+func (d *Etcd) checkOwnAddress(ctx context.Context, node *libapiv3.Node) error {
+	own := ownAddresses(node)
+	if len(own) == 0 {
+		return nil
+	}
+	resp, err := d.get(ctx, nodePrefix, clientv3.WithPrefix())
+	if err != nil {
+		return fmt.Errorf("reading Calico Nodes: %w", err)
+	}
+	for _, kv := range resp.Kvs {
+		other, err := nodeOf(string(kv.Key), kv.Value)
+		if err != nil || other.Name == node.Name {
+			continue
+		}
+		for _, address := range ownAddresses(other) {
+			if slices.Contains(own, address) {
+				return fmt.Errorf("%w: Calico Node %s has address %s of %s by now", ErrNotRestored, other.Name, address, node.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func ownAddresses(node *libapiv3.Node) []netip.Addr {
+	if node.Spec.BGP == nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, text := range []string{node.Spec.BGP.IPv4Address, node.Spec.BGP.IPv6Address} {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, prefix.Addr())
+		}
+	}
+	return out
 }
 
 // IsIPAM says whether an object belongs to IPAM, which is never restored.
@@ -63,8 +191,8 @@ func isResource(key string) bool {
 	return false
 }
 
-// checkAddresses refuses an endpoint one of whose addresses is assigned under another handle by now, and notes the blocks' revisions.
-func (d *Etcd) checkAddresses(ctx context.Context, object Object, seen map[string]int64) error {
+// checkEndpoint refuses an endpoint one of whose addresses is assigned under another handle by now, and notes the blocks' revisions.
+func (d *Etcd) checkEndpoint(ctx context.Context, object Object, seen map[string]int64) error {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(object.Key, endpointPrefix), "/")
 	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindWorkloadEndpoint, Namespace: namespace, Name: name}, []byte(object.Value))
 	wep, ok := parsed.(*libapiv3.WorkloadEndpoint)
@@ -76,14 +204,15 @@ func (d *Etcd) checkAddresses(ctx context.Context, object Object, seen map[strin
 		if err != nil {
 			return fmt.Errorf("%w: %s in the journal has address %q", ErrNotRestored, object.Key, network)
 		}
-		if err := d.checkAddress(ctx, prefix.Addr(), wep.Spec.ContainerID, object.Key, seen); err != nil {
+		if err := d.checkAddress(ctx, prefix.Addr(), "."+wep.Spec.ContainerID, object.Key, seen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, containerID, endpoint string, seen map[string]int64) error {
+// checkAddress refuses an address that is assigned under a handle of another ending, and notes the block's revision.
+func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, handleEnd, whose string, seen map[string]int64) error {
 	cidr, found, err := d.blockOf(ctx, address)
 	if err != nil || !found {
 		return err
@@ -101,8 +230,8 @@ func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, containerID
 		return err
 	}
 	for _, a := range translated.Allocations {
-		if a.Address == address && !strings.HasSuffix(a.Handle, "."+containerID) {
-			return fmt.Errorf("%w: address %s of %s is assigned to handle %s by now", ErrNotRestored, address, endpoint, a.Handle)
+		if a.Address == address && !strings.HasSuffix(a.Handle, handleEnd) {
+			return fmt.Errorf("%w: address %s of %s is assigned to handle %s by now", ErrNotRestored, address, whose, a.Handle)
 		}
 	}
 	return nil

@@ -15,12 +15,15 @@ type census struct {
 	candidates []candidate
 	revived    []candidate
 	refusals   []Refusal
+	// namesDiffer says that a Calico Node may be called otherwise than its Kubernetes Node, as far as is known: then a host without a
+	// Node cannot be told from a live machine.
+	namesDiffer bool
 }
 
 // takeCensus sorts every Calico Node into alive, candidate, or left alone with a reason.
 func takeCensus(w World) census {
 	r := newRoster(w.Kubernetes.Nodes)
-	s := census{}
+	s := census{namesDiffer: namesDiffer(w.Calico.Nodes)}
 	for _, key := range slices.Sorted(slices.Values(w.Calico.Unreadable)) {
 		s.refuse(Subject{Host: key}, GateUnreadable, "its value in the datastore cannot be parsed")
 	}
@@ -29,6 +32,14 @@ func takeCensus(w World) census {
 		s.place(n, r)
 	}
 	return s
+}
+
+// namesDiffer looks for a Calico Node whose Kubernetes Node has another name.
+func namesDiffer(nodes []CalicoNode) bool {
+	return slices.ContainsFunc(nodes, func(n CalicoNode) bool {
+		name, gate, _ := kubernetesName(n)
+		return !n.Implied && gate == "" && name != n.Name
+	})
 }
 
 // orphan says that the host has no Calico Node where it should have one, and so no identity but its name.
@@ -57,6 +68,9 @@ func (s *census) place(n CalicoNode, r roster) {
 		// The orchRef says one name and the machine goes by another that is alive: whichever is wrong, it is not proof of absence.
 		s.alive++
 		s.refuse(subject, GateAmbiguousName, "its orchRef names "+quote(name)+", which is gone, but a Kubernetes Node "+quote(n.Name)+" exists")
+	case n.orphan() && s.namesDiffer:
+		s.alive++
+		s.refuse(subject, GateAmbiguousName, "it has no Calico Node, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them")
 	case doubt != "":
 		s.alive++
 		s.refuse(subject, GateAmbiguousName, doubt)

@@ -156,7 +156,7 @@ func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Con
 	switch {
 	case cand.node.Keep:
 		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
-	case massRefused != "" && !cand.absence.vouched(now):
+	case massRefused != "" && !cand.vouched(now):
 		j.refuse(cand.subject, GateMass, massRefused)
 	case now.Before(ready):
 		j.refuse(cand.subject, GateGrace, fmt.Sprintf("absent since %s; the grace period of %s ends at %s",

@@ -60,25 +60,28 @@ func confirm(w World, s *census, m *Memory) {
 	}
 }
 
-// vouched says that the mass guard does not count an absence: its beginning was watched, or a person has confirmed it.
-func (a Absence) vouched(now time.Time) bool { return a.Witnessed || now.Before(a.ConfirmedUntil) }
+// vouched says that the mass guard does not count a machine: its going was watched, a person has confirmed it, or the guard has let it pass
+// before, of which the fence is the sign (what passed lately is counted by Removals).
+func (c candidate) vouched(now time.Time) bool {
+	return c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || c.node.FencedFor == c.subject.KubernetesNode
+}
 
 func unvouched(s census, now time.Time) []candidate {
 	var out []candidate
 	for _, cand := range s.candidates {
-		if !cand.absence.vouched(now) && !cand.node.Keep {
+		if !cand.vouched(now) && !cand.node.Keep {
 			out = append(out, cand)
 		}
 	}
 	return out
 }
 
-// massHash names a set of nodes. A confirmation that names it is good for these nodes and no others; it changes when one comes back, one
-// more vanishes, or a Calico Node among them was written. Candidates are sorted by name.
+// massHash names a set of absences. A confirmation that names it is good for these and no others: it changes when a node comes back, even if
+// it goes again, and when one more vanishes. Candidates are sorted by name.
 func massHash(held []candidate) string {
 	h := sha256.New()
 	for _, cand := range held {
-		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, cand.node.Revision)
+		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, cand.absence.Since.Unix())
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
@@ -87,6 +90,9 @@ func massHash(held []candidate) string {
 func exampleEnd(now time.Time) string {
 	return now.Add(2 * time.Hour).Truncate(time.Hour).UTC().Format(time.RFC3339)
 }
+
+// longestConfirmation bounds how long a confirmation may hold: it is for what a person sees now.
+const longestConfirmation = 24 * time.Hour
 
 // confirmed returns until when the confirmation lets the nodes with this hash pass, or why it does not.
 func confirmed(confirmation, hash string, now time.Time) (until time.Time, refused string) {
@@ -101,6 +107,8 @@ func confirmed(confirmation, hash string, now time.Time) (until time.Time, refus
 			confirmation, hash, exampleEnd(now))
 	case named != hash:
 		return until, "the confirmation is for " + quote(named) + ", which are other nodes"
+	case until.Sub(now) > longestConfirmation:
+		return until, fmt.Sprintf("the confirmation ends at %s, more than %s from now", until.UTC().Format(time.RFC3339), longestConfirmation)
 	case !now.Before(until):
 		return until, "the confirmation expired at " + until.UTC().Format(time.RFC3339)
 	}

@@ -24,6 +24,9 @@ func remember(w World, c Config, candidates []candidate) Memory {
 	for i := range candidates {
 		cand := &candidates[i]
 		a, known := old[cand.subject.Host]
+		if a.Since.After(w.Now) {
+			a.Since = w.Now // the clock was set back
+		}
 		if !known || a.KubernetesNode != cand.subject.KubernetesNode || a.Revision != cand.node.Revision {
 			a = Absence{
 				CalicoNode: cand.subject.Host, KubernetesNode: cand.subject.KubernetesNode,
@@ -35,6 +38,9 @@ func remember(w World, c Config, candidates []candidate) Memory {
 		m.Absences = append(m.Absences, a)
 	}
 	for _, r := range w.Memory.Removals {
+		if r.At.After(w.Now) {
+			r.At = w.Now // the clock was set back
+		}
 		if w.Now.Sub(r.At) < c.MassWindow {
 			m.Removals = append(m.Removals, r)
 		}
@@ -65,11 +71,20 @@ func (m Memory) Hold(host string, gate Gate, message string, now time.Time, c Co
 
 // planned notes that an unwitnessed candidate is about to be removed.
 func (m *Memory) planned(w World, cand candidate) {
-	if cand.absence.vouched(w.Now) || slices.ContainsFunc(m.Removals, func(r Removal) bool { return r.CalicoNode == cand.subject.Host }) {
+	if cand.vouched(w.Now) || slices.ContainsFunc(m.Removals, func(r Removal) bool { return r.CalicoNode == cand.subject.Host }) {
 		return
 	}
 	m.Removals = append(m.Removals, Removal{CalicoNode: cand.subject.Host, At: w.Now})
 	slices.SortFunc(m.Removals, func(a, b Removal) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
+}
+
+// Recalled returns what a new process may believe of what an earlier one saved. Absences count only if the earlier one kept watch until
+// lately, which it notes every resync period: in a longer gap machines may have come and gone again unseen.
+func (m Memory) Recalled(now time.Time, c Config) Memory {
+	if now.Sub(m.SavedAt) > 2*c.Resync {
+		m.Absences = nil
+	}
+	return m
 }
 
 // WithFence returns the memory after a Fence step left the host's Calico Node at the given revision, so that our own write is not taken

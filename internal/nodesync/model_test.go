@@ -30,6 +30,7 @@ type model struct {
 	// podAddresses are running pods by their address.
 	podAddresses map[netip.Addr]string
 	orphans      map[string]bool // hosts that were drawn without a Node
+	renaming     bool            // Calico Nodes may have other names than their Kubernetes Nodes
 	revision     int64
 }
 
@@ -290,6 +291,7 @@ func modelOf(t *rapid.T) *model {
 		resources: map[string][]Resource{}, unreadable: map[string]bool{}, sightings: map[string]bool{}, revision: 100,
 		podAddresses: map[netip.Addr]string{}, orphans: map[string]bool{},
 	}
+	m.renaming = rapid.IntRange(0, 2).Draw(t, "renaming") == 0
 	hosts := names[:rapid.IntRange(1, len(names)).Draw(t, "hosts")]
 	for i, name := range hosts {
 		m.drawHost(t, i, name)
@@ -303,7 +305,7 @@ func modelOf(t *rapid.T) *model {
 func (m *model) drawHost(t *rapid.T, i int, name string) {
 	node := CalicoNode{Name: name, Revision: int64(i + 1), Keep: rapid.IntRange(0, 15).Draw(t, "keep") == 0}
 	kubeName := name
-	if rapid.IntRange(0, 5).Draw(t, "renamed") == 0 {
+	if m.renaming && rapid.IntRange(0, 2).Draw(t, "renamed") == 0 {
 		kubeName = "k8s-" + name
 	}
 	orphan := false

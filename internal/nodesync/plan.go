@@ -103,10 +103,12 @@ func decide(cand candidate, l live, c Config) ([]Step, []Refusal) {
 
 // hold puts a machine back that has no steps now.
 func (j *judgement) hold(cand candidate, refusals []Refusal, now time.Time, c Config) {
-	if len(refusals) == 0 {
-		return
+	first := Refusal{Of: cand.subject, Gate: GateForeignAddress, Message: "nothing that it holds can be removed"}
+	if len(refusals) > 0 {
+		first = slices.MinFunc(refusals, compareRefusals)
+	} else {
+		j.refusals = append(j.refusals, first)
 	}
-	first := slices.MinFunc(refusals, compareRefusals)
 	var wait time.Duration
 	j.memory, wait = j.memory.Hold(cand.subject.Host, first.Gate, first.Message, now, c)
 	j.lookAgain(wait)

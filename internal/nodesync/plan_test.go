@@ -248,3 +248,55 @@ func TestConfigValidation(t *testing.T) {
 		t.Errorf("the defaults are refused: %v", err)
 	}
 }
+
+func orphan(name string) CalicoNode { return CalicoNode{Name: name, Implied: true} }
+
+// Where Calico Nodes have other names than their Kubernetes Nodes, a host without a Node may be any live machine.
+func TestOrphansWhereNamesDiffer(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	w := exampleWorld()
+	w.Calico.Nodes = []CalicoNode{orphan("10.1.0.7")}
+	for _, name := range []string{"a", "b", "c"} {
+		w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: "10.1.0." + name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
+	}
+	p := MakePlan(w, c)
+	for _, r := range p.Refusals {
+		if r.Of.Host == "10.1.0.7" && r.Gate == GateAmbiguousName {
+			return
+		}
+	}
+	t.Errorf("got plan\n%swant the orphan refused", p)
+}
+
+// What an earlier process saved counts only if that process was at work until lately.
+func TestMemoryAges(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	m := Memory{SavedAt: start, Absences: []Absence{{CalicoNode: "a"}}, Removals: []Removal{{CalicoNode: "b", At: start}}}
+	if got := m.Recalled(start.Add(c.Resync), c); len(got.Absences) != 1 || len(got.Removals) != 1 {
+		t.Errorf("after one resync period: got %+v, want all of it", got)
+	}
+	if got := m.Recalled(start.Add(3*c.Resync), c); len(got.Absences) != 0 || len(got.Removals) != 1 {
+		t.Errorf("after a long gap: got %+v, want the removals alone", got)
+	}
+}
+
+func TestConfirmations(t *testing.T) {
+	t.Parallel()
+	in := func(d time.Duration) string { return start.Add(d).Format(time.RFC3339) }
+	cases := map[string]string{
+		"":                        "nobody has confirmed it",
+		"abc":                     "is not of the form HASH/TIME",
+		"abc/tomorrow":            "is not of the form HASH/TIME",
+		"other/" + in(time.Hour):  "which are other nodes",
+		"abc/" + in(-time.Hour):   "expired",
+		"abc/" + in(48*time.Hour): "more than 24h0m0s from now",
+		"abc/" + in(time.Hour):    "",
+	}
+	for confirmation, want := range cases {
+		if _, got := confirmed(confirmation, "abc", start); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q", confirmation, got, want)
+		}
+	}
+}

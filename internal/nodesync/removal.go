@@ -108,6 +108,10 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 		case claimed:
 			affinities = append(affinities, RemoveAffinity{Of: of, CIDR: b.CIDR, Revision: claim.Revision})
 		}
+		if own := slices.DeleteFunc(foreign, func(a Allocation) bool { return a.Host != host.Name }); len(own) > 0 && b.AffineTo != host.Name {
+			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: fmt.Sprintf(
+				"its address %s in block %s has no handle, by which alone it could be released", own[0].Address, b.CIDR)})
+		}
 	}
 	for _, a := range claims {
 		affinities = append(affinities, RemoveAffinity{Of: of, CIDR: a.CIDR, Revision: a.Revision})

@@ -214,6 +214,8 @@ type Memory struct {
 	Absences []Absence `json:"absences,omitempty"`
 	// Removals are the times at which unwitnessed nodes were planned for removal, within the window of the mass guard.
 	Removals []Removal `json:"removals,omitempty"`
+	// SavedAt is when the memory was last known to be true; see Recalled.
+	SavedAt time.Time `json:"savedAt,omitzero"`
 }
 
 // Absence is when a Calico Node was first seen without its Kubernetes Node.

@@ -5,6 +5,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -119,10 +120,17 @@ func TestRestoreRefusesBadInput(t *testing.T) {
 // A journal that the controller wrote is put back by the command.
 func TestRestoreCommand(t *testing.T) {
 	etcd := testkit.NewEtcd(t)
-	value := `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"n1"},"spec":{}}`
+	info := func(ready, uid string) {
+		text := fmt.Sprintf(`{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default",`+
+			`"annotations":{"nodes.mooring.dev/cluster-uid":%q}},"spec":{"datastoreReady":%s}}`, uid, ready)
+		if _, err := etcd.Client.Put(t.Context(), "/calico/resources/v3/projectcalico.org/clusterinformations/default", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value := `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"n1","uid":"uid-1"},"spec":{}}`
 	key := "/calico/resources/v3/projectcalico.org/nodes/n1"
 	dir := t.TempDir()
-	entry := controller.Entry{Time: time.Now(), Host: "n1", KubernetesNode: "n1", Objects: []calico.Object{{Key: key, Revision: 3, Value: value}}}
+	entry := controller.Entry{Time: time.Now(), ClusterUID: "ours", Host: "n1", KubernetesNode: "n1", Objects: []calico.Object{{Key: key, Revision: 3, Value: value}}}
 	if err := (controller.FolderJournal{Dir: dir}).Record(t.Context(), entry); err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +141,28 @@ func TestRestoreCommand(t *testing.T) {
 	restore := func() (int, string) {
 		return program(t, []string{"ETCD_ENDPOINTS=" + etcd.Endpoint}, "restore", files[0])
 	}
+	info("false", "ours")
+	if code, out := restore(); code != 1 || !strings.Contains(out, "unlock the datastore first") {
+		t.Errorf("a locked datastore: got exit code %d and %q", code, out)
+	}
+	info("true", "another's")
+	if code, out := restore(); code != 1 || !strings.Contains(out, "check ETCD_ENDPOINTS") {
+		t.Errorf("another cluster's datastore: got exit code %d and %q", code, out)
+	}
+	info("true", "ours")
 	if code, out := restore(); code != 0 || out != "restored "+key+"\n" {
 		t.Errorf("got exit code %d and %q, want 0 and what was restored", code, out)
 	}
 	if got := etcd.Dump(t)[key]; got != value {
 		t.Errorf("restored: got %s, want every byte as it was: %s", got, value)
 	}
-	if code, out := restore(); code != 2 || !strings.Contains(out, "exists again and stays as it is") {
-		t.Errorf("once more: got exit code %d and %q, want 2 and a refusal", code, out)
+	if code, out := restore(); code != 0 || out != "restored "+key+"\n" {
+		t.Errorf("once more: got exit code %d and %q, want 0, since it is there as it was", code, out)
+	}
+	if _, err := etcd.Client.Put(t.Context(), key, strings.Replace(value, "uid-1", "uid-2", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := restore(); code != 2 || !strings.Contains(out, "machine n1 has joined again") {
+		t.Errorf("onto a machine that is back: got exit code %d and %q, want 2 and a refusal", code, out)
 	}
 }

@@ -63,8 +63,22 @@ func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwrit
 	if r.Journal == nil || !due || harmless(step) {
 		return nil
 	}
+	if err := r.stillGone(ctx, entry.KubernetesNode); err != nil {
+		return err
+	}
 	delete(unwritten, step.Subject())
-	return r.Journal.Record(ctx, entry)
+	content := fmt.Sprint(entry.Steps, entry.Objects)
+	if r.journalled[entry.Host] == content {
+		return nil // an attempt that failed is tried again: there is nothing new to keep
+	}
+	if err := r.Journal.Record(ctx, entry); err != nil {
+		return err
+	}
+	if r.journalled == nil {
+		r.journalled = map[string]string{}
+	}
+	r.journalled[entry.Host] = content
+	return nil
 }
 
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.

@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,6 +25,8 @@ const (
 	// firstRetry and lastRetry bound the wait after a round that failed; it doubles in between.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
+	// shownAtOnce is how many machines a dry run reads and shows.
+	shownAtOnce = 500
 )
 
 // Reconciler runs rounds. Set all exported fields before Start.
@@ -43,11 +47,13 @@ type Reconciler struct {
 	Wake <-chan struct{}
 
 	// Kept between rounds, by the one goroutine that runs them.
-	memory  nodesync.Memory
-	saved   string // the memory as it was saved last
-	loaded  bool   // what an earlier process saved has been read
-	busy    bool   // the last round had steps
-	refused map[nodesync.Refusal]bool
+	memory     nodesync.Memory
+	saved      string // the memory as it was saved last
+	savedAt    time.Time
+	journalled map[string]string // what was journalled last, by host
+	loaded     bool              // what an earlier process saved has been read
+	busy       bool              // the last round had steps
+	refused    map[nodesync.Refusal]bool
 	// objects are the stored objects of the suspects of this round, for the journal.
 	objects    map[string][]calico.Object
 	lastDryRun string
@@ -116,7 +122,16 @@ func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
 	if err != nil {
 		return nodesync.Plan{}, err
 	}
-	return nodesync.MakePlan(world, r.Config), nil
+	return nodesync.MakePlan(world, r.effective()), nil
+}
+
+// effective is the configuration that a round keeps. What only shows shows all that is due, not what one round would clean.
+func (r *Reconciler) effective() nodesync.Config {
+	c := r.Config
+	if r.DryRun {
+		c.NodesPerRound = max(c.NodesPerRound, shownAtOnce)
+	}
+	return c
 }
 
 // gather is the World as it is now, with what is known from before.
@@ -133,7 +148,7 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	plan := nodesync.MakePlan(world, r.Config)
+	plan := nodesync.MakePlan(world, r.effective())
 	r.Metrics.planned.Set(float64(len(plan.Steps)))
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
 	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
@@ -153,6 +168,9 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 		needed[a.KubernetesNode] = true
 	}
 	r.Cluster.ForgetSightings(needed)
+	maps.DeleteFunc(r.journalled, func(host, _ string) bool {
+		return !slices.ContainsFunc(r.memory.Absences, func(a nodesync.Absence) bool { return a.CalicoNode == host })
+	})
 	r.report(r.Log, plan, out)
 	return next, nil
 }
@@ -167,28 +185,31 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 		return "", err
 	}
 	if !r.loaded {
-		r.memory, r.loaded = memory, true
+		r.memory, r.loaded = memory.Recalled(r.Clock.Now(), r.Config), true
 	}
 	return confirmation, nil
 }
 
 // remember saves the memory when it has changed. A failure holds nothing up: what is lost is time, after a restart.
 func (r *Reconciler) remember(ctx context.Context) {
-	text, err := json.Marshal(r.memory)
-	if r.State == nil || r.DryRun || string(text) == r.saved {
+	now, memory := r.Clock.Now(), r.memory
+	memory.SavedAt = time.Time{}
+	text, err := json.Marshal(memory)
+	empty := len(memory.Absences)+len(memory.Removals) == 0
+	changed := string(text) != r.saved && (r.saved != "" || !empty)
+	if stale := !empty && now.Sub(r.savedAt) >= r.Config.Resync; r.State == nil || r.DryRun || !changed && !stale {
 		return
 	}
-	if r.saved == "" && len(r.memory.Absences)+len(r.memory.Removals) == 0 {
-		return // nothing has ever been worth keeping
-	}
+	memory.SavedAt = now
 	if err == nil {
-		err = r.State.Save(ctx, r.memory)
+		// What was done must be remembered even when the end has come; the write is bounded in time.
+		err = r.State.Save(context.WithoutCancel(ctx), memory)
 	}
 	if err != nil {
 		r.Log.Error(err, "Could not save since when Nodes are absent, grace periods would begin anew after a restart")
 		return
 	}
-	r.saved = string(text)
+	r.saved, r.savedAt = string(text), now
 }
 
 // putBack holds the machines whose steps failed, each for longer every time, so that one that always fails does not keep others from

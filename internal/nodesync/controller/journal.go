@@ -5,7 +5,9 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -16,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// Entry is what the journal holds of one machine: everything that is about to be removed, as it is, and why. Its JSON form MUST stay
+// Entry is what the journal holds of one machine: what stands in the datastore of it before anything is removed, and why it goes. Its JSON form MUST stay
 // readable: an entry is most needed when a later version is running.
 type Entry struct {
 	Time           time.Time `json:"time"`
@@ -60,8 +62,28 @@ func (j FolderJournal) Record(_ context.Context, entry Entry) error {
 	if err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
 	}
-	name := entry.Time.UTC().Format("20060102T150405.000000000Z") + "-" + url.PathEscape(entry.Host) + ".json"
-	if err := os.Rename(file.Name(), filepath.Join(j.Dir, name)); err != nil {
+	if err := os.Rename(file.Name(), filepath.Join(j.Dir, fileName(entry))); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	return syncFolder(j.Dir)
+}
+
+// fileName begins with the time, so that files sort by it. A host's name may be longer than a file's.
+func fileName(entry Entry) string {
+	host := url.PathEscape(entry.Host)
+	if len(host) > 150 {
+		host = fmt.Sprintf("%s-%x", host[:100], sha256.Sum256([]byte(entry.Host)))
+	}
+	return entry.Time.UTC().Format("20060102T150405.000000000Z") + "-" + host + ".json"
+}
+
+// syncFolder makes the names of new files outlive a crash of the machine.
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
 	}
 	return nil

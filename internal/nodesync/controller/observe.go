@@ -30,7 +30,7 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 		return w, fmt.Errorf("reading namespace kube-system: %w", err)
 	}
 	w.Sightings = r.Cluster.Sightings()
-	suspects := nodesync.Suspects(w, r.Config)
+	suspects := nodesync.Suspects(w, r.effective())
 	if len(suspects) == 0 {
 		return w, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +38,10 @@ type ConfigMapState struct {
 	Client    client.Client
 	Namespace string
 	Name      string
+
+	// version is the resourceVersion that was last read or written: a leader that has been succeeded without knowing must not overwrite what
+	// its successor has saved.
+	version string
 }
 
 func (s *ConfigMapState) object() *unstructured.Unstructured {
@@ -54,9 +57,11 @@ func (s *ConfigMapState) Read(ctx context.Context) (nodesync.Memory, string, err
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	object := s.object()
-	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return nodesync.Memory{}, "", client.IgnoreNotFound(err)
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if client.IgnoreNotFound(err) != nil {
+		return nodesync.Memory{}, "", err
 	}
+	s.version = object.GetResourceVersion() // empty if there is none
 	text, _, _ := unstructured.NestedString(object.Object, "data", memoryKey)
 	var memory nodesync.Memory
 	if text != "" {
@@ -67,7 +72,7 @@ func (s *ConfigMapState) Read(ctx context.Context) (nodesync.Memory, string, err
 	return memory, object.GetAnnotations()[nodesync.ConfirmAnnotation], nil
 }
 
-// Save implements State. It writes its own key and nothing else.
+// Save implements State. It writes its own key and nothing else, and fails if somebody else has written the ConfigMap since it was read.
 func (s *ConfigMapState) Save(ctx context.Context, memory nodesync.Memory) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -77,16 +82,23 @@ func (s *ConfigMapState) Save(ctx context.Context, memory nodesync.Memory) error
 		return err
 	}
 	object := s.object()
-	err = s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-	if client.IgnoreNotFound(err) != nil {
-		return err
+	if s.version != "" {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
 	}
-	create := apierrors.IsNotFound(err)
 	if err := unstructured.SetNestedField(object.Object, string(text), "data", memoryKey); err != nil {
 		return err
 	}
-	if create {
-		return s.Client.Create(ctx, object)
+	if s.version == "" {
+		err = s.Client.Create(ctx, object)
+	} else {
+		object.SetResourceVersion(s.version)
+		err = s.Client.Update(ctx, object)
 	}
-	return s.Client.Update(ctx, object) // at the resourceVersion that was read
+	if err != nil {
+		return err
+	}
+	s.version = object.GetResourceVersion()
+	return nil
 }
