@@ -197,10 +197,11 @@ func (s *stage) dropNode(ctx context.Context, name string) {
 	}
 }
 
-// reconciler is a controller that has just started.
+// reconciler is a controller that has just started, a process of its own: what several share is in the servers.
 func (s *stage) reconciler() *Reconciler {
+	state := &ConfigMapState{Client: s.state.Client, Namespace: s.state.Namespace, Name: s.state.Name}
 	return &Reconciler{
-		Datastore: s.store, Cluster: s.cluster, State: s.state, Config: s.config, Clock: s.clock, Log: logr.Discard(),
+		Datastore: s.store, Cluster: s.cluster, State: state, Config: s.config, Clock: s.clock, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Wake: s.cluster.Wake(),
 	}
 }
