@@ -12,7 +12,7 @@
 //	   ┌──────────────── alive ◄──────────────────────────────┐
 //	   │ absent from a quorum list                            │ it came back, at any point:
 //	   ▼                                                      │ Unfence, nothing more is removed
-//	absent ──grace──► due ──every gate──► Fence ──► endpoints ┴─► addresses ──► affinities ──► Node
+//	absent ──grace──► due ──every gate──► Fence ──► endpoints ┴─► addresses ──► resources ──► affinities ──► Node
 //	   │                                   (each later write holds only while the Calico Node is as the fence left it)
 //	   └─ any gate that does not hold: a Refusal that says why, and no step at all
 //
