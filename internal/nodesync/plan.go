@@ -14,7 +14,8 @@ import (
 
 // Plan is what to do, in order, and what is left alone, with the reasons. Equal Worlds give equal Plans, byte for byte.
 type Plan struct {
-	// Steps are to be applied in this order. When one fails, the later steps of the same Subject must not be tried.
+	// Steps are to be applied in this order. When one fails, the later steps of the same Subject must not be tried; when one fails that is
+	// about no machine, none at all.
 	Steps []Step
 	// Decisions say, for each Subject that has steps, why.
 	Decisions []Decision

@@ -230,7 +230,7 @@ type Absence struct {
 	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
 	ConfirmedUntil time.Time `json:"confirmedUntil,omitzero"`
 	// NotBefore is when to try again after something spoke against cleaning up; HeldBy and Held are that refusal, and Holds is how often
-	// it has been so, one after another. Not worth keeping.
+	// it has been so. Not worth keeping.
 	NotBefore time.Time `json:"-"`
 	HeldBy    Gate      `json:"-"`
 	Held      string    `json:"-"`

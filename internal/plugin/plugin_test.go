@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -177,7 +178,7 @@ func TestKubectlCompletionScriptCallsThePlugin(t *testing.T) {
 	t.Parallel()
 	sh, err := exec.LookPath("sh")
 	if err != nil || runtime.GOOS == "windows" {
-		t.Skip("it needs a POSIX shell")
+		testkit.Skip(t, "it needs a POSIX shell")
 	}
 	dir := t.TempDir()
 	_, script, _ := run(t, []string{"completion", "kubectl"})

@@ -29,7 +29,8 @@ type applied struct {
 }
 
 // apply writes the steps in order. When one fails, the rest of the same machine's steps are left out and the next machine's are tried:
-// one broken machine must not hold up the others. It stops at once when ctx ends, as it does when leadership is lost.
+// one broken machine must not hold up the others. It stops at once when ctx ends, as it does when leadership is lost, and when a step about
+// no machine fails: if the datastore could not be bound to this cluster, it may be another's by now.
 func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.Plan) outcome {
 	out := outcome{fences: map[string]int64{}}
 	revisions := make(map[string]int64, len(plan.Decisions))
@@ -53,6 +54,9 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 			revisions[host], out.fences[host] = revision, revision
 		}
 		out.applied = append(out.applied, applied{step: step, err: err})
+		if err != nil && step.Subject() == (nodesync.Subject{}) {
+			return out
+		}
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -163,16 +162,19 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	}
 	next := r.putBack(plan, out)
 	r.remember(ctx)
-	needed := make(map[string]bool, len(r.memory.Absences))
-	for _, a := range r.memory.Absences {
-		needed[a.KubernetesNode] = true
-	}
-	r.Cluster.ForgetSightings(needed)
-	maps.DeleteFunc(r.journalled, func(host, _ string) bool {
-		return !slices.ContainsFunc(r.memory.Absences, func(a nodesync.Absence) bool { return a.CalicoNode == host })
-	})
+	r.forget()
 	r.report(r.Log, plan, out)
 	return next, nil
+}
+
+// forget drops what is kept about machines that are not absent any more.
+func (r *Reconciler) forget() {
+	nodes, hosts := map[string]bool{}, map[string]bool{}
+	for _, a := range r.memory.Absences {
+		nodes[a.KubernetesNode], hosts[a.CalicoNode] = true, true
+	}
+	r.Cluster.ForgetSightings(nodes)
+	maps.DeleteFunc(r.journalled, func(host, _ string) bool { return !hosts[host] })
 }
 
 // recall reads what is kept outside the process: the memory at first, the confirmation each time.

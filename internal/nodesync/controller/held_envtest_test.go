@@ -178,6 +178,34 @@ func TestALiveMachineWithoutANodeIsLeftAlone(t *testing.T) {
 	}
 }
 
+// unbindable is a datastore that another cluster binds at the very moment at which we do.
+type unbindable struct{ *interrupted }
+
+func (unbindable) AnnotateClusterInformation(context.Context, int64, string, string) error {
+	return &calico.ConflictError{Key: "ClusterInformation", Detail: "it is another cluster's by now"}
+}
+
+// A datastore that could not be bound may be another cluster's: nothing else of the plan is written.
+func TestNothingIsWrittenIntoADatastoreThatCouldNotBeBound(t *testing.T) {
+	s := newStage(t, 0)
+	for _, machine := range []string{"0", "1", "2"} {
+		s.join(machine)
+	}
+	r := s.reconciler()
+	s.leave("0")
+	store := &interrupted{Datastore: s.store}
+	r.Datastore = unbindable{store}
+	s.passTime(r, 8)
+	if store.writes != 0 || s.gone("0") != "" {
+		t.Errorf("%d writes were made, want none", store.writes)
+	}
+	r.Datastore = s.store
+	s.passTime(r, 8)
+	if s.gone("0") != "0" {
+		t.Error("the machine was not cleaned up once the datastore was bound")
+	}
+}
+
 // When leadership is lost in the middle of a plan, nothing more is written.
 func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	s := newStage(t, 3)

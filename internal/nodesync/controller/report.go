@@ -30,7 +30,7 @@ func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) {
 			entry.Info("Applied step", "did", a.step.String(), "because", because[subject])
 		case settled(a.err):
 			r.Metrics.steps.WithLabelValues(kind, "conflict").Inc()
-			entry.Info("Stopped cleaning up the machine, will look again", "wanted", a.step.String(), "because", a.err.Error())
+			entry.Info("A step no longer applies, will look again", "wanted", a.step.String(), "because", a.err.Error())
 		default:
 			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
 			entry.Error(a.err, "A step failed, will try the machine again later", "wanted", a.step.String())
