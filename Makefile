@@ -27,31 +27,43 @@ REGISTRY     ?= mooring
 IMG          ?=
 CONTAINER_TOOL ?= docker
 KUBECTL      ?= kubectl
+COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
 BENCH        ?= .
-BENCH_PKGS   ?= ./internal/nodesync ./internal/calico
+BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/provider/simulated ./test/contract/etcdstorage/bench
 
-.PHONY: help lab test e2e bench lint generate manifests verify build images docker-build docker-push install deploy \
+.PHONY: help lab test e2e e2e-bgp bench lint generate manifests verify build images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ The two commands to begin with
-lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show calico-node-sync at work.
+lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
-test: bin/lab build bin/gotestsum bin/helm bin/kustomize bin/promtool ## Test everything: both modules, against a real etcd and kube-apiserver.
+test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/helm bin/kustomize bin/promtool ## Test everything: both modules, against a real etcd and kube-apiserver.
 	@hack/test.sh
 
 ##@ More tests
-e2e: bin/lab bin/kubectl build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
+e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
 	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m ./internal/nodesync -rapid.checks=10000
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ISOLATION_REQUESTS=1000000 MOORING_ISOLATION_CONNECTIONS=40000 MOORING_DIFFERENCE_REQUESTS=60000 MOORING_DIFFERENCE_ROUNDS=120 \
+	  MOORING_HISTORY_SECONDS=60 go test -count=1 -timeout 60m ./test/contract/etcdstorage/{isolation,history}
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_CLOUD_RUNS=5000 go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/docloud/provider/simulated
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ROTATIONS=1000 go test -count=1 -timeout 60m -run Rotations ./internal/etcdstorage/proxyapp
 
-bench: bin/lab ## Plan time and allocations at growing cluster sizes, and the cost of reading (BENCH, BENCH_PKGS).
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCH_PKGS)
+e2e-bgp: bin/lab bin/kubectl build ## Route reflectors on real BIRD, in network namespaces (needs Debian's bird; E2E_FLAGS=-short for the short form).
+	@cd lab && go test -tags e2e -count=1 -timeout 30m $(E2E_FLAGS) ./internal/bgp/e2e
+
+e2e-pods: bin/lab ## Labs with real pods: their namespaces, Services and names (needs network namespaces; E2E_FLAGS=-short for the short form).
+	@cd lab && go test -tags e2e -count=1 -timeout 30m $(E2E_FLAGS) ./internal/enclave/e2e
+
+bench: bin/lab bin/etcd build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd (BENCH, BENCH_PKGS).
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
 
 lint: bin/golangci-lint ## Lint both modules, dependency directions included.
 	@rc=0; bin/golangci-lint run --build-tags e2e ./... || rc=1; \
@@ -67,11 +79,12 @@ presubmit: verify lint test ## What a change must pass.
 
 ##@ Generated files
 generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the flags.
-	@if [ -d api ]; then bin/controller-gen object paths=./api/...; fi
+	@if [ -d api ]; then bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...; fi
 	@go run ./hack/docs
 
-manifests: bin/controller-gen bin/kustomize ## Generate CRDs, and dist/*.yaml from config/.
-	@if [ -d api ]; then bin/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases; fi
+manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, and dist/*.yaml from config/.
+	@if [ -d api ]; then bin/controller-gen crd:headerFile=hack/boilerplate.yaml.txt paths=./api/... output:crd:dir=config/crd/bases; fi
+	@go run ./hack/policies
 	@hack/manifests.sh
 
 deps: ## Write cmd/*/deps.txt: what each binary is made of.
@@ -88,6 +101,10 @@ bin/lab: FORCE
 	@[ -e $@ ] || echo "Building the lab: Kubernetes and etcd from source. The first build takes about 5 minutes on two cores, later ones seconds."
 	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/lab .
 
+# etcd itself, for its own grpc-proxy: what etcd-storage-proxy is compared with.
+bin/etcd: FORCE
+	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '-s -w' -o ../bin/etcd go.etcd.io/etcd/server/v3
+
 bin/kubectl: FORCE
 	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/kubectl k8s.io/kubernetes/cmd/kubectl
 
@@ -96,6 +113,12 @@ bin/kubectl: FORCE
 bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize bin/helm bin/promtool: go.tools.mod
 	@echo "Building $(@F) (once)"
 	@go build -modfile=go.tools.mod -tags remove_all_sd -o $@ "$$(grep -oE '[^[:space:]]+/$(@F)(/v[0-9]+)?$$' go.tools.mod)"
+	@touch $@
+
+# Calico's own controllers, for the end to end tests: one and a half minutes on two cores, as it shares no dependency's version with the product.
+bin/kube-controllers: go.kube-controllers.mod
+	@echo "Building Calico's kube-controllers (once)"
+	@go build -modfile=$< -ldflags '-s -w' -o $@ github.com/projectcalico/calico/kube-controllers/cmd/kube-controllers
 	@touch $@
 
 docker-build: ## Build one image: make docker-build BINARY=calico-node-sync [IMG=...].
@@ -115,11 +138,11 @@ clean: ## Remove bin/ (Go's build cache stays).
 install: ## Install the CRDs.
 	@hack/deploy.sh install
 
-uninstall: ## Remove the CRDs.
+uninstall: ## Remove the CRDs, if there are no objects of them.
 	@hack/deploy.sh uninstall
 
-deploy: bin/kustomize ## Deploy calico-node-sync: make deploy DATASTORE=etcdv3|kubernetes [IMG=...].
-	@DATASTORE='$(DATASTORE)' IMG='$(IMG)' KUBECTL='$(KUBECTL)' hack/deploy.sh deploy
+deploy: bin/kustomize ## Deploy calico-node-sync (DATASTORE=etcdv3|kubernetes) or another COMPONENT: make deploy [COMPONENT=...] [IMG=...].
+	@COMPONENT='$(COMPONENT)' DATASTORE='$(DATASTORE)' IMG='$(IMG)' KUBECTL='$(KUBECTL)' hack/deploy.sh deploy
 
-undeploy: bin/kustomize ## Remove calico-node-sync; its namespace stays.
-	@DATASTORE='$(DATASTORE)' KUBECTL='$(KUBECTL)' hack/deploy.sh undeploy
+undeploy: bin/kustomize ## Remove what deploy has deployed, with the same settings; the namespace and the CRDs stay.
+	@COMPONENT='$(COMPONENT)' DATASTORE='$(DATASTORE)' KUBECTL='$(KUBECTL)' hack/deploy.sh undeploy

@@ -28,4 +28,8 @@ git ls-files -co --exclude-standard -z -- ':!LICENSE' ':!go.sum' ':!lab/go.sum' 
 	s{(?<![\w.-])\Q$om\E(?![\w-])}{$nm}g;
 	s{(?<![\w-])\Q$od\E(?![\w-])}{$nd}g;
 '
+# Custom resources are in files named for their group.
+git ls-files -co --exclude-standard -z | { grep -zF "$old_domain" || true; } | while IFS= read -r -d '' file; do
+	mv "$file" "${file//"$old_domain"/"$new_domain"}"
+done
 echo "rename: $old_module is $new_module, *.$old_domain is *.$new_domain; now run: make generate manifests deps fmt"

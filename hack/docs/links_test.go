@@ -35,13 +35,19 @@ func TestLinksResolve(t *testing.T) {
 			return err
 		}
 		for _, match := range target.FindAllStringSubmatch(string(content), -1) {
-			link, _, _ := strings.Cut(match[1], "#")
-			if link == "" || strings.Contains(link, "://") {
+			link, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(link, "://") {
 				continue
 			}
 			seen++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), link)); err != nil {
+			to := path
+			if link != "" {
+				to = filepath.Join(filepath.Dir(path), link)
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s links to %s, which does not exist", strings.TrimPrefix(path, root+"/"), link)
+			} else if anchor != "" && strings.HasSuffix(to, ".md") && !hasHeading(t, to, anchor) {
+				t.Errorf("%s links to %s, which has no heading for #%s", strings.TrimPrefix(path, root+"/"), to, anchor)
 			}
 		}
 		return nil
@@ -49,4 +55,20 @@ func TestLinksResolve(t *testing.T) {
 	if err != nil || seen == 0 {
 		t.Fatalf("followed %d links: %v", seen, err)
 	}
+}
+
+// hasHeading says whether a page has a heading with the anchor that GitHub makes of it: lower case, blanks as dashes, other signs left out.
+func hasHeading(t *testing.T, path, anchor string) bool {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(content), -1) {
+		plain := regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		if strings.ReplaceAll(plain, " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
 }

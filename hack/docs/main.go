@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs writes docs/reference/<binary>.md from the flags of the binaries, so that the reference cannot differ from the code.
-// Run it from the repository's root as `make generate` does.
+// Command docs writes docs/reference from the code: the flags of the binaries, the environment variables and the annotations of the cloud component, so
+// that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
 package main
 
 import (
@@ -15,8 +15,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	docloud "github.com/mooring-dev/mooring/internal/docloud/app"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/proxyapp"
 	nodesync "github.com/mooring-dev/mooring/internal/nodesync/app"
+	routereflector "github.com/mooring-dev/mooring/internal/routereflector/app"
 )
+
+// header begins every page.
+const header = "<!-- SPDX-FileCopyrightText: The Mooring Authors -->\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n\n"
 
 func main() {
 	if err := run(filepath.Join("docs", "reference")); err != nil {
@@ -25,25 +34,48 @@ func main() {
 	}
 }
 
-// commands is every binary whose flags have a page.
-func commands() []*cobra.Command {
-	return []*cobra.Command{nodesync.NewCommand()}
+// pages returns the content of every page by its file name.
+func pages() (map[string][]byte, error) {
+	cloud, err := docloud.NewCommand()
+	if err != nil {
+		return nil, err
+	}
+	sync, proxy, reflectors := nodesync.NewCommand(), proxyapp.NewCommand(), routereflector.NewCommand()
+	admission, storage := admissionapp.NewCommand(), operatorapp.NewCommand()
+	return map[string][]byte{
+		sync.Name() + ".md":           page(sync, ""),
+		cloud.Name() + ".md":          page(cloud, environment()),
+		admission.Name() + ".md":      page(admission, admissionEnvironment()),
+		proxy.Name() + ".md":          page(proxy, ""),
+		storage.Name() + ".md":        page(storage, ""),
+		reflectors.Name() + ".md":     page(reflectors, ""),
+		"digitalocean-annotations.md": annotations(annotation.Table()),
+	}, nil
 }
 
-// run writes one page for each command into dir.
+// run writes the pages into dir.
 func run(dir string) error {
-	for _, command := range commands() {
-		if err := os.WriteFile(filepath.Join(dir, command.Name()+".md"), page(command), 0o644); err != nil {
+	all, err := pages()
+	if err != nil {
+		return err
+	}
+	for name, content := range all {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// page renders the flags of a command as a Markdown table, in alphabetical order.
-func page(command *cobra.Command) []byte {
+// page renders the flags of a command as a Markdown table, in alphabetical order, after whatever else there is to say.
+func page(command *cobra.Command, before string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s: flags\n\n%s\n\nWritten by `make generate` from the flags themselves; do not edit.\n\n", command.Name(), command.Long)
+	title := "flags"
+	if before != "" {
+		title = "variables and flags"
+	}
+	fmt.Fprintf(&b, "%s# %s: %s\n\n%s\n\nWritten by `make generate` from the flags themselves; do not edit.\n\n", header, command.Name(), title, command.Long)
+	b.WriteString(before)
 	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
 	command.InitDefaultHelpFlag()
 	command.Flags().VisitAll(func(f *pflag.Flag) {
@@ -56,9 +88,14 @@ func page(command *cobra.Command) []byte {
 		}
 		def := ""
 		if f.DefValue != "" {
-			def = "`" + f.DefValue + "`"
+			def = "`" + cell(f.DefValue) + "`"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, def, strings.ReplaceAll(f.Usage, "|", `\|`))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, def, cell(f.Usage))
 	})
 	return b.Bytes()
+}
+
+// cell makes a text fit a cell of a table: a bar would end it, and a line break the row.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), "|", `\|`), "\n", "<br>")
 }

@@ -4,24 +4,106 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPagesAreFresh fails when a flag has changed and its page has not.
+// TestPagesAreFresh fails when a flag, a variable or an annotation has changed and its page has not.
 func TestPagesAreFresh(t *testing.T) {
 	t.Parallel()
-	for _, command := range commands() {
-		path := filepath.Join("..", "..", "docs", "reference", command.Name()+".md")
+	all, err := pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range all {
+		path := filepath.Join("..", "..", "docs", "reference", name)
 		have, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(page(command)), string(have)); diff != "" {
+		if diff := cmp.Diff(string(content), string(have)); diff != "" {
 			t.Errorf("%s is out of date, run make generate (-want +have):\n%s", path, diff)
 		}
+	}
+}
+
+// TestPagesAreTables finds that no text breaks a row, and that nothing of the machine that wrote a page is in it.
+func TestPagesAreTables(t *testing.T) {
+	t.Parallel()
+	all, err := pages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range all {
+		columns := 0
+		for number, line := range strings.Split(string(content), "\n") {
+			bars := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+			switch {
+			case !strings.HasPrefix(line, "|"):
+				columns = 0
+			case columns == 0:
+				columns = bars
+			case columns != bars:
+				t.Errorf("%s:%d has %d bars, its table %d", name, number+1, bars, columns)
+			}
+			if len(host) > 3 && strings.Contains(line, host) {
+				t.Errorf("%s:%d names this machine", name, number+1)
+			}
+		}
+	}
+}
+
+// TestEveryVariableIsDocumented compares the tables of variables with the names that the programs read, which are constants in one file of each, and in one
+// that both share.
+func TestEveryVariableIsDocumented(t *testing.T) {
+	t.Parallel()
+	for path, table := range map[string][]variable{"app/environment.go": variables(), "admissionapp/options.go": admissionVariables()} {
+		variablesOf(t, path, table)
+	}
+}
+
+func variablesOf(t *testing.T, path string, table []variable) {
+	t.Helper()
+	var read, documented []string
+	for _, one := range []string{path, "defaults/defaults.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "internal", "docloud", one), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Names) != 1 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "env") || len(spec.Values) != 1 {
+				return true
+			}
+			if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				name, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				read = append(read, name)
+			}
+			return true
+		})
+	}
+	for _, v := range table {
+		documented = append(documented, v.name)
+	}
+	slices.Sort(read)
+	slices.Sort(documented)
+	if diff := cmp.Diff(read, documented); diff != "" || len(read) == 0 {
+		t.Errorf(path+": - read by the program, + documented:\n%s", diff)
 	}
 }

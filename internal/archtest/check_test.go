@@ -90,7 +90,7 @@ func TestCheckBansFindsTransitiveLinks(t *testing.T) {
 	t.Parallel()
 	violations := archtest.CheckBans(archtest.Bans(), map[string][]string{
 		"cmd/calico-node-sync":   {"internal/calico", "go.etcd.io/etcd/server/v3/embed", "k8s.io/client-go/rest"},
-		"cmd/etcd-storage-proxy": {"k8s.io/client-go/rest", "k8s.io/client-gone"},
+		"cmd/etcd-storage-proxy": {"k8s.io/client-go/rest", "go.etcd.io/etcd/clients"},
 		"cmd/kubectl-mooring":    {"internal/sim/kubelet", "internal/plugin"},
 	})
 	want := []string{

@@ -41,6 +41,12 @@ func ControlPlane(tb testing.TB) *Cluster {
 	return shared.cluster
 }
 
+// NewControlPlane starts a cluster for one test alone, which may kill its processes without disturbing others.
+func NewControlPlane(tb testing.TB) *Cluster {
+	tb.Helper()
+	return startCluster(tb, Binary(tb, "lab"))
+}
+
 func startCluster(tb testing.TB, binary string) *Cluster {
 	tb.Helper()
 	shared.mu.Lock()

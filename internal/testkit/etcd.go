@@ -23,6 +23,7 @@ type Etcd struct {
 	Client *clientv3.Client
 
 	binary, folder string
+	flags          []string // beside the usual ones
 	process        *Process
 }
 
@@ -53,13 +54,18 @@ func NewEtcd(tb testing.TB) *Etcd {
 	return e
 }
 
-// lend gives the etcd to one test, and takes it back empty.
+// lend gives the etcd to one test, and takes it back empty. One that the test compacted is not given to another: that one would find its past cut off.
 func (e *Etcd) lend(tb testing.TB) {
+	tb.Helper()
+	lent := e.Revision(tb)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		if _, err := e.Client.Delete(ctx, "\x00", clientv3.WithFromKey()); err != nil {
+		if _, err := e.Client.Get(ctx, "any", clientv3.WithCountOnly(), clientv3.WithRev(lent)); err != nil {
 			return // it is not given to another test
+		}
+		if _, err := e.Client.Delete(ctx, "\x00", clientv3.WithFromKey()); err != nil {
+			return
 		}
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
@@ -71,8 +77,11 @@ func (e *Etcd) start(tb testing.TB, clientURL string) {
 	tb.Helper()
 	ready := filepath.Join(e.folder, "ready.json")
 	_ = os.Remove(ready)
-	e.process = Start(tb, filepath.Join(e.folder, "log"), nil, e.binary, "etcd", "--data-dir", filepath.Join(e.folder, "data"),
-		"--listen-client", clientURL, "--listen-peer", "http://127.0.0.1:0", "--unsafe-no-fsync", "--ready-file", ready)
+	args := append([]string{
+		"etcd", "--data-dir", filepath.Join(e.folder, "data"), "--listen-client", clientURL, "--listen-peer", "http://127.0.0.1:0",
+		"--unsafe-no-fsync", "--ready-file", ready,
+	}, e.flags...)
+	e.process = Start(tb, filepath.Join(e.folder, "log"), nil, e.binary, args...)
 	Eventually(tb, "etcd", func() string {
 		data, err := os.ReadFile(ready)
 		if err != nil {
@@ -91,6 +100,9 @@ func (e *Etcd) start(tb testing.TB, clientURL string) {
 
 // Kill ends etcd as kill -9 does.
 func (e *Etcd) Kill() { e.process.Kill() }
+
+// Stop ends etcd as an orderly shutdown does.
+func (e *Etcd) Stop() { e.process.Stop() }
 
 // Restart starts it again on the same address with the same data.
 func (e *Etcd) Restart(tb testing.TB) {

@@ -82,6 +82,12 @@ func (p *Process) Stop() {
 	}
 }
 
+// Signal sends the process a signal, such as SIGSTOP.
+func (p *Process) Signal(signal syscall.Signal) { _ = syscall.Kill(p.cmd.Process.Pid, signal) }
+
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

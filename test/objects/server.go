@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -34,8 +35,14 @@ type Server struct {
 // Connect returns the control plane that the tests of a package share. Its TestMain calls testkit.Main.
 func Connect(tb testing.TB) *Server {
 	tb.Helper()
+	return ConnectTo(tb, testkit.ControlPlane(tb))
+}
+
+// ConnectTo is Connect for a cluster that a test has for itself.
+func ConnectTo(tb testing.TB, cluster *testkit.Cluster) *Server {
+	tb.Helper()
 	s := &Server{}
-	config := rest.CopyConfig(testkit.ControlPlane(tb).Config)
+	config := rest.CopyConfig(cluster.Config)
 	config.WarningHandler = s
 	c, err := client.New(config, client.Options{})
 	if err != nil {
@@ -76,6 +83,15 @@ func (s *Server) DryRun(tb testing.TB, source string, all []*unstructured.Unstru
 	}
 	for _, d := range OfKind[appsv1.Deployment](tb, all, "Deployment") {
 		s.admitPod(tb, source, d)
+	}
+}
+
+// DefaultAccount makes the account of pods that name none, as a controller does in a whole cluster.
+func (s *Server) DefaultAccount(tb testing.TB, namespace string) {
+	tb.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	if err := s.Client.Create(tb.Context(), account); err != nil && !apierrors.IsAlreadyExists(err) {
+		tb.Fatal(err)
 	}
 }
 

@@ -13,6 +13,6 @@
 // changes nothing. The directory is watched, not the file, because Kubernetes replaces a mounted Secret
 // by swapping a symlink; the periodic read is for file systems that send no events.
 //
-// The package does not issue or renew certificates, and it does not refuse expired ones: the peer does,
-// and the metric says so in advance.
+// The package does not issue or renew certificates, and by itself it does not refuse expired ones: the peer
+// does, and the metric says so in advance. A caller that knows better has Options.Check.
 package certreload

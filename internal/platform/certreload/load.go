@@ -49,6 +49,8 @@ type Snapshot struct {
 	Certificate *tls.Certificate
 	// CAs is nil when no CA bundle is configured.
 	CAs *x509.CertPool
+	// Bundle is what CAs was made of, in the order of the file.
+	Bundle []*x509.Certificate
 
 	raw contents
 }
@@ -59,6 +61,24 @@ func (s *Snapshot) NotAfter() time.Time {
 		return time.Time{}
 	}
 	return s.Certificate.Leaf.NotAfter
+}
+
+// Expired tells whether the leaf in use has run out, and when it did or will.
+func (r *Reloader) Expired() (notAfter time.Time, expired bool) {
+	end := r.Current().NotAfter()
+	return end, !end.IsZero() && r.now().After(end)
+}
+
+// CANotAfter is when the last certificate of the CA bundle expires, which is when nobody is trusted any more; the zero time without a
+// bundle. The first one to expire says nothing: during a rotation the old CA is meant to run out.
+func (s *Snapshot) CANotAfter() time.Time {
+	var last time.Time
+	for _, ca := range s.Bundle {
+		if ca.NotAfter.After(last) {
+			last = ca.NotAfter
+		}
+	}
+	return last
 }
 
 // contents are the files' bytes as they were read.
@@ -129,7 +149,7 @@ func (f Files) parse(c contents) (*Snapshot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("CA bundle %s: %w", f.CA, err)
 		}
-		out.CAs = x509.NewCertPool()
+		out.CAs, out.Bundle = x509.NewCertPool(), cas
 		for _, ca := range cas {
 			out.CAs.AddCert(ca)
 		}

@@ -8,7 +8,9 @@ import "github.com/prometheus/client_golang/prometheus"
 // Collector exports, with the label certificate=name:
 //
 //	mooring_certreload_reloads_total{outcome="success"|"failure"}  sets taken over, and reads rejected
+//	mooring_certreload_failing                                      1 while the files cannot be used and an older set is served
 //	mooring_certreload_not_after_timestamp_seconds                  expiry of the served leaf; absent without a key pair
+//	mooring_certreload_ca_not_after_timestamp_seconds               expiry of the CA that lasts longest; absent without a CA bundle
 func (r *Reloader) Collector(name string) prometheus.Collector {
 	labels := prometheus.Labels{"certificate": name}
 	return &collector{
@@ -17,18 +19,24 @@ func (r *Reloader) Collector(name string) prometheus.Collector {
 			"Reads of the TLS files that were taken over (success) or rejected (failure).", []string{"outcome"}, labels),
 		notAfter: prometheus.NewDesc("mooring_certreload_not_after_timestamp_seconds",
 			"Expiry of the certificate in use, in seconds since the epoch.", nil, labels),
+		failing: prometheus.NewDesc("mooring_certreload_failing",
+			"1 while the last read of the TLS files was rejected and an older set is in use, else 0.", nil, labels),
+		caNotAfter: prometheus.NewDesc("mooring_certreload_ca_not_after_timestamp_seconds",
+			"Expiry of the trusted CA that lasts longest, in seconds since the epoch.", nil, labels),
 	}
 }
 
 type collector struct {
-	reloader          *Reloader
-	reloads, notAfter *prometheus.Desc
+	reloader                               *Reloader
+	reloads, failing, notAfter, caNotAfter *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.reloads
+	ch <- c.failing
 	ch <- c.notAfter
+	ch <- c.caNotAfter
 }
 
 // Collect implements prometheus.Collector.
@@ -38,7 +46,19 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	count(c.reloader.reloads.Load(), "success")
 	count(c.reloader.failures.Load(), "failure")
-	if t := c.reloader.Current().NotAfter(); !t.IsZero() {
-		ch <- prometheus.MustNewConstMetric(c.notAfter, prometheus.GaugeValue, float64(t.Unix()))
+	gauge := func(desc *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v)
+	}
+	failing := 0.0
+	if c.reloader.failing.Load() {
+		failing = 1
+	}
+	gauge(c.failing, failing)
+	now := c.reloader.Current()
+	if t := now.NotAfter(); !t.IsZero() {
+		gauge(c.notAfter, float64(t.Unix()))
+	}
+	if t := now.CANotAfter(); !t.IsZero() {
+		gauge(c.caNotAfter, float64(t.Unix()))
 	}
 }

@@ -37,10 +37,15 @@ type pair struct{ cert, key []byte }
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
+	return newAuthorityUntil(t, name, time.Now().Add(time.Hour))
+}
+
+func newAuthorityUntil(t *testing.T, name string, end time.Time) *authority {
+	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

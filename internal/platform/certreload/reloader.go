@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"k8s.io/utils/clock"
 )
 
 // DefaultInterval is the time between two periodic reads.
@@ -28,8 +27,18 @@ type Options struct {
 	// its repetitions). It is called from one goroutine at a time and must not call the Reloader's
 	// Reload. Nil: nobody is told.
 	OnReload func(error)
-	// Clock drives the periodic read; nil means the real one.
-	Clock clock.WithTicker
+	// Check judges each complete set before it is taken over, with the time of the reading: what it refuses is a rejected read, and
+	// the last good set stays. Nil: every complete set is good. An expired certificate, for example, parses well.
+	Check func(s *Snapshot, now time.Time) error
+	// Ticks returns a channel that says when to read, and what stops it; nil means a ticker of the system's clock.
+	Ticks func(interval time.Duration) (ticks <-chan time.Time, stop func())
+	// Now is the time for Check, Expired and the handshakes of the configurations that the Reloader makes; nil means the system's clock.
+	Now func() time.Time
+}
+
+func systemTicks(interval time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTicker(interval)
+	return t.C, t.Stop
 }
 
 // Reloader holds the current snapshot of a set of files. All methods are safe for concurrent use.
@@ -37,12 +46,15 @@ type Reloader struct {
 	files    Files
 	interval time.Duration
 	onReload func(error)
-	clock    clock.WithTicker
+	check    func(*Snapshot, time.Time) error
+	ticks    func(time.Duration) (<-chan time.Time, func())
+	now      func() time.Time
 
 	current atomic.Pointer[Snapshot]
 
 	reloads  atomic.Int64 // sets taken over, the first included
 	failures atomic.Int64 // reads that were rejected
+	failing  atomic.Bool  // whether the last read was one of them
 
 	mu        sync.Mutex // serializes Reload and guards lastError
 	lastError string     // the error last reported; empty after a success
@@ -54,15 +66,21 @@ func New(files Files, o Options) (*Reloader, error) {
 	if err := files.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Reloader{files: files, interval: o.Interval, onReload: o.OnReload, clock: o.Clock}
+	r := &Reloader{files: files, interval: o.Interval, onReload: o.OnReload, check: o.Check, ticks: o.Ticks, now: o.Now}
+	if r.now == nil {
+		r.now = time.Now
+	}
 	if r.interval <= 0 {
 		r.interval = DefaultInterval
 	}
 	if r.onReload == nil {
 		r.onReload = func(error) {}
 	}
-	if r.clock == nil {
-		r.clock = clock.RealClock{}
+	if r.check == nil {
+		r.check = func(*Snapshot, time.Time) error { return nil }
+	}
+	if r.ticks == nil {
+		r.ticks = systemTicks
 	}
 	first, err := r.load()
 	if err != nil {
@@ -82,6 +100,7 @@ func (r *Reloader) Reload() (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next, err := r.load()
+	r.failing.Store(err != nil)
 	if err != nil {
 		r.failures.Add(1)
 		if msg := err.Error(); msg != r.lastError {
@@ -108,7 +127,14 @@ func (r *Reloader) load() (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading TLS files: %w", err)
 	}
-	return r.files.parse(raw)
+	out, err := r.files.parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(out, r.now()); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Run keeps the snapshot current until ctx ends, and returns nil then. Without a directory watch (too
@@ -127,8 +153,8 @@ func (r *Reloader) Run(ctx context.Context) error {
 			r.watchDirectories(watcher)
 		}
 	}
-	ticker := r.clock.NewTicker(r.interval)
-	defer ticker.Stop()
+	ticks, stop := r.ticks(r.interval)
+	defer stop()
 	watch()
 	// A change between New and the watch would otherwise wait for the first tick.
 	_, _ = r.Reload()
@@ -146,7 +172,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 			if errors.Is(werr, fsnotify.ErrEventOverflow) {
 				_, _ = r.Reload()
 			}
-		case <-ticker.C():
+		case <-ticks:
 			watch() // again, since a directory may have been replaced
 			_, _ = r.Reload()
 		}

@@ -5,6 +5,7 @@ package certreload_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 )
@@ -228,19 +228,16 @@ func TestPeriodicReadIsASafetyNet(t *testing.T) {
 	}
 	first, second := newFolder(t, ca.issue(t, 1), ca.pem), newFolder(t, ca.issue(t, 2), ca.pem)
 	point(string(first))
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	r, reports := running(t, folder(link).files(), certreload.Options{Interval: time.Minute, Clock: clock})
+	ticks := make(chan time.Time)
+	r, reports := running(t, folder(link).files(), certreload.Options{
+		Interval: time.Minute, Ticks: func(time.Duration) (<-chan time.Time, func()) { return ticks, func() {} },
+	})
 	point(string(second))
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for serial(r) != 2 {
 		select {
-		case <-tick.C:
-			if clock.HasWaiters() {
-				clock.Step(time.Minute)
-			}
+		case ticks <- time.Time{}:
 		case <-deadline.C:
 			t.Fatal("the periodic read did not find the new files")
 		}
@@ -260,6 +257,9 @@ func TestMetrics(t *testing.T) {
 	f.write(t, ca.issue(t, 2), ca.pem)
 	_, _ = r.Reload()
 	const want = `
+# HELP mooring_certreload_failing 1 while the last read of the TLS files was rejected and an older set is in use, else 0.
+# TYPE mooring_certreload_failing gauge
+mooring_certreload_failing{certificate="metrics"} 0
 # HELP mooring_certreload_not_after_timestamp_seconds Expiry of the certificate in use, in seconds since the epoch.
 # TYPE mooring_certreload_not_after_timestamp_seconds gauge
 mooring_certreload_not_after_timestamp_seconds{certificate="metrics"} 4e+09
@@ -268,11 +268,62 @@ mooring_certreload_not_after_timestamp_seconds{certificate="metrics"} 4e+09
 mooring_certreload_reloads_total{certificate="metrics",outcome="failure"} 2
 mooring_certreload_reloads_total{certificate="metrics",outcome="success"} 2
 `
-	if err := testutil.CollectAndCompare(r.Collector("metrics"), strings.NewReader(want)); err != nil {
+	names := []string{"mooring_certreload_failing", "mooring_certreload_not_after_timestamp_seconds", "mooring_certreload_reloads_total"}
+	if err := testutil.CollectAndCompare(r.Collector("metrics"), strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
+	f.put(t, "ca.crt", nil)
+	_, _ = r.Reload()
+	const failing = `
+# HELP mooring_certreload_failing 1 while the last read of the TLS files was rejected and an older set is in use, else 0.
+# TYPE mooring_certreload_failing gauge
+mooring_certreload_failing{certificate="metrics"} 1
+`
+	if err := testutil.CollectAndCompare(r.Collector("metrics"), strings.NewReader(failing), "mooring_certreload_failing"); err != nil {
+		t.Error(err)
+	}
+	f.put(t, "ca.crt", ca.pem)
 	onlyCA := newReloader(t, certreload.Files{CA: f.path("ca.crt")}, certreload.Options{})
-	if got := testutil.CollectAndCount(onlyCA.Collector("ca")); got != 2 || !onlyCA.Current().NotAfter().IsZero() {
+	if got := testutil.CollectAndCount(onlyCA.Collector("ca")); got != 4 || !onlyCA.Current().NotAfter().IsZero() {
 		t.Errorf("a CA alone gives %d metrics, expiry %s", got, onlyCA.Current().NotAfter())
+	}
+}
+
+// The CA that lasts longest counts: the old one of a rotation is meant to run out.
+func TestExpiryOfABundle(t *testing.T) {
+	t.Parallel()
+	short, long := newAuthority(t, "short"), newAuthorityUntil(t, "long", time.Unix(4_000_000_000, 0))
+	for name, cas := range map[string][]byte{"short first": bundle(short, long), "long first": bundle(long, short)} {
+		f := newFolder(t, short.issue(t, 1), cas)
+		now := newReloader(t, f.files(), certreload.Options{}).Current()
+		if got := now.CANotAfter().Unix(); got != 4_000_000_000 || len(now.Bundle) != 2 {
+			t.Errorf("%s: got expiry %d of %d CAs", name, got, len(now.Bundle))
+		}
+	}
+}
+
+// What the caller refuses is treated as what does not parse: an error at the start, the last good set later.
+func TestCheckKeepsTheLastGoodSet(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "ca")
+	f := newFolder(t, ca.issue(t, 1), ca.pem)
+	odd := func(s *certreload.Snapshot, now time.Time) error {
+		if now.IsZero() || s.Certificate.Leaf.SerialNumber.Int64()%2 == 0 {
+			return errors.New("even")
+		}
+		return nil
+	}
+	r := newReloader(t, f.files(), certreload.Options{Check: odd})
+	f.write(t, ca.issue(t, 2), ca.pem)
+	if changed, err := r.Reload(); changed || err == nil || err.Error() != "even" || serial(r) != 1 {
+		t.Errorf("Reload() = %v, %v; serving %d", changed, err, serial(r))
+	}
+	if _, err := certreload.New(f.files(), certreload.Options{Check: odd}); err == nil || err.Error() != "even" {
+		t.Errorf("New() = %v", err)
+	}
+	f.write(t, ca.issue(t, 3), ca.pem)
+	mustReload(t, r)
+	if serial(r) != 3 {
+		t.Errorf("serving %d", serial(r))
 	}
 }

@@ -26,6 +26,7 @@ func (r *Reloader) ServerConfig(base *tls.Config) *tls.Config {
 	base.SessionTicketsDisabled = true
 	base.Certificates = nil
 	base.GetCertificate = r.GetCertificate
+	base.Time = r.now
 
 	out := base.Clone()
 	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -56,7 +57,20 @@ func (r *Reloader) ClientConfig(serverName string) *tls.Config {
 		InsecureSkipVerify:   true, //nolint:gosec // see above
 		VerifyConnection:     r.verifyServer(serverName),
 		GetClientCertificate: r.GetClientCertificate,
+		Time:                 r.now,
 	}
+}
+
+// HandshakeConfig returns a configuration for one handshake with the server called serverName (a host name or an IP address): the CAs and the key pair
+// of this moment, checked by crypto/tls itself. For clients that make a configuration for each connection, which then need none of
+// ClientConfig's detours and may address servers by IP. TLS 1.3 is the least.
+func (r *Reloader) HandshakeConfig(serverName string) *tls.Config {
+	now := r.Current()
+	out := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: serverName, RootCAs: now.CAs, Time: r.now}
+	if now.Certificate != nil {
+		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.Certificate, nil }
+	}
+	return out
 }
 
 func (r *Reloader) verifyServer(serverName string) func(tls.ConnectionState) error {
@@ -79,6 +93,7 @@ func (r *Reloader) verifyServer(serverName string) func(tls.ConnectionState) err
 			DNSName:       name,
 			Roots:         r.Current().CAs, // nil means the system's roots
 			Intermediates: intermediates,
+			CurrentTime:   r.now(),
 			KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		})
 		if err != nil {

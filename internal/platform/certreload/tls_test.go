@@ -249,3 +249,32 @@ func TestWithoutAKeyPair(t *testing.T) {
 		t.Error("a server without a certificate has one")
 	}
 }
+
+// A configuration per handshake knows the server by IP address as well as by name, and takes the CA and the pair of the moment.
+func TestHandshakeConfig(t *testing.T) {
+	t.Parallel()
+	oldCA, newCA := newAuthority(t, "old"), newAuthority(t, "new")
+	serverFiles, clientFiles := newFolder(t, oldCA.issue(t, 1), oldCA.pem), newFolder(t, oldCA.issue(t, 11), oldCA.pem)
+	server := newReloader(t, serverFiles.files(), certreload.Options{})
+	client := newReloader(t, clientFiles.files(), certreload.Options{})
+	addr := echo(t, server.ServerConfig(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}))
+	for _, name := range []string{"127.0.0.1", "localhost"} {
+		conn := mustDial(t, addr, client.HandshakeConfig(name))
+		if v := conn.ConnectionState().Version; v != tls.VersionTLS13 {
+			t.Errorf("%s: version %x", name, v)
+		}
+	}
+	for _, name := range []string{"127.0.0.2", "other"} {
+		if _, err := dial(t, addr, client.HandshakeConfig(name)); err == nil || !strings.Contains(err.Error(), "certificate is valid for") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	serverFiles.write(t, newCA.issue(t, 2), newCA.pem)
+	mustReload(t, server)
+	if _, err := dial(t, addr, client.HandshakeConfig("localhost")); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("a server of another CA: got %v", err)
+	}
+	clientFiles.write(t, newCA.issue(t, 12), newCA.pem)
+	mustReload(t, client)
+	mustDial(t, addr, client.HandshakeConfig("localhost"))
+}

@@ -4,92 +4,48 @@
 package logging
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strconv"
 
 	"github.com/go-logr/logr"
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-dev/mooring/internal/platform/logging/plain"
 )
 
 // Format is the value of --log-format.
-type Format string
+type Format = plain.Format
 
 // The formats. FormatAuto is text on a terminal and JSON elsewhere.
 const (
-	FormatAuto Format = "auto"
-	FormatJSON Format = "json"
-	FormatText Format = "text"
+	FormatAuto = plain.FormatAuto
+	FormatJSON = plain.FormatJSON
+	FormatText = plain.FormatText
 )
 
-// maxVerbosity bounds -v. Nothing in Kubernetes' libraries logs above V(10).
-const maxVerbosity = 10
+// Redacted is what stands in the log in place of a secret value.
+const Redacted = plain.Redacted
 
 // Options are the logging flags of a binary. The zero value means: auto format, verbosity 0.
-type Options struct {
-	// Format is auto, json or text; empty means auto.
-	Format Format
-	// Verbosity lets through logr's V(0) to V(Verbosity); 0 to 10.
-	Verbosity int
-}
+type Options = plain.Options
 
-// AddFlags binds --log-format and -v/--v to o; the values o already holds are the defaults.
-func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	if o.Format == "" {
-		o.Format = FormatAuto
-	}
-	fs.StringVar((*string)(&o.Format), "log-format", string(o.Format),
-		`Log format: "json", "text", or "auto" (text on a terminal, JSON otherwise).`)
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity,
-		"Log verbosity: 0 changes and problems, 1 decisions, 2 flow, 4 debugging, 6 and more every request to the API server.")
-}
-
-// Validate reports the first wrong option as one sentence.
-func (o Options) Validate() error {
-	switch o.Format {
-	case "", FormatAuto, FormatJSON, FormatText:
-	default:
-		return fmt.Errorf("--log-format %q is unknown: use auto, json or text", string(o.Format))
-	}
-	if o.Verbosity < 0 || o.Verbosity > maxVerbosity {
-		return fmt.Errorf("-v %d is out of range: use 0 (quiet) to %d (everything)", o.Verbosity, maxVerbosity)
-	}
-	return nil
-}
-
-// NewHandler returns the handler the options describe, writing to w. FormatAuto asks whether w is a
-// terminal; anything that is not an *os.File is not. NewHandler touches no global state.
-func NewHandler(w io.Writer, o Options) slog.Handler {
-	level := slog.Level(-o.Verbosity)
-	if o.Format == FormatText || (o.Format != FormatJSON && isTerminal(w)) {
-		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: replaceText})
-	}
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: replaceJSON})
-}
+// NewHandler returns the handler the options describe, writing to w; see [plain.NewHandler].
+func NewHandler(w io.Writer, o Options) slog.Handler { return plain.NewHandler(w, o) }
 
 // Install makes the handler the destination of slog, the standard log package, klog and
 // controller-runtime, for the whole process, and returns the same logger as logr. It is for main
 // packages: call it once, before anything logs. klog's setters are not safe for concurrent use.
 func Install(h slog.Handler, o Options) logr.Logger {
+	out := plain.Install(h)
 	logger := slog.New(h)
-	slog.SetDefault(logger)
 	klog.SetSlogLogger(logger)
 	// klog asks its own verbosity before it asks the logger, so both must agree.
 	var klogLevel klog.Level
 	if err := klogLevel.Set(strconv.Itoa(o.Verbosity)); err != nil {
 		logger.Error("Setting klog's verbosity", "error", err)
 	}
-	out := logr.FromSlogHandler(h)
 	ctrllog.SetLogger(out)
 	return out
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+)
+
+// variable is an environment variable of the cloud component.
+type variable struct{ name, fallback, meaning string }
+
+// variables are all that the program reads (internal/docloud/app/environment.go, which a test compares with this).
+func variables() []variable {
+	return []variable{
+		{"DO_ACCESS_TOKEN", "", "The DigitalOcean token, read once. It or a file is needed; both are refused."},
+		{"DO_ACCESS_TOKEN_FILE", "", "As `--token-file`: a file with the token, which may be replaced at any time. Mooring's own."},
+		{"REGION", "that of the droplet, by its metadata service", "The slug of the region in which load balancers are made. DigitalOcean must have it."},
+		{"DO_CLUSTER_ID", "", "Load balancers carry the tag `k8s:<ID>`, by which those of several clusters in one account are told apart; those that lack it get it."},
+		{"DO_CLUSTER_VPC_ID", "the region's default VPC", "The UUID of the VPC of load balancers."},
+		{"DEFAULT_LB_TYPE", "`REGIONAL_NETWORK`", "The type of load balancers of Services that ask for none: `REGIONAL` or `REGIONAL_NETWORK`. Any other value means the default."},
+		{"DO_LOAD_BALANCER_DEFAULTS", "none", "Defaults for annotations of Services, one `NAME: VALUE` to a line as they would stand on a Service; the [reference](digitalocean-annotations.md) says " +
+			"which can have one. Mooring's own."},
+		{"DO_LOAD_BALANCER_DEFAULTS_FILE", "", "As `--load-balancer-defaults-file`: a file with the same, read once. One of them. Mooring's own."},
+		{"DO_API_RATE_LIMIT_QPS", "no bound", "Calls to DigitalOcean a second at most, a positive number."},
+		{"PUBLIC_ACCESS_FIREWALL_NAME", "no firewall is managed", "The name of the firewall that opens what Services serve, and nothing else. It is made if it is not there."},
+		{"PUBLIC_ACCESS_FIREWALL_TAGS", "", "The tags of the droplets that it covers, separated by commas. Both or neither."},
+		{"DO_NODE_LABELS_FROM_TAGS", "no labels", "Labels of Nodes that are made of their droplets' tags, as `TAG=LABEL,TAG=LABEL`: " +
+			"`env=example.com/env` makes `example.com/env=prod` of the tag `env:prod`. Mooring's own."},
+		{"METRICS_ADDR", "nothing listens", "HOST:PORT where all metrics are served over HTTP, to anybody."},
+		{"DEBUG_ADDR", "nothing listens", "HOST:PORT where `/healthz` asks DigitalOcean whose the token is, and answers 500 if it does not say."},
+		{"DO_OVERRIDE_URL", "`https://api.digitalocean.com/`", "The URL of DigitalOcean's API, for simulators."},
+		{"DO_METADATA_URL", "`http://169.254.169.254/`", "The URL of the metadata service, for simulators. Mooring's own."},
+	}
+}
+
+// environment renders the variables.
+func environment() string {
+	var b strings.Builder
+	b.WriteString("## Environment variables\n\nThose without a word are the predecessor's, with its meaning.\n\n")
+	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, v := range variables() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.name, cell(v.fallback), cell(v.meaning))
+	}
+	b.WriteString("\n## Flags\n\nAll but `--token-file` and `--load-balancer-defaults-file` are those of Kubernetes' framework for cloud controller managers.\n\n")
+	return b.String()
+}
+
+// annotations renders the reference of annotations.
+func annotations(table []annotation.Entry) []byte {
+	var b bytes.Buffer
+	b.WriteString(header)
+	b.WriteString("# DigitalOcean: annotations of Services\n\n" +
+		"Written by `make generate` from the table that the program itself reads (package annotation); do not edit. " +
+		"[Examples](../examples/digitalocean/README.md) show them at work, and `kubectl mooring plan loadbalancer` prints what they make of a Service.\n\n" +
+		"R and N say which types of load balancer use an annotation: `REGIONAL` and `REGIONAL_NETWORK`. Where one has no effect a warning says so. " +
+		"A wrong value is refused with an event that says what may stand there; what is *taken with a warning* is sent as it is.\n\n" +
+		"`" + annotation.FirewallManaged + "` is for the firewall ([PUBLIC_ACCESS_FIREWALL_NAME](digitalocean-cloud-controller-manager.md)).\n\n" +
+		"A cluster may have [defaults](../components/digitalocean-cloud-controller-manager.md#defaults-of-a-cluster) for most of them.\n\n")
+	b.WriteString("| annotation | values | default | R | N | effect |\n|---|---|---|---|---|---|\n")
+	for _, e := range table {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", e.Name, cell(e.Values), cell(e.Default), mark(e.Regional), mark(e.RegionalNetwork), cell(effect(e)))
+	}
+	return b.Bytes()
+}
+
+func mark(yes bool) string {
+	if yes {
+		return "x"
+	}
+	return ""
+}
+
+// effect is an entry's effect, and what else is to be known of it.
+func effect(e annotation.Entry) string {
+	text := e.Effect
+	if e.CreateOnly {
+		text += " Used when the load balancer is made, never afterwards."
+	}
+	if e.Fixed {
+		text += " It does not change afterwards: a warning says so."
+	}
+	if e.Written {
+		text += " The program writes it itself."
+	}
+	if e.Own {
+		text += " Mooring's own: the predecessor does not know it."
+	}
+	if e.PerService != "" {
+		text += " The cluster cannot have a default: " + e.PerService + "."
+	}
+	if e.Lenient != "" {
+		text += " *Taken with a warning:* " + e.Lenient + "."
+	}
+	return text
+}

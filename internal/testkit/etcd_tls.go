@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// NewTLSEtcd returns an etcd of its own, not shared with other tests, that serves TLS with the folder's pair and wants client certificates of the
+// folder's bundle. It reads the pair at each handshake and the bundle only once, as etcd does. Client uses config.
+func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config) *Etcd {
+	tb.Helper()
+	binary := Binary(tb, "lab")
+	shared.mu.Lock()
+	e := &Etcd{
+		binary: binary, folder: folder(tb, "etcd-tls-"),
+		flags: []string{"--cert-file", files.Cert(), "--key-file", files.Key(), "--client-ca-file", files.CA()},
+	}
+	shared.mu.Unlock()
+	e.start(tb, "https://127.0.0.1:0")
+	tb.Cleanup(func() { e.process.Stop() })
+	e.Client = e.Connect(tb, clientv3.Config{TLS: config})
+	return e
+}
+
+// Connect returns another client, as config says; endpoints, time-outs and logger are filled in.
+func (e *Etcd) Connect(tb testing.TB, config clientv3.Config) *clientv3.Client {
+	tb.Helper()
+	config.Endpoints, config.DialTimeout, config.Logger = []string{e.Endpoint}, 10*time.Second, zap.NewNop()
+	client, err := clientv3.New(config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Grant is an etcd user with the keys it may read and write.
+type Grant struct {
+	// User is also the name of the role. A certificate with this common name is this user.
+	User string
+	// Password may be empty: then only a certificate logs in.
+	Password string
+	// Prefixes are the ranges [prefix, end of prefix).
+	Prefixes []string
+}
+
+// EnableAuth makes the users and a root user with this password, and turns authentication on. Client is of no use afterwards; a client of root is
+// returned.
+func (e *Etcd) EnableAuth(tb testing.TB, config clientv3.Config, rootPassword string, grants ...Grant) *clientv3.Client {
+	tb.Helper()
+	ctx := tb.Context()
+	must := func(_ any, err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	auth := clientv3.NewAuth(e.Client)
+	must(auth.RoleAdd(ctx, "root"))
+	must(auth.UserAdd(ctx, "root", rootPassword))
+	must(auth.UserGrantRole(ctx, "root", "root"))
+	for _, g := range grants {
+		must(auth.UserAddWithOptions(ctx, g.User, g.Password, &clientv3.UserAddOptions{NoPassword: g.Password == ""}))
+		must(auth.RoleAdd(ctx, g.User))
+		must(auth.UserGrantRole(ctx, g.User, g.User))
+		for _, prefix := range g.Prefixes {
+			must(auth.RoleGrantPermission(ctx, g.User, prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite)))
+		}
+	}
+	must(auth.AuthEnable(ctx))
+	config.Username, config.Password = "root", rootPassword
+	return e.Connect(tb, config)
+}
+
+// Pause stops etcd as SIGSTOP does, under which it keeps its connections and answers nothing, and returns when each of its threads has stopped.
+func (e *Etcd) Pause(tb testing.TB) {
+	tb.Helper()
+	e.process.Signal(syscall.SIGSTOP)
+	Eventually(tb, "etcd to stop", func() string {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", e.process.PID()))
+		if err != nil || len(tasks) == 0 {
+			return fmt.Sprintf("its threads are unknown: %v", err)
+		}
+		for _, task := range tasks {
+			stat, err := os.ReadFile(task)
+			if err != nil {
+				return err.Error()
+			}
+			// The state follows the name, which is in brackets (proc(5)).
+			if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+				return "a thread runs: " + string(stat)
+			}
+		}
+		return ""
+	})
+}
+
+// Resume ends a Pause.
+func (e *Etcd) Resume() { e.process.Signal(syscall.SIGCONT) }

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenantproxy
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+)
+
+// Configure returns the configuration of a tenant's proxy in front of a plaintext core, itself plaintext.
+func Configure(core, prefix, tenant string) (proxy.Config, error) {
+	parsed, err := tenancy.ParsePrefix(prefix)
+	if err != nil {
+		return proxy.Config{}, err
+	}
+	return proxy.Config{
+		Tenant:       tenancy.Tenant{Prefix: parsed, Leases: tenancy.DeriveLeaseSpace(parsed)},
+		TenantName:   tenant,
+		Upstream:     proxy.UpstreamConfig{Endpoints: []string{strings.TrimPrefix(core, "http://")}},
+		SystemPrefix: tenancy.DefaultSystemPrefix,
+		AdvertiseURL: "http://127.0.0.1:2379",
+	}, nil
+}
+
+// InProcess serves a tenant in this process until the test ends, and returns the address.
+func InProcess(tb testing.TB, core, prefix, tenant string) string {
+	tb.Helper()
+	cfg, err := Configure(core, prefix, tenant)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Serve(tb, cfg)
+}
+
+// Serve serves a tenant as configured until the test ends, and returns the address.
+func Serve(tb testing.TB, cfg proxy.Config) string {
+	tb.Helper()
+	p, err := proxy.New(context.Background(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.Serve(listener) }()
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		p.Shutdown(ctx)
+		if err := <-ended; err != nil {
+			tb.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
