@@ -22,7 +22,7 @@ const diagnoseTimeout = 2 * time.Second
 // diagnose finds out why etcd does not answer. Its client says no more than that a deadline has passed; one plain TLS handshake with each
 // endpoint says the rest. It returns the plainest reason, or the given error if the handshakes succeed.
 func (d *Etcd) diagnose(ctx context.Context, failure error) error {
-	for _, endpoint := range d.client.Endpoints() {
+	for _, endpoint := range d.config.Endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil {
 			continue
@@ -60,6 +60,9 @@ func explainTLS(err error) error {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Errorf("%w: %w (renew etcd's server certificate, or correct this machine's clock)", ErrUntrusted, err)
+	}
 	if errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid) {
 		return fmt.Errorf("%w: %w (check ETCD_CA_CERT_FILE and the host names in ETCD_ENDPOINTS)", ErrUntrusted, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -22,9 +23,12 @@ const callTimeout = 20 * time.Second
 
 // Etcd is Calico's etcdv3 datastore.
 type Etcd struct {
-	client    *clientv3.Client
+	config    clientv3.Config
 	tls       *tls.Config // nil for http
 	endpoints string
+
+	mu     sync.Mutex // guards client
+	client *clientv3.Client
 }
 
 // OpenEtcd makes a client for Calico's etcd. It does not connect yet; Ping does. Client certificates are read again for every new
@@ -43,21 +47,56 @@ func OpenEtcd(c EtcdConfig) (*Etcd, error) {
 		}
 		cfg.TLS = tlsConfig
 	}
-	client, err := clientv3.New(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to Calico's etcd at %s: %w", strings.Join(c.Endpoints, ","), err)
+	d := &Etcd{config: cfg, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ",")}
+	if c.Username != "" {
+		return d, nil // etcd's client logs in when it is made, which must wait until etcd is there
 	}
-	return &Etcd{client: client, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ",")}, nil
+	_, err := d.connection()
+	return d, err
+}
+
+// connection returns the client, and makes it if there is none yet.
+func (d *Etcd) connection() (*clientv3.Client, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client != nil {
+		return d.client, nil
+	}
+	client, err := clientv3.New(d.config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to Calico's etcd at %s: %w", d.endpoints, err)
+	}
+	d.client = client
+	return client, nil
 }
 
 // Close ends the connection.
-func (d *Etcd) Close() error { return d.client.Close() }
+func (d *Etcd) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client == nil {
+		return nil
+	}
+	return d.client.Close()
+}
+
+// txn begins a transaction on the connection.
+func (d *Etcd) txn(ctx context.Context) (clientv3.Txn, error) {
+	client, err := d.connection()
+	if err != nil {
+		return nil, err
+	}
+	return client.Txn(ctx), nil
+}
 
 // Ping reads one key with quorum. Its error is one sentence that names the endpoints.
 func (d *Etcd) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err := d.client.Get(ctx, clusterInformationKey, clientv3.WithKeysOnly())
+	client, err := d.connection()
+	if err == nil {
+		_, err = client.Get(ctx, clusterInformationKey, clientv3.WithKeysOnly())
+	}
 	if err != nil {
 		return fmt.Errorf("calico's etcd at %s does not answer a quorum read: %w", d.endpoints, d.diagnose(context.WithoutCancel(ctx), err))
 	}
@@ -87,7 +126,11 @@ func (d *Etcd) commit(ctx context.Context, guard *Guard, seen map[string]int64, 
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
-	resp, err := d.client.Txn(ctx).If(compares...).Then(ops...).Else(reads...).Commit()
+	txn, err := d.txn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := txn.If(compares...).Then(ops...).Else(reads...).Commit()
 	if err != nil {
 		return 0, err
 	}

@@ -21,10 +21,12 @@ type hostScan struct {
 	hosts map[string]*Host
 	// claimed are the CIDRs on which one of the hosts has an affinity: their blocks matter whoever they are affine to.
 	claimed map[netip.Prefix][]string
+	// addresses are those of the hosts' machines.
+	addresses map[netip.Addr]string
 }
 
 func newHostScan(hostNames []string) *hostScan {
-	s := &hostScan{hosts: map[string]*Host{}, claimed: map[netip.Prefix][]string{}}
+	s := &hostScan{hosts: map[string]*Host{}, claimed: map[netip.Prefix][]string{}, addresses: map[netip.Addr]string{}}
 	for _, name := range hostNames {
 		if name != "" && s.hosts[name] == nil {
 			s.hosts[name] = &Host{Name: name}
@@ -94,10 +96,49 @@ func (s *hostScan) addResource(kind, name, key string, value []byte, revision in
 		}
 		return
 	}
+	if peer, ok := parsed.(*apiv3.BGPPeer); ok {
+		s.addMention(name, peer.Spec)
+	}
 	host, automatic := aboutHost(name, parsed)
 	if h := s.hosts[host]; h != nil {
 		h.keep(key, value, revision)
 		h.Resources = append(h.Resources, Resource{Kind: kind, Name: name, Revision: revision, Automatic: automatic})
+	}
+}
+
+// addNode notes the addresses of a host's machine. One that cannot be parsed has none.
+func (s *hostScan) addNode(node *libapiv3.Node) {
+	if node.Spec.BGP == nil {
+		return
+	}
+	for _, text := range []string{node.Spec.BGP.IPv4Address, node.Spec.BGP.IPv6Address} {
+		text, _, _ = strings.Cut(text, "/")
+		if address, err := netip.ParseAddr(text); err == nil {
+			s.addresses[address] = node.Name
+		}
+	}
+}
+
+// addMention notes a BGPPeer that points at a host by its address, or that chooses it by its name: whom it is about is not for sure, since
+// another machine may have the address by now, and a selector may choose others as well.
+func (s *hostScan) addMention(name string, spec apiv3.BGPPeerSpec) {
+	if address, err := netip.ParseAddrPort(spec.PeerIP); err == nil {
+		s.mentionAddress(name, address.Addr())
+	} else if address, err := netip.ParseAddr(spec.PeerIP); err == nil {
+		s.mentionAddress(name, address)
+	}
+	for _, host := range s.names {
+		for _, selector := range []string{spec.NodeSelector, spec.PeerSelector} {
+			if strings.Contains(selector, "'"+host+"'") || strings.Contains(selector, `"`+host+`"`) {
+				s.hosts[host].Mentions = append(s.hosts[host].Mentions, "BGPPeer "+name+" names it in the selector "+selector)
+			}
+		}
+	}
+}
+
+func (s *hostScan) mentionAddress(peer string, address netip.Addr) {
+	if host := s.addresses[address]; host != "" {
+		s.hosts[host].Mentions = append(s.hosts[host].Mentions, "BGPPeer "+peer+" peers with its address "+address.String())
 	}
 }
 

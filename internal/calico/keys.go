@@ -20,6 +20,7 @@ const (
 	clusterInformationKey = "/calico/resources/v3/projectcalico.org/clusterinformations/default"
 	affinityPrefix        = "/calico/ipam/v2/host/"
 	blockPrefix           = "/calico/ipam/v2/assignment/"
+	handlePrefix          = "/calico/ipam/v2/handle/"
 )
 
 func nodeKey(name string) string { return nodePrefix + name }

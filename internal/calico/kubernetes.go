@@ -6,49 +6,33 @@ package calico
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// crdGroup is the API group of Calico's own resources in the kubernetes datastore (libcalico-go, config/crd).
-var crdGroup = schema.GroupVersion{Group: "crd.projectcalico.org", Version: "v1"}
-
-// Kinds of that group that Mooring reads and writes.
-const (
-	kindBlock       = "IPAMBlock"
-	kindHandle      = "IPAMHandle"
-	kindAffinity    = "BlockAffinity"
-	kindClusterInfo = "ClusterInformation"
-)
-
-// objectsPerPage bounds one answer of a list.
-const objectsPerPage = 500
 
 // errNotInKubernetes answers calls for objects that this datastore does not have.
 var errNotInKubernetes = errors.New("the kubernetes datastore has no such object of its own: a Calico Node is the Kubernetes Node and an " +
 	"endpoint is the pod, and neither is ever touched")
 
-// KubernetesAPI is Calico's kubernetes datastore: custom resources of the cluster itself. All that is ever cleaned there is IPAM: blocks,
-// handles and affinities of hosts that have no Kubernetes Node. It reads and writes live, through no cache.
+// KubernetesAPI is Calico's kubernetes datastore: custom resources of the cluster itself. What is cleaned there is what hosts without a
+// Kubernetes Node leave: their share of IPAM (blocks, handles and affinities), and resources about one host alone. It reads and writes live,
+// through no cache, and keeps one page of a list in memory at a time.
 type KubernetesAPI struct {
-	client client.Client
+	client rest.Interface
 }
 
 // OpenKubernetes makes a client from the configuration that the rest of the program uses, so that both always mean the same cluster.
 // It makes no request.
 func OpenKubernetes(config *rest.Config) (*KubernetesAPI, error) {
-	c, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	c, err := newRESTClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Calico's resources: %w", err)
 	}
@@ -64,20 +48,27 @@ func (d *KubernetesAPI) Ping(ctx context.Context) error {
 	return err
 }
 
+// clusterInformation says not ready when there is none.
 func (d *KubernetesAPI) clusterInformation(ctx context.Context) (ready bool, guid string, err error) {
 	info, err := d.read(ctx, kindClusterInfo, "default")
 	if err != nil {
 		return false, "", fmt.Errorf("reading Calico's ClusterInformation: %w", err)
 	}
+	var spec struct {
+		DatastoreReady bool   `json:"datastoreReady"`
+		ClusterGUID    string `json:"clusterGUID"`
+	}
 	if info == nil {
 		return false, "", nil
 	}
-	ready, _, _ = unstructured.NestedBool(info.Object, "spec", "datastoreReady")
-	guid, _, _ = unstructured.NestedString(info.Object, "spec", "clusterGUID")
-	return ready, guid, nil
+	if err := json.Unmarshal(info.spec, &spec); err != nil {
+		return false, "", fmt.Errorf("parsing Calico's ClusterInformation: %w", err)
+	}
+	return spec.DatastoreReady, spec.ClusterGUID, nil
 }
 
-// Snapshot returns the hosts that hold anything in IPAM as implied Nodes: each is a Kubernetes Node by its own name, or was.
+// Snapshot returns the hosts that hold anything in IPAM as implied Nodes: each is a Kubernetes Node by its own name, or was. Hosts that only
+// a resource names are kept apart, since a machine that was never a Node may have one.
 func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 	ready, guid, err := d.clusterInformation(ctx)
 	if err != nil {
@@ -85,24 +76,25 @@ func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	hosts := map[string]bool{}
 	s := Snapshot{DatastoreReady: ready, ClusterGUID: guid, OwnCluster: true}
-	err = d.eachAffinity(ctx, func(host string, _ Affinity, err error) {
-		if err == nil {
-			hosts[host] = true
-		}
+	err = d.each(ctx, kindAffinity, func(object *customResource) error {
+		host, _, _ := readAffinity(object) // one that cannot be read is its host's all the same; Hosts says so
+		hosts[host] = true
+		return nil
 	})
 	if err != nil {
 		return Snapshot{}, err
 	}
-	err = d.eachBlock(ctx, func(_ *unstructured.Unstructured, b Block, err error) {
-		if err != nil {
-			return // Hosts names it, for the hosts that it may concern
+	err = d.eachRaw(ctx, kindBlock, func(raw []byte) error {
+		b, _ := sketchBlock(raw) // Hosts names one that cannot be parsed, for the hosts that it may concern
+		if !isVirtual(b.Spec.Affinity) {
+			hosts[strings.TrimPrefix(b.Spec.Affinity, model.IPAMAffinityTypeHost+":")] = true
 		}
-		if !isVirtual(b.AffineTo) {
-			hosts[b.AffineTo] = true
+		for _, a := range b.Spec.Attributes {
+			if !hosts[a.Secondary.Node] {
+				hosts[a.Secondary.Node] = true
+			}
 		}
-		for _, a := range b.Allocations {
-			hosts[a.Host] = true
-		}
+		return nil
 	})
 	if err != nil {
 		return Snapshot{}, err
@@ -111,39 +103,32 @@ func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		s.Nodes = append(s.Nodes, Node{Name: name, Implied: true, OrchRefs: []OrchRef{{Orchestrator: "k8s", NodeName: name}}})
 	}
-	return s, nil
+	s.ResourceHosts, err = d.hostsOfResources(ctx, hosts)
+	return s, err
 }
 
-// Hosts reads what IPAM holds for the hosts. The revision is not used: this datastore has no reads at a revision over several kinds, and
+// Hosts reads what the hosts have left. The revision is not used: this datastore has no reads at a revision over several kinds, and
 // every write names the resourceVersion of each object.
 func (d *KubernetesAPI) Hosts(ctx context.Context, _ int64, hostNames []string) ([]Host, error) {
 	scan := newHostScan(hostNames)
-	err := d.eachAffinity(ctx, func(host string, a Affinity, err error) {
-		h := scan.hosts[host]
-		switch {
-		case h == nil:
-		case err != nil:
-			h.Unreadable = append(h.Unreadable, err.Error())
-		default:
-			h.Affinities = append(h.Affinities, a)
-			scan.claimed[a.CIDR] = append(scan.claimed[a.CIDR], host)
-		}
+	err := d.eachMarked(ctx, kindAffinity, scan.marks(), func(object *customResource) error {
+		scan.addCustomAffinity(object)
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = d.eachBlock(ctx, func(object *unstructured.Unstructured, b Block, err error) {
-		if err == nil {
-			scan.keepBlock(b)
-			return
-		}
-		// It speaks for the hosts that it names, as in etcd.
-		text, marshalErr := object.MarshalJSON()
-		for _, h := range scan.hosts {
-			if marshalErr != nil || bytes.Contains(text, []byte(h.Name)) {
-				h.Unreadable = append(h.Unreadable, kindBlock+" "+object.GetName())
-			}
-		}
+	if err := d.scanResources(ctx, scan); err != nil {
+		return nil, err
+	}
+	claimants, marks := make(map[string][]string, len(scan.claimed)), scan.marks()
+	for cidr, names := range scan.claimed {
+		claimants[resourceName(cidr)] = names
+		marks = append(marks, []byte(resourceName(cidr)))
+	}
+	err = d.eachMarked(ctx, kindBlock, marks, func(object *customResource) error {
+		scan.addCustomBlock(object, claimants[object.metadata.Name])
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -151,77 +136,96 @@ func (d *KubernetesAPI) Hosts(ctx context.Context, _ int64, hostNames []string) 
 	return scan.result(), nil
 }
 
-// eachAffinity visits all affinities of hosts; an affinity that cannot be read is visited with an error that names it.
-func (d *KubernetesAPI) eachAffinity(ctx context.Context, visit func(host string, a Affinity, err error)) error {
-	return d.each(ctx, kindAffinity, func(object *unstructured.Unstructured) {
-		host, affinity, err := readAffinity(object)
-		if host != "" {
-			visit(host, affinity, err)
+// marks are the hosts' names: in an object that is about one of them, the name stands.
+func (s *hostScan) marks() [][]byte {
+	marks := make([][]byte, 0, len(s.names))
+	for _, name := range s.names {
+		marks = append(marks, []byte(name))
+	}
+	return marks
+}
+
+// eachMarked visits those objects of a kind in which any of the marks stands, a cheap test before parsing.
+func (d *KubernetesAPI) eachMarked(ctx context.Context, kind string, marks [][]byte, visit func(*customResource) error) error {
+	return d.eachRaw(ctx, kind, func(raw []byte) error {
+		if !slices.ContainsFunc(marks, func(mark []byte) bool { return bytes.Contains(raw, mark) }) {
+			return nil
 		}
+		object, err := parseCustomResource(kind, raw)
+		if err != nil {
+			return err
+		}
+		return visit(object)
 	})
+}
+
+// blockSketch is as much of an IPAMBlock as tells who uses it.
+type blockSketch struct {
+	Spec struct {
+		Affinity   string `json:"affinity"`
+		Attributes []struct {
+			Handle    string `json:"handle_id"`
+			Secondary struct {
+				Node string `json:"node"`
+			} `json:"secondary"`
+		} `json:"attributes"`
+	} `json:"spec"`
+}
+
+func sketchBlock(raw []byte) (b blockSketch, err error) {
+	err = json.Unmarshal(raw, &b)
+	return b, err
+}
+
+// unreadable holds back each host that the object may be about: those given, and those whose name stands in it.
+func (s *hostScan) unreadable(object *customResource, hosts ...string) {
+	for _, name := range s.names {
+		if slices.Contains(hosts, name) || bytes.Contains(object.raw, []byte(name)) {
+			s.hosts[name].Unreadable = append(s.hosts[name].Unreadable, object.String())
+		}
+	}
+}
+
+func (s *hostScan) addCustomAffinity(object *customResource) {
+	host, affinity, err := readAffinity(object)
+	h := s.hosts[host]
+	switch {
+	case err != nil && host == "":
+		s.unreadable(object)
+	case h == nil:
+	case err != nil:
+		h.Unreadable = append(h.Unreadable, object.String())
+	default:
+		h.keep(object.key(), object.raw, affinity.Revision)
+		h.Affinities = append(h.Affinities, affinity)
+		s.claimed[affinity.CIDR] = append(s.claimed[affinity.CIDR], host)
+	}
+}
+
+func (s *hostScan) addCustomBlock(object *customResource, claimants []string) {
+	b, err := readBlock(object)
+	if err != nil {
+		s.unreadable(object, claimants...)
+		return
+	}
+	s.keepBlock(b)
 }
 
 // readAffinity returns an empty host for affinities that are not a host's.
-func readAffinity(object *unstructured.Unstructured) (host string, a Affinity, err error) {
-	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
-	host, _ = spec["node"].(string)
-	if kind, _ := spec["type"].(string); kind != "" && kind != model.IPAMAffinityTypeHost {
+func readAffinity(object *customResource) (host string, a Affinity, err error) {
+	var spec struct {
+		Node, Type, CIDR, State string
+	}
+	if err := json.Unmarshal(object.spec, &spec); err != nil {
+		return "", Affinity{}, fmt.Errorf("parsing %s: %w", object, err)
+	}
+	if spec.Type != "" && spec.Type != model.IPAMAffinityTypeHost {
 		return "", Affinity{}, nil
 	}
-	text, _ := spec["cidr"].(string)
-	cidr, cidrErr := netip.ParsePrefix(text)
-	revision, err := revisionOf(object)
+	cidr, cidrErr := netip.ParsePrefix(spec.CIDR)
+	revision, err := object.revision()
 	if err = errors.Join(cidrErr, err); err != nil {
-		return host, Affinity{}, fmt.Errorf("%s %s", kindAffinity, object.GetName())
+		return spec.Node, Affinity{}, fmt.Errorf("parsing %s: %w", object, err)
 	}
-	state, _ := spec["state"].(string)
-	return host, Affinity{CIDR: cidr.Masked(), Revision: revision, State: state}, nil
-}
-
-func (d *KubernetesAPI) eachBlock(ctx context.Context, visit func(object *unstructured.Unstructured, b Block, err error)) error {
-	return d.each(ctx, kindBlock, func(object *unstructured.Unstructured) {
-		stored, err := readBlock(object)
-		if err != nil {
-			visit(object, Block{}, err)
-			return
-		}
-		b, err := translateBlock(stored)
-		visit(object, b, err)
-	})
-}
-
-func (d *KubernetesAPI) each(ctx context.Context, kind string, visit func(*unstructured.Unstructured)) error {
-	token := ""
-	for {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(crdGroup.WithKind(kind + "List"))
-		if err := d.list(ctx, list, token); err != nil {
-			return fmt.Errorf("listing Calico's %s: %w", kind, err)
-		}
-		for i := range list.Items {
-			visit(&list.Items[i])
-		}
-		if token = list.GetContinue(); token == "" {
-			return nil
-		}
-	}
-}
-
-func (d *KubernetesAPI) list(ctx context.Context, list *unstructured.UnstructuredList, token string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return d.client.List(ctx, list, client.Limit(objectsPerPage), client.Continue(token))
-}
-
-// read returns the object as it is now, nil if there is none.
-func (d *KubernetesAPI) read(ctx context.Context, kind, name string) (*unstructured.Unstructured, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(crdGroup.WithKind(kind))
-	err := d.client.Get(ctx, client.ObjectKey{Name: name}, object)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return object, err
+	return spec.Node, Affinity{CIDR: cidr.Masked(), Revision: revision, State: spec.State}, nil
 }

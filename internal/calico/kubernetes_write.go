@@ -5,20 +5,19 @@ package calico
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 )
@@ -33,11 +32,6 @@ func (d *KubernetesAPI) DeleteEndpoints(context.Context, Guard, []EndpointRef) e
 	return errNotInKubernetes
 }
 
-// DeleteResource is not for this datastore: calico-node writes no configuration of its own there, so whatever exists is a user's.
-func (d *KubernetesAPI) DeleteResource(context.Context, Guard, string, string, int64) error {
-	return errNotInKubernetes
-}
-
 // AnnotateClusterInformation is not for this datastore, which is part of its cluster.
 func (d *KubernetesAPI) AnnotateClusterInformation(context.Context, int64, string, string) error {
 	return errNotInKubernetes
@@ -47,90 +41,167 @@ func (d *KubernetesAPI) AnnotateClusterInformation(context.Context, int64, strin
 func (d *KubernetesAPI) DeleteNode(context.Context, Guard) error { return errNotInKubernetes }
 
 // ReleaseAddresses frees addresses of one block and lowers the counts of their handles. There is no transaction over several objects
-// here: handles go first, so that a process that dies in between leaves the addresses, by which the work is found again.
+// here: handles go first, so that a process that dies in between leaves the addresses, by which the work is found again. It makes three
+// calls, and two for each handle.
 func (d *KubernetesAPI) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
-	if err := d.releaseAddresses(ctx, cidr, assignments); err != nil {
+	if err := d.releaseAddresses(ctx, guard, cidr, assignments); err != nil {
 		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, cidr, err)
 	}
 	return nil
 }
 
-func (d *KubernetesAPI) releaseAddresses(ctx context.Context, cidr netip.Prefix, assignments []Assignment) error {
-	name := resourceName(cidr)
-	object, err := d.read(ctx, kindBlock, name)
+func (d *KubernetesAPI) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
+	// Handles are read before the block: a machine that is back takes a tunnel's address anew under the same handle, and whatever it does to
+	// the handle after this look makes our write a conflict.
+	handles, err := d.readHandles(ctx, assignments)
+	if err != nil {
+		return err
+	}
+	object, err := d.read(ctx, kindBlock, resourceName(cidr))
 	if err != nil {
 		return err
 	}
 	if object == nil {
-		return &ConflictError{Key: kindBlock + " " + name, Detail: "it is absent"}
+		return &ConflictError{Key: kindBlock + " " + resourceName(cidr), Detail: "it is absent"}
 	}
-	block, err := readBlock(object)
+	block, err := decodeCustomBlock(object)
 	if err != nil {
 		return err
 	}
 	lost, err := releaseFromBlock(block, assignments)
 	if err != nil {
-		return &ConflictError{Key: kindBlock + " " + name, Detail: err.Error()}
+		return &ConflictError{Key: object.String(), Detail: err.Error()}
 	}
-	for handle, n := range lost {
-		if err := d.lowerHandle(ctx, handle, cidr.String(), n); err != nil {
+	updated, err := withBlock(object.raw, block)
+	if err != nil {
+		return err
+	}
+	if err := d.checkGuard(ctx, guard); err != nil {
+		return err
+	}
+	left := countHandles(block)
+	for _, h := range handles {
+		if err := d.lowerHandle(ctx, h.object, cidr.String(), lost[h.id], left[h.id]); err != nil {
 			return err
 		}
 	}
-	if err := storeBlock(object, block); err != nil {
-		return err
-	}
-	return d.update(ctx, object)
+	_, err = d.update(ctx, object, updated)
+	return err
 }
 
-func (d *KubernetesAPI) lowerHandle(ctx context.Context, handle, cidr string, n int) error {
-	// libcalico-go names the object after the handle in lower case (lib/backend/k8s/resources/ipam_handle.go).
-	object, err := d.read(ctx, kindHandle, strings.ToLower(handle))
-	if err != nil || object == nil {
-		return err
+// heldHandle is a handle as it was read.
+type heldHandle struct {
+	id     string
+	object *customResource
+}
+
+// readHandles reads the handles of the assignments, each once. What has none is left out.
+func (d *KubernetesAPI) readHandles(ctx context.Context, assignments []Assignment) ([]heldHandle, error) {
+	ids := make([]string, 0, len(assignments))
+	for _, a := range assignments {
+		ids = append(ids, a.Handle)
 	}
-	counts, _, err := unstructured.NestedMap(object.Object, "spec", "block")
-	if err != nil {
-		return fmt.Errorf("parsing %s %s: %w", kindHandle, object.GetName(), err)
+	slices.Sort(ids)
+	var out []heldHandle
+	for _, id := range slices.Compact(ids) {
+		object, err := d.readHandle(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if object != nil {
+			out = append(out, heldHandle{id: id, object: object})
+		}
+	}
+	return out, nil
+}
+
+// readHandle returns nil if there is no handle of that ID. libcalico-go names the object after the handle in lower case
+// (lib/backend/k8s/resources: ipam_handle.go), so that another's may be in its place.
+func (d *KubernetesAPI) readHandle(ctx context.Context, id string) (*customResource, error) {
+	object, err := d.read(ctx, kindHandle, strings.ToLower(id))
+	if err != nil || object == nil {
+		return nil, err
+	}
+	stored, err := handleID(object)
+	if err != nil || stored != id {
+		return nil, err
+	}
+	return object, nil
+}
+
+func handleID(object *customResource) (string, error) {
+	var spec struct {
+		HandleID string `json:"handleID"`
+	}
+	if err := json.Unmarshal(object.spec, &spec); err != nil {
+		return "", fmt.Errorf("parsing %s: %w", object, err)
+	}
+	return spec.HandleID, nil
+}
+
+// countHandles says how many addresses each handle has in a block.
+func countHandles(block *model.AllocationBlock) map[string]int {
+	counts := map[string]int{}
+	for _, index := range block.Allocations {
+		if index != nil {
+			counts[handleOf(block, *index)]++
+		}
+	}
+	return counts
+}
+
+// lowerHandle takes lost addresses of a block from a handle's count, and the handle with its last. The count is not lowered below the
+// addresses that the block still has under the handle (left): after a crash before the block was written it has been lowered already. It may
+// stay above them, since an assignment in progress counts its address before it takes it.
+func (d *KubernetesAPI) lowerHandle(ctx context.Context, object *customResource, cidr string, lost, left int) error {
+	var top map[string]any
+	if err := utiljson.Unmarshal(object.raw, &top); err != nil {
+		return fmt.Errorf("parsing %s: %w", object, err)
+	}
+	spec, _ := top["spec"].(map[string]any)
+	counts, ok := spec["block"].(map[string]any)
+	if !ok {
+		return d.remove(ctx, object) // it counts nothing
 	}
 	held, _ := counts[cidr].(int64)
-	if held -= int64(n); held > 0 {
-		counts[cidr] = held
-	} else {
+	counts[cidr] = min(held, max(held-int64(lost), int64(left)))
+	if counts[cidr].(int64) <= 0 {
 		delete(counts, cidr)
 	}
 	if len(counts) == 0 {
 		return d.remove(ctx, object)
 	}
-	if err := unstructured.SetNestedMap(object.Object, counts, "spec", "block"); err != nil {
+	updated, err := json.Marshal(top)
+	if err != nil {
 		return err
 	}
-	return d.update(ctx, object)
+	_, err = d.update(ctx, object, updated)
+	return err
 }
 
 // DeleteAffinity deletes a host's claim on a block as libcalico-go does: the claim is marked first, so that nobody takes addresses by it,
-// then the empty block goes, then the claim.
+// then the empty block goes, then the claim. It makes six calls at most, unless the claim is not called as libcalico-go calls it.
 func (d *KubernetesAPI) DeleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefix, revision int64, deleteBlock bool) error {
-	if err := d.deleteAffinity(ctx, guard.Host, cidr, revision, deleteBlock); err != nil {
+	if err := d.deleteAffinity(ctx, guard, cidr, revision, deleteBlock); err != nil {
 		return fmt.Errorf("deleting the affinity of %s to %s: %w", guard.Host, cidr, err)
 	}
 	return nil
 }
 
-func (d *KubernetesAPI) deleteAffinity(ctx context.Context, host string, cidr netip.Prefix, revision int64, deleteBlock bool) error {
-	block, err := d.checkBlock(ctx, host, cidr, deleteBlock)
+func (d *KubernetesAPI) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefix, revision int64, deleteBlock bool) error {
+	block, err := d.checkBlock(ctx, guard.Host, cidr, deleteBlock)
 	if err != nil {
 		return err
 	}
-	affinity, err := d.findAffinity(ctx, host, cidr, revision)
+	affinity, err := d.findAffinity(ctx, guard.Host, cidr, revision)
 	if err != nil {
+		return err
+	}
+	if err := d.checkGuard(ctx, guard); err != nil {
 		return err
 	}
 	if affinity != nil && deleteBlock {
-		if err := unstructured.SetNestedField(affinity.Object, string(model.StatePendingDeletion), "spec", "state"); err != nil {
-			return err
-		}
-		if err := d.update(ctx, affinity); err != nil {
+		if affinity, err = d.markAffinity(ctx, affinity); err != nil {
 			return err
 		}
 	}
@@ -145,17 +216,26 @@ func (d *KubernetesAPI) deleteAffinity(ctx context.Context, host string, cidr ne
 	return d.remove(ctx, affinity)
 }
 
-// checkBlock returns the block if it is as DeleteAffinity wants it, nil if it must not be touched.
-func (d *KubernetesAPI) checkBlock(ctx context.Context, host string, cidr netip.Prefix, deleteBlock bool) (*unstructured.Unstructured, error) {
-	name := resourceName(cidr)
-	conflict := func(detail string) error { return &ConflictError{Key: kindBlock + " " + name, Detail: detail} }
-	object, err := d.read(ctx, kindBlock, name)
+func (d *KubernetesAPI) markAffinity(ctx context.Context, affinity *customResource) (*customResource, error) {
+	updated, err := withSpec(affinity.raw, map[string]any{"state": string(model.StatePendingDeletion)})
+	if err != nil {
+		return nil, err
+	}
+	return d.update(ctx, affinity, updated)
+}
+
+// checkBlock returns the block if it is as DeleteAffinity wants it.
+func (d *KubernetesAPI) checkBlock(ctx context.Context, host string, cidr netip.Prefix, deleteBlock bool) (*customResource, error) {
+	conflict := func(detail string) error {
+		return &ConflictError{Key: kindBlock + " " + resourceName(cidr), Detail: detail}
+	}
+	object, err := d.read(ctx, kindBlock, resourceName(cidr))
 	if err != nil {
 		return nil, err
 	}
 	affine, empty := false, false
 	if object != nil {
-		block, err := readBlock(object)
+		block, err := decodeCustomBlock(object)
 		if err != nil {
 			return nil, err
 		}
@@ -172,100 +252,105 @@ func (d *KubernetesAPI) checkBlock(ctx context.Context, host string, cidr netip.
 	return object, nil
 }
 
-// findAffinity returns the claim at the revision; revision 0 means that there must be none, and nil is returned.
-func (d *KubernetesAPI) findAffinity(ctx context.Context, host string, cidr netip.Prefix, revision int64) (*unstructured.Unstructured, error) {
-	var found *unstructured.Unstructured
-	err := d.each(ctx, kindAffinity, func(object *unstructured.Unstructured) {
-		if of, a, err := readAffinity(object); err == nil && of == host && a.CIDR == cidr {
-			found = object
-		}
-	})
+// findAffinity returns the claim at the revision; revision 0 means that there must be none, and nil is returned. It is read by the name that
+// libcalico-go gives it, and only if it has another, all claims are looked through.
+func (d *KubernetesAPI) findAffinity(ctx context.Context, host string, cidr netip.Prefix, revision int64) (*customResource, error) {
+	is := func(object *customResource) bool {
+		of, a, err := readAffinity(object)
+		return err == nil && of == host && a.CIDR == cidr
+	}
+	found, err := d.read(ctx, kindAffinity, affinityName(host, cidr))
 	if err != nil {
 		return nil, err
 	}
-	at := int64(0)
-	if found != nil {
-		if at, err = revisionOf(found); err != nil {
+	if found == nil || !is(found) {
+		found = nil
+		err := d.each(ctx, kindAffinity, func(object *customResource) error {
+			if is(object) {
+				found = object
+			}
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
-	if at != revision {
-		return nil, &ConflictError{Key: kindAffinity + " of " + host + " to " + cidr.String(),
-			Detail: fmt.Sprintf("it is at %s, not %s", revisionText(at), revisionText(revision))}
+	return found, expectRevision(found, kindAffinity+" of "+host+" to "+cidr.String(), revision)
+}
+
+// longestName is how long the name of an object of Kubernetes may be.
+const longestName = 253
+
+// affinityName is the name of an affinity's object (libcalico-go, lib/backend/k8s/resources: ipam_affinity.go), which is cut short and made
+// unique by a hash where it would be too long.
+func affinityName(host string, cidr netip.Prefix) string {
+	block := resourceName(cidr)
+	name := host + "-" + block
+	if len(name) < longestName {
+		return name
 	}
-	return found, nil
-}
-
-// update writes an object if it is still at the resourceVersion that it was read at.
-func (d *KubernetesAPI) update(ctx context.Context, object *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return translateConflict(object, d.client.Update(ctx, object))
-}
-
-// remove deletes an object if it is still the one that was read, unchanged: the API server enforces both preconditions, of which
-// libcalico-go sends only the UID.
-func (d *KubernetesAPI) remove(ctx context.Context, object *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	uid, version := object.GetUID(), object.GetResourceVersion()
-	return translateConflict(object, d.client.Delete(ctx, object, client.Preconditions(metav1.Preconditions{UID: &uid, ResourceVersion: &version})))
-}
-
-func translateConflict(object *unstructured.Unstructured, err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return &ConflictError{Key: object.GetKind() + " " + object.GetName(), Detail: err.Error()}
-	}
-	return err
+	const hashLength = 11
+	sum := sha256.Sum256([]byte(host + "+" + block))
+	return host[:longestName-1-len(block)-hashLength-2] + "-" + block + "-" + hex.EncodeToString(sum[:])[:hashLength]
 }
 
 // resourceName is the name of a block's object (libcalico-go, lib/names: CIDRToName).
 func resourceName(cidr netip.Prefix) string { return names.CIDRToName(toCalicoNet(cidr)) }
 
-func revisionOf(object *unstructured.Unstructured) (int64, error) {
-	return strconv.ParseInt(object.GetResourceVersion(), 10, 64)
-}
-
-// readBlock reads an IPAMBlock's spec, whose fields are those of the block in etcd.
-func readBlock(object *unstructured.Unstructured) (*model.AllocationBlock, error) {
-	spec, _, err := unstructured.NestedMap(object.Object, "spec")
-	if err != nil {
-		return nil, err
+// decodeCustomBlock reads an IPAMBlock's spec, whose fields are those of the block in etcd.
+func decodeCustomBlock(object *customResource) (*model.AllocationBlock, error) {
+	var spec struct {
+		CIDR string `json:"cidr"`
 	}
-	text, _ := spec["cidr"].(string)
-	_, cidr, err := cnet.ParseCIDR(text)
-	if err != nil {
-		return nil, fmt.Errorf("parsing the CIDR of %s %s: %w", kindBlock, object.GetName(), err)
+	if err := json.Unmarshal(object.spec, &spec); err != nil {
+		return nil, fmt.Errorf("parsing %s: %w", object, err)
 	}
-	value, err := json.Marshal(spec)
+	_, cidr, err := cnet.ParseCIDR(spec.CIDR)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parsing the CIDR of %s: %w", object, err)
 	}
-	block, err := decodeBlock(model.BlockKey{CIDR: *cidr}, value)
+	block, err := decodeBlock(model.BlockKey{CIDR: *cidr}, object.spec)
 	if err != nil {
-		return nil, fmt.Errorf("parsing %s %s: %w", kindBlock, object.GetName(), err)
+		return nil, fmt.Errorf("parsing %s: %w", object, err)
 	}
 	return block, nil
 }
 
-// storeBlock writes back what a release changes and leaves every other field as it was.
-func storeBlock(object *unstructured.Unstructured, block *model.AllocationBlock) error {
+func readBlock(object *customResource) (Block, error) {
+	block, err := decodeCustomBlock(object)
+	if err != nil {
+		return Block{}, err
+	}
+	return translateBlock(block)
+}
+
+// withBlock is a stored block after a release: what a release changes, and every other field as it was.
+func withBlock(raw []byte, block *model.AllocationBlock) ([]byte, error) {
 	value, err := json.Marshal(block)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	parsed, err := runtime.Decode(unstructured.UnstructuredJSONScheme, slices.Concat([]byte(`{"apiVersion":"v1","kind":"x","spec":`), value, []byte("}")))
-	if err != nil {
-		return err
+	var fields map[string]any
+	if err := utiljson.Unmarshal(value, &fields); err != nil {
+		return nil, err
 	}
-	spec, _, err := unstructured.NestedMap(parsed.(*unstructured.Unstructured).Object, "spec")
-	if err != nil {
-		return err
-	}
+	changed := map[string]any{}
 	for _, field := range []string{"allocations", "unallocated", "attributes", "sequenceNumber", "sequenceNumberForAllocation"} {
-		if err := unstructured.SetNestedField(object.Object, spec[field], "spec", field); err != nil {
-			return err
-		}
+		changed[field] = fields[field]
 	}
-	return nil
+	return withSpec(raw, changed)
+}
+
+// withSpec is a stored object with other values in fields of its spec.
+func withSpec(raw []byte, fields map[string]any) ([]byte, error) {
+	var top map[string]any
+	if err := utiljson.Unmarshal(raw, &top); err != nil {
+		return nil, err
+	}
+	spec, ok := top["spec"].(map[string]any)
+	if !ok {
+		return nil, errors.New("it has no spec")
+	}
+	maps.Copy(spec, fields)
+	return json.Marshal(top)
 }

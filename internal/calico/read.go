@@ -27,7 +27,11 @@ const (
 func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := d.client.Txn(ctx).Then(
+	txn, err := d.txn(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	resp, err := txn.Then(
 		clientv3.OpGet(nodePrefix, clientv3.WithPrefix()),
 		clientv3.OpGet(clusterInformationKey),
 		clientv3.OpGet(affinityPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
@@ -71,19 +75,27 @@ func (s *Snapshot) addImplied(affinities []*mvccpb.KeyValue) {
 
 func parseNode(key string, value []byte, revision int64) (Node, error) {
 	name := strings.TrimPrefix(key, nodePrefix)
-	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindNode, Name: name}, value)
+	n, err := parseCalicoNode(name, value)
 	if err != nil {
 		return Node{}, err
-	}
-	n, ok := parsed.(*libapiv3.Node)
-	if !ok || n.Name != name {
-		return Node{}, fmt.Errorf("the value of %s is not the Node of that name", key)
 	}
 	node := Node{Name: name, Revision: revision, Annotations: n.Annotations}
 	for _, ref := range n.Spec.OrchRefs {
 		node.OrchRefs = append(node.OrchRefs, OrchRef{Orchestrator: ref.Orchestrator, NodeName: ref.NodeName})
 	}
 	return node, nil
+}
+
+func parseCalicoNode(name string, value []byte) (*libapiv3.Node, error) {
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindNode, Name: name}, value)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := parsed.(*libapiv3.Node)
+	if !ok || n.Name != name {
+		return nil, fmt.Errorf("the value of %s is not the Node of that name", nodeKey(name))
+	}
+	return n, nil
 }
 
 // readClusterInformation says whether the datastore is ready; whatever cannot be read is not ready.
@@ -129,7 +141,11 @@ func (d *Etcd) Hosts(ctx context.Context, revision int64, hostNames []string) ([
 func (d *Etcd) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return d.client.Get(ctx, key, opts...)
+	client, err := d.connection()
+	if err != nil {
+		return nil, err
+	}
+	return client.Get(ctx, key, opts...)
 }
 
 func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan) error {
@@ -171,7 +187,11 @@ func (d *Etcd) fetchEndpoints(ctx context.Context, revision int64, keys []string
 	for i, key := range keys {
 		reads[i] = clientv3.OpGet(key, clientv3.WithRev(revision))
 	}
-	resp, err := d.client.Txn(ctx).Then(reads...).Commit()
+	txn, err := d.txn(ctx)
+	if err != nil {
+		return err
+	}
+	resp, err := txn.Then(reads...).Commit()
 	if err != nil {
 		return err
 	}
@@ -192,6 +212,9 @@ func (d *Etcd) scanNodes(ctx context.Context, revision int64, scan *hostScan) er
 		}
 		for _, kv := range resp.Kvs {
 			scan.hosts[name].keep(string(kv.Key), kv.Value, kv.ModRevision)
+			if node, err := parseCalicoNode(name, kv.Value); err == nil {
+				scan.addNode(node)
+			}
 		}
 	}
 	return nil

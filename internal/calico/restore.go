@@ -25,19 +25,15 @@ var ErrNotRestored = errors.New("not restored")
 // another, and a Node whose own address another Node has. Checks and write are one transaction, as far as the blocks in question exist.
 // Annotations named in without are left out.
 func (d *Etcd) Restore(ctx context.Context, object Object, without ...string) error {
-	value := []byte(object.Value)
 	seen := map[string]int64{object.Key: 0}
 	if err := d.checkRestorable(ctx, object, seen); err != nil {
 		return err
 	}
-	for _, annotation := range without {
-		stripped, err := setAnnotation(value, annotation, "")
-		if err != nil {
-			return fmt.Errorf("restoring %s: %w", object.Key, err)
-		}
-		value = stripped
+	value, err := object.stripped(without)
+	if err != nil {
+		return err
 	}
-	_, err := d.commit(ctx, nil, seen, clientv3.OpPut(object.Key, string(value)))
+	_, err = d.commit(ctx, nil, seen, clientv3.OpPut(object.Key, string(value)))
 	var conflict *ConflictError
 	if errors.As(err, &conflict) && conflict.Key == object.Key {
 		return d.existing(ctx, object.Key, value)
@@ -180,7 +176,7 @@ func ownAddresses(node *libapiv3.Node) []netip.Addr {
 }
 
 // IsIPAM says whether an object belongs to IPAM, which is never restored.
-func IsIPAM(key string) bool { return strings.HasPrefix(key, "/calico/ipam/") }
+func IsIPAM(key string) bool { return strings.HasPrefix(key, "/calico/ipam/") || isCustomIPAM(key) }
 
 func isResource(key string) bool {
 	for _, prefix := range resourcePrefixes() {

@@ -22,6 +22,9 @@ type Snapshot struct {
 	// OwnCluster says that the datastore is part of the cluster itself.
 	OwnCluster bool
 	Nodes      []Node
+	// ResourceHosts are hosts that are not in Nodes and that a resource is about, sorted: in the kubernetes datastore alone. A bare-metal host
+	// may have such resources, so they are no sign of a former Kubernetes Node; only a deletion that was watched is.
+	ResourceHosts []string
 	// Unreadable are the keys of Nodes that exist and could not be parsed.
 	Unreadable []string
 }
@@ -55,7 +58,9 @@ type Host struct {
 	// Resources are objects of other kinds that are about this host alone.
 	Resources  []Resource
 	Unreadable []string
-	// Objects are the host's Node, endpoints, affinities and resources as they stand in the datastore, for the journal. Etcd alone fills it in.
+	// Mentions are other objects that speak of the host and may be about others as well, a sentence each.
+	Mentions []string
+	// Objects are the host's Node, endpoints, affinities and resources as they stand in the datastore, for the journal.
 	Objects []Object
 }
 

@@ -197,7 +197,11 @@ func (d *Etcd) lowerHandles(ctx context.Context, block *model.AllocationBlock, l
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := d.client.Txn(ctx).Then(reads...).Commit()
+	txn, err := d.txn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := txn.Then(reads...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("reading handles: %w", err)
 	}

@@ -103,7 +103,12 @@ func (d *Datastore) Initialize(ctx context.Context, poolCIDR string, more ...Poo
 	if prefix, err := netip.ParsePrefix(poolCIDR); err == nil && prefix.Addr().Is6() {
 		first.Encapsulation = VXLAN
 	}
-	for _, pool := range append([]Pool{first}, more...) {
+	return d.InitializeWith(ctx, append([]Pool{first}, more...)...)
+}
+
+// InitializeWith is [Datastore.Initialize] with these pools and no others.
+func (d *Datastore) InitializeWith(ctx context.Context, pools ...Pool) error {
+	for _, pool := range pools {
 		if err := d.ensurePool(ctx, pool); err != nil {
 			return err
 		}

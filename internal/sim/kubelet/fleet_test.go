@@ -33,10 +33,15 @@ type world struct {
 // newWorld runs a fleet with quick heartbeats and the machines given until the test ends.
 func newWorld(t *testing.T, machines ...kubelet.Machine) *world {
 	t.Helper()
+	return newWorldOf(t, kubelet.Config{}, machines...)
+}
+
+// newWorldOf is newWorld for a fleet with these options.
+func newWorldOf(t *testing.T, config kubelet.Config, machines ...kubelet.Machine) *world {
+	t.Helper()
 	client := testkit.ControlPlane(t).Client
-	fleet := kubelet.NewFleet(kubelet.Config{
-		Client: client, LeaseInterval: 100 * time.Millisecond, StatusInterval: time.Hour, Logger: logr.Discard(),
-	})
+	config.Client, config.LeaseInterval, config.StatusInterval, config.Logger = client, 100*time.Millisecond, time.Hour, logr.Discard()
+	fleet := kubelet.NewFleet(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- fleet.Run(ctx) }()

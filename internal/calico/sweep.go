@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/projectcalico/calico/libcalico-go/lib/names"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Sweep is what only a look at everything finds: what is left of hosts that have neither a Node nor an affinity, and handles of nothing.
+type Sweep struct {
+	// Hosts are the names of hosts that hold an endpoint or an address of Kubernetes, sorted, whether they have a Node or not.
+	Hosts []string
+	// OrphanedHandles are IPAM handles under which no block has an address, sorted by ID. An assignment in progress writes its handle
+	// before its block (libcalico-go, lib/ipam), so a handle is an orphan only if it is still one, at the same revision, much later.
+	OrphanedHandles []Handle
+}
+
+// Handle is an IPAM handle at a revision.
+type Handle struct {
+	ID       string
+	Revision int64
+}
+
+// Sweep reads, at the given store revision, the keys of all endpoints and handles and all blocks, page by page. What it keeps is a name for
+// each host and eight bytes for each handle. A block that cannot be parsed may use any handle, so then no handle is an orphan.
+func (d *Etcd) Sweep(ctx context.Context, revision int64) (Sweep, error) {
+	s := newSweeping()
+	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, _ int64) { s.addEndpoint(key) },
+		clientv3.WithKeysOnly(), clientv3.WithLimit(bareKeysPerPage))
+	if err != nil {
+		return Sweep{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
+	}
+	if err := d.eachPage(ctx, revision, blockPrefix, func(_ string, value []byte, _ int64) { s.addBlock(value) }); err != nil {
+		return Sweep{}, fmt.Errorf("reading IPAM blocks: %w", err)
+	}
+	err = d.eachPage(ctx, revision, handlePrefix, func(key string, _ []byte, modified int64) {
+		s.addHandle(strings.TrimPrefix(key, handlePrefix), modified)
+	}, clientv3.WithKeysOnly(), clientv3.WithLimit(bareKeysPerPage))
+	if err != nil {
+		return Sweep{}, fmt.Errorf("reading the keys of IPAM handles: %w", err)
+	}
+	return s.result(), nil
+}
+
+// sweeping collects a Sweep.
+type sweeping struct {
+	hosts map[string]bool
+	seed  maphash.Seed
+	// inUse are the hashes of the handles of all blocks. Two handles of one hash make an orphan look used, which does no harm.
+	inUse      map[uint64]struct{}
+	orphans    []Handle
+	unreadable bool
+}
+
+func newSweeping() *sweeping {
+	return &sweeping{hosts: map[string]bool{}, seed: maphash.MakeSeed(), inUse: map[uint64]struct{}{}}
+}
+
+func (s *sweeping) addEndpoint(key string) {
+	_, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
+	ids, err := names.ParseWorkloadEndpointName(name)
+	if err == nil && ids.Orchestrator == orchestratorKubernetes && !s.hosts[ids.Node] {
+		s.hosts[strings.Clone(ids.Node)] = true
+	}
+}
+
+// orchestratorKubernetes is what Calico's CNI plugin names itself in the key of an endpoint (libcalico-go, apis/v3 OrchestratorKubernetes).
+const orchestratorKubernetes = "k8s"
+
+// sweptBlock is as much of a block as a sweep needs (libcalico-go, lib/backend/model AllocationBlock).
+type sweptBlock struct {
+	Attributes []struct {
+		Handle    *string         `json:"handle_id"`
+		Secondary sweptAttributes `json:"secondary"`
+	} `json:"attributes"`
+}
+
+// sweptAttributes say whose an address is. The names are those of libcalico-go's lib/backend/model IPAMBlockAttribute constants.
+type sweptAttributes struct {
+	Node string `json:"node"`
+	Pod  string `json:"pod"`
+	Type string `json:"type"`
+}
+
+func (s *sweeping) addBlock(value []byte) {
+	var block sweptBlock
+	if err := json.Unmarshal(value, &block); err != nil {
+		s.unreadable = true
+		return
+	}
+	for _, a := range block.Attributes {
+		if a.Handle != nil {
+			s.use(*a.Handle)
+		}
+		if a.Secondary.ofKubernetes() && !s.hosts[a.Secondary.Node] {
+			s.hosts[a.Secondary.Node] = true
+		}
+	}
+}
+
+// ofKubernetes says that an address was assigned to a pod, or to a host for its tunnels, which calico-node does (node/pkg/allocateip).
+func (a sweptAttributes) ofKubernetes() bool {
+	return a.Pod != "" || strings.HasSuffix(a.Type, "TunnelAddress")
+}
+
+func (s *sweeping) use(handle string) { s.inUse[s.hash(handle)] = struct{}{} }
+
+// hash is that of a handle without what an old Windows CNI plugin left behind its end, be it in the block or in the handle; see handleOf.
+func (s *sweeping) hash(handle string) uint64 {
+	clean, _, _ := strings.Cut(handle, "\r")
+	return maphash.String(s.seed, clean)
+}
+
+// addHandle must come after all blocks.
+func (s *sweeping) addHandle(id string, revision int64) {
+	if _, used := s.inUse[s.hash(id)]; !used {
+		s.orphans = append(s.orphans, Handle{ID: id, Revision: revision})
+	}
+}
+
+func (s *sweeping) result() Sweep {
+	delete(s.hosts, "")
+	out := Sweep{Hosts: slices.Sorted(maps.Keys(s.hosts)), OrphanedHandles: s.orphans}
+	if s.unreadable {
+		out.OrphanedHandles = nil
+	}
+	slices.SortFunc(out.OrphanedHandles, func(a, b Handle) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// DeleteHandles deletes IPAM handles, all or none, each at its revision. The caller knows that they are orphans; a handle that is taken up
+// again is written first, and so is at another revision then.
+func (d *Etcd) DeleteHandles(ctx context.Context, handles []Handle) error {
+	seen := make(map[string]int64, len(handles))
+	ops := make([]clientv3.Op, 0, len(handles))
+	for _, h := range handles {
+		key, err := handleKey(h.ID)
+		if err != nil {
+			return fmt.Errorf("deleting IPAM handle %q: %w", h.ID, err)
+		}
+		seen[key] = h.Revision
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	if _, err := d.commit(ctx, nil, seen, ops...); err != nil {
+		return fmt.Errorf("deleting IPAM handles: %w", err)
+	}
+	return nil
+}

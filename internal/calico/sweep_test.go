@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sweep is what the datastore holds now.
+func (w *world) sweep(t *testing.T) Sweep {
+	t.Helper()
+	s, err := w.store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep, err := w.store.Sweep(t.Context(), s.Revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sweep
+}
+
+func (w *world) put(t *testing.T, key, value string) {
+	t.Helper()
+	if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASweepFindsHostsAndOrphanedHandles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 2)
+	n2 := machine(t, w.calico, "n-2", 2, 0) // has tunnels alone
+	machine(t, w.calico, "n1.example.com", 3, 1)
+	want := Sweep{Hosts: []string{"n-2", "n1", "n1.example.com"}}
+	if diff := cmp.Diff(want, w.sweep(t)); diff != "" {
+		t.Errorf("of machines that live:\n%s", diff)
+	}
+
+	orphan, err := n2.LeaveOrphanedHandle(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	swept := w.sweep(t)
+	if len(swept.OrphanedHandles) != 1 || swept.OrphanedHandles[0].ID != orphan || swept.OrphanedHandles[0].Revision == 0 {
+		t.Fatalf("got orphaned handles %v, want %s", swept.OrphanedHandles, orphan)
+	}
+
+	// A handle is in use whichever of the block and the handle carries what an old CNI plugin left behind its end (libcalico-go, lib/ipam: sanitizeHandle).
+	w.put(t, blockPrefix+"ipv4/block/10.9.2.0-26", `{"cidr":"10.9.2.0/26","allocations":[0,1],"unallocated":[],`+
+		`"attributes":[{"handle_id":"malformed-1\r","secondary":{}},{"handle_id":"malformed-2","secondary":{}}]}`)
+	w.put(t, handlePrefix+"malformed-1", `{"handleID":"malformed-1","block":{"10.9.2.0/26":1}}`)
+	w.put(t, handlePrefix+"malformed-2\r", `{"handleID":"malformed-2\r","block":{"10.9.2.0/26":1}}`)
+	if diff := cmp.Diff(swept, w.sweep(t)); diff != "" {
+		t.Errorf("with malformed handles in use:\n%s", diff)
+	}
+
+	// What others than Kubernetes' programs left does not show that a host was Kubernetes'.
+	w.put(t, endpointPrefix+"openstack-region/stack-openstack-instance-eth0", `{}`)
+	w.put(t, blockPrefix+"ipv4/block/10.9.0.0-26", `{"cidr":"10.9.0.0/26","affinity":"host:docker","allocations":[0],"unallocated":[],`+
+		`"attributes":[{"handle_id":"of-docker","secondary":{"node":"docker"}}]}`)
+	if diff := cmp.Diff(swept.Hosts, w.sweep(t).Hosts); diff != "" {
+		t.Errorf("with what others left:\n%s", diff)
+	}
+
+	// A block that cannot be parsed may use any handle.
+	w.put(t, blockPrefix+"ipv4/block/10.9.1.0-26", `{`)
+	if got := w.sweep(t); len(got.OrphanedHandles) > 0 || len(got.Hosts) != 3 {
+		t.Errorf("with an unreadable block got %v", got)
+	}
+}
+
+func TestDeleteHandles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n1 := machine(t, w.calico, "n1", 1, 1)
+	if _, err := n1.LeaveOrphanedHandle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	orphans := w.sweep(t).OrphanedHandles
+	before := w.etcd.Dump(t)
+	changed := []Handle{{ID: orphans[0].ID, Revision: orphans[0].Revision - 1}}
+	if err := w.store.DeleteHandles(t.Context(), changed); !errors.Is(err, ErrConflict) {
+		t.Errorf("deleting a handle that has changed: got %v, want a conflict", err)
+	}
+	if diff := cmp.Diff(before, w.etcd.Dump(t)); diff != "" {
+		t.Fatalf("a conflict wrote:\n%s", diff)
+	}
+	if err := w.store.DeleteHandles(t.Context(), orphans); err != nil {
+		t.Fatal(err)
+	}
+	for key := range before {
+		if strings.HasSuffix(key, orphans[0].ID) {
+			delete(before, key)
+		}
+	}
+	if diff := cmp.Diff(before, w.etcd.Dump(t)); diff != "" {
+		t.Errorf("after deleting the orphan:\n%s", diff)
+	}
+}
+
+// A BGPPeer that points at a machine by its address, or chooses it by its name, is named and never taken for the machine's own.
+func TestPeersThatMentionAHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i, name := range []string{"n1", "n10"} {
+		machine(t, w.calico, name, byte(i+1), 0)
+	}
+	peer := func(name, spec string) {
+		w.put(t, "/calico/resources/v3/projectcalico.org/bgppeers/"+name,
+			`{"kind":"BGPPeer","apiVersion":"projectcalico.org/v3","metadata":{"name":"`+name+`"},"spec":`+spec+`}`)
+	}
+	peer("by-address", `{"peerIP":"172.30.0.1","asNumber":64512}`)
+	peer("by-port", `{"peerIP":"172.30.0.1:179","asNumber":64512}`)
+	peer("by-name", `{"nodeSelector":"kubernetes.io/hostname == 'n1'","peerIP":"192.0.2.1","asNumber":64512}`)
+	peer("of-another", `{"nodeSelector":"kubernetes.io/hostname == 'n11'","peerIP":"172.30.0.11","asNumber":64512}`)
+	peer("by-nothing", `{"nodeSelector":"all()","peerSelector":"route-reflector == 'true'"}`)
+	s, err := w.store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := w.store.Hosts(t.Context(), s.Revision, []string{"n1", "n10"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"BGPPeer by-address peers with its address 172.30.0.1",
+		"BGPPeer by-name names it in the selector kubernetes.io/hostname == 'n1'",
+		"BGPPeer by-port peers with its address 172.30.0.1",
+	}
+	if diff := cmp.Diff(want, hosts[0].Mentions); diff != "" {
+		t.Errorf("of n1:\n%s", diff)
+	}
+	if len(hosts[1].Mentions) > 0 {
+		t.Errorf("of n10: %q", hosts[1].Mentions)
+	}
+	for _, r := range hosts[0].Resources {
+		if r.Kind == "BGPPeer" {
+			t.Errorf("BGPPeer %s is taken for n1's own", r.Name)
+		}
+	}
+}
