@@ -39,6 +39,13 @@ type Config struct {
 	MaxUnwitnessed        int
 	MaxUnwitnessedPercent int
 	MassWindow            time.Duration
+	// Domains are DNS domains, normalized, with or without which a machine's name means the same machine; see Spellings.
+	Domains []string
+	// AdoptUnreferenced judges Calico Nodes without any orchRef by their own name. Those whose deletion was not witnessed always need a
+	// person's confirmation: hosts that never were in Kubernetes look the same.
+	AdoptUnreferenced bool
+	// OneShot says that no memory outlives the plan, and that a confirmation is given with the command that acts on it.
+	OneShot bool
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
 	// NodesPerRound is how many nodes one plan cleans; Pace is the time between such plans.
@@ -46,6 +53,9 @@ type Config struct {
 	Pace          time.Duration
 	// Resync is how long to wait when there is nothing to do.
 	Resync time.Duration
+	// SweepPeriod is the time between looks through everything, for what is left of hosts that have neither a Node nor an affinity and for
+	// orphaned IPAM handles. 0 for none.
+	SweepPeriod time.Duration
 }
 
 // DefaultConfig returns the limits that hold without any flag.
@@ -59,11 +69,15 @@ func DefaultConfig() Config {
 		NodesPerRound:         5,
 		Pace:                  5 * time.Second,
 		Resync:                5 * time.Minute,
+		SweepPeriod:           30 * time.Minute,
 	}
 }
 
 // Validate returns one sentence for the first setting that is out of bounds.
 func (c Config) Validate() error {
+	if err := validateDomains(c.Domains); err != nil {
+		return err
+	}
 	switch {
 	case c.Grace < 0:
 		return fmt.Errorf("the grace period is %s: it must not be negative; 5m is the default", c.Grace)
@@ -75,14 +89,16 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the mass guard's share is %d %%: it must lie between 0 and 100; 10 is the default", c.MaxUnwitnessedPercent)
 	case c.MassWindow <= 0:
 		return fmt.Errorf("the mass guard's window is %s: it must be positive; 1h is the default", c.MassWindow)
-	case slices.ContainsFunc(c.AlsoRemove, func(k ResourceKind) bool { return !slices.Contains(ResourceKinds(), k) }):
-		return fmt.Errorf("the kinds to remove as well are %q: each must be one of %q", c.AlsoRemove, ResourceKinds())
+	case slices.ContainsFunc(c.AlsoRemove, func(k ResourceKind) bool { return !slices.Contains(OptionalKinds(), k) }):
+		return fmt.Errorf("the kinds to remove as well are %q: each must be one of %q", c.AlsoRemove, OptionalKinds())
 	case c.NodesPerRound < 1:
 		return fmt.Errorf("the number of nodes cleaned per round is %d: it must be at least 1; 5 is the default", c.NodesPerRound)
 	case c.Pace < time.Second:
 		return fmt.Errorf("the pace between rounds is %s: it must be at least 1s; 5s is the default", c.Pace)
 	case c.Resync < time.Second:
 		return fmt.Errorf("the resync period is %s: it must be at least 1s; 5m is the default", c.Resync)
+	case c.SweepPeriod < 0:
+		return fmt.Errorf("the sweep period is %s: it must not be negative; 0 turns sweeps off, 30m is the default", c.SweepPeriod)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ const (
 	GateForeignEndpoint   Gate = "foreign-endpoint"
 	GateForeignAddress    Gate = "foreign-address"
 	GateUserConfiguration Gate = "user-configuration"
+	GateOrphanedHandle    Gate = "orphaned-handle"
 )
 
 // Gates lists every gate, in the order in which they are asked.
@@ -45,7 +46,7 @@ func Gates() []Gate {
 	return []Gate{
 		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
 		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
-		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration,
+		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration, GateOrphanedHandle,
 	}
 }
 
@@ -54,6 +55,8 @@ type candidate struct {
 	node    CalicoNode
 	subject Subject
 	absence Absence
+	// adopted says that nothing but its name shows that it was a Kubernetes Node.
+	adopted bool
 }
 
 // judgement is what can be said without live reads.
@@ -61,6 +64,7 @@ type judgement struct {
 	refusals []Refusal
 	revived  []candidate // alive again, and still fenced
 	due      []candidate // every gate but the live ones holds; in the order in which they are cleaned
+	handles  []Step      // about orphaned IPAM handles
 	bind     bool        // the cluster is to be recorded
 	memory   Memory
 	next     time.Duration
@@ -69,12 +73,12 @@ type judgement struct {
 // judge asks every gate that needs no live read.
 func judge(w World, c Config) judgement {
 	if refusal, ok := kubernetesGate(w.Kubernetes); !ok {
-		return judgement{refusals: []Refusal{refusal}, memory: w.Memory, next: c.Resync}
+		return judgement{refusals: []Refusal{refusal}, memory: w.Memory.withoutListed(w.Kubernetes.Nodes, c), next: c.Resync}
 	}
 	// From here on the list of Nodes is to be believed, and what is remembered follows it, whatever else holds everything back: a machine
 	// that comes back while the datastore is locked is not absent since before.
 	j := judgement{next: c.Resync}
-	census := takeCensus(w)
+	census := takeCensus(w, c)
 	j.refusals = census.refusals
 	j.memory = remember(w, c, census.candidates)
 	for _, gate := range []func() (Refusal, bool){
@@ -89,13 +93,14 @@ func judge(w World, c Config) judgement {
 	}
 	j.revived = census.revived
 	binding := w.Calico.Binding
-	j.bind = !binding.Implied && binding.ClusterUID == "" && census.alive > 0
-	confirm(w, &census, &j.memory)
+	j.bind = !binding.Implied && binding.ClusterUID == "" && census.certain > 0
+	confirm(w, &census, &j.memory, c)
 	massRefused := massGate(w, census, j.memory, c)
 	for _, cand := range census.candidates {
-		j.ask(cand, massRefused, w.Now, c)
+		j.ask(cand, cmp.Or(massRefused, adoptionGate(w, census, cand, c)), w.Now, c)
 	}
 	j.orderDue(c)
+	j.judgeHandles(w, c)
 	return j
 }
 
@@ -134,20 +139,24 @@ func bindingGate(uid string, b Binding) (Refusal, bool) {
 }
 
 // overlapGate refuses everything when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
-// a wrong naming scheme looks.
+// a wrong naming scheme looks. Hosts without a Calico Node count only where there is nothing else to go by.
 func overlapGate(s census, c Config) (Refusal, bool) {
-	counted := s.alive
+	alive, onlyOrphans := s.alive, s.referenced == 0
+	if onlyOrphans {
+		alive = s.aliveOrphans
+	}
+	counted := alive
 	for _, cand := range s.candidates {
-		if !cand.absence.Witnessed && !cand.node.Keep {
+		if !cand.absence.Witnessed && !cand.node.Keep && cand.node.orphan() == onlyOrphans {
 			counted++
 		}
 	}
-	if s.alive*100 >= counted*c.MinOverlapPercent {
+	if alive*100 >= counted*c.MinOverlapPercent {
 		return Refusal{}, true
 	}
 	return clusterRefusal(GateOverlap, fmt.Sprintf(
 		"only %d of %d Calico Nodes have their Kubernetes Node, less than %d %%: check that this is the right cluster and the right datastore",
-		s.alive, counted, c.MinOverlapPercent)), false
+		alive, counted, c.MinOverlapPercent)), false
 }
 
 // ask puts the gates of one candidate that need no live read, in the order of Gates.

@@ -3,7 +3,10 @@
 
 package nodesync
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // kubernetesName returns the name of the Kubernetes Node that a Calico Node belongs to.
 // ok is false when it belongs to none that we may judge; gate and message then say why.
@@ -32,6 +35,14 @@ func kubernetesName(n CalicoNode) (name string, gate Gate, message string) {
 }
 
 func quote(s string) string { return "\"" + s + "\"" }
+
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		quoted[i] = quote(name)
+	}
+	return strings.Join(quoted, ", ")
+}
 
 // roster is the Kubernetes Nodes that are listed, with all that may mean one of them.
 type roster struct {

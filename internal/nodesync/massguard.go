@@ -26,21 +26,45 @@ func massGate(w World, s census, m Memory, c Config) string {
 	if len(counted) <= limit || len(held) == 0 {
 		return ""
 	}
-	hash := massHash(held)
+	return fmt.Sprintf("%d nodes are gone whose deletion nobody watched, removals of the last %s included; the mass guard allows %d of %d; %s",
+		len(counted), c.MassWindow, limit, s.referenced, howToConfirm(w, held, c))
+}
+
+// adoptionGate returns the message by which the mass guard holds back an adopted machine whose deletion nobody watched, however few there are.
+func adoptionGate(w World, s census, cand candidate, c Config) string {
+	if !cand.adopted || cand.vouched(w.Now) {
+		return ""
+	}
+	return "nothing but its name shows that it was ever a Kubernetes Node, and nobody watched its deletion; " + howToConfirm(w, unvouched(s, w.Now), c)
+}
+
+// howToConfirm says what is wrong with the confirmation and how to give one.
+func howToConfirm(w World, held []candidate, c Config) string {
+	hash := massHash(held, w.Now, c)
 	_, verdict := confirmed(w.Confirmation, hash, w.Now)
-	return fmt.Sprintf("%d nodes are gone whose deletion nobody watched, removals of the last %s included; the mass guard allows %d of %d; %s; "+
-		"if they are all gone, annotate ConfigMap calico-node-sync-state with %s=%s/%s",
-		len(counted), c.MassWindow, limit, s.referenced, verdict, ConfirmAnnotation, hash, exampleEnd(w.Now))
+	if c.OneShot {
+		return verdict + "; if " + they(held) + " gone, run apply with --confirm=" + hash
+	}
+	return fmt.Sprintf("%s; if %s gone, annotate ConfigMap calico-node-sync-state with %s=%s/%s",
+		verdict, they(held), ConfirmAnnotation, hash, exampleEnd(w.Now))
+}
+
+// they are the machines that a confirmation is about, as a person must read it: all that are held back at once.
+func they(held []candidate) string {
+	if len(held) == 1 {
+		return held[0].subject.Host + " is"
+	}
+	return "they are all"
 }
 
 // confirm marks the nodes that a person has confirmed. The mark is remembered, since the hash names the whole set and the set shrinks as
 // it is worked off.
-func confirm(w World, s *census, m *Memory) {
+func confirm(w World, s *census, m *Memory, c Config) {
 	held := unvouched(*s, w.Now)
 	if len(held) == 0 {
 		return
 	}
-	until, refused := confirmed(w.Confirmation, massHash(held), w.Now)
+	until, refused := confirmed(w.Confirmation, massHash(held, w.Now, c), w.Now)
 	if refused != "" {
 		return
 	}
@@ -77,11 +101,19 @@ func unvouched(s census, now time.Time) []candidate {
 }
 
 // massHash names a set of absences. A confirmation that names it is good for these and no others: it changes when a node comes back, even if
-// it goes again, and when one more vanishes. Candidates are sorted by name.
-func massHash(held []candidate) string {
+// it goes again, and when one more vanishes. Candidates are sorted by name. Where no memory outlives a plan, the time of absence would make
+// each hash another; the revision stands for it there, and the day with it, since a host without a Node has none.
+func massHash(held []candidate, now time.Time, c Config) string {
 	h := sha256.New()
+	if c.OneShot {
+		fmt.Fprintln(h, now.UTC().Format(time.DateOnly))
+	}
 	for _, cand := range held {
-		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, cand.absence.Since.Unix())
+		mark := cand.absence.Since.Unix()
+		if c.OneShot {
+			mark = cand.node.Revision
+		}
+		fmt.Fprintf(h, "%q %q %d\n", cand.subject.Host, cand.subject.KubernetesNode, mark)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }

@@ -16,11 +16,11 @@ func remember(w World, c Config, candidates []candidate) Memory {
 	for _, a := range w.Memory.Absences {
 		old[a.CalicoNode] = a
 	}
-	witnessed := make(map[string]bool, len(w.Sightings))
+	seen := make(map[string]bool, len(w.Sightings))
 	for _, s := range w.Sightings {
-		witnessed[s.Node] = true
+		seen[s.Node] = true
 	}
-	m := Memory{}
+	m := Memory{Handles: rememberHandles(w)}
 	for i := range candidates {
 		cand := &candidates[i]
 		a, known := old[cand.subject.Host]
@@ -33,7 +33,7 @@ func remember(w World, c Config, candidates []candidate) Memory {
 				Since: w.Now, Revision: cand.node.Revision,
 			}
 		}
-		a.Witnessed = a.Witnessed || witnessed[cand.subject.KubernetesNode]
+		a.Witnessed = a.Witnessed || slices.ContainsFunc(c.Spellings(cand.subject.KubernetesNode), func(s string) bool { return seen[s] })
 		cand.absence = a
 		m.Absences = append(m.Absences, a)
 	}
@@ -49,10 +49,41 @@ func remember(w World, c Config, candidates []candidate) Memory {
 	return m
 }
 
-// firstHold is how long a machine waits about which something spoke against cleaning up: long enough not to ask in vain, short enough for
-// pod garbage collection, which takes about a minute after a Node is gone. Each further time it waits twice as long, up to the resync
-// period, since every attempt reads all that the machine may have left.
+// withoutListed forgets the absences of machines whose Kubernetes Node is listed. It is for a list that is not to be believed otherwise: that a Node
+// is there is believed of any, since nothing follows from it but that a grace period begins anew.
+func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
+	listed := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		listed[n.Name] = true
+	}
+	m.Absences = slices.DeleteFunc(slices.Clone(m.Absences), func(a Absence) bool {
+		return slices.ContainsFunc(c.Spellings(a.KubernetesNode), func(s string) bool { return listed[s] })
+	})
+	return m
+}
+
+// witnessed are the Kubernetes Nodes whose deletion was watched, lately or as is remembered.
+func witnessed(w World) map[string]bool {
+	nodes := make(map[string]bool, len(w.Sightings))
+	for _, s := range w.Sightings {
+		nodes[s.Node] = true
+	}
+	for _, a := range w.Memory.Absences {
+		if a.Witnessed {
+			nodes[a.KubernetesNode] = true
+		}
+	}
+	return nodes
+}
+
+// firstHold is how long a machine waits about which something spoke against cleaning up: long enough not to ask in vain. Each further time it
+// waits twice as long, up to the resync period, since every attempt reads all that the machine may have left.
 const firstHold = 15 * time.Second
+
+// podHolds is how often a machine whose pods still run waits no longer than the first time. Pod garbage collection takes 40 to 80 s after a
+// Node is gone (a quarantine of 40 s, looked at every 20 s: kube-controller-manager, pkg/controller/podgc), so that doubling from the start
+// would let the machine lie for up to a minute after its last pod.
+const podHolds = 6
 
 // Hold notes that something speaks against cleaning up a host now: a live read, or a step that failed. It returns when to try again.
 func (m Memory) Hold(host string, gate Gate, message string, now time.Time, c Config) (Memory, time.Duration) {
@@ -63,17 +94,22 @@ func (m Memory) Hold(host string, gate Gate, message string, now time.Time, c Co
 		if a.CalicoNode != host {
 			continue
 		}
-		wait = min(c.Resync, firstHold<<min(a.Holds, 10))
+		doublings := a.Holds
+		if gate == GateRunningPods {
+			doublings = max(0, a.Holds-podHolds)
+		}
+		wait = min(c.Resync, firstHold<<min(doublings, 10))
 		a.NotBefore, a.HeldBy, a.Held, a.Holds = now.Add(wait), gate, message, a.Holds+1
 	}
 	return m, wait
 }
 
-// planned notes that an unwitnessed candidate is about to be removed.
+// planned notes that an unwitnessed candidate is about to be removed: from now on, even if it was removed before and has come back since.
 func (m *Memory) planned(w World, cand candidate) {
-	if cand.vouched(w.Now) || slices.ContainsFunc(m.Removals, func(r Removal) bool { return r.CalicoNode == cand.subject.Host }) {
+	if cand.vouched(w.Now) {
 		return
 	}
+	m.Removals = slices.DeleteFunc(slices.Clone(m.Removals), func(r Removal) bool { return r.CalicoNode == cand.subject.Host })
 	m.Removals = append(m.Removals, Removal{CalicoNode: cand.subject.Host, At: w.Now})
 	slices.SortFunc(m.Removals, func(a, b Removal) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 }

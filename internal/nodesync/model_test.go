@@ -125,7 +125,7 @@ func (m *model) apply(step Step, guards map[string]int64) error {
 	}
 	m.revision++
 	switch s := step.(type) {
-	case BindCluster:
+	case BindCluster, RemoveHandles:
 		return fmt.Errorf("%s: it is about a machine", step)
 	case Fence:
 		return m.annotate(node, s.Revision, of.KubernetesNode, guards)

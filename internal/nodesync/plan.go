@@ -63,8 +63,8 @@ func Suspects(w World, c Config) []Subject {
 	return subjects
 }
 
-// MakePlan decides. It needs, for each of Suspects, a Lookup, the running pods and the Host in the World; a suspect about which
-// something is missing there is refused.
+// MakePlan decides. It needs, for each of Suspects, the Host in the World, and a Lookup and the running pods for each of its Spellings; a
+// suspect about which something is missing there is refused.
 func MakePlan(w World, c Config) Plan {
 	j := judge(w, c)
 	p := Plan{}
@@ -89,6 +89,9 @@ func MakePlan(w World, c Config) Plan {
 		j.memory.planned(w, cand)
 		j.lookAgain(c.Pace)
 	}
+	if p.Steps = append(p.Steps, j.handles...); len(j.handles) > 0 {
+		p.Decisions = append(p.Decisions, Decision{Of: ofHandles(), Because: "no block has an address under them, and none of them changed over a grace period"})
+	}
 	slices.SortFunc(j.refusals, compareRefusals)
 	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
 	return p
@@ -96,7 +99,7 @@ func MakePlan(w World, c Config) Plan {
 
 // decide returns the steps for a machine about which everything has been read, and what is left alone of it.
 func decide(cand candidate, l live, c Config) ([]Step, []Refusal) {
-	if refusals := l.ask(cand); len(refusals) > 0 {
+	if refusals := l.ask(cand, c); len(refusals) > 0 {
 		return nil, refusals
 	}
 	return removal(cand, l.hosts[cand.subject.Host], c)
@@ -104,7 +107,7 @@ func decide(cand candidate, l live, c Config) ([]Step, []Refusal) {
 
 // hold puts a machine back that has no steps now.
 func (j *judgement) hold(cand candidate, refusals []Refusal, now time.Time, c Config) {
-	first := Refusal{Of: cand.subject, Gate: GateForeignAddress, Message: "nothing that it holds can be removed"}
+	first := Refusal{Of: cand.subject, Gate: GateForeignAddress, Message: "it holds nothing that could be removed any more"}
 	if len(refusals) > 0 {
 		first = slices.MinFunc(refusals, compareRefusals)
 	} else {
@@ -153,32 +156,40 @@ func readLive(w World) live {
 	return l
 }
 
-// ask puts the gates that need live reads.
-func (l live) ask(cand candidate) []Refusal {
-	refuse := func(g Gate, message string) []Refusal {
-		return []Refusal{{Of: cand.subject, Gate: g, Message: message}}
+// ask puts the gates that need live reads, for each name that the machine may be known by.
+func (l live) ask(cand candidate, c Config) []Refusal {
+	for _, name := range c.Spellings(cand.subject.KubernetesNode) {
+		if gate, message := l.askName(name); gate != "" {
+			return []Refusal{{Of: cand.subject, Gate: gate, Message: message}}
+		}
 	}
-	lookup, looked := l.lookups[cand.subject.KubernetesNode]
-	pods, counted := l.pods[cand.subject.KubernetesNode]
-	switch {
-	case !looked:
-		return refuse(GateNotConfirmed, "no live read of Kubernetes Node "+quote(cand.subject.KubernetesNode)+" was made")
-	case lookup.Verdict == VerdictAlive:
-		return refuse(GateNotConfirmed, "a live read finds Kubernetes Node "+quote(cand.subject.KubernetesNode))
-	case lookup.Verdict != VerdictGone:
-		return refuse(GateNotConfirmed, "a live read of Kubernetes Node "+quote(cand.subject.KubernetesNode)+" gave no answer: "+lookup.Detail)
-	case !counted:
-		return refuse(GateRunningPods, "the pods bound to it could not be listed")
-	case pods.Count > 0:
-		return refuse(GateRunningPods, fmt.Sprintf("%s bound to it according to Kubernetes, among them %s; pod garbage collection removes them"+
-			" about a minute after the Node", runs(pods.Count), pods.Example))
-	case l.hosts[cand.subject.Host] == nil:
-		return refuse(GateUnreadable, "what it holds in the datastore was not read")
+	if l.hosts[cand.subject.Host] == nil {
+		return []Refusal{{Of: cand.subject, Gate: GateUnreadable, Message: "what it holds in the datastore was not read"}}
 	}
 	if cand.node.orphan() {
 		return l.askAddresses(cand)
 	}
 	return nil
+}
+
+// askName says why a Kubernetes Node of this name is not proven gone, with its gate.
+func (l live) askName(name string) (Gate, string) {
+	lookup, looked := l.lookups[name]
+	pods, counted := l.pods[name]
+	switch {
+	case !looked:
+		return GateNotConfirmed, "no live read of Kubernetes Node " + quote(name) + " was made"
+	case lookup.Verdict == VerdictAlive:
+		return GateNotConfirmed, "a live read finds Kubernetes Node " + quote(name)
+	case lookup.Verdict != VerdictGone:
+		return GateNotConfirmed, "a live read of Kubernetes Node " + quote(name) + " gave no answer: " + lookup.Detail
+	case !counted:
+		return GateRunningPods, "the pods bound to it could not be listed"
+	case pods.Count > 0:
+		return GateRunningPods, fmt.Sprintf("%s bound to it according to Kubernetes, among them %s; pod garbage collection removes them"+
+			" about a minute after the Node", runs(pods.Count), pods.Example)
+	}
+	return "", ""
 }
 
 // askAddresses refuses a host without identity while a running pod has an address that the host holds: then the machine lives, whatever

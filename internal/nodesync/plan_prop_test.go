@@ -103,6 +103,14 @@ func (m *model) removableOrphan(host string) bool {
 	return m.running[host] == 0 && !m.unreadable[host] && !m.foreignEndpoint(host) && len(m.affinities[host]) > 0
 }
 
+// namesDiffer says in the plainest way that a Calico Node has another name than its Kubernetes Node.
+func namesDiffer(nodes []CalicoNode) bool {
+	return slices.ContainsFunc(nodes, func(n CalicoNode) bool {
+		name, gate, _ := kubernetesName(n)
+		return !n.Implied && gate == "" && name != n.Name
+	})
+}
+
 // blocked says that a block of the host holds an address of somebody who stays.
 func (m *model) blocked(host string) bool {
 	differ := namesDiffer(slices.Collect(maps.Values(m.nodes)))

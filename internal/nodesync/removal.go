@@ -38,8 +38,8 @@ func removal(cand candidate, host *Host, c Config) ([]Step, []Refusal) {
 	}
 	releases, affinities, inUse := blockSteps(of, host)
 	resources, users := resourceSteps(of, host, c)
-	// Affinities last but for the Node: a host without a Node is known by them, and found again by them after a crash.
-	steps := slices.Concat(endpoints, releases, resources, affinities)
+	// What a host without a Node is known by goes last, so that it is found again after a crash: its endpoints, addresses and affinities.
+	steps := slices.Concat(resources, endpoints, releases, affinities)
 	if len(inUse) == 0 && !cand.node.Implied {
 		steps = append(steps, RemoveNode{Of: of})
 	}
@@ -62,6 +62,9 @@ func resourceSteps(of Subject, host *Host, c Config) (steps []Step, notes []Refu
 		}
 		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration,
 			Message: fmt.Sprintf("%s %s is about it alone and was written by a user; it stays", r.Kind, r.Name)})
+	}
+	for _, mention := range host.Mentions {
+		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration, Message: mention + "; it stays, look whether it is still wanted"})
 	}
 	return steps, notes
 }

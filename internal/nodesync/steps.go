@@ -93,6 +93,11 @@ type BindCluster struct {
 	Revision   int64  `json:"revision"`
 }
 
+// RemoveHandles deletes IPAM handles under which no block has an address, each at its revision, all or none. It is about no machine.
+type RemoveHandles struct {
+	Handles []Handle `json:"handles"`
+}
+
 // RemoveNode deletes the Calico Node as the fence left it.
 type RemoveNode struct {
 	Of Subject `json:"of"`
@@ -120,6 +125,9 @@ func (s RemoveResource) Subject() Subject { return s.Of }
 func (s BindCluster) Subject() Subject { return Subject{} }
 
 // Subject implements Step.
+func (s RemoveHandles) Subject() Subject { return ofHandles() }
+
+// Subject implements Step.
 func (s RemoveNode) Subject() Subject { return s.Of }
 
 func (Fence) step()            {}
@@ -131,6 +139,7 @@ func (RemoveNode) step()       {}
 
 func (RemoveResource) step() {}
 func (BindCluster) step()    {}
+func (RemoveHandles) step()  {}
 
 func (s Fence) String() string { return "fence Calico Node " + s.Of.Host }
 
@@ -167,6 +176,14 @@ func (s RemoveResource) String() string {
 
 func (s BindCluster) String() string {
 	return "record that this datastore belongs to the cluster whose kube-system has UID " + s.ClusterUID
+}
+
+func (s RemoveHandles) String() string {
+	ids := make([]string, len(s.Handles))
+	for i, h := range s.Handles {
+		ids[i] = h.ID
+	}
+	return fmt.Sprintf("remove %s of no address: %s", count(len(ids), "IPAM handle"), strings.Join(ids, ", "))
 }
 
 func (s RemoveNode) String() string { return "remove Calico Node " + s.Of.Host }

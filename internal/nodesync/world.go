@@ -99,6 +99,9 @@ type Calico struct {
 	Unreadable []string
 	// Hosts is what the datastore holds for suspects, apart from their Nodes.
 	Hosts []Host
+	// Swept says that everything was looked through this time, and Handles are the orphans among the IPAM handles that were found then.
+	Swept   bool
+	Handles []Handle
 }
 
 // Binding is the record, on Calico's ClusterInformation, of the cluster that a datastore belongs to.
@@ -123,6 +126,8 @@ type CalicoNode struct {
 	// since a Calico Node is the Kubernetes Node itself there, and in etcd when somebody removed the Node before the rest. There is
 	// nothing to fence or to remove last; Revision is 0.
 	Implied bool
+	// OnlyWitnessed says that nothing shows that the host was ever a Kubernetes Node, but for its Node's deletion if that was watched.
+	OnlyWitnessed bool
 	// Keep says that the keep annotation forbids removing it.
 	Keep bool
 }
@@ -141,6 +146,8 @@ type Host struct {
 	Affinities []Affinity
 	// Resources are objects of other kinds that are about this host alone.
 	Resources []Resource
+	// Mentions are sentences about objects that speak of the host and may be about others as well: they are only reported.
+	Mentions []string
 	// Unreadable are keys of this host whose value could not be parsed.
 	Unreadable []string
 }
@@ -166,7 +173,13 @@ const (
 	KindCalicoNodeStatus   ResourceKind = "CalicoNodeStatus"
 )
 
-// ResourceKinds lists them, in the order in which they are removed.
+// KindIPAMHandle is a kind that is about no host: it is removed when it belongs to no address.
+const KindIPAMHandle ResourceKind = "IPAMHandle"
+
+// OptionalKinds lists the kinds that Config.AlsoRemove may name.
+func OptionalKinds() []ResourceKind { return append(ResourceKinds(), KindIPAMHandle) }
+
+// ResourceKinds lists the kinds of which an object can be about one host alone, in the order in which they are removed.
 func ResourceKinds() []ResourceKind {
 	return []ResourceKind{KindHostEndpoint, KindBGPPeer, KindCalicoNodeStatus, KindBGPConfiguration, KindFelixConfiguration}
 }
@@ -214,6 +227,8 @@ type Memory struct {
 	Absences []Absence `json:"absences,omitempty"`
 	// Removals are the times at which unwitnessed nodes were planned for removal, within the window of the mass guard.
 	Removals []Removal `json:"removals,omitempty"`
+	// Handles are the orphaned IPAM handles that the last sweep found. Not worth keeping.
+	Handles []OrphanedHandle `json:"-"`
 	// SavedAt is when the memory was last known to be true; see Recalled.
 	SavedAt time.Time `json:"savedAt,omitzero"`
 }

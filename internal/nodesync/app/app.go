@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
 	}
 	o.addFlags(command.Flags())
-	command.AddCommand(newPlanCommand(newOptions()), newRestoreCommand())
+	command.AddCommand(newPlanCommand(newOptions()), newApplyCommand(newOptions()), newDoctorCommand(newOptions()), newRestoreCommand())
 	return command
 }
 
@@ -64,9 +64,6 @@ func run(ctx context.Context, o *options) error {
 	defer func() { _ = store.Close() }()
 	if err := addReconciler(ctx, mgr, store, o, log); err != nil {
 		return err
-	}
-	if o.ignoredDomain != "" {
-		log.Info("Ignoring --domain: a machine is recognized by the orchRef of its Calico Node, never by likeness of names", "domain", o.ignoredDomain)
 	}
 	build := buildinfo.Get()
 	log.Info("Starting", "version", build.Version, "commit", build.Commit, "datastore", config.Kind, "writes", o.writes())
@@ -131,21 +128,38 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o
 	if err := cluster.Follow(informer); err != nil {
 		return fmt.Errorf("watching Kubernetes Nodes: %w", err)
 	}
-	if err := mgr.Readiness.Add("calico-datastore", store.Ping); err != nil {
+	if err := addChecks(mgr, store, cluster); err != nil {
 		return err
 	}
 	state, err := newState(mgr.GetConfig(), o, log)
 	if err != nil {
 		return err
 	}
-	var journal controller.Journal
-	if o.journalDir != "" {
-		journal = controller.FolderJournal{Dir: o.journalDir}
+	journal, err := o.newJournal(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	if o.writes() {
+		o.logJournal(log)
 	}
 	return mgr.Add(&controller.Reconciler{
-		Journal: journal, State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
+		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
 		Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
+	})
+}
+
+// addChecks puts both servers behind /readyz. The informers' own check passes for ever once they have synced, so the API server is asked
+// as well, for what each round asks it first.
+func addChecks(mgr *manager.Manager, store datastore, cluster *controller.KubernetesCluster) error {
+	if err := mgr.Readiness.Add("calico-datastore", store.Ping); err != nil {
+		return err
+	}
+	return mgr.Readiness.Add("kubernetes-api", func(ctx context.Context) error {
+		if _, err := cluster.UID(ctx); err != nil {
+			return fmt.Errorf("the API server does not answer: %w", err)
+		}
+		return nil
 	})
 }
 

@@ -4,13 +4,13 @@
 package app
 
 import (
-	"errors"
 	"fmt"
-	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
 )
@@ -28,21 +28,26 @@ const (
 )
 
 type options struct {
-	manager    manager.Options
-	logging    logging.Options
-	config     nodesync.Config
-	datastore  string
-	mode       string
-	journalDir string
+	manager   manager.Options
+	logging   logging.Options
+	config    nodesync.Config
+	datastore string
+	mode      string
+	journal   journalOptions
+	// eventsDeployment is the Deployment that Events are about.
+	eventsDeployment string
+	// domains become config.Domains, normalized.
+	domains []string
 	// alsoRemove becomes config.AlsoRemove.
 	alsoRemove []string
 	dryRun     bool
-	// ignoredDomain is the predecessor's -domain.
-	ignoredDomain string
 }
 
 func newOptions() *options {
-	return &options{manager: manager.DefaultOptions(leaseName), config: nodesync.DefaultConfig(), mode: modeEnforce}
+	return &options{
+		manager: manager.DefaultOptions(leaseName), config: nodesync.DefaultConfig(), mode: modeEnforce, journal: newJournalOptions(),
+		eventsDeployment: controller.DeploymentName,
+	}
 }
 
 // addFlags binds the controller's flags.
@@ -50,8 +55,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.manager.AddFlags(fs)
 	o.logging.AddFlags(fs)
 	o.addDecisionFlags(fs)
-	fs.StringVar(&o.journalDir, "journal-dir", o.journalDir,
-		"Folder in which all that is removed of a machine is kept first, one file each, for the restore command. Unset keeps nothing.")
+	o.journal.addFlags(fs)
+	fs.StringVar(&o.eventsDeployment, "events-deployment", o.eventsDeployment,
+		"Deployment in the program's own namespace that Events are about; the Namespace itself if there is none.")
 	fs.StringVar(&o.mode, "mode", o.mode, "enforce, or report: plan and report, write nothing.")
 	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "The same as --mode=report.")
 	o.addPredecessorFlags(fs)
@@ -64,6 +70,13 @@ func (o *options) addPlanFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.manager.LeaderElectionNamespace, "leader-election-namespace", o.manager.LeaderElectionNamespace,
 		"Namespace of a running controller, whose grace periods are then counted.")
 	o.addDecisionFlags(fs)
+}
+
+// addApplyFlags binds what the apply command needs beside the flags of plan: where it keeps what it removes, and what keeps it alone.
+func (o *options) addApplyFlags(fs *pflag.FlagSet) {
+	o.journal.addFlags(fs)
+	fs.StringVar(&o.manager.LeaderElectionID, "leader-election-id", o.manager.LeaderElectionID,
+		"Name of the Lease that a running controller holds, taken while apply is at work if the namespace is known.")
 }
 
 // addDecisionFlags binds what the controller and the plan command share.
@@ -79,11 +92,17 @@ func (o *options) addDecisionFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.config.MaxUnwitnessedPercent, "mass-guard-percent", o.config.MaxUnwitnessedPercent,
 		"See --mass-guard-nodes; percent of the Calico Nodes that belong to Kubernetes.")
 	fs.DurationVar(&o.config.MassWindow, "mass-guard-window", o.config.MassWindow, "See --mass-guard-nodes.")
+	fs.StringArrayVar(&o.domains, "domain", nil,
+		"DNS domain that machines have in their names on one side only, such as example.com for node-1 and node-1.example.com; repeatable.")
+	fs.BoolVar(&o.config.AdoptUnreferenced, "adopt-unreferenced", o.config.AdoptUnreferenced,
+		"Judge Calico Nodes without any orchRef by their own name. Those whose deletion was not watched always need a confirmation.")
 	fs.StringSliceVar(&o.alsoRemove, "also-remove", nil,
-		"Kinds of which users' objects go with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration.")
+		"Kinds of which users' objects go with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; and IPAMHandle, those of no address.")
 	fs.IntVar(&o.config.NodesPerRound, "nodes-per-round", o.config.NodesPerRound, "How many nodes one round cleans.")
 	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time between rounds while there is more to clean.")
 	fs.DurationVar(&o.config.Resync, "resync-period", o.config.Resync, "The time between rounds while nothing happens.")
+	fs.DurationVar(&o.config.SweepPeriod, "sweep-period", o.config.SweepPeriod,
+		"The time between looks through everything, for what no Node and no affinity leads to; 0 for none.")
 }
 
 func (o *options) validate() error {
@@ -93,8 +112,14 @@ func (o *options) validate() error {
 	if err := o.logging.Validate(); err != nil {
 		return err
 	}
-	if err := o.validateJournal(); err != nil {
+	if err := o.journal.validate(o.manager.Namespace()); err != nil {
 		return err
+	}
+	for _, domain := range o.domains {
+		// The old controller took an empty -domain for none.
+		if domain = nodesync.NormalizeDomain(domain); domain != "" && !slices.Contains(o.config.Domains, domain) {
+			o.config.Domains = append(o.config.Domains, domain)
+		}
 	}
 	for _, kind := range o.alsoRemove {
 		o.config.AlsoRemove = append(o.config.AlsoRemove, nodesync.ResourceKind(kind))
@@ -103,19 +128,4 @@ func (o *options) validate() error {
 		return err
 	}
 	return o.manager.Validate()
-}
-
-// validateJournal makes sure that the folder can be written, before anything depends on it.
-func (o *options) validateJournal() error {
-	if o.journalDir == "" {
-		return nil
-	}
-	probe, err := os.CreateTemp(o.journalDir, ".probe-*")
-	if err != nil {
-		return fmt.Errorf("--journal-dir %q cannot be written, create the folder or choose another: %w", o.journalDir, err)
-	}
-	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
-		return fmt.Errorf("--journal-dir %q: %w", o.journalDir, err)
-	}
-	return nil
 }

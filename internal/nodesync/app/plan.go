@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,7 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-// Exit codes of the plan command, beside 0 for nothing to do and 1 for an error. They MUST NOT change: scripts depend on them.
+// Exit codes of the plan and apply commands, beside 0 for nothing to do and 1 for an error. They MUST NOT change: scripts depend on them.
 const (
 	exitChanges = 2
 	exitBlocked = 3
@@ -36,7 +35,7 @@ const (
 
 // newPlanCommand returns the command that shows what the controller would do now, and writes nothing.
 func newPlanCommand(o *options) *cobra.Command {
-	output := "text"
+	output := outputText
 	plan := &cobra.Command{
 		Use:   "plan",
 		Short: "Show what the controller would do now, and write nothing",
@@ -45,8 +44,8 @@ func newPlanCommand(o *options) *cobra.Command {
 			"Exit codes: 0 nothing to do, 1 an error, 2 changes, 3 something is held back.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("--output %q is unknown: it must be text or json", output)
+			if err := validateOutput(output); err != nil {
+				return err
 			}
 			return runPlan(c.Context(), o, output, c.OutOrStdout())
 		},
@@ -60,24 +59,12 @@ func runPlan(ctx context.Context, o *options, output string, out io.Writer) erro
 	if err := o.validate(); err != nil {
 		return err
 	}
-	config, err := calico.Resolve(o.datastore, os.LookupEnv)
+	both, err := openBoth(ctx, o)
 	if err != nil {
 		return err
 	}
-	logrus.SetOutput(io.Discard) // libcalico-go's; what matters is in the plan
-	cluster, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
-	if err != nil {
-		return err
-	}
-	store, err := connect(config, cluster)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = store.Close() }()
-	if err := store.Ping(ctx); err != nil {
-		return err
-	}
-	plan, err := preview(ctx, o, store, cluster)
+	defer func() { _ = both.store.Close() }()
+	plan, err := both.preview(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -87,20 +74,59 @@ func runPlan(ctx context.Context, o *options, output string, out io.Writer) erro
 	return command.Exit(planCode(plan), nil)
 }
 
-func preview(ctx context.Context, o *options, store datastore, cluster *rest.Config) (nodesync.Plan, error) {
+// bothSides is a datastore that answers, and its cluster.
+type bothSides struct {
+	store   datastore
+	cluster controller.Cluster
+	config  *rest.Config
+}
+
+// openBoth connects to what the options and the environment name, for a command that runs once. Close the store.
+func openBoth(ctx context.Context, o *options) (bothSides, error) {
+	config, err := calico.Resolve(o.datastore, os.LookupEnv)
+	if err != nil {
+		return bothSides{}, err
+	}
+	logrus.SetOutput(io.Discard) // libcalico-go's; what matters is in what the command prints
+	cluster, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	if err != nil {
+		return bothSides{}, err
+	}
 	live, err := client.New(cluster, client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
-		return nodesync.Plan{}, fmt.Errorf("making a client for Kubernetes: %w", err)
+		return bothSides{}, fmt.Errorf("making a client for Kubernetes: %w", err)
 	}
-	state, err := newState(cluster, o, logr.Discard())
+	store, err := connect(config, cluster)
+	if err != nil {
+		return bothSides{}, err
+	}
+	if err := store.Ping(ctx); err != nil {
+		return bothSides{}, errors.Join(err, store.Close())
+	}
+	return bothSides{store: store, cluster: once{controller.NewKubernetesCluster(live, clock.RealClock{})}, config: cluster}, nil
+}
+
+// preview plans once, with what a controller keeps if its namespace is known.
+func (b bothSides) preview(ctx context.Context, o *options) (nodesync.Plan, error) {
+	state, err := newState(b.config, o, logr.Discard())
 	if err != nil {
 		return nodesync.Plan{}, err
 	}
-	r := &controller.Reconciler{
-		State: state, Datastore: store, Cluster: once{controller.NewKubernetesCluster(live, clock.RealClock{})}, Config: o.config, DryRun: true,
-		Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: controller.NewMetrics(prometheus.NewRegistry()),
+	watched, err := watchKept(ctx, state, o.config)
+	if err != nil {
+		return nodesync.Plan{}, fmt.Errorf("reading what the controller keeps in namespace %s: %w", o.manager.Namespace(), err)
 	}
-	return r.Preview(ctx)
+	return newOneShot(o, !watched, b.store, b.cluster, state, clock.RealClock{}).Preview(ctx)
+}
+
+// watchKept says that a controller has kept watch until lately: then it is the one to act on a confirmation, and otherwise it is apply.
+func watchKept(ctx context.Context, state controller.State, c nodesync.Config) (bool, error) {
+	if state == nil {
+		return false, nil
+	}
+	memory, _, err := state.Read(ctx)
+	memory.Absences = []nodesync.Absence{{}} // whether this is believed is the question
+	return len(memory.Recalled(clock.RealClock{}.Now(), c).Absences) > 0, err
 }
 
 // once is a cluster that is read once: there is no watch that would have to be filled, the list is a quorum list all the same.
@@ -111,7 +137,7 @@ func (once) Synced() bool { return true }
 
 func printPlan(out io.Writer, output string, plan nodesync.Plan) error {
 	text := plan.String()
-	if output == "json" {
+	if output == outputJSON {
 		data, err := json.MarshalIndent(plan, "", "  ")
 		if err != nil {
 			return fmt.Errorf("encoding the plan: %w", err)
@@ -124,16 +150,20 @@ func printPlan(out io.Writer, output string, plan nodesync.Plan) error {
 	return nil
 }
 
-// planCode is the exit code that a plan stands for. What is not Kubernetes' or is to be kept does not count as held back: it is as it should be.
+// planCode is the exit code that a plan stands for.
 func planCode(plan nodesync.Plan) int {
-	settled := []nodesync.Gate{nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration}
-	held := slices.ContainsFunc(plan.Refusals, func(r nodesync.Refusal) bool { return !slices.Contains(settled, r.Gate) })
 	switch {
 	case len(plan.Steps) > 0:
 		return exitChanges
-	case held:
+	case held(plan.Refusals):
 		return exitBlocked
 	default:
 		return command.ExitOK
 	}
+}
+
+// held says that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.
+func held(refusals []nodesync.Refusal) bool {
+	settled := []nodesync.Gate{nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration, nodesync.GateOrphanedHandle}
+	return slices.ContainsFunc(refusals, func(r nodesync.Refusal) bool { return !slices.Contains(settled, r.Gate) })
 }

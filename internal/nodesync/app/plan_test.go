@@ -4,22 +4,17 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -43,6 +38,7 @@ func TestPlanCommand(t *testing.T) {
 		if _, err := cluster.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = cluster.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		host := caliconode.Host{Name: name, KubernetesNode: name, Address: netip.AddrFrom4([4]byte{172, 30, 9, byte(i + 1)}), IPIP: true}
 		if _, err := store.Start(t.Context(), host); err != nil {
 			t.Fatal(err)
@@ -87,82 +83,5 @@ func TestPredecessorsFlags(t *testing.T) {
 	code, out = program(t, []string{"CALICO_ETCD_ENDPOINTS=http://127.0.0.1:1"}, "-syncperiod", "0")
 	if code != 1 || !strings.Contains(out, "it must be a whole number of seconds") {
 		t.Errorf("a period of 0, by which the predecessor never rests: got exit code %d and %q", code, out)
-	}
-}
-
-func TestRestoreRefusesBadInput(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "entry.json")
-	if err := os.WriteFile(file, []byte(`{"host":"n1"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	etcd := "ETCD_ENDPOINTS=http://127.0.0.1:1"
-	for name, c := range map[string]struct {
-		env  []string
-		args []string
-		want string
-	}{
-		"no file named":        {[]string{etcd}, nil, "arg"},
-		"a file that is none":  {[]string{etcd}, []string{"/nowhere/entry.json"}, "no such file"},
-		"not a journal's file": {[]string{etcd}, []string{file}, "is no entry of the journal"},
-		"the wrong datastore":  {[]string{"DATASTORE_TYPE=kubernetes"}, []string{file}, "only the etcdv3 datastore has anything to restore"},
-	} {
-		code, out := program(t, c.env, append([]string{"restore"}, c.args...)...)
-		if code != 1 || !strings.HasPrefix(out, "error: ") || !strings.Contains(out, c.want) {
-			t.Errorf("%s: got exit code %d and %q, want 1 and %q", name, code, out, c.want)
-		}
-	}
-	if code, out := program(t, []string{etcd}, "--journal-dir", "/nowhere"); code != 1 || !strings.Contains(out, `--journal-dir "/nowhere" cannot be written`) {
-		t.Errorf("a folder that is not there: got exit code %d and %q", code, out)
-	}
-}
-
-// A journal that the controller wrote is put back by the command.
-func TestRestoreCommand(t *testing.T) {
-	etcd := testkit.NewEtcd(t)
-	info := func(ready, uid string) {
-		text := fmt.Sprintf(`{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default",`+
-			`"annotations":{"nodes.mooring.dev/cluster-uid":%q}},"spec":{"datastoreReady":%s}}`, uid, ready)
-		if _, err := etcd.Client.Put(t.Context(), "/calico/resources/v3/projectcalico.org/clusterinformations/default", text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	value := `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"n1","uid":"uid-1"},"spec":{}}`
-	key := "/calico/resources/v3/projectcalico.org/nodes/n1"
-	dir := t.TempDir()
-	entry := controller.Entry{Time: time.Now(), ClusterUID: "ours", Host: "n1", KubernetesNode: "n1", Objects: []calico.Object{{Key: key, Revision: 3, Value: value}}}
-	if err := (controller.FolderJournal{Dir: dir}).Record(t.Context(), entry); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("files: %v (%v)", files, err)
-	}
-	restore := func() (int, string) {
-		return program(t, []string{"ETCD_ENDPOINTS=" + etcd.Endpoint}, "restore", files[0])
-	}
-	info("false", "ours")
-	if code, out := restore(); code != 1 || !strings.Contains(out, "unlock the datastore first") {
-		t.Errorf("a locked datastore: got exit code %d and %q", code, out)
-	}
-	info("true", "another's")
-	if code, out := restore(); code != 1 || !strings.Contains(out, "check ETCD_ENDPOINTS") {
-		t.Errorf("another cluster's datastore: got exit code %d and %q", code, out)
-	}
-	info("true", "ours")
-	if code, out := restore(); code != 0 || out != "restored "+key+"\n" {
-		t.Errorf("got exit code %d and %q, want 0 and what was restored", code, out)
-	}
-	if got := etcd.Dump(t)[key]; got != value {
-		t.Errorf("restored: got %s, want every byte as it was: %s", got, value)
-	}
-	if code, out := restore(); code != 0 || out != "restored "+key+"\n" {
-		t.Errorf("once more: got exit code %d and %q, want 0, since it is there as it was", code, out)
-	}
-	if _, err := etcd.Client.Put(t.Context(), key, strings.Replace(value, "uid-1", "uid-2", 1)); err != nil {
-		t.Fatal(err)
-	}
-	if code, out := restore(); code != 2 || !strings.Contains(out, "machine n1 has joined again") {
-		t.Errorf("onto a machine that is back: got exit code %d and %q, want 2 and a refusal", code, out)
 	}
 }

@@ -17,7 +17,6 @@ func (o *options) addPredecessorFlags(all *pflag.FlagSet) {
 	fs := pflag.NewFlagSet("predecessor", pflag.ContinueOnError)
 	fs.BoolVar(&o.dryRun, "dryrun", o.dryRun, "The same as --dry-run.")
 	fs.Var((*seconds)(&o.config.Resync), "syncperiod", "The same as --resync-period, in seconds.")
-	fs.StringVar(&o.ignoredDomain, "domain", "", "Ignored: a machine is recognized by the orchRef of its Calico Node, never by likeness of names.")
 	for _, name := range []string{"logtostderr", "alsologtostderr"} {
 		fs.Bool(name, true, "Ignored: the log goes to standard error.")
 	}

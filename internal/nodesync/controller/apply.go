@@ -71,18 +71,7 @@ func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwrit
 		return err
 	}
 	delete(unwritten, step.Subject())
-	content := fmt.Sprint(entry.Steps, entry.Objects)
-	if r.journalled[entry.Host] == content {
-		return nil // an attempt that failed is tried again: there is nothing new to keep
-	}
-	if err := r.Journal.Record(ctx, entry); err != nil {
-		return err
-	}
-	if r.journalled == nil {
-		r.journalled = map[string]string{}
-	}
-	r.journalled[entry.Host] = content
-	return nil
+	return r.keep(ctx, entry)
 }
 
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.
@@ -117,16 +106,22 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 		return 0, r.Datastore.DeleteAffinity(ctx, guard, s.CIDR, s.Revision, s.DeleteBlock)
 	case nodesync.RemoveResource:
 		return 0, r.Datastore.DeleteResource(ctx, guard, string(s.Kind), s.Name, s.Revision)
+	case nodesync.RemoveHandles:
+		handles := make([]calico.Handle, 0, len(s.Handles))
+		for _, h := range s.Handles {
+			handles = append(handles, calico.Handle(h))
+		}
+		return 0, r.Datastore.DeleteHandles(ctx, handles)
 	case nodesync.RemoveNode:
 		return 0, r.Datastore.DeleteNode(ctx, guard)
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
 }
 
-// harmless says that a step removes nothing of a machine, so that no machine needs to be gone for it.
+// harmless says that a step removes nothing of a machine, so that no machine needs to be gone for it and there is nothing to be kept.
 func harmless(step nodesync.Step) bool {
 	switch step.(type) {
-	case nodesync.BindCluster, nodesync.Unfence:
+	case nodesync.BindCluster, nodesync.Unfence, nodesync.RemoveHandles:
 		return true
 	default:
 		return false
@@ -136,14 +131,16 @@ func harmless(step nodesync.Step) bool {
 // stillGone is the last look before each destructive write. Kubernetes and Calico's etcd share no transaction, so it cannot be part of
 // the write; the guard closes the gap, because a machine that is back starts calico-node, which rewrites its Calico Node.
 func (r *Reconciler) stillGone(ctx context.Context, node string) error {
-	switch lookup := r.Cluster.LookUp(ctx, node); lookup.Verdict {
-	case nodesync.VerdictGone:
-		return nil
-	case nodesync.VerdictAlive:
-		return errAlive
-	default:
-		return fmt.Errorf("no answer whether Kubernetes Node %s is gone: %s", node, lookup.Detail)
+	for _, name := range r.Config.Spellings(node) {
+		switch lookup := r.Cluster.LookUp(ctx, name); lookup.Verdict {
+		case nodesync.VerdictGone:
+		case nodesync.VerdictAlive:
+			return errAlive
+		default:
+			return fmt.Errorf("no answer whether Kubernetes Node %s is gone: %s", name, lookup.Detail)
+		}
 	}
+	return nil
 }
 
 // settled says that a step failed in a way that the next round decides anew without waiting: the world has moved on.

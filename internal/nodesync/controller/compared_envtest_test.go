@@ -375,6 +375,9 @@ func TestSideBySide(t *testing.T) {
 				stage: newStage(t, 0), old: &predecessor{domain: sc.domain, dryRun: sc.dryRun},
 				held: map[string]map[nodesync.Gate]bool{},
 			}
+			if sc.domain != "" {
+				c.config.Domains = []string{nodesync.NormalizeDomain(sc.domain)}
+			}
 			sc.run(c)
 			c.judgeOurs(sc.dryRun)
 			if got := c.removedByOld(); got != sc.published {

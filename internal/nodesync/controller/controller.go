@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -37,6 +39,8 @@ type Reconciler struct {
 	Config nodesync.Config
 	// Journal keeps what is removed; nil keeps nothing.
 	Journal Journal
+	// Events tells people; nil tells nobody.
+	Events Events
 	// DryRun plans and reports and writes nothing at all.
 	DryRun  bool
 	Clock   clock.Clock
@@ -46,16 +50,21 @@ type Reconciler struct {
 	Wake <-chan struct{}
 
 	// Kept between rounds, by the one goroutine that runs them.
-	memory     nodesync.Memory
-	saved      string // the memory as it was saved last
-	savedAt    time.Time
-	journalled map[string]string // what was journalled last, by host
-	loaded     bool              // what an earlier process saved has been read
-	busy       bool              // the last round had steps
-	refused    map[nodesync.Refusal]bool
+	memory   nodesync.Memory
+	saved    string // the memory as it was saved last
+	savedAt  time.Time
+	promised []nodesync.Removal  // what was saved, by whomever, when this round began
+	kept     map[string]keptNote // what was journaled last, by host
+	loaded   bool                // what an earlier process saved has been read
+	busy     bool                // the last round had steps
+	refused  map[nodesync.Refusal]bool
 	// objects are the stored objects of the suspects of this round, for the journal.
 	objects    map[string][]calico.Object
 	lastDryRun string
+	// strays are hosts that the last sweep found, nil before the first, and sweptAt is when that was.
+	strays    map[string]bool
+	sweptAt   time.Time
+	announced announced
 }
 
 // NeedLeaderElection makes the manager start it in one replica at a time.
@@ -63,6 +72,9 @@ func (r *Reconciler) NeedLeaderElection() bool { return true }
 
 // Start runs rounds until ctx ends. It returns nil: a round that fails is tried again.
 func (r *Reconciler) Start(ctx context.Context) error {
+	var beside sync.WaitGroup
+	beside.Go(func() { r.keepJournal(ctx) })
+	defer beside.Wait()
 	retry := firstRetry
 	for ctx.Err() == nil {
 		next, err := r.Round(ctx)
@@ -152,29 +164,33 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
 	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
 	r.busy = len(plan.Steps) > 0
+	r.memory = plan.Memory
 	var out outcome
 	if !r.DryRun {
+		if err := r.promise(ctx); err != nil {
+			return 0, err
+		}
 		out = r.apply(ctx, world, plan)
 	}
-	r.memory = plan.Memory
 	for host, revision := range out.fences {
 		r.memory = r.memory.WithFence(host, revision)
 	}
 	next := r.putBack(plan, out)
 	r.remember(ctx)
-	r.forget()
-	r.report(r.Log, plan, out)
+	r.forget(plan, out)
+	r.report(ctx, r.Log, plan, out)
 	return next, nil
 }
 
 // forget drops what is kept about machines that are not absent any more.
-func (r *Reconciler) forget() {
+func (r *Reconciler) forget(plan nodesync.Plan, out outcome) {
 	nodes, hosts := map[string]bool{}, map[string]bool{}
 	for _, a := range r.memory.Absences {
 		nodes[a.KubernetesNode], hosts[a.CalicoNode] = true, true
 	}
 	r.Cluster.ForgetSightings(nodes)
-	maps.DeleteFunc(r.journalled, func(host, _ string) bool { return !hosts[host] })
+	maps.DeleteFunc(r.kept, func(host string, _ keptNote) bool { return !hosts[host] })
+	r.forgetSwept(plan, out, hosts)
 }
 
 // recall reads what is kept outside the process: the memory at first, the confirmation each time.
@@ -187,31 +203,75 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 		return "", err
 	}
 	if !r.loaded {
-		r.memory, r.loaded = memory.Recalled(r.Clock.Now(), r.Config), true
+		r.memory, r.loaded = memory, true
+		r.saved = r.memoryText() // so that what is no longer true there is written over, even by a memory that is empty
+		r.memory = memory.Recalled(r.Clock.Now(), r.Config)
 	}
+	r.promised = memory.Removals
+	r.memory.Removals = joinRemovals(r.memory.Removals, memory.Removals)
 	return confirmation, nil
+}
+
+// joinRemovals adds what another process has removed, or an earlier one: the mass guard's window is the cluster's, not the process's.
+func joinRemovals(own, others []nodesync.Removal) []nodesync.Removal {
+	latest := make(map[string]time.Time, len(own)+len(others))
+	for _, r := range slices.Concat(own, others) {
+		if at, known := latest[r.CalicoNode]; !known || r.At.After(at) {
+			latest[r.CalicoNode] = r.At
+		}
+	}
+	joined := make([]nodesync.Removal, 0, len(latest))
+	for _, host := range slices.Sorted(maps.Keys(latest)) {
+		joined = append(joined, nodesync.Removal{CalicoNode: host, At: latest[host]})
+	}
+	return joined
+}
+
+// promise saves which unwitnessed machines are to be removed before the first of them is. Otherwise a process that dies in between, or another
+// that leads at the same time, would have the mass guard let as many pass again. Here a failure holds everything up.
+func (r *Reconciler) promise(ctx context.Context) error {
+	unsaved := func(x nodesync.Removal) bool {
+		return !slices.ContainsFunc(r.promised, func(saved nodesync.Removal) bool { return saved.CalicoNode == x.CalicoNode && !saved.At.Before(x.At) })
+	}
+	if r.State == nil || !slices.ContainsFunc(r.memory.Removals, unsaved) {
+		return nil
+	}
+	if err := r.save(ctx); err != nil {
+		return fmt.Errorf("saving which machines are to be removed, before they are: %w", err)
+	}
+	return nil
 }
 
 // remember saves the memory when it has changed. A failure holds nothing up: what is lost is time, after a restart.
 func (r *Reconciler) remember(ctx context.Context) {
-	now, memory := r.Clock.Now(), r.memory
-	memory.SavedAt = time.Time{}
-	text, err := json.Marshal(memory)
-	empty := len(memory.Absences)+len(memory.Removals) == 0
-	changed := string(text) != r.saved && (r.saved != "" || !empty)
-	if stale := !empty && now.Sub(r.savedAt) >= r.Config.Resync; r.State == nil || r.DryRun || !changed && !stale {
+	empty := len(r.memory.Absences)+len(r.memory.Removals) == 0
+	text := r.memoryText()
+	changed := text != r.saved && (r.saved != "" || !empty)
+	if stale := !empty && r.Clock.Since(r.savedAt) >= r.Config.Resync; r.State == nil || r.DryRun || !changed && !stale {
 		return
 	}
-	memory.SavedAt = now
-	if err == nil {
-		// What was done must be remembered even when the end has come; the write is bounded in time.
-		err = r.State.Save(context.WithoutCancel(ctx), memory)
-	}
-	if err != nil {
+	// What was done must be remembered even when the end has come; the write is bounded in time.
+	if err := r.save(context.WithoutCancel(ctx)); err != nil {
 		r.Log.Error(err, "Could not save since when Nodes are absent, grace periods would begin anew after a restart")
-		return
 	}
-	r.saved, r.savedAt = string(text), now
+}
+
+func (r *Reconciler) save(ctx context.Context) error {
+	text, memory := r.memoryText(), r.memory
+	memory.SavedAt = r.Clock.Now()
+	if err := r.State.Save(ctx, memory); err != nil {
+		return err
+	}
+	r.saved, r.savedAt = text, memory.SavedAt
+	return nil
+}
+
+// memoryText is the memory as it would be saved, but for the time, by which two are told apart. That it can be encoded, Save finds out.
+func (r *Reconciler) memoryText() string {
+	memory := r.memory
+	memory.SavedAt = time.Time{}
+	text, _ := json.Marshal(memory)
+	return string(text)
 }
 
 // putBack holds the machines whose steps failed, each for longer every time, so that one that always fails does not keep others from

@@ -6,13 +6,12 @@ package controller
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -34,76 +33,94 @@ type Entry struct {
 
 // Journal keeps entries before anything is removed.
 type Journal interface {
-	// Record keeps an entry for good before it returns. An error means that nothing of the machine may be removed.
+	// Record keeps an entry for good before it returns. An error means that nothing of the machine may be removed; the same entry may be recorded
+	// again then, and what was kept of it before does no harm.
 	Record(ctx context.Context, entry Entry) error
 }
 
-// FolderJournal is a Journal of one file for each entry.
-type FolderJournal struct{ Dir string }
-
-// Record implements Journal: a new file, complete or not there at all, and flushed to the disk.
-func (j FolderJournal) Record(_ context.Context, entry Entry) error {
-	data, err := json.MarshalIndent(entry, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the journal's entry: %w", err)
-	}
-	file, err := os.CreateTemp(j.Dir, ".entry-*")
-	if err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
-	}
-	defer func() { _ = os.Remove(file.Name()) }() // it is renamed by then, if all went well
-	_, err = file.Write(append(data, '\n'))
-	if err == nil {
-		err = file.Sync()
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
-	}
-	if err := os.Rename(file.Name(), filepath.Join(j.Dir, fileName(entry))); err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
-	}
-	return syncFolder(j.Dir)
+// Pruner is a Journal that can drop what is old.
+type Pruner interface {
+	// Prune drops what the retention does not keep and returns how many entries that were. It may be called while entries are recorded.
+	Prune(ctx context.Context, now time.Time) (int, error)
 }
 
-// fileName begins with the time, so that files sort by it. A host's name may be longer than a file's.
-func fileName(entry Entry) string {
-	host := url.PathEscape(entry.Host)
-	if len(host) > 150 {
-		host = fmt.Sprintf("%s-%x", host[:100], sha256.Sum256([]byte(entry.Host)))
+// errJournal is what every error of Record is, so that monitoring can tell it from an error of Calico's datastore.
+var errJournal = errors.New("writing the journal")
+
+// encodeEntry returns an entry's JSON. It refuses what would not come back as it was.
+func encodeEntry(entry Entry, indent string) ([]byte, error) {
+	for _, object := range entry.Objects {
+		if !utf8.ValidString(object.Key) || !utf8.ValidString(object.Value) {
+			return nil, fmt.Errorf("%w: object %q of %s is not valid UTF-8 and could not be kept as it is", errJournal, object.Key, entry.Host)
+		}
 	}
-	return entry.Time.UTC().Format("20060102T150405.000000000Z") + "-" + host + ".json"
+	data, err := json.MarshalIndent(entry, "", indent)
+	if err != nil {
+		return nil, fmt.Errorf("%w: encoding the entry of %s: %w", errJournal, entry.Host, err)
+	}
+	if len(data) > maxEntry {
+		return nil, fmt.Errorf("%w: the entry of %s has %d bytes, more than the %d that can be read again", errJournal, entry.Host, len(data), maxEntry)
+	}
+	return data, nil
 }
 
-// syncFolder makes the names of new files outlive a crash of the machine.
-func syncFolder(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
-	}
-	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
-	}
-	return nil
-}
+// maxEntry bounds an entry's JSON, written or read, so that neither a huge machine nor a broken entry takes all memory. A machine of 450 pods needs
+// about 1 MiB.
+const maxEntry = 128 << 20
 
-// ReadEntry reads an entry that a FolderJournal has written.
-func ReadEntry(file string) (Entry, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return Entry{}, err
-	}
+// parseEntry reads an entry's JSON. What names nothing that was removed is no entry.
+func parseEntry(data []byte) (Entry, error) {
 	var entry Entry
 	if err := json.Unmarshal(data, &entry); err != nil {
-		return Entry{}, fmt.Errorf("%s is no entry of the journal: %w", file, err)
+		return Entry{}, err
 	}
-	if entry.Host == "" || len(entry.Objects) == 0 {
-		return Entry{}, fmt.Errorf("%s is no entry of the journal: it names no host or holds no object", file)
+	if len(entry.Objects)+len(entry.Steps) == 0 {
+		return Entry{}, errors.New("it names neither an object nor a step")
 	}
 	return entry, nil
 }
+
+// keptNote is what was journaled of a machine, and when.
+type keptNote struct {
+	content string
+	at      time.Time
+}
+
+// keep records an entry unless this process has kept just that already, for an attempt that failed: there is nothing new to keep then. A journal that is
+// pruned is asked again after an hour, since nobody but it knows how long an entry stays.
+func (r *Reconciler) keep(ctx context.Context, entry Entry) error {
+	content, err := contentHash(entry)
+	if err != nil {
+		return err
+	}
+	_, prunes := r.Journal.(Pruner)
+	if note := r.kept[entry.Host]; note.content == content && (!prunes || entry.Time.Sub(note.at).Abs() < sameEntryLife) {
+		return nil
+	}
+	if err := r.Journal.Record(ctx, entry); err != nil {
+		return err
+	}
+	if r.kept == nil {
+		r.kept = map[string]keptNote{}
+	}
+	r.kept[entry.Host] = keptNote{content: content, at: entry.Time}
+	return nil
+}
+
+// contentHash is the same for two entries that hold the same objects at the same revisions and the same steps, whenever and why ever.
+func contentHash(entry Entry) (string, error) {
+	entry.Time, entry.Because = time.Time{}, ""
+	data, err := json.Marshal(entry)
+	if err != nil {
+		return "", fmt.Errorf("%w: encoding the entry of %s: %w", errJournal, entry.Host, err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// sameEntryLife is how long an entry stands for another one with the same content: for the next attempt, after a restart, or after an answer that got
+// lost. It is shorter than what Prune leaves alone, so that an entry that is relied on is there while the machine is cleaned up.
+const sameEntryLife = time.Hour
 
 // entries are what is to be journalled of a plan, by machine.
 func entries(w nodesync.World, plan nodesync.Plan, objects map[string][]calico.Object) map[nodesync.Subject]Entry {

@@ -6,7 +6,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -209,15 +208,6 @@ func (k *KubernetesCluster) RunningPods(ctx context.Context, name string) (nodes
 		return nodesync.RunningPods{Node: name}, err
 	}
 	return nodesync.RunningPods{Node: name, Count: len(pods), Example: pods[0]}, nil
-}
-
-// PodWithAddress implements Cluster.
-func (k *KubernetesCluster) PodWithAddress(ctx context.Context, address netip.Addr) (string, error) {
-	pods, err := k.runningPods(ctx, "status.podIP", address.String())
-	if err != nil || len(pods) == 0 {
-		return "", err
-	}
-	return pods[0], nil
 }
 
 // runningPods returns the pods in phase Running whose field has the value, as "namespace/name", sorted.

@@ -65,11 +65,12 @@ func TestSweepsTheKubernetesDatastore(t *testing.T) {
 		s.createNode(machine)
 		s.startCalicoNode(machine)
 	}
+	r := s.reconciler()
+	r.Datastore = store
+	s.settle(r) // what other tests left goes first: the datastore is theirs, too
 	want := s.custom()
 	s.createNode("9")
 	s.startCalicoNode("9")
-	r := s.reconciler()
-	r.Datastore = store
 	s.settle(r)
 	s.leave("9")
 	if got := len(s.custom()); got == len(want) {

@@ -14,6 +14,8 @@ type Metrics struct {
 	lastSuccess prometheus.Gauge
 	calicoNodes prometheus.Gauge
 	absentNodes prometheus.Gauge
+	// journalErrors has no labels, so that it is 0 from the start and its first increase shows.
+	journalErrors prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -40,7 +42,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		absentNodes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_nodesync_absent_nodes", Help: "Calico Nodes whose Kubernetes Node was missing at the last round.",
 		}),
+		journalErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_nodesync_journal_errors_total", Help: "Entries that could not be journaled; nothing was removed of their machines.",
+		}),
 	}
-	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes)
+	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.journalErrors)
 	return m
 }

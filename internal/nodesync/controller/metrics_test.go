@@ -33,7 +33,8 @@ func TestMetricsAndGatesAreDocumented(t *testing.T) {
 		got = append(got, f.GetName())
 	}
 	want := []string{
-		"mooring_nodesync_absent_nodes", "mooring_nodesync_calico_nodes", "mooring_nodesync_last_success_timestamp_seconds",
+		"mooring_nodesync_absent_nodes", "mooring_nodesync_calico_nodes", "mooring_nodesync_journal_errors_total",
+		"mooring_nodesync_last_success_timestamp_seconds",
 		"mooring_nodesync_planned_steps", "mooring_nodesync_refusals", "mooring_nodesync_rounds_total", "mooring_nodesync_steps_total",
 	}
 	if !slices.Equal(got, want) {

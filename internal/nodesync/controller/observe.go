@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -21,6 +22,9 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 		return w, err
 	}
 	w.Calico = translateSnapshot(snapshot)
+	if err := r.sweep(ctx, &w, snapshot.Revision); err != nil {
+		return w, err
+	}
 	// Synced is asked before the list: a watch that was filled in between could hold less than the list.
 	w.Kubernetes.Synced = r.Cluster.Synced()
 	if w.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
@@ -41,48 +45,46 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 	names := make([]string, 0, len(suspects))
 	for _, s := range suspects {
 		names = append(names, s.Host)
-		w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, r.Cluster.LookUp(ctx, s.KubernetesNode))
-		pods, err := r.Cluster.RunningPods(ctx, s.KubernetesNode)
-		if err != nil {
-			return fmt.Errorf("listing pods bound to %s: %w", s.KubernetesNode, err)
+		for _, name := range r.Config.Spellings(s.KubernetesNode) {
+			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, r.Cluster.LookUp(ctx, name))
+			pods, err := r.Cluster.RunningPods(ctx, name)
+			if err != nil {
+				return fmt.Errorf("listing pods bound to %s: %w", name, err)
+			}
+			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, pods)
 		}
-		w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, pods)
 	}
 	hosts, err := r.Datastore.Hosts(ctx, revision, names)
 	if err != nil {
 		return err
 	}
+	r.forgetEmpty(hosts)
 	w.Calico.Hosts = translateHosts(hosts)
 	r.objects = make(map[string][]calico.Object, len(hosts))
 	for _, h := range hosts {
 		r.objects[h.Name] = h.Objects
 	}
-	orphans := nodesync.Orphans(*w, suspects)
+	return r.observeAddresses(ctx, w, nodesync.Orphans(*w, suspects))
+}
+
+// observeAddresses asks which addresses of hosts without identity a running pod has.
+func (r *Reconciler) observeAddresses(ctx context.Context, w *nodesync.World, orphans map[string]bool) error {
+	var addresses []netip.Addr
 	for _, h := range w.Calico.Hosts {
-		if orphans[h.Name] {
-			if err := r.observeAddresses(ctx, w, h); err != nil {
-				return err
+		for _, b := range h.Blocks {
+			for _, a := range b.Allocations {
+				if a.Host == h.Name && orphans[h.Name] {
+					addresses = append(addresses, a.Address)
+				}
 			}
 		}
 	}
-	return nil
-}
-
-// observeAddresses asks for each address of a host without identity whether a running pod has it.
-func (r *Reconciler) observeAddresses(ctx context.Context, w *nodesync.World, h nodesync.Host) error {
-	for _, b := range h.Blocks {
-		for _, a := range b.Allocations {
-			if a.Host != h.Name {
-				continue
-			}
-			pod, err := r.Cluster.PodWithAddress(ctx, a.Address)
-			if err != nil {
-				return fmt.Errorf("asking which pod has address %s: %w", a.Address, err)
-			}
-			if pod != "" {
-				w.Kubernetes.PodAddresses = append(w.Kubernetes.PodAddresses, nodesync.PodAddress{Address: a.Address, Pod: pod})
-			}
-		}
+	if len(addresses) == 0 {
+		return nil
+	}
+	var err error
+	if w.Kubernetes.PodAddresses, err = r.Cluster.PodsWithAddresses(ctx, addresses); err != nil {
+		return fmt.Errorf("asking which pods have the addresses of hosts without a Calico Node: %w", err)
 	}
 	return nil
 }
@@ -104,13 +106,19 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 		}
 		c.Nodes = append(c.Nodes, node)
 	}
+	for _, name := range s.ResourceHosts {
+		c.Nodes = append(c.Nodes, nodesync.CalicoNode{
+			Name: name, Implied: true, OnlyWitnessed: true,
+			OrchRefs: []nodesync.OrchRef{{Orchestrator: nodesync.OrchestratorKubernetes, NodeName: name}},
+		})
+	}
 	return c
 }
 
 func translateHosts(hosts []calico.Host) []nodesync.Host {
 	out := make([]nodesync.Host, 0, len(hosts))
 	for _, h := range hosts {
-		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable}
+		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable, Mentions: h.Mentions}
 		for _, x := range h.Resources {
 			host.Resources = append(host.Resources, nodesync.Resource{
 				Kind: nodesync.ResourceKind(x.Kind), Name: x.Name, Revision: x.Revision, Automatic: x.Automatic,

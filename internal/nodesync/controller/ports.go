@@ -18,6 +18,10 @@ type Datastore interface {
 	Snapshot(ctx context.Context) (calico.Snapshot, error)
 	// Hosts reads what is held under the given names at that revision.
 	Hosts(ctx context.Context, revision int64, names []string) ([]calico.Host, error)
+	// Sweep looks through everything at that revision, for what no Node and no affinity leads to.
+	Sweep(ctx context.Context, revision int64) (calico.Sweep, error)
+	// DeleteHandles deletes IPAM handles that were orphans, all or none.
+	DeleteHandles(ctx context.Context, handles []calico.Handle) error
 	// AnnotateNode sets (or, with an empty value, removes) one annotation and returns the Node's new revision.
 	AnnotateNode(ctx context.Context, name string, revision int64, annotation, value string) (int64, error)
 	// DeleteEndpoints deletes workload endpoints, all or none.
@@ -50,6 +54,6 @@ type Cluster interface {
 	LookUp(ctx context.Context, name string) nodesync.Lookup
 	// RunningPods counts the pods in phase Running that are bound to a Node of that name.
 	RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error)
-	// PodWithAddress returns a pod in phase Running that has the address, "" for none.
-	PodWithAddress(ctx context.Context, address netip.Addr) (string, error)
+	// PodsWithAddresses returns which of the addresses pods in phase Running have. Many addresses cost about as much as twenty.
+	PodsWithAddresses(ctx context.Context, addresses []netip.Addr) ([]nodesync.PodAddress, error)
 }

@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -12,7 +14,8 @@ import (
 )
 
 // report tells people and monitoring what a round did.
-func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) {
+func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.Plan, out outcome) {
+	r.announce(ctx, plan, out)
 	r.reportRefusals(log, plan.Refusals)
 	if r.DryRun {
 		r.reportDryRun(log, plan)
@@ -33,6 +36,9 @@ func (r *Reconciler) report(log logr.Logger, plan nodesync.Plan, out outcome) {
 			entry.Info("A step no longer applies, will look again", "wanted", a.step.String(), "because", a.err.Error())
 		default:
 			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
+			if errors.Is(a.err, errJournal) {
+				r.Metrics.journalErrors.Inc()
+			}
 			entry.Error(a.err, "A step failed, will try the machine again later", "wanted", a.step.String())
 		}
 	}

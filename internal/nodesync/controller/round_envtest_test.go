@@ -181,6 +181,10 @@ func (d *interrupted) AnnotateNode(ctx context.Context, name string, revision in
 	return written, err
 }
 
+func (d *interrupted) DeleteHandles(ctx context.Context, handles []calico.Handle) error {
+	return d.around(func() error { return d.Datastore.DeleteHandles(ctx, handles) })
+}
+
 func (d *interrupted) DeleteEndpoints(ctx context.Context, guard calico.Guard, endpoints []calico.EndpointRef) error {
 	return d.around(func() error { return d.Datastore.DeleteEndpoints(ctx, guard, endpoints) })
 }

@@ -35,6 +35,8 @@ func (q *quietWorld) Snapshot(context.Context) (calico.Snapshot, error) {
 	return calico.Snapshot{Revision: 1, DatastoreReady: true, OwnCluster: true}, nil
 }
 
+func (q *quietWorld) Sweep(context.Context, int64) (calico.Sweep, error) { return calico.Sweep{}, nil }
+
 func (q *quietWorld) Synced() bool                                   { return true }
 func (q *quietWorld) Sightings() []nodesync.Sighting                 { return nil }
 func (q *quietWorld) ForgetSightings(map[string]bool)                {}
@@ -49,7 +51,9 @@ func (q *quietWorld) RunningPods(context.Context, string) (nodesync.RunningPods,
 	return nodesync.RunningPods{}, nil
 }
 
-func (q *quietWorld) PodWithAddress(context.Context, netip.Addr) (string, error) { return "", nil }
+func (q *quietWorld) PodsWithAddresses(context.Context, []netip.Addr) ([]nodesync.PodAddress, error) {
+	return nil, nil
+}
 
 // run starts a reconciler on the quiet world in a bubble of virtual time, and passes on what may wake it.
 func run(t *testing.T, test func(q *quietWorld, wake chan<- struct{})) {

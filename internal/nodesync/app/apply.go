@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+)
+
+// errNoTerminal refuses an apply that nobody could say yes to.
+var errNoTerminal = errors.New("apply asks before it writes, and standard input is no terminal: pass --yes, or look first with the plan command")
+
+// nothingKept says that what apply removes cannot be put back.
+const nothingKept = "nothing will be kept for the restore command, since no journal is configured"
+
+// errDeclined ends an apply that a person did not want after all. Nothing has been written then.
+var errDeclined = errors.New("declined, nothing was written")
+
+// applyCommand is one run of apply.
+type applyCommand struct {
+	options *options
+	output  string
+	// confirm is the hash of --confirm.
+	confirm string
+	yes     bool
+	// in is where the answer comes from, if terminal says that somebody is there.
+	in       io.Reader
+	terminal bool
+	// out gets the account, errs the question and warnings.
+	out, errs io.Writer
+	clock     clock.Clock
+}
+
+// newApplyCommand returns the command that does once, in the foreground, what the controller does all the time.
+func newApplyCommand(o *options) *cobra.Command {
+	a := &applyCommand{options: o, output: outputText, clock: clock.RealClock{}}
+	apply := &cobra.Command{
+		Use:   "apply",
+		Short: "Do once what the controller does all the time, and say what was done",
+		Long: "apply waits until the grace periods are over, shows what would be removed, asks, and removes it round by round as the controller does: with " +
+			"the same gates, the same pace and the same transactions. It touches no machine that it has not shown. Machines about which something may change " +
+			"by itself (pods still running there, a live read without an answer) are waited for, two minutes at most; the rest is left alone, and it " +
+			"says why.\n\nWithout a namespace it keeps nothing: grace periods begin when it starts, and what the mass guard holds back is confirmed with " +
+			"--confirm. With --leader-election-namespace, or in a Pod, it shares what the controller keeps there, confirmations included, and takes its Lease, " +
+			"so that it refuses to run beside one.\n\n" +
+			"Exit codes: 0 everything is done or there was nothing to do, 1 an error or a no, 3 something is held back; 130 and 143 when a signal ended it, " +
+			"between two writes.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+			a.terminal = isTerminal(a.in)
+			return a.run(c.Context())
+		},
+	}
+	o.addPlanFlags(apply.Flags())
+	o.addApplyFlags(apply.Flags())
+	apply.Flags().StringVar(&a.confirm, "confirm", a.confirm,
+		"Hash that plan or apply names, by which the mass guard lets just these nodes pass.")
+	apply.Flags().BoolVarP(&a.yes, "yes", "y", a.yes, "Do not ask.")
+	apply.Flags().StringVarP(&a.output, "output", "o", a.output, "text, or json: one document a line.")
+	return apply
+}
+
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// hash is the form of what the planner calls a hash.
+var hash = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+// validate refuses what can be known to be wrong before anything is read.
+func (a *applyCommand) validate() error {
+	if err := validateOutput(a.output); err != nil {
+		return err
+	}
+	switch {
+	case a.confirm != "" && !hash.MatchString(a.confirm):
+		return fmt.Errorf("--confirm %q is no hash: it must be the 12 letters and digits that plan prints", a.confirm)
+	case !a.yes && !a.terminal:
+		return errNoTerminal
+	}
+	return a.options.validate()
+}
+
+func (a *applyCommand) run(ctx context.Context) error {
+	if err := a.validate(); err != nil {
+		return err
+	}
+	both, err := openBoth(ctx, a.options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = both.store.Close() }()
+	account := newAccount(a.out, a.errs, a.output)
+	if namespace := a.options.manager.Namespace(); namespace != "" {
+		led, release, err := lead(ctx, both.config, a.options.manager, account)
+		if err != nil {
+			return err
+		}
+		defer release()
+		ctx = led
+	}
+	kept, err := newState(both.config, a.options, account.log())
+	if err != nil {
+		return err
+	}
+	journal, err := a.options.newJournal(both.config)
+	if err != nil {
+		return err
+	}
+	errand := &errand{
+		options: a.options, store: both.store, cluster: both.cluster, journal: journal, account: account, clock: a.clock, patience: usualPatience,
+		notes: &notebook{kept: kept, confirmation: a.confirm, clock: a.clock},
+	}
+	return a.finish(ctx, errand, errand.run(ctx, a.agree))
+}
+
+// finish prints the end of the account and turns it into an exit code.
+func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
+	cause, left, failed := context.Cause(ctx), e.leftAlone(), e.failed()
+	verdict := verdictDone
+	switch {
+	case errors.Is(err, errDeclined):
+		verdict = verdictDeclined
+	case cause != nil:
+		verdict = verdictInterrupted
+	case err != nil, failed > 0:
+		verdict = verdictFailed
+	case held(left):
+		verdict = verdictHeld
+	}
+	e.account.summarize(verdict, left)
+	switch {
+	case verdict == verdictInterrupted:
+		return cause
+	case err != nil:
+		return err
+	case failed > 0:
+		return fmt.Errorf("not everything could be removed of %s, see above: remove the cause and run apply again", plural(failed, "machine"))
+	case verdict == verdictHeld:
+		return command.Exit(exitBlocked, nil)
+	}
+	return nil
+}
+
+// agree shows the plan and asks whether to go on. With --yes it does neither: every step is told when it is done.
+func (a *applyCommand) agree(ctx context.Context, account *account, plan nodesync.Plan) error {
+	if a.yes {
+		if a.options.keepsNoJournal() && a.options.journal.mode != journalNone {
+			account.warn(nothingKept + ": --journal-dir or --leader-election-namespace names one, --journal=none says that none is wanted")
+		}
+		return nil
+	}
+	account.showPlan(plan)
+	question := "apply " + these(len(plan.Steps), "step")
+	if later := waitingTheirTurn(plan); later > 0 {
+		question += fmt.Sprintf(", and those of %s more in their turn", plural(later, "machine"))
+	}
+	if a.options.keepsNoJournal() {
+		question = nothingKept + "\n" + question
+	}
+	if _, err := io.WriteString(a.errs, question+"? yes/no: "); err != nil {
+		return fmt.Errorf("asking: %w", err)
+	}
+	answer, err := readLine(ctx, a.in)
+	if err != nil {
+		return err
+	}
+	if answer != "yes" && answer != "y" {
+		return errDeclined
+	}
+	return nil
+}

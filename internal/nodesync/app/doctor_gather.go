@@ -1,0 +1,208 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+)
+
+// questionTimeout bounds each question that doctor asks, so that one server that does not answer costs seconds and not minutes.
+const questionTimeout = 10 * time.Second
+
+// examination gathers the evidence of one doctor. No failure ends it: each is part of the evidence. It only reads.
+type examination struct {
+	options *options
+	// as is whose rights are asked for, "" for its own.
+	as    string
+	clock clock.Clock
+
+	cluster *rest.Config
+	api     kubernetes.Interface
+	watch   controller.Cluster
+	config  calico.Config
+	store   datastore
+}
+
+// ask puts one question, bounded in time.
+func ask[T any](ctx context.Context, question func(context.Context) (T, error)) doctor.Answer[T] {
+	return askFor(ctx, questionTimeout, question)
+}
+
+func askFor[T any](ctx context.Context, limit time.Duration, question func(context.Context) (T, error)) doctor.Answer[T] {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	value, err := question(ctx)
+	if err != nil {
+		return failed[T](err)
+	}
+	return doctor.Answered(value)
+}
+
+func failed[T any](err error) doctor.Answer[T] {
+	return doctor.Answer[T]{Asked: true, Failure: plain(err), Forbidden: apierrors.IsForbidden(err)}
+}
+
+// plain is an error in one line, without client-go's "Get URL:" if a plainer one is inside.
+func plain(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	return oneLine(err)
+}
+
+func (x *examination) gather(ctx context.Context) doctor.Evidence {
+	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.options.manager.Namespace(), Config: x.options.config}
+	x.gatherSettings(&e)
+	x.gatherKubernetes(ctx, &e)
+	x.gatherCertificates(&e)
+	x.gatherDatastore(ctx, &e)
+	if x.store != nil && e.Datastore.Failure == "" && x.watch != nil && e.KubernetesNodes.Failure == "" {
+		e.Plan = x.plan(ctx)
+	}
+	return e
+}
+
+func (x *examination) close() {
+	if x.store != nil {
+		_ = x.store.Close()
+	}
+}
+
+// gatherSettings reads what names the datastore, and nothing else.
+func (x *examination) gatherSettings(e *doctor.Evidence) {
+	config, err := calico.Resolve(x.options.datastore, os.LookupEnv)
+	x.config = config
+	e.Settings = doctor.Settings{Flag: x.options.datastore, Kind: string(config.Kind), Endpoints: config.Etcd.Endpoints, Variables: map[string]string{}}
+	if err != nil {
+		e.Settings.Failure = oneLine(err)
+	}
+	for _, bare := range doctor.VariableNames() {
+		for _, name := range []string{bare, "CALICO_" + bare} {
+			value := os.Getenv(name)
+			if value != "" && doctor.Secret(name) {
+				value = "(set)"
+			}
+			if value != "" {
+				e.Settings.Variables[name] = value
+			}
+		}
+	}
+}
+
+// gatherKubernetes asks the API server. If it does not answer at all, it is asked nothing more.
+func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) {
+	config, err := x.options.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	if err != nil {
+		e.KubernetesVersion = failed[string](err)
+		return
+	}
+	config.Timeout = questionTimeout
+	x.cluster, e.KubernetesURL = config, config.Host
+	x.api, err = kubernetes.NewForConfig(config)
+	if err != nil {
+		e.KubernetesVersion = failed[string](err)
+		return
+	}
+	e.KubernetesVersion = ask(ctx, x.kubernetesVersion)
+	if e.KubernetesVersion.Failure != "" && !e.KubernetesVersion.Forbidden {
+		return
+	}
+	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		e.KubernetesNodes = failed[[]string](err)
+		return
+	}
+	x.watch = once{controller.NewKubernetesCluster(live, x.clock)}
+	e.ClusterUID = ask(ctx, x.watch.UID)
+	e.KubernetesNodes = ask(ctx, x.kubernetesNodes)
+	e.Deployments, e.DaemonSets = x.workloads(ctx)
+	e.Leases = x.leases(ctx, e.Namespace)
+	e.RightsOf, e.Rights = x.rights(ctx, cmp.Or(e.Settings.Kind, x.options.datastore), e.Namespace)
+}
+
+func (x *examination) kubernetesVersion(ctx context.Context) (string, error) {
+	data, err := x.api.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	return answer.GitVersion, json.Unmarshal(data, &answer)
+}
+
+func (x *examination) kubernetesNodes(ctx context.Context) ([]string, error) {
+	nodes, err := x.watch.ListNodes(ctx)
+	names := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names, err
+}
+
+// gatherDatastore asks Calico's datastore, if the settings name one that can be asked.
+func (x *examination) gatherDatastore(ctx context.Context, e *doctor.Evidence) {
+	if e.Settings.Failure != "" || x.config.Kind == calico.Kubernetes && x.watch == nil {
+		return
+	}
+	store, err := connect(x.config, x.cluster)
+	if err != nil {
+		e.Datastore = failed[struct{}](err)
+		return
+	}
+	x.store = store
+	e.Datastore = ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, store.Ping(ctx) })
+	if x.config.Kind == calico.EtcdV3 {
+		x.gatherEtcd(ctx, e)
+	} else if e.Datastore.Failure == "" {
+		e.ClusterInformation = ask(ctx, x.clusterInformation)
+	}
+	if e.Datastore.Failure == "" {
+		e.CalicoNodes = ask(ctx, x.calicoNodes)
+	}
+}
+
+func (x *examination) calicoNodes(ctx context.Context) ([]nodesync.CalicoNode, error) {
+	snapshot, err := x.store.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]nodesync.CalicoNode, 0, len(snapshot.Nodes))
+	for _, n := range snapshot.Nodes {
+		node := nodesync.CalicoNode{Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Implied: n.Implied}
+		for _, ref := range n.OrchRefs {
+			node.OrchRefs = append(node.OrchRefs, nodesync.OrchRef(ref))
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
+}
+
+// plan is what a controller would do now. A big datastore takes longer to read than one question may.
+func (x *examination) plan(ctx context.Context) doctor.Answer[nodesync.Plan] {
+	both := bothSides{store: x.store, cluster: x.watch, config: x.cluster}
+	plan, err := both.preview(ctx, x.options)
+	if err != nil {
+		return failed[nodesync.Plan](err)
+	}
+	return doctor.Answered(plan)
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
+)
+
+// calicoNamespaces are where Calico's manifests and its operator put their programs.
+func calicoNamespaces() []string { return []string{metav1.NamespaceSystem, "calico-system"} }
+
+// workloads lists what runs in Calico's namespaces.
+func (x *examination) workloads(ctx context.Context) (deployments, daemonSets []doctor.Listing) {
+	for _, namespace := range calicoNamespaces() {
+		deployments = append(deployments, doctor.Listing{Namespace: namespace, Answer: ask(ctx, func(ctx context.Context) ([]doctor.Workload, error) {
+			list, err := x.api.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return each(list.Items, func(d *appsv1.Deployment) doctor.Workload {
+				w := workload(d.ObjectMeta, d.Spec.Template.Spec)
+				w.Replicas = 1 // unset means one
+				if d.Spec.Replicas != nil {
+					w.Replicas = int(*d.Spec.Replicas)
+				}
+				return w
+			}), nil
+		})})
+		daemonSets = append(daemonSets, doctor.Listing{Namespace: namespace, Answer: ask(ctx, func(ctx context.Context) ([]doctor.Workload, error) {
+			list, err := x.api.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return each(list.Items, func(d *appsv1.DaemonSet) doctor.Workload { return workload(d.ObjectMeta, d.Spec.Template.Spec) }), nil
+		})})
+	}
+	return deployments, daemonSets
+}
+
+func each[T, R any](items []T, translate func(*T) R) []R {
+	out := make([]R, 0, len(items))
+	for i := range items {
+		out = append(out, translate(&items[i]))
+	}
+	return out
+}
+
+func workload(meta metav1.ObjectMeta, pod corev1.PodSpec) doctor.Workload {
+	w := doctor.Workload{Namespace: meta.Namespace, Name: meta.Name, Env: map[string]string{}}
+	for _, c := range pod.Containers {
+		w.Images = append(w.Images, c.Image)
+		for _, v := range c.Env {
+			w.Env[v.Name] = v.Value // empty for a value from elsewhere
+		}
+	}
+	return w
+}
+
+// leases lists the controller's Leases of all namespaces; of its own alone, if there is no right to more.
+func (x *examination) leases(ctx context.Context, namespace string) doctor.Answer[[]doctor.Lease] {
+	list := func(namespace string) doctor.Answer[[]doctor.Lease] {
+		return ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
+			selector := fields.OneTermEqualSelector("metadata.name", x.options.manager.LeaderElectionID).String()
+			list, err := x.api.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
+			if err != nil {
+				return nil, err
+			}
+			return each(list.Items, lease), nil
+		})
+	}
+	everywhere := list(metav1.NamespaceAll)
+	if !everywhere.Forbidden || namespace == "" {
+		return everywhere
+	}
+	return ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
+		// The shipped Role may get this one by its name, and list none.
+		one, err := x.api.CoordinationV1().Leases(namespace).Get(ctx, x.options.manager.LeaderElectionID, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return []doctor.Lease{lease(one)}, nil
+	})
+}
+
+func lease(l *coordinationv1.Lease) doctor.Lease {
+	out := doctor.Lease{Namespace: l.Namespace}
+	if l.Spec.HolderIdentity != nil {
+		out.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.RenewTime != nil {
+		out.Renewed = l.Spec.RenewTime.Time
+	}
+	if l.Spec.LeaseDurationSeconds != nil {
+		out.Lasts = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return out
+}
+
+// rights asks for each right that the controller uses, and whose they are. Nothing is stored by asking.
+func (x *examination) rights(ctx context.Context, kind, namespace string) (whose string, answers []doctor.RightAnswer) {
+	api := x.api
+	if x.as != "" {
+		config := rest.CopyConfig(x.cluster)
+		config.Impersonate = rest.ImpersonationConfig{UserName: x.as}
+		impersonating, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return x.as, []doctor.RightAnswer{{Failure: plain(err)}}
+		}
+		api, whose = impersonating, x.as
+	} else if self, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+		whose = self.Status.UserInfo.Username
+	}
+	for _, r := range doctor.Rights(kind) {
+		if r.Own && namespace == "" {
+			continue
+		}
+		attributes := authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: r.Verb}
+		if r.Own {
+			attributes.Namespace = namespace
+		}
+		answer := ask(ctx, func(ctx context.Context) (bool, error) {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+			review, err := api.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && review.Status.Allowed, err
+		})
+		answers = append(answers, doctor.RightAnswer{Right: r, Allowed: answer.Value, Failure: answer.Failure})
+		if answer.Failure != "" {
+			break // the rest would fail alike
+		}
+	}
+	return whose, answers
+}

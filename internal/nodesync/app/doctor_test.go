@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// diagnosis is what doctor -o json prints.
+type diagnosis struct {
+	Worst    doctor.Severity  `json:"worst"`
+	Findings []doctor.Finding `json:"findings"`
+}
+
+// examine runs doctor and fails unless it ends as its findings say.
+func examine(t *testing.T, env []string, args ...string) diagnosis {
+	t.Helper()
+	code, out := program(t, env, append([]string{"doctor", "-o", "json"}, args...)...)
+	var d diagnosis
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		t.Fatalf("%v in:\n%s", err, out)
+	}
+	want := map[doctor.Severity]int{doctor.OK: 0, doctor.Note: 0, doctor.Warning: 2, doctor.Problem: 3}
+	if code != want[d.Worst] || d.Worst != doctor.Worst(d.Findings) {
+		t.Errorf("got exit code %d for the worst severity %q of:\n%s", code, d.Worst, out)
+	}
+	return d
+}
+
+// expect fails unless there is a finding of the check and severity that says so.
+func (d diagnosis) expect(t *testing.T, severity doctor.Severity, check, what string) {
+	t.Helper()
+	for _, f := range d.Findings {
+		if f.Check == check && f.Severity == severity && strings.Contains(f.What, what) {
+			return
+		}
+	}
+	t.Errorf("no finding %s %s: %q in:\n%s", severity, check, what, doctor.Text(d.Findings))
+}
+
+// settings name the datastore in full.
+func (s *scene) settings() []string { return append(s.env(), "DATASTORE_TYPE=etcdv3") }
+
+func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the whole cluster
+	s := newScene(t, "doctor", 5)
+	as := []string{"--kubeconfig", s.cluster.Kubeconfig, "--leader-election-namespace=default"}
+	if code, out := s.run("apply", "--grace-period=0s", "--yes"); code != 0 {
+		t.Fatalf("recording the cluster: got exit code %d and %s", code, out)
+	}
+	well := examine(t, s.settings(), as...)
+	if well.Worst != doctor.Note {
+		t.Errorf("all is well, but:\n%s", doctor.Text(well.Findings))
+	}
+	well.expect(t, doctor.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+	well.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
+	well.expect(t, doctor.OK, doctor.CheckClusterInformation, "Calico v3.31.0 is supported")
+	well.expect(t, doctor.OK, doctor.CheckClusterInformation, "recorded to belong to this cluster")
+	well.expect(t, doctor.OK, doctor.CheckDrift, "nothing of machines that are gone")
+	well.expect(t, doctor.OK, doctor.CheckRights, " has all ")
+
+	one, two := s.plant()
+	before, versions := s.etcd.Revision(t), s.versions(one, two)
+	ill := examine(t, s.settings(), as...)
+	s.expectRevision(before, "doctor only reads")
+	if diff := cmp.Diff(versions, s.versions(one, two)); diff != "" {
+		t.Errorf("doctor only reads, but objects have changed:\n%s", diff)
+	}
+	ill.expect(t, doctor.Warning, doctor.CheckKubeControllers, "kube-system/calico-kube-controllers runs its node controller")
+	ill.expect(t, doctor.Warning, doctor.CheckCalicoNode, "kube-system/calico-node does not set CALICO_K8S_NODE_REF")
+	ill.expect(t, doctor.Note, doctor.CheckCalicoNode, "1 Calico Node has no orchRef: "+s.name("reflector"))
+	ill.expect(t, doctor.Warning, doctor.CheckPredecessor, "Deployment kube-system/kube-calico-controller, the old")
+	ill.expect(t, doctor.Warning, doctor.CheckInstallations, "2 installations of calico-node-sync are at work, in namespaces "+one+", "+two)
+	ill.expect(t, doctor.Warning, doctor.CheckNames, "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all say that they are")
+	ill.expect(t, doctor.Warning, doctor.CheckNames, "1 host is left alone for an ambiguous name: "+s.name("short.example.com"))
+	ill.expect(t, doctor.Warning, doctor.CheckDrift, "Kubernetes Nodes have no Calico Node: ")
+	ill.expect(t, doctor.Note, doctor.CheckDrift, "1 machine is held back by grace: "+s.name("1"))
+	ill.expect(t, doctor.Warning, doctor.CheckDrift, "1 value is held back by unreadable: ")
+
+	key := "/calico/resources/v3/projectcalico.org/clusterinformations/default"
+	info := s.etcd.Dump(t)[key]
+	put := func(value string) {
+		if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(strings.Replace(info, `"datastoreReady":true`, `"datastoreReady":false`, 1))
+	examine(t, s.settings(), as...).expect(t, doctor.Problem, doctor.CheckClusterInformation, "does not say datastoreReady")
+	put(strings.Replace(info, `cluster-uid":"`, `cluster-uid":"x`, 1))
+	examine(t, s.settings(), as...).expect(t, doctor.Problem, doctor.CheckClusterInformation, "the datastore belongs to the cluster whose kube-system has UID x")
+	put("{")
+	examine(t, s.settings(), as...).expect(t, doctor.Warning, doctor.CheckClusterInformation, "not checked: it failed to read")
+}
+
+// plant puts one of everything that doctor looks for into the cluster and the datastore. It returns the namespaces of two Leases.
+func (s *scene) plant() (one, two string) {
+	s.t.Helper()
+	one = hold(s.t, s.cluster, "doctor-one", "first", -time.Second)
+	two = hold(s.t, s.cluster, "doctor-two", "second", -time.Second)
+	s.deploy("calico-kube-controllers", "kube-controllers:v3.31.0", corev1.EnvVar{Name: "ENABLED_CONTROLLERS", Value: "policy,node"})
+	s.deploy("kube-calico-controller", "kube-calico-controller:0.0.3")
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "calico-node"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "calico-node"}},
+		Template: template("calico-node", "node:v3.31.0", corev1.EnvVar{Name: "ETCD_ENDPOINTS", Value: s.etcd.Endpoint}),
+	}}
+	sets := s.cluster.Client.AppsV1().DaemonSets("kube-system")
+	if _, err := sets.Create(s.t.Context(), set, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = sets.Delete(context.Background(), "calico-node", metav1.DeleteOptions{}) })
+	s.start("reflector", "")
+	s.start("0-again", s.name("0"))
+	s.start("short.example.com", s.name("short.example.com"))
+	s.createNode(s.name("short"))
+	s.createNode(s.name("lonely"))
+	s.leave("1")
+	if _, err := s.etcd.Client.Put(s.t.Context(), "/calico/resources/v3/projectcalico.org/nodes/"+s.name("broken"), "{"); err != nil {
+		s.t.Fatal(err)
+	}
+	return one, two
+}
+
+func template(name, image string, env ...corev1.EnvVar) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: image, Env: env}}},
+	}
+}
+
+func (s *scene) deploy(name, image string, env ...corev1.EnvVar) {
+	s.t.Helper()
+	deployments := s.cluster.Client.AppsV1().Deployments("kube-system")
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(name, image, env...),
+	}}
+	if _, err := deployments.Create(s.t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = deployments.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+}
+
+// versions are the resourceVersions of all that doctor reads, and of what it could write.
+func (s *scene) versions(namespaces ...string) map[string]string {
+	s.t.Helper()
+	out := map[string]string{}
+	ctx, list := s.t.Context(), metav1.ListOptions{}
+	add := func(kind string, objects map[string]string, err error) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for name, version := range objects {
+			out[kind+" "+name] = version
+		}
+	}
+	nodes, err := s.cluster.Client.CoreV1().Nodes().List(ctx, list)
+	add("Node", versionsOf(nodes.Items, func(o *corev1.Node) metav1.Object { return o }), err)
+	configMaps, err := s.cluster.Client.CoreV1().ConfigMaps("").List(ctx, list)
+	add("ConfigMap", versionsOf(configMaps.Items, func(o *corev1.ConfigMap) metav1.Object { return o }), err)
+	events, err := s.cluster.Client.CoreV1().Events("").List(ctx, list)
+	add("Event", versionsOf(events.Items, func(o *corev1.Event) metav1.Object { return o }), err)
+	deployments, err := s.cluster.Client.AppsV1().Deployments("").List(ctx, list)
+	add("Deployment", versionsOf(deployments.Items, func(o *appsv1.Deployment) metav1.Object { return o }), err)
+	sets, err := s.cluster.Client.AppsV1().DaemonSets("").List(ctx, list)
+	add("DaemonSet", versionsOf(sets.Items, func(o *appsv1.DaemonSet) metav1.Object { return o }), err)
+	for _, namespace := range append(namespaces, "default") {
+		leases, err := s.cluster.Client.CoordinationV1().Leases(namespace).List(ctx, list)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, l := range leases.Items {
+			out["Lease "+namespace+"/"+l.Name] = l.ResourceVersion
+		}
+	}
+	return out
+}
+
+func versionsOf[T any](items []T, object func(*T) metav1.Object) map[string]string {
+	out := map[string]string{}
+	for i := range items {
+		o := object(&items[i])
+		out[o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
+	}
+	return out
+}
+
+// Whatever is missing, doctor says so and goes on with the rest.
+func TestDoctorCommandWithoutThisOrThat(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "doctor-less", 2)
+	nowhere := []string{"ETCD_ENDPOINTS=http://127.0.0.1:1", "DATASTORE_TYPE=etcdv3"}
+	kubeconfig := []string{"--kubeconfig", s.cluster.Kubeconfig}
+
+	nothing := examine(t, nil)
+	nothing.expect(t, doctor.Problem, doctor.CheckSettings, "no datastore is named")
+	nothing.expect(t, doctor.Problem, doctor.CheckKubernetes, "no API server is configured")
+
+	contradicting := examine(t, []string{"ETCD_ENDPOINTS=http://127.0.0.1:1", "DATASTORE_TYPE=kubernetes", "ETCD_PASSWORD=hunter2"}, kubeconfig...)
+	contradicting.expect(t, doctor.Problem, doctor.CheckSettings, "unset one of them")
+	contradicting.expect(t, doctor.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+
+	noEtcd := examine(t, nowhere, kubeconfig...)
+	noEtcd.expect(t, doctor.Problem, doctor.CheckDatastore, "at http://127.0.0.1:1 does not answer a quorum read")
+	noEtcd.expect(t, doctor.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+
+	noCluster := examine(t, s.settings(), "--master=https://127.0.0.1:1")
+	noCluster.expect(t, doctor.Problem, doctor.CheckKubernetes, "the API server at https://127.0.0.1:1 does not answer")
+	noCluster.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
+	noCluster.expect(t, doctor.OK, doctor.CheckNames, "each Calico Node of Kubernetes refers")
+
+	nobody := examine(t, s.settings(), "--kubeconfig", kubeconfigAs(t, s.cluster.Kubeconfig, "nobody"), "--leader-election-namespace=default")
+	nobody.expect(t, doctor.Note, doctor.CheckKubeControllers, "for want of the right to list Deployments in namespace kube-system")
+	nobody.expect(t, doctor.Note, doctor.CheckInstallations, "for want of the right to list Leases")
+	nobody.expect(t, doctor.Note, doctor.CheckClusterInformation, "for want of the right to get namespace kube-system")
+	nobody.expect(t, doctor.Note, doctor.CheckDrift, "for want of the right to list Kubernetes Nodes")
+	nobody.expect(t, doctor.Warning, doctor.CheckRights, "nobody may not get nodes, list nodes")
+	nobody.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
+
+	account := "system:serviceaccount:default:nobody"
+	other := examine(t, s.settings(), append(kubeconfig, "--as="+account)...)
+	other.expect(t, doctor.Problem, doctor.CheckRights, account+" may not get nodes, list nodes")
+}
+
+// kubeconfigAs is a kubeconfig that acts as somebody else.
+func kubeconfigAs(t *testing.T, file, user string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name].Impersonate = user
+		config.AuthInfos[name].ImpersonateGroups = []string{"system:authenticated"}
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// With TLS: the certificates are read, and an etcd that is not Calico's is recognized.
+func TestDoctorCommandWithTLS(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	endpoint, caFile := cluster.Etcd(t)
+	pair := filepath.Join(cluster.Dir, "pki", "kube-apiserver-etcd-client")
+	env := []string{
+		"DATASTORE_TYPE=etcdv3", "ETCD_ENDPOINTS=" + endpoint, "ETCD_CA_CERT_FILE=" + caFile,
+		"ETCD_CERT_FILE=" + pair + ".crt", "ETCD_KEY_FILE=" + pair + ".key",
+	}
+	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
+	d.expect(t, doctor.OK, doctor.CheckCertificates, "4 certificates are valid")
+	d.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
+	d.expect(t, doctor.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
+}
+
+// In the kubernetes datastore there is nothing but the API server to ask.
+func TestDoctorCommandWithTheKubernetesDatastore(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	env := []string{"DATASTORE_TYPE=kubernetes"}
+	cluster.InstallCalicoCRDs(t)
+	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
+	d.expect(t, doctor.OK, doctor.CheckDatastore, "Calico's datastore is the Kubernetes API")
+	d.expect(t, doctor.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
+}
+
+// Files that hold no certificate, or no key to it, are findings.
+func TestDoctorReadsCertificates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, empty := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "empty")
+	testkit.WriteCA(t, ca)
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := &examination{clock: clock.RealClock{}}
+	x.config.Etcd.CACertFile, x.config.Etcd.CertFile, x.config.Etcd.KeyFile = ca, ca, empty
+	e := doctor.Evidence{Now: time.Now()}
+	x.gatherCertificates(&e)
+	d := diagnosis{Findings: doctor.Findings(e)}
+	d.expect(t, doctor.Warning, doctor.CheckCertificates, "ETCD_CA_CERT_FILE ("+ca+") ends at ")
+	d.expect(t, doctor.Problem, doctor.CheckCertificates, "ETCD_CERT_FILE ("+ca+") cannot be used: tls: ")
+	x.config.Etcd.CACertFile = empty
+	e.Certificates = nil
+	x.gatherCertificates(&e)
+	diagnosis{Findings: doctor.Findings(e)}.expect(t, doctor.Problem, doctor.CheckCertificates, "it holds no certificate")
+}

@@ -1,0 +1,330 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// Reasons of Events. They are a contract with people who filter and with what forwards Events: MUST NOT change.
+const (
+	// ReasonMachineCleaned: what a machine that is gone left has been removed.
+	ReasonMachineCleaned = "MachineCleaned"
+	// ReasonLeftoversRemoved: something that belonged to no machine has been removed, such as orphaned IPAM handles.
+	ReasonLeftoversRemoved = "LeftoversRemoved"
+	// ReasonFenceWithdrawn: a machine came back while it was cleaned up.
+	ReasonFenceWithdrawn = "FenceWithdrawn"
+	// ReasonClusterRecorded: the datastore has been recorded as this cluster's.
+	ReasonClusterRecorded = "ClusterRecorded"
+
+	// ReasonHeldByKubernetes: Kubernetes' list of Nodes cannot be believed.
+	ReasonHeldByKubernetes = "HeldByKubernetes"
+	// ReasonHeldByDatastore: Calico's datastore is not to be written.
+	ReasonHeldByDatastore = "HeldByDatastore"
+	// ReasonHeldByClusterBinding: the datastore is another cluster's.
+	ReasonHeldByClusterBinding = "HeldByClusterBinding"
+	// ReasonHeldByOverlap: too few Calico Nodes have a Kubernetes Node.
+	ReasonHeldByOverlap = "HeldByOverlap"
+	// ReasonHeldByMassGuard: more nodes are gone than are removed without a person's word.
+	ReasonHeldByMassGuard = "HeldByMassGuard"
+	// ReasonStepFailed: a write to Calico's datastore failed, and not because the world had moved on.
+	ReasonStepFailed = "StepFailed"
+	// ReasonJournalFailed: what is to be removed could not be journaled, so nothing is removed.
+	ReasonJournalFailed = "JournalFailed"
+)
+
+// Actions of Events: what the program was about.
+const (
+	actionCleanUp  = "CleanUp"
+	actionWithdraw = "WithdrawFence"
+	actionRecord   = "RecordCluster"
+	actionJudge    = "Judge"
+)
+
+// sayAgain is how long a warning about the same thing is not repeated, however often it comes and goes.
+const sayAgain = time.Hour
+
+// longestNote is how long a note may be (events.k8s.io, validation NoteLengthLimit).
+const longestNote = 1024
+
+// Event is something that people should find where they look.
+type Event struct {
+	// Warning says that a person is needed.
+	Warning bool
+	// Reason is one of the Reasons of this package; Action says what the program was about.
+	Reason, Action string
+	// Node is the Kubernetes Node that it is about, "" for none.
+	Node string
+	// Note is what happened and what to do, in at most 1024 bytes.
+	Note string
+}
+
+// Events takes Events. It neither fails nor waits for long: nothing depends on an Event.
+type Events interface {
+	Record(ctx context.Context, event Event)
+}
+
+// announced is what has been said in Events, so that nothing is said twice. The zero value has said nothing.
+type announced struct {
+	// holding are the gates that hold something back now.
+	holding map[nodesync.Gate]hold
+	// removed is what has been removed of a machine so far.
+	removed map[nodesync.Subject]cleared
+	// failing are the machines of which a step failed, and it has been told.
+	failing map[failure]bool
+	// said is when a warning was given last.
+	said map[string]time.Time
+}
+
+// hold is a gate that holds something back.
+type hold struct {
+	rounds int  // in a row
+	told   bool // in this row
+}
+
+// failure is that something of a machine fails, and why (a Reason).
+type failure struct {
+	of     nodesync.Subject
+	reason string
+}
+
+// cleared counts what has been removed.
+type cleared struct{ objects, addresses int }
+
+// announce turns a round into Events: what was done, once for each machine, and what begins to need a person. A dry run writes nothing, and an Event
+// is a write.
+func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, out outcome) {
+	if r.Events == nil || r.DryRun {
+		return
+	}
+	if r.announced.said == nil {
+		r.announced = announced{
+			holding: map[nodesync.Gate]hold{}, removed: map[nodesync.Subject]cleared{}, failing: map[failure]bool{}, said: map[string]time.Time{},
+		}
+	}
+	r.forgetAnnounced(plan)
+	r.announceGates(ctx, plan.Refusals)
+	r.announceSteps(ctx, plan, out)
+}
+
+// forgetAnnounced drops what is known of machines that are not absent any more, and of warnings that may be given again.
+func (r *Reconciler) forgetAnnounced(plan nodesync.Plan) {
+	absent := map[string]bool{}
+	for _, a := range plan.Memory.Absences {
+		absent[a.CalicoNode] = true
+	}
+	back := func(of nodesync.Subject) bool { return of.KubernetesNode != "" && !absent[of.Host] }
+	maps.DeleteFunc(r.announced.removed, func(of nodesync.Subject, _ cleared) bool { return back(of) })
+	maps.DeleteFunc(r.announced.failing, func(f failure, _ bool) bool { return back(f.of) })
+	maps.DeleteFunc(r.announced.said, func(_ string, at time.Time) bool { return r.Clock.Since(at) >= sayAgain })
+}
+
+// heldBy returns the reason for a gate whose holding needs a person, "" for any other.
+func heldBy(gate nodesync.Gate) string {
+	switch gate {
+	case nodesync.GateKubernetesNotSynced, nodesync.GateKubernetesEmpty:
+		return ReasonHeldByKubernetes
+	case nodesync.GateDatastoreNotReady:
+		return ReasonHeldByDatastore
+	case nodesync.GateClusterBinding:
+		return ReasonHeldByClusterBinding
+	case nodesync.GateOverlap:
+		return ReasonHeldByOverlap
+	case nodesync.GateMass:
+		return ReasonHeldByMassGuard
+	default:
+		return ""
+	}
+}
+
+// announceGates warns of each gate when it begins to hold, and not again while it does.
+func (r *Reconciler) announceGates(ctx context.Context, refusals []nodesync.Refusal) {
+	for _, gate := range nodesync.Gates() {
+		i := slices.IndexFunc(refusals, func(refusal nodesync.Refusal) bool { return refusal.Gate == gate })
+		reason := heldBy(gate)
+		if reason == "" || i < 0 {
+			delete(r.announced.holding, gate)
+			continue
+		}
+		held := r.announced.holding[gate]
+		held.rounds++
+		// The watch is often not filled yet in the first round of a process.
+		if begins := gate != nodesync.GateKubernetesNotSynced || held.rounds > 1; begins && !held.told {
+			held.told = r.warn(ctx, Event{Reason: reason, Action: actionJudge, Note: gateNote(refusals[i])})
+		}
+		r.announced.holding[gate] = held
+	}
+}
+
+// gateNote says what is held back, why, and what to do.
+func gateNote(refusal nodesync.Refusal) string {
+	message := refusal.Message
+	switch refusal.Gate {
+	case nodesync.GateMass:
+		// The hash in the message is that of now: when one more goes, or comes back, it is another, and no Event says so again.
+		return "Removing nothing of nodes whose deletion nobody watched: " + message + " (the log names the nodes, and another hash if their number changes)"
+	case nodesync.GateDatastoreNotReady:
+		message += "; unlock it (calicoctl datastore migrate unlock) once the migration is over"
+	case nodesync.GateKubernetesNotSynced:
+		message += "; look at the API server"
+	default:
+	}
+	return "Removing nothing at all: " + message
+}
+
+// warn records a warning, and says so, unless the same was given within the last hour.
+func (r *Reconciler) warn(ctx context.Context, event Event) bool {
+	key := event.Reason + " " + event.Node
+	if _, lately := r.announced.said[key]; lately {
+		return false
+	}
+	r.announced.said[key] = r.Clock.Now()
+	event.Warning = true
+	r.record(ctx, event)
+	return true
+}
+
+func (r *Reconciler) record(ctx context.Context, event Event) {
+	event.Note = clip(event.Note, longestNote)
+	r.Events.Record(ctx, event)
+}
+
+// announceSteps tells of machines that have been cleaned up, fences that were withdrawn, the cluster that was recorded, and steps that failed.
+func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, out outcome) {
+	done := map[nodesync.Subject]int{}
+	for _, a := range out.applied {
+		switch {
+		case a.err == nil:
+			done[a.step.Subject()]++
+			r.announceDone(ctx, a.step)
+		case settled(a.err) || ctx.Err() != nil: // the next round decides anew; or the end has come
+		default:
+			r.announceFailure(ctx, a)
+		}
+	}
+	for _, decision := range plan.Decisions {
+		planned := 0
+		for _, step := range plan.Steps {
+			if step.Subject() == decision.Of && !standsAlone(step) {
+				planned++
+			}
+		}
+		if planned > 0 && done[decision.Of] == planned {
+			r.announceCleaned(ctx, decision, plan.Refusals)
+		}
+	}
+}
+
+// standsAlone says that a step is told of by itself, and is no part of a clean-up.
+func standsAlone(step nodesync.Step) bool {
+	kind := nodesync.Kind(step)
+	return kind == nodesync.Kind(nodesync.BindCluster{}) || kind == nodesync.Kind(nodesync.Unfence{})
+}
+
+// announceDone tells of steps that stand for themselves, and counts the others.
+func (r *Reconciler) announceDone(ctx context.Context, step nodesync.Step) {
+	of := step.Subject()
+	if s, ok := step.(nodesync.BindCluster); ok {
+		r.record(ctx, Event{
+			Reason: ReasonClusterRecorded, Action: actionRecord,
+			Note: "Recorded on Calico's ClusterInformation that this datastore belongs to the cluster whose kube-system has UID " + s.ClusterUID,
+		})
+		return
+	}
+	if _, ok := step.(nodesync.Unfence); ok {
+		r.record(ctx, Event{
+			Reason: ReasonFenceWithdrawn, Action: actionWithdraw, Node: of.KubernetesNode,
+			Note: fmt.Sprintf("Withdrew the fence from Calico Node %s: Kubernetes Node %s is there again", of.Host, of.KubernetesNode),
+		})
+		return
+	}
+	r.announced.removed[of] = r.announced.removed[of].plus(step)
+}
+
+// plus counts what a step has removed.
+func (c cleared) plus(step nodesync.Step) cleared {
+	if _, ok := step.(nodesync.Fence); ok {
+		return c
+	}
+	if s, ok := step.(nodesync.RemoveEndpoints); ok {
+		c.objects += len(s.Endpoints)
+		return c
+	}
+	if s, ok := step.(nodesync.ReleaseAddresses); ok {
+		c.addresses += len(s.Addresses)
+		return c
+	}
+	if s, ok := step.(nodesync.RemoveHandles); ok {
+		c.objects += len(s.Handles)
+		return c
+	}
+	if s, ok := step.(nodesync.RemoveAffinity); ok && s.DeleteBlock {
+		c.objects++ // the block
+	}
+	c.objects++
+	return c
+}
+
+// announceCleaned tells that all that was planned for a machine has been done.
+func (r *Reconciler) announceCleaned(ctx context.Context, decision nodesync.Decision, refusals []nodesync.Refusal) {
+	of := decision.Of
+	removed := r.announced.removed[of]
+	delete(r.announced.removed, of)
+	delete(r.announced.failing, failure{of, ReasonStepFailed})
+	delete(r.announced.failing, failure{of, ReasonJournalFailed})
+	left := 0
+	for _, refusal := range refusals {
+		if refusal.Of == of {
+			left++
+		}
+	}
+	reason, what := ReasonMachineCleaned, "machine "+of.Host
+	if of.KubernetesNode == "" {
+		reason, what = ReasonLeftoversRemoved, of.Host
+	}
+	note := fmt.Sprintf("Cleaned up %s: %d objects removed and %d addresses released", what, removed.objects, removed.addresses)
+	if left > 0 {
+		note += fmt.Sprintf(", %d left alone (see the log)", left)
+	}
+	r.record(ctx, Event{Reason: reason, Action: actionCleanUp, Node: of.KubernetesNode, Note: note + "; because " + decision.Because})
+}
+
+// announceFailure warns of a machine of which a step failed, once until it has been cleaned up.
+func (r *Reconciler) announceFailure(ctx context.Context, a applied) {
+	of, reason := a.step.Subject(), ReasonStepFailed
+	node := of.KubernetesNode
+	note := fmt.Sprintf("Could not %s, will try again: %v", a.step, a.err)
+	if len(note) > longestNote/2 {
+		// A step may name hundreds of objects; what went wrong must not be cut off.
+		note = fmt.Sprintf("A step of kind %s for machine %s failed, will try again: %v", nodesync.Kind(a.step), of.Host, a.err)
+	}
+	if errors.Is(a.err, errJournal) {
+		// The cause is hardly ever the machine, so one warning stands for all.
+		reason, node = ReasonJournalFailed, ""
+		note = fmt.Sprintf("Removing nothing of machine %s, because what is to be removed cannot be journaled: %v", of.Host, a.err)
+	}
+	if r.announced.failing[failure{of, reason}] {
+		return
+	}
+	if r.warn(ctx, Event{Reason: reason, Action: actionCleanUp, Node: node, Note: note}) {
+		r.announced.failing[failure{of, reason}] = true
+	}
+}
+
+// eventType is the type of an Event in Kubernetes.
+func (e Event) eventType() string {
+	if e.Warning {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}

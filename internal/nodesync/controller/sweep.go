@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// sweep adds the hosts that neither a Node nor an affinity leads to, and, when it is time to look through everything again, looks.
+func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int64) error {
+	if due := r.strays == nil || w.Now.Sub(r.sweptAt) >= r.Config.SweepPeriod; due && r.Config.SweepPeriod > 0 && w.Calico.Ready {
+		swept, err := r.Datastore.Sweep(ctx, revision)
+		if err != nil {
+			return fmt.Errorf("looking through Calico's datastore: %w", err)
+		}
+		r.strays, r.sweptAt = make(map[string]bool, len(swept.Hosts)), w.Now
+		for _, host := range swept.Hosts {
+			r.strays[host] = true
+		}
+		w.Calico.Swept = true
+		for _, h := range swept.OrphanedHandles {
+			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
+		}
+	}
+	r.addStrays(w)
+	return nil
+}
+
+// addStrays adds the hosts that the last sweep found and that have no Node, be it one that cannot be read.
+func (r *Reconciler) addStrays(w *nodesync.World) {
+	known := make(map[string]bool, len(w.Calico.Nodes)+len(w.Calico.Unreadable))
+	for _, n := range w.Calico.Nodes {
+		known[n.Name] = true
+	}
+	for _, key := range w.Calico.Unreadable {
+		known[path.Base(key)] = true
+	}
+	for host := range r.strays {
+		if !known[host] {
+			w.Calico.Nodes = append(w.Calico.Nodes, nodesync.CalicoNode{Name: host, Implied: true})
+		}
+	}
+}
+
+// forgetEmpty drops hosts that no sweep would find now, so that they are not taken for gone machines until the next: another leader has cleaned
+// them up, or a write did whose answer was lost. Resources alone are no sign of a machine.
+func (r *Reconciler) forgetEmpty(hosts []calico.Host) {
+	for _, h := range hosts {
+		if len(h.Endpoints)+len(h.Blocks)+len(h.Affinities)+len(h.Unreadable) == 0 {
+			delete(r.strays, h.Name)
+		}
+	}
+}
+
+// forgetSwept drops what the last sweep found and what is gone since, or alive: the next sweep finds what is left. What is held back stays, and all
+// of it while nothing could be judged: it would be out of sight until the next sweep.
+func (r *Reconciler) forgetSwept(plan nodesync.Plan, out outcome, absent map[string]bool) {
+	cleaned := map[string]bool{}
+	for _, a := range out.applied {
+		host := a.step.Subject().Host
+		before, tried := cleaned[host]
+		cleaned[host] = a.err == nil && (before || !tried)
+		if s, ok := a.step.(nodesync.RemoveHandles); ok && a.err == nil {
+			r.memory.Handles = slices.DeleteFunc(slices.Clone(r.memory.Handles), func(h nodesync.OrphanedHandle) bool {
+				return slices.Contains(s.Handles, h.Handle)
+			})
+		}
+	}
+	refused, unjudged := map[string]bool{}, false
+	for _, refusal := range plan.Refusals {
+		refused[refusal.Of.Host] = true
+		unjudged = unjudged || refusal.Of == nodesync.Subject{}
+	}
+	maps.DeleteFunc(r.strays, func(host string, _ bool) bool {
+		return cleaned[host] || !absent[host] && !refused[host] && !unjudged
+	})
+}

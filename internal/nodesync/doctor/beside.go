@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Names of what may run beside.
+const (
+	calicoNodeName      = "calico-node"
+	kubeControllersName = "calico-kube-controllers"
+	predecessorName     = "kube-calico-controller"
+)
+
+// nodeRef is the variable by which calico-node knows its Kubernetes Node (node/pkg/lifecycle/startup: configureNodeRef).
+const nodeRef = "CALICO_K8S_NODE_REF"
+
+// calicoNode says whether calico-node keeps its data where we look, and whether it says which Kubernetes Node it runs on.
+func calicoNode(e Evidence) []Finding {
+	out := notListed(e.DaemonSets, "list DaemonSets")
+	found := false
+	for _, w := range workloads(e.DaemonSets) {
+		if w.Name == calicoNodeName {
+			found = true
+			out = append(out, oneCalicoNode(e, w))
+		}
+	}
+	if !found && len(out) == 0 && len(e.DaemonSets) > 0 {
+		out = append(out, Finding{
+			Severity: Note, What: fmt.Sprintf("there is no DaemonSet %s in %s", calicoNodeName, namespaces(e.DaemonSets)),
+			Why: "where calico-node keeps its data, and whether it says which Kubernetes Node it is, was not checked",
+		})
+	}
+	return append(out, unreferenced(e)...)
+}
+
+func oneCalicoNode(e Evidence, w Workload) Finding {
+	name := "DaemonSet " + w.Namespace + "/" + w.Name
+	kind := kindOf(w)
+	_, refers := w.Env[nodeRef]
+	switch {
+	case e.Settings.Kind != "" && kind != "" && kind != e.Settings.Kind:
+		return Finding{
+			Severity: Problem, What: fmt.Sprintf("%s keeps its data in the %s datastore, and the settings say %s", name, kind, e.Settings.Kind),
+			Why: "what is looked at here is not what Calico uses: it may be old, and cleaning it helps nobody",
+			Do:  "give calico-node-sync the DATASTORE_TYPE and ETCD_ENDPOINTS of calico-node",
+		}
+	case strangers(w.Env["ETCD_ENDPOINTS"], e.Settings):
+		return Finding{
+			Severity: Problem, What: fmt.Sprintf("%s talks to etcd at %s, and the settings name none of these endpoints", name, w.Env["ETCD_ENDPOINTS"]),
+			Why: "it may be another etcd, of another cluster", Do: "give calico-node-sync the ETCD_ENDPOINTS of calico-node",
+		}
+	case kind == kindEtcd && !refers:
+		return Finding{
+			Severity: Warning, What: fmt.Sprintf("%s does not set %s", name, nodeRef),
+			Why: "its Calico Nodes carry no orchRef, so nothing shows that they were Kubernetes Nodes, and nothing of them is ever removed; " +
+				"old manifests of kops are like this",
+			Do: "add the variable (fieldRef spec.nodeName), which takes effect when calico-node restarts; for machines that are gone already, " +
+				"--adopt-unreferenced judges Calico Nodes by their own name",
+		}
+	}
+	if kind == "" || kind == kindEtcd && w.Env["ETCD_ENDPOINTS"] == "" {
+		return Finding{
+			Severity: OK, What: name + " takes the address of its datastore from elsewhere, such as a ConfigMap, and was not compared with the settings",
+			Why: "what is looked at here should be what Calico uses", Do: "nothing, if the settings were copied from there (ConfigMap calico-config)",
+		}
+	}
+	return Finding{Severity: OK, What: name + " keeps its data where the settings say"}
+}
+
+// kindOf is the datastore that a program of Calico's uses (libcalico-go, lib/apiconfig): etcd if endpoints are named, else Kubernetes. It is
+// unknown, "", if the variable takes its value from elsewhere.
+func kindOf(w Workload) string {
+	kind, set := w.Env["DATASTORE_TYPE"]
+	_, endpoints := w.Env["ETCD_ENDPOINTS"]
+	switch {
+	case set:
+		return kind
+	case endpoints:
+		return kindEtcd
+	default:
+		return kindKubernetes
+	}
+}
+
+// strangers says that a list of endpoints shares none with the settings.
+func strangers(endpoints string, s Settings) bool {
+	if endpoints == "" || s.Kind != kindEtcd || len(s.Endpoints) == 0 {
+		return false
+	}
+	plain := func(endpoint string) string { return strings.TrimSuffix(strings.TrimSpace(endpoint), "/") }
+	return !slices.ContainsFunc(strings.Split(endpoints, ","), func(theirs string) bool {
+		return slices.ContainsFunc(s.Endpoints, func(ours string) bool { return plain(ours) == plain(theirs) })
+	})
+}
+
+// unreferenced counts Calico Nodes of nobody.
+func unreferenced(e Evidence) []Finding {
+	if !e.CalicoNodes.known() || e.Settings.Kind != kindEtcd || e.Config.AdoptUnreferenced {
+		return nil
+	}
+	var hosts []string
+	for _, n := range e.CalicoNodes.Value {
+		if !n.Implied && len(n.OrchRefs) == 0 {
+			hosts = append(hosts, n.Name)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Severity: Note, What: fmt.Sprintf("%s no orchRef: %s", have(len(hosts), "Calico Node"), few(hosts)),
+		Why: "they are left alone whatever becomes of them: route reflectors and bare-metal hosts look like this, and so do Kubernetes Nodes whose calico-node " +
+			"lacks " + nodeRef,
+		Do: "nothing, if they are not Kubernetes Nodes; else see --adopt-unreferenced",
+	}}
+}
+
+// have is "1 Calico Node has" or "2 Calico Nodes have".
+func have(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " has"
+	}
+	return plural(n, noun) + " have"
+}
+
+// kubeControllers says what Calico's own controller does beside us.
+func kubeControllers(e Evidence) []Finding {
+	out := notListed(e.Deployments, "list Deployments")
+	found := false
+	for _, w := range workloads(e.Deployments) {
+		if w.Name == kubeControllersName {
+			found = true
+			out = append(out, oneKubeControllers(e, w))
+		}
+	}
+	if !found && len(out) == 0 && len(e.Deployments) > 0 {
+		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("no %s runs in %s: nobody else removes Calico Nodes", kubeControllersName, namespaces(e.Deployments))})
+	}
+	return out
+}
+
+func oneKubeControllers(e Evidence, w Workload) Finding {
+	name := "Deployment " + w.Namespace + "/" + w.Name
+	kind, set := w.Env["DATASTORE_TYPE"]
+	if !set {
+		kind = kindEtcd // kube-controllers/pkg/config: its own default, unlike that of other programs of Calico
+	}
+	switch {
+	case w.Replicas == 0:
+		return Finding{Severity: OK, What: name + " is scaled to 0: nobody else removes Calico Nodes"}
+	case kind == kindKubernetes || e.Settings.Kind == kindKubernetes:
+		return Finding{Severity: OK, What: name + " runs with the kubernetes datastore, where it removes no Nodes; its garbage collection of addresses and ours agree"}
+	case !enabled(w, "node"):
+		return Finding{
+			Severity: OK, What: name + " runs without its node controller: nobody else removes Calico Nodes",
+			Why: "without it there is no garbage collection of leaked addresses of living machines, no copying of labels and no automatic host endpoint either",
+		}
+	}
+	return Finding{
+		Severity: Warning, What: name + " runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself",
+		Why: "it does so at once when a Kubernetes Node is deleted, and at every start, without grace period, mass guard, dry run or journal. The guards of " +
+			"calico-node-sync cannot hold back what it does; calico-node-sync then only clears away what it leaves",
+		Do: "live with both; or leave node out of ENABLED_CONTROLLERS there, which also stops its garbage collection of addresses, its labels and its automatic " +
+			"host endpoints: there is no switch for its deletions alone",
+	}
+}
+
+// enabled says whether kube-controllers runs one of its controllers: unset means what KubeControllersConfiguration says, which has all by default.
+func enabled(w Workload, controller string) bool {
+	list, set := w.Env["ENABLED_CONTROLLERS"]
+	if !set || list == "" {
+		return true
+	}
+	return slices.Contains(strings.Split(list, ","), controller)
+}
+
+// predecessor looks for the project that this one succeeds.
+func predecessor(e Evidence) []Finding {
+	var out []Finding
+	for _, w := range workloads(e.Deployments) {
+		is := w.Name == predecessorName || slices.ContainsFunc(w.Images, func(image string) bool { return strings.Contains(image, predecessorName) })
+		if !is || w.Replicas == 0 {
+			continue
+		}
+		out = append(out, Finding{
+			Severity: Warning, What: fmt.Sprintf("Deployment %s/%s, the old %s, still runs", w.Namespace, w.Name, predecessorName),
+			Why: "it knows only etcd v2, which no Calico since version 3 uses; where it finds one, it deletes whatever one list of Nodes does not show",
+			Do:  "delete the Deployment: calico-node-sync does its work",
+		})
+	}
+	return out
+}
+
+// installations looks for controllers that do not know of each other.
+func installations(e Evidence) []Finding {
+	a := e.Leases
+	switch {
+	case !a.Asked:
+		return nil
+	case a.Failure != "":
+		return []Finding{notMade(a, "list Leases")}
+	}
+	var holders, in []string
+	for _, l := range a.Value {
+		if l.alive(e.Now) {
+			holders, in = append(holders, l.Holder), append(in, l.Namespace)
+		}
+	}
+	switch len(in) {
+	case 0:
+		return []Finding{{
+			Severity: Note, What: "no calico-node-sync is at work here (nobody holds its Lease)",
+			Why: "a controller that runs without --leader-elect would not show here", Do: "nothing, if none should run; else look at its Pods",
+		}}
+	case 1:
+		return []Finding{{Severity: OK, What: fmt.Sprintf("one calico-node-sync is at work: %s, in namespace %s", holders[0], in[0])}}
+	}
+	return []Finding{{
+		Severity: Warning, What: fmt.Sprintf("%d installations of calico-node-sync are at work, in namespaces %s", len(in), few(in)),
+		Why: "no write of one can harm the other, but each counts for its own mass guard and has its own confirmations: together they may remove twice as many",
+		Do:  "remove all but one",
+	}}
+}
+
+// workloads are all that could be listed, in the order of their names.
+func workloads(listings []Listing) []Workload {
+	var out []Workload
+	for _, l := range listings {
+		if l.known() {
+			out = append(out, l.Value...)
+		}
+	}
+	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return out
+}
+
+func notListed(listings []Listing, deed string) []Finding {
+	var out []Finding
+	for _, l := range listings {
+		if l.Asked && l.Failure != "" {
+			out = append(out, notMade(l.Answer, deed+" in namespace "+l.Namespace))
+		}
+	}
+	return out
+}
+
+func namespaces(listings []Listing) string {
+	var out []string
+	for _, l := range listings {
+		out = append(out, l.Namespace)
+	}
+	return few(out)
+}

@@ -1,0 +1,433 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var now = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func node(name, ref string) nodesync.CalicoNode {
+	n := nodesync.CalicoNode{Name: name, Revision: 7}
+	if ref != "" {
+		n.OrchRefs = []nodesync.OrchRef{{Orchestrator: "k8s", NodeName: ref}}
+	}
+	return n
+}
+
+func calicoNodeSet(env map[string]string) Workload {
+	return Workload{Namespace: "kube-system", Name: "calico-node", Env: env}
+}
+
+func allRights() []RightAnswer {
+	var out []RightAnswer
+	for _, r := range Rights(kindEtcd) {
+		out = append(out, RightAnswer{Right: r, Allowed: true})
+	}
+	return out
+}
+
+// healthy is the evidence of a cluster in which all is well.
+func healthy() Evidence {
+	empty := func(namespace string) Listing {
+		return Listing{Namespace: namespace, Answer: Answered([]Workload(nil))}
+	}
+	return Evidence{
+		Now: now, Namespace: "mooring-system", Config: nodesync.DefaultConfig(),
+		Settings: Settings{
+			Kind: kindEtcd, Endpoints: []string{"https://10.0.0.1:2379"},
+			Variables: map[string]string{"DATASTORE_TYPE": kindEtcd, "ETCD_ENDPOINTS": "https://10.0.0.1:2379"},
+		},
+		KubernetesURL: "https://10.0.0.9:6443", KubernetesVersion: Answered("v1.34.1"), ClusterUID: Answered("uid-1"),
+		Datastore: Answered(struct{}{}), Members: []Member{{Endpoint: "https://10.0.0.1:2379", Version: "3.6.8"}},
+		Certificates: []Certificate{
+			{Name: "ETCD_CERT_FILE", File: "/calico-secrets/etcd-cert", NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(1, 0, 0)},
+			{Name: "ETCD_CA_CERT_FILE", File: "/calico-secrets/etcd-ca", NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(9, 0, 0)},
+		},
+		ClusterInformation: Answered(ClusterInformation{Exists: true, Ready: true, Version: "v3.31.0", BoundTo: "uid-1"}),
+		Deployments:        []Listing{empty("kube-system"), empty("calico-system")},
+		DaemonSets: []Listing{
+			{Namespace: "kube-system", Answer: Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "", nodeRef: ""})})},
+			empty("calico-system"),
+		},
+		Leases:          Answered([]Lease{{Namespace: "mooring-system", Holder: "calico-node-sync-1", Renewed: now.Add(-time.Second), Lasts: 15 * time.Second}}),
+		Rights:          allRights(),
+		RightsOf:        "system:serviceaccount:mooring-system:calico-node-sync",
+		CalicoNodes:     Answered([]nodesync.CalicoNode{node("a", "a"), node("b", "b")}),
+		KubernetesNodes: Answered([]string{"a", "b"}),
+		Plan:            Answered(nodesync.Plan{}),
+	}
+}
+
+func refusal(host string, gate nodesync.Gate, message string) nodesync.Refusal {
+	return nodesync.Refusal{Of: nodesync.Subject{Host: host, KubernetesNode: host}, Gate: gate, Message: message}
+}
+
+// sick is one thing that is wrong, or worth knowing.
+type sick struct {
+	name   string
+	change func(*Evidence)
+}
+
+func deployments(e *Evidence, w ...Workload) { e.Deployments[0].Answer = Answered(w) }
+
+func cases() []sick {
+	return slices.Concat(settingsCases(), connectionCases(), besideCases(), machineCases(), rightsCases())
+}
+
+func settingsCases() []sick {
+	return []sick{
+		{"settings that cannot be used", func(e *Evidence) { e.Settings = Settings{Failure: "no datastore is named: set --datastore-type"} }},
+		{"endpoints alone", func(e *Evidence) { delete(e.Settings.Variables, "DATASTORE_TYPE") }},
+		{"endpoints alone, by the other name", func(e *Evidence) {
+			e.Settings.Variables = map[string]string{"CALICO_ETCD_ENDPOINTS": "https://10.0.0.1:2379"}
+		}},
+		{"flag and variable", func(e *Evidence) { e.Settings.Flag = kindEtcd }},
+		{"variables of etcd v2", func(e *Evidence) { e.Settings.Variables["ETCD_AUTHORITY"] = "10.0.0.7:2379" }},
+		{"KUBECONFIG", func(e *Evidence) { e.Settings.Variables["KUBECONFIG"] = "/root/.kube/config" }},
+		{"etcd's variables with the kubernetes datastore", func(e *Evidence) {
+			e.Settings = Settings{Kind: kindKubernetes, Variables: map[string]string{"DATASTORE_TYPE": kindKubernetes, "ETCD_CERT_FILE": "/x"}}
+			e.DaemonSets[0].Value[0].Env = map[string]string{"DATASTORE_TYPE": kindKubernetes}
+		}},
+	}
+}
+
+func connectionCases() []sick {
+	return []sick{
+		{"no API server", func(e *Evidence) {
+			*e = Evidence{Now: now, Settings: e.Settings, KubernetesURL: e.KubernetesURL, KubernetesVersion: Answer[string]{Asked: true, Failure: "connection refused"}}
+		}},
+		{"no kubeconfig", func(e *Evidence) {
+			*e = Evidence{Now: now, Settings: e.Settings, KubernetesVersion: Answer[string]{Asked: true, Failure: "no API server is configured"}}
+		}},
+		{"version not to be read", func(e *Evidence) {
+			e.KubernetesVersion = Answer[string]{Asked: true, Failure: "forbidden: nonResourceURL", Forbidden: true}
+		}},
+		{"old and new versions", func(e *Evidence) {
+			e.KubernetesVersion, e.Members[0].Version = Answered("v1.28.15-eks-1"), "3.8.0"
+			e.ClusterInformation.Value.Version = "master"
+		}},
+		{"version of Calico unknown", func(e *Evidence) { e.ClusterInformation.Value.Version = "" }},
+		{"no etcd", func(e *Evidence) {
+			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd at https://10.0.0.1:2379 does not answer a quorum read: connection refused"}
+			e.Members[0] = Member{Endpoint: "https://10.0.0.1:2379", Failure: "no answer in time"}
+			e.ClusterInformation, e.CalicoNodes, e.Plan = Answer[ClusterInformation]{}, Answer[[]nodesync.CalicoNode]{}, Answer[nodesync.Plan]{}
+		}},
+		{"no quorum", func(e *Evidence) {
+			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd does not answer a quorum read: connection refused"}
+			e.Members = append(e.Members, Member{Endpoint: "https://10.0.0.2:2379", Failure: "no answer in time"})
+		}},
+		{"no right to the datastore", func(e *Evidence) {
+			e.Datastore = Answer[struct{}]{Asked: true, Failure: "clusterinformations is forbidden", Forbidden: true}
+		}},
+		{"one member down, one full", func(e *Evidence) {
+			e.Members = append(e.Members, Member{Endpoint: "https://10.0.0.2:2379", Failure: "no answer in time"},
+				Member{Endpoint: "https://10.0.0.3:2379", Version: "3.6.8", Alarms: []string{"memberID:1 alarm:NOSPACE"}})
+		}},
+		{"certificates", func(e *Evidence) {
+			e.Certificates = []Certificate{
+				{Name: "ended", NotAfter: now.AddDate(0, 0, -1)}, {Name: "early", NotBefore: now.Add(time.Hour), NotAfter: now.AddDate(1, 0, 0)},
+				{Name: "soon", File: "/c", NotAfter: now.AddDate(0, 0, 13)}, {Name: "very soon", NotAfter: now.Add(5 * time.Hour)},
+				{Name: "broken", Failure: "no such file"}, {Name: "good", NotAfter: now.AddDate(0, 1, 0)},
+			}
+		}},
+		{"no ClusterInformation", func(e *Evidence) { e.ClusterInformation = Answered(ClusterInformation{}) }},
+		{"ClusterInformation not to be read", func(e *Evidence) {
+			e.ClusterInformation = Answer[ClusterInformation]{Asked: true, Failure: "invalid character"}
+		}},
+		{"locked", func(e *Evidence) { e.ClusterInformation.Value.Ready = false }},
+		{"another cluster's", func(e *Evidence) { e.ClusterInformation.Value.BoundTo = "uid-2" }},
+		{"nobody's yet", func(e *Evidence) { e.ClusterInformation.Value.BoundTo = "" }},
+		{"whose is not known", func(e *Evidence) {
+			e.ClusterUID = Answer[string]{Asked: true, Failure: `namespaces "kube-system" is forbidden`, Forbidden: true}
+		}},
+		{"whose was not asked", func(e *Evidence) { e.ClusterUID = Answer[string]{} }},
+		{"the kubernetes datastore", func(e *Evidence) {
+			e.Settings = Settings{Kind: kindKubernetes, Flag: kindKubernetes, Variables: map[string]string{}}
+			e.Members, e.DaemonSets[0].Value[0].Env = nil, map[string]string{"DATASTORE_TYPE": kindKubernetes}
+		}},
+	}
+}
+
+func besideCases() []sick {
+	controllers := func(replicas int, env map[string]string) Workload {
+		return Workload{Namespace: "kube-system", Name: "calico-kube-controllers", Replicas: replicas, Env: env}
+	}
+	return []sick{
+		{"kube-controllers with all controllers", func(e *Evidence) { deployments(e, controllers(1, nil)) }},
+		{"kube-controllers with the node controller", func(e *Evidence) {
+			deployments(e, controllers(1, map[string]string{"ENABLED_CONTROLLERS": "policy,node"}))
+		}},
+		{"kube-controllers without it", func(e *Evidence) {
+			deployments(e, controllers(1, map[string]string{"ENABLED_CONTROLLERS": "policy,namespace"}))
+		}},
+		{"kube-controllers at rest", func(e *Evidence) { deployments(e, controllers(0, nil)) }},
+		{"kube-controllers with the kubernetes datastore", func(e *Evidence) {
+			deployments(e, controllers(1, map[string]string{"DATASTORE_TYPE": kindKubernetes}))
+		}},
+		{"calico-node without reference", func(e *Evidence) {
+			e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": ""})})
+			e.CalicoNodes = Answered([]nodesync.CalicoNode{node("a", ""), node("b", "")})
+		}},
+		{"calico-node with another datastore", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(nil)}) }},
+		{"calico-node with the same etcd", func(e *Evidence) {
+			e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "https://10.0.0.2:2379, https://10.0.0.1:2379/", nodeRef: ""})})
+		}},
+		{"calico-node with another etcd", func(e *Evidence) {
+			e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "https://10.9.9.9:2379", nodeRef: ""})})
+		}},
+		{"no calico-node", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]Workload(nil)) }},
+		{"nothing to be listed", func(e *Evidence) {
+			e.Deployments[0].Answer = Answer[[]Workload]{Asked: true, Failure: "deployments.apps is forbidden", Forbidden: true}
+			e.DaemonSets[1].Answer = Answer[[]Workload]{Asked: true, Failure: "no answer in time"}
+		}},
+		{"the predecessor", func(e *Evidence) {
+			deployments(e, Workload{Namespace: "kube-system", Name: "cleaner", Replicas: 1, Images: []string{"quay.io/x/kube-calico-controller:0.0.3"}},
+				Workload{Namespace: "kube-system", Name: "kube-calico-controller", Replicas: 0})
+		}},
+		{"no controller", func(e *Evidence) { e.Leases.Value[0].Renewed = now.Add(-time.Minute) }},
+		{"two installations", func(e *Evidence) {
+			e.Leases.Value = append(e.Leases.Value, Lease{Namespace: "other", Holder: "x", Renewed: now, Lasts: time.Minute})
+		}},
+		{"Leases not to be listed", func(e *Evidence) {
+			e.Leases = Answer[[]Lease]{Asked: true, Failure: "leases is forbidden", Forbidden: true}
+		}},
+	}
+}
+
+func machineCases() []sick {
+	gate := func(gate nodesync.Gate, refusals ...nodesync.Refusal) sick {
+		return sick{"held back by " + string(gate), func(e *Evidence) {
+			e.Plan.Value.Refusals = refusals
+			for _, r := range refusals {
+				if r.Of.Host == "" {
+					continue
+				}
+				e.Plan.Value.Memory.Absences = append(e.Plan.Value.Memory.Absences, nodesync.Absence{CalicoNode: r.Of.Host, Since: now.Add(-time.Hour)})
+			}
+		}}
+	}
+	out := []sick{
+		{"two Calico Nodes of one Node", func(e *Evidence) {
+			e.CalicoNodes = Answered([]nodesync.CalicoNode{node("a", "a"), node("b", "b"), node("a.old", "a")})
+		}},
+		{"names that differ", func(e *Evidence) { e.CalicoNodes.Value[0].Name = "host-a" }},
+		{"names that differ by a domain", func(e *Evidence) {
+			e.CalicoNodes.Value[0].Name, e.Config.Domains = "a.example.com", []string{"example.com"}
+		}},
+		{"no Calico Node", func(e *Evidence) { e.KubernetesNodes = Answered([]string{"a", "b", "c"}) }},
+		{"a fence on a machine that lives", func(e *Evidence) { e.CalicoNodes.Value[1].FencedFor = "b" }},
+		{"a plan that failed", func(e *Evidence) {
+			e.Plan = Answer[nodesync.Plan]{Asked: true, Failure: "listing Kubernetes Nodes: timeout"}
+		}},
+		{"Nodes not to be listed", func(e *Evidence) {
+			e.KubernetesNodes = Answer[[]string]{Asked: true, Failure: "nodes is forbidden", Forbidden: true}
+			e.Plan = Answer[nodesync.Plan]{}
+		}},
+		{"Calico Nodes not to be read", func(e *Evidence) {
+			e.CalicoNodes = Answer[[]nodesync.CalicoNode]{Asked: true, Failure: "etcdserver: permission denied"}
+			e.Plan = Answer[nodesync.Plan]{}
+		}},
+		{"machines that are due", func(e *Evidence) {
+			of := nodesync.Subject{Host: "gone", KubernetesNode: "gone"}
+			e.Plan.Value.Steps = []nodesync.Step{nodesync.BindCluster{}, nodesync.Fence{Of: of}, nodesync.RemoveNode{Of: of}}
+		}},
+	}
+	for _, g := range nodesync.Gates() {
+		switch g {
+		case nodesync.GateKubernetesEmpty, nodesync.GateKubernetesNotSynced, nodesync.GateOverlap, nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding:
+			out = append(out, gate(g, nodesync.Refusal{Gate: g, Message: "the message"}))
+		case nodesync.GateMass:
+			out = append(out, gate(g, refusal("x", g, "the same"), refusal("y", g, "the same")))
+		case nodesync.GateKeep:
+			out = append(out, gate(g, refusal("w", g, "one"), refusal("x", g, "two"), refusal("y", g, "three"), refusal("z", g, "four")))
+		default:
+			out = append(out, gate(g, refusal("x", g, "the message")))
+		}
+	}
+	return out
+}
+
+func rightsCases() []sick {
+	without := func(e *Evidence, resource string) {
+		for i := range e.Rights {
+			if e.Rights[i].Right.Resource == resource {
+				e.Rights[i].Allowed = false
+			}
+		}
+	}
+	return []sick{
+		{"a right is missing", func(e *Evidence) { without(e, "pods") }},
+		{"a person lacks a right", func(e *Evidence) { without(e, "pods"); e.RightsOf = "jane" }},
+		{"lesser rights are missing", func(e *Evidence) { without(e, "tokenreviews"); without(e, "configmaps") }},
+		{"rights not to be asked for", func(e *Evidence) {
+			e.Rights, e.RightsOf = []RightAnswer{{Right: Rights(kindEtcd)[0], Failure: "users is forbidden: cannot impersonate"}}, ""
+		}},
+		{"no namespace", func(e *Evidence) { e.Namespace = "" }},
+	}
+}
+
+// Every text that a person can get to read stands in the golden file: of each case what differs from a cluster in which all is well.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	well := Findings(healthy())
+	if Worst(well) != OK {
+		t.Errorf("a healthy cluster: got\n%s", Text(well))
+	}
+	fmt.Fprintf(&b, "=== all is well\n%s", Text(well))
+	for _, c := range cases() {
+		e := healthy()
+		c.change(&e)
+		all := Findings(e)
+		found := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return slices.Contains(well, f) })
+		fmt.Fprintf(&b, "\n=== %s\n%s", c.name, Text(found))
+		for _, f := range well {
+			if !slices.Contains(all, f) {
+				fmt.Fprintf(&b, "not said: %s: %s\n", f.Check, f.What)
+			}
+		}
+	}
+	golden := filepath.Join("testdata", "findings.golden")
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("findings have changed (-golden +got; -update accepts it):\n%s", diff)
+	}
+}
+
+// No evidence at all is no reason to break, and the order of the evidence does not matter.
+func TestFindingsOfAnyEvidence(t *testing.T) {
+	t.Parallel()
+	Findings(Evidence{})
+	shuffle := rand.New(rand.NewPCG(1, 2))
+	for _, c := range cases() {
+		e := healthy()
+		c.change(&e)
+		want := Findings(e)
+		shuffle.Shuffle(len(e.Members), func(i, j int) { e.Members[i], e.Members[j] = e.Members[j], e.Members[i] })
+		shuffle.Shuffle(len(e.Certificates), func(i, j int) { e.Certificates[i], e.Certificates[j] = e.Certificates[j], e.Certificates[i] })
+		shuffle.Shuffle(len(e.CalicoNodes.Value), func(i, j int) {
+			e.CalicoNodes.Value[i], e.CalicoNodes.Value[j] = e.CalicoNodes.Value[j], e.CalicoNodes.Value[i]
+		})
+		if diff := cmp.Diff(want, Findings(e)); diff != "" {
+			t.Errorf("%s: the order of the evidence changes the findings:\n%s", c.name, diff)
+		}
+	}
+}
+
+// Each check and each severity can come up; a finding that asks for something says why.
+func TestFindingsAreComplete(t *testing.T) {
+	t.Parallel()
+	checked, severities := map[string]bool{}, map[Severity]bool{}
+	for _, c := range cases() {
+		e := healthy()
+		c.change(&e)
+		for _, f := range Findings(e) {
+			severities[f.Severity] = true
+			if f.Severity != OK {
+				checked[f.Check] = true
+			}
+			if (f.Severity == Warning || f.Severity == Problem) && (f.Why == "" || f.Do == "") {
+				t.Errorf("%s: %q says not why, or not what to do", c.name, f.What)
+			}
+		}
+	}
+	for _, c := range checks() {
+		if !checked[c.name] {
+			t.Errorf("no case in which check %s finds anything", c.name)
+		}
+	}
+	if len(severities) != 4 {
+		t.Errorf("severities: got %v, want all four", severities)
+	}
+}
+
+// The rights that are asked for are those that the manifests give.
+func TestRightsAreThoseOfTheManifests(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..", "..", "config", "calico-node-sync")
+	base := filepath.Join(root, "base", "rbac.yaml")
+	for kind, files := range map[string][]string{
+		kindEtcd: {base}, kindKubernetes: {base, filepath.Join(root, "overlays", "kubernetes", "rbac.yaml")},
+	} {
+		var want, got []string
+		for _, file := range files {
+			want = append(want, given(t, file)...)
+		}
+		for _, r := range Rights(kind) {
+			got = append(got, fmt.Sprintf("%v %s", r.Own, r))
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: rights differ (-manifests +asked for):\n%s", kind, diff)
+		}
+	}
+}
+
+// given are the rights of the roles in a manifest that are bound to the controller.
+func given(t *testing.T, file string) []string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(role.Kind, "Role") || strings.HasSuffix(role.Name, "-metrics-reader") {
+			continue
+		}
+		for _, rule := range role.Rules {
+			out = append(out, spread(rule, role.Kind == "Role")...)
+		}
+	}
+	return out
+}
+
+func spread(rule rbacv1.PolicyRule, own bool) []string {
+	var out []string
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, name := range names {
+				for _, verb := range rule.Verbs {
+					out = append(out, fmt.Sprintf("%v %s", own, Right{Group: group, Resource: resource, Name: name, Verb: verb}))
+				}
+			}
+		}
+	}
+	return out
+}

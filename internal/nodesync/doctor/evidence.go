@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// Evidence is all that one examination has read. The order of its slices does not matter.
+type Evidence struct {
+	// Now is the time of the examination.
+	Now time.Time
+	// Settings are the flags and variables that name the datastore.
+	Settings Settings
+	// Namespace is where a controller keeps its Lease and state, "" if unknown.
+	Namespace string
+	// Config is by what the Plan was made.
+	Config nodesync.Config
+
+	// KubernetesURL is the API server that was asked, KubernetesVersion what it says it is, such as v1.34.1.
+	KubernetesURL     string
+	KubernetesVersion Answer[string]
+	// ClusterUID is the UID of namespace kube-system.
+	ClusterUID Answer[string]
+	// Datastore is one quorum read of Calico's datastore; its Value is meaningless.
+	Datastore Answer[struct{}]
+	// Members are the etcd endpoints, each asked alone.
+	Members []Member
+	// Certificates are those of files and kubeconfigs.
+	Certificates []Certificate
+	// ClusterInformation is Calico's object of that kind.
+	ClusterInformation Answer[ClusterInformation]
+
+	// Deployments and DaemonSets are those of the namespaces in which Calico lives.
+	Deployments []Listing
+	DaemonSets  []Listing
+	// Leases are those with the name of the controller's Lease, of all namespaces, or of one if not all may be read.
+	Leases Answer[[]Lease]
+	// Rights are the rights that were asked for.
+	Rights []RightAnswer
+	// RightsOf is whose rights they are, as the API server calls them; "" if it does not say.
+	RightsOf string
+
+	// CalicoNodes and KubernetesNodes are all of them, Plan what a controller would do about them now.
+	CalicoNodes     Answer[[]nodesync.CalicoNode]
+	KubernetesNodes Answer[[]string]
+	Plan            Answer[nodesync.Plan]
+}
+
+// Answer is what a question was answered. The zero Answer is of a question that was not asked, since nothing could have answered it.
+type Answer[T any] struct {
+	Asked bool
+	Value T
+	// Failure is why there is no Value, "" if there is one. Forbidden says that it is for want of a right.
+	Failure   string
+	Forbidden bool
+}
+
+// Answered returns the Answer that holds value.
+func Answered[T any](value T) Answer[T] { return Answer[T]{Asked: true, Value: value} }
+
+// known says that there is a Value.
+func (a Answer[T]) known() bool { return a.Asked && a.Failure == "" }
+
+// Settings are what names the datastore.
+type Settings struct {
+	// Kind is etcdv3 or kubernetes, "" if the settings do not say.
+	Kind string
+	// Failure is why they do not say, or why they cannot be used.
+	Failure string
+	// Flag is --datastore-type.
+	Flag string
+	// Variables are those of VariableNames that are set. Secrets are not in it: their value is "(set)".
+	Variables map[string]string
+	// Endpoints are etcd's.
+	Endpoints []string
+}
+
+// Member is one endpoint of etcd.
+type Member struct {
+	Endpoint string
+	// Version is such as 3.6.8.
+	Version string
+	// Failure is why it did not answer, "" if it did.
+	Failure string
+	// Alarms are what it complains about itself, such as NOSPACE.
+	Alarms []string
+}
+
+// Certificate is one certificate, or the failure to read it.
+type Certificate struct {
+	// Name is the setting that names it, File where it is, "" if it stands in the setting itself.
+	Name, File          string
+	NotBefore, NotAfter time.Time
+	Failure             string
+}
+
+// ClusterInformation is Calico's object of that kind.
+type ClusterInformation struct {
+	// Exists is false if there is none; then nothing else is set.
+	Exists bool
+	// Ready is datastoreReady.
+	Ready bool
+	// Version is calicoVersion, "" if it is not there.
+	Version string
+	// BoundTo is the UID of the cluster that the datastore is recorded to belong to, "" for none.
+	BoundTo string
+}
+
+// Listing is what one namespace holds of one kind.
+type Listing struct {
+	Namespace string
+	Answer[[]Workload]
+}
+
+// Workload is a Deployment or a DaemonSet, as far as it matters here.
+type Workload struct {
+	Namespace, Name string
+	// Replicas is how many are wanted, of a Deployment.
+	Replicas int
+	Images   []string
+	// Env is the environment of its containers. A variable that takes its value from elsewhere is there with the value "".
+	Env map[string]string
+}
+
+// Lease is one Lease.
+type Lease struct {
+	Namespace, Holder string
+	// Renewed is when it was renewed last, Lasts how long it holds from then on.
+	Renewed time.Time
+	Lasts   time.Duration
+}
+
+// alive says that somebody holds it now.
+func (l Lease) alive(now time.Time) bool { return l.Holder != "" && now.Before(l.Renewed.Add(l.Lasts)) }
+
+// VariableNames lists every environment variable that says, or once said, where Calico's datastore is; each may also be written with
+// CALICO_ before it. A value of one that Secret names must not get into the evidence.
+func VariableNames() []string {
+	return []string{
+		"DATASTORE_TYPE", "ETCD_ENDPOINTS", "ETCD_DISCOVERY_SRV", "ETCD_USERNAME", "ETCD_PASSWORD", "ETCD_CA_CERT_FILE", "ETCD_CERT_FILE",
+		"ETCD_KEY_FILE", "ETCD_AUTHORITY", "ETCD_SCHEME", "KUBECONFIG",
+	}
+}
+
+// Secret says that the value of a variable must not be shown.
+func Secret(variable string) bool {
+	return variable == "ETCD_PASSWORD" || variable == "CALICO_ETCD_PASSWORD"
+}

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// names looks for Calico Nodes that cannot be told apart, or from machines that live.
+func names(e Evidence) []Finding {
+	if !e.CalicoNodes.known() || e.Settings.Kind != kindEtcd {
+		return nil
+	}
+	var out []Finding
+	owners, renamed := map[string][]string{}, []string{}
+	for _, n := range e.CalicoNodes.Value {
+		name := referred(n)
+		if name == "" || n.Implied {
+			continue
+		}
+		owners[name] = append(owners[name], n.Name)
+		if name != n.Name && !slices.Contains(e.Config.Spellings(name), n.Name) {
+			renamed = append(renamed, n.Name+" ("+name+")")
+		}
+	}
+	for node, hosts := range owners {
+		if len(hosts) > 1 {
+			out = append(out, Finding{
+				Severity: Warning, What: fmt.Sprintf("Calico Nodes %s all say that they are Kubernetes Node %s", few(hosts), node),
+				Why: "while that Node lives none of them is removed, and at most one is right: the others are what a machine left under another name, " +
+					"and BGP peers that never answer",
+				Do: "look which name calico-node has on that machine (NODENAME), and delete the others with `calicoctl delete node`",
+			})
+		}
+	}
+	if len(renamed) > 0 {
+		out = append(out, Finding{
+			Severity: Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), its(len(renamed)), few(renamed)),
+			Why: "that is fine for themselves; but what hosts without a Calico Node left is not removed then, since they may be any machine under another name",
+			Do:  "if the names differ by a domain alone, say so with --domain",
+		})
+	}
+	if refusals := refusedBy(e, nodesync.GateAmbiguousName); len(refusals) > 0 {
+		out = append(out, Finding{
+			Severity: Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
+			Why: "Kubernetes truthfully knows no Node of that name, which proves nothing while a Node of a like name lives",
+			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; what is surely gone, delete with " +
+				"`calicoctl delete node`",
+		})
+	}
+	if len(out) == 0 {
+		out = append(out, Finding{Severity: OK, What: "each Calico Node of Kubernetes refers to a Kubernetes Node of its own"})
+	}
+	return out
+}
+
+// referred is the Kubernetes Node that the orchRefs of a Calico Node name, "" for none.
+func referred(n nodesync.CalicoNode) string {
+	for _, ref := range n.OrchRefs {
+		if ref.Orchestrator == nodesync.OrchestratorKubernetes && ref.NodeName != "" {
+			return ref.NodeName
+		}
+	}
+	return ""
+}
+
+func its(n int) string {
+	if n == 1 {
+		return "its"
+	}
+	return "their"
+}
+
+// drift says how the two sides differ, and what is held back.
+func drift(e Evidence) []Finding {
+	var out []Finding
+	switch {
+	case e.Plan.Asked && !e.Plan.known():
+		out = append(out, notMade(e.Plan, "plan what a controller would do now"))
+	case e.Plan.known():
+		out = append(due(e), heldBack(e)...)
+	}
+	if e.KubernetesNodes.Asked && !e.KubernetesNodes.known() {
+		out = append(out, notMade(e.KubernetesNodes, "list Kubernetes Nodes"))
+	}
+	if e.CalicoNodes.Asked && !e.CalicoNodes.known() {
+		out = append(out, notMade(e.CalicoNodes, "read Calico's Nodes"))
+	}
+	if e.CalicoNodes.known() && e.KubernetesNodes.known() && e.Settings.Kind == kindEtcd {
+		out = append(out, missing(e)...)
+		out = append(out, fenced(e)...)
+	}
+	if e.Plan.known() && len(out) == 0 && !lockedOut(e) {
+		out = append(out, Finding{Severity: OK, What: "Calico's datastore holds nothing of machines that are gone"})
+	}
+	return out
+}
+
+// lockedOut says that nothing was planned, for a reason that another check tells.
+func lockedOut(e Evidence) bool {
+	return len(refusedBy(e, nodesync.GateDatastoreNotReady))+len(refusedBy(e, nodesync.GateClusterBinding)) > 0
+}
+
+// due is what a controller would remove now.
+func due(e Evidence) []Finding {
+	var hosts []string
+	var out []Finding
+	for _, s := range e.Plan.Value.Steps {
+		switch s.(type) {
+		case nodesync.BindCluster, nodesync.Unfence, nodesync.RemoveHandles:
+		default:
+			hosts = append(hosts, s.Subject().Host)
+		}
+	}
+	if len(hosts) > 0 {
+		slices.Sort(hosts)
+		hosts = slices.Compact(hosts)
+		out = append(out, Finding{
+			Severity: Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", are(len(hosts), "machine"), few(hosts)),
+			Why: "what they left is a peer that never answers, addresses nobody gets and blocks nobody uses",
+			Do:  "let a controller do it, or see it with plan and do it with apply",
+		})
+	}
+	return out
+}
+
+// advice is what a gate means for people. A gate without one is not told here: another check has it.
+type advice struct {
+	severity     Severity
+	subject, why string
+	do           string
+}
+
+func adviceOn(gate nodesync.Gate) (advice, bool) {
+	switch gate {
+	case nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName:
+		return advice{}, false
+	case nodesync.GateKubernetesEmpty, nodesync.GateKubernetesNotSynced, nodesync.GateOverlap:
+		return advice{Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+			"check --kubeconfig, ETCD_ENDPOINTS and --domain"}, true
+	case nodesync.GateUnreadable:
+		return advice{Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"}, true
+	case nodesync.GateMass:
+		return advice{Warning, "machine", "more machines are gone than the mass guard lets pass without a person",
+			"if all are really gone, confirm them as the message says"}, true
+	case nodesync.GateGrace, nodesync.GatePace:
+		return advice{Note, "machine", "it goes in its time", ""}, true
+	case nodesync.GateRunningPods:
+		return advice{Warning, "machine", "a machine with running pods may live", "wait for pod garbage collection; without kube-controller-manager, delete the pods"}, true
+	case nodesync.GateNotConfirmed, nodesync.GateStepFailed:
+		return advice{Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"}, true
+	case nodesync.GateForeignEndpoint:
+		return advice{Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"}, true
+	case nodesync.GateForeignAddress:
+		return advice{Note, "block", "an address of somebody else keeps the block, and the Calico Node as its mark; they go when that pod does", ""}, true
+	case nodesync.GateKeep:
+		return advice{Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"}, true
+	case nodesync.GateUserConfiguration:
+		return advice{Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"}, true
+	case nodesync.GateOtherOrchestrator:
+		return advice{Note, "Calico Node", "it is another orchestrator's", ""}, true
+	case nodesync.GateOrphanedHandle:
+		return advice{Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"}, true
+	}
+	return advice{Warning, "machine", "it is not cleaned up", "see the gates in the documentation"}, true
+}
+
+// heldBack tells of each gate that holds something back, and since when.
+func heldBack(e Evidence) []Finding {
+	var out []Finding
+	for _, gate := range nodesync.Gates() {
+		refusals := refusedBy(e, gate)
+		a, told := adviceOn(gate)
+		if len(refusals) == 0 || !told {
+			continue
+		}
+		what := fmt.Sprintf("%s: %s", heldWhat(a, len(refusals), gate), messages(refusals))
+		if since, host := absentSince(e, refusals); !since.IsZero() {
+			what += fmt.Sprintf("; the longest absent is %s, since %s as far as is remembered", host, stamp(since))
+		}
+		out = append(out, Finding{Severity: a.severity, What: what, Why: a.why, Do: a.do})
+	}
+	return out
+}
+
+func heldWhat(a advice, n int, gate nodesync.Gate) string {
+	if a.subject == "everything" {
+		return fmt.Sprintf("everything is held back by %s", gate)
+	}
+	return fmt.Sprintf("%s held back by %s", are(n, a.subject), gate)
+}
+
+func refusedBy(e Evidence, gate nodesync.Gate) []nodesync.Refusal {
+	if !e.Plan.known() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(e.Plan.Value.Refusals), func(r nodesync.Refusal) bool { return r.Gate != gate })
+}
+
+// messages are the first of many refusals. The mass guard says the same about each.
+func messages(refusals []nodesync.Refusal) string {
+	const most = 3
+	same := !slices.ContainsFunc(refusals, func(r nodesync.Refusal) bool { return r.Message != refusals[0].Message })
+	if same {
+		var hosts []string
+		for _, r := range refusals {
+			hosts = append(hosts, r.Of.Host)
+		}
+		if refusals[0].Of.Host == "" {
+			return refusals[0].Message
+		}
+		return few(hosts) + ": " + refusals[0].Message
+	}
+	var out []string
+	for _, r := range refusals[:min(most, len(refusals))] {
+		out = append(out, cmp.Or(r.Of.Host, "everything")+": "+r.Message)
+	}
+	if more := len(refusals) - most; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// absentSince is when the first of the refused machines went missing, if that is remembered from before.
+func absentSince(e Evidence, refusals []nodesync.Refusal) (time.Time, string) {
+	var first nodesync.Absence
+	for _, a := range e.Plan.Value.Memory.Absences {
+		refused := slices.ContainsFunc(refusals, func(r nodesync.Refusal) bool { return r.Of.Host != "" && r.Of.Host == a.CalicoNode })
+		if refused && a.Since.Before(e.Now) && (first.Since.IsZero() || a.Since.Before(first.Since)) {
+			first = a
+		}
+	}
+	return first.Since, first.CalicoNode
+}
+
+// missing are Kubernetes Nodes on which no calico-node has ever started.
+func missing(e Evidence) []Finding {
+	known := map[string]bool{}
+	for _, n := range e.CalicoNodes.Value {
+		for _, name := range []string{n.Name, referred(n)} {
+			for _, spelling := range e.Config.Spellings(name) {
+				known[spelling] = known[spelling] || !n.Implied
+			}
+		}
+	}
+	lacking := slices.DeleteFunc(slices.Clone(e.KubernetesNodes.Value), func(name string) bool { return known[name] })
+	if len(lacking) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Severity: Warning, What: fmt.Sprintf("%s no Calico Node: %s", have(len(lacking), "Kubernetes Node"), few(lacking)),
+		Why: "calico-node has not started there with this datastore, so pods there have no network; or somebody removed the Calico Node, which only a restart " +
+			"of calico-node brings back",
+		Do: "look at the calico-node Pod there, and restart it if it runs; nothing, if the machine is not Calico's (Windows, virtual kubelet)",
+	}}
+}
+
+// fenced are Calico Nodes of machines that live and that still carry our mark.
+func fenced(e Evidence) []Finding {
+	alive := map[string]bool{}
+	for _, name := range e.KubernetesNodes.Value {
+		alive[name] = true
+	}
+	var hosts []string
+	for _, n := range e.CalicoNodes.Value {
+		if n.FencedFor != "" && alive[referred(n)] {
+			hosts = append(hosts, n.Name)
+		}
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Severity: Note, What: fmt.Sprintf("%s alive and fenced: %s", are(len(hosts), "machine"), few(hosts)),
+		Why: "a clean-up had begun when the machine came back; nothing more of it is removed, but it lacks what was removed by then",
+		Do:  "let a controller or apply withdraw the fence, and restart calico-node there",
+	}}
+}

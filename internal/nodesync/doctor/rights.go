@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Right is one right that calico-node-sync uses.
+type Right struct {
+	Group, Resource string
+	// Name is of the one object it is about, "" for all.
+	Name string
+	Verb string
+	// Own says that it is about objects in the controller's own namespace.
+	Own bool
+	// For says what it is for, and is empty for what a controller cannot do without.
+	For string
+}
+
+// String is the right as kubectl auth can-i takes it, more or less.
+func (r Right) String() string {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	if r.Name != "" {
+		resource += "/" + r.Name
+	}
+	return r.Verb + " " + resource
+}
+
+// RightAnswer is whether one Right is there.
+type RightAnswer struct {
+	Right   Right
+	Allowed bool
+	// Failure is why that could not be found out.
+	Failure string
+}
+
+// Rights lists what config/calico-node-sync gives its service account, by the kind of datastore; a test compares the two.
+func Rights(kind string) []Right {
+	const metrics = "asking who reads /metrics"
+	out := []Right{
+		{Resource: "nodes", Verb: "get"}, {Resource: "nodes", Verb: "list"}, {Resource: "nodes", Verb: "watch"},
+		{Resource: "pods", Verb: "list"},
+		{Resource: "namespaces", Name: "kube-system", Verb: "get"},
+		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create", For: metrics},
+		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create", For: metrics},
+	}
+	const lease, state = "calico-node-sync.nodes.mooring.dev", "calico-node-sync-state"
+	out = append(out, Right{Group: "coordination.k8s.io", Resource: "leases", Verb: "create", Own: true})
+	for _, verb := range []string{"get", "update"} {
+		out = append(out, Right{Group: "coordination.k8s.io", Resource: "leases", Name: lease, Verb: verb, Own: true})
+	}
+	const remember = "remembering over restarts since when Nodes are absent"
+	for _, verb := range []string{"get", "update"} {
+		out = append(out, Right{Resource: "configmaps", Name: state, Verb: verb, Own: true, For: remember})
+	}
+	// The journal as the manifests have it: what cannot be kept is not removed.
+	out = append(out, Right{Resource: "configmaps", Verb: "create", Own: true})
+	for _, verb := range []string{"list", "delete"} {
+		out = append(out, Right{Resource: "configmaps", Verb: verb, Own: true, For: "keeping the journal in ConfigMaps"})
+	}
+	const events = "Events"
+	for _, group := range []string{"", "events.k8s.io"} {
+		for _, verb := range []string{"create", "patch"} {
+			out = append(out, Right{Group: group, Resource: "events", Verb: verb, Own: true, For: events})
+		}
+	}
+	out = append(out, Right{Group: "apps", Resource: "deployments", Name: "calico-node-sync", Verb: "get", Own: true, For: events})
+	if kind != kindKubernetes {
+		return out
+	}
+	return append(out, crdRights()...)
+}
+
+// crdRights are the rights on Calico's own objects in the kubernetes datastore.
+func crdRights() []Right {
+	const group = "crd.projectcalico.org"
+	out := []Right{{Group: group, Resource: "clusterinformations", Name: "default", Verb: "get"}}
+	for _, resource := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
+		for _, verb := range []string{"get", "list", "update", "delete"} {
+			out = append(out, Right{Group: group, Resource: resource, Verb: verb})
+		}
+	}
+	for _, verb := range []string{"get", "list", "delete"} {
+		out = append(out, Right{Group: group, Resource: "hostendpoints", Verb: verb})
+	}
+	for _, resource := range []string{"bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations"} {
+		out = append(out, Right{Group: group, Resource: resource, Verb: "get"}, Right{Group: group, Resource: resource, Verb: "list"},
+			Right{Group: group, Resource: resource, Verb: "delete", For: "--also-remove"})
+	}
+	return out
+}
+
+// serviceAccounts begins the name that the API server gives to the account of a program.
+const serviceAccounts = "system:serviceaccount:"
+
+// rights says what is missing.
+func rights(e Evidence) []Finding {
+	if len(e.Rights) == 0 {
+		return nil
+	}
+	who := cmp.Or(e.RightsOf, "whoever runs doctor")
+	var missing, lesser, uses, unknown []string
+	for _, a := range e.Rights {
+		switch {
+		case a.Failure != "":
+			unknown = append(unknown, a.Right.String()+" ("+a.Failure+")")
+		case a.Allowed:
+		case a.Right.For != "":
+			lesser, uses = append(lesser, a.Right.String()), append(uses, a.Right.For)
+		default:
+			missing = append(missing, a.Right.String())
+		}
+	}
+	severity, do := Problem, "apply config/calico-node-sync again, or compare the ClusterRole, the Role and their bindings with it"
+	if !strings.HasPrefix(e.RightsOf, serviceAccounts) {
+		// A person who looks around need not be able to do the controller's work.
+		severity, do = Warning, "nothing, if only the controller is to write: ask about its account with --as="+serviceAccounts+"NAMESPACE:calico-node-sync; else give these rights"
+	}
+	var out []Finding
+	if len(missing) > 0 {
+		out = append(out, Finding{Severity: severity, What: fmt.Sprintf("%s may not %s", who, strings.Join(missing, ", ")),
+			Why: "without it nothing is removed", Do: do})
+	}
+	if len(lesser) > 0 {
+		out = append(out, Finding{Severity: Warning, What: fmt.Sprintf("%s may not %s", who, strings.Join(lesser, ", ")),
+			Why: "this is for " + few(uses), Do: do})
+	}
+	if len(unknown) > 0 {
+		out = append(out, Finding{Severity: Warning, What: fmt.Sprintf("not found out whether %s may %s", who, strings.Join(unknown, ", ")),
+			Why: "something may be missing that nobody has looked at", Do: "run doctor again, or ask with `kubectl auth can-i`"})
+	}
+	if len(out) == 0 {
+		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, plural(len(e.Rights), "right"))})
+	}
+	if e.Namespace == "" {
+		out = append(out, Finding{
+			Severity: Note, What: "rights on the Lease and on ConfigMaps were not asked for: the controller's namespace is not known",
+			Do: "name it with --leader-election-namespace",
+		})
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The kinds of datastore, as Calico spells them.
+const (
+	kindEtcd       = "etcdv3"
+	kindKubernetes = "kubernetes"
+)
+
+// settings says which datastore is meant and who says so.
+func settings(e Evidence) []Finding {
+	s := e.Settings
+	out := ignoredVariables(s)
+	if s.Failure != "" {
+		return append(out, Finding{
+			Severity: Problem, What: s.Failure,
+			Why: "calico-node-sync does not start like this, and nothing of the datastore could be looked at",
+			Do:  "set it as the DaemonSet calico-node and ConfigMap calico-config have it, then run doctor again",
+		})
+	}
+	where := s.Kind
+	if s.Kind == kindEtcd {
+		where += " at " + strings.Join(s.Endpoints, ", ")
+	}
+	if s.Flag == "" && s.value("DATASTORE_TYPE") == "" {
+		return append(out, Finding{
+			Severity: Note, What: fmt.Sprintf("the datastore is %s, and nothing but %s says so", where, s.nameOf("ETCD_ENDPOINTS")),
+			Why: "if the variable gets lost, calico-node-sync does not start; Calico's own programs then take the kubernetes datastore without a word",
+			Do:  "set DATASTORE_TYPE=etcdv3 as well",
+		})
+	}
+	return append(out, Finding{Severity: OK, What: fmt.Sprintf("the datastore is %s, as %s", where, s.source())})
+}
+
+// value is a variable by either name.
+func (s Settings) value(name string) string {
+	if v := s.Variables["CALICO_"+name]; v != "" {
+		return v
+	}
+	return s.Variables[name]
+}
+
+// nameOf is the name by which a variable is set.
+func (s Settings) nameOf(name string) string {
+	if s.Variables["CALICO_"+name] != "" {
+		return "CALICO_" + name
+	}
+	return name
+}
+
+// source says who names the kind of datastore.
+func (s Settings) source() string {
+	var says []string
+	if s.Flag != "" {
+		says = append(says, "--datastore-type")
+	}
+	for _, name := range []string{"DATASTORE_TYPE", "CALICO_DATASTORE_TYPE"} {
+		if s.Variables[name] != "" {
+			says = append(says, name)
+		}
+	}
+	if len(says) == 1 {
+		return says[0] + " says"
+	}
+	return strings.Join(says, " and ") + " say"
+}
+
+// ignoredVariables are variables that somebody has set and that do nothing.
+func ignoredVariables(s Settings) []Finding {
+	var out []Finding
+	var old, idle []string
+	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
+		bare := strings.TrimPrefix(name, "CALICO_")
+		switch {
+		case bare == "ETCD_AUTHORITY" || bare == "ETCD_SCHEME":
+			old = append(old, name)
+		case s.Kind == kindKubernetes && strings.HasPrefix(bare, "ETCD_"):
+			idle = append(idle, name)
+		case bare == "KUBECONFIG":
+			out = append(out, Finding{
+				Severity: Note, What: name + " is set and is not read",
+				Why: "calico-node-sync takes the cluster from --kubeconfig or from its Pod alone, so that no other cluster is changed by accident",
+				Do:  "nothing, if --kubeconfig names the right file",
+			})
+		}
+	}
+	if len(old) > 0 {
+		out = append(out, Finding{
+			Severity: Warning, What: few(old) + " is set, which nothing has read since Calico 3",
+			Why: "it may name another etcd than the one that is used", Do: "unset it; ETCD_ENDPOINTS holds URLs, with the scheme",
+		})
+	}
+	if len(idle) > 0 {
+		out = append(out, Finding{
+			Severity: Note, What: few(idle) + " is set and is not used with the kubernetes datastore",
+			Why: "it may be a leftover, or the datastore may be meant to be etcd", Do: "unset it, or set DATASTORE_TYPE=etcdv3 and ETCD_ENDPOINTS",
+		})
+	}
+	return out
+}

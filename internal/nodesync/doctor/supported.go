@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Range is the versions of one product that are supported, both ends included, of the form major.minor.
+type Range struct {
+	Product        string
+	Oldest, Newest string
+}
+
+// The products of Supported.
+const (
+	ProductKubernetes = "Kubernetes"
+	ProductEtcd       = "etcd"
+	ProductCalico     = "Calico"
+)
+
+// Supported lists the versions with which calico-node-sync works; documentation is generated from it.
+func Supported() []Range {
+	return []Range{
+		{ProductKubernetes, "1.33", "1.36"},
+		{ProductEtcd, "3.5", "3.7"},
+		{ProductCalico, "3.28", "3.31"},
+	}
+}
+
+// version says how a version stands to what is supported. Anything but major.minor is left out of the comparison.
+func version(product, text string) Finding {
+	var r Range
+	for _, candidate := range Supported() {
+		if candidate.Product == product {
+			r = candidate
+		}
+	}
+	supported := fmt.Sprintf("%s to %s are supported", r.Oldest, r.Newest)
+	major, minor, ok := parseVersion(text)
+	switch {
+	case !ok:
+		return Finding{Severity: Note, What: fmt.Sprintf("%s says it is version %q, which is none that can be compared; %s", product, text, supported)}
+	case older(major, minor, r.Oldest):
+		return Finding{
+			Severity: Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),
+			Why: "it may lack what calico-node-sync relies on, or store it in another form", Do: "update " + product + ", or try calico-node-sync with --mode=report first",
+		}
+	case newer(major, minor, r.Newest):
+		return Finding{
+			Severity: Warning, What: fmt.Sprintf("%s %s is newer than what is supported: %s", product, text, supported),
+			Why: "it may store things in a form that calico-node-sync does not know", Do: "update calico-node-sync, or try it with --mode=report first",
+		}
+	}
+	return Finding{Severity: OK, What: fmt.Sprintf("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)}
+}
+
+func older(major, minor int, than string) bool {
+	m, n, _ := parseVersion(than)
+	return major < m || major == m && minor < n
+}
+
+func newer(major, minor int, than string) bool {
+	m, n, _ := parseVersion(than)
+	return major > m || major == m && minor > n
+}
+
+// parseVersion reads what stands before the second dot, with or without a v.
+func parseVersion(text string) (major, minor int, ok bool) {
+	first, rest, found := strings.Cut(strings.TrimPrefix(text, "v"), ".")
+	second, _, _ := strings.Cut(rest, ".")
+	second, _, _ = strings.Cut(second, "-")
+	major, err := strconv.Atoi(first)
+	if err != nil || !found {
+		return 0, 0, false
+	}
+	minor, err = strconv.Atoi(strings.TrimSuffix(second, "+"))
+	return major, minor, err == nil
+}
