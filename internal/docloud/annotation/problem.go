@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package annotation
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is a value that is refused. Its text is one sentence that names the annotation, the value and what may stand there.
+type Error struct {
+	Annotation string
+	Value      string
+	// Problem completes the sentence after the value.
+	Problem string
+	// Default says that the value is the cluster's default and not the Service's own.
+	Default bool
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	by := ""
+	if e.Default {
+		by = " by the cluster's default"
+	}
+	return fmt.Sprintf("annotation %s is %s%s, %s", e.Annotation, Quote(e.Value), by, e.Problem)
+}
+
+// Quote writes a value between quotation marks, for sentences; of a long one only the beginning.
+func Quote(value string) string {
+	const shown = 100
+	if len(value) > shown {
+		value = strings.ToValidUTF8(value[:shown], "") + "…"
+	}
+	return fmt.Sprintf("%q", value)
+}
+
+// Errors are all wrong values of one Service, so that each becomes an event of its own. It is never empty as an error.
+type Errors []*Error
+
+// Error implements error: the sentences, one after the other.
+func (e Errors) Error() string {
+	sentences := make([]string, len(e))
+	for i, one := range e {
+		sentences[i] = one.Error()
+	}
+	return strings.Join(sentences, "; ")
+}
+
+// Unwrap makes errors.Is and errors.As look at each of them.
+func (e Errors) Unwrap() []error {
+	out := make([]error, len(e))
+	for i, one := range e {
+		out[i] = one
+	}
+	return out
+}
+
+// Reasons of a [Warning]. They are reasons of events and MUST not be changed: alerts and scripts select by them.
+const (
+	// ReasonNoEffect means that the annotation, or its value, changes nothing.
+	ReasonNoEffect = "AnnotationHasNoEffect"
+	// ReasonDoubtful means that the value is sent as it is although DigitalOcean documents that it will not take it.
+	ReasonDoubtful = "AnnotationValueDoubtful"
+	// ReasonUnknown means that the name is none of the table's: a slip of the pen, most likely.
+	ReasonUnknown = "AnnotationUnknown"
+)
+
+// Warning is something about a Service that its owner should know and that stops nothing. Message is one sentence.
+type Warning struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+func (w Warning) String() string { return w.Message }

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	framework "k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the client and of queues, as the predecessor has them
+	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
+	"github.com/mooring-dev/mooring/internal/docloud/defaults"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/logging"
+)
+
+// Component is the binary's name, in its metrics and user agents. It MUST NOT change.
+const Component = "digitalocean-cloud-controller-manager"
+
+// NewCommand returns the command. It has all flags of the framework's, with the same defaults; --cloud-provider is preset.
+func NewCommand() (*cobra.Command, error) { return newCommand(provider.DefaultMachinesConfig()) }
+
+// newCommand is NewCommand with another pace, for tests.
+func newCommand(machines provider.MachinesConfig) (*cobra.Command, error) {
+	framed, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		return nil, fmt.Errorf("preparing the options of Kubernetes' framework: %w", err)
+	}
+	framed.KubeCloudShared.CloudProvider.Name = provider.Name
+	// As the predecessor: a cluster need not publish its request headers' CA for a scrape of metrics.
+	framed.Authentication.SkipInClusterLookup = true
+	o := &commandOptions{framework: framed, logs: logs.NewOptions(), machines: machines}
+	command := &cobra.Command{
+		Use:   Component,
+		Short: "Keep a cluster's Nodes and load balancers as they are at DigitalOcean",
+		Long: "digitalocean-cloud-controller-manager gives Nodes the identity, addresses and labels of their droplets, removes Nodes whose droplets " +
+			"are gone, and keeps a load balancer for each Service that asks for one. The token and the cluster's settings come from environment " +
+			"variables; see the documentation.",
+		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), o, c.Flags()) },
+	}
+	o.addFlags(command)
+	return command, nil
+}
+
+type commandOptions struct {
+	framework *options.CloudControllerManagerOptions
+	logs      *logs.Options
+	tokenFile string
+	defaults  string // the file with defaults for annotations
+	machines  provider.MachinesConfig
+}
+
+func controllerNames() []string {
+	return framework.ControllerNames(framework.DefaultInitFuncConstructors)
+}
+
+// addFlags binds the flags by section, as the framework's own command does it.
+func (o *commandOptions) addFlags(command *cobra.Command) {
+	sections := o.framework.Flags(controllerNames(), framework.ControllersDisabledByDefault.List(), names.CCMControllerAliases(),
+		framework.AllWebhooks, framework.DisabledByDefaultWebhooks)
+	global := sections.FlagSet("global")
+	logsapi.AddFlags(o.logs, global)
+	globalflag.AddGlobalFlags(global, command.Name(), logs.SkipLoggingConfigurationFlags())
+	sections.FlagSet("digitalocean").StringVar(&o.tokenFile, "token-file", "",
+		"File with the DigitalOcean token, which may be replaced at any time. Also "+envTokenFile+"; a token that does not change may be in "+envToken+".")
+	defaults.AddFlag(sections.FlagSet("digitalocean"), &o.defaults)
+	for _, section := range sections.FlagSets {
+		command.Flags().AddFlagSet(section)
+	}
+	command.Flags().Var(new(versionFlag), "version", "Print the version and exit.")
+	command.Flags().Lookup("version").NoOptDefVal = "true"
+	command.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprintf(c.OutOrStderr(), "Usage:\n  %s\n", c.UseLine())
+		cliflag.PrintSections(c.OutOrStderr(), sections, 0)
+		return err
+	})
+	command.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s\n\nUsage:\n  %s\n", c.Long, c.UseLine())
+		cliflag.PrintSections(c.OutOrStdout(), sections, 0)
+	})
+}
+
+// versionFlag is --version, and --version=raw, which is the same here.
+type versionFlag bool
+
+// String implements pflag.Value.
+func (v *versionFlag) String() string { return fmt.Sprint(bool(*v)) }
+
+// Type implements pflag.Value; cobra asks for a bool.
+func (v *versionFlag) Type() string { return "bool" }
+
+// Set implements pflag.Value.
+func (v *versionFlag) Set(text string) error {
+	switch text {
+	case "true", "raw":
+		*v = true
+	case "false":
+		*v = false
+	default:
+		return errors.New("it must be true, false or raw")
+	}
+	return nil
+}
+
+func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
+	log, err := o.startLogging(flags)
+	if err != nil {
+		return err
+	}
+	if name := o.framework.KubeCloudShared.CloudProvider.Name; name != provider.Name {
+		return fmt.Errorf("--cloud-provider is %q: this program serves %s only", name, provider.Name)
+	}
+	if err := o.checkCluster(os.Getenv); err != nil {
+		return err
+	}
+	environment, err := readEnvironment(os.Getenv, o.tokenFile)
+	if err != nil {
+		return environment.withoutToken(err)
+	}
+	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
+		return environment.withoutToken(err)
+	}
+	for _, doubt := range environment.doubts {
+		log.Info("A default for annotations changes nothing", "warning", doubt.Message)
+	}
+	cloud, err := build(ctx, environment, o.machines, log)
+	if err != nil {
+		return environment.withoutToken(err)
+	}
+	config, err := o.framework.Config(controllerNames(), framework.ControllersDisabledByDefault.List(), names.CCMControllerAliases(),
+		framework.AllWebhooks, framework.DisabledByDefaultWebhooks)
+	if err != nil {
+		return fmt.Errorf("the flags: %w", err)
+	}
+	build := buildinfo.Get()
+	log.Info("Starting", "version", build.Version, "commit", build.Commit)
+	return supervise(ctx, config.Complete(), cloud)
+}
+
+// checkCluster says at once that no cluster is named, which the framework would find out later and with other words.
+func (o *commandOptions) checkCluster(getenv func(string) string) error {
+	if o.framework.Master == "" && o.framework.Generic.ClientConnection.Kubeconfig == "" && getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return errors.New("no API server is configured: pass --kubeconfig, or run in a Pod with a service account")
+	}
+	return nil
+}
+
+// startLogging makes the log that all of Mooring has, at the verbosity of the framework's flags. Who asks for one of the framework's own formats,
+// or for verbosity by file, gets the framework's own log.
+func (o *commandOptions) startLogging(flags *pflag.FlagSet) (logr.Logger, error) {
+	if err := logsapi.ValidateAndApply(o.logs, utilfeature.DefaultFeatureGate); err != nil {
+		return logr.Logger{}, fmt.Errorf("the flags of the log: %w", err)
+	}
+	if flags.Changed("logging-format") || flags.Changed("vmodule") {
+		return klog.Background(), nil
+	}
+	ours := logging.Options{Verbosity: min(int(o.logs.Verbosity), 10)} //nolint:gosec // it is bounded
+	return logging.Install(logging.NewHandler(os.Stderr, ours), ours), nil
+}
+
+// build asks DigitalOcean for what must be known before anything starts, and puts the provider together.
+func build(ctx context.Context, e environment, config provider.MachinesConfig, log logr.Logger) (*provider.Provider, error) {
+	registry := legacyregistry.Registerer()
+	client, err := newClient(e, buildinfo.Get().UserAgent(Component), doapi.NewMetrics(registry))
+	if err != nil {
+		return nil, err
+	}
+	region, err := findRegion(ctx, e, client)
+	if err != nil {
+		return nil, err
+	}
+	account, err := client.Account(ctx)
+	if err != nil {
+		return nil, explain(err, e)
+	}
+	log.Info("DigitalOcean's API answers", "account", account.String(), "region", region)
+	if err := errors.Join(serve(ctx, envDebugAddr, e.debugAddr, healthz(client)), serve(ctx, envMetricsAddr, e.metricsAddr, metrics())); err != nil {
+		return nil, err
+	}
+	registry.MustRegister(buildinfo.Get().Collector(Component))
+	config.Labels = e.nodeLabels
+	snapshot := provider.NewSnapshot(client, clock.RealClock{})
+	machines := provider.NewMachines(client, snapshot, config, clock.RealClock{}, registry)
+	balancers := provider.NewBalancers(provider.BalancerOptions{
+		API: client, Fleet: machines, Metrics: provider.NewBalancerMetrics(registry), Clock: clock.RealClock{}, Log: log,
+		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
+	})
+	return provider.New(machines, balancers, extras(e, client, provider.Common{Machines: machines, Balancers: balancers}, log, registry)...), nil
+}
+
+// extras are the controllers that work only where the environment asks for them: that of the firewall, and that of the cluster's tag.
+func extras(e environment, client *doapi.Client, common provider.Common, log logr.Logger, registry prometheus.Registerer) []provider.Extra {
+	var out []provider.Extra
+	if e.firewallName != "" {
+		out = append(out, firewalls.New(firewalls.Options{
+			API: client, Surroundings: common, Clock: clock.RealClock{}, Log: log, Metrics: firewalls.NewMetrics(registry),
+			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults},
+		}))
+	}
+	if e.clusterID != "" {
+		out = append(out, clustertag.New(clustertag.Options{
+			API: client, Surroundings: common, ClusterID: e.clusterID, Clock: clock.RealClock{}, Log: log, Metrics: clustertag.NewMetrics(registry),
+		}))
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// predecessorsRules are the rules of the ClusterRole in the predecessor's manifest of v0.1.68, no more and no less.
+func predecessorsRules() []rbacv1.PolicyRule {
+	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+	}
+	return []rbacv1.PolicyRule{
+		rule("coordination.k8s.io", []string{"leases"}, "get", "watch", "list", "create", "update", "delete"),
+		rule("", []string{"events"}, "create", "patch", "update"),
+		rule("", []string{"nodes"}, "*"),
+		rule("", []string{"nodes/status"}, "patch"),
+		rule("", []string{"services"}, "list", "patch", "update", "watch"),
+		rule("", []string{"services/status"}, "list", "patch", "update", "watch"),
+		rule("", []string{"serviceaccounts"}, "create"),
+		rule("", []string{"persistentvolumes"}, "get", "list", "update", "watch"),
+		rule("", []string{"endpoints"}, "create", "get", "list", "watch", "update"),
+	}
+}
+
+// predecessorsAccount makes the predecessor's service account with its rules, and returns a kubeconfig for it.
+func predecessorsAccount(t *testing.T, c *testkit.Cluster) string {
+	t.Helper()
+	ctx, client := t.Context(), c.Client
+	const account, role, namespace = "cloud-controller-manager", "system:cloud-controller-manager", "kube-system"
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: predecessorsRules()}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: namespace}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(t, err)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{
+		Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData, CertificateAuthority: c.Config.CAFile, TLSServerName: c.Config.ServerName,
+	}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fetch(t *testing.T, address string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)
+	must(t, err)
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	return response.StatusCode, string(body)
+}
+
+// addressIn finds in the log where the program serves what a variable asked for.
+func addressIn(t *testing.T, m *manager, variable string) string {
+	t.Helper()
+	for line := range strings.Lines(m.Output()) {
+		if _, after, ok := strings.Cut(line, `"variable":"`+variable+`","address":"`); ok {
+			address, _, _ := strings.Cut(after, `"`)
+			return address
+		}
+	}
+	t.Fatalf("the log does not say where %s is served", variable)
+	return ""
+}
+
+// listening counts the TCP sockets of the program that listen (proc(5), /proc/PID/net/tcp: state 0A).
+func listening(t *testing.T, m *manager) int {
+	t.Helper()
+	own := map[string]bool{}
+	process := processOf(t, m)
+	links, err := filepath.Glob(filepath.Join(process, "fd", "*"))
+	must(t, err)
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, "socket:[") {
+			own[strings.TrimSuffix(strings.TrimPrefix(target, "socket:["), "]")] = true
+		}
+	}
+	if len(own) == 0 {
+		t.Fatal("no socket of the program was found")
+	}
+	count := 0
+	for _, table := range []string{"tcp", "tcp6"} {
+		data, err := os.ReadFile(filepath.Join(process, "net", table))
+		must(t, err)
+		for line := range strings.Lines(string(data)) {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && own[f[9]] {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// processOf returns the program's folder in /proc, which it tells by the address of its own simulator in the environment.
+func processOf(t *testing.T, m *manager) string {
+	t.Helper()
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(t, err)
+	for _, path := range environments {
+		data, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(data), m.env[1]+"\x00") {
+			return filepath.Dir(path)
+		}
+	}
+	t.Fatal("the program is not in /proc")
+	return ""
+}

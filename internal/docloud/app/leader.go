@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cloudprovider "k8s.io/cloud-provider"
+	framework "k8s.io/cloud-provider/app"
+	frameworkconfig "k8s.io/cloud-provider/app/config"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
+	healthcheck "k8s.io/controller-manager/pkg/healthz"
+	"k8s.io/controller-manager/pkg/leadermigration"
+	"k8s.io/klog/v2"
+
+	"github.com/mooring-dev/mooring/internal/docloud/provider"
+)
+
+const (
+	// drainTime bounds how long a write that is under way is waited for after SIGTERM. A Pod has 30 seconds by default.
+	drainTime = 20 * time.Second
+	// electionSlack is how long after its Lease has run out a leader counts as healthy, as in the framework.
+	electionSlack = 20 * time.Second
+	// electionCheck is the name of that check below /healthz, as in the framework.
+	electionCheck = "leaderElection"
+)
+
+// supervise runs the framework until ctx ends: at once if nobody is to be elected, else as the leader.
+//
+// The framework's own election never gives the Lease back, so that with two replicas nobody leads for up to 15 seconds after each roll-out.
+// So the framework is told not to elect, and the provider's Initialize, which it calls before it starts any controller, waits for our own
+// election on the same Lease. A replica that waits serves /healthz and /metrics meanwhile, as it does with the framework's election.
+//
+// When ctx ends, the order is what makes giving the Lease back safe: no new write to DigitalOcean begins, those under way end, the
+// controllers stop, and only then is the Lease released. Whoever is not done in time does not release it.
+func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider) error {
+	if !config.ComponentConfig.Generic.LeaderElection.LeaderElect || leadermigration.Enabled(&config.ComponentConfig.Generic) {
+		return superviseAlone(ctx, config, cloud)
+	}
+	watch := leaderelection.NewLeaderHealthzAdaptor(electionSlack)
+	leading, lost := make(chan struct{}), make(chan struct{})
+	elector, err := newElector(config, watch, func(context.Context) { close(leading) })
+	if err != nil {
+		return err
+	}
+	watch.SetLeaderElection(elector)
+	config.ComponentConfig.Generic.LeaderElection.LeaderElect = false
+
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	elected, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	failed := make(chan error, 1)
+	go func() { failed <- runFramework(work, config, &candidate{Provider: cloud, leading: leading}, watch) }()
+	go func() {
+		defer close(lost)
+		elector.Run(elected)
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-lost:
+		return errors.New("the leader's Lease was lost: another replica may lead by now")
+	case <-ctx.Done():
+	}
+	drained := cloud.Drain(drainTime)
+	stop()
+	if !drained {
+		klog.InfoS("A change at DigitalOcean is still under way, the leader's Lease is left to run out", "waited", drainTime)
+		return nil
+	}
+	release()
+	<-lost
+	klog.InfoS("Stopped")
+	return nil
+}
+
+// superviseAlone runs the framework without an election of ours until ctx ends and the writes to DigitalOcean that are under way have ended.
+func superviseAlone(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 1)
+	go func() { failed <- runFramework(work, config, cloud, nil) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	cloud.Drain(drainTime)
+	klog.InfoS("Stopped")
+	return nil
+}
+
+// newElector makes an elector that does as the framework's, and gives the Lease back when its context ends.
+func newElector(config *frameworkconfig.CompletedConfig, watch *leaderelection.HealthzAdaptor, started func(context.Context)) (*leaderelection.LeaderElector, error) {
+	election := config.ComponentConfig.Generic.LeaderElection
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("naming this replica: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(election.ResourceLock, election.ResourceNamespace, election.ResourceName,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID()), EventRecorder: config.EventRecorder},
+		config.Kubeconfig, election.RenewDeadline.Duration)
+	if err != nil {
+		return nil, fmt.Errorf("the flags of the leader election: %w", err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, Name: election.ResourceName, WatchDog: watch, ReleaseOnCancel: true,
+		LeaseDuration: election.LeaseDuration.Duration, RenewDeadline: election.RenewDeadline.Duration, RetryPeriod: election.RetryPeriod.Duration,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: started, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the flags of the leader election: %w", err)
+	}
+	return elector, nil
+}
+
+// runFramework runs the framework's controllers until ctx ends. watch is nil if nobody is elected here.
+func runFramework(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud cloudprovider.Interface, watch *leaderelection.HealthzAdaptor) error {
+	initializers := framework.ConstructControllerInitializers(framework.DefaultInitFuncConstructors, config, cloud)
+	if watch != nil {
+		initializers[electionCheck] = func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
+			return electionHealth{watch}, true, nil
+		}
+	}
+	if err := framework.Run(config, cloud, initializers, map[string]framework.WebhookHandler{}, ctx.Done()); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+// candidate is a provider that lets no controller start before it leads.
+type candidate struct {
+	*provider.Provider
+	leading <-chan struct{}
+}
+
+// Initialize implements cloudprovider.Interface. It returns only on a leader: the process of any other ends while this still waits.
+func (c *candidate) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	<-c.leading
+	c.Provider.Initialize(clients, stop)
+}
+
+// electionHealth shows below /healthz whether a leader still renews its Lease. It is a controller that does nothing, since the framework asks
+// controllers alone.
+type electionHealth struct {
+	watch *leaderelection.HealthzAdaptor
+}
+
+// Name implements controller.Interface.
+func (electionHealth) Name() string { return electionCheck }
+
+// HealthChecker implements controller.HealthCheckable.
+func (h electionHealth) HealthChecker() healthcheck.UnnamedHealthChecker { return h.watch }

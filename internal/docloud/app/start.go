@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+)
+
+const (
+	// startTimeout bounds what is asked of DigitalOcean before anything starts.
+	startTimeout = 90 * time.Second
+	// metadataTimeout bounds one question to the metadata service, which answers within milliseconds or not at all.
+	metadataTimeout = 5 * time.Second
+	// metadataAttempts is how often it is asked: it may not be reachable yet right after a droplet has booted.
+	metadataAttempts = 3
+	// longestRegion bounds what is read of its answer, in bytes.
+	longestRegion = 256
+)
+
+// newClient makes the client of DigitalOcean's API. Its error is one sentence.
+func newClient(e environment, userAgent string, metrics *doapi.Metrics) (*doapi.Client, error) {
+	var token doapi.TokenSource = doapi.StaticToken(strings.TrimSpace(e.token))
+	if e.tokenFile != "" {
+		file, err := doapi.NewFileToken(e.tokenFile, clock.RealClock{})
+		if err != nil {
+			return nil, err
+		}
+		token = file
+	} else if err := doapi.ValidateToken(strings.TrimSpace(e.token)); err != nil {
+		return nil, fmt.Errorf("the DigitalOcean token in %s: %w", envToken, err)
+	}
+	client, err := doapi.New(doapi.Options{
+		URL: e.url, Token: token, UserAgent: userAgent, QPS: e.qps, Clock: clock.RealClock{}, Metrics: metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", envURL, err)
+	}
+	return client, nil
+}
+
+// cloud is what is asked of DigitalOcean before anything starts.
+type cloud interface {
+	// Regions returns the slugs of all regions.
+	Regions(ctx context.Context) ([]string, error)
+}
+
+// findRegion returns the region of the cluster: REGION, or that of the droplet this runs on, if DigitalOcean has it. Like the predecessor it
+// is the one call that must succeed before anything starts, so that a wrong token or URL is found at once. Its error is one sentence.
+func findRegion(ctx context.Context, e environment, api cloud) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	region, from := e.region, envRegion
+	if region == "" {
+		var err error
+		if region, err = askMetadata(ctx, e.metadataURL); err != nil {
+			return "", err
+		}
+		from = "the metadata service's region"
+	}
+	regions, err := api.Regions(ctx)
+	if err != nil {
+		return "", explain(err, e)
+	}
+	if !slices.Contains(regions, region) {
+		slices.Sort(regions)
+		return "", fmt.Errorf("%s is %q, which DigitalOcean does not have: it must be one of %s", from, region, strings.Join(regions, ", "))
+	}
+	return region, nil
+}
+
+// explain makes one sentence of the first call's failure: what is wrong and what to do.
+func explain(err error, e environment) error {
+	where := envToken
+	if e.tokenFile != "" {
+		where = "file " + e.tokenFile
+	}
+	at := e.url
+	if at == "" {
+		at = doapi.DefaultURL
+	}
+	switch {
+	case errors.Is(err, doapi.ErrUnauthorized):
+		return fmt.Errorf("DigitalOcean does not accept the token in %s, it is wrong, expired or revoked: %w", where, err)
+	case errors.Is(err, doapi.ErrForbidden):
+		return fmt.Errorf("the token in %s lacks a scope, give it those that the documentation lists (account:read, regions:read, droplet:read, "+
+			"load_balancer and certificate:read at least): %w", where, err)
+	case errors.Is(err, doapi.ErrRateLimited):
+		return fmt.Errorf("DigitalOcean's rate limit is used up for this token, by whatever else uses it; it ends within the hour: %w", err)
+	default:
+		return fmt.Errorf("DigitalOcean's API at %s does not answer as it should, check the network and %s: %w", at, envURL, err)
+	}
+}
+
+// askMetadata asks the metadata service for the droplet's region.
+func askMetadata(ctx context.Context, base string) (string, error) {
+	target, err := url.JoinPath(base, "metadata/v1/region")
+	if err != nil {
+		return "", fmt.Errorf("%s is %q: %w", envMetadataURL, base, err)
+	}
+	for attempt := 1; ; attempt++ {
+		region, err := askMetadataOnce(ctx, target)
+		if err == nil {
+			return region, nil
+		}
+		if attempt == metadataAttempts || ctx.Err() != nil {
+			return "", fmt.Errorf("%s is not set, and the metadata service at %s does not say it: %w; set %s to the region's slug if this does not "+
+				"run on a droplet", envRegion, base, err, envRegion)
+		}
+	}
+}
+
+func askMetadataOnce(ctx context.Context, target string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestRegion))
+	region := strings.TrimSpace(string(body))
+	switch {
+	case err != nil:
+		return "", err
+	case response.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("it answers %d", response.StatusCode)
+	case region == "":
+		return "", errors.New("its answer is empty")
+	}
+	return region, nil
+}

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doapi_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+)
+
+// A certificate is asked for by its domains, is pending, and is listed with all that decides about it; without an answer it may be there.
+func TestCreateCertificate(t *testing.T) {
+	t.Parallel()
+	cloud := digitalocean.New(digitalocean.Options{Certificates: digitalocean.CertificateOptions{VerifiedAfter: time.Hour}})
+	c := client(t, cloud)
+	r := loadbalancer.CertificateRequest{Name: "web", Type: loadbalancer.CertificateLetsEncrypt, DNSNames: []string{"a.example.com", "b.example.com"}}
+	made, err := c.CreateCertificate(t.Context(), r)
+	want := loadbalancer.Certificate{ID: made.ID, Name: "web", Type: "lets_encrypt", State: "pending", DNSNames: r.DNSNames}
+	if diff := cmp.Diff(want, made); diff != "" || err != nil || made.ID == "" {
+		t.Fatalf("%v\n%s", err, diff)
+	}
+	all, err := c.Certificates(t.Context())
+	if diff := cmp.Diff([]loadbalancer.Certificate{want}, all); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if _, err := c.CreateCertificate(t.Context(), r); !errors.Is(err, doapi.ErrRefused) {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	if err := cloud.Inject(fault.Rule{Route: "POST /v2/certificates", Kind: fault.CutAfterApply, Nth: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r.Name = "other"
+	if _, err := c.CreateCertificate(t.Context(), r); !errors.Is(err, doapi.ErrAmbiguous) {
+		t.Errorf("no answer: %v", err)
+	}
+	if all, err := c.Certificates(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("%v, %v: it was not asked for twice", all, err)
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package firewalls
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	events "k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+)
+
+// API is what the firewall needs of DigitalOcean's API; *doapi.Client has it. Lists are whole or an error, and errors are of doapi's kinds.
+type API interface {
+	Firewalls(ctx context.Context) ([]firewall.Observed, error)
+	Firewall(ctx context.Context, id string) (firewall.Observed, error)
+	CreateFirewall(ctx context.Context, r firewall.Request) (firewall.Observed, error)
+	UpdateFirewall(ctx context.Context, id string, r firewall.Request) (firewall.Observed, error)
+	// Epoch grows when what was read before may be about another account.
+	Epoch() uint64
+}
+
+// Surroundings is what the controller needs of the rest of the program.
+type Surroundings interface {
+	// Trusted returns nil if what the API answers is about this cluster, and else one sentence that says why that is in doubt: then nothing is
+	// written.
+	Trusted(ctx context.Context) error
+	// Enter lets a pass begin, and returns what must be called at its end. When the process is about to end it waits until ctx ends.
+	Enter(ctx context.Context) (leave func(), err error)
+	// LoadBalancerIDs returns the IDs of all load balancers of the account, as they were not long ago.
+	LoadBalancerIDs(ctx context.Context) ([]string, error)
+}
+
+// Timing says when what is done. The zero value of a field is its default.
+type Timing struct {
+	// Gather is how long changes of Services are gathered (1 s).
+	Gather time.Duration
+	// Resync is how often the firewall is read anew (5 min, as the predecessor, and up to a fifth more by chance).
+	Resync time.Duration
+	// FirstRetry and LastRetry bound the waits after failures (1 s and 5 min, as the predecessor).
+	FirstRetry, LastRetry time.Duration
+	// Pass bounds one pass (2 min).
+	Pass time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	for _, f := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&t.Gather, time.Second}, {&t.Resync, 5 * time.Minute}, {&t.FirstRetry, time.Second}, {&t.LastRetry, 5 * time.Minute}, {&t.Pass, 2 * time.Minute},
+	} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	return t
+}
+
+// Options are what [New] needs. Timing may be zero; Log may discard.
+type Options struct {
+	API          API
+	Surroundings Surroundings
+	// Config names the firewall; it has a name and at least one tag.
+	Config  firewall.Config
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	Log     logr.Logger
+	Timing  Timing
+	// Namespace bounds the Services that are looked at, empty for all. It is for tests that share an API server.
+	Namespace string
+}
+
+// Controller keeps the firewall. Its methods are called once each: Follow and Start, in any order.
+type Controller struct {
+	api          API
+	surroundings Surroundings
+	config       firewall.Config
+	metrics      *Metrics
+	clock        clock.WithTicker
+	log          logr.Logger
+	timing       Timing
+	namespace    string
+	queue        workqueue.TypedRateLimitingInterface[string]
+
+	// Set by Start, before anything runs.
+	client   kubernetes.Interface
+	recorder events.EventRecorder
+	// Set by Follow, before followed is closed.
+	followed chan struct{}
+	services corelisters.ServiceLister
+	synced   cache.InformerSynced
+
+	// memory is used by the one goroutine that makes passes.
+	memory memory
+}
+
+// marks of the queue. One pass serves both; a resync is one that reads the firewall first. The first is the predecessor's, for those who watch it.
+const (
+	markServices = "service"
+	markResync   = "resync"
+)
+
+// New makes a Controller that does nothing until it is started and follows Services.
+func New(o Options) *Controller {
+	t := o.Timing.withDefaults()
+	c := &Controller{
+		api: instrumented{o.API, o.Metrics, o.Clock}, surroundings: o.Surroundings, config: o.Config, metrics: o.Metrics, clock: o.Clock,
+		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, followed: make(chan struct{}), recorder: &events.FakeRecorder{},
+	}
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](t.FirstRetry, t.LastRetry),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "firewall", Clock: o.Clock}, // the predecessor's name, which is a label of metrics
+	)
+	return c
+}
+
+// Follow reads Services from an informer that somebody else starts.
+func (c *Controller) Follow(factory informers.SharedInformerFactory) {
+	informer := factory.Core().V1().Services()
+	c.services, c.synced = informer.Lister(), informer.Informer().HasSynced
+	changed := func() { c.queue.AddAfter(markServices, c.timing.Gather) }
+	// An informer that has been stopped takes no handlers; it gives no events either.
+	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
+	})
+	close(c.followed)
+}
+
+// Start keeps the firewall until stop is closed; it waits for Follow.
+func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
+	c.client = client
+	ctx, cancel := context.WithCancel(context.Background())
+	c.recorder = startRecorder(ctx, client)
+	go func() {
+		<-stop
+		cancel()
+		c.queue.ShutDown()
+	}()
+	go c.run(ctx)
+}
+
+// run makes passes until ctx ends, one at a time.
+func (c *Controller) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.followed:
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
+		return
+	}
+	// Without a Service there is no event, and the firewall is wanted all the same.
+	c.queue.Add(markServices)
+	c.later()
+	for c.next(ctx) {
+	}
+}
+
+// later asks for the next resync; chance keeps the clusters of one account apart.
+func (c *Controller) later() {
+	period := c.timing.Resync + rand.N(c.timing.Resync/5+1) //nolint:forbidigo,gosec // nothing depends on the number, it keeps clusters out of step
+	c.queue.AddAfter(markResync, period)
+}
+
+// next makes one pass and decides when the next one is due.
+func (c *Controller) next(ctx context.Context) bool {
+	mark, quit := c.queue.Get()
+	if quit {
+		return false
+	}
+	defer c.queue.Done(mark)
+	if mark == markResync {
+		c.later()
+	}
+	err := c.pass(ctx, mark == markResync)
+	wait := doapi.NotBefore(err).Sub(c.clock.Now())
+	switch {
+	case err == nil:
+		c.queue.Forget(markServices)
+	case ctx.Err() != nil:
+	case errors.Is(err, errForeign):
+		c.queue.Forget(markServices) // it is looked at again with the next resync
+	case wait > 0:
+		c.queue.AddAfter(markServices, wait+rand.N(max(wait/5, time.Second))) //nolint:forbidigo,gosec // it keeps callers out of step
+	default:
+		c.queue.AddRateLimited(markServices)
+	}
+	return true
+}

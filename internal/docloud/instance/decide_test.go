@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+)
+
+var (
+	start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	ours  = instance.Account{UUID: "ours"}
+	other = instance.Account{UUID: "other"}
+)
+
+// trusted is a World of three Nodes, 1 to 3, of which the list holds 1 and 2; 3 was asked for and answered 404.
+func trusted() instance.World {
+	return instance.World{
+		Now: start, Recorded: ours, Current: ours,
+		Nodes:   []*corev1.Node{node("n3", providerid.Format(3)), node("n1", providerid.Format(1)), node("n2", providerid.Format(2))},
+		List:    instance.List{At: start, Complete: true, Droplets: []int{1, 2}},
+		Answers: map[int]instance.Answer{3: {At: start, Outcome: instance.AnswerNotFound}},
+	}
+}
+
+func existences(d instance.Decision) string {
+	words := make([]string, len(d.Verdicts))
+	for i, v := range d.Verdicts {
+		words[i] = v.Node + " " + string(v.Existence)
+		if v.Reason != "" {
+			words[i] += " (" + string(v.Reason) + ")"
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	type world = instance.World
+	for name, tt := range map[string]struct {
+		change  func(*world)
+		want    string
+		trust   instance.Trust
+		message string
+		refresh bool
+		ask     []int
+		record  bool
+		says    string // the message of the last verdict
+	}{
+		"gone": {
+			want: "n1 exists, n2 exists, n3 gone", trust: instance.Trusted,
+		},
+		"the list alone is no proof": {
+			change: func(w *world) { w.Answers = nil },
+			want:   "n1 exists, n2 exists, n3 unknown (answer)", trust: instance.Trusted, ask: []int{3},
+			says: "droplet 3 is not in the list, and was not asked for by ID since",
+		},
+		"a failed answer is none": {
+			change: func(w *world) {
+				w.Answers[3] = instance.Answer{At: start, Outcome: instance.AnswerFailed, Problem: "429"}
+			},
+			want: "n1 exists, n2 exists, n3 unknown (answer)", trust: instance.Trusted, ask: []int{3},
+			says: "droplet 3 is not in the list, and asking for it failed: 429",
+		},
+		"an old 404 is none": {
+			change: func(w *world) {
+				w.Answers[3] = instance.Answer{At: start.Add(-2*time.Minute - time.Second), Outcome: instance.AnswerNotFound}
+			},
+			want: "n1 exists, n2 exists, n3 unknown (answer)", trust: instance.Trusted, ask: []int{3},
+			says: "droplet 3 was not found by ID, but that is longer than 2m0s ago",
+		},
+		"a partial list proves nothing, the answer notwithstanding": {
+			change: func(w *world) { w.List.Complete = false },
+			want:   "n1 exists, n2 exists, n3 unknown (list)", trust: instance.Trusted, refresh: true,
+			says: "droplet 3: the list of droplets is not complete, so that nothing can be said of what it lacks",
+		},
+		"nor does an old one": {
+			change: func(w *world) { w.List.At = start.Add(-5*time.Minute - time.Second) },
+			want:   "n1 exists, n2 exists, n3 unknown (list)", trust: instance.Trusted, refresh: true,
+			says: "droplet 3: the list of droplets is older than 5m0s",
+		},
+		"a list that still has it must be read again": {
+			change: func(w *world) {
+				w.List.Droplets = []int{1, 2, 3}
+				w.List.At = start.Add(-time.Minute)
+			},
+			want: "n1 exists, n2 exists, n3 unknown (list)", trust: instance.Trusted, refresh: true,
+			says: "droplet 3 is not found by ID, but the list before that still held it",
+		},
+		"a list that has it again wins": {
+			change: func(w *world) {
+				w.List.Droplets = []int{1, 2, 3}
+				w.Answers[3] = instance.Answer{At: start.Add(-time.Minute), Outcome: instance.AnswerNotFound}
+			},
+			want: "n1 exists, n2 exists, n3 exists", trust: instance.Trusted,
+		},
+		"found by ID though not in the list yet": {
+			change: func(w *world) { w.Answers[3] = instance.Answer{At: start, Outcome: instance.AnswerFound} },
+			want:   "n1 exists, n2 exists, n3 exists", trust: instance.Trusted,
+		},
+		"found before the list that lacks it": {
+			change: func(w *world) {
+				w.Answers[3] = instance.Answer{At: start.Add(-time.Second), Outcome: instance.AnswerFound}
+			},
+			want: "n1 exists, n2 exists, n3 unknown (answer)", trust: instance.Trusted, ask: []int{3},
+		},
+		"another account": {
+			change:  func(w *world) { w.Current = other },
+			want:    "n1 unknown (account), n2 unknown (account), n3 unknown (account)",
+			trust:   instance.AnotherAccount,
+			message: "the token is one of account other, but this cluster's droplets are in account ours: nothing is deleted; give a token of that account",
+		},
+		"another team of the same user": {
+			change:  func(w *world) { w.Current = instance.Account{UUID: "ours", Team: "t"} },
+			want:    "n1 unknown (account), n2 unknown (account), n3 unknown (account)",
+			trust:   instance.AnotherAccount,
+			message: "the token is one of account ours (team t), but this cluster's droplets are in account ours: nothing is deleted; give a token of that account",
+		},
+		"the account could not be read": {
+			change:  func(w *world) { w.Current = instance.Account{} },
+			want:    "n1 exists, n2 exists, n3 unknown (account)",
+			trust:   instance.Unverified,
+			message: "the account of the token could not be read: nothing is deleted",
+		},
+		"nothing visible": {
+			change: func(w *world) {
+				w.List.Droplets = []int{77}
+				w.Answers[1] = instance.Answer{At: start, Outcome: instance.AnswerNotFound}
+			},
+			want:    "n1 unknown (nothing-visible), n2 unknown (nothing-visible), n3 unknown (nothing-visible)",
+			trust:   instance.NothingVisible,
+			message: "none of the cluster's 3 known droplets is visible to the token of account ours: nothing is deleted; check the token and its scopes",
+			refresh: true, ask: []int{2},
+		},
+		"an old sight is no sight": {
+			change: func(w *world) {
+				w.List.Droplets = nil
+				w.Answers[1] = instance.Answer{At: start.Add(-time.Hour), Outcome: instance.AnswerFound}
+			},
+			want:    "n1 unknown (nothing-visible), n2 unknown (nothing-visible), n3 unknown (nothing-visible)",
+			trust:   instance.NothingVisible,
+			message: "none of the cluster's 3 known droplets is visible to the token of account ours: nothing is deleted; check the token and its scopes",
+			refresh: true, ask: []int{1, 2},
+		},
+		"a droplet that is no Node any more is a witness": {
+			change: func(w *world) {
+				w.Known = []int{9}
+				w.List.Droplets = []int{9}
+			},
+			want: "n1 unknown (answer), n2 unknown (answer), n3 gone", trust: instance.Trusted, ask: []int{1, 2},
+		},
+		"nothing was read yet": {
+			change:  func(w *world) { w.List, w.Answers = instance.List{}, nil },
+			want:    "n1 unknown (list), n2 unknown (list), n3 unknown (list)",
+			trust:   instance.Unverified,
+			message: "none of the cluster's droplets is visible, but there is no complete list of droplets either: nothing is deleted",
+			refresh: true,
+		},
+		"the first start records the account": {
+			change: func(w *world) { w.Recorded = instance.Account{} },
+			want:   "n1 exists, n2 exists, n3 gone", trust: instance.Trusted, record: true,
+		},
+		"the first start with a token of another account records nothing": {
+			change: func(w *world) {
+				w.Recorded = instance.Account{}
+				w.List.Droplets = nil
+			},
+			want:    "n1 unknown (nothing-visible), n2 unknown (nothing-visible), n3 unknown (nothing-visible)",
+			trust:   instance.NothingVisible,
+			message: "none of the cluster's 3 known droplets is visible to the token of account ours: nothing is deleted; check the token and its scopes",
+			refresh: true, ask: []int{1, 2},
+		},
+		"a cluster without Nodes records nothing": {
+			change: func(w *world) { w.Recorded, w.Nodes = instance.Account{}, nil },
+			want:   "", trust: instance.Trusted,
+		},
+		"Nodes that name no droplet": {
+			change: func(w *world) {
+				w.Nodes = []*corev1.Node{node("bare", ""), node("foreign", "aws:///i-1"), node("n1", providerid.Format(1))}
+			},
+			want: "bare unknown (provider-id), foreign unknown (provider-id), n1 exists", trust: instance.Trusted,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := trusted()
+			if tt.change != nil {
+				tt.change(&w)
+			}
+			d := instance.Decide(w, instance.DefaultConfig())
+			if got := existences(d); got != tt.want {
+				t.Errorf("verdicts\n%s, want\n%s", got, tt.want)
+			}
+			if d.Trust != tt.trust || d.Message != tt.message {
+				t.Errorf("trust %q, %q; want %q, %q", d.Trust, d.Message, tt.trust, tt.message)
+			}
+			if d.Refresh != tt.refresh || d.Record != tt.record || !cmp.Equal(d.Ask, tt.ask) {
+				t.Errorf("refresh %v, record %v, ask %v; want %v, %v, %v", d.Refresh, d.Record, d.Ask, tt.refresh, tt.record, tt.ask)
+			}
+			if last := d.Verdicts[max(0, len(d.Verdicts)-1):]; tt.says != "" && last[0].Message != tt.says {
+				t.Errorf("says\n%s, want\n%s", last[0].Message, tt.says)
+			}
+			for _, v := range d.Verdicts {
+				if (v.Existence == instance.Unknown) != (v.Message != "") {
+					t.Errorf("%+v", v)
+				}
+			}
+		})
+	}
+}
+
+// A colleague's token of the same team sees the same droplets; the same user in another team, or in none, does not.
+func TestSameOwner(t *testing.T) {
+	t.Parallel()
+	type account = instance.Account
+	for name, tt := range map[string]struct {
+		recorded, current account
+		same              bool
+	}{
+		"the same user":            {account{UUID: "u"}, account{UUID: "u"}, true},
+		"another user":             {account{UUID: "u"}, account{UUID: "v"}, false},
+		"the same user and team":   {account{"u", "t"}, account{"u", "t"}, true},
+		"a colleague":              {account{"u", "t"}, account{"v", "t"}, true},
+		"the user in another team": {account{"u", "t"}, account{"u", "s"}, false},
+		"the user outside of it":   {account{"u", "t"}, account{UUID: "u"}, false},
+		"the user in a team":       {account{UUID: "u"}, account{"u", "t"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.recorded.SameOwner(tt.current); got != tt.same {
+				t.Errorf("same owner: %v", got)
+			}
+			w := trusted()
+			w.Recorded, w.Current = tt.recorded, tt.current
+			d := instance.Decide(w, instance.DefaultConfig())
+			if want := map[bool]instance.Trust{true: instance.Trusted, false: instance.AnotherAccount}[tt.same]; d.Trust != want || d.Record {
+				t.Errorf("trust %q, record %v; want %q", d.Trust, d.Record, want)
+			}
+			if gone := strings.Contains(existences(d), "gone"); gone != tt.same {
+				t.Errorf("verdicts: %s", existences(d))
+			}
+		})
+	}
+}
+
+// Ninety of a hundred machines go. Ten at a time do, and in the end all are gone without anybody's help.
+func TestLargeLossIsPaced(t *testing.T) {
+	t.Parallel()
+	c := instance.DefaultConfig()
+	w := instance.World{Now: start, Recorded: ours, Current: ours, Answers: map[int]instance.Answer{}}
+	for id := 1; id <= 100; id++ {
+		w.Nodes = append(w.Nodes, node("n"+providerid.Format(id), providerid.Format(id)))
+		if id <= 10 {
+			w.List.Droplets = append(w.List.Droplets, id)
+		} else {
+			w.Answers[id] = instance.Answer{Outcome: instance.AnswerNotFound}
+		}
+		w.Known = append(w.Known, id)
+	}
+	var counts []int
+	for range 20 {
+		w.List.At, w.List.Complete = w.Now, true
+		for id := range w.Answers {
+			w.Answers[id] = instance.Answer{At: w.Now, Outcome: instance.AnswerNotFound}
+		}
+		d := instance.Decide(w, c)
+		w.Memory = d.Memory
+		var left []*corev1.Node
+		gone := 0
+		for _, n := range w.Nodes {
+			if v, ok := d.Verdict(n.Name); ok && v.Existence == instance.Gone {
+				gone++
+				continue
+			} else if v.Reason == instance.ReasonPace && v.Message == "" {
+				t.Errorf("%+v", v)
+			}
+			left = append(left, n)
+		}
+		w.Nodes = left
+		counts = append(counts, gone)
+		w.Now = w.Now.Add(c.Window / 2)
+	}
+	want := []int{10, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10, 0, 10, 0, 0, 0}
+	if diff := cmp.Diff(want, counts); diff != "" || len(w.Nodes) != 10 {
+		t.Errorf("gone per half window (-want +got):\n%s%d nodes left", diff, len(w.Nodes))
+	}
+}
+
+// The words of metrics and the form of what is remembered outlive a process.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	reasons := []instance.Reason{
+		instance.ReasonNone, instance.ReasonAccount, instance.ReasonNothingVisible, instance.ReasonProviderID, instance.ReasonList,
+		instance.ReasonAnswer, instance.ReasonPace,
+	}
+	if diff := cmp.Diff([]instance.Reason{"", "account", "nothing-visible", "provider-id", "list", "answer", "pace"}, reasons); diff != "" {
+		t.Error(diff)
+	}
+	data, err := json.Marshal(instance.Memory{Gone: []instance.Loss{{Droplet: 7, At: start}}})
+	if want := `{"gone":[{"droplet":7,"at":"2026-01-01T12:00:00Z"}]}`; err != nil || string(data) != want {
+		t.Errorf("%s, %v", data, err)
+	}
+	if c := instance.DefaultConfig(); c.Window != 5*time.Minute || c.AtLeast != 5 || c.Percent != 10 {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,321 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+)
+
+// Search is all that says which load balancer is a Service's.
+type Search struct {
+	Service *corev1.Service
+	// Others are all other Services of type LoadBalancer; the Service itself may be among them.
+	Others []*corev1.Service
+	// ClusterID is the cluster's ID (DO_CLUSTER_ID), empty for none.
+	ClusterID string
+	// List are the load balancers of the account; Complete says that every page arrived.
+	List     []Observed
+	Complete bool
+	// ByID is what a GET by the ID of the Service's annotation said, nil if nobody asked or it failed. It is needed only if the list lacks it.
+	ByID *Lookup
+	// Droplets are the IDs of this cluster's droplets.
+	Droplets []int
+	// Rules are the forwarding rules that the Service's load balancer must have.
+	Rules []ForwardingRule
+	// Attempted are the names under which a load balancer may have been made for the Service without an answer. They count like the Service's
+	// own name, which may be another one by now.
+	Attempted []string
+}
+
+// Lookup is the answer to a GET by ID: the load balancer, or nil for 404.
+type Lookup struct{ Found *Observed }
+
+// Ownership is an identity in one word.
+type Ownership string
+
+// What a search may find.
+const (
+	// Ours means that the load balancer is the Service's.
+	Ours Ownership = "ours"
+	// Absent means that there is none and that one may be made.
+	Absent Ownership = "absent"
+	// Foreign means that a load balancer is in the way that is somebody else's: nothing may be made or changed until a person decides.
+	Foreign Ownership = "foreign"
+	// Unclear means that not enough could be read to tell; it is to be tried again.
+	Unclear Ownership = "unclear"
+)
+
+// Identity is what a search found.
+type Identity struct {
+	Ownership Ownership
+	// LoadBalancer is the Service's if it is [Ours].
+	LoadBalancer *Observed
+	// Message says in one sentence why it is [Foreign] or [Unclear], and what a person can do.
+	Message string
+	// Warning is something to know about a load balancer that is ours, empty for nothing.
+	Warning string
+	// AskByID says that a GET by the ID of the annotation is needed to tell.
+	AskByID bool
+}
+
+// Identify finds the load balancer of a Service. It is the Service's
+//
+//  1. if the Service's annotation has its ID, unless another Service has the better claim to the same one;
+//  2. if it has the Service's name and the tag of this cluster;
+//  3. if it has the Service's default name, which is made of its UID, and no cluster's tag, and does not serve other machines only: load
+//     balancers of old releases were neither tagged nor noted on the Service;
+//  4. if it has the name that the Service asks for, and tags cannot tell (the cluster has no ID, or the token may not see tags), and it has
+//     exactly the Service's forwarding rules and serves machines of this cluster: it was made for the Service just before its maker died.
+//
+// One that has the name and is none of these is [Foreign]: names are unique in an account, so that it is in the way, and it is not taken over.
+// The predecessor takes it (its issue 916), with which a second cluster destroys the load balancer of the first.
+func Identify(s Search) Identity {
+	if id := s.Service.Annotations[annotation.LoadBalancerID]; id != "" {
+		if identity, done := s.byID(id); done {
+			return identity
+		}
+	}
+	return s.byName()
+}
+
+// byID follows the annotation. Without a load balancer of that ID the search goes on by name: it may have been made anew.
+func (s Search) byID(id string) (Identity, bool) {
+	o := s.lookup(id)
+	if o == nil {
+		if s.ByID != nil { // 404: a list that lacks it would be no proof
+			return Identity{}, false
+		}
+		return Identity{
+			Ownership: Unclear, AskByID: true,
+			Message: fmt.Sprintf("load balancer %s of annotation %s is not in the list, and was not asked for by ID", id, annotation.LoadBalancerID),
+		}, true
+	}
+	if rival := s.rival(*o); rival != nil {
+		return Identity{Ownership: Foreign, Message: fmt.Sprintf(
+			"%s is named by annotation %s of service %s as well, which has the better claim: remove the annotation here, or set %s: \"true\" there",
+			o, annotation.LoadBalancerID, key(rival), annotation.Disown)}, true
+	}
+	identity := Identity{Ownership: Ours, LoadBalancer: o}
+	if tags := s.foreignTags(*o); len(tags) > 0 {
+		identity.Warning = fmt.Sprintf("%s carries the tag of another cluster (%s) and not this one's: if that cluster still has it, both will change it in turn",
+			o, strings.Join(tags, ", "))
+	}
+	return identity, true
+}
+
+func (s Search) lookup(id string) *Observed {
+	if s.ByID != nil && s.ByID.Found != nil && s.ByID.Found.ID == id {
+		return s.ByID.Found
+	}
+	if s.ByID != nil && s.ByID.Found == nil {
+		return nil // the list is older
+	}
+	if i := slices.IndexFunc(s.List, func(o Observed) bool { return o.ID == id }); i >= 0 {
+		return &s.List[i]
+	}
+	return nil
+}
+
+// byName looks for a load balancer with one of the Service's names.
+func (s Search) byName() Identity {
+	name, def := NameOf(s.Service), DefaultName(s.Service)
+	var ours []*Observed
+	var inTheWay string
+	for i := range s.List {
+		o := &s.List[i]
+		if !s.named(*o) {
+			continue
+		}
+		why := s.refusal(*o, o.Name == def)
+		switch {
+		case why == "":
+			ours = append(ours, o)
+		case o.Name == name && inTheWay == "":
+			inTheWay = why
+		}
+	}
+	slices.SortFunc(ours, func(a, b *Observed) int { return strings.Compare(a.ID, b.ID) })
+	ours = slices.CompactFunc(ours, func(a, b *Observed) bool { return a.ID == b.ID })
+	switch {
+	case len(ours) > 1:
+		return Identity{Ownership: Foreign, Message: fmt.Sprintf("%s and %s could both be this service's: set annotation %s to the ID of the right one",
+			ours[0], ours[1], annotation.LoadBalancerID)}
+	case len(ours) == 1:
+		return Identity{Ownership: Ours, LoadBalancer: ours[0]}
+	case inTheWay != "":
+		return Identity{Ownership: Foreign, Message: inTheWay}
+	case !s.Complete:
+		return Identity{Ownership: Unclear, Message: "the list of load balancers is not complete, so that the service's may be among those that are missing"}
+	}
+	return Identity{Ownership: Absent}
+}
+
+// named says whether a load balancer has one of the Service's names, and is not the one that the annotation names and that is gone.
+func (s Search) named(o Observed) bool {
+	if s.ByID != nil && s.ByID.Found == nil && o.ID == s.Service.Annotations[annotation.LoadBalancerID] {
+		return false // the list is older
+	}
+	return o.Name == NameOf(s.Service) || o.Name == DefaultName(s.Service) || slices.Contains(s.Attempted, o.Name)
+}
+
+// refusal says why a load balancer with one of the Service's names is not the Service's, empty if it is.
+func (s Search) refusal(o Observed, byDefaultName bool) string {
+	refuse := func(format string, args ...any) string {
+		return fmt.Sprintf("%s has the name of this service's load balancer, but %s: it is left alone; rename it, "+
+			"choose another name by annotation %s, or set annotation %s to its ID to hand it over",
+			o, fmt.Sprintf(format, args...), annotation.Name, annotation.LoadBalancerID)
+	}
+	if owner := s.owner(o); owner != nil {
+		return refuse("it belongs to service %s", key(owner))
+	}
+	tag, tags := ClusterTag(s.ClusterID), clusterTags(o.Tags)
+	switch {
+	case tag != "" && slices.Contains(tags, tag):
+		return ""
+	case len(tags) > 0:
+		return refuse("it carries the tag of another cluster (%s)", strings.Join(tags, ", "))
+	case byDefaultName && s.serves(o, true):
+		return ""
+	case byDefaultName:
+		return refuse("none of its droplets is of this cluster")
+	case tag != "" && o.Tags != nil:
+		return refuse("it does not carry this cluster's tag %s", tag)
+	case !sameRules(o.ForwardingRules, s.Rules):
+		return refuse("its forwarding rules are others")
+	case !s.serves(o, false):
+		return refuse("none of its droplets is of this cluster")
+	}
+	return ""
+}
+
+// Leftover returns the load balancer that was most likely made for the Service by a process that died before it could note that, under a name
+// that the Service has no longer: it carries this cluster's tag, has exactly the Service's forwarding rules, and neither the annotation nor the
+// name of any Service leads to it. Nil for none. That is a guess, so that nothing but a warning may follow from it.
+func Leftover(s Search) *Observed {
+	tag := ClusterTag(s.ClusterID)
+	if tag == "" {
+		return nil
+	}
+	wanted := map[string]bool{}
+	for _, service := range append([]*corev1.Service{s.Service}, s.Others...) {
+		wanted[NameOf(service)], wanted[DefaultName(service)] = true, true
+		wanted[service.Annotations[annotation.LoadBalancerID]] = true
+	}
+	for i, o := range s.List {
+		if !wanted[o.Name] && !wanted[o.ID] && slices.Contains(o.Tags, tag) && sameRules(o.ForwardingRules, s.Rules) {
+			return &s.List[i]
+		}
+	}
+	return nil
+}
+
+// serves says whether one of a load balancer's droplets is of this cluster; none says what to say of one that has no droplets.
+func (s Search) serves(o Observed, none bool) bool {
+	if len(o.DropletIDs) == 0 {
+		return none && o.DropletTag == ""
+	}
+	return slices.ContainsFunc(o.DropletIDs, func(id int) bool { return slices.Contains(s.Droplets, id) })
+}
+
+// sameRules compares rules without their certificates, which are renewed.
+func sameRules(a, b []ForwardingRule) bool {
+	plain := func(rules []ForwardingRule) []ForwardingRule {
+		out := slices.Clone(rules)
+		for i := range out {
+			out[i].CertificateID = ""
+		}
+		slices.SortFunc(out, compareRules)
+		return out
+	}
+	return slices.Equal(plain(a), plain(b))
+}
+
+// owner returns another Service whose annotation has the load balancer's ID and that has not let it go.
+func (s Search) owner(o Observed) *corev1.Service {
+	for _, other := range s.Others {
+		if other.UID == s.Service.UID && key(other) == key(s.Service) || other.Annotations[annotation.LoadBalancerID] != o.ID {
+			continue
+		}
+		if disowned, err := annotation.IsDisowned(other.Annotations); err != nil || !disowned {
+			return other
+		}
+	}
+	return nil
+}
+
+// rival returns another Service that names the same load balancer and has the better claim to it: the one of whose UID its name is made, else
+// the older one. So a copy of a Service, annotations included, does not take the original's load balancer, and does not stop it either.
+func (s Search) rival(o Observed) *corev1.Service {
+	if o.Name != "" && o.Name == DefaultName(s.Service) {
+		return nil
+	}
+	var best *corev1.Service
+	for _, other := range s.Others {
+		one := s
+		one.Others = []*corev1.Service{other}
+		if one.owner(o) == nil {
+			continue
+		}
+		if o.Name != "" && o.Name == DefaultName(other) {
+			return other
+		}
+		if older(other, s.Service) && (best == nil || older(other, best)) {
+			best = other
+		}
+	}
+	return best
+}
+
+// older orders Services by age, and those of one age by name.
+func older(a, b *corev1.Service) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b))) < 0
+}
+
+func key(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
+
+// foreignTags returns the tags of other clusters if the load balancer does not carry this one's.
+func (s Search) foreignTags(o Observed) []string {
+	tags := clusterTags(o.Tags)
+	if slices.Contains(tags, ClusterTag(s.ClusterID)) {
+		return nil
+	}
+	return tags
+}
+
+// MayDelete says whether a load balancer may be deleted because its Service is. It may not, with the reason in one sentence, if the Service has
+// disowned it, if another Service has the better claim to it, or if it is another cluster's: by its tag, or by serving other machines only.
+// A Service is easily copied with its annotations, and deleting the copy must not take the original's load balancer along.
+func MayDelete(s Search, o Observed) (bool, string) {
+	disowned, err := annotation.IsDisowned(s.Service.Annotations)
+	switch {
+	case err != nil:
+		return false, err.Error()
+	case disowned:
+		return false, fmt.Sprintf("%s is disowned by annotation %s", o, annotation.Disown)
+	}
+	advice := fmt.Sprintf("to let go of the service and keep the load balancer, set annotation %s: \"true\"", annotation.Disown)
+	if rival := s.rival(o); rival != nil {
+		return false, fmt.Sprintf("%s belongs to service %s as well, which has the better claim: %s", o, key(rival), advice)
+	}
+	tag := ClusterTag(s.ClusterID)
+	tags := s.foreignTags(o)
+	switch {
+	case o.Type != "" && o.Type != annotation.TypeRegional && o.Type != annotation.TypeRegionalNetwork:
+		return false, fmt.Sprintf("%s is of type %s, which no service has made: %s", o, o.Type, advice)
+	case slices.Contains(o.Tags, tag) && tag != "":
+		return true, ""
+	case tag != "" && len(tags) > 0:
+		return false, fmt.Sprintf("%s carries the tag of another cluster (%s): %s", o, strings.Join(tags, ", "), advice)
+	case len(s.Droplets) > 0 && !s.serves(o, true):
+		return false, fmt.Sprintf("%s serves droplets of which none is of this cluster: %s", o, advice)
+	}
+	return true, ""
+}

@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+)
+
+// another is a Service beside the one of service().
+func another(name string, age int, pairs ...string) *corev1.Service {
+	s := service(pairs...)
+	s.Name, s.UID = name, types.UID("ffffffff-"+name)
+	s.CreationTimestamp = metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, -age, 0, time.UTC)}
+	return s
+}
+
+func lb(id, name string, tags []string, droplets ...int) loadbalancer.Observed {
+	return loadbalancer.Observed{ID: id, Name: name, Type: regional, Tags: tags, DropletIDs: droplets, ForwardingRules: []loadbalancer.ForwardingRule{
+		{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 30080},
+		{EntryProtocol: "tcp", EntryPort: 443, TargetProtocol: "tcp", TargetPort: 30443},
+	}}
+}
+
+// search is one of a cluster with ID c1 and droplets 1 to 3.
+func search(s *corev1.Service, list ...loadbalancer.Observed) loadbalancer.Search {
+	return loadbalancer.Search{
+		Service: s, Others: []*corev1.Service{s}, ClusterID: "c1", List: list, Complete: true, Droplets: []int{1, 2, 3}, Rules: lb("", "", nil).ForwardingRules,
+	}
+}
+
+func mine() []string   { return []string{"x", "k8s:c1"} }
+func theirs() []string { return []string{"k8s:c2"} }
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	annotated := func(pairs ...string) *corev1.Service {
+		return service(append(pairs, annotation.LoadBalancerID, "lb")...)
+	}
+	for name, tt := range map[string]struct {
+		search loadbalancer.Search
+		change func(*loadbalancer.Search)
+		want   loadbalancer.Ownership
+		id     string
+		says   string // a part of message or warning
+	}{
+		"by ID": {
+			search: search(annotated(), lb("lb", "any", nil)), want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID though another has the name": {
+			search: search(annotated("name", "web"), lb("other", "web", mine()), lb("lb", "any", nil)), want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID, with another cluster's tag: handed over, or copied": {
+			search: search(annotated(), lb("lb", "any", theirs(), 9)), want: loadbalancer.Ours, id: "lb", says: "carries the tag of another cluster (k8s:c2) and not this one's",
+		},
+		"by ID, asked for": {
+			search: search(annotated()), change: func(s *loadbalancer.Search) {
+				o := lb("lb", "any", nil)
+				s.ByID = &loadbalancer.Lookup{Found: &o}
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID, not in the list": {
+			search: search(annotated()), want: loadbalancer.Unclear, says: "was not asked for by ID",
+		},
+		"by ID, gone": {
+			search: search(annotated()), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
+		},
+		"by ID, gone, and the list is old": {
+			search: search(annotated(), lb("lb", defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
+		},
+		"by ID, gone, and made anew": {
+			search: search(annotated(), lb("new", defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Ours, id: "new",
+		},
+		"a copy of the Service has the better claim: it is older": {
+			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
+				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
+			}, want: loadbalancer.Foreign, says: "is named by annotation " + annotation.LoadBalancerID + " of service default/old as well",
+		},
+		"a copy of the Service is younger": {
+			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, another("new", -5, annotation.LoadBalancerID, "lb"))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"a copy of the Service is older, but the name is ours": {
+			search: search(annotated(), lb("lb", defName, mine())), change: func(s *loadbalancer.Search) {
+				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"the name is the copy's": {
+			search: search(annotated(), lb("lb", loadbalancer.DefaultName(another("new", -5)), mine())), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, another("new", -5, annotation.LoadBalancerID, "lb"))
+			}, want: loadbalancer.Foreign, says: "default/new",
+		},
+		"the other has let it go": {
+			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
+				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb", annotation.Disown, "true"))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"none": {search: search(service()), want: loadbalancer.Absent},
+		"none, but the list is partial": {
+			search: search(service()), change: func(s *loadbalancer.Search) { s.Complete = false }, want: loadbalancer.Unclear, says: "the list of load balancers is not complete",
+		},
+		"by tag and name": {search: search(service("name", "web"), lb("lb", "web", mine(), 9)), want: loadbalancer.Ours, id: "lb"},
+		"by tag and name, in a partial list": {
+			search: search(service("name", "web"), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) { s.Complete = false }, want: loadbalancer.Ours, id: "lb",
+		},
+		"another cluster's with the same name": {
+			search: search(service("name", "web"), lb("lb", "web", theirs(), 1)), want: loadbalancer.Foreign,
+			says: `load balancer "web" (lb) has the name of this service's load balancer, but it carries the tag of another cluster (k8s:c2): it is left alone; rename it, choose another name by annotation ` + p + `name, or set annotation ` + annotation.LoadBalancerID + ` to its ID to hand it over`,
+		},
+		"untagged with the same name": {
+			search: search(service("name", "web"), lb("lb", "web", []string{}, 1)), want: loadbalancer.Foreign, says: "it does not carry this cluster's tag k8s:c1",
+		},
+		"another Service's": {
+			search: search(service("name", "web"), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
+			}, want: loadbalancer.Foreign, says: "it belongs to service default/old",
+		},
+		"legacy, never annotated nor tagged": {search: search(service(), lb("lb", defName, []string{}, 1, 9)), want: loadbalancer.Ours, id: "lb"},
+		"legacy, and a name is asked for":    {search: search(service("name", "web"), lb("lb", defName, nil, 1)), want: loadbalancer.Ours, id: "lb"},
+		"legacy without droplets":            {search: search(service(), lb("lb", defName, []string{})), want: loadbalancer.Ours, id: "lb"},
+		"legacy of a cluster restored elsewhere": {
+			search: search(service(), lb("lb", defName, []string{}, 8, 9)), want: loadbalancer.Foreign, says: "none of its droplets is of this cluster",
+		},
+		"legacy with another cluster's tag": {search: search(service(), lb("lb", defName, theirs(), 1)), want: loadbalancer.Foreign, says: "k8s:c2"},
+		"a foreign one with the legacy name is not in the way of another name": {
+			search: search(service("name", "web"), lb("lb", defName, theirs(), 1)), want: loadbalancer.Absent,
+		},
+		"no cluster ID: just made, before its maker died": {
+			search: search(service("name", "web"), lb("lb", "web", nil, 1)), change: func(s *loadbalancer.Search) { s.ClusterID = "" }, want: loadbalancer.Ours, id: "lb",
+		},
+		"tags are not shown: just made, before its maker died": {search: search(service("name", "web"), lb("lb", "web", nil, 1)), want: loadbalancer.Ours, id: "lb"},
+		"no cluster ID, other rules": {
+			search: search(service("name", "web"), lb("lb", "web", nil, 1)), change: func(s *loadbalancer.Search) { s.ClusterID, s.Rules = "", s.Rules[:1] },
+			want: loadbalancer.Foreign, says: "its forwarding rules are others",
+		},
+		"no cluster ID, other droplets": {
+			search: search(service("name", "web"), lb("lb", "web", nil, 9)), change: func(s *loadbalancer.Search) { s.ClusterID = "" },
+			want: loadbalancer.Foreign, says: "none of its droplets is of this cluster",
+		},
+		"no cluster ID, a cluster's tag": {
+			search: search(service("name", "web"), lb("lb", "web", theirs(), 1)), change: func(s *loadbalancer.Search) { s.ClusterID = "" },
+			want: loadbalancer.Foreign, says: "k8s:c2",
+		},
+		"two that could be": {
+			search: search(service("name", "web"), lb("a", "web", mine()), lb("b", defName, mine())), want: loadbalancer.Foreign,
+			says: `load balancer "web" (a) and load balancer "` + defName + `" (b) could both be this service's: set annotation ` + annotation.LoadBalancerID,
+		},
+		"renamed while it was being made": {
+			search: search(service("name", "new"), lb("lb", "old", mine())), change: func(s *loadbalancer.Search) { s.Attempted = []string{"old"} }, want: loadbalancer.Ours, id: "lb",
+		},
+		"another cluster's has the name it was to be made with": {
+			search: search(service("name", "new"), lb("lb", "old", theirs())), change: func(s *loadbalancer.Search) { s.Attempted = []string{"old"} }, want: loadbalancer.Absent,
+		},
+		"the old name without an attempt":   {search: search(service("name", "new"), lb("lb", "old", mine())), want: loadbalancer.Absent},
+		"one that stands twice in the list": {search: search(service(), lb("lb", defName, mine()), lb("lb", defName, mine())), want: loadbalancer.Ours, id: "lb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tt.change != nil {
+				tt.change(&tt.search)
+			}
+			got := loadbalancer.Identify(tt.search)
+			if got.Ownership != tt.want || (got.LoadBalancer != nil) != (tt.id != "") || tt.id != "" && got.LoadBalancer.ID != tt.id {
+				t.Errorf("%+v, want %s %s", got, tt.want, tt.id)
+			}
+			if !strings.Contains(got.Message+got.Warning, tt.says) || tt.says == "" && got.Message+got.Warning != "" {
+				t.Errorf("says\n%s%s, want\n%s", got.Message, got.Warning, tt.says)
+			}
+			if got.AskByID != (tt.want == loadbalancer.Unclear && strings.Contains(tt.says, "by ID")) {
+				t.Errorf("ask by ID: %v", got.AskByID)
+			}
+		})
+	}
+}
+
+func TestMayDelete(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		search loadbalancer.Search
+		lb     loadbalancer.Observed
+		change func(*loadbalancer.Search)
+		says   string
+	}{
+		"ours by tag":                        {search: search(service()), lb: lb("lb", "web", mine(), 9)},
+		"untagged, serving this cluster":     {search: search(service()), lb: lb("lb", "web", nil, 1, 9)},
+		"untagged, serving nobody":           {search: search(service()), lb: lb("lb", "web", nil)},
+		"no droplet of the cluster is known": {search: search(service()), lb: lb("lb", "web", nil, 9), change: func(s *loadbalancer.Search) { s.Droplets = nil }},
+		"another cluster's by tag":           {search: search(service()), lb: lb("lb", "web", theirs(), 1), says: "carries the tag of another cluster (k8s:c2): to let go of the service and keep the load balancer, set annotation"},
+		"another cluster's by its droplets":  {search: search(service()), lb: lb("lb", "web", nil, 8, 9), says: "serves droplets of which none is of this cluster"},
+		"of a type that no Service has":      {search: search(service()), lb: loadbalancer.Observed{ID: "lb", Name: "web", Type: "GLOBAL", Tags: mine()}, says: "is of type GLOBAL, which no service has made"},
+		"disowned":                           {search: search(service(annotation.Disown, "true")), lb: lb("lb", "web", mine(), 1), says: "is disowned by annotation"},
+		"perhaps disowned":                   {search: search(service(annotation.Disown, "maybe")), lb: lb("lb", "web", mine(), 1), says: "it must be true or false"},
+		"the original of a copied Service": {
+			search: search(service(annotation.LoadBalancerID, "lb")), lb: lb("lb", "web", mine(), 1), change: func(s *loadbalancer.Search) {
+				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
+			}, says: "belongs to service default/old as well, which has the better claim",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tt.change != nil {
+				tt.change(&tt.search)
+			}
+			may, why := loadbalancer.MayDelete(tt.search, tt.lb)
+			if may != (tt.says == "") || !strings.Contains(why, tt.says) {
+				t.Errorf("%v, %s", may, why)
+			}
+		})
+	}
+}
+
+// What looks as if it was made for the Service under a name that it has no longer is told of; what leads to any Service, or is another's, is not.
+func TestLeftover(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		search loadbalancer.Search
+		change func(*loadbalancer.Search)
+		left   bool
+	}{
+		"of an old name":                    {search: search(service("name", "new"), lb("lb", "old", mine())), left: true},
+		"the Service's own":                 {search: search(service("name", "new"), lb("lb", "new", mine()))},
+		"the Service's own by default":      {search: search(service("name", "new"), lb("lb", defName, mine()))},
+		"the one that its annotation names": {search: search(service("name", "new", annotation.LoadBalancerID, "lb"), lb("lb", "old", mine()))},
+		"another cluster's":                 {search: search(service("name", "new"), lb("lb", "old", theirs()))},
+		"without a tag":                     {search: search(service("name", "new"), lb("lb", "old", []string{}))},
+		"tags are not shown":                {search: search(service("name", "new"), lb("lb", "old", nil))},
+		"a cluster without an ID":           {search: search(service("name", "new"), lb("lb", "old", mine())), change: func(s *loadbalancer.Search) { s.ClusterID = "" }},
+		"other rules":                       {search: search(service("name", "new"), lb("lb", "old", mine())), change: func(s *loadbalancer.Search) { s.Rules = s.Rules[:1] }},
+		"another Service's by ID": {search: search(service("name", "new"), lb("lb", "old", mine())), change: func(s *loadbalancer.Search) {
+			s.Others = append(s.Others, another("it", 5, annotation.LoadBalancerID, "lb"))
+		}},
+		"another Service's by name": {search: search(service("name", "new"), lb("lb", "old", mine())), change: func(s *loadbalancer.Search) {
+			s.Others = append(s.Others, another("it", 5, "name", "old"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tt.change != nil {
+				tt.change(&tt.search)
+			}
+			if got := loadbalancer.Leftover(tt.search); (got != nil) != tt.left {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}

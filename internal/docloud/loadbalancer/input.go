@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+)
+
+// Input is everything that decides what a load balancer must be.
+type Input struct {
+	Service *corev1.Service
+	// Nodes are all Nodes of the cluster, in any order; those that get no traffic are left out here.
+	Nodes []*corev1.Node
+	// Droplets are those of the account, by which Nodes without a provider ID are found. They may be missing if [NeedsOf] says so.
+	Droplets []instance.Droplet
+	// Certificates are those of the account; they may be missing if [NeedsOf] says so.
+	Certificates []Certificate
+	// PartialCertificates says that Certificates are not all there are: nothing is concluded from one that is missing.
+	PartialCertificates bool
+	Cluster             Cluster
+	// Observed is the load balancer there is, nil for none. What cannot be changed is taken from it.
+	Observed *Observed
+}
+
+// Cluster is the configuration that all load balancers of a cluster share.
+type Cluster struct {
+	// ID is the cluster's ID (DO_CLUSTER_ID), empty for none.
+	ID string
+	// Region is the slug of the region (REGION, else the metadata service's).
+	Region string
+	// VPC is the UUID of the cluster's VPC (DO_CLUSTER_VPC_ID), empty for the region's default one.
+	VPC string
+	// DefaultType is the type of load balancers that ask for none (DEFAULT_LB_TYPE); all but REGIONAL means REGIONAL_NETWORK.
+	DefaultType string
+	// Defaults are what annotations say that a Service does not carry (DO_LOAD_BALANCER_DEFAULTS), nil for none.
+	Defaults annotation.Defaults
+}
+
+// Certificate is a certificate of the account (schema "certificate" of the API).
+type Certificate struct {
+	ID   string
+	Name string
+	Type CertificateType
+	// State is empty if it is not known, DNSNames are if they are not.
+	State    CertificateState
+	DNSNames []string
+}
+
+// CertificateType is how a certificate came to be, as the API spells it.
+type CertificateType string
+
+// The types of certificates. DigitalOcean renews those of Let's Encrypt by itself, under a new ID.
+const (
+	CertificateCustom      CertificateType = "custom"
+	CertificateLetsEncrypt CertificateType = "lets_encrypt"
+)
+
+// Result is what a load balancer must be, and what there is to say about it.
+type Result struct {
+	Request Request
+	// CreateOnly is what only the POST carries besides.
+	CreateOnly CreateOnly
+	// Annotate holds the annotations that are to be written on the Service because they differ, in no case more than those the predecessor
+	// writes: the load balancer's ID and type, and the ID of a renewed certificate.
+	Annotate map[string]string
+	// Certificate is what is waited for before the Service's certificate can be used, nil for nothing. The load balancer there is keeps its forwarding
+	// rules until then; without one it is an error as well.
+	Certificate *CertificateWait
+	// Disowned says that nothing of this may be sent.
+	Disowned bool
+	// Warnings are in a fixed order. They are for the Service's owner and become events.
+	Warnings []annotation.Warning
+	// Targets are the Nodes that get traffic, LeftOut those that do not and why; both in the order of names.
+	Targets []Target
+	LeftOut []LeftOut
+}
+
+// Target is a Node that gets traffic.
+type Target struct {
+	Node    string `json:"node"`
+	Droplet int    `json:"droplet"`
+}
+
+// LeftOut is a Node that gets no traffic. Reason completes the sentence "node X …".
+type LeftOut struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+}
+
+// ReasonKept is the reason of a warning that says that a field keeps its value because DigitalOcean does not let it change. It is the reason
+// of an event and MUST not be changed.
+const ReasonKept = "LoadBalancerFieldKept"
+
+// Needs is what has to be read before [Desired] can answer.
+type Needs struct {
+	// Droplets are needed because a Node has no provider ID; Certificates because one is named, or may have been renewed.
+	Droplets, Certificates bool
+}
+
+// NeedsOf says what [Desired] will look at beyond Service, Nodes and the load balancer; reading more does no harm.
+func NeedsOf(in Input) Needs {
+	var n Needs
+	for _, node := range in.Nodes {
+		if node.Spec.ProviderID == "" {
+			n.Droplets = true
+		}
+	}
+	s, _, err := annotation.Parse(in.Service.Annotations, in.options())
+	if err != nil || s.Type != annotation.TypeRegional {
+		return n
+	}
+	n.Certificates = s.CertificateID == "" && s.CertificateName != "" || len(s.CertificateDomains) > 0
+	if in.Observed != nil {
+		current := certificateOf(in.Observed)
+		n.Certificates = n.Certificates || current != "" && s.CertificateID != "" && current != s.CertificateID
+	}
+	return n
+}
+
+// options are what reading the annotations depends on.
+func (in Input) options() annotation.Options {
+	o := annotation.Options{DefaultType: in.Cluster.DefaultType, Defaults: in.Cluster.Defaults}
+	if in.Observed != nil {
+		o.FixedType = in.Observed.Type
+	}
+	return o
+}

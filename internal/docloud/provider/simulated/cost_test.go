@@ -1,0 +1,400 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated_test
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+)
+
+// A load balancer takes a minute, and is busy for a while after each change.
+func likeDigitalOcean() sim.Options {
+	return sim.Options{Seed: 1, LoadBalancers: sim.LoadBalancerOptions{ActiveAfter: time.Minute, BusyAfterUpdate: time.Second}}
+}
+
+// settled is a cluster that has run for half an hour, and nothing is left to do.
+func settled(tb testing.TB, nodes, services int) *bubble {
+	tb.Helper()
+	b := newBubble(tb, likeDigitalOcean())
+	b.extras = everything
+	for i := range nodes {
+		b.member(fmt.Sprintf("node-%d", i))
+	}
+	for i := range services {
+		b.serve(fmt.Sprintf("service-%d", i), int32(1+i)) //nolint:gosec // there are few
+	}
+	b.start(death{})
+	elapse(30 * time.Minute)
+	if n := len(b.cloud.Account("").LoadBalancers()); n != services {
+		tb.Fatalf("%d load balancers for %d Services", n, services)
+	}
+	return b
+}
+
+// spent is what was asked of DigitalOcean while something was done.
+func (b *bubble) spent(deed func()) journal.Stats {
+	b.t.Helper()
+	b.cloud.ResetJournal()
+	deed()
+	stats := b.cloud.Stats()
+	for route, s := range stats.Routes {
+		if s.Statuses[429] > 0 {
+			b.t.Errorf("%d calls of %s were turned away", s.Statuses[429], route)
+		}
+	}
+	if stats.PeakPerMinute > 250 {
+		b.t.Errorf("%d calls within a minute", stats.PeakPerMinute)
+	}
+	return stats
+}
+
+// balancerCalls are the calls that have to do with load balancers.
+func balancerCalls(stats journal.Stats) int {
+	n := 0
+	for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+		n += stats.Count(method + " /v2/load_balancers")
+	}
+	return n
+}
+
+// idle is an hour in which nothing happens: the predecessor's figures are those of its formula, 12 for each Node and 20 for the rest, which
+// agrees with what was measured.
+type idle struct{ nodes, services, notReady, most, predecessor int }
+
+func idles() []idle {
+	return []idle{
+		{nodes: 1000, services: 50, most: 420, predecessor: 12_020},
+		{nodes: 5000, services: 50, most: 1600, predecessor: 60_024},
+		{nodes: 1000, services: 50, notReady: 50, most: 420 + 600, predecessor: 12_020 + 50*1440},
+	}
+}
+
+func (i idle) String() string {
+	return fmt.Sprintf("%d nodes, %d of them not ready, %d services", i.nodes, i.notReady, i.services)
+}
+
+// run returns the calls of the hour.
+func (i idle) run(tb testing.TB) journal.Stats {
+	tb.Helper()
+	b := settled(tb, i.nodes, i.services)
+	defer b.stop()
+	for n := range i.notReady {
+		b.unready(fmt.Sprintf("node-%d", n))
+	}
+	stats := b.spent(func() { elapse(time.Hour) })
+	if stats.Writes() > 0 || b.nodes() != i.nodes {
+		tb.Errorf("%d writes, %d Nodes are left: %v", stats.Writes(), b.nodes(), stats.Routes)
+	}
+	return stats
+}
+
+// An hour in which nothing happens costs as many calls as there are pages, not as there are Nodes and load balancers.
+func TestIdleHour(t *testing.T) {
+	t.Parallel()
+	for _, i := range idles() {
+		t.Run(i.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				stats := i.run(t)
+				t.Logf("%d calls, the predecessor makes %d: %v", stats.Total, i.predecessor, stats.Routes)
+				if stats.Total > i.most {
+					t.Errorf("%d calls, want %d at most", stats.Total, i.most)
+				}
+			})
+		})
+	}
+}
+
+// Nodes of which nothing can be said use what there is for them and not more, whatever DigitalOcean answers: here each GET by ID fails.
+func TestNodesInDoubtCostABoundedNumberOfCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, lost = 200, 60
+		b := settled(t, nodes, 1)
+		defer b.stop()
+		quiet := b.spent(func() { elapse(time.Hour) }).Total
+		if err := b.cloud.Inject(fault.Rule{Route: "GET /v2/droplets/{droplet_id}", Kind: fault.Error, Nth: 1, Times: -1}); err != nil {
+			t.Fatal(err)
+		}
+		for n := range lost {
+			if err := b.cloud.Account("").DeleteDroplet(fmt.Sprintf("node-%d", n)); err != nil {
+				t.Fatal(err)
+			}
+			b.unready(fmt.Sprintf("node-%d", n))
+		}
+		elapse(time.Minute)
+		b.cloud.ResetJournal()
+		asked := map[string]int{}
+		stats := b.spent(func() { elapse(time.Hour) })
+		for _, e := range b.cloud.Requests(journal.Filter{Route: "GET /v2/droplets/{droplet_id}"}) {
+			asked[e.URL]++ // all are kept: there are fewer than 4,096
+		}
+		t.Logf("%d calls, %d in a quiet hour, the predecessor makes %d more: %v", stats.Total, quiet, lost*1440, stats.Routes)
+		if more := stats.Total - quiet; more > 600 {
+			t.Errorf("%d more calls in an hour, want 600 at most", more)
+		}
+		least := math.MaxInt
+		most := 0
+		for _, n := range asked {
+			least, most = min(least, n), max(most, n)
+		}
+		if len(asked) != lost || most > 2*least {
+			t.Errorf("%d of %d were asked for, some %d times and some %d", len(asked), lost, least, most)
+		}
+	})
+}
+
+// awaitResync lets time pass until all load balancers have just been looked at, as they are every five to six minutes.
+func (b *bubble) awaitResync() {
+	b.t.Helper()
+	b.cloud.ResetJournal()
+	for range 400 {
+		elapse(time.Second)
+		if _, listed := b.cloud.Stats().Routes["GET /v2/load_balancers"]; listed {
+			return
+		}
+	}
+	b.t.Fatal("load balancers were not looked at for 400 s")
+}
+
+// Ten Nodes join within ten seconds. The predecessor reads and writes each load balancer for each of them.
+func TestJoiningNodesAreOneChangeOfEachLoadBalancer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t, 30, 6)
+		defer b.stop()
+		b.awaitResync() // the next is five minutes away
+		for i := range 10 {
+			b.boot(fmt.Sprintf("new-%d", i))
+		}
+		elapse(30 * time.Second)
+		stats := b.spent(func() {
+			for i := range 10 {
+				b.join(fmt.Sprintf("new-%d", i))
+				elapse(time.Second)
+			}
+			elapse(time.Minute)
+		})
+		t.Logf("%d calls about load balancers, the predecessor makes 120; %d in all: %v", balancerCalls(stats), stats.Total, stats.Routes)
+		if n := balancerCalls(stats); n > 8 {
+			t.Errorf("%d calls, want 8 at most", n)
+		}
+		for _, lb := range b.cloud.Account("").LoadBalancers() {
+			if len(lb.DropletIDs) != 40 {
+				t.Errorf("load balancer %s has %d droplets, want 40", lb.Name, len(lb.DropletIDs))
+			}
+		}
+	})
+}
+
+// rolling replaces Nodes one after the other, and returns the calls and how long it took.
+func rolling(tb testing.TB, nodes, services int, every time.Duration) (journal.Stats, time.Duration) {
+	tb.Helper()
+	b := settled(tb, nodes, services)
+	defer b.stop()
+	began := time.Now()
+	b.boot("new-0")
+	stats := b.spent(func() {
+		for i := range nodes {
+			b.boot(fmt.Sprintf("new-%d", i+1))
+			elapse(every / 2)
+			b.join(fmt.Sprintf("new-%d", i))
+			b.leave(fmt.Sprintf("node-%d", i))
+			elapse(every / 2)
+		}
+		elapse(time.Minute)
+	})
+	for _, lb := range b.cloud.Account("").LoadBalancers() {
+		if len(lb.DropletIDs) != nodes {
+			tb.Errorf("load balancer %s has %d droplets, want %d", lb.Name, len(lb.DropletIDs), nodes)
+		}
+	}
+	return stats, time.Since(began)
+}
+
+// A rolling replacement costs a change of each load balancer in each fifteen seconds at most, however many Nodes are replaced in them.
+func TestRollingReplacementIsBoundedByTime(t *testing.T) {
+	t.Parallel()
+	for _, every := range []time.Duration{time.Minute, 6 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const nodes, services = 100, 20
+				stats, took := rolling(t, nodes, services, every)
+				most := services * (int(took/(15*time.Second)) + 2)
+				t.Logf("%s: %d changes of load balancers, %d calls about them, the predecessor makes %d: %v", took, stats.Writes(),
+					balancerCalls(stats), 4*nodes*services, stats.Routes)
+				if n := stats.Count("POST /v2/load") + stats.Count("PUT /v2/load") + stats.Count("DELETE /v2/load"); n > most {
+					t.Errorf("%d changes of load balancers in %s, want %d at most", n, took, most)
+				}
+				if reads := stats.Count("GET /v2/load"); reads > int(took/(5*time.Second)) {
+					t.Errorf("%d lists of load balancers in %s", reads, took)
+				}
+			})
+		})
+	}
+}
+
+// Many Services at once are served as fast as the limits allow: no minute has more than 250 calls, none is turned away, and none is a PUT to a load
+// balancer that is still being made.
+func TestManyServicesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const services = 150
+		b := settled(t, 3, 1)
+		defer b.stop()
+		stats := b.spent(func() {
+			for i := range services {
+				b.serve(fmt.Sprintf("more-%d", i), int32(1000+i)) //nolint:gosec // there are few
+			}
+			elapse(10 * time.Minute)
+		})
+		t.Logf("%d calls, %d in the busiest minute: %v", stats.Total, stats.PeakPerMinute, stats.Routes)
+		if n := len(b.cloud.Account("").LoadBalancers()); n != services+1 {
+			t.Errorf("%d load balancers, want %d", n, services+1)
+		}
+		if stats.Count("PUT /v2/load_balancers") > 0 || stats.Count("POST /v2/load_balancers") != services {
+			t.Errorf("%v", stats.Routes)
+		}
+		if most := 2*services + 120; balancerCalls(stats) > most {
+			t.Errorf("%d calls, want %d at most", balancerCalls(stats), most)
+		}
+		for name, address := range b.addresses() {
+			if address == "" {
+				t.Errorf("Service %s has no address", name)
+			}
+		}
+	})
+}
+
+// The address of a load balancer is published within seconds after DigitalOcean has made it, without a warning, by lists that are shared.
+func TestNewLoadBalancersArePublishedSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const services = 20
+		b := settled(t, 3, 0)
+		defer b.stop()
+		stats := b.spent(func() {
+			for i := range services {
+				b.serve(fmt.Sprintf("service-%d", i), int32(1+i)) //nolint:gosec // there are few
+			}
+			elapse(time.Minute + 8*time.Second)
+		})
+		for name, address := range b.addresses() {
+			if address == "" {
+				t.Errorf("Service %s has no address", name)
+			}
+		}
+		t.Logf("%v", stats.Routes)
+		if most := 2*services + 2 + 15; balancerCalls(stats) > most || stats.Count("PUT") > 0 {
+			t.Errorf("%d calls, want %d at most: %v", balancerCalls(stats), most, stats.Routes)
+		}
+		warnings := map[string]int{}
+		for _, e := range b.events() {
+			warnings[e.Type+" "+e.Reason]++
+		}
+		if warnings["Normal EnsuringLoadBalancer"] < services || warnings["Warning SyncLoadBalancerFailed"] > 0 || warnings["Normal EnsuredLoadBalancer"] != services || warnings["Normal LoadBalancerPending"] != services {
+			t.Errorf("events %v", warnings)
+		}
+	})
+}
+
+// While DigitalOcean has said to wait not one call is made, on any route; and when it is over all goes on.
+func TestNoCallIsWastedWhileLimited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t, 50, 10)
+		defer b.stop()
+		for n := range 5 {
+			b.unready(fmt.Sprintf("node-%d", n))
+		}
+		if err := b.cloud.Inject(fault.Rule{Kind: fault.TooManyRequests, Delay: 2 * time.Minute, Probability: 0.3}); err != nil {
+			t.Fatal(err)
+		}
+		b.cloud.ResetJournal()
+		for i := range 10 {
+			b.boot(fmt.Sprintf("new-%d", i))
+			b.join(fmt.Sprintf("new-%d", i))
+			b.serve(fmt.Sprintf("more-%d", i), int32(1000+i)) //nolint:gosec // there are few
+			elapse(time.Minute)
+		}
+		elapse(2 * time.Hour)
+		// Calls of the same instant as an answer were under way when it came: time stands still in here while anything runs.
+		answered, limited, wasted := time.Time{}, 0, 0
+		for _, e := range b.cloud.Requests(journal.Filter{}) {
+			if e.Time.After(answered) && e.Time.Before(answered.Add(2*time.Minute)) {
+				wasted++
+			}
+			if e.Status == 429 {
+				limited++
+				answered = e.Time
+			}
+		}
+		t.Logf("%d calls were turned away, %d were made in vain", limited, wasted)
+		if limited < 10 || wasted > 0 {
+			t.Errorf("%d calls were turned away, %d were made before it was time", limited, wasted)
+		}
+		b.cloud.ClearFaults()
+		elapse(time.Hour)
+		for _, lb := range b.cloud.Account("").LoadBalancers() {
+			if len(lb.DropletIDs) != 60 {
+				t.Errorf("load balancer %s has %d droplets, want 60", lb.Name, len(lb.DropletIDs))
+			}
+		}
+		if n := len(b.cloud.Account("").LoadBalancers()); n != 20 {
+			t.Errorf("%d load balancers, want 20", n)
+		}
+	})
+}
+
+// BenchmarkCalls prints the calls of an hour, and of a rolling replacement of Nodes, beside the predecessor's.
+func BenchmarkCalls(b *testing.B) {
+	report := func(b *testing.B, ours, predecessor int) {
+		b.Helper()
+		b.ReportMetric(float64(ours), "calls")
+		b.ReportMetric(float64(predecessor), "predecessor's")
+		b.ReportMetric(float64(predecessor)/float64(ours), "times-fewer")
+		b.ReportMetric(0, "ns/op")
+	}
+	for _, i := range idles() {
+		b.Run("hour of "+i.String(), func(b *testing.B) {
+			inBubble(b, func(tb testing.TB) { report(b, i.run(tb).Total, i.predecessor) })
+		})
+	}
+	b.Run("replacing 100 nodes one a minute, 20 services", func(b *testing.B) {
+		inBubble(b, func(tb testing.TB) {
+			stats, _ := rolling(tb, 100, 20, time.Minute)
+			report(b, balancerCalls(stats), 4*100*20)
+		})
+	})
+}
+
+// BenchmarkMemory prints what an hour of 5,000 Nodes takes: the live heap, and what the process has of the system at most. The simulator and the
+// objects of the API server are part of it.
+func BenchmarkMemory(b *testing.B) {
+	const most = 400 << 20
+	inBubble(b, func(tb testing.TB) {
+		c := settled(tb, 5000, 50)
+		defer c.stop()
+		elapse(time.Hour)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc>>20), "MiB-live")
+		b.ReportMetric(float64(before.Sys>>20), "MiB-of-the-system")
+		b.ReportMetric(0, "ns/op")
+		if after.HeapAlloc > most {
+			tb.Errorf("%d MiB live, want %d at most", after.HeapAlloc>>20, most>>20)
+		}
+	})
+}

@@ -1,0 +1,387 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+)
+
+// history is a cluster to which things happen, and what must be true of it at any time and at the end.
+type history struct {
+	t      *testing.T
+	b      *bubble
+	random *rand.Rand
+	plan   death // of the first leader
+	next   int   // number of the next object
+	told   []string
+
+	alive    map[string]bool   // Nodes whose droplets are there: they must never go
+	lost     map[string]bool   // Nodes whose droplets are gone: they must go in the end
+	services map[string]string // Services that want a load balancer, by name, and their UIDs
+	deleting map[string]string // Services that are being deleted, or were
+	names    map[string]string // every name that a load balancer was to have, and whose
+	opened   opened            // NodePort Services
+	foreign  sim.LoadBalancer
+	tally    tally
+
+	foreignFirewall sim.Firewall
+}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	t.Helper()
+	random := seeded(seed)
+	h := &history{
+		t: t, random: random, alive: map[string]bool{}, lost: map[string]bool{}, services: map[string]string{}, deleting: map[string]string{},
+		names: map[string]string{}, opened: opened{},
+	}
+	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
+	h.b = newBubble(t, sim.Options{
+		Seed: seed, Latency: 20*time.Millisecond + upTo(300*time.Millisecond),
+		Consistency:   sim.Consistency{Get: upTo(2 * time.Second), List: upTo(8 * time.Second)},
+		LoadBalancers: sim.LoadBalancerOptions{ActiveAfter: upTo(2 * time.Minute), BusyAfterUpdate: upTo(20 * time.Second)},
+	})
+	h.b.watch, h.b.extras = h.watch, everything
+	return h
+}
+
+// say adds to the story that is told if the history fails.
+func (h *history) say(format string, args ...any) {
+	h.told = append(h.told, time.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+// wrong ends the history with its story.
+func (h *history) wrong(format string, args ...any) {
+	h.t.Helper()
+	var calls []string
+	for _, e := range h.b.cloud.Requests(journal.Filter{}) {
+		if e.Method != http.MethodGet {
+			calls = append(calls, fmt.Sprintf("%s %s %s %d %s applied=%t", e.Time.Format("15:04:05"), e.Method, e.URL, e.Status, e.Fault, e.Applied))
+		}
+	}
+	var events []string
+	for _, e := range h.b.events() {
+		if e.Type == corev1.EventTypeWarning {
+			events = append(events, fmt.Sprintf("%s %s %s: %s", e.FirstTimestamp.Format("15:04:05"), e.InvolvedObject.Name, e.Reason, e.Message))
+		}
+	}
+	slices.Sort(events)
+	h.t.Errorf("%s\n%s\nwrites:\n%s\nwarnings:\n%s", fmt.Sprintf(format, args...), strings.Join(h.told, "\n"), strings.Join(calls, "\n"), strings.Join(events, "\n"))
+}
+
+func (h *history) begin() {
+	h.t.Helper()
+	lb, err := h.b.cloud.Account("").CreateLoadBalancer(sim.LoadBalancer{
+		Name: "another-clusters", Region: &sim.Region{Slug: "nyc1"}, Tags: []string{"k8s:another"},
+		ForwardingRules: []sim.ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 80}},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	nobodys := []string{"k8s:another"}
+	if h.foreignFirewall, err = h.b.cloud.Account("").CreateFirewall(sim.Firewall{
+		Name: "another-clusters", Tags: &nobodys, InboundRules: []sim.InboundRule{{Protocol: "tcp", Ports: "80", Sources: everyone()}},
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.b.add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "uid-kubernetes"}})
+	for range 3 + h.random.IntN(4) {
+		name := h.name("node")
+		h.b.member(name)
+		h.alive[name] = true
+	}
+	elapse(5 * time.Minute) // until views have caught up
+	if h.foreign, err = h.b.cloud.Account("").LoadBalancer(lb.ID); err != nil {
+		h.t.Fatal(err)
+	}
+	h.addService()
+	h.b.start(h.plan)
+}
+
+// succeed gives the cluster another leader if the last one was killed, as soon as its lease has run out.
+func (h *history) succeed(plan death) {
+	h.t.Helper()
+	if !h.b.process.isDead() {
+		return
+	}
+	h.say("another leader, killed at %+v", plan)
+	h.tally.leaders++
+	h.b.process.ended()
+	elapse(15 * time.Second)
+	h.b.start(plan)
+}
+
+func (h *history) name(kind string) string {
+	h.next++
+	return fmt.Sprintf("%s-%d", kind, h.next)
+}
+
+func (h *history) addService() {
+	h.t.Helper()
+	if len(h.services) >= 5 {
+		return
+	}
+	name := h.name("service")
+	h.b.serve(name, int32(1000+h.next)) //nolint:gosec // there are few
+	h.services[name] = "uid-" + name
+	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: h.b.service(name).UID}}
+	h.names[cloudprovider.DefaultLoadBalancerName(&service)] = name
+}
+
+// one returns any of some names, always the same by one seed.
+func (h *history) one(of map[string]string) string {
+	all := slices.Sorted(maps.Keys(of))
+	if len(all) == 0 {
+		return ""
+	}
+	return all[h.random.IntN(len(all))]
+}
+
+func (h *history) deleteService() {
+	h.t.Helper()
+	name := h.one(h.services)
+	if name == "" {
+		return
+	}
+	h.say("... %s", name)
+	h.deleting[name] = h.services[name]
+	delete(h.services, name)
+	h.b.change(name, func(s *corev1.Service) {
+		now := metav1.Now()
+		s.DeletionTimestamp = &now
+	})
+}
+
+func (h *history) editService(suffix, value string) {
+	h.t.Helper()
+	name := h.one(h.services)
+	if name == "" {
+		return
+	}
+	if suffix == "name" {
+		if owner, taken := h.names[value]; taken && owner != name {
+			return
+		}
+		h.names[value] = name
+	}
+	h.say("... %s: %s=%s", name, suffix, value)
+	h.b.change(name, func(s *corev1.Service) {
+		if s.Annotations == nil {
+			s.Annotations = map[string]string{}
+		}
+		s.Annotations[annotation.Prefix+suffix] = value
+	})
+}
+
+func (h *history) joinNode() {
+	h.t.Helper()
+	name := h.name("node")
+	h.b.boot(name)
+	h.alive[name] = true
+	elapse(30 * time.Second)
+	h.b.join(name)
+}
+
+// loseDroplet deletes a droplet; its Node is silent from then on. Two are always left. A Node that was not initialized yet names no droplet, so
+// that nobody can say that it is gone: those are left alone.
+func (h *history) loseDroplet() {
+	h.t.Helper()
+	names := slices.Sorted(maps.Keys(h.alive))
+	name := names[h.random.IntN(len(names))]
+	if len(names) < 3 || h.b.node(name).Spec.ProviderID == "" {
+		return
+	}
+	h.say("... %s", name)
+	delete(h.alive, name)
+	h.lost[name] = true
+	if err := h.b.cloud.Account("").DeleteDroplet(name); err != nil {
+		h.t.Fatal(err)
+	}
+	h.b.unready(name)
+}
+
+func (h *history) silence() {
+	h.t.Helper()
+	names := slices.Sorted(maps.Keys(h.alive))
+	h.b.unready(names[h.random.IntN(len(names))])
+}
+
+// ours are the load balancers that are not another cluster's.
+func (h *history) ours() []sim.LoadBalancer {
+	return slices.DeleteFunc(h.b.cloud.Account("").LoadBalancers(), func(lb sim.LoadBalancer) bool { return lb.ID == h.foreign.ID })
+}
+
+func (h *history) editElsewhere() {
+	h.t.Helper()
+	if all := h.ours(); len(all) > 0 {
+		lb := all[h.random.IntN(len(all))]
+		h.say("... %s", lb.Name)
+		if err := h.b.cloud.Account("").EditLoadBalancer(lb.ID, func(lb *sim.LoadBalancer) {
+			lb.DropletIDs = nil
+			lb.RedirectHTTPToHTTPS = !lb.RedirectHTTPToHTTPS
+		}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h *history) deleteElsewhere() {
+	h.t.Helper()
+	if all := h.ours(); len(all) > 0 {
+		lb := all[h.random.IntN(len(all))]
+		h.say("... %s", lb.Name)
+		if err := h.b.cloud.Account("").DeleteLoadBalancer(lb.ID); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// watch looks at each request before it is sent: nothing is deleted that a Service still wants, and what is another cluster's is left alone.
+func (h *history) watch(r *http.Request) {
+	if r.Method == http.MethodGet {
+		return
+	}
+	h.watchFirewall(r)
+	id := path.Base(strings.TrimSuffix(r.URL.Path, "/droplets"))
+	if id == h.foreign.ID {
+		h.t.Errorf("%s %s is about another cluster's load balancer", r.Method, r.URL.Path)
+	}
+	lb, err := h.b.cloud.Account("").LoadBalancer(id)
+	if err != nil {
+		return // there is none yet, or none any more
+	}
+	if r.Method != http.MethodDelete || strings.HasSuffix(r.URL.Path, "/droplets") {
+		if lb.Status != "active" {
+			h.t.Errorf("%s %s: load balancer %s is %s", r.Method, r.URL.Path, lb.Name, lb.Status)
+		}
+		return
+	}
+	if owner := h.names[lb.Name]; h.deleting[owner] == "" {
+		h.t.Errorf("load balancer %s of Service %q is deleted, which wants it", lb.Name, owner)
+	}
+}
+
+// check says what must be true at any time.
+func (h *history) check() {
+	h.t.Helper()
+	for name := range h.alive {
+		if !h.b.has(name) {
+			h.wrong("Node %s is gone, and its droplet is there", name)
+		}
+	}
+	h.checkFirewall()
+	owners := map[string]int{}
+	for _, lb := range h.ours() {
+		owners[h.names[lb.Name]]++
+	}
+	for owner, n := range owners {
+		if n > 1 {
+			h.wrong("Service %q has %d load balancers", owner, n)
+		}
+	}
+	if lb, err := h.b.cloud.Account("").LoadBalancer(h.foreign.ID); err != nil || !reflect.DeepEqual(lb, h.foreign) {
+		h.wrong("another cluster's load balancer was %+v and is %+v, %v", h.foreign, lb, err)
+	}
+}
+
+// end lets all be well again, and waits until all is as it must be.
+func (h *history) end() {
+	h.t.Helper()
+	h.say("the end begins")
+	h.b.cloud.ClearFaults()
+	h.succeed(death{})
+	problem := "not looked yet"
+	for range 8 {
+		elapse(15 * time.Minute)
+		h.succeed(death{})
+		h.check()
+		if problem = h.unsettled(); problem == "" {
+			break
+		}
+	}
+	if problem != "" {
+		h.wrong("after two hours: %s", problem)
+	}
+	h.count()
+	h.b.cloud.ResetJournal()
+	elapse(20 * time.Minute)
+	if stats := h.b.cloud.Stats(); problem == "" && stats.Writes() > 0 {
+		h.wrong("all is as it must be, and there are %d writes", stats.Writes())
+	}
+	h.b.stop()
+}
+
+// count counts what happened.
+func (h *history) count() {
+	for _, e := range h.b.cloud.Requests(journal.Filter{}) {
+		h.tally.calls++
+		if e.Fault != "" {
+			h.tally.faults++
+		}
+		switch member := strings.HasSuffix(e.Route, "}"); {
+		case e.Status == http.StatusTooManyRequests:
+			h.tally.limited++
+		case !e.Applied || e.Method == http.MethodGet:
+		case e.Route == "POST /v2/load_balancers":
+			h.tally.made++
+		case e.Method == http.MethodDelete && member:
+			h.tally.deleted++
+		default:
+			h.tally.changed++
+		}
+	}
+	h.tally.nodesGone = len(h.lost)
+}
+
+// unsettled says what is not yet as it must be in the end.
+func (h *history) unsettled() string {
+	for name := range h.lost {
+		if h.b.has(name) {
+			return "Node " + name + " is there, and its droplet is gone"
+		}
+	}
+	for name := range h.deleting {
+		if _, err := h.b.store.CoreV1().Services("default").Get(h.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("Service %s is still there: %v", name, err)
+		}
+	}
+	all := h.ours()
+	if len(all) != len(h.services) {
+		return fmt.Sprintf("%d load balancers for %d Services: %+v", len(all), len(h.services), all)
+	}
+	addresses := h.b.addresses()
+	for _, lb := range all {
+		owner := h.names[lb.Name]
+		switch service := h.b.service(owner); {
+		case lb.Status != "active" || lb.RedirectHTTPToHTTPS:
+			return fmt.Sprintf("load balancer %+v", lb)
+		case len(lb.DropletIDs) != len(h.alive):
+			return fmt.Sprintf("load balancer %s has %d droplets, want %d", lb.Name, len(lb.DropletIDs), len(h.alive))
+		case addresses[owner] != lb.IP:
+			return fmt.Sprintf("Service %s shows %q, its load balancer has %s", owner, addresses[owner], lb.IP)
+		case service.Annotations[annotation.LoadBalancerID] != lb.ID:
+			return fmt.Sprintf("Service %s names load balancer %s, its is %s", owner, service.Annotations[annotation.LoadBalancerID], lb.ID)
+		case lb.EnableProxyProtocol != (service.Annotations[annotation.Prefix+"enable-proxy-protocol"] == "true"):
+			return fmt.Sprintf("load balancer %s is not as Service %s wants it", lb.Name, owner)
+		}
+	}
+	return h.unsettledExtras()
+}
