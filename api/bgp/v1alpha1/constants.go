@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// What Mooring writes on objects that others own. These strings are a contract with clusters that run already: selectors of BGPPeers name
+// them, so a change would cut sessions.
+const (
+	// ReflectorLabel marks a Node that is a route reflector. Its value is the name of the topology's group of reflectors.
+	ReflectorLabel = "bgp.mooring.dev/reflector"
+	// TopologyLabel marks a BGPPeer, a CalicoNodeStatus or another object of Mooring's own with the topology that it belongs to.
+	TopologyLabel = "bgp.mooring.dev/topology"
+	// KeepAnnotation on a Node that is a reflector: it stays one as long as it lives and is fit, and is not moved for the sake of spread.
+	KeepAnnotation = "bgp.mooring.dev/keep"
+	// MeshAnnotation on BGPConfiguration default holds, as JSON, what the mesh had before it was turned off: its password and restart time.
+	MeshAnnotation = "bgp.mooring.dev/mesh-before"
+)
+
+// Types of conditions, beside Ready, which is their summary.
+const (
+	// ConditionAccepted: the spec can be worked with. False says which field is wrong, or which other topology has the same clients.
+	ConditionAccepted = "Accepted"
+	// ConditionProgressing: steps are under way or wait for something. False when the cluster is as the spec wants it.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded: fewer reflectors or sessions than wanted, or a plan that nobody may carry out.
+	ConditionDegraded = "Degraded"
+	// ConditionMeshDisabled: the node-to-node mesh is off, and reflectors carry the routes.
+	ConditionMeshDisabled = "MeshDisabled"
+	// ConditionFrozen: nothing is written, since what is seen is not believed, or the topology is paused.
+	ConditionFrozen = "Frozen"
+)

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command calico-route-reflector-operator keeps Calico's BGP route reflectors as a RouteReflectorTopology wants them.
+package main
+
+import (
+	"os"
+
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/routereflector/app"
+)
+
+func main() { os.Exit(command.Main(app.NewCommand())) }

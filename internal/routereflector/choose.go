@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// Role is what a node is to a topology.
+type Role string
+
+// The roles.
+const (
+	RoleReflector Role = "Reflector"
+	RoleJoining   Role = "Joining"
+	RoleLeaving   Role = "Leaving"
+)
+
+// Reflector is a node that is a reflector, or is to become or to cease to be one.
+type Reflector struct {
+	Node      string `json:"node"`
+	Group     string `json:"group"`
+	Zone      string `json:"zone"`
+	ClusterID string `json:"clusterID"`
+	Role      Role   `json:"role"`
+	// Reason says why.
+	Reason string `json:"reason"`
+}
+
+// defaultRedundancy is the number of reflectors where the spec names none.
+const defaultRedundancy = 3
+
+// candidate is a node that may be chosen.
+type candidate struct {
+	node      *Node
+	incumbent bool
+	score     int
+	hash      uint64
+	// domains are the values of the topology keys.
+	domains []string
+}
+
+// candidates lists who may be chosen: reflectors that are fit and not lost, and nodes that are fit to become one.
+func (w World) candidates() []candidate {
+	keys := w.Topology.Spec.TopologyKeys
+	var out []candidate
+	var domains []string // of all candidates, one after the other
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		incumbent := n.marked(&w.Topology)
+		if w.unfit(n) != "" || incumbent && w.lost(n) != "" || !incumbent && w.unfitToBecome(n) != "" {
+			continue
+		}
+		c := candidate{node: n, incumbent: incumbent, score: w.score(n), hash: rendezvous(w.Topology.Name, n.Name)}
+		for _, key := range keys {
+			domains = append(domains, n.Labels[key])
+		}
+		c.domains = domains[len(domains)-len(keys):]
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b candidate) int { return cmp.Compare(a.node.Name, b.node.Name) })
+	return out
+}
+
+// idleScore outweighs every sum of preferences short of the greatest, since pods on a reflector are what a change of roles hurts.
+const idleScore = 1000
+
+// score says how well a node suits, without regard to where it stands.
+func (w *World) score(n *Node) int {
+	s := &w.Topology.Spec.Reflectors
+	score := 0
+	if (s.AvoidWorkloads == nil || *s.AvoidWorkloads) && n.Workloads == 0 {
+		score += idleScore
+	}
+	for _, p := range s.Preferred {
+		if selects(p.Selector, n.Labels) {
+			score += int(p.Weight)
+		}
+	}
+	return score
+}
+
+// rendezvous orders nodes that suit equally well, so that the choice depends on nothing but the names.
+func rendezvous(topology, node string) uint64 {
+	sum := sha256.Sum256([]byte(topology + "\x00" + node))
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// choose picks the nodes that shall be reflectors, sorted by name. Whoever is one stays one, unless that leaves a zone without a reflector in
+// which there could be one. A cordoned or tainted incumbent stays: it works.
+func (w World) choose() []string {
+	all := w.candidates()
+	var chosen []string
+	if perZone := w.Topology.Spec.Sizing.PerZone; perZone != nil {
+		for _, zone := range w.zones(all) {
+			in := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.domains[0] != zone })
+			chosen = append(chosen, spread(in, w.perZone(*perZone, zone))...)
+		}
+	} else {
+		chosen = spread(all, w.redundancy())
+	}
+	slices.Sort(chosen)
+	return chosen
+}
+
+func (w World) redundancy() int {
+	if r := w.Topology.Spec.Redundancy; r != nil {
+		return int(*r)
+	}
+	return defaultRedundancy
+}
+
+func (w World) zones(all []candidate) []string {
+	var zones []string
+	for _, c := range all {
+		zones = append(zones, c.domains[0])
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
+
+// perZone is the old operator's formula for one zone, in whole numbers. A number that is too great by now stays until the clients would have
+// to grow by more than the hysteresis to call for it again.
+func (w World) perZone(p v1alpha1.PerZone, zone string) int {
+	key, clients, current := w.Topology.Spec.TopologyKeys[0], 0, 0
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if n.Labels[key] != zone {
+			continue
+		}
+		if n.marked(&w.Topology) {
+			current++
+		}
+		if n.speaks() && selects(w.Topology.Spec.ClientSelector, n.Labels) {
+			clients++
+		}
+	}
+	number := func(clients int) int {
+		return min(max(ceilDiv(clients*int(p.RatioPermille), 1000), int(p.Min)), int(p.Max))
+	}
+	now := number(clients)
+	if h := w.Topology.Spec.Sizing.HysteresisPercent; h != nil && current > now {
+		return min(current, number(clients+ceilDiv(clients*int(*h), 100)))
+	}
+	return now
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// spread picks count of the candidates. The first topology key decides over staying and going, the others only among newcomers.
+func spread(all []candidate, count int) []string {
+	var chosen []string
+	var taken []candidate
+	rest := slices.Clone(all)
+	for len(chosen) < count && len(rest) > 0 {
+		best := 0
+		for i := range rest {
+			if i > 0 && before(rest[i], rest[best], taken) {
+				best = i
+			}
+		}
+		taken = append(taken, rest[best])
+		chosen = append(chosen, rest[best].node.Name)
+		rest = slices.Delete(rest, best, best+1)
+	}
+	return chosen
+}
+
+// before says whether a is the better next choice than b, given who is taken.
+func before(a, b candidate, taken []candidate) bool {
+	crowdA, crowdB := crowds(a, taken), crowds(b, taken)
+	kept := func(c candidate) int {
+		_, keep := c.node.Annotations[v1alpha1.KeepAnnotation]
+		return boolInt(c.incumbent && keep)
+	}
+	first := func(crowd []int) int {
+		if len(crowd) == 0 {
+			return 0
+		}
+		return crowd[0]
+	}
+	order := cmp.Or(
+		cmp.Compare(kept(b), kept(a)),
+		cmp.Compare(first(crowdA), first(crowdB)),
+		cmp.Compare(boolInt(b.incumbent), boolInt(a.incumbent)),
+		slices.Compare(crowdA, crowdB),
+		cmp.Compare(b.score, a.score),
+		cmp.Compare(a.hash, b.hash),
+		cmp.Compare(a.node.Name, b.node.Name),
+	)
+	return order < 0
+}
+
+// crowds counts, for each topology key, how many of the taken share the candidate's value.
+func crowds(c candidate, taken []candidate) []int {
+	out := make([]int, len(c.domains))
+	for _, t := range taken {
+		for i, d := range c.domains {
+			if t.domains[i] == d {
+				out[i]++
+			}
+		}
+	}
+	return out
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reflectors describes who shall be, becomes and ceases to be a reflector, sorted by name.
+func (w World) reflectors(chosen []string) []Reflector {
+	var out []Reflector
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		wanted := slices.Contains(chosen, n.Name)
+		if !wanted && !n.marked(&w.Topology) {
+			continue
+		}
+		r := Reflector{
+			Node: n.Name, Group: w.Topology.Name, Zone: w.zone(n), ClusterID: w.Topology.Spec.ClusterID, Role: RoleReflector,
+			Reason: "it is a reflector and fit to be one",
+		}
+		switch {
+		case wanted && !n.isReflectorOf(&w.Topology):
+			r.Role, r.Reason = RoleJoining, w.whyChosen(n)
+		case !wanted:
+			r.Role, r.Reason = RoleLeaving, w.whyLeaving(n)
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b Reflector) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
+func (w *World) zone(n *Node) string {
+	if keys := w.Topology.Spec.TopologyKeys; len(keys) > 0 {
+		return n.Labels[keys[0]]
+	}
+	return ""
+}
+
+func (w *World) whyChosen(n *Node) string {
+	switch {
+	case n.marked(&w.Topology):
+		return fmt.Sprintf("its cluster ID is %q and must be %s", n.ClusterID, w.Topology.Spec.ClusterID)
+	case n.Workloads == 0:
+		return fmt.Sprintf("no workloads run on it, score %d", w.score(n))
+	}
+	return fmt.Sprintf("%d workload pods run on it, score %d; their traffic stops for some seconds", n.Workloads, w.score(n))
+}
+
+func (w *World) whyLeaving(n *Node) string {
+	if w.exiting() {
+		return "the topology is being deleted"
+	}
+	if why := cmp.Or(w.unfit(n), w.lost(n)); why != "" {
+		return why
+	}
+	return "others are enough, or stand in zones that have none"
+}

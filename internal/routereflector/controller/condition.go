@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// setConditions sets all conditions of a status.
+func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcome) {
+	set := func(kind string, yes bool, reason, message string) metav1.Condition {
+		c := metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: s.topology.Generation,
+		}
+		if yes {
+			c.Status = metav1.ConditionTrue
+		}
+		conditions.Set(&is.Conditions, c, s.world.Now)
+		return c
+	}
+	accepted, frozen := acceptance(o.plan), freeze(o.plan)
+	yes, reason, message := degradation(o)
+	no := []metav1.Condition{
+		set(v1alpha1.ConditionAccepted, accepted == nil, reasonOf(accepted, reasonAccepted), messageOf(accepted)),
+	}
+	f := set(v1alpha1.ConditionFrozen, frozen != nil, reasonOf(frozen, reasonBelievable), messageOf(frozen))
+	d := set(v1alpha1.ConditionDegraded, yes, reason, message)
+	going, why, what := progress(s, o)
+	p := set(v1alpha1.ConditionProgressing, going, why, what)
+	if off := !s.world.Mesh.On; off {
+		set(v1alpha1.ConditionMeshDisabled, true, reasonMeshOff, "the node-to-node mesh is off")
+	} else {
+		set(v1alpha1.ConditionMeshDisabled, false, reasonMeshOn, "the node-to-node mesh is on")
+	}
+	ready := metav1.Condition{Type: conditions.Ready, Status: metav1.ConditionTrue, Reason: conditions.ReasonReady, ObservedGeneration: s.topology.Generation}
+	// What is good when it is False stands in the way of Ready when it is True. A plan that waits for a person is not what is wanted either.
+	if o.held != "" {
+		p.Status = metav1.ConditionTrue
+	}
+	for _, bad := range []metav1.Condition{f, d, p} {
+		if bad.Status == metav1.ConditionTrue {
+			bad.Status = metav1.ConditionFalse
+			no = append(no, bad)
+		}
+	}
+	for _, c := range no {
+		if c.Status == metav1.ConditionFalse {
+			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, c.Reason, c.Type+": "+c.Message
+			break
+		}
+	}
+	conditions.Set(&is.Conditions, ready, s.world.Now)
+}
+
+func reasonOf(r *routereflector.Refusal, otherwise string) string {
+	if r == nil {
+		return otherwise
+	}
+	return string(r.Reason)
+}
+
+func messageOf(r *routereflector.Refusal) string {
+	if r == nil {
+		return ""
+	}
+	return r.Message
+}
+
+// acceptance is the refusal for what the spec says, nil if it can be worked with.
+func acceptance(plan routereflector.Plan) *routereflector.Refusal {
+	return firstOf(plan, routereflector.ReasonHierarchy, routereflector.ReasonSizing, routereflector.ReasonClusterID, routereflector.ReasonClusterIDTaken,
+		routereflector.ReasonOverlap, routereflector.ReasonConflict, routereflector.ReasonFilterMissing, routereflector.ReasonSessionOptions, routereflector.ReasonNoClients)
+}
+
+// freeze is the refusal for which nothing at all is written.
+func freeze(plan routereflector.Plan) *routereflector.Refusal {
+	return firstOf(plan, routereflector.ReasonPaused, routereflector.ReasonDatastoreNotReady)
+}
+
+func firstOf(plan routereflector.Plan, reasons ...routereflector.Reason) *routereflector.Refusal {
+	i := slices.IndexFunc(plan.Refusals, func(r routereflector.Refusal) bool { return slices.Contains(reasons, r.Reason) })
+	if i < 0 {
+		return nil
+	}
+	return &plan.Refusals[i]
+}
+
+// degradation says what is worse than wanted, beyond being on the way.
+func degradation(o outcome) (degraded bool, reason, message string) {
+	if r := firstOf(o.plan, routereflector.ReasonUnsafe, routereflector.ReasonNoReflectors); r != nil {
+		return true, string(r.Reason), r.Message
+	}
+	if o.trouble != "" {
+		return true, reasonWriteFailed, o.trouble
+	}
+	if o.timedOut {
+		return true, reasonSessionTimeout, fmt.Sprintf("%s waits for longer than spec.rollout.sessionTimeout, and nothing is removed meanwhile: %s",
+			waiter(o.plan), o.plan.Waiting)
+	}
+	if i := slices.IndexFunc(o.plan.Notes, func(n string) bool { return strings.HasPrefix(n, "only ") }); i >= 0 {
+		return true, reasonTooFew, o.plan.Notes[i]
+	}
+	return false, reasonNoTrouble, strings.Join(o.plan.Notes, "; ")
+}
+
+// waiter names what waits: the first step, or the end of the last one.
+func waiter(plan routereflector.Plan) string {
+	if len(plan.Steps) == 0 {
+		return "the end of the last change"
+	}
+	return fmt.Sprintf("%s %s", plan.Steps[0].Kind, plan.Steps[0].Object)
+}
+
+// progress says what is under way.
+func progress(s *scene, o outcome) (going bool, reason, message string) {
+	switch {
+	case o.held != "":
+		return false, o.held, o.why
+	case o.plan.Waiting != "":
+		return true, reasonWaiting, fmt.Sprintf("%s waits: %s", waiter(o.plan), o.plan.Waiting)
+	case len(o.plan.Steps) == 0:
+		return false, reasonAsWanted, cmp.Or(strings.Join(s.unread, "; "), "the cluster is as the topology wants it")
+	}
+	return true, reasonStepPending, o.plan.Steps[0].String()
+}

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// Timing says how long things take. Start from [DefaultTiming].
+type Timing struct {
+	// Coalesce is how long events are collected before a round.
+	Coalesce time.Duration
+	// Settle is how long after a change of roles, BGPPeers or mesh the witnesses are asked: confd and BIRD must have taken it up by then, or
+	// they would speak of the sessions before it.
+	Settle time.Duration
+	// Poll is the time between rounds while a step waits, Resync that while nothing does.
+	Poll, Resync time.Duration
+}
+
+// DefaultTiming fits clusters of up to thousands of nodes.
+func DefaultTiming() Timing {
+	return Timing{Coalesce: time.Second, Settle: 5 * time.Second, Poll: 2 * time.Second, Resync: time.Minute}
+}
+
+// Reconciler keeps topologies. Its key is the topology's name; every event of any kind that is watched leads to a round of every topology.
+type Reconciler struct {
+	// Reader reads from the informers, Live from the API server.
+	Reader, Live client.Reader
+	// Client writes topologies and Nodes.
+	Client client.Client
+	// Calico writes Calico's objects.
+	Calico *calico.BGPKubernetes
+	// Workloads counts pods; nil where nobody needs to know.
+	Workloads *Workloads
+	// Events records Events; nil for none.
+	Events  events.EventRecorder
+	Metrics *Metrics
+	Clock   clock.PassiveClock
+	Timing  Timing
+	// Stop ends the program with an error that only a new start can cure.
+	Stop func(error)
+
+	mu       sync.Mutex // guards memories
+	memories map[string]*memory
+}
+
+// SetupWithManager makes the controller run in the manager, one round at a time.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	skip := true // tests run several in one process
+	c, err := ctrlcontroller.New("routereflectortopology", mgr, ctrlcontroller.Options{
+		Reconciler: r, MaxConcurrentReconciles: 1, SkipNameValidation: &skip,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.Coalesce/2, time.Minute),
+	})
+	if err != nil {
+		return fmt.Errorf("making the controller: %w", err)
+	}
+	for _, kind := range Informers() {
+		if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), kind, r.wake())); err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// wake lets every topology have a round a little later, so that many events make one.
+func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	all := func(ctx context.Context, q queue) {
+		var topologies v1alpha1.RouteReflectorTopologyList
+		if err := r.Reader.List(ctx, &topologies); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Reading RouteReflectorTopologies")
+			return
+		}
+		for _, t := range topologies.Items {
+			q.AddAfter(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}}, r.Timing.Coalesce)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if relevant(e.ObjectOld, e.ObjectNew) {
+				all(ctx, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			if t, ok := e.Object.(*v1alpha1.RouteReflectorTopology); ok {
+				// Its own round forgets it.
+				q.Add(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}})
+			}
+			all(ctx, q)
+		},
+	}
+}
+
+// relevant says whether an update can change a plan: of Nodes most are heartbeats, of topologies many are our own reports.
+func relevant(before, after client.Object) bool {
+	switch is := after.(type) {
+	case *corev1.Node:
+		was, ok := before.(*corev1.Node)
+		if !ok {
+			return true
+		}
+		a, b := routereflector.NodeFrom(was, 0, 0), routereflector.NodeFrom(is, 0, 0)
+		a.ResourceVersion, b.ResourceVersion = "", ""
+		return !reflect.DeepEqual(a, b)
+	case *v1alpha1.RouteReflectorTopology:
+		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil ||
+			!slices.Equal(before.GetFinalizers(), after.GetFinalizers())
+	}
+	return before.GetResourceVersion() != after.GetResourceVersion()
+}
+
+// Reconcile is one round of one topology.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	next, err := r.round(ctx, request.Name)
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: next}, nil
+	case errors.Is(err, calico.ErrConflict):
+		// The informers will tell. If it was somebody else's write that they have shown already, the next round finds out.
+		logr.FromContextOrDiscard(ctx).V(1).Info("Deciding anew", "because", err.Error())
+		return reconcile.Result{RequeueAfter: r.Timing.Coalesce}, nil
+	case calico.NotServed(err) || meta.IsNoMatchError(err):
+		if moved := r.Calico.Rediscover(ctx); errors.Is(moved, calico.ErrGroupMoved) && r.Stop != nil {
+			r.Stop(moved)
+		}
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *Reconciler) memory(name string) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.memories == nil {
+		r.memories = map[string]*memory{}
+	}
+	m := r.memories[name]
+	if m == nil {
+		m = &memory{done: r.Clock.Now()}
+		r.memories[name] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.memories, name)
+	r.Metrics.forget(name)
+}
+
+// round observes, plans, reports, asks, and carries out at most one step. It returns the time until the next round.
+func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, error) {
+	s, err := r.observe(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if s == nil {
+		r.forget(name)
+		return 0, nil
+	}
+	if s.topology.DeletionTimestamp != nil && !slices.Contains(s.topology.Finalizers, Finalizer) {
+		return 0, nil // nothing was ever done for it
+	}
+	m := r.memory(name)
+	m.catchUp(s)
+	m.enter(s)
+	plan := routereflector.Make(s.world)
+	m.prove(s, plan)
+	o := decide(s, m, plan)
+	m.begin(o, s.world.Now)
+	later, err := r.report(ctx, s, m, o)
+	if err != nil {
+		return 0, err
+	}
+	if freeze(plan) != nil {
+		m.talk(s.world.Now, 0)
+		return r.Timing.Resync, nil // not even our own questions are cleared away now
+	}
+	return r.proceed(ctx, s, m, o, later)
+}
+
+// proceed asks and carries out, with the finalizer put on before the first write and taken away after the last. later is when a report is due.
+func (r *Reconciler) proceed(ctx context.Context, s *scene, m *memory, o outcome, later time.Duration) (time.Duration, error) {
+	plan, exiting, held := o.plan, s.topology.DeletionTimestamp != nil, slices.Contains(s.topology.Finalizers, Finalizer)
+	if !o.act {
+		plan.Witnesses, plan.Samples, plan.Steps = nil, nil, nil
+	}
+	if (busy(plan) || o.act && owns(plan)) && !exiting && !held {
+		return r.Timing.Coalesce, r.hold(ctx, s, m, true)
+	}
+	next, err := r.carryOut(ctx, s, m, plan)
+	if err != nil || next > 0 {
+		return next, err
+	}
+	if exiting && o.act {
+		return 0, r.hold(ctx, s, m, false)
+	}
+	return r.idle(s, later), nil
+}
+
+// idle is the time until the next round while nothing is under way: sooner if a report waits, and at once when pods have been read.
+func (r *Reconciler) idle(s *scene, later time.Duration) time.Duration {
+	if !s.podsRead {
+		return r.Timing.Poll
+	}
+	return min(cmp.Or(later, r.Timing.Resync), r.Timing.Resync)
+}
+
+// busy says that there is something to do or to ask.
+func busy(plan routereflector.Plan) bool { return len(plan.Steps) > 0 || len(plan.Witnesses) > 0 }
+
+// owns says that there are reflectors that a deletion must dismiss, even if there is nothing to do for now: the topology may have come back from a
+// backup without its finalizer.
+func owns(plan routereflector.Plan) bool {
+	return slices.ContainsFunc(plan.Reflectors, func(r routereflector.Reflector) bool { return r.Role != routereflector.RoleJoining })
+}
+
+// carryOut asks who must be asked and carries out the first step if it waits for nothing. It returns 0 if nothing is under way.
+func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) (next time.Duration, err error) {
+	if err := r.ask(ctx, s, m, plan); err != nil {
+		return 0, m.failed(err)
+	}
+	if len(plan.Steps) > 0 && plan.Waiting == "" {
+		if m.repeats(plan.Steps[0], s.world.Now) {
+			return r.Timing.Poll, nil
+		}
+		return r.Timing.Poll, m.failed(r.step(ctx, s, m, plan.Steps[0]))
+	}
+	m.trouble = ""
+	if busy(plan) || len(s.statuses) > 0 {
+		return r.Timing.Poll, nil
+	}
+	return 0, nil
+}
+
+// lag is how long the informers are given to show what was written before it is tried again.
+const lag = 5 * time.Second
+
+// repeats says that a step is the one that has just been carried out: the informers do not show it yet.
+func (m *memory) repeats(step routereflector.Step, now time.Time) bool {
+	return m.last.Kind == step.Kind && m.last.Object == step.Object && m.last.UID == step.UID && m.last.ResourceVersion == step.ResourceVersion &&
+		now.Sub(m.done) < lag
+}
+
+// begin notes since when there is something to do, so that days in which nothing was to be done do not count as a step's.
+func (m *memory) begin(o outcome, now time.Time) {
+	switch {
+	case !o.act || len(o.plan.Steps) == 0:
+		m.begun = time.Time{}
+	case m.begun.IsZero():
+		m.begun = now
+	}
+}
+
+// failed remembers why a write failed, for the next report. That somebody else was faster is no failure.
+func (m *memory) failed(err error) error {
+	m.trouble = ""
+	if err != nil && !errors.Is(err, calico.ErrConflict) {
+		m.trouble = err.Error()
+	}
+	return err
+}
+
+// step carries out one step and tells of it.
+func (r *Reconciler) step(ctx context.Context, s *scene, m *memory, step routereflector.Step) error {
+	err := r.apply(ctx, s, step)
+	r.Metrics.wrote(string(step.Kind), err)
+	if err != nil {
+		return err
+	}
+	now := r.Clock.Now()
+	r.Metrics.stepped(step.Kind, min(now.Sub(m.done), now.Sub(m.begun)))
+	m.done, m.last = now, step
+	logr.FromContextOrDiscard(ctx).Info("Done", "step", step.String())
+	r.event(s.topology, corev1.EventTypeNormal, told(step.Kind), fmt.Sprintf("%s: %s", step.Object, step.Reason))
+	return nil
+}

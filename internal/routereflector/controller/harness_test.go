@@ -1,0 +1,466 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
+	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
+	"github.com/projectcalico/calico/libcalico-go/lib/options"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs with it
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	logrus.SetLevel(logrus.PanicLevel)
+	ctrllog.SetLogger(logr.Discard())
+	testkit.Main(m)
+}
+
+// stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test. Tests are serial: the kinds are cluster-scoped.
+type stage struct {
+	t       *testing.T
+	cluster *testkit.Cluster
+	// config is how operators reach the cluster.
+	config *rest.Config
+	client client.Client
+	calico clientv3.Interface
+	sim    *calicostatus.Simulator
+}
+
+// timing is [DefaultTiming] in haste. The simulator is quicker still.
+func timing() Timing {
+	return Timing{Coalesce: 20 * time.Millisecond, Settle: 300 * time.Millisecond, Poll: 100 * time.Millisecond, Resync: 500 * time.Millisecond}
+}
+
+const (
+	sessionsUp = 200 * time.Millisecond
+	answer     = 50 * time.Millisecond
+)
+
+func newStage(t *testing.T, nodes int) *stage {
+	t.Helper()
+	s := emptyStage(t)
+	s.makeNodes(nodes)
+	s.simulate()
+	return s
+}
+
+// emptyStage has no nodes and no simulator.
+func emptyStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, cluster: testkit.ControlPlane(t)}
+	s.config = s.cluster.Config
+	s.cluster.InstallCalicoCRDs(t)
+	installTopologies(t, s.cluster)
+	b, err := calico.OpenBGP(t.Context(), s.cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.client, err = client.New(s.cluster.Config, client.Options{Scheme: schemeOf(b)}); err != nil {
+		t.Fatal(err)
+	}
+	s.clear(t.Context())
+	t.Cleanup(func() { s.clear(context.WithoutCancel(t.Context())) })
+	config := apiconfig.NewCalicoAPIConfig()
+	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, s.cluster.Kubeconfig, 1000
+	if s.calico, err = clientv3.New(*config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.calico.Close() })
+	if err := s.calico.EnsureInitialized(t.Context(), "v3.31.0", "k8s,bgp"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func schemeOf(b *calico.BGPKubernetes) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	_ = corev1.AddToScheme(scheme)
+	_ = v1alpha1.AddToScheme(scheme)
+	b.AddToScheme(scheme)
+	return scheme
+}
+
+func installTopologies(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the kind to be served", func() string {
+		have, err := crds.Get(t.Context(), crd.Name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, c := range have.Status.Conditions {
+			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+				return ""
+			}
+		}
+		return "it is not established"
+	})
+}
+
+// clear removes everything that a test may have left.
+func (s *stage) clear(ctx context.Context) {
+	s.t.Helper()
+	var topologies v1alpha1.RouteReflectorTopologyList
+	if err := s.client.List(ctx, &topologies); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range topologies.Items {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		_ = s.client.Patch(ctx, &topologies.Items[i], patch)
+	}
+	for _, kind := range Informers() {
+		if err := s.client.DeleteAllOf(ctx, kind); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
+
+// makeNodes creates Nodes as kubelets and calico-node do, in three zones, Ready for long.
+func (s *stage) makeNodes(count int) {
+	s.t.Helper()
+	var wg sync.WaitGroup
+	work := make(chan int)
+	for range 8 {
+		wg.Go(func() {
+			for i := range work {
+				s.makeNode(i)
+			}
+		})
+	}
+	for i := range count {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+}
+
+func (s *stage) makeNode(i int) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: nodeName(i),
+		Labels: map[string]string{
+			corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), corev1.LabelHostname: nodeName(i), corev1.LabelOSStable: "linux",
+		},
+		Annotations: map[string]string{routereflector.IPv4Annotation: fmt.Sprintf("10.%d.%d.%d/8", 1+i>>16, i>>8&255, i&255)},
+	}}
+	if err := s.client.Create(s.t.Context(), node); err != nil {
+		s.t.Error(err)
+		return
+	}
+	s.setReady(node, corev1.ConditionTrue, time.Hour)
+}
+
+func (s *stage) now() time.Time { return clock.RealClock{}.Now() }
+
+// setReady sets a Node's condition as of some time ago.
+func (s *stage) setReady(node *corev1.Node, status corev1.ConditionStatus, ago time.Duration) {
+	s.t.Helper()
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(clock.RealClock{}.Now().Add(-ago)),
+	}}
+	if err := s.client.Status().Update(s.t.Context(), node); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// simulate starts calico-node on all nodes. It writes as calico-node does, with libcalico-go.
+func (s *stage) simulate() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	write := func(ctx context.Context, status *calicov3.CalicoNodeStatus) error {
+		have, err := s.calico.CalicoNodeStatus().Get(ctx, status.Name, options.GetOptions{})
+		if err != nil {
+			return err
+		}
+		have.Status = status.Status
+		_, err = s.calico.CalicoNodeStatus().Update(ctx, have, options.SetOptions{})
+		return err
+	}
+	sim, err := calicostatus.Start(ctx, calicostatus.Options{Config: s.cluster.Config, Up: sessionsUp, Answer: answer, Write: write})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.sim = sim
+	s.t.Cleanup(func() { cancel(); sim.Wait() })
+}
+
+// process is a running operator.
+type process struct {
+	cancel  context.CancelFunc
+	done    chan struct{}
+	tap     *tap
+	reader  client.Reader
+	metrics *prometheus.Registry
+}
+
+// stop ends it and waits.
+func (p *process) stop() {
+	p.cancel()
+	<-p.done
+}
+
+// start runs the operator. configure may change it before.
+func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	p := &process{cancel: cancel, done: make(chan struct{}), tap: &tap{die: cancel}, metrics: prometheus.NewRegistry()}
+	config := rest.CopyConfig(s.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return p.tap.over(next) })
+	r := &Reconciler{Timing: timing(), Clock: clock.RealClock{}, Metrics: NewMetrics(p.metrics)}
+	for _, f := range configure {
+		f(r, p.tap)
+	}
+	var err error
+	if r.Calico, err = calico.OpenBGP(ctx, config); err != nil {
+		s.t.Fatal(err)
+	}
+	o := manager.DefaultOptions("")
+	o.MetricsBindAddress, o.HealthProbeBindAddress = manager.Disabled, manager.Disabled
+	mgr, err := manager.New(ctx, o, config, manager.Config{
+		Component: "test", Logger: logr.Discard(), Scheme: schemeOf(r.Calico), Cache: CacheOptions(), Informers: Informers(),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Reader, r.Live, r.Client, p.reader = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient(), mgr.GetCache()
+	if r.Workloads != nil {
+		if err := mgr.Add(r.Workloads); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := r.SetupWithManager(mgr); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = mgr.Start(ctx)
+	}()
+	s.t.Cleanup(p.stop)
+	return p
+}
+
+// create creates a topology with a spec as YAML, or an empty one.
+func (s *stage) create(name, spec string) *v1alpha1.RouteReflectorTopology {
+	s.t.Helper()
+	topology := &v1alpha1.RouteReflectorTopology{}
+	if err := yaml.UnmarshalStrict([]byte(spec), &topology.Spec); err != nil {
+		s.t.Fatal(err)
+	}
+	topology.Name = name
+	// The fields without omitempty would be sent as null otherwise, so that the API server fills in no default.
+	v1alpha1.SetDefaults(topology)
+	if err := s.client.Create(s.t.Context(), topology); err != nil {
+		s.t.Fatal(err)
+	}
+	return topology
+}
+
+func (s *stage) topology(name string) *v1alpha1.RouteReflectorTopology {
+	s.t.Helper()
+	topology := &v1alpha1.RouteReflectorTopology{}
+	if err := s.client.Get(s.t.Context(), client.ObjectKey{Name: name}, topology); err != nil {
+		s.t.Fatal(err)
+	}
+	return topology
+}
+
+// await waits for a phase.
+func (s *stage) await(name string, phase v1alpha1.Phase) *v1alpha1.RouteReflectorTopology {
+	s.t.Helper()
+	var topology *v1alpha1.RouteReflectorTopology
+	testkit.Eventually(s.t, fmt.Sprintf("RouteReflectorTopology %s to be %s", name, phase), func() string {
+		topology = s.topology(name)
+		if topology.Status.Phase == phase && topology.Status.ObservedGeneration == topology.Generation {
+			return ""
+		}
+		text, _ := yaml.Marshal(topology.Status)
+		return string(text)
+	})
+	return topology
+}
+
+// reflectors are the nodes that are reflectors by Calico's annotation, sorted.
+func (s *stage) reflectors() []string {
+	s.t.Helper()
+	var nodes corev1.NodeList
+	if err := s.client.List(s.t.Context(), &nodes); err != nil {
+		s.t.Fatal(err)
+	}
+	var out []string
+	for _, n := range nodes.Items {
+		labeled := n.Labels[v1alpha1.ReflectorLabel] != ""
+		if id := n.Annotations[routereflector.ClusterIDAnnotation]; id != "" {
+			out = append(out, n.Name)
+			if !labeled {
+				s.t.Errorf("%s has a cluster ID and no label", n.Name)
+			}
+		} else if labeled {
+			s.t.Errorf("%s has a label and no cluster ID", n.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// mesh says whether the mesh is on, as Calico reads it.
+func (s *stage) mesh() bool {
+	s.t.Helper()
+	c := s.configuration()
+	return c == nil || c.Spec.NodeToNodeMeshEnabled == nil || *c.Spec.NodeToNodeMeshEnabled
+}
+
+func (s *stage) configuration() *calicov3.BGPConfiguration {
+	s.t.Helper()
+	if s.calico == nil {
+		c := &calicov3.BGPConfiguration{}
+		if err := s.client.Get(s.t.Context(), client.ObjectKey{Name: "default"}, c); client.IgnoreNotFound(err) != nil {
+			s.t.Fatal(err)
+		}
+		return c
+	}
+	c, err := s.calico.BGPConfigurations().Get(s.t.Context(), "default", options.GetOptions{})
+	if err != nil && strings.Contains(err.Error(), "does not exist") {
+		return nil
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// tap counts the requests of a process, and can let it die before or after a write.
+type tap struct {
+	die context.CancelFunc
+
+	mu       sync.Mutex
+	requests []string
+	writes   int
+	// dieBefore and dieAfter are numbers of writes, counted from 1; 0 for never.
+	dieBefore, dieAfter int
+	dead                bool
+	// refused are writes whose path ends so: the API server cannot be reached with them. "" for none.
+	refused string
+}
+
+// refuse makes writes to such paths fail, or with "" lets them pass.
+func (t *tap) refuse(end string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = end
+}
+
+func (t *tap) over(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		write := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events")
+		t.mu.Lock()
+		if t.dead {
+			t.mu.Unlock()
+			return nil, errDead
+		}
+		kind := r.Method
+		if r.Method == http.MethodGet && r.URL.Query().Get("watch") != "" {
+			kind = "WATCH"
+		}
+		t.requests = append(t.requests, kind+" "+r.URL.Path)
+		if write {
+			t.writes++
+			if t.writes == t.dieBefore {
+				t.dead = true
+				t.mu.Unlock()
+				t.die()
+				return nil, errDead
+			}
+		}
+		if write && t.refused != "" && strings.HasSuffix(r.URL.Path, t.refused) {
+			t.mu.Unlock()
+			return nil, errAway
+		}
+		after := write && t.writes == t.dieAfter
+		if after {
+			t.dead = true // nothing else leaves the process
+		}
+		t.mu.Unlock()
+		response, err := next.RoundTrip(r)
+		if after {
+			t.die()
+			if response != nil {
+				_ = response.Body.Close()
+			}
+			return nil, errDead
+		}
+		return response, err
+	})
+}
+
+var (
+	errDead = fmt.Errorf("the process is dead")
+	errAway = fmt.Errorf("the datastore is away")
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// since returns the requests after the first n, watches left out.
+func (t *tap) since(n int) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(t.requests[n:]), func(r string) bool { return strings.HasPrefix(r, "WATCH ") })
+}
+
+func (t *tap) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.requests)
+}
+
+// written lists the writes.
+func (t *tap) written() []string {
+	return slices.DeleteFunc(t.since(0), func(r string) bool { return strings.HasPrefix(r, http.MethodGet) })
+}

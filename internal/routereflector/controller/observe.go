@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/selector"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// Informers are the kinds that are watched.
+func Informers() []client.Object {
+	return []client.Object{
+		&v1alpha1.RouteReflectorTopology{}, &corev1.Node{}, &calicov3.BGPPeer{}, &calicov3.BGPConfiguration{},
+		&calicov3.CalicoNodeStatus{}, &calicov3.ClusterInformation{}, &calicov3.BGPFilter{},
+	}
+}
+
+// CacheOptions narrow what the informers keep to what a World is made of.
+func CacheOptions() cache.Options {
+	normalize := func(in any) (any, error) {
+		if object, ok := in.(metav1.Object); ok {
+			calico.NormalizeBGP(object)
+		}
+		return in, nil
+	}
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Node{}:                 {Transform: trimNode},
+		&calicov3.BGPPeer{}:            {Transform: normalize},
+		&calicov3.BGPConfiguration{}:   {Transform: normalize},
+		&calicov3.CalicoNodeStatus{}:   {Transform: trimStatus},
+		&calicov3.ClusterInformation{}: {Transform: normalize},
+		&calicov3.BGPFilter{}:          {Transform: nameOnly},
+	}}
+}
+
+// trimNode keeps of a Node what [routereflector.NodeFrom] reads, which is a tenth of it.
+func trimNode(in any) (any, error) {
+	n, ok := in.(*corev1.Node)
+	if !ok {
+		return in, nil
+	}
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels,
+		CreationTimestamp: n.CreationTimestamp, DeletionTimestamp: n.DeletionTimestamp,
+	}}
+	for _, key := range []string{
+		routereflector.IPv4Annotation, routereflector.IPv6Annotation, routereflector.ASNumberAnnotation, routereflector.ClusterIDAnnotation,
+		v1alpha1.KeepAnnotation,
+	} {
+		if value, has := n.Annotations[key]; has {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
+		}
+	}
+	out.Spec.Taints, out.Spec.Unschedulable = n.Spec.Taints, n.Spec.Unschedulable
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return out, nil
+}
+
+// nameOnly keeps nothing of a BGPFilter but that it is there.
+func nameOnly(in any) (any, error) {
+	f, ok := in.(*calicov3.BGPFilter)
+	if !ok {
+		return in, nil
+	}
+	return &calicov3.BGPFilter{ObjectMeta: metav1.ObjectMeta{Name: f.Name, UID: f.UID, ResourceVersion: f.ResourceVersion}}, nil
+}
+
+// trimStatus keeps the content of CalicoNodeStatuses only if they are Mooring's: others may hold every route of a node.
+func trimStatus(in any) (any, error) {
+	s, ok := in.(*calicov3.CalicoNodeStatus)
+	if !ok {
+		return in, nil
+	}
+	calico.NormalizeBGP(s)
+	if s.Labels[v1alpha1.TopologyLabel] == "" {
+		s.Annotations, s.Status = nil, calicov3.CalicoNodeStatusStatus{}
+	}
+	return s, nil
+}
+
+// scene is what was observed for one topology.
+type scene struct {
+	topology *v1alpha1.RouteReflectorTopology
+	world    routereflector.World
+	// configuration is BGPConfiguration default, nil if there is none.
+	configuration *calicov3.BGPConfiguration
+	// statuses are the CalicoNodeStatuses of the topology.
+	statuses []calicov3.CalicoNodeStatus
+	// moment is the World's.
+	moment routereflector.Moment
+	// podsRead is false while the topology needs to know which pods run where, and that has not been read.
+	podsRead bool
+	// unread are sentences about BGPPeers that could not be read.
+	unread []string
+}
+
+// observe reads everything from the informers; it makes no request. The scene has no sightings yet. It is nil if there is no such topology.
+func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
+	var topologies v1alpha1.RouteReflectorTopologyList
+	if err := r.Reader.List(ctx, &topologies); err != nil {
+		return nil, fmt.Errorf("reading RouteReflectorTopologies: %w", err)
+	}
+	s := &scene{world: routereflector.World{Now: r.Clock.Now()}}
+	for i := range topologies.Items {
+		if topologies.Items[i].Name == name {
+			s.topology = &topologies.Items[i]
+			s.world.Topology = *s.topology.DeepCopy()
+			v1alpha1.SetDefaults(&s.world.Topology)
+			continue
+		}
+		s.world.Others = append(s.world.Others, topologies.Items[i])
+	}
+	if s.topology == nil {
+		return nil, nil
+	}
+	if err := r.observeCalico(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.observeNodes(ctx, s); err != nil {
+		return nil, err
+	}
+	s.moment = s.world.Present()
+	return s, nil
+}
+
+func (r *Reconciler) observeCalico(ctx context.Context, s *scene) error {
+	var configurations calicov3.BGPConfigurationList
+	var informations calicov3.ClusterInformationList
+	var peers calicov3.BGPPeerList
+	var statuses calicov3.CalicoNodeStatusList
+	var filters calicov3.BGPFilterList
+	for _, list := range []client.ObjectList{&configurations, &informations, &peers, &statuses, &filters} {
+		if err := r.Reader.List(ctx, list); err != nil {
+			return fmt.Errorf("reading Calico's objects: %w", err)
+		}
+	}
+	for i := range configurations.Items {
+		if configurations.Items[i].Name == "default" {
+			s.configuration = &configurations.Items[i]
+		}
+	}
+	s.world.Mesh = routereflector.MeshFrom(s.configuration)
+	for _, info := range informations.Items {
+		if info.Name == "default" && info.Spec.DatastoreReady != nil {
+			s.world.DatastoreReady = *info.Spec.DatastoreReady
+		}
+	}
+	for i := range peers.Items {
+		p, err := routereflector.PeerFrom(&peers.Items[i], parseSelector)
+		if err != nil {
+			// Calico cannot read it either: it makes no session of it.
+			s.unread = append(s.unread, err.Error())
+			continue
+		}
+		s.world.Peers = append(s.world.Peers, p)
+	}
+	s.world.Filters = make(map[string]bool, len(filters.Items))
+	for i := range filters.Items {
+		s.world.Filters[filters.Items[i].Name] = true
+	}
+	for _, status := range statuses.Items {
+		if status.Labels[v1alpha1.TopologyLabel] == s.topology.Name {
+			s.statuses = append(s.statuses, status)
+		}
+	}
+	slices.SortFunc(s.statuses, func(a, b calicov3.CalicoNodeStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+func parseSelector(text string) (routereflector.Matcher, error) { return selector.Parse(text) }
+
+func (r *Reconciler) observeNodes(ctx context.Context, s *scene) error {
+	var nodes corev1.NodeList
+	if err := r.Reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("reading Nodes: %w", err)
+	}
+	workloads := map[string]int{}
+	if selection := s.world.Topology.Spec.Reflectors; r.Workloads != nil && (*selection.AvoidWorkloads || selection.Dedicated) {
+		workloads, s.podsRead = r.Workloads.Counts()
+	} else {
+		s.podsRead = true
+	}
+	as := routereflector.ASNumberFrom(s.configuration)
+	s.world.Nodes = make([]routereflector.Node, 0, len(nodes.Items))
+	for i := range nodes.Items {
+		s.world.Nodes = append(s.world.Nodes, routereflector.NodeFrom(&nodes.Items[i], workloads[nodes.Items[i].Name], as))
+	}
+	return nil
+}
+
+// sighting reads a CalicoNodeStatus of ours. Its time is that of the object's creation or of calico-node's last write, whichever is later: the
+// clock of the node may be slow, and the content is not older than the object.
+func sighting(s *calicov3.CalicoNodeStatus, now time.Time) (routereflector.Sighting, bool) {
+	out, filled := routereflector.SightingFrom(s)
+	if created := s.CreationTimestamp.Time; out.At.Before(created) {
+		out.At = created
+	}
+	if out.At.After(now) {
+		out.At = now
+	}
+	return out, filled
+}

@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// Reasons of conditions and Events, beside those of [routereflector.Reason]. They are a contract with users' alerts: MUST NOT change.
+const (
+	reasonAsWanted         = "AsWanted"
+	reasonStepPending      = "StepPending"
+	reasonWaiting          = "WaitingForSessions"
+	reasonSessionTimeout   = "SessionTimeout"
+	reasonAwaitingApproval = "AwaitingApproval"
+	reasonDryRun           = "DryRun"
+	reasonTooFew           = "TooFewReflectors"
+	reasonBelievable       = "Believable"
+	reasonNoTrouble        = "NoTrouble"
+	reasonAccepted         = "Accepted"
+	reasonMeshOn           = "MeshOn"
+	reasonMeshOff          = "MeshOff"
+	reasonPodsUnread       = "PodsUnread"
+	reasonWriteFailed      = "WriteFailed"
+)
+
+// quiet is how long a change of mere numbers or words may wait to be written to the status, brisk how long the beginning of another step may.
+const (
+	quiet = 30 * time.Second
+	brisk = 5 * time.Second
+)
+
+// maxSteps is how many steps the status shows; the CRD allows no more.
+const maxSteps = 64
+
+// outcome is what comes of a plan.
+type outcome struct {
+	plan routereflector.Plan
+	// act says that steps are carried out. If not, held and why say what is in the way, unless nothing is to be done.
+	act       bool
+	held, why string
+	// trouble is why the last write failed, "" if it did not.
+	trouble string
+	// timedOut says that the first step has waited for too long.
+	timedOut bool
+}
+
+// decide says whether a plan is carried out.
+func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
+	o := outcome{plan: plan, act: true, trouble: m.trouble}
+	rollout, exiting := s.world.Topology.Spec.Rollout, s.topology.DeletionTimestamp != nil
+	switch {
+	case blocked(plan) != nil:
+		o.act, o.held, o.why = false, string(blocked(plan).Reason), blocked(plan).Message
+	case !s.podsRead && !exiting:
+		o.act, o.held = false, reasonPodsUnread
+		o.why = "which pods run where has not been read yet, and spec.reflectors wants to avoid them; if this lasts, the right to list and watch pods is missing"
+	case rollout.Mode == v1alpha1.RolloutDryRun && len(plan.Steps) > 0:
+		o.act, o.held, o.why = false, reasonDryRun, "spec.rollout.mode is DryRun: the plan is shown and nothing is written; set it to Auto to carry it out"
+	case rollout.Mode == v1alpha1.RolloutManual && !exiting && len(plan.Steps) > 0 && rollout.ApprovedPlan != plan.Hash:
+		o.act, o.held = false, reasonAwaitingApproval
+		o.why = fmt.Sprintf("set spec.rollout.approvedPlan to %s to have the plan carried out", plan.Hash)
+	}
+	if plan.Waiting == "" || !o.act {
+		m.waitingSince = time.Time{}
+		return o
+	}
+	if m.waitingSince.IsZero() {
+		m.waitingSince = s.world.Now
+	}
+	o.timedOut = s.world.Now.Sub(m.waitingSince) >= rollout.SessionTimeout.Duration
+	return o
+}
+
+// blocked is the refusal for which nothing is done, nil if steps remain that may be carried out.
+func blocked(plan routereflector.Plan) *routereflector.Refusal {
+	if len(plan.Refusals) == 0 || len(plan.Steps) > 0 {
+		return nil
+	}
+	return &plan.Refusals[0]
+}
+
+// report writes the status if it says something new. Its resourceVersion is a precondition: of two that believe to lead, one fails here before
+// each step.
+func (r *Reconciler) report(ctx context.Context, s *scene, m *memory, o outcome) (later time.Duration, err error) {
+	was := s.topology.Status
+	is := statusOf(s, o)
+	r.Metrics.observe(s, o, is)
+	if equality.Semantic.DeepEqual(was, is) {
+		return 0, nil
+	}
+	if wait := patience(was, is) - s.world.Now.Sub(m.reported); wait > 0 {
+		return wait, nil
+	}
+	object := s.topology.DeepCopy()
+	object.Status = is
+	err = r.Client.Status().Update(ctx, object)
+	r.Metrics.wrote("Status", err)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return 0, &calico.ConflictError{Key: "RouteReflectorTopology " + s.topology.Name, Detail: err.Error()}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing the status of RouteReflectorTopology %s: %w", s.topology.Name, err)
+	}
+	// What was written is what later writes of this round are based on.
+	m.wrote(s.topology.ResourceVersion, object)
+	s.topology = object
+	m.reported = s.world.Now
+	r.announce(object, was, is)
+	return 0, nil
+}
+
+// patience is how long after one status the next may be written: at once if it says what a person acts on, later if it only says how far things
+// are. Else a cluster in which a step takes a second would have more writes of what is being done than of what is done.
+func patience(was, is v1alpha1.RouteReflectorTopologyStatus) time.Duration {
+	switch {
+	case !equality.Semantic.DeepEqual(essence(was), essence(is)):
+		return 0
+	case !slices.Equal(course(was), course(is)):
+		return brisk
+	}
+	return quiet
+}
+
+// essence is a status without the steps that remain, and without numbers and words.
+func essence(in v1alpha1.RouteReflectorTopologyStatus) v1alpha1.RouteReflectorTopologyStatus {
+	out := *in.DeepCopy()
+	out.Clients, out.ReadyReflectors, out.Sessions, out.Reflectors = 0, 0, v1alpha1.SessionCount{}, nil
+	if out.Plan != nil {
+		out.Plan.WaitingFor, out.Plan.Steps = "", nil
+	}
+	for i := range out.Conditions {
+		c := &out.Conditions[i]
+		c.Message, c.LastTransitionTime = "", metav1.Time{}
+		if c.Reason == reasonWaiting || c.Reason == reasonStepPending {
+			c.Reason = "" // both are progress, and take turns with each step
+		}
+	}
+	return out
+}
+
+// course is what a status says of roles and of the steps that remain.
+func course(in v1alpha1.RouteReflectorTopologyStatus) []string {
+	var out []string
+	for _, r := range in.Reflectors {
+		out = append(out, r.Node+" "+r.Role)
+	}
+	if in.Plan != nil {
+		for _, step := range in.Plan.Steps {
+			out = append(out, step.Kind+" "+step.Object)
+		}
+	}
+	return out
+}
+
+// statusOf is the status that the topology should have.
+func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
+	was, plan := s.topology.Status, o.plan
+	is := v1alpha1.RouteReflectorTopologyStatus{
+		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: 1,
+		Mesh:       meshState(s),
+		Conditions: slices.Clone(was.Conditions),
+	}
+	for _, reflector := range plan.Reflectors {
+		is.Reflectors = append(is.Reflectors, reflectorStatus(s, was, reflector))
+		if reflector.Role != routereflector.RoleLeaving {
+			is.DesiredReflectors++
+		}
+	}
+	for _, reflector := range is.Reflectors {
+		if reflector.Role == string(routereflector.RoleReflector) && reflector.LastObserved != nil && reflector.Established >= reflector.Clients {
+			is.ReadyReflectors++
+		}
+		is.Sessions.Established += reflector.Established
+		is.Sessions.Expected += reflector.Clients
+	}
+	is.Sessions.Summary = fmt.Sprintf("%d/%d", is.Sessions.Established, is.Sessions.Expected)
+	if len(plan.Steps) > 0 {
+		is.Plan = &v1alpha1.PlanStatus{Hash: plan.Hash, WaitingFor: plan.Waiting}
+		for _, step := range plan.Steps[:min(len(plan.Steps), maxSteps)] {
+			is.Plan.Steps = append(is.Plan.Steps, v1alpha1.PlanStep{Kind: string(step.Kind), Object: step.Object, Reason: step.Reason})
+		}
+	}
+	setConditions(&is, s, o)
+	is.Phase = phaseOf(o, is)
+	return is
+}
+
+func meshState(s *scene) v1alpha1.MeshState {
+	switch {
+	case s.world.Topology.Spec.Mesh == v1alpha1.MeshIgnore:
+		return v1alpha1.MeshUnknown
+	case s.world.Mesh.On:
+		return v1alpha1.MeshOn
+	}
+	return v1alpha1.MeshOff
+}
+
+// reflectorStatus is one reflector's. What nobody has asked for lately stays as it was last seen: with how many clients, of how many.
+func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflector routereflector.Reflector) v1alpha1.ReflectorStatus {
+	out := v1alpha1.ReflectorStatus{Node: reflector.Node, Zone: reflector.Zone, Role: string(reflector.Role)}
+	for _, n := range s.world.Nodes {
+		if n.Name == reflector.Node {
+			out.ClusterID = n.ClusterID
+		}
+	}
+	established, expected, at := s.world.Sessions(reflector.Node)
+	out.Clients = int32(expected)
+	if !at.IsZero() {
+		seen := metav1.NewTime(at.UTC().Truncate(time.Second))
+		out.Established, out.LastObserved = int32(established), &seen
+		return out
+	}
+	before := slices.IndexFunc(was.Reflectors, func(b v1alpha1.ReflectorStatus) bool { return b.Node == out.Node })
+	if before >= 0 && was.Reflectors[before].LastObserved != nil && was.Reflectors[before].ClusterID == out.ClusterID {
+		b := was.Reflectors[before]
+		out.Clients, out.Established, out.LastObserved = b.Clients, b.Established, b.LastObserved
+	}
+	return out
+}
+
+func phaseOf(o outcome, is v1alpha1.RouteReflectorTopologyStatus) v1alpha1.Phase {
+	generation := is.ObservedGeneration
+	switch {
+	case conditions.IsTrue(is.Conditions, v1alpha1.ConditionFrozen, generation):
+		return v1alpha1.PhaseFrozen
+	case !conditions.IsTrue(is.Conditions, v1alpha1.ConditionAccepted, generation):
+		return v1alpha1.PhaseRefused
+	case conditions.IsTrue(is.Conditions, v1alpha1.ConditionDegraded, generation):
+		return v1alpha1.PhaseDegraded
+	case o.held != "":
+		return v1alpha1.PhasePending
+	case conditions.IsTrue(is.Conditions, v1alpha1.ConditionProgressing, generation):
+		return v1alpha1.PhaseProgressing
+	}
+	return v1alpha1.PhaseReady
+}
+
+// announce tells of conditions that changed.
+func (r *Reconciler) announce(object *v1alpha1.RouteReflectorTopology, was, is v1alpha1.RouteReflectorTopologyStatus) {
+	for _, c := range is.Conditions {
+		var before metav1.Condition
+		if i := slices.IndexFunc(was.Conditions, func(b metav1.Condition) bool { return b.Type == c.Type }); i >= 0 {
+			before = was.Conditions[i]
+		}
+		if before.Status == c.Status && before.Reason == c.Reason {
+			continue
+		}
+		bad := c.Status == metav1.ConditionTrue && (c.Type == v1alpha1.ConditionDegraded || c.Type == v1alpha1.ConditionFrozen) ||
+			c.Status == metav1.ConditionFalse && c.Type == v1alpha1.ConditionAccepted
+		if bad {
+			r.event(object, corev1.EventTypeWarning, c.Reason, c.Message)
+		}
+	}
+}
+
+// event records an Event about the topology.
+func (r *Reconciler) event(object *v1alpha1.RouteReflectorTopology, kind, reason, note string) {
+	if r.Events != nil {
+		r.Events.Eventf(object, nil, kind, reason, "RouteReflectors", "%s", note)
+	}
+}
+
+// told are the reasons of the Events of steps.
+func told(k routereflector.Kind) string {
+	switch k {
+	case routereflector.EnsurePeer:
+		return "PeerWritten"
+	case routereflector.RemovePeer:
+		return "PeerRemoved"
+	case routereflector.Promote:
+		return "Promoted"
+	case routereflector.Demote:
+		return "Demoted"
+	case routereflector.MeshOn:
+		return "MeshEnabled"
+	case routereflector.MeshOff:
+		return "MeshDisabled"
+	}
+	return string(k)
+}

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// With the rights of the list, and no others, the operator enables a topology and ends it.
+func TestRights(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+	s := newStage(t, 5)
+	rbac := s.cluster.Client.RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: Rights()}
+	role, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: role.Name}},
+	}
+	if binding, err = rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		_ = rbac.ClusterRoleBindings().Delete(ctx, binding.Name, metav1.DeleteOptions{})
+		_ = rbac.ClusterRoles().Delete(ctx, role.Name, metav1.DeleteOptions{})
+	})
+	limited := rest.CopyConfig(s.cluster.Config)
+	limited.Impersonate = rest.ImpersonationConfig{UserName: role.Name}
+	testkit.Eventually(t, "the rights to be known", func() string {
+		if _, err := kubernetes.NewForConfigOrDie(limited).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{Limit: 1}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	s.config = limited
+	s.start(func(r *Reconciler, _ *tap) { r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(limited)) })
+	topology := s.create("main", "{}")
+	s.await("main", v1alpha1.PhaseReady)
+	if err := s.client.Delete(t.Context(), topology); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitGone("main")
+}

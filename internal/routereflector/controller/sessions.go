@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// MomentAnnotation on a CalicoNodeStatus of ours holds the [routereflector.Moment] in which it was created. What was said in another one is evidence only
+// if that still holds. MUST NOT change: a new version would take the old one's objects for evidence of nothing, and leave them.
+const MomentAnnotation = "bgp.mooring.dev/moment"
+
+const (
+	// maxStatuses is how many CalicoNodeStatuses a topology has at once. Calico's documents advise fewer than ten.
+	maxStatuses = 8
+	// unanswered is how long an object may remain empty before another node gets its place, at first.
+	unanswered = 15 * time.Second
+	// renewal is the age at which something that was said is asked for anew, so that a node that has fallen silent is noticed. What was said before
+	// counts until then.
+	renewal = routereflector.Freshness * 2 / 3
+	// Once a step has timed out its witnesses are asked for askWindow in every askEvery: its cause will not go away in seconds.
+	askEvery  = 5 * time.Minute
+	askWindow = time.Minute
+)
+
+// memory is what is remembered of a topology between rounds. All of it can be lost without harm.
+type memory struct {
+	// moment is the present one, since when it was first seen.
+	moment routereflector.Moment
+	since  time.Time
+	// waitingSince is when a step of this moment was first seen to wait.
+	waitingSince time.Time
+	// seen is what witnesses have said that holds in this moment.
+	seen map[string]evidence
+	// talking is since when witnesses have been asked without a pause, zero while nobody is. What was said in this time counts for as long as it
+	// lasts, however slow the others are.
+	talking time.Time
+	// open is since when a node has owed an answer, tries how often its question made room for another's before it came.
+	open  map[string]time.Time
+	tries map[string]int
+	// proof is the last moment in which every reflector was seen with its sessions, if proven; entered is false before the first round.
+	proof           routereflector.Moment
+	proven, entered bool
+	// created names the questions that have been asked and may not be shown by the informers yet; last is the last step that was carried out, and ours
+	// the topology as it was last written, over the resourceVersion that the informers may still show.
+	created map[string]bool
+	last    routereflector.Step
+	ours    *v1alpha1.RouteReflectorTopology
+	over    string
+	// dropped are the questions that have been deleted and that the informers still show.
+	dropped map[types.UID]bool
+	// reported is when the status was last written.
+	reported time.Time
+	// trouble is why the last write failed, "" if it did not.
+	trouble string
+	// done is when the last step was carried out, begun since when there has been something to do; zero while there is not.
+	done, begun time.Time
+}
+
+// evidence is what a node has said, the moment in which it was asked, and when it was read; zero if that was while nobody was being asked.
+type evidence struct {
+	routereflector.Sighting
+	asked routereflector.Moment
+	taken time.Time
+}
+
+// enter resets what holds no more if the moment is a new one, takes in what is in the statuses, and says what counts.
+func (m *memory) enter(s *scene) {
+	now := s.world.Now
+	if m.seen == nil {
+		m.seen, m.open, m.tries, m.created = map[string]evidence{}, map[string]time.Time{}, map[string]int{}, map[string]bool{}
+	}
+	if !m.moment.Equal(s.moment) {
+		m.moment, m.since, m.waitingSince = s.moment, now, time.Time{}
+		maps.DeleteFunc(m.seen, func(node string, e evidence) bool { return !s.holds(e.asked, node) })
+		clear(m.open)
+	}
+	for i := range s.statuses {
+		status := &s.statuses[i]
+		asked, ours := s.asked(status)
+		if !ours {
+			continue
+		}
+		said, filled := sighting(status, now)
+		if _, owes := m.open[status.Spec.Node]; !filled && !owes {
+			m.open[status.Spec.Node] = now
+		}
+		if filled {
+			m.take(said, asked, now)
+		}
+	}
+	s.world.Sightings = nil
+	for _, e := range m.seen {
+		if s.outlived(e) {
+			continue
+		}
+		e.Current = m.vouches(e, now, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
+		s.world.Sightings = append(s.world.Sightings, e.Sighting)
+	}
+	slices.SortFunc(s.world.Sightings, func(a, b routereflector.Sighting) int { return cmp.Compare(a.Node, b.Node) })
+	s.world.Unproven = !m.isProven(s)
+	m.entered = true
+}
+
+// take remembers what a node has said, unless it has said something later.
+func (m *memory) take(said routereflector.Sighting, asked routereflector.Moment, now time.Time) {
+	before, had := m.seen[said.Node]
+	if had && said.At.Before(before.At) {
+		return
+	}
+	e := evidence{Sighting: said, asked: asked}
+	switch {
+	case had && said.At.Equal(before.At):
+		e.taken = before.taken
+	case !m.talking.IsZero():
+		e.taken = now
+	}
+	if !had || said.At.After(before.At) {
+		delete(m.open, said.Node)
+	}
+	m.seen[said.Node] = e
+}
+
+// outlived says that the node's condition has changed since it spoke, or the Node is another one: what it said was of another life.
+func (s *scene) outlived(e evidence) bool {
+	at := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == e.Node })
+	return at < 0 || s.world.Nodes[at].ReadySince.After(e.At)
+}
+
+// vouches says that an answer counts whatever its age. It was given while witnesses have been asked without a pause, so that the object stood open
+// for calico-node to correct it, or has been renewed in turn; and the node owes no newer answer for longer than a step may wait.
+func (m *memory) vouches(e evidence, now time.Time, silence time.Duration) bool {
+	if m.talking.IsZero() || e.taken.Before(m.talking) {
+		return false
+	}
+	since, owes := m.open[e.Node]
+	return !owes || now.Sub(since) < silence
+}
+
+// talk notes whether witnesses are being asked.
+func (m *memory) talk(now time.Time, witnesses int) {
+	switch {
+	case witnesses == 0:
+		m.talking = time.Time{}
+		clear(m.tries)
+		clear(m.created)
+	case m.talking.IsZero():
+		m.talking = now
+	}
+}
+
+// isProven says that every reflector has been seen with its sessions in this moment. After a start the status says so if nothing was under way: it is
+// written before each step that there is something to do, and after the last one only when the sessions have been seen. A dry run asks nobody.
+func (m *memory) isProven(s *scene) bool {
+	if s.world.Topology.Spec.Rollout.Mode == v1alpha1.RolloutDryRun {
+		return true
+	}
+	if !m.entered && s.saidProven() {
+		m.proof, m.proven = s.moment, true
+	}
+	return m.proven && m.proof.Equal(s.moment)
+}
+
+// saidProven says that by its status the topology is as wanted, with the reflectors that there are.
+func (s *scene) saidProven() bool {
+	if s.topology == nil {
+		return false
+	}
+	was := s.topology.Status
+	asWanted := slices.ContainsFunc(was.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionFalse && c.Reason == reasonAsWanted
+	})
+	var are, were []string
+	for _, n := range s.world.Nodes {
+		if n.Labels[v1alpha1.ReflectorLabel] == s.topology.Name {
+			are = append(are, n.Name+" "+n.ClusterID)
+		}
+	}
+	for _, r := range was.Reflectors {
+		were = append(were, r.Node+" "+r.ClusterID)
+	}
+	slices.Sort(are)
+	slices.Sort(were)
+	return asWanted && slices.Equal(are, were)
+}
+
+// prove remembers that a plan found every reflector with its sessions.
+func (m *memory) prove(s *scene, plan routereflector.Plan) {
+	if s.world.Unproven && len(plan.Steps) == 0 && len(plan.Refusals) == 0 && plan.Waiting == "" && s.topology.DeletionTimestamp == nil {
+		m.proof, m.proven = s.moment, true
+	}
+}
+
+// catchUp takes the topology as it was last written while the informers still show what was there before: else each round until they have caught up
+// would write the same again, in vain.
+func (m *memory) catchUp(s *scene) {
+	if m.ours != nil && m.ours.UID == s.topology.UID && m.over == s.topology.ResourceVersion {
+		s.topology = m.ours.DeepCopy()
+	}
+}
+
+// wrote remembers the topology as it has just been written, over what the informers show.
+func (m *memory) wrote(over string, object *v1alpha1.RouteReflectorTopology) {
+	if m.ours == nil || m.ours.ResourceVersion != over {
+		m.over = over
+	}
+	m.ours = object.DeepCopy()
+}
+
+// holds says whether what a node was asked in a moment is evidence now.
+func (s *scene) holds(asked routereflector.Moment, node string) bool {
+	at := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == node })
+	return at >= 0 && s.moment.Holds(asked, &s.world.Nodes[at])
+}
+
+// asked returns the moment of a question; ok says that the answer to it is evidence now.
+func (s *scene) asked(status *calicov3.CalicoNodeStatus) (asked routereflector.Moment, ok bool) {
+	asked, ok = routereflector.ParseMoment(status.Annotations[MomentAnnotation])
+	return asked, ok && s.holds(asked, status.Spec.Node)
+}
+
+// asksRoutes says that a question is about routes as well.
+func asksRoutes(status *calicov3.CalicoNodeStatus) bool {
+	return slices.Contains(status.Spec.Classes, calicov3.NodeStatusClassTypeRoutes)
+}
+
+// slot is the time in which a node is asked at most once with the same name. A renewal comes later than that.
+const slot = renewal / 2
+
+// statusName is the name of the object that asks a node at a time. Whoever asks at about the same time gives it the same name.
+func statusName(topology, node string, moment routereflector.Moment, now time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", node, moment, now.Unix()/int64(slot/time.Second)))
+	return topology + "-" + hex.EncodeToString(sum[:6])
+}
+
+// questions says which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present moment and at most
+// maxStatuses objects live. An object whose answer still holds stays as it is: calico-node keeps it up with what changes.
+func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout time.Duration) (drop []calicov3.CalicoNodeStatus, ask []string) {
+	now, witnesses, pause := s.world.Now, plan.Witnesses, tired(s.world.Now, m, timeout)
+	alive := map[string]bool{}
+	var replaceable []calicov3.CalicoNodeStatus
+	for _, status := range s.statuses {
+		node := status.Spec.Node
+		said, filled := sighting(&status, now)
+		_, holds := s.asked(&status)
+		open := now.Sub(status.CreationTimestamp.Time)
+		useless := !holds || !slices.Contains(witnesses, node) || slices.Contains(plan.Samples, node) && !asksRoutes(&status)
+		switch {
+		// In a pause a question remains that has not been answered, for as long as it may take.
+		case useless, alive[node], filled && now.Sub(said.At) > renewal, pause && (filled || open > timeout):
+			drop = append(drop, status)
+			continue
+		case filled, open > m.patience(node):
+			replaceable = append(replaceable, status)
+		}
+		alive[node] = true
+	}
+	// What somebody asked in this moment before us stays; we ask only once confd can have taken up the last step.
+	for _, node := range witnesses {
+		if !alive[node] && !pause && now.Sub(m.since) >= settle {
+			ask = append(ask, node)
+		}
+	}
+	// Who has never answered in this moment comes first, then who answered longest ago.
+	slices.SortStableFunc(ask, func(a, b string) int { return m.seen[a].At.Compare(m.seen[b].At) })
+	free := maxStatuses - len(alive)
+	if len(ask) > free {
+		slices.SortFunc(replaceable, func(a, b calicov3.CalicoNodeStatus) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+		more := replaceable[:min(len(replaceable), len(ask)-free)]
+		drop, free = append(drop, more...), free+len(more)
+		ask = ask[:min(len(ask), free)]
+	}
+	return drop, ask
+}
+
+// patience is how long a question of a node may stay open before it makes room for another: the longer the more often it has, so that those who
+// are slow have their turn as well.
+func (m *memory) patience(node string) time.Duration {
+	return unanswered * time.Duration(1+m.tries[node])
+}
+
+// tired says that a step has timed out, and it is not the time to try again.
+func tired(now time.Time, m *memory, timeout time.Duration) bool {
+	over := now.Sub(m.since) - timeout
+	return over >= 0 && over%askEvery >= askWindow
+}
+
+// ask deletes and creates CalicoNodeStatuses. Somebody else who was faster is no error.
+func (r *Reconciler) ask(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
+	m.talk(s.world.Now, len(plan.Witnesses))
+	drop, ask := questions(s, m, plan, r.Timing.Settle, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
+	gone := map[types.UID]bool{}
+	for _, status := range drop {
+		if gone[status.UID] = true; m.dropped[status.UID] {
+			continue
+		}
+		if _, filled := sighting(&status, s.world.Now); !filled && m.tries != nil {
+			m.tries[status.Spec.Node]++
+		}
+		err := r.Calico.DeleteStatus(ctx, status.Name, string(status.UID))
+		r.Metrics.wrote("DeleteStatus", err)
+		if err != nil && !errors.Is(err, calico.ErrConflict) {
+			return err
+		}
+		delete(m.created, status.Name)
+	}
+	m.dropped = gone
+	for _, node := range ask {
+		name := statusName(s.topology.Name, node, s.moment, s.world.Now)
+		if m.created[name] {
+			continue // the informers are behind
+		}
+		err := r.Calico.CreateStatus(ctx, calico.StatusRequest{
+			Name: name, Node: node, Period: period(len(s.world.Nodes)),
+			Labels:      map[string]string{v1alpha1.TopologyLabel: s.topology.Name},
+			Annotations: map[string]string{MomentAnnotation: s.moment.String()},
+			Routes:      slices.Contains(plan.Samples, node),
+		})
+		r.Metrics.wrote("CreateStatus", err)
+		if err != nil && !errors.Is(err, calico.ErrConflict) {
+			return err
+		}
+		m.created[name] = true
+	}
+	return nil
+}
+
+// period is how often witnesses look again: from 2 s to 10 s, the longer the more sessions there are to list.
+func period(nodes int) time.Duration {
+	return min(2*time.Second+time.Duration(nodes/500)*time.Second, 10*time.Second)
+}

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+func then() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
+
+// However many must answer, at most eight questions are open at once, all get their turn, and each answer is renewed before it is too old.
+func TestQuestionsRotate(t *testing.T) {
+	t.Parallel()
+	var plan routereflector.Plan
+	for i := range 20 {
+		plan.Witnesses = append(plan.Witnesses, fmt.Sprintf("w%02d", i))
+	}
+	s := sceneOf(plan.Witnesses...)
+	m := &memory{}
+	m.enter(s)
+	for range 30 {
+		s.world.Now = s.world.Now.Add(2 * time.Second)
+		drop, ask := questions(s, m, plan, time.Second, time.Hour)
+		for _, d := range drop {
+			for i := range s.statuses {
+				if s.statuses[i].Name == d.Name {
+					s.statuses = append(s.statuses[:i], s.statuses[i+1:]...)
+					break
+				}
+			}
+		}
+		for _, node := range ask {
+			s.statuses = append(s.statuses, answerOf(node, s.moment, s.world.Now))
+		}
+		if len(s.statuses) > maxStatuses {
+			t.Fatalf("%d questions are open", len(s.statuses))
+		}
+		m.enter(s)
+	}
+	for _, w := range plan.Witnesses {
+		if age := s.world.Now.Sub(m.seen[w].At); age > routereflector.Freshness {
+			t.Errorf("what %s said is %s old", w, age)
+		}
+	}
+}
+
+// Before confd can have taken up a change nobody is asked; after a step has timed out, only now and then.
+func TestQuestionsTakeTheirTime(t *testing.T) {
+	t.Parallel()
+	s := sceneOf("w")
+	m := &memory{since: then(), moment: s.moment}
+	asks := func(after time.Duration) bool {
+		s.world.Now = then().Add(after)
+		_, ask := questions(s, m, routereflector.Plan{Witnesses: []string{"w"}}, 5*time.Second, 3*time.Minute)
+		return len(ask) > 0
+	}
+	for after, want := range map[time.Duration]bool{
+		4 * time.Second: false, 5 * time.Second: true, 3*time.Minute + 59*time.Second: true, 4 * time.Minute: false, 7 * time.Minute: false,
+		8 * time.Minute: true, 9 * time.Minute: false,
+	} {
+		if got := asks(after); got != want {
+			t.Errorf("after %s it asks: %t, want %t", after, got, want)
+		}
+	}
+}
+
+// What was said in another moment is forgotten and its object goes; what still holds stays, and is not asked for again.
+func TestAnotherMoment(t *testing.T) {
+	t.Parallel()
+	s := sceneOf("r", "w")
+	promote(s, "r")
+	asked := s.moment
+	s.statuses = []calicov3.CalicoNodeStatus{answerOf("r", asked, then()), answerOf("w", asked, then())}
+	s.world.Now = then().Add(time.Second)
+	m := &memory{}
+	m.enter(s)
+	if len(s.world.Sightings) != 2 {
+		t.Fatalf("of two answers %d count", len(s.world.Sightings))
+	}
+	promote(s, "other")
+	m.enter(s)
+	if len(s.world.Sightings) != 1 || s.world.Sightings[0].Node != "r" {
+		t.Errorf("after a promotion these count: %v", s.world.Sightings)
+	}
+	drop, ask := questions(s, m, routereflector.Plan{Witnesses: []string{"r", "w"}}, 0, time.Hour)
+	if len(drop) != 1 || drop[0].Spec.Node != "w" || len(ask) != 1 || ask[0] != "w" {
+		t.Errorf("%d go, and these are asked: %v", len(drop), ask)
+	}
+}
+
+// A client that was asked for its sessions alone is asked anew for its routes, and one object for each node is enough.
+func TestQuestionsAboutRoutes(t *testing.T) {
+	t.Parallel()
+	s := sceneOf("w", "v")
+	m := &memory{}
+	m.enter(s)
+	s.statuses = []calicov3.CalicoNodeStatus{answerOf("w", s.moment, then()), answerOf("v", s.moment, then()), answerOf("v", s.moment, then())}
+	plan := routereflector.Plan{Witnesses: []string{"v", "w"}, Samples: []string{"w"}}
+	drop, ask := questions(s, m, plan, 0, time.Hour)
+	if len(drop) != 2 || drop[0].Spec.Node != "w" || drop[1].Spec.Node != "v" || len(ask) != 1 || ask[0] != "w" {
+		t.Errorf("%v go, and these are asked: %v", drop, ask)
+	}
+	s.statuses[0].Spec.Classes = append(s.statuses[0].Spec.Classes, calicov3.NodeStatusClassTypeRoutes)
+	if drop, ask = questions(s, m, plan, 0, time.Hour); len(drop) != 1 || len(ask) != 0 {
+		t.Errorf("%v go, and these are asked: %v", drop, ask)
+	}
+}
+
+// A renewed question has another name, since calico-node could take one of the same name for an update of the old one.
+func TestRenewedQuestionsHaveAnotherName(t *testing.T) {
+	t.Parallel()
+	s := sceneOf("w")
+	name := func(after time.Duration) string { return statusName("main", "w", s.moment, then().Add(after)) }
+	for after := range 20 {
+		at := time.Duration(after) * time.Second
+		if name(at) == name(at+renewal) {
+			t.Errorf("%s and %s later the name is the same", at, renewal)
+		}
+	}
+}
+
+// sceneOf is a scene with clients of these names.
+func sceneOf(names ...string) *scene {
+	s := &scene{}
+	s.world.Now = then()
+	s.world.Topology.Name = "main"
+	for _, name := range names {
+		s.world.Nodes = append(s.world.Nodes, routereflector.Node{Name: name})
+	}
+	s.moment = s.world.Present()
+	return s
+}
+
+// promote makes a node of the scene, or a new one, a reflector.
+func promote(s *scene, name string) {
+	s.world.Nodes = slices.DeleteFunc(slices.Clone(s.world.Nodes), func(n routereflector.Node) bool { return n.Name == name })
+	s.world.Nodes = append(s.world.Nodes, routereflector.Node{Name: name, ClusterID: "244.0.0.1", Labels: map[string]string{v1alpha1.ReflectorLabel: "main"}})
+	s.moment = s.world.Present()
+}
+
+func answerOf(node string, asked routereflector.Moment, at time.Time) calicov3.CalicoNodeStatus {
+	status := calicov3.CalicoNodeStatus{ObjectMeta: metav1.ObjectMeta{
+		Name: node, CreationTimestamp: metav1.NewTime(at), Annotations: map[string]string{MomentAnnotation: asked.String()},
+	}}
+	status.Spec.Node, status.Spec.Classes = node, []calicov3.NodeStatusClassType{calicov3.NodeStatusClassTypeBGP}
+	status.Status.LastUpdated = metav1.NewTime(at)
+	return status
+}
+
+// Pods of DaemonSets and static ones are no workloads; each of the others counts once, until it is gone.
+func TestWorkloads(t *testing.T) {
+	t.Parallel()
+	w := NewWorkloads(nil)
+	pod := func(uid, owner string, static bool) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "n"}}
+		yes := true
+		if owner != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: &yes}}
+		}
+		if static {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}
+		return p
+	}
+	if _, synced := w.Counts(); synced {
+		t.Error("nothing has been read, and it says so not")
+	}
+	if err := w.Replace([]any{pod("1", "ReplicaSet", false), pod("2", "DaemonSet", false), pod("3", "Node", true), pod("4", "", false)}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Update(pod("1", "ReplicaSet", false)); err != nil {
+		t.Fatal(err)
+	}
+	if counts, synced := w.Counts(); counts["n"] != 2 || !synced {
+		t.Errorf("the count is %v, synced %t, want 2", counts, synced)
+	}
+	for range 2 {
+		if err := w.Delete(pod("1", "ReplicaSet", false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counts, _ := w.Counts(); counts["n"] != 1 {
+		t.Errorf("the count is %v, want 1", counts)
+	}
+}

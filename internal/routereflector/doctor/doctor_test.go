@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/projectcalico/calico/libcalico-go/lib/selector"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
+)
+
+// nodes are count nodes, n0 and so on, in three zones, each with its name as a label.
+func nodes(count int) []routereflector.Node {
+	out := make([]routereflector.Node, count)
+	for i := range out {
+		name := fmt.Sprintf("n%d", i)
+		out[i] = routereflector.Node{
+			Name: name, Ready: corev1.ConditionTrue, IPv4: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}),
+			Labels: map[string]string{"name": name, corev1.LabelTopologyZone: string(rune('a' + i%3))}, Annotations: map[string]string{},
+		}
+	}
+	return out
+}
+
+// reflect makes nodes reflectors: the first n, the one at i with the ID that id gives.
+func reflect(all []routereflector.Node, n int, id func(i int) string) []routereflector.Node {
+	for i := range n {
+		all[i].ClusterID = id(i)
+		all[i].Labels["rr"] = "true"
+	}
+	return all
+}
+
+func shared(int) string { return "244.0.0.1" }
+
+func distinct(i int) string { return fmt.Sprintf("244.0.0.%d", 1+i) }
+
+func peer(t *testing.T, name, from, to string) routereflector.Peer {
+	t.Helper()
+	p := routereflector.Peer{Name: name, PeerSpec: routereflector.PeerSpec{NodeSelector: from, PeerSelector: to, SourceAddress: "UseNodeIP"}}
+	parse := func(text string) routereflector.Matcher {
+		m, err := selector.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	p.NodeMatcher, p.PeerMatcher = parse(from), parse(to)
+	return p
+}
+
+// usual are the two BGPPeers of Calico's documentation.
+func usual(t *testing.T) []routereflector.Peer {
+	t.Helper()
+	return []routereflector.Peer{peer(t, "clients", "!has(rr)", "has(rr)"), peer(t, "reflectors", "has(rr)", "has(rr)")}
+}
+
+// texts are findings as severity, check and what, but for those that are OK.
+func texts(all []doctor.Finding) []string {
+	var out []string
+	for _, f := range all {
+		if f.Severity != doctor.OK {
+			out = append(out, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.What))
+		}
+	}
+	return out
+}
+
+func TestHazards(t *testing.T) {
+	t.Parallel()
+	off := routereflector.Mesh{Exists: true}
+	on := routereflector.Mesh{On: true}
+	black := reflect(nodes(8), 4, shared)
+	for name, test := range map[string]struct {
+		evidence doctor.Evidence
+		want     []string
+		why      string // of the first
+	}{
+		"all is well":               {evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off}},
+		"a mesh without reflectors": {evidence: doctor.Evidence{Nodes: nodes(9), Mesh: on}},
+		"a large mesh": {
+			evidence: doctor.Evidence{Nodes: nodes(101), Mesh: on}, want: []string{"warning mesh: 101 nodes are in a full mesh: 5050 sessions"},
+		},
+		"clients of one cluster ID without a common reflector": {
+			evidence: doctor.Evidence{Nodes: black, Mesh: off, Peers: []routereflector.Peer{
+				peer(t, "left", "name in {'n4', 'n5'}", "name in {'n0', 'n1'}"), peer(t, "right", "name in {'n6', 'n7'}", "name in {'n2', 'n3'}"),
+				peer(t, "reflectors", "has(rr)", "has(rr)"),
+			}},
+			want: []string{"problem reachability: 8 of 56 ways from a node to another have no route by IPv4, such as n6 to n4 and n4 to n6"},
+			why:  "they have no reflector in common: the one has n2, n3, the other n0, n1, all with cluster ID 244.0.0.1",
+		},
+		"six reflectors with IDs of their own that all peer with each other": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(12), 6, distinct), Peers: usual(t), Mesh: off},
+			want:     []string{"problem paths: by the model a node has up to 1956 paths to one prefix; there are 6 reflectors with 6 cluster IDs"},
+		},
+		"a mesh that was left on": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: on},
+			want:     []string{"warning mesh: the node-to-node mesh is on beside 3 reflectors that serve clients (n0, n1, n2)"},
+		},
+		"one reflector": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(4), 1, shared), Peers: usual(t), Mesh: off},
+			want:     []string{"warning redundancy: 3 nodes have n0 as their only reflector by IPv4: n1, n2, n3"},
+		},
+		"a reflector that is not ready": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := reflect(nodes(5), 2, shared)
+				all[0].Ready = corev1.ConditionUnknown
+				return all
+			}(), Peers: usual(t), Mesh: off},
+			want: []string{
+				"warning redundancy: 3 nodes have n1 as their only reflector by IPv4: n2, n3, n4", "warning redundancy: reflector n0 is not Ready",
+			},
+		},
+		"all in one zone": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := reflect(nodes(9), 2, shared)
+				all[1].Labels[corev1.LabelTopologyZone] = "a"
+				return all
+			}(), Peers: usual(t), Mesh: off},
+			want: []string{`warning zones: all 2 reflectors are in zone "a", and nodes are in 3 zones`},
+		},
+		"a reflector without a session": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(4), 1, shared), Mesh: on},
+			want:     []string{"problem reachability: 6 of 12 ways from a node to another have no route by IPv4, such as n1 to n0 and n0 to n1"},
+			why:      "n0 is a route reflector, which the mesh leaves out, and no BGPPeer gives it a session",
+		},
+		"neither mesh nor BGPPeers": {
+			evidence: doctor.Evidence{Nodes: nodes(3), Mesh: off},
+			want:     []string{"problem reachability: 6 of 6 ways from a node to another have no route by IPv4, such as n0 to n1"},
+			why:      "the mesh is off, and no BGPPeer gives n0 a session",
+		},
+		"BGPPeers that contradict each other": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: func() []routereflector.Peer {
+				other := peer(t, "rack", "name == 'n4'", "has(rr)")
+				other.PasswordSecret, other.PasswordKey = "bgp", "password"
+				return append(usual(t), other)
+			}()},
+			want: []string{"warning session-options: BGPPeers clients and rack ask for 3 common sessions with different options, such as that of n0 with n4"},
+		},
+		"the same session twice": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: append(usual(t), peer(t, "rack", "name == 'n4'", "has(rr)"))},
+		},
+		"selectors on Kubernetes' own labels, and on none": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: append(usual(t),
+				peer(t, "masters", "all()", "has(node-role.kubernetes.io/master)"), peer(t, "nobody", "has(nobody)", "has(rr)"))},
+			want: []string{
+				"warning selectors: spec.peerSelector of BGPPeer masters hangs on a label that is Kubernetes' own: has(node-role.kubernetes.io/master)",
+				"warning selectors: spec.peerSelector of BGPPeer masters selects no node: has(node-role.kubernetes.io/master)",
+				"note selectors: spec.nodeSelector of BGPPeer nobody selects no node: has(nobody)",
+			},
+		},
+		"an ID that is none": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := reflect(nodes(9), 3, shared)
+				all[5].Annotations[routereflector.ClusterIDAnnotation] = "1.2.3.4%!(EXTRA int32=7)"
+				return all
+			}(), Peers: usual(t), Mesh: off},
+			want: []string{`problem cluster-ids: annotation projectcalico.org/RouteReflectorClusterID of Node n5 is "1.2.3.4%!(EXTRA int32=7)", which is no IPv4 address`},
+		},
+		"two operators": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: func() []routereflector.Peer {
+				all := usual(t)
+				all[0].Topology, all[1].Topology = "main", "main"
+				return append(all, peer(t, "rrs-to-rrs", "has(rr)", "has(rr)"), peer(t, "peer-to-rrs-1", "!has(rr)", "has(rr)"))
+			}()},
+			want: []string{"problem owners: 2 BGPPeers of the former calico-route-reflector-operator (peer-to-rrs-1, rrs-to-rrs) stand beside those of topology main"},
+		},
+		"the former operator's": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: []routereflector.Peer{
+				peer(t, "rrs-to-rrs", "has(rr)", "has(rr)"), peer(t, "peer-to-rrs-1", "!has(rr)", "has(rr)"),
+			}},
+			want: []string{"note owners: 2 BGPPeers are of the former calico-route-reflector-operator: peer-to-rrs-1, rrs-to-rrs"},
+		},
+		"a BGPPeer for each node": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(250), 3, shared), Mesh: off, Peers: func() []routereflector.Peer {
+				all := usual(t)
+				for i := range 199 {
+					all = append(all, peer(t, fmt.Sprintf("p%03d", i), fmt.Sprintf("name == 'n%d'", 3+i), "has(rr)"))
+				}
+				return all
+			}()},
+			want: []string{"warning bgppeers: there are 201 BGPPeers for 250 nodes"},
+		},
+		"nobody speaks": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := nodes(2)
+				all[0].IPv4, all[1].IPv4 = netip.Addr{}, netip.Addr{}
+				return all
+			}(), Mesh: on},
+			want: []string{"problem reachability: no node has a BGP address"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := doctor.Findings(test.evidence)
+			if diff := cmp.Diff(test.want, texts(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !strings.Contains(got[0].Why, test.why) {
+				t.Errorf("why: %s", got[0].Why)
+			}
+			for _, f := range got {
+				if bad := f.Severity == doctor.Warning || f.Severity == doctor.Problem; bad && (f.Why == "" || f.Do == "") {
+					t.Errorf("%+v has no reason or no cure", f)
+				}
+			}
+			random := rand.New(rand.NewPCG(1, uint64(len(name)))) //nolint:gosec // it is to be the same again
+			shuffled := test.evidence
+			shuffled.Nodes, shuffled.Peers = slices.Clone(shuffled.Nodes), slices.Clone(shuffled.Peers)
+			random.Shuffle(len(shuffled.Nodes), func(i, j int) { shuffled.Nodes[i], shuffled.Nodes[j] = shuffled.Nodes[j], shuffled.Nodes[i] })
+			random.Shuffle(len(shuffled.Peers), func(i, j int) { shuffled.Peers[i], shuffled.Peers[j] = shuffled.Peers[j], shuffled.Peers[i] })
+			if diff := cmp.Diff(got, doctor.Findings(shuffled)); diff != "" {
+				t.Errorf("the order matters:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	got := doctor.Text([]doctor.Finding{
+		{Check: doctor.CheckMesh, Severity: doctor.Problem, What: "it burns", Why: "fire", Do: "water"}, {Check: doctor.CheckPaths, Severity: doctor.OK, What: "few"},
+	})
+	const want = "PROBLEM  mesh: it burns\n         why: fire\n         do:  water\nok       paths: few\n1 problem, 0 warnings, 0 notes, 1 ok\n"
+	if got != want {
+		t.Errorf("%q", got)
+	}
+	if doctor.Worst(nil) != doctor.OK {
+		t.Error("nothing found is not OK")
+	}
+}

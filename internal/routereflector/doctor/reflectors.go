@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// redundancy looks for clients that the loss of one reflector cuts off, and for reflectors that are not Ready.
+func redundancy(x examined) []Finding {
+	var out []Finding
+	for _, r := range x.reflectors {
+		if n := &x.Nodes[r]; n.Ready != corev1.ConditionTrue {
+			out = append(out, Finding{
+				Severity: Warning, What: fmt.Sprintf("reflector %s is not Ready", n.Name),
+				Why: "its BIRD may serve on, or not: what depends on it is not known from here", Do: "look at the machine, or make another node a reflector before this one is taken away",
+			})
+		}
+	}
+	if x.Mesh.On || len(x.reflectors) == 0 {
+		return out
+	}
+	for _, f := range x.families {
+		single := x.singles(f)
+		for _, reflector := range slices.Sorted(maps.Keys(single)) {
+			out = append(out, Finding{
+				Severity: Warning, What: fmt.Sprintf("%s have %s as their only reflector by %s: %s", plural(len(single[reflector]), "node"), reflector, f.Name, few(single[reflector])),
+				Why: "when it restarts, dies or loses its network, they lose every route that is not their own", Do: "give each client two reflectors at least, in different zones",
+			})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("each client has two or more of %s", plural(len(x.reflectors), "reflector"))})
+	}
+	return out
+}
+
+// singles are the clients with one reflector that speaks, by that reflector.
+func (x examined) singles(f routereflector.Family) map[string][]string {
+	out := map[string][]string{}
+	for i := range x.Nodes {
+		if !f.Up[i] || x.Nodes[i].ClusterID != "" {
+			continue
+		}
+		var with []string
+		for _, r := range x.reflectors {
+			if f.Up[r] && f.Network.HasSession(int32(i), r) { //nolint:gosec // there are fewer nodes
+				with = append(with, x.Nodes[r].Name)
+			}
+		}
+		if len(with) == 1 {
+			out[with[0]] = append(out[with[0]], x.Nodes[i].Name)
+		}
+	}
+	return out
+}
+
+// zones says whether one zone holds all reflectors while nodes are in several.
+func zones(x examined) []Finding {
+	of := func(n *routereflector.Node) string { return n.Labels[corev1.LabelTopologyZone] }
+	all, theirs := map[string]bool{}, map[string]bool{}
+	for i := range x.Nodes {
+		if zone := of(&x.Nodes[i]); zone != "" {
+			all[zone] = true
+		}
+	}
+	for _, r := range x.reflectors {
+		theirs[of(&x.Nodes[r])] = true
+	}
+	if len(x.reflectors) < 2 || len(all) < 2 {
+		return nil
+	}
+	if len(theirs) > 1 {
+		return []Finding{{Severity: OK, What: fmt.Sprintf("the reflectors are in %s of %d", plural(len(theirs), "zone"), len(all))}}
+	}
+	return []Finding{{
+		Severity: Warning, What: fmt.Sprintf("all %d reflectors are in zone %q, and nodes are in %d zones", len(x.reflectors), slices.Sorted(maps.Keys(theirs))[0], len(all)),
+		Why: "with that zone the nodes of all others lose their routes", Do: "spread the reflectors, as a RouteReflectorTopology does by default (spec.topologyKeys)",
+	}}
+}
+
+// clusterIDs finds cluster IDs that Calico does not understand.
+func clusterIDs(x examined) []Finding {
+	var out []Finding
+	for i := range x.Nodes {
+		n := &x.Nodes[i]
+		if id := n.Annotations[routereflector.ClusterIDAnnotation]; id != "" && n.ClusterID == "" {
+			out = append(out, Finding{
+				Severity: Problem, What: fmt.Sprintf("annotation %s of Node %s is %q, which is no IPv4 address", routereflector.ClusterIDAnnotation, n.Name, id),
+				Why: "Calico passes over it without a word: the node is no reflector, whatever its labels say, and passes no route on", Do: "write an address such as 244.0.0.1, or remove it",
+			})
+		}
+	}
+	return out
+}
+
+// The BGPPeers of the project that the operator succeeds (its topologies/single.go and multi.go).
+const (
+	predecessorsMesh    = "rrs-to-rrs"
+	predecessorsClients = "peer-to-rrs-"
+)
+
+// owners says whose BGPPeers there are, where more than one program may want to have a say.
+func owners(x examined) []Finding {
+	topologies, old := map[string]bool{}, []string(nil)
+	for i := range x.Peers {
+		p := &x.Peers[i]
+		switch {
+		case p.Topology != "":
+			topologies[p.Topology] = true
+		case p.Name == predecessorsMesh || strings.HasPrefix(p.Name, predecessorsClients):
+			old = append(old, p.Name)
+		}
+	}
+	switch {
+	case len(old) > 0 && len(topologies) > 0:
+		return []Finding{{
+			Severity: Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) stand beside those of topology %s", plural(len(old), "BGPPeer"), few(old),
+				few(slices.Collect(maps.Keys(topologies)))),
+			Why: "if that program still runs, the two choose reflectors against each other, and it deletes BGPPeers that it has not made",
+			Do:  "scale it to zero; then remove its BGPPeers, one at a time",
+		}}
+	case len(old) > 0:
+		return []Finding{{
+			Severity: Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", plural(len(old), "BGPPeer"), few(old)),
+			Why: "that program deletes every BGPPeer that it has not made, those to routers outside included (its topology multi)", Do: "do not add BGPPeers by hand while it runs",
+		}}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
+)
+
+// Numbers of paths to one prefix from which on they are worth a word: flat topologies have as many as reflectors, hierarchies eight. BIRD holds
+// every path of every prefix, and passes all of them on.
+const (
+	manyPaths    = 16
+	tooManyPaths = 100
+)
+
+// meshComfort is how many nodes a full mesh is good for (Calico's documentation names about a hundred).
+const meshComfort = 100
+
+func (x examined) counted(f routereflector.Family) (up, silent int) {
+	for i := range x.Nodes {
+		switch n := &x.Nodes[i]; {
+		case f.Up[i]:
+			up++
+		case n.Ready != corev1.ConditionTrue:
+			silent++
+		}
+	}
+	return up, silent
+}
+
+// reachable asks the model which nodes have no route to which.
+func reachable(x examined) []Finding {
+	var out []Finding
+	for _, f := range x.families {
+		up, silent := x.counted(f)
+		v := f.Network.Judge(func(i int32) bool { return !f.Up[i] })
+		aside := ""
+		if silent > 0 {
+			aside = fmt.Sprintf("; %s that are not Ready are not counted", plural(silent, "node"))
+		}
+		if v.UnreachablePairs == 0 {
+			out = append(out, Finding{Severity: OK, What: fmt.Sprintf("each of %s has a route to every other by %s%s", plural(up, "node"), f.Name, aside)})
+			continue
+		}
+		why, do := x.blackHole(f, v.Examples)
+		out = append(out, Finding{
+			Severity: Problem, Why: why, Do: do,
+			What: fmt.Sprintf("%d of %d ways from a node to another have no route by %s, such as %s%s", v.UnreachablePairs, up*(up-1), f.Name, pairs(v.Examples), aside),
+		})
+	}
+	if len(x.families) == 0 {
+		out = append(out, Finding{
+			Severity: Problem, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
+			Do: "look at annotation " + routereflector.IPv4Annotation + " of the Nodes and at calico-node's log",
+		})
+	}
+	return out
+}
+
+func pairs(all []reachability.Pair) string {
+	texts := make([]string, 0, 2)
+	for _, p := range all[:min(2, len(all))] {
+		texts = append(texts, p.From+" to "+p.To)
+	}
+	return strings.Join(texts, " and ")
+}
+
+// blackHole says why the first of the pairs has no route, and what helps.
+func (x examined) blackHole(f routereflector.Family, examples []reachability.Pair) (why, do string) {
+	const all = "give every client every reflector of its cluster ID, as a RouteReflectorTopology does"
+	if len(examples) == 0 {
+		return "", ""
+	}
+	from, to := x.index(examples[0].From), x.index(examples[0].To)
+	for _, i := range []int32{from, to} {
+		if n := &x.Nodes[i]; n.ClusterID != "" && f.Network.Sessions(i) == 0 {
+			return n.Name + " is a route reflector, which the mesh leaves out, and no BGPPeer gives it a session", "name it in a BGPPeer, or take its cluster ID away"
+		}
+	}
+	for _, i := range []int32{from, to} {
+		if name := x.Nodes[i].Name; f.Network.Sessions(i) == 0 {
+			if !x.Mesh.On {
+				return "the mesh is off, and no BGPPeer gives " + name + " a session", "let the BGPPeer for clients select it, or turn the mesh on"
+			}
+			return name + " is in the mesh, and the other is not and has no session with it", "give it a BGPPeer to the reflectors: they are no members of the mesh"
+		}
+	}
+	if id, left, right := x.apart(f, from, to); id != "" {
+		return fmt.Sprintf("they have no reflector in common: the one has %s, the other %s, all with cluster ID %s, and a reflector takes no route that its own cluster has "+
+			"reflected", few(left), few(right), id), all
+	}
+	return "no chain of reflectors leads from the one to the other: a route goes through reflectors only where their sessions and cluster IDs let it", all
+}
+
+func (x examined) index(name string) int32 {
+	return int32(slices.IndexFunc(x.Nodes, func(n routereflector.Node) bool { return n.Name == name })) //nolint:gosec // there are fewer nodes
+}
+
+// apart says whether two nodes have no reflector in common although all of theirs share one cluster ID.
+func (x examined) apart(f routereflector.Family, a, b int32) (id string, left, right []string) {
+	for _, r := range x.reflectors {
+		ofA, ofB := f.Network.HasSession(a, r), f.Network.HasSession(b, r)
+		if !ofA && !ofB {
+			continue
+		}
+		n := &x.Nodes[r]
+		if ofA && ofB || id != "" && n.ClusterID != id {
+			return "", nil, nil
+		}
+		id = n.ClusterID
+		if ofA {
+			left = append(left, n.Name)
+		} else {
+			right = append(right, n.Name)
+		}
+	}
+	if len(left) == 0 || len(right) == 0 {
+		return "", nil, nil
+	}
+	return id, left, right
+}
+
+// paths asks the model how many paths a prefix has.
+func paths(x examined) []Finding {
+	most := 0
+	for _, f := range x.families {
+		most = max(most, f.Network.Judge(func(i int32) bool { return !f.Up[i] }).MaxPaths)
+	}
+	number := fmt.Sprint(most)
+	if most >= reachability.MaxPaths {
+		number = fmt.Sprintf("%d and more", reachability.MaxPaths)
+	}
+	if most <= manyPaths {
+		return []Finding{{Severity: OK, What: fmt.Sprintf("a node has at most %s to one prefix", plural(most, "path"))}}
+	}
+	severity := Warning
+	if most > tooManyPaths {
+		severity = Problem
+	}
+	ids := map[string]bool{}
+	for _, r := range x.reflectors {
+		ids[x.Nodes[r].ClusterID] = true
+	}
+	return []Finding{{
+		Severity: severity, What: fmt.Sprintf("by the model a node has up to %s paths to one prefix; there are %s with %s", number, plural(len(x.reflectors), "reflector"),
+			plural(len(ids), "cluster ID")),
+		Why: "Calico's BIRD passes every path on, and only a cluster ID that a route has seen stops it: each way through reflectors of different IDs that peer with each " +
+			"other is a path of its own, so that their number grows with the factorial of the reflectors, and BIRD's memory and the time to converge with it",
+		Do: "let reflectors that peer with each other share one cluster ID, and every client have all of them, as a RouteReflectorTopology does",
+	}}
+}
+
+// mesh looks at the mesh beside reflectors, and at one that is large.
+func mesh(x examined) []Finding {
+	serving := x.serving()
+	switch {
+	case x.Mesh.On && len(serving) > 0:
+		return []Finding{{
+			Severity: Warning, What: fmt.Sprintf("the node-to-node mesh is on beside %s that serve clients (%s)", plural(len(serving), "reflector"), few(serving)),
+			Why: "every node still keeps a session with every other one, which is what reflectors are to spare it; and reflectors are no members of the mesh",
+			Do: "when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
+				"BGPConfiguration default; a RouteReflectorTopology does that in this order",
+		}}
+	case x.Mesh.On && len(x.Nodes) > meshComfort:
+		n := len(x.Nodes)
+		return []Finding{{
+			Severity: Warning, What: fmt.Sprintf("%d nodes are in a full mesh: %d sessions", n, n*(n-1)/2),
+			Why: "each node keeps a session with every other one, and each change is told to all of them", Do: "route reflectors: `spec: {}` of a RouteReflectorTopology is a start",
+		}}
+	case x.Mesh.On:
+		return []Finding{{Severity: OK, What: "the node-to-node mesh is on, and no reflector serves clients"}}
+	}
+	return []Finding{{Severity: OK, What: "the node-to-node mesh is off"}}
+}
+
+// serving are the reflectors that have a session with a node that is none, in any family.
+func (x examined) serving() []string {
+	var out []string
+	for _, r := range x.reflectors {
+		if slices.ContainsFunc(x.families, func(f routereflector.Family) bool {
+			for i := range x.Nodes {
+				if x.Nodes[i].ClusterID == "" && f.Network.HasSession(int32(i), r) { //nolint:gosec // there are fewer nodes
+					return true
+				}
+			}
+			return false
+		}) {
+			out = append(out, x.Nodes[r].Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// troublePrefix begins the taints that Kubernetes sets for a node in trouble. What they say is judged by the node's condition instead.
+const troublePrefix = "node.kubernetes.io/"
+
+// speaks says whether the node runs Calico's BGP for this cluster: on Windows confd and BIRD do not run, and without an address calico-node
+// has not (or not yet) set BGP up.
+func (n *Node) speaks() bool {
+	return (n.IPv4.IsValid() || n.IPv6.IsValid()) && !n.ForeignAS && n.Labels[corev1.LabelOSStable] != "windows"
+}
+
+// isReflectorOf says whether the node is wholly a reflector of the topology.
+func (n *Node) isReflectorOf(t *v1alpha1.RouteReflectorTopology) bool {
+	return n.Labels[v1alpha1.ReflectorLabel] == t.Name && n.ClusterID == t.Spec.ClusterID
+}
+
+// marked says whether the node has the topology's label, whatever its cluster ID.
+func (n *Node) marked(t *v1alpha1.RouteReflectorTopology) bool {
+	return n.Labels[v1alpha1.ReflectorLabel] == t.Name
+}
+
+// foreignReflector says whether somebody else made the node a reflector.
+func (n *Node) foreignReflector(t *v1alpha1.RouteReflectorTopology) bool {
+	label, has := n.Labels[v1alpha1.ReflectorLabel]
+	return has && label != t.Name || !has && n.ClusterID != ""
+}
+
+// isClient says whether the topology's BGPPeer for clients selects the node, and the node can take it up.
+func (n *Node) isClient(t *v1alpha1.RouteReflectorTopology) bool {
+	return n.speaks() && clientsMatcher{t.Spec.ClientSelector}.Evaluate(n.Labels)
+}
+
+// unfit says why the node may not be a reflector, whether it is one or not; "" if it may.
+func (w *World) unfit(n *Node) string {
+	s := &w.Topology.Spec.Reflectors
+	switch {
+	case n.Labels[corev1.LabelOSStable] == "windows":
+		return "it runs Windows, where Calico has no BIRD"
+	case n.ForeignAS:
+		return "its AS number is not the cluster's"
+	case !n.speaks():
+		return "calico-node has given it no BGP address"
+	case w.lacksFamily(n) != "":
+		return "it has no BGP address of the family " + w.lacksFamily(n) + ", which clients use"
+	case n.foreignReflector(&w.Topology):
+		return "it is a reflector already, and not this topology's"
+	case n.Deleting:
+		return "its Node is being deleted"
+	case n.departs():
+		return "it is marked for removal by an autoscaler"
+	case !selects(s.Required, n.Labels):
+		return "spec.reflectors.required does not select it"
+	case s.Excluded != nil && selects(*s.Excluded, n.Labels):
+		return "spec.reflectors.excluded selects it"
+	case s.Dedicated && n.Workloads > 0 && !n.marked(&w.Topology):
+		// A reflector on which a pod has come to run stays: moving it would hurt that pod as well.
+		return fmt.Sprintf("%d workload pods run on it, and spec.reflectors.dedicated wants none", n.Workloads)
+	}
+	return ""
+}
+
+// lacksFamily names the address family that every other client has and the node has not.
+func (w *World) lacksFamily(n *Node) string {
+	for _, f := range w.Topology.Spec.IPFamilies {
+		if f == corev1.IPv4Protocol && !n.IPv4.IsValid() || f == corev1.IPv6Protocol && !n.IPv6.IsValid() {
+			return string(f)
+		}
+	}
+	return ""
+}
+
+// departs says that an autoscaler has marked the node: cluster-autoscaler, or Karpenter with its old or its new taint.
+func (n *Node) departs() bool {
+	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool {
+		return t.Key == "ToBeDeletedByClusterAutoscaler" || t.Key == "karpenter.sh/disrupted" || t.Key == "karpenter.sh/disruption"
+	})
+}
+
+// unfitToBecome says why the node may not become a reflector now, beyond what [World.unfit] says.
+func (w *World) unfitToBecome(n *Node) string {
+	stable := w.stabilization()
+	switch {
+	case n.Ready != corev1.ConditionTrue:
+		return "its Node is not Ready"
+	case w.Now.Sub(n.ReadySince) < stable:
+		return fmt.Sprintf("its Node has been Ready for %s of %s (spec.failure.stabilization)", w.Now.Sub(n.ReadySince).Round(time.Second), stable)
+	case n.Unschedulable:
+		return "it is cordoned"
+	}
+	for _, taint := range n.Taints {
+		if !w.tolerates(taint) {
+			return fmt.Sprintf("spec.reflectors.tolerations do not tolerate its taint %s", taint.ToString())
+		}
+	}
+	return ""
+}
+
+func (w *World) stabilization() time.Duration {
+	if d := w.Topology.Spec.Failure.Stabilization; d != nil {
+		return d.Duration
+	}
+	return 0
+}
+
+func (w *World) tolerates(taint corev1.Taint) bool {
+	if taint.Effect == corev1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, troublePrefix) {
+		return true
+	}
+	return slices.ContainsFunc(w.Topology.Spec.Reflectors.Tolerations, func(t corev1.Toleration) bool {
+		return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == "" && t.Operator == corev1.TolerationOpExists ||
+			t.Key == taint.Key && (t.Operator == corev1.TolerationOpExists || t.Value == taint.Value))
+	})
+}
+
+// lost says why a reflector is given up, "" as long as it is not: its Node has been in trouble for longer than the grace period, and the
+// other reflectors have no session with it. A kubelet in trouble is not BGP in trouble.
+func (w *World) lost(n *Node) string {
+	grace, trouble := w.grace(n)
+	since := w.Now.Sub(n.ReadySince)
+	if !trouble || since < grace {
+		return ""
+	}
+	word := "NotReady"
+	if n.Ready == corev1.ConditionUnknown {
+		word = "unreachable"
+	}
+	asked, waiting := false, false
+	for i := range w.Nodes {
+		other := &w.Nodes[i]
+		if other.Name == n.Name || !other.isReflectorOf(&w.Topology) || other.Ready != corev1.ConditionTrue {
+			continue
+		}
+		s, seen := w.sighting(other.Name)
+		if !seen || s.At.Before(n.ReadySince.Add(grace)) {
+			waiting = true
+			continue
+		}
+		if s.Established[n.IPv4] || s.Established[n.IPv6] {
+			return ""
+		}
+		asked = true
+	}
+	if waiting && !asked {
+		return ""
+	}
+	return fmt.Sprintf("its Node has been %s for %s (of %s)", word, since.Round(time.Second), grace)
+}
+
+// grace is how long the node may be in the trouble that it is in.
+func (w *World) grace(n *Node) (grace time.Duration, trouble bool) {
+	switch f := &w.Topology.Spec.Failure; n.Ready {
+	case corev1.ConditionFalse:
+		return f.NotReadyGrace.Duration, true
+	case corev1.ConditionUnknown:
+		return f.UnreachableGrace.Duration, true
+	case corev1.ConditionTrue:
+	}
+	return 0, false
+}

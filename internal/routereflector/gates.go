@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// Freshness is how old a sighting may be that a step relies on, unless whoever gathers them vouches for it ([Sighting.Current]). BIRD reports a session that went down at once, but a peer that fell silent
+	// looks Established for up to four minutes; so a sighting shows that a session came up, never that a node lives.
+	Freshness = time.Minute
+	// meshSample is how many clients must see the whole mesh before a reflector goes for good.
+	meshSample = 3
+	// namesInWait is how many nodes a sentence names.
+	namesInWait = 3
+)
+
+// wait says what a step has to wait for, "" if it can be done now.
+func (w World) wait(step Step, reflectors []Reflector) string {
+	switch step.Kind {
+	case Promote:
+		// At most one reflector is without its sessions at any time: the one that has just been made.
+		return w.unsettled(w.working(nil))
+	case Demote:
+		if w.gatedByMesh() {
+			return w.meshUnsettled()
+		}
+		return w.unsettled(w.working(inRole(reflectors, RoleLeaving)))
+	case MeshOff:
+		if joining := inRole(reflectors, RoleJoining); len(joining) > 0 {
+			return fmt.Sprintf("%s is not a reflector yet", joining[0].Node)
+		}
+		if why := w.unsettled(w.working(nil)); why != "" {
+			return why
+		}
+		return w.unrouted()
+	case EnsurePeer, RemovePeer, MeshOn: // these take nothing away that is in use
+	}
+	return ""
+}
+
+// unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if nothing is.
+func (w World) unproven() string {
+	silent := w.firstNode(func(n *Node) bool {
+		return n.isReflectorOf(&w.Topology) && (!n.speaks() || n.Ready != corev1.ConditionTrue)
+	})
+	if silent != "" {
+		return fmt.Sprintf("the Node of reflector %s is not Ready, and its sessions have not been seen", silent)
+	}
+	return w.unsettled(w.working(nil))
+}
+
+// working lists the topology's reflectors on live nodes, but for some.
+func (w World) working(but []Reflector) []Node {
+	var out []Node
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if !n.isReflectorOf(&w.Topology) {
+			continue
+		}
+		left := slices.ContainsFunc(but, func(r Reflector) bool { return r.Node == n.Name })
+		if n.speaks() && n.Ready == corev1.ConditionTrue && !left {
+			out = append(out, *n)
+		}
+	}
+	slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client that has no session with any of
+// them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
+func (w World) unsettled(reflectors []Node) string {
+	for _, r := range reflectors {
+		s, seen := w.sighting(r.Name)
+		if !seen {
+			return fmt.Sprintf("reflector %s has not said which sessions it has", r.Name)
+		}
+		missing := w.missing(s.Established, r, func(n Node) bool { return n.isClient(&w.Topology) || n.isReflectorOf(&w.Topology) })
+		missing = slices.DeleteFunc(missing, func(n Node) bool {
+			return !w.Mesh.On && n.isClient(&w.Topology) && w.cutOff(n, reflectors)
+		})
+		if len(missing) > 0 {
+			return fmt.Sprintf("reflector %s has no Established session with %s", r.Name, names(missing))
+		}
+	}
+	return ""
+}
+
+// missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak.
+func (w World) missing(established map[netip.Addr]bool, of Node, who func(Node) bool) []Node {
+	var out []Node
+	for _, n := range w.Nodes {
+		if n.Name == of.Name || !who(n) {
+			continue
+		}
+		for _, f := range families() {
+			if f.up(&n) && f.up(&of) && !established[f(&n)] {
+				out = append(out, n)
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// cutOff says that none of the reflectors has a session with the node.
+func (w World) cutOff(n Node, reflectors []Node) bool {
+	return !slices.ContainsFunc(reflectors, func(r Node) bool {
+		s, seen := w.sighting(r.Name)
+		return !seen || s.Established[n.IPv4] || s.Established[n.IPv6]
+	})
+}
+
+// meshUnsettled says what is missing until a sample of clients has been seen with a session to every other node of the mesh.
+func (w World) meshUnsettled() string {
+	if !w.Mesh.On {
+		return "the node-to-node mesh is off"
+	}
+	inMesh := func(n Node) bool { return n.speaks() && n.ClusterID == "" }
+	members, full := 0, 0
+	for _, n := range w.Nodes {
+		if !inMesh(n) || n.Ready != corev1.ConditionTrue {
+			continue
+		}
+		members++
+		s, seen := w.sighting(n.Name)
+		if !seen {
+			continue
+		}
+		if missing := w.missing(s.Mesh, n, inMesh); len(missing) > 0 {
+			return fmt.Sprintf("%s has no Established mesh session with %s", n.Name, names(missing))
+		}
+		full++
+	}
+	if want := min(meshSample, members); full < want {
+		return fmt.Sprintf("%d of %d sampled nodes have said that their mesh sessions are Established", full, want)
+	}
+	return ""
+}
+
+// sighting is what a node said last, if that is fresh or vouched for.
+func (w World) sighting(node string) (Sighting, bool) {
+	i := slices.IndexFunc(w.Sightings, func(s Sighting) bool { return s.Node == node })
+	if i < 0 || !w.Sightings[i].Current && w.Now.Sub(w.Sightings[i].At) > Freshness {
+		return Sighting{}, false
+	}
+	return w.Sightings[i], true
+}
+
+func names(nodes []Node) string {
+	var out []string
+	for _, n := range nodes[:min(len(nodes), namesInWait)] {
+		out = append(out, n.Name)
+	}
+	if more := len(nodes) - len(out); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(out, ", "), more)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Sessions counts the live clients that a reflector should have sessions with, and those with which it was last seen to have them in every
+// family, and when; at is zero if it has not said so lately.
+func (w World) Sessions(reflector string) (established, expected int, at time.Time) {
+	n, exists := w.node(reflector)
+	if !exists {
+		return 0, 0, time.Time{}
+	}
+	client := func(c Node) bool { return c.isClient(&w.Topology) }
+	expected = len(w.missing(nil, n, client))
+	s, seen := w.sighting(reflector)
+	if !seen {
+		return 0, expected, time.Time{}
+	}
+	return expected - len(w.missing(s.Established, n, client)), expected, s.At
+}
+
+// ClientsAtRisk counts the live clients that some reflector was seen without a session with. Reflectors that have not spoken lately say nothing.
+func (w World) ClientsAtRisk() int {
+	risk := map[string]bool{}
+	for _, r := range w.working(nil) {
+		s, seen := w.sighting(r.Name)
+		if !seen {
+			continue
+		}
+		for _, n := range w.missing(s.Established, r, func(c Node) bool { return c.isClient(&w.Topology) }) {
+			risk[n.Name] = true
+		}
+	}
+	return len(risk)
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
+)
+
+// family is one of the two address families. Calico runs a BIRD for each, and they know nothing of each other.
+type family func(*Node) netip.Addr
+
+func families() []family {
+	return []family{func(n *Node) netip.Addr { return n.IPv4 }, func(n *Node) netip.Addr { return n.IPv6 }}
+}
+
+// familiesOf leaves out the families of which no node has an address.
+func familiesOf(nodes []Node) []family {
+	return slices.DeleteFunc(families(), func(f family) bool {
+		for i := range nodes {
+			if f(&nodes[i]).IsValid() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// up says whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready count as silent: a plan must hold
+// without them.
+func (f family) up(n *Node) bool {
+	return f(n).IsValid() && n.speaks() && n.Ready == corev1.ConditionTrue
+}
+
+// network builds, by confd's rules, the sessions that there are once everything has settled.
+func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Network {
+	speakers := make([]reachability.Speaker, len(nodes))
+	up := make([]bool, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		up[i] = f.up(n)
+		speakers[i] = reachability.Speaker{Name: n.Name, ClusterID: n.ClusterID, Mesh: mesh && n.ClusterID == "" && up[i]}
+	}
+	out := reachability.New(speakers)
+	for i := range peers {
+		from, to := peers[i].ends(f, nodes)
+		for _, b := range to {
+			for _, a := range from {
+				if up[a] && up[b] {
+					out.Connect(a, b)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// ends are the nodes that a BGPPeer is for, and those that it names as their peers. A BGPPeer without a node is for all, one whose address is
+// no node's names none (it is somebody outside).
+func (p *Peer) ends(f family, nodes []Node) (from, to []int32) {
+	is := func(n *Node) bool { return p.NodeMatcher == nil || p.NodeMatcher.Evaluate(n.Labels) }
+	if p.Node != "" {
+		is = func(n *Node) bool { return n.Name == p.Node }
+	}
+	names := func(n *Node) bool { return p.PeerMatcher != nil && p.PeerMatcher.Evaluate(n.Labels) }
+	if p.PeerIP.IsValid() {
+		names = func(n *Node) bool { return f(n) == p.PeerIP }
+	}
+	for i := range nodes {
+		if names(&nodes[i]) {
+			to = append(to, int32(i))
+		}
+	}
+	if len(to) == 0 {
+		return nil, nil
+	}
+	for i := range nodes {
+		if is(&nodes[i]) {
+			from = append(from, int32(i))
+		}
+	}
+	return from, to
+}
+
+// Family is one address family of a cluster: who speaks in it, and the sessions that there are once everything has settled.
+type Family struct {
+	// Name is IPv4 or IPv6.
+	Name    string
+	Network *reachability.Network
+	// Up says of each node, by its index, whether it speaks BGP in the family and counts: its Kubernetes Node is Ready.
+	Up []bool
+}
+
+// Families builds, by the rules of Calico's confd, the network of each address family that a node has an address of. Nodes keep their index.
+func Families(nodes []Node, peers []Peer, mesh bool) []Family {
+	var out []Family
+	for i, f := range families() {
+		if !slices.ContainsFunc(nodes, func(n Node) bool { return f(&n).IsValid() }) {
+			continue
+		}
+		up := make([]bool, len(nodes))
+		for at := range nodes {
+			up[at] = f.up(&nodes[at])
+		}
+		out = append(out, Family{Name: []string{"IPv4", "IPv6"}[i], Network: f.network(nodes, peers, mesh), Up: up})
+	}
+	return out
+}
+
+// Ends are the nodes, by their index, that a BGPPeer is for and those that it names as their peers, in one family of [Families] ("IPv4" or "IPv6").
+func (p *Peer) Ends(name string, nodes []Node) (from, to []int32) {
+	f := families()[0]
+	if name == "IPv6" {
+		f = families()[1]
+	}
+	return p.ends(f, nodes)
+}

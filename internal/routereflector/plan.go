@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// Plan is what shall be and how to get there. Equal Worlds give equal Plans, whatever the order of their lists.
+type Plan struct {
+	// Mode is the shape that is in use: Flat.
+	Mode v1alpha1.Mode
+	// Hash names what shall be. It stays the same while the steps are carried out.
+	Hash string
+	// Clients counts the nodes that take their routes from the reflectors.
+	Clients int
+	// Reflectors are those that are, join or leave, sorted by name.
+	Reflectors []Reflector
+	// Peers are the BGPPeers that shall be.
+	Peers []Peer
+	// Steps are the writes that remain, in order. Each is safe once the one before it has settled.
+	Steps []Step
+	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
+	Waiting string
+	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
+	// their routes as well as for their sessions.
+	Witnesses, Samples []string
+	// Refusals say why nothing is planned, or why the steps end early.
+	Refusals []Refusal
+	// Notes are what an operator should know although nothing is refused for it.
+	Notes []string
+	// Checks is the model's verdict on the cluster as it is, Target on it after the last step.
+	Checks, Target Checks
+	// Simulated are the states between, one for each step.
+	Simulated []Simulated
+}
+
+// Simulated is the model's verdict on the state after a step.
+type Simulated struct {
+	Step   Step
+	Checks Checks
+}
+
+// Reason classifies a Refusal. The words become reasons of conditions.
+type Reason string
+
+// The reasons for which nothing, or not everything, is planned.
+const (
+	ReasonPaused            Reason = "Paused"
+	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
+	ReasonHierarchy         Reason = "HierarchyNotSupported"
+	ReasonSizing            Reason = "InvalidSizing"
+	ReasonClusterID         Reason = "InvalidClusterID"
+	ReasonClusterIDTaken    Reason = "ClusterIDTaken"
+	ReasonOverlap           Reason = "OverlappingTopology"
+	ReasonConflict          Reason = "ForeignObject"
+	ReasonNoClients         Reason = "NoClients"
+	ReasonNoReflectors      Reason = "NoEligibleReflectors"
+	ReasonUnsafe            Reason = "UnsafeStep"
+	ReasonSessionOptions    Reason = "SessionOptionsChange"
+	ReasonFilterMissing     Reason = "BGPFilterNotFound"
+)
+
+// Refusal is a reason not to act.
+type Refusal struct {
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Make plans.
+func Make(w World) Plan {
+	p := Plan{Mode: v1alpha1.ModeFlat, Clients: w.clients()}
+	p.Refusals = w.refusals()
+	now := w.judge(w.state())
+	p.Checks, p.Target = now.checks, now.checks
+	if len(p.Refusals) > 0 {
+		p.Reflectors = w.reflectors(w.marked())
+		return p
+	}
+	chosen := w.chosen()
+	p.Reflectors = w.reflectors(chosen)
+	p.Hash = w.hash(chosen)
+	if !w.exiting() {
+		p.Peers = wantedPeers(w.Topology)
+		p.Notes = w.notes(p.Clients, len(chosen))
+		if len(chosen) == 0 {
+			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + w.whyNobody()})
+			return p
+		}
+	}
+	w.check(&p, now, max(len(chosen), 1))
+	switch {
+	case len(p.Steps) > 0:
+		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
+	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
+		p.Waiting = w.unproven()
+	}
+	p.Witnesses, p.Samples = w.witnesses(p)
+	return p
+}
+
+// check keeps the steps that the model lets pass, up to the first that it does not.
+func (w World) check(p *Plan, now judged, wanted int) {
+	for _, step := range w.steps(p.Reflectors) {
+		next := w.judge(now.state.after(step, w.Topology))
+		if broken := w.breaks(now, next, step, wanted); broken != "" {
+			p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
+			return
+		}
+		p.Steps = append(p.Steps, step)
+		p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
+		p.Target, now = next.checks, next
+	}
+}
+
+func (w World) chosen() []string {
+	if w.exiting() {
+		return nil
+	}
+	return w.choose()
+}
+
+// marked lists the nodes that have the topology's label.
+func (w World) marked() []string {
+	var out []string
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.marked(&w.Topology) {
+			out = append(out, n.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// clients counts the nodes that are clients.
+func (w World) clients() int {
+	count := 0
+	for i := range w.Nodes {
+		if w.Nodes[i].isClient(&w.Topology) {
+			count++
+		}
+	}
+	return count
+}
+
+// idTakenBy names who has the topology's cluster ID beside its own reflectors.
+func (w World) idTakenBy() string {
+	first := w.firstNode(func(n *Node) bool { return n.foreignReflector(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID })
+	if first != "" {
+		return "Node " + first
+	}
+	for _, o := range w.Others {
+		if o.Spec.ClusterID == w.Topology.Spec.ClusterID && older(o, w.Topology) {
+			return "RouteReflectorTopology " + o.Name
+		}
+	}
+	return ""
+}
+
+// overlap finds an older topology with a client of this one.
+func (w World) overlap() (topology, node string) {
+	for _, o := range slices.SortedFunc(slices.Values(w.Others), func(a, b v1alpha1.RouteReflectorTopology) int { return strings.Compare(a.Name, b.Name) }) {
+		if !older(o, w.Topology) {
+			continue
+		}
+		both := w.firstNode(func(n *Node) bool {
+			return selects(o.Spec.ClientSelector, n.Labels) && selects(w.Topology.Spec.ClientSelector, n.Labels)
+		})
+		if both != "" {
+			return o.Name, both
+		}
+	}
+	return "", ""
+}
+
+// older says which of two topologies has the right of way.
+func older(a, b v1alpha1.RouteReflectorTopology) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// firstNode is the first by name of the nodes of which something is true, "" for none.
+func (w World) firstNode(is func(n *Node) bool) string {
+	first := ""
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; (first == "" || n.Name < first) && is(n) {
+			first = n.Name
+		}
+	}
+	return first
+}
+
+// notes are warnings.
+func (w World) notes(clients, chosen int) []string {
+	var out []string
+	if most := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); most > 0 && clients > most {
+		out = append(out, fmt.Sprintf("each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); this version has no hierarchy to divide them", clients, most))
+	}
+	if want := w.redundancy(); w.Topology.Spec.Sizing.PerZone == nil && chosen < want {
+		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", chosen, want, w.whyNobody()))
+	}
+	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
+		out = append(out, "there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
+	}
+	return out
+}
+
+// whyNobody counts the reasons for which nodes may not become reflectors.
+func (w World) whyNobody() string {
+	counts := map[string]int{}
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if n.marked(&w.Topology) {
+			continue
+		}
+		why := w.unfit(n)
+		if why == "" {
+			why = w.unfitToBecome(n)
+		}
+		if why != "" {
+			counts[why]++
+		}
+	}
+	var out []string
+	for why, count := range counts {
+		out = append(out, fmt.Sprintf("%d because %s", count, why))
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return "there are no other nodes"
+	}
+	return "of the other nodes " + strings.Join(out, ", ")
+}
+
+// hash names what shall be.
+func (w World) hash(chosen []string) string {
+	h := sha256.New()
+	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen, w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
+	for _, p := range wantedPeers(w.Topology) {
+		fmt.Fprintln(h, p.Name, p.PeerSpec)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// Fitness says of a node what the planner thinks of it as a reflector: "" if it may be one, else why not.
+func (w World) Fitness(n Node) string {
+	if why := w.unfit(&n); why != "" {
+		return why
+	}
+	if n.marked(&w.Topology) {
+		return w.lost(&n)
+	}
+	return w.unfitToBecome(&n)
+}

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reachability models how routes travel between BIRD daemons that are configured by Calico's confd: which session reflects what to
+// whom, and how many paths arrive. It is pure, and it is what a plan for route reflectors is checked with after every single write.
+//
+// The rules are those of Calico's bird.cfg template and of BIRD 1.6 as measured with it:
+//
+//   - all speakers are of one AS; each announces its own prefix on all of its sessions;
+//   - a speaker without a cluster ID passes nothing on;
+//   - a session is a client session at a speaker exactly if the speaker has a cluster ID and the other end has not the same one;
+//   - a route from a client goes to all other sessions, a route from a non-client to client sessions alone (RFC 4456, section 6);
+//   - whoever passes a route on adds its cluster ID to the route's cluster list; a client session neither takes in nor sends out a route whose
+//     list has the speaker's own ID, a non-client session takes in any;
+//   - "add paths on": not the best path but every path is passed on, so that paths multiply with every way through the reflectors.
+//
+// The node-to-node mesh is not held as sessions, of which there would be a million for a thousand nodes: its members reach each other.
+package reachability

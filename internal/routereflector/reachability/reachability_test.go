@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reachability
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// net builds small networks by name.
+type net struct {
+	t        *testing.T
+	speakers []Speaker
+	index    map[string]int32
+	links    [][2]string
+}
+
+func newNet(t *testing.T) *net { t.Helper(); return &net{t: t, index: map[string]int32{}} }
+
+func (b *net) reflector(id string, names ...string) *net {
+	for _, name := range names {
+		b.add(Speaker{Name: name, ClusterID: id})
+	}
+	return b
+}
+
+func (b *net) client(names ...string) *net {
+	for _, name := range names {
+		b.add(Speaker{Name: name})
+	}
+	return b
+}
+
+func (b *net) meshed(names ...string) *net {
+	for _, name := range names {
+		b.add(Speaker{Name: name, Mesh: true})
+	}
+	return b
+}
+
+func (b *net) add(s Speaker) {
+	b.index[s.Name] = int32(len(b.speakers))
+	b.speakers = append(b.speakers, s)
+}
+
+func (b *net) link(from string, to ...string) *net {
+	for _, peer := range to {
+		b.links = append(b.links, [2]string{from, peer})
+	}
+	return b
+}
+
+func (b *net) full(names ...string) *net {
+	for i, a := range names {
+		b.link(a, names[i+1:]...)
+	}
+	return b
+}
+
+func (b *net) build() *Network {
+	n := New(b.speakers)
+	for _, l := range b.links {
+		n.Connect(b.index[l[0]], b.index[l[1]])
+	}
+	return n
+}
+
+// at counts the paths that one speaker has to the prefix of another.
+func (b *net) at(n *Network, to, origin string) int {
+	held, all := n.flood(b.index[origin])
+	if !all {
+		return MaxPaths
+	}
+	return n.paths(b.index[origin], b.index[to], held)
+}
+
+// What a hundred real BIRDs did: reflectors that share a cluster ID serve two clients exactly as often as the clients share reflectors.
+func TestClientsOfOneClusterIDNeedASharedReflector(t *testing.T) {
+	t.Parallel()
+	for shared := range 4 {
+		b := newNet(t).reflector("1.1.1.1", "r1", "r2", "r3", "r4", "r5", "r6").client("c", "d").full("r1", "r2", "r3", "r4", "r5", "r6")
+		b.link("c", "r1", "r2", "r3")
+		for i := range 3 {
+			b.link("d", fmt.Sprintf("r%d", 4-shared+i))
+		}
+		if got := b.at(b.build(), "c", "d"); got != shared {
+			t.Errorf("%d shared reflectors: %d paths", shared, got)
+		}
+	}
+}
+
+// Reflectors of one ID learn each other's clients and keep them to themselves.
+func TestASecondReflectorKeepsWhatItHears(t *testing.T) {
+	t.Parallel()
+	b := newNet(t).reflector("1.1.1.1", "r1", "r2").client("c", "d").link("r1", "r2").link("c", "r1").link("d", "r2")
+	n := b.build()
+	if got := b.at(n, "r1", "d"); got != 1 {
+		t.Errorf("r1 has %d paths to d", got)
+	}
+	if got := b.at(n, "c", "d"); got != 0 {
+		t.Errorf("c has %d paths to d", got)
+	}
+	want := Verdict{UnreachablePairs: 2, Examples: []Pair{{"d", "c"}, {"c", "d"}}, MaxPaths: 1}
+	if diff := cmp.Diff(want, n.Judge(nil)); diff != "" {
+		t.Error(diff)
+	}
+	if got := n.Judge(func(i int32) bool { return i == b.index["c"] }); got.UnreachablePairs != 0 {
+		t.Errorf("an exempt speaker counts: %+v", got)
+	}
+}
+
+// With an ID each, in a full mesh, every simple path through the reflectors is a path of its own: floor(e·(R−1)!) at a reflector.
+func TestDistinctClusterIDsInAMeshExplode(t *testing.T) {
+	t.Parallel()
+	for reflectors, want := range map[int]int{2: 2, 3: 5, 4: 16, 5: 65, 6: 326, 7: 1957} {
+		b := newNet(t).client("c")
+		var names []string
+		for i := range reflectors {
+			name := fmt.Sprintf("r%d", i)
+			names = append(names, name)
+			b.reflector(fmt.Sprintf("1.1.1.%d", i), name)
+		}
+		b.full(names...).link("c", names...)
+		if got := b.at(b.build(), "r0", "c"); got != want {
+			t.Errorf("%d reflectors: %d paths, want %d", reflectors, got, want)
+		}
+	}
+	b := newNet(t).client("c", "d")
+	var names []string
+	for i := range 10 {
+		name := fmt.Sprintf("r%d", i)
+		names = append(names, name)
+		b.reflector(fmt.Sprintf("1.1.1.%d", i), name)
+	}
+	n := b.full(names...).link("c", names...).link("d", names...).build()
+	if got := n.Judge(nil).MaxPaths; got != MaxPaths {
+		t.Errorf("ten reflectors: %d paths", got)
+	}
+}
+
+// Groups below spines: eight paths at a client and at a group's reflector, four at a spine, however many groups there are.
+func TestHierarchyIsBounded(t *testing.T) {
+	t.Parallel()
+	for groups := 2; groups <= 6; groups++ {
+		b := newNet(t).reflector("9.9.9.9", "s1", "s2").link("s1", "s2")
+		for g := range groups {
+			r1, r2, c := fmt.Sprintf("g%d-r1", g), fmt.Sprintf("g%d-r2", g), fmt.Sprintf("g%d-c", g)
+			b.reflector(fmt.Sprintf("1.1.1.%d", g), r1, r2).client(c).link(r1, r2).link(c, r1, r2).link("s1", r1, r2).link("s2", r1, r2)
+		}
+		n := b.build()
+		got := map[string]int{}
+		for _, at := range []string{"g0-c", "g0-r1", "s1"} {
+			got[at] = b.at(n, at, "g1-c")
+		}
+		// A group's reflector also hears from its twin what the spines sent the twin.
+		want := map[string]int{"g0-c": 8, "g0-r1": 8, "s1": 4}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d groups: %s", groups, diff)
+		}
+		// A spine's own prefix has not yet the spines' ID on its list, so it comes back to the other spine through each group: not measured.
+		if v := n.Judge(nil); v.UnreachablePairs != 0 || v.MaxPaths != max(8, 4*groups) {
+			t.Errorf("%d groups: %+v", groups, v)
+		}
+	}
+}
+
+func TestMesh(t *testing.T) {
+	t.Parallel()
+	b := newNet(t).meshed("a", "b", "c").client("alone").reflector("1.1.1.1", "r")
+	b.link("a", "r").link("b", "r")
+	n := b.build()
+	want := Verdict{
+		UnreachablePairs: 3 + 3 + 1 + 1, // alone from and to the members; alone and r; r and c
+		Examples:         nil, MaxPaths: 2,
+	}
+	got := n.Judge(nil)
+	got.Examples = nil
+	if diff := cmp.Diff(want, got); diff == "" {
+		t.Error("c has no way to r, which counts twice")
+	}
+	want.UnreachablePairs = 3 + 3 + 2 + 2
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if !n.Connected(0, 1) || n.Connected(0, 3) || n.Sessions(0) != 1 {
+		t.Error("sessions")
+	}
+}
+
+// The shortcut through classes must give what looking at every pair gives.
+func TestClassesAgreeWithEveryPair(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ids := []string{"", "", "", "1.1.1.1", "2.2.2.2", "3.3.3.3"}
+		count := rapid.IntRange(1, 9).Draw(t, "speakers")
+		speakers := make([]Speaker, count)
+		for i := range speakers {
+			speakers[i] = Speaker{Name: fmt.Sprint(i), ClusterID: rapid.SampledFrom(ids).Draw(t, "id")}
+			speakers[i].Mesh = speakers[i].ClusterID == "" && rapid.Bool().Draw(t, "mesh")
+		}
+		n := New(speakers)
+		for range rapid.IntRange(0, 14).Draw(t, "sessions") {
+			n.Connect(int32(rapid.IntRange(0, count-1).Draw(t, "a")), int32(rapid.IntRange(0, count-1).Draw(t, "b")))
+		}
+		exempt := map[int32]bool{}
+		for range rapid.IntRange(0, 2).Draw(t, "exemptions") {
+			exempt[int32(rapid.IntRange(0, count-1).Draw(t, "exempt"))] = true
+		}
+		var want Verdict
+		for origin := range int32(count) {
+			held, all := n.flood(origin)
+			if !all {
+				t.Skip("beyond counting")
+			}
+			for to := range int32(count) {
+				if to == origin || exempt[to] || exempt[origin] {
+					continue
+				}
+				paths := n.paths(origin, to, held)
+				want.MaxPaths = max(want.MaxPaths, paths)
+				if paths == 0 {
+					want.UnreachablePairs++
+				}
+			}
+		}
+		got := n.Judge(func(i int32) bool { return exempt[i] })
+		if got.UnreachablePairs != want.UnreachablePairs {
+			t.Fatalf("%d pairs, want %d", got.UnreachablePairs, want.UnreachablePairs)
+		}
+		if len(exempt) == 0 && got.MaxPaths != want.MaxPaths {
+			t.Fatalf("%d paths, want %d", got.MaxPaths, want.MaxPaths)
+		}
+		for _, p := range got.Examples {
+			from, to := index(t, p.From), index(t, p.To)
+			held, _ := n.flood(to)
+			if from == to || exempt[from] || exempt[to] || n.paths(to, from, held) != 0 {
+				t.Fatalf("%v is no example", p)
+			}
+		}
+		if (len(got.Examples) == 0) != (got.UnreachablePairs == 0) {
+			t.Fatalf("%d examples of %d", len(got.Examples), got.UnreachablePairs)
+		}
+	})
+}
+
+func index(t *rapid.T, name string) int32 {
+	i, err := strconv.Atoi(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(i)
+}
+
+// A hundred thousand clients of three reflectors are one class.
+func TestWorkFollowsClasses(t *testing.T) {
+	t.Parallel()
+	speakers := make([]Speaker, 100_000)
+	for i := range speakers {
+		speakers[i].Name = fmt.Sprint(i)
+	}
+	for i := range 3 {
+		speakers[i].ClusterID = "1.1.1.1"
+	}
+	n := New(speakers)
+	for i := range int32(len(speakers)) {
+		for r := range int32(3) {
+			n.Connect(i, r)
+		}
+	}
+	if got := len(n.classes()); got != 4 {
+		t.Errorf("%d classes", got)
+	}
+	if v := n.Judge(nil); v.UnreachablePairs != 0 || v.MaxPaths != 3 {
+		t.Errorf("%+v", v)
+	}
+	if !slices.IsSorted(n.sessions[0]) {
+		t.Error("sessions are not sorted")
+	}
+}

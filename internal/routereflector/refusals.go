@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// refusals lists the reasons to plan nothing. Each is a sentence that says what is wrong, where, and what to do.
+func (w World) refusals() []Refusal {
+	checks := []func() *Refusal{w.paused, w.datastore}
+	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
+		checks = append(checks, w.shape, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters)
+	}
+	for _, p := range wantedPeers(w.Topology) {
+		checks = append(checks, func() *Refusal { return w.foreignPeer(p.Name) })
+	}
+	checks = append(checks, w.sessionOptions)
+	var out []Refusal
+	for _, check := range checks {
+		if r := check(); r != nil {
+			out = append(out, *r)
+		}
+	}
+	if len(out) == 0 && !w.exiting() && w.clients() == 0 && len(w.marked()) == 0 {
+		out = append(out, *refuse(ReasonNoClients, "spec.clientSelector selects no node on which calico-node has set BGP up"))
+	}
+	return out
+}
+
+func refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+func (w World) paused() *Refusal {
+	if !w.Topology.Spec.Paused {
+		return nil
+	}
+	return refuse(ReasonPaused, "spec.paused is true; set it to false to go on")
+}
+
+func (w World) datastore() *Refusal {
+	if w.DatastoreReady {
+		return nil
+	}
+	return refuse(ReasonDatastoreNotReady,
+		"Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it")
+}
+
+func (w World) shape() *Refusal {
+	if w.Topology.Spec.Mode != v1alpha1.ModeHierarchical {
+		return nil
+	}
+	return refuse(ReasonHierarchy, "spec.mode Hierarchical is not supported by this version; use Flat or Auto")
+}
+
+// zonesOfSizing is checked by the API server as well, as is the cluster ID, but not where the plan is made from a file.
+func (w World) zonesOfSizing() *Refusal {
+	if s := w.Topology.Spec; s.Sizing.PerZone == nil || len(s.TopologyKeys) > 0 {
+		return nil
+	}
+	return refuse(ReasonSizing, "spec.sizing.perZone: needs spec.topologyKeys, whose first key names the zones")
+}
+
+func (w World) clusterID() *Refusal {
+	id := w.Topology.Spec.ClusterID
+	if a, err := netip.ParseAddr(id); err == nil && a.Is4() && !a.IsUnspecified() {
+		return nil
+	}
+	return refuse(ReasonClusterID, "spec.clusterID %q: must be an IPv4 address other than 0.0.0.0, such as 244.0.0.1", id)
+}
+
+func (w World) clusterIDTaken() *Refusal {
+	taken := w.idTakenBy()
+	if taken == "" || w.exiting() {
+		return nil
+	}
+	return refuse(ReasonClusterIDTaken, "spec.clusterID %s: %s has it already, and clients that share no reflector would not reach each other; choose another",
+		w.Topology.Spec.ClusterID, taken)
+}
+
+func (w World) overlapping() *Refusal {
+	other, node := w.overlap()
+	if other == "" || w.exiting() {
+		return nil
+	}
+	return refuse(ReasonOverlap, "RouteReflectorTopology %s is older and has clients of this one, such as Node %s; make their spec.clientSelector disjoint",
+		other, node)
+}
+
+func (w World) foreignPeer(name string) *Refusal {
+	have, exists := w.peer(name)
+	if !exists || have.Topology == w.Topology.Name || w.exiting() {
+		return nil
+	}
+	return refuse(ReasonConflict, "BGPPeer %s exists and is not this topology's (label %s); rename it, delete it, or rename the topology",
+		name, v1alpha1.TopologyLabel)
+}
+
+// filters looks for the BGPFilters that sessions shall have. Calico's own client refuses a BGPPeer that names one that is not there; in
+// crd.projectcalico.org/v1 nobody would, and what confd makes of it is not what was meant.
+func (w World) filters() *Refusal {
+	if w.Filters == nil {
+		return nil
+	}
+	for _, name := range w.Topology.Spec.Session.Filters {
+		if !w.Filters[name] {
+			return refuse(ReasonFilterMissing, "spec.session.filters: there is no BGPFilter %s; create it, or take it out of the list", name)
+		}
+	}
+	return nil
+}
+
+func (w World) sessionOptions() *Refusal {
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage || w.Mesh.On || w.exiting() || !w.resetsSessions(w.changedPeers()) {
+		return nil
+	}
+	return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once; set spec.mesh to Manage, so that the mesh "+
+		"can carry the clients meanwhile, or change it back")
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// routeSample is how many clients must be seen to have their routes from the reflectors before the mesh goes off.
+	routeSample = 3
+	// An answer with routes has one entry for each destination from each of the reflectors and from the mesh. entryBytes is the length of an entry
+	// in JSON, blocksPerNode how many destinations a node is reckoned with, and answerBytes what fits into an object: etcd takes requests of 1.5 MiB.
+	entryBytes    = 150
+	blocksPerNode = 2
+	answerBytes   = 1_250_000
+)
+
+// sample picks the clients whose own word is needed before the mesh goes off: one of each zone in turn, the same ones as long as they live. Whoever
+// is about to go is not asked.
+func (w World) sample() []Node {
+	type member struct {
+		at   int
+		hash uint64
+	}
+	zones := map[string][]member{}
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if n.isClient(&w.Topology) && n.Ready == corev1.ConditionTrue && !n.Deleting && !n.departs() {
+			zones[w.zone(n)] = append(zones[w.zone(n)], member{i, rendezvous(w.Topology.Name, n.Name)})
+		}
+	}
+	for _, members := range zones {
+		slices.SortFunc(members, func(a, b member) int {
+			return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(w.Nodes[a.at].Name, w.Nodes[b.at].Name))
+		})
+	}
+	var out []Node
+	for turn := 0; ; turn++ {
+		some := false
+		for _, zone := range slices.Sorted(maps.Keys(zones)) {
+			if members := zones[zone]; turn < len(members) && len(out) < routeSample {
+				out, some = append(out, w.Nodes[members[turn].at]), true
+			}
+		}
+		if !some {
+			slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+			return out
+		}
+	}
+}
+
+// asksRoutes lists who of the sample is asked for routes: all, unless there are so many routes that an answer would not fit into an object.
+func (w World) asksRoutes(sample []Node) []string {
+	if w.tooManyRoutes() {
+		return nil
+	}
+	out := make([]string, 0, len(sample))
+	for _, n := range sample {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+func (w World) tooManyRoutes() bool {
+	speakers, reflectors := 0, 0
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		for _, f := range families() {
+			speakers += boolInt(f.up(n))
+		}
+		reflectors += boolInt(n.isReflectorOf(&w.Topology))
+	}
+	return speakers*blocksPerNode*(1+reflectors)*entryBytes > answerBytes
+}
+
+// unrouted says what is missing until each client of the sample has from each reflector what it has from the mesh, "" if nothing is. What a client has
+// not from the mesh either, the mesh's end does not take away.
+func (w World) unrouted() string {
+	reflectors := w.working(nil)
+	routes := !w.tooManyRoutes()
+	for _, c := range w.sample() {
+		s, seen := w.sighting(c.Name)
+		if !seen || routes && s.Routes == nil {
+			return fmt.Sprintf("client %s has not said which %s it has", c.Name, map[bool]string{true: "routes", false: "sessions"}[routes])
+		}
+		if missing := w.missing(s.Established, c, func(n Node) bool { return isOneOf(n, reflectors) }); len(missing) > 0 {
+			return fmt.Sprintf("client %s has no Established session with reflector %s", c.Name, names(missing))
+		}
+		if !routes {
+			continue
+		}
+		for _, r := range reflectors {
+			if why := s.Routes.lacking(c, r); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+func isOneOf(n Node, nodes []Node) bool {
+	return slices.ContainsFunc(nodes, func(other Node) bool { return other.Name == n.Name })
+}
+
+// lacking says which destinations that the client has from the mesh it has not from a reflector, by the families that both speak; "" if it has all.
+func (r Routes) lacking(client, reflector Node) string {
+	for _, f := range families() {
+		if !f.up(&client) || !f.up(&reflector) {
+			continue
+		}
+		have, total := r.By[f(&reflector)], 0
+		var lacks []netip.Prefix
+		for _, d := range r.Mesh {
+			if d.Addr().Is4() != f(&reflector).Is4() {
+				continue
+			}
+			total++
+			if _, found := slices.BinarySearchFunc(have, d, netip.Prefix.Compare); !found {
+				lacks = append(lacks, d)
+			}
+		}
+		if len(lacks) > 0 {
+			return fmt.Sprintf("client %s has from reflector %s no route to %d of %d destinations that the mesh brings, such as %s",
+				client.Name, reflector.Name, len(lacks), total, lacks[0])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// World is all that a plan is made of. The order of its lists does not matter.
+type World struct {
+	// Now is the time at which the rest was read.
+	Now time.Time
+	// Topology is the topology to plan for, with its defaults.
+	Topology v1alpha1.RouteReflectorTopology
+	// Others are the cluster's other topologies.
+	Others []v1alpha1.RouteReflectorTopology
+	Nodes  []Node
+	Peers  []Peer
+	Mesh   Mesh
+	// Filters are the names of the BGPFilters that there are; nil if that is not known.
+	Filters map[string]bool
+	// Sightings are what nodes last said of their sessions and routes, at most one for each.
+	Sightings []Sighting
+	// Unproven says that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
+	// without steps waits for their word; afterwards nobody is asked.
+	Unproven bool
+	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
+	DatastoreReady bool
+}
+
+// Node is one node as Kubernetes and Calico know it.
+type Node struct {
+	Name, UID, ResourceVersion string
+	// Labels are those that Calico's selectors see.
+	Labels        map[string]string
+	Annotations   map[string]string
+	Taints        []corev1.Taint
+	Unschedulable bool
+	// Deleting says that the Node has a deletion timestamp.
+	Deleting bool
+	// Ready is the status of the condition of that name, ReadySince when it last changed.
+	Ready      corev1.ConditionStatus
+	ReadySince time.Time
+	// IPv4 and IPv6 are the node's BGP addresses; the zero Addr where there is none.
+	IPv4, IPv6 netip.Addr
+	// ForeignAS says that the node's AS number is not the cluster's, so that its sessions are external ones.
+	ForeignAS bool
+	// ClusterID is the route reflector cluster ID that Calico has for the node, "" if none.
+	ClusterID string
+	// Workloads counts the pods on the node that belong to no DaemonSet and are not static.
+	Workloads int
+}
+
+// Peer is a BGPPeer.
+type Peer struct {
+	Name, UID, ResourceVersion string
+	// Topology is the value of the label by which topologies own their BGPPeers, "" for somebody else's.
+	Topology string
+	PeerSpec
+	// Node and PeerIP are the fields of those names, which Mooring's own BGPPeers do not use.
+	Node   string
+	PeerIP netip.Addr
+	// NodeMatcher and PeerMatcher are the selectors, parsed; nil where the selector is empty.
+	NodeMatcher, PeerMatcher Matcher
+}
+
+// PeerSpec is what Mooring writes to a BGPPeer. Times are in seconds, 0 for absent; equal specs are ==.
+type PeerSpec struct {
+	// NodeSelector and PeerSelector are Calico selectors.
+	NodeSelector, PeerSelector string
+	MaxRestartSeconds          int64
+	PasswordSecret             string
+	PasswordKey                string
+	TTLSecurity                int32
+	// Filters are names of BGPFilters, joined with commas.
+	Filters       string
+	SourceAddress string
+	// Other says that fields are set that this type does not know.
+	Other bool
+}
+
+// Matcher is a parsed Calico selector, such as libcalico-go's selector.Selector.
+type Matcher interface {
+	Evaluate(labels map[string]string) bool
+}
+
+// Mesh is the node-to-node mesh as BGPConfiguration default has it.
+type Mesh struct {
+	On                   bool
+	UID, ResourceVersion string
+	// Exists says that there is such an object. Without it the mesh is on.
+	Exists bool
+}
+
+// Sighting is what one node said of its sessions, and of its routes if it was asked for them.
+type Sighting struct {
+	// Node is who said it.
+	Node string
+	// At is when.
+	At time.Time
+	// Current says that it counts although it is older than [Freshness]: the node was asked while the present step waited, nothing has changed since
+	// that the answer would not hold for, and the node has not fallen silent.
+	Current bool
+	// Established are the addresses of the peers with which a session by a BGPPeer was Established, Mesh those with which one of the mesh was.
+	// A node that has just been promoted may have said the latter a moment before.
+	Established, Mesh map[netip.Addr]bool
+	// Routes is nil if the node was not asked for them.
+	Routes *Routes
+}
+
+// Routes are the destinations to which a node has usable routes, by whom it learned them from. Each list is sorted and has no doubles.
+type Routes struct {
+	// Mesh are those that came from the node-to-node mesh.
+	Mesh []netip.Prefix
+	// By are those that came from the peer of a BGPPeer with that address.
+	By map[netip.Addr][]netip.Prefix
+}
