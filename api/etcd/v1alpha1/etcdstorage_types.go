@@ -1,0 +1,320 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdStorage gives one tenant, such as an aggregated API server, its own slice of the core etcd: proxies that serve it at
+// https://etcd-<name>.<operator's namespace>.svc:2379, and certificates in the ConfigMaps and Secrets that the spec names. The fields
+// caCertConfigMap, clientCertSecret and the three validities are those of etcdproxy-controller's kind.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=etcdstorages,scope=Cluster,shortName=ets,categories=mooring
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Proxies",type=string,JSONPath=`.status.proxies`,description="Proxies ready of those wanted"
+// +kubebuilder:printcolumn:name="Keys",type=integer,JSONPath=`.status.usage.keys`,description="Keys of the tenant in the core"
+// +kubebuilder:printcolumn:name="Bytes",type=string,JSONPath=`.status.usage.bytes`,description="Size of its keys and values"
+// +kubebuilder:printcolumn:name="Quota",type=string,JSONPath=`.spec.quota.bytes`,description="Most bytes it may have"
+// +kubebuilder:printcolumn:name="Leases",type=integer,JSONPath=`.status.usage.leases`,priority=1,description="Leases of the tenant in the core"
+// +kubebuilder:printcolumn:name="Exceeded",type=string,JSONPath=`.status.conditions[?(@.type=="QuotaExceeded")].status`,priority=1,description="Whether it is at its quota"
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.deletionPolicy`,priority=1,description="What becomes of the data"
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 58",message="metadata.name: at most 58 characters, since the Service is called etcd-<name>"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: only lower case letters, digits and '-', since the Service is called etcd-<name>"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.prefix) ? self.spec.prefix : '/' + self.metadata.name + '/') == (has(oldSelf.spec.prefix) ? oldSelf.spec.prefix : '/' + self.metadata.name + '/')",message="spec.prefix: cannot be changed, since the data would stay behind; create another EtcdStorage and copy the data"
+type EtcdStorage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:default={}
+	// +optional
+	Spec EtcdStorageSpec `json:"spec,omitempty"`
+	// +optional
+	Status EtcdStorageStatus `json:"status,omitempty"`
+}
+
+// EtcdStorageList is a list of EtcdStorage.
+//
+// +kubebuilder:object:root=true
+type EtcdStorageList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EtcdStorage `json:"items"`
+}
+
+// EtcdStorageSpec is what is wanted. Every field has a default. (The rules ask for fields that always have one: the API server evaluates them on
+// the default of the spec itself too, before the defaults of its fields.)
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.servingCertificateValidity) || duration(self.signingCertificateValidity) >= duration(self.servingCertificateValidity)",message="spec.servingCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
+// +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.clientCertificateValidity) || duration(self.signingCertificateValidity) >= duration(self.clientCertificateValidity)",message="spec.clientCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
+type EtcdStorageSpec struct {
+	// caCertConfigMap names the ConfigMaps, in the tenant's namespaces, that receive the CA bundle of the endpoint under the key serving-ca.crt.
+	// Other keys are left alone. The tenant grants the operator a Role for each; until then a condition prints the command.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +optional
+	CACertConfigMaps []Destination `json:"caCertConfigMap,omitempty"`
+	// clientCertSecret names the Secrets, in the tenant's namespaces, that receive a client certificate under the keys tls.crt and tls.key.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +optional
+	ClientCertSecrets []Destination `json:"clientCertSecret,omitempty"`
+
+	// signingCertificateValidity is how long a CA is valid, 10m to 30 years. Default 26280h (3 years). The next CA is made and trusted after two
+	// thirds, and signs after five sixths of it. API servers read the bundle at their start only, so they must restart in the sixth between.
+	// +kubebuilder:default="26280h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('262800h')",message="spec.signingCertificateValidity: must be from 10m to 262800h, in units up to h, such as 8760h or 1h30m"
+	// +optional
+	SigningCertificateValidity metav1.Duration `json:"signingCertificateValidity,omitempty"`
+	// servingCertificateValidity is how long a certificate of the proxies is valid, 10m to 10 years. Default 2160h (90 days). It is renewed after
+	// two thirds of it.
+	// +kubebuilder:default="2160h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('87600h')",message="spec.servingCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"
+	// +optional
+	ServingCertificateValidity metav1.Duration `json:"servingCertificateValidity,omitempty"`
+	// clientCertificateValidity is how long a client certificate is valid, 10m to 10 years. Default 2160h (90 days). It is renewed after two
+	// thirds of it.
+	// +kubebuilder:default="2160h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('87600h')",message="spec.clientCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"
+	// +optional
+	ClientCertificateValidity metav1.Duration `json:"clientCertificateValidity,omitempty"`
+
+	// prefix is where the tenant's keys are in the core. Default /<name>/. It cannot be changed. No tenant's may lie within another's.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9._-]+)+/$')",message="spec.prefix: must begin and end with '/' and have letters, digits, '.', '_' and '-' between, such as /team-a/"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/.etcd.mooring.dev/')",message="spec.prefix: /.etcd.mooring.dev/ belongs to the proxies themselves; choose another one, such as /team-a/"
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+	// adoptExistingData allows that the prefix holds data already: that of an EtcdStorage deleted with policy Retain, or of somebody who is not known.
+	// Without it such data is left alone, and this EtcdStorage gets no proxies. Default false.
+	// +optional
+	AdoptExistingData bool `json:"adoptExistingData,omitempty"`
+	// deletionPolicy says what becomes of the tenant's data when the EtcdStorage is deleted: Retain leaves it as it is, Delete deletes its keys and
+	// leases. Default Retain.
+	// +kubebuilder:default=Retain
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// quota bounds what the tenant may store and ask for. Absent fields bound nothing.
+	// +kubebuilder:default={}
+	// +optional
+	Quota Quota `json:"quota,omitempty"`
+	// priority is the tenant's share of the core while tenants compete, relative to the others', 1 to 100: each of its proxies has at most
+	// priority × 8 / 50 requests, rounded up, with the core at one time, and the others wait in their order. Default 50, which makes 8.
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	Priority int32 `json:"priority,omitempty"`
+	// compaction says where the tenant's compacted revision is kept. The core itself is never compacted by a tenant.
+	// +kubebuilder:default={}
+	// +optional
+	Compaction Compaction `json:"compaction,omitempty"`
+
+	// replicas is the number of proxies, 1 to 32. Default 3.
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=32
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// topologySpread says over what the proxies are spread.
+	// +kubebuilder:default={}
+	// +optional
+	TopologySpread TopologySpread `json:"topologySpread,omitempty"`
+	// networkPolicy says who may reach the proxies.
+	// +kubebuilder:default={}
+	// +optional
+	NetworkPolicy NetworkPolicy `json:"networkPolicy,omitempty"`
+}
+
+// Destination names a ConfigMap or a Secret of the tenant.
+type Destination struct {
+	// name is the object's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+	// namespace is its namespace. It must not be the operator's own.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+}
+
+// DeletionPolicy says what becomes of a tenant's data.
+// +kubebuilder:validation:Enum=Retain;Delete
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	DeletionRetain DeletionPolicy = "Retain"
+	DeletionDelete DeletionPolicy = "Delete"
+)
+
+// Quota bounds a tenant. When it stores too much, growth is refused with etcd's own error; reads and deletes work.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.requestsPerSecond)",message="spec.quota.burst: only with spec.quota.requestsPerSecond"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !has(self.requestsPerSecond) || self.burst >= self.requestsPerSecond",message="spec.quota.burst: must not be less than spec.quota.requestsPerSecond"
+type Quota struct {
+	// bytes is the most that keys, with their prefix, and values may take, without history, at least 1Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="spec.quota.bytes: must be at least 1Mi"
+	// +optional
+	Bytes *resource.Quantity `json:"bytes,omitempty"`
+	// keys is the most keys.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Keys *int64 `json:"keys,omitempty"`
+	// leases is the most leases.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Leases *int64 `json:"leases,omitempty"`
+	// watches is the most watches that each proxy has open at once.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Watches *int32 `json:"watches,omitempty"`
+	// requestsPerSecond is the most requests that each proxy serves in a second.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	RequestsPerSecond *int32 `json:"requestsPerSecond,omitempty"`
+	// burst is how many requests may come at once. Absent: requestsPerSecond.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Burst *int32 `json:"burst,omitempty"`
+}
+
+// Compaction says where the tenant's compacted revision is kept.
+type Compaction struct {
+	// mode: Shared keeps it in a record in the core, so that all proxies agree; PerReplica keeps it in each proxy's memory. Default Shared.
+	// +kubebuilder:default=Shared
+	// +optional
+	Mode CompactionMode `json:"mode,omitempty"`
+}
+
+// CompactionMode is where a compacted revision is kept.
+// +kubebuilder:validation:Enum=Shared;PerReplica
+type CompactionMode string
+
+// The compaction modes.
+const (
+	CompactionShared     CompactionMode = "Shared"
+	CompactionPerReplica CompactionMode = "PerReplica"
+)
+
+// TopologySpread says over what the proxies are spread.
+type TopologySpread struct {
+	// keys are node labels over whose values the proxies are spread. Default topology.kubernetes.io/zone and kubernetes.io/hostname.
+	// +kubebuilder:default={"topology.kubernetes.io/zone","kubernetes.io/hostname"}
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:MinLength=1
+	// +listType=set
+	// +optional
+	Keys []string `json:"keys"`
+	// whenUnsatisfiable: ScheduleAnyway prefers, DoNotSchedule demands. Default ScheduleAnyway.
+	// +kubebuilder:default=ScheduleAnyway
+	// +kubebuilder:validation:Enum=ScheduleAnyway;DoNotSchedule
+	// +optional
+	WhenUnsatisfiable corev1.UnsatisfiableConstraintAction `json:"whenUnsatisfiable,omitempty"`
+}
+
+// NetworkPolicy says who may reach the proxies. Whoever reaches them still needs a client certificate.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.enabled) || self.enabled || (!has(self.clientNamespaces) && !has(self.clientCIDRs) && !has(self.metricsNamespaces))",message="spec.networkPolicy: with enabled false the other fields mean nothing; drop them"
+type NetworkPolicy struct {
+	// enabled makes a NetworkPolicy. Default true.
+	// +kubebuilder:default=true
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// clientNamespaces are namespaces of clients, beside those of caCertConfigMap and clientCertSecret. If there is none at all, and no CIDR,
+	// all may connect.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	ClientNamespaces []string `json:"clientNamespaces,omitempty"`
+	// clientCIDRs are networks of clients outside of the pod network, such as API servers on the network of their machines.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="spec.networkPolicy.clientCIDRs: must be networks, such as 10.0.0.0/8"
+	// +listType=set
+	// +optional
+	ClientCIDRs []string `json:"clientCIDRs,omitempty"`
+	// metricsNamespaces are namespaces from which metrics are read. If there is none, nobody reads them.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	MetricsNamespaces []string `json:"metricsNamespaces,omitempty"`
+}
+
+// EtcdStorageStatus is what is seen.
+type EtcdStorageStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// endpoint is the URL that clients use.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+	// prefix is where the tenant's keys are in the core.
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+	// proxies is ready/wanted.
+	// +optional
+	Proxies string `json:"proxies,omitempty"`
+	// readyReplicas is the number of proxies that are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+	// usage is what the tenant stores.
+	// +optional
+	Usage *Usage `json:"usage,omitempty"`
+	// certificates says when they end.
+	// +optional
+	Certificates *CertificateTimes `json:"certificates,omitempty"`
+	// conditions are Ready, CertificatesReady, ProxyReady, CoreReachable, QuotaExceeded, RotationInProgress, Conflict and Deployed.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Usage is what a tenant stores.
+type Usage struct {
+	// keys is the number of keys.
+	Keys int64 `json:"keys"`
+	// bytes is the size of keys and values, without history.
+	Bytes resource.Quantity `json:"bytes"`
+	// leases is the number of leases.
+	Leases int64 `json:"leases"`
+	// observedAt is when this was counted.
+	ObservedAt metav1.Time `json:"observedAt"`
+}
+
+// CertificateTimes says when certificates end.
+type CertificateTimes struct {
+	// servingCA and clientCA are the ends of the CAs that sign.
+	// +optional
+	ServingCA *metav1.Time `json:"servingCA,omitempty"`
+	// +optional
+	ClientCA *metav1.Time `json:"clientCA,omitempty"`
+	// serving is the end of the proxies' certificate.
+	// +optional
+	Serving *metav1.Time `json:"serving,omitempty"`
+	// client is the end of the client certificate that ends first.
+	// +optional
+	Client *metav1.Time `json:"client,omitempty"`
+}

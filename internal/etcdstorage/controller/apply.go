@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
+)
+
+// apply carries out one step.
+func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) error {
+	switch step.Kind {
+	case operator.Hold, operator.Unhold:
+		return r.hold(ctx, s, step.Kind == operator.Hold)
+	case operator.Apply:
+		return r.put(ctx, step, nil)
+	case operator.MakeCA, operator.IssueServing, operator.MakePassword:
+		data, err := r.draw(s, step)
+		if err != nil {
+			return err
+		}
+		return r.put(ctx, step, data)
+	case operator.DeliverBundle:
+		return r.deliver(ctx, s, step, map[string][]byte{v1alpha1.ServingCAKey: step.Bundle})
+	case operator.DeliverClient:
+		data, err := r.draw(s, step)
+		if err != nil {
+			return err
+		}
+		return r.deliver(ctx, s, step, data)
+	case operator.Withdraw:
+		return r.withdraw(ctx, step)
+	case operator.Remove:
+		return r.remove(ctx, step)
+	case operator.Claim, operator.Release, operator.Forget, operator.EnsureUser, operator.RetireUsers, operator.DeleteKeys, operator.DeleteRecords,
+		operator.RevokeLeases:
+		return r.inCore(ctx, s, step)
+	}
+	return fmt.Errorf("%s: there is no such kind of step", step.Kind)
+}
+
+// inCore carries out a step in the core etcd.
+func (r *Reconciler) inCore(ctx context.Context, s *scene, step operator.Step) error {
+	tenant := s.world.Storage.Name
+	switch step.Kind {
+	case operator.Claim:
+		return s.core.Claim(ctx, step)
+	case operator.Release:
+		return s.core.Release(ctx, step.Owner)
+	case operator.Forget:
+		return s.core.Forget(ctx, step.Owner)
+	case operator.EnsureUser:
+		return s.core.EnsureUser(ctx, tenant, operator.Prefix(&s.world.Storage), step.User, step.Password)
+	case operator.RetireUsers:
+		return s.core.RetireUsers(ctx, tenant, step.Users, step.Role)
+	case operator.DeleteKeys:
+		return s.core.DeleteKeys(ctx, step.Owner)
+	case operator.DeleteRecords:
+		return s.core.DeleteRecords(ctx, step.Owner)
+	default:
+		return s.core.RevokeLeases(ctx, step.Owner, step.Leases)
+	}
+}
+
+// draw makes what a step needs that cannot be planned: keys, certificates, passwords.
+func (r *Reconciler) draw(s *scene, step operator.Step) (map[string][]byte, error) {
+	now := s.world.Now
+	switch step.Kind {
+	case operator.MakeCA:
+		ca, err := pki.NewCA(r.Random, now, operator.ProxyName(s.world.Storage.Name), step.Purpose, step.Generation, step.Validity)
+		if err != nil {
+			return nil, err
+		}
+		return pki.Signers{ca}.Data(step.Purpose), nil
+	case operator.MakePassword:
+		raw := make([]byte, 32)
+		if _, err := io.ReadFull(r.Random, raw); err != nil {
+			return nil, fmt.Errorf("drawing a password: %w", err)
+		}
+		return map[string][]byte{
+			operator.PasswordKey(step.Number): []byte(base64.RawURLEncoding.EncodeToString(raw)),
+			operator.MadeKey(step.Number):     []byte(now.UTC().Format(time.RFC3339)),
+		}, nil
+	default:
+		pair, err := step.CA.Issue(r.Random, now, step.Leaf, step.Validity)
+		if err != nil {
+			return nil, err
+		}
+		return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}, nil
+	}
+}
+
+// put applies an object of the operator's own (server-side apply). One that is there already must still be the one that was looked at; over that the
+// operator's fields are enforced. One that was not there is not forced: if somebody has made one meanwhile with other contents, that is a conflict.
+func (r *Reconciler) put(ctx context.Context, step operator.Step, drawn map[string][]byte) error {
+	object := (&unstructured.Unstructured{Object: step.Content}).DeepCopy()
+	for key, value := range drawn {
+		if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(value), "data", key); err != nil {
+			return err
+		}
+	}
+	options := []client.ApplyOption{FieldOwner}
+	if step.UID != "" {
+		object.SetUID(types.UID(step.UID))
+		object.SetResourceVersion(step.ResourceVersion)
+		options = append(options, client.ForceOwnership)
+	}
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
+		return fmt.Errorf("applying %s: %w", step.Object, err)
+	}
+	return nil
+}
+
+// remove deletes an object of the operator's own, that one and no other of its name.
+func (r *Reconciler) remove(ctx context.Context, step operator.Step) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(step.Ref.APIVersion, step.Ref.Kind))
+	object.SetNamespace(r.Settings.Namespace)
+	object.SetName(step.Ref.Name)
+	uid := types.UID(step.UID)
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting %s: %w", step.Object, err)
+	}
+	return nil
+}
+
+// deliver writes the operator's own keys into a ConfigMap or Secret of the tenant, and its mark. Nothing else of the object is touched.
+func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step, data map[string][]byte) error {
+	d, values := step.Destination, map[string]any{}
+	for key, value := range data {
+		values[key] = string(value)
+		if d.Kind == operator.KindSecret {
+			values[key] = base64.StdEncoding.EncodeToString(value)
+		}
+	}
+	annotations := map[string]any{v1alpha1.DeliveredAnnotation: operator.Mark(&s.world.Storage)}
+	if d.State != operator.Missing {
+		return r.patchDestination(ctx, d, annotations, values)
+	}
+	object := destinationObject(d)
+	object.Object["data"] = values
+	object.SetAnnotations(map[string]string{v1alpha1.DeliveredAnnotation: operator.Mark(&s.world.Storage)})
+	if err := r.Client.Create(ctx, object, FieldOwner); err != nil {
+		return fmt.Errorf("creating %s: %w", d, err)
+	}
+	return nil
+}
+
+// withdraw takes away what was delivered. A Secret of type kubernetes.io/tls keeps its keys, empty. An object that is gone, or that may not be written
+// to any more, needs nothing.
+func (r *Reconciler) withdraw(ctx context.Context, step operator.Step) error {
+	values := map[string]any{}
+	for _, key := range step.Destination.Keys() {
+		values[key] = nil
+		if step.Destination.TLS {
+			values[key] = ""
+		}
+	}
+	err := r.patchDestination(ctx, step.Destination, map[string]any{v1alpha1.DeliveredAnnotation: nil}, values)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// patchDestination is a merge patch (RFC 7396) of annotations and data, with UID and resourceVersion as preconditions.
+func (r *Reconciler) patchDestination(ctx context.Context, d operator.Destination, annotations, data map[string]any) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion, "annotations": annotations}, "data": data,
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.Client.Patch(ctx, destinationObject(d), client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
+		return fmt.Errorf("writing to %s: %w", d, err)
+	}
+	return nil
+}
+
+func destinationObject(d operator.Destination) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(d.Kind))
+	object.SetNamespace(d.Namespace)
+	object.SetName(d.Name)
+	return object
+}
+
+// hold puts the finalizer on the EtcdStorage, or takes it away.
+func (r *Reconciler) hold(ctx context.Context, s *scene, held bool) error {
+	finalizers := slices.DeleteFunc(slices.Clone(s.object.GetFinalizers()), func(f string) bool { return f == v1alpha1.Finalizer })
+	if held {
+		finalizers = append(finalizers, v1alpha1.Finalizer)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.object.GetUID(), "resourceVersion": s.object.GetResourceVersion(), "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(StorageKind())
+	object.SetName(s.object.GetName())
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
+		return fmt.Errorf("writing the finalizer of EtcdStorage %s: %w", s.object.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/conditions"
+)
+
+// Reasons of conditions, beside those of [operator.Reason]. They are a contract with users' alerts: MUST NOT change.
+const (
+	reasonIssued       = "Issued"
+	reasonPending      = "Pending"
+	reasonDeleting     = "Deleting"
+	reasonAvailable    = "Available"
+	reasonRolling      = "RollingOut"
+	reasonUnavailable  = "NoProxyReady"
+	reasonAnswers      = "Answers"
+	reasonWithin       = "WithinQuota"
+	reasonExceeded     = "Exceeded"
+	reasonUnmeasured   = "NotMeasured"
+	reasonSteady       = "Steady"
+	reasonOverlap      = "Overlap"
+	reasonNoConflict   = "NoConflict"
+	reasonDeployed     = "Deployed"        // etcdproxy-controller's
+	reasonFailedDeploy = "FailedDeploying" // etcdproxy-controller's
+	reasonWriteFailed  = "WriteFailed"
+)
+
+// verdict is a condition in the making.
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+func yes(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
+func no(reason, message string) verdict  { return verdict{metav1.ConditionFalse, reason, message} }
+
+// unknown is the verdict while something else must be known first; the message says what.
+func unknown(reason, message string) verdict {
+	return verdict{metav1.ConditionUnknown, reason, message}
+}
+
+// conditionKinds are the types of all conditions beside Ready.
+func conditionKinds() []string {
+	return []string{
+		v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionQuotaExceeded,
+		v1alpha1.ConditionRotationInProgress, v1alpha1.ConditionConflict, v1alpha1.ConditionDeployed,
+	}
+}
+
+// setConditions sets all conditions of a status.
+func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan, trouble string) {
+	deployed, ready := proxies(s)
+	for _, c := range []struct {
+		kind string
+		v    verdict
+	}{
+		{v1alpha1.ConditionConflict, conflict(s, plan)},
+		{v1alpha1.ConditionCoreReachable, reachable(s, plan)},
+		{v1alpha1.ConditionCertificatesReady, certificates(s, plan, trouble)},
+		{v1alpha1.ConditionProxyReady, ready},
+		{v1alpha1.ConditionDeployed, deployed},
+		{v1alpha1.ConditionRotationInProgress, rotation(s, plan)},
+		{v1alpha1.ConditionQuotaExceeded, quota(s.world.Storage.Spec.Quota, is.Usage)},
+	} {
+		conditions.Set(&is.Conditions, metav1.Condition{
+			Type: c.kind, Status: c.v.status, Reason: c.v.reason, Message: c.v.message, ObservedGeneration: s.object.GetGeneration(),
+		}, s.world.Now)
+	}
+	conditions.Set(&is.Conditions, summary(is.Conditions, s, plan, trouble), s.world.Now)
+}
+
+// summary is Ready. A conflict stands in its way; a quota that is exceeded does not, since the operator has nothing to do about it.
+func summary(list []metav1.Condition, s *scene, plan operator.Plan, trouble string) metav1.Condition {
+	generation := s.object.GetGeneration()
+	out := conditions.Summarize(list, generation, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady)
+	set := func(reason, message string) metav1.Condition {
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, reason, message
+		return out
+	}
+	if s.object.GetDeletionTimestamp() != nil {
+		return set(reasonDeleting, cmp.Or(trouble, plan.Waiting, "it is being deleted"))
+	}
+	if len(plan.Refusals) > 0 {
+		return set(string(plan.Refusals[0].Reason), join(plan.Refusals))
+	}
+	if trouble != "" {
+		return set(reasonWriteFailed, trouble)
+	}
+	return out
+}
+
+// roomForMessages is how many bytes of refusals a condition shows, a little less than package conditions lets pass: a command must not be cut in two.
+const roomForMessages = 1000
+
+// join writes refusals one after the other, each in full, as many as there is room for.
+func join(refusals []operator.Refusal) string {
+	out := ""
+	for i, r := range refusals {
+		if i > 0 && len(out)+len(r.Message) > roomForMessages {
+			return fmt.Sprintf("%s\nand %d more", out, len(refusals)-i)
+		}
+		if i > 0 {
+			out += "\n"
+		}
+		out += r.Message
+	}
+	return out
+}
+
+// some are the refusals of these reasons.
+func some(plan operator.Plan, reasons ...operator.Reason) []operator.Refusal {
+	return slices.DeleteFunc(slices.Clone(plan.Refusals), func(r operator.Refusal) bool { return !slices.Contains(reasons, r.Reason) })
+}
+
+func conflict(s *scene, plan operator.Plan) verdict {
+	found := some(plan, operator.ReasonForeignObject, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonDestinationTaken)
+	switch {
+	case len(found) > 0:
+		return yes(string(found[0].Reason), join(found))
+	case s.world.Core.Problem != "" && len(plan.Certificates) == 0:
+		return unknown(string(operator.ReasonCoreUnreachable), "whose the prefix is cannot be told before the core etcd answers, see CoreReachable")
+	}
+	return no(reasonNoConflict, "")
+}
+
+func reachable(s *scene, plan operator.Plan) verdict {
+	if found := some(plan, operator.ReasonSharedUser, operator.ReasonCoreCredentials); len(found) > 0 {
+		return no(string(found[0].Reason), join(found))
+	}
+	if s.world.Core.Problem != "" {
+		return no(string(operator.ReasonCoreUnreachable), s.world.Core.Problem)
+	}
+	return yes(reasonAnswers, "")
+}
+
+func certificates(s *scene, plan operator.Plan, trouble string) verdict {
+	if found := some(plan, operator.ReasonMissingPermission, operator.ReasonMissingObject, operator.ReasonDestination, operator.ReasonDestinationTaken,
+		operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData); len(found) > 0 {
+		return no(string(found[0].Reason), join(found))
+	}
+	switch {
+	case s.object.GetDeletionTimestamp() != nil:
+		return no(reasonDeleting, "")
+	case trouble != "":
+		return no(reasonWriteFailed, trouble)
+	case len(plan.Certificates) == 0:
+		return no(reasonPending, "no CA has been made yet: the core etcd comes first, see CoreReachable")
+	}
+	for _, c := range plan.Certificates {
+		if len(c.Decision.Actions) > 0 {
+			return no(reasonPending, c.Decision.Actions[0].Reason)
+		}
+	}
+	return yes(reasonIssued, "")
+}
+
+func rotation(s *scene, plan operator.Plan) verdict {
+	switch {
+	case s.object.GetDeletionTimestamp() != nil:
+		return no(reasonDeleting, "")
+	case len(plan.Certificates) == 0:
+		return unknown(reasonPending, "the CAs are looked at when what stands in the condition Ready is cured")
+	}
+	for _, c := range plan.Certificates {
+		if c.Decision.Rotating {
+			message := fmt.Sprintf("two generations of the %s CA are trusted; generation %d signs", c.Purpose, c.Decision.Issuer)
+			if c.Purpose == "serving" {
+				message += "; API servers that read the bundle at their start only must be restarted before the next one signs"
+			}
+			return yes(reasonOverlap, strings.TrimSpace(message+"; "+c.Decision.Waiting))
+		}
+	}
+	return no(reasonSteady, "")
+}
+
+// proxies are the conditions Deployed and ProxyReady.
+func proxies(s *scene) (deployed, ready verdict) {
+	count, rolled := s.world.Deployed()
+	wanted := s.world.Storage.Spec.Replicas
+	message := fmt.Sprintf("%d of %d proxies are ready", count, wanted)
+	look := fmt.Sprintf("kubectl -n %s get pods -l %s=%s", s.world.Settings.Namespace, v1alpha1.StorageLabel, s.world.Storage.Name)
+	switch {
+	case s.object.GetDeletionTimestamp() != nil && count == 0:
+		return no(reasonDeleting, message), no(reasonDeleting, message)
+	case !s.world.HasProxies():
+		message += ": there is no Deployment yet, and the condition Ready says what it waits for"
+		return no(reasonFailedDeploy, message), no(reasonUnavailable, message)
+	case count == 0:
+		message += "; see what keeps them: " + look
+		return no(reasonFailedDeploy, message), no(reasonUnavailable, message)
+	case !rolled:
+		message += "; not all are of the newest template; if it stays so see what keeps them: " + look
+		return yes(reasonDeployed, message), yes(reasonRolling, message)
+	}
+	return yes(reasonDeployed, message), yes(reasonAvailable, message)
+}
+
+// fullPercent is the part of spec.quota.bytes from which on a tenant counts as being at its limit: what is refused depends on the size of what it
+// would write next, which the operator does not see.
+const fullPercent = 95
+
+// quota is the condition QuotaExceeded: the proxies refuse what would grow, or are about to. Nothing is ever above the quota for long, since they do.
+func quota(q v1alpha1.Quota, u *v1alpha1.Usage) verdict {
+	if q.Bytes == nil && q.Keys == nil && q.Leases == nil {
+		return no(reasonWithin, "spec.quota bounds no storage")
+	}
+	if u == nil {
+		return unknown(reasonUnmeasured, "what the tenant stores was not counted yet; that is done every --measure-period of the operator")
+	}
+	var over, fields []string
+	add := func(over1, field string) { over, fields = append(over, over1), append(fields, "spec.quota."+field) }
+	if q.Bytes != nil && u.Bytes.Value() >= q.Bytes.Value()/100*fullPercent {
+		add(fmt.Sprintf("%s bytes of %s", u.Bytes.String(), q.Bytes.String()), "bytes")
+	}
+	if q.Keys != nil && u.Keys >= *q.Keys {
+		add(fmt.Sprintf("%d keys of %d", u.Keys, *q.Keys), "keys")
+	}
+	if q.Leases != nil && u.Leases >= *q.Leases {
+		add(fmt.Sprintf("%d leases of %d", u.Leases, *q.Leases), "leases")
+	}
+	if len(over) > 0 {
+		return yes(reasonExceeded, "the tenant stores "+strings.Join(over, ", ")+"; proxies refuse what would grow, reading and deleting work: delete what is not needed, or raise "+
+			strings.Join(fields, " and "))
+	}
+	return no(reasonWithin, "")
+}

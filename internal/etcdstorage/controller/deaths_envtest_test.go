@@ -1,0 +1,351 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// envDeaths is at how many writes of each story the operator dies once, beside the stories in which it dies at each; 0 is at every one.
+const (
+	envDeaths = "MOORING_STORAGE_DEATHS"
+	deaths    = 1
+)
+
+// number reads a number from the environment.
+func number(tb testing.TB, name string, otherwise int) int {
+	tb.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		tb.Fatalf("%s is %q: it must be a number", name, text)
+	}
+	return n
+}
+
+// story is what happens to one tenant.
+type story struct {
+	// spec is more of the spec than where to deliver. settled says that the tenant is served when the story begins.
+	spec    string
+	settled bool
+	// acts are what happens, one after the other, each when the operator is done with the one before; due is the time until something is due.
+	acts []func(m *mortal, name, ns string, due time.Duration)
+	// end checks the outcome.
+	end func(m *mortal, name, ns string)
+}
+
+// Stories that a core with authentication tells, and those of one without.
+func storiesWithUsers() map[string]story {
+	turn := func(m *mortal, _, _ string, due time.Duration) { m.clock.Step(due) }
+	rollOut := func(m *mortal, name, _ string, _ time.Duration) { m.deployed(name) }
+	return map[string]story{
+		"creation": {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
+		"rotation": {
+			spec: ", signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h", settled: true,
+			acts: slices.Repeat([]func(*mortal, string, string, time.Duration){turn}, 16), end: rotated,
+		},
+		"rotation of the user": {
+			settled: true, end: served,
+			acts: []func(*mortal, string, string, time.Duration){
+				rollOut, func(m *mortal, _, _ string, _ time.Duration) { m.clock.Step(m.r.Settings.UserRotation) }, rollOut,
+			},
+		},
+		"deletion of data": {spec: ", deletionPolicy: Delete", settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).leave}, end: nothingOf},
+	}
+}
+
+func stories() map[string]story {
+	change := func(m *mortal, name, ns string, _ time.Duration) {
+		m.patch(name, fmt.Sprintf(`{"spec":{"replicas":2,"servingCertificateValidity":"1h","networkPolicy":{"enabled":false},"quota":{"keys":1000},`+
+			`"clientCertSecret":[{"name":"client","namespace":%[1]q},{"name":"client-2","namespace":%[1]q}],`+
+			`"caCertConfigMap":[{"name":"ca","namespace":%[1]q},{"name":"ca-2","namespace":%[1]q}]}}`, ns))
+		m.r.Settings.ProxyImage = "proxy:next"
+	}
+	return map[string]story{
+		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
+		"change":                  {settled: true, acts: []func(*mortal, string, string, time.Duration){change}, end: changed},
+		"deletion, data retained": {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).leave}, end: retained},
+	}
+}
+
+func nothing(*mortal, string, string, time.Duration) {}
+
+// leave fills the tenant with data, and deletes it.
+func (m *mortal) leave(name, _ string, _ time.Duration) {
+	m.t.Helper()
+	owner := m.recordOf(name)
+	for page := range 6 {
+		var ops []clientv3.Op
+		for i := range 100 {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%skey-%d-%d", owner.Prefix, page, i), "x"))
+		}
+		if _, err := m.root.Txn(m.t.Context()).Then(ops...).Commit(); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	m.put(operator.SystemPrefix(name)+"compact-revision", "/others/"+name)
+	m.grantLease(leaseOf(m.t, owner), owner.Prefix+"leased")
+	if err := m.admin.Delete(m.t.Context(), m.get(name)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// leaseOf is one lease of a tenant.
+func leaseOf(t *testing.T, o operator.Owner) int64 {
+	t.Helper()
+	space, err := strconv.ParseInt(o.LeaseSpace, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return space<<32 | 7
+}
+
+// recordOf is the tenant's record, zero if there is none.
+func (m *mortal) recordOf(name string) operator.Owner {
+	m.t.Helper()
+	owners, err := m.ownersNow(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if i := slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == name }); i >= 0 {
+		return owners[i]
+	}
+	return operator.Owner{}
+}
+
+// signersOf are the tenant's CAs.
+func (m *mortal) signersOf(name string, purpose pki.Purpose) pki.Signers {
+	m.t.Helper()
+	signers, problems := pki.ParseSigners(purpose, m.secret(m.namespace, operator.SignersName(name)).Data)
+	if len(problems) > 0 {
+		m.t.Errorf("%v", problems)
+	}
+	return signers
+}
+
+// served: one CA of each purpose was made and no more, one user at most is left, and certificates are as they should be.
+func served(m *mortal, name, _ string) {
+	m.t.Helper()
+	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
+		if signers := m.signersOf(name, purpose); len(signers) != 1 || signers[0].Generation != 1 {
+			m.t.Errorf("%d CAs of purpose %s", len(signers), purpose)
+		}
+	}
+	if c := m.conditions(name); !strings.Contains(c, "CertificatesReady=True") {
+		m.t.Error(c)
+	}
+	if owner := m.recordOf(name); owner.UID != string(m.get(name).UID) || owner.Released {
+		m.t.Errorf("%+v", owner)
+	}
+	if m.r.AdminSecret == "" {
+		return
+	}
+	users := slices.DeleteFunc(m.users(), func(u string) bool { return !strings.HasPrefix(u, operator.EtcdRole(name)+"/") })
+	if passwords := m.secret(m.namespace, operator.UserSecretName(name)).Data; len(users) != 1 || len(passwords) != 2 {
+		m.t.Errorf("users %v, %d values in the Secret", users, len(passwords))
+	}
+}
+
+// rotated: a later CA of each purpose signs, the first is gone, and there are no more than two.
+func rotated(m *mortal, name, ns string) {
+	m.t.Helper()
+	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
+		if signers := m.signersOf(name, purpose); len(signers) > 2 || signers[0].Generation < 2 {
+			m.t.Errorf("%d CAs of purpose %s, the first is number %d", len(signers), purpose, signers[0].Generation)
+		}
+	}
+	if n := strings.Count(m.configMap(ns, "ca").Data["serving-ca.crt"], "BEGIN"); n > 2 {
+		m.t.Errorf("%d CAs in the bundle", n)
+	}
+}
+
+// changed: all that the spec says now has come, and the CAs are the same.
+func changed(m *mortal, name, ns string) {
+	m.t.Helper()
+	served(m, name, ns)
+	args := m.args(name)
+	if !slices.Contains(args, "--quota-keys=1000") {
+		m.t.Errorf("%v", args)
+	}
+	if len(m.secret(ns, "client-2").Data["tls.crt"]) == 0 || len(m.configMap(ns, "ca-2").Data["serving-ca.crt"]) == 0 {
+		m.t.Error("the new destinations got nothing")
+	}
+	if strings.Contains(m.state(name), "NetworkPolicyList "+m.namespace+"/"+operator.ProxyName(name)+" ") {
+		m.t.Error("the NetworkPolicy is still there")
+	}
+}
+
+// nothingOf: nothing of the tenant is left, in Kubernetes or in the core, and what is beside it is.
+func nothingOf(m *mortal, name, ns string) {
+	m.t.Helper()
+	if owner := m.recordOf(name); owner != (operator.Owner{}) {
+		m.t.Errorf("the record is left: %+v", owner)
+	}
+	for _, prefix := range []string{"/" + name + "/", operator.SystemPrefix(name)} {
+		if left := m.keys(prefix); len(left) > 0 {
+			m.t.Errorf("%d keys under %s are left", len(left), prefix)
+		}
+	}
+	if left := m.leases(); len(left) > 0 {
+		m.t.Errorf("leases %v are left", left)
+	}
+	if users := m.users(); m.r.AdminSecret != "" && slices.ContainsFunc(users, func(u string) bool { return strings.HasPrefix(u, operator.EtcdRole(name)+"/") }) {
+		m.t.Errorf("users %v", users)
+	}
+	objectsGone(m, name, ns)
+}
+
+// retained: the data is as it was, its record says whose it was, and nothing of it is left in Kubernetes.
+func retained(m *mortal, name, ns string) {
+	m.t.Helper()
+	if owner := m.recordOf(name); !owner.Released {
+		m.t.Errorf("%+v", owner)
+	}
+	if keys := m.keys("/" + name + "/"); len(keys) != 601 {
+		m.t.Errorf("%d keys are left of 601", len(keys))
+	}
+	if keys := m.keys(operator.SystemPrefix(name)); len(keys) != 1 {
+		m.t.Errorf("%d records of proxies are left of 1", len(keys))
+	}
+	objectsGone(m, name, ns)
+}
+
+func objectsGone(m *mortal, name, ns string) {
+	m.t.Helper()
+	if !m.gone(name) {
+		m.t.Errorf("it is still there: %s", m.conditions(name))
+	}
+	if left := m.keys("/others/" + name); len(left) != 1 {
+		m.t.Errorf("what is beside it: %v", left)
+	}
+	for _, ref := range operator.Refs(name) {
+		o, err := m.r.get(m.t.Context(), schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), m.namespace, ref.Name)
+		if err != nil || o != nil {
+			m.t.Errorf("%s is left, %v", ref, err)
+		}
+	}
+	if data := m.secret(ns, "client").Data; len(data) != 1 || string(data["other"]) != "kept" {
+		m.t.Errorf("the tenant's Secret has %d keys", len(data))
+	}
+	if data := m.configMap(ns, "ca").Data; len(data) != 1 || data["other"] != "kept" {
+		m.t.Errorf("the tenant's ConfigMap has %v", data)
+	}
+}
+
+// play tells a story with an operator that dies as f says, and returns what it wrote if it did not die at all.
+func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []string, died int) {
+	t.Helper()
+	m.faults = nil
+	ns := m.tenantOf()
+	m.storage(name, toTenant(ns, s.spec))
+	if s.settled {
+		m.born(0, false)
+		none := 0
+		m.settle(name, &none, nil)
+	}
+	at, after := f(0)
+	m.born(at, after)
+	m.watch(name)
+	due := time.Duration(0)
+	for _, act := range s.acts {
+		act(m, name, ns, due)
+		due = m.settle(name, &died, f)
+	}
+	writes, _ = m.life.told()
+	if !m.gone(name) {
+		m.quiet(name)
+	}
+	m.born(0, false)
+	s.end(m, name, ns)
+	for i, fault := range m.faults {
+		if i < 5 {
+			t.Error(fault)
+		}
+	}
+	return writes, died
+}
+
+// tell tells a story: undisturbed; with an operator that dies after each of its writes, and, in the long form, before each second one; and with one
+// that dies once, before or after some of the writes, or all.
+func tell(t *testing.T, m *mortal, stem string, s story) {
+	t.Helper()
+	writes, _ := m.play(t, stem+"-0", s, func(int) (int, bool) { return 0, false })
+	t.Logf("%d writes:\n%s", len(writes), strings.Join(writes, "\n"))
+	always := []fate{func(int) (int, bool) { return 1, true }, func(int) (int, bool) { return 2, false }}
+	if number(t, envDeaths, deaths) == deaths {
+		always = always[:1]
+	}
+	for i, every := range always {
+		if _, died := m.play(t, fmt.Sprintf("%s-every-%d", stem, i), s, every); died < len(writes)/2 {
+			t.Errorf("%d deaths, though there are %d writes", died, len(writes))
+		}
+	}
+	points := rand.New(rand.NewPCG(uint64(len(writes)), 1)).Perm(2 * len(writes))
+	if n := number(t, envDeaths, deaths); n > 0 {
+		points = points[:min(n, len(points))]
+	}
+	for _, point := range points {
+		n, after := 1+point/2, point%2 == 1
+		name := fmt.Sprintf("%s-at-%d-%t", stem, n, after)
+		_, died := m.play(t, name, s, func(process int) (int, bool) {
+			if process > 0 {
+				return 0, false
+			}
+			return n, after
+		})
+		if died != 1 {
+			t.Errorf("%s: %d deaths", name, died)
+		}
+		if t.Failed() {
+			t.Fatalf("the death was at write %d (after it: %t), which is %s undisturbed", n, after, writes[n-1])
+		}
+	}
+}
+
+// The operator dies before and after each of its writes to Kubernetes and to the core, and each time a new one goes on: in the end all is as if nothing had
+// happened, a second look writes nothing, and at no instant is a pair published that a published bundle does not trust, or a prefix anybody else's.
+func TestDeathAtAnyWrite(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	for name, s := range stories() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(t, newMortal(t, cluster, false), stem(name), s)
+		})
+	}
+	for name, s := range storiesWithUsers() {
+		t.Run(name+", with users", func(t *testing.T) {
+			t.Parallel()
+			tell(t, newMortal(t, cluster, true), stem(name)+"-u", s)
+		})
+	}
+}
+
+// stem makes a name of a story's.
+func stem(story string) string {
+	return "mortal-" + strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, story), "-")
+}

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+)
+
+// Which steps are told in Events, and with which reasons, which are a contract with whoever watches them.
+func TestEventsOfSteps(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[operator.Kind]string{
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
+		operator.Hold: "", operator.Unhold: "", operator.Apply: "", operator.DeliverBundle: "", operator.Withdraw: "", operator.MakePassword: "",
+		operator.Remove: "", operator.DeleteKeys: "", operator.DeleteRecords: "", operator.RevokeLeases: "",
+	} {
+		recorder := events.NewFakeRecorder(10)
+		r := &Reconciler{Events: recorder}
+		r.event(serving(t).s.object, operator.Step{Kind: kind, Object: "what", Reason: "why"})
+		if want != "" {
+			want = "Normal " + want + " what: why\n"
+		}
+		if got := drain(recorder); got != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
+	(&Reconciler{}).event(serving(t).s.object, operator.Step{Kind: operator.Claim}) // without a recorder
+}
+
+// Which conditions are told of when they change, and in which direction: what became bad, once, and not what a new tenant has not got yet.
+func TestEventsOfConditions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind    string
+		was, is metav1.ConditionStatus
+		reason  string
+		told    bool
+	}{
+		{"Conflict", "False", "True", "ForeignObject", true},
+		{"Conflict", "", "True", "ForeignObject", true},
+		{"Conflict", "True", "True", "PrefixTaken", true}, // for another reason
+		{"Conflict", "True", "False", "NoConflict", false},
+		{"QuotaExceeded", "False", "True", "Exceeded", true},
+		{"QuotaExceeded", "True", "False", "WithinQuota", false},
+		{"QuotaExceeded", "True", "Unknown", "InvalidSpec", false},
+		{"CertificatesReady", "", "False", "MissingPermission", true},
+		{"CertificatesReady", "True", "False", "WriteFailed", true},
+		{"CertificatesReady", "False", "True", "Issued", false},
+		{"CoreReachable", "True", "False", "CoreUnreachable", true},
+		{"CoreReachable", "False", "True", "Answers", false},
+		{"ProxyReady", "True", "False", "NoProxyReady", true},
+		{"ProxyReady", "", "False", "NoProxyReady", false},
+		{"ProxyReady", "Unknown", "False", "NoProxyReady", false},
+		{"Deployed", "True", "False", "FailedDeploying", false}, // the same as ProxyReady
+		{"RotationInProgress", "False", "True", "Overlap", false},
+		{"Ready", "True", "False", "NoProxyReady", false}, // the others say why
+	} {
+		recorder := events.NewFakeRecorder(10)
+		r := &Reconciler{Events: recorder}
+		var was []metav1.Condition
+		if c.was != "" {
+			was = []metav1.Condition{{Type: c.kind, Status: c.was, Reason: "Before"}}
+		}
+		is := []metav1.Condition{{Type: c.kind, Status: c.is, Reason: c.reason, Message: "what to do"}}
+		r.announce(serving(t).s.object, was, is)
+		want := ""
+		if c.told {
+			want = "Warning " + c.reason + " what to do\n"
+		}
+		if got := drain(recorder); got != want {
+			t.Errorf("%+v: %q", c, got)
+		}
+		if r.announce(serving(t).s.object, is, is); drain(recorder) != "" {
+			t.Errorf("%+v: told again", c)
+		}
+	}
+}
+
+// A write that is decided anew is no failure, nor is one that a tenant has not granted; the alert counts failures.
+func TestHowWritesEnd(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics(prometheus.NewRegistry())
+	secrets := schema.GroupResource{Resource: "secrets"}
+	m.wrote("Apply", false, nil)
+	for _, err := range []error{apierrors.NewConflict(secrets, "x", nil), apierrors.NewAlreadyExists(secrets, "x"), core.ErrConflict} {
+		m.wrote("Apply", false, err)
+	}
+	m.wrote("DeliverClient", true, apierrors.NewForbidden(secrets, "x", errors.New("no right")))
+	m.wrote("Apply", false, apierrors.NewForbidden(secrets, "x", errors.New("no right")))
+	m.wrote("DeliverClient", true, errors.New("no answer"))
+	want := `# HELP mooring_etcdstorage_operator_writes_total Writes by the kind of the step, and how they ended: success; conflict, which is decided anew; forbidden, by a tenant who has not granted the right yet; error.
+# TYPE mooring_etcdstorage_operator_writes_total counter
+mooring_etcdstorage_operator_writes_total{kind="Apply",outcome="conflict"} 3
+mooring_etcdstorage_operator_writes_total{kind="Apply",outcome="error"} 1
+mooring_etcdstorage_operator_writes_total{kind="Apply",outcome="success"} 1
+mooring_etcdstorage_operator_writes_total{kind="DeliverClient",outcome="error"} 1
+mooring_etcdstorage_operator_writes_total{kind="DeliverClient",outcome="forbidden"} 1
+`
+	if err := testutil.CollectAndCompare(m.writes, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

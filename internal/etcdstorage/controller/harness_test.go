@@ -1,0 +1,397 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// rig is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights and no others.
+type rig struct {
+	t         *testing.T
+	cluster   *testkit.Cluster
+	admin     client.Client // of the cluster
+	operator  client.Client
+	namespace string
+	authority *testkit.Authority
+	etcd      *testkit.Etcd
+	root      *clientv3.Client // of the core
+	clock     *clocktesting.FakeClock
+	r         *Reconciler
+}
+
+// installKind makes the cluster serve EtcdStorage.
+func installKind(t *testing.T, cluster *testkit.Cluster, change func(*apiextensionsv1.CustomResourceDefinition)) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&crd)
+	}
+	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+func newRig(t *testing.T, cluster *testkit.Cluster) *rig {
+	t.Helper()
+	g := &rig{t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))} // real peers check the certificates
+	scheme, err := NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rbacv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if g.admin, err = client.New(cluster.Config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the kind to be served", func() string {
+		if err := g.admin.List(t.Context(), &v1alpha1.EtcdStorageList{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	g.namespace = g.newNamespace("storage-")
+	user := "system:serviceaccount:" + g.namespace + ":etcd-storage-operator"
+	g.grant(user)
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	if g.operator, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	g.startCore()
+	g.r = g.newOperator()
+	return g
+}
+
+// grant gives the operator the rights that it says it needs, and no others.
+func (g *rig) grant(user string) {
+	g.t.Helper()
+	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
+	for _, o := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Rules: ClusterRights()},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: g.namespace}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: g.namespace}, Rules: NamespaceRights()},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: g.namespace}, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"}},
+	} {
+		g.create(o)
+	}
+}
+
+func (g *rig) create(o client.Object) {
+	g.t.Helper()
+	if err := g.admin.Create(g.t.Context(), o); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *rig) newNamespace(stem string) string {
+	g.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: stem}}
+	g.create(ns)
+	return ns.Name
+}
+
+// startCore starts a core that wants client certificates, and puts its credentials where the operator looks for them.
+func (g *rig) startCore() {
+	g.t.Helper()
+	g.authority = testkit.NewAuthority(g.t, "core")
+	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
+	g.etcd = testkit.NewTLSEtcd(g.t, testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM), pair.Client(g.t, g.authority))
+	g.root = g.etcd.Client
+	g.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "etcd-coreserving-ca", Namespace: g.namespace}, Data: map[string]string{"ca.pem": string(g.authority.PEM)}})
+	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etcd-coreserving-cert", Namespace: g.namespace},
+		Data: map[string][]byte{"client.pem": pair.Cert, "client-key.pem": pair.Key}})
+}
+
+// newOperator is the operator of a process that has just started.
+func (g *rig) newOperator() *Reconciler {
+	g.t.Helper()
+	cluster, user, err := Identity(g.t.Context(), g.operator)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	connection := &Core{}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = connection.Start(ctx) }()
+	g.t.Cleanup(func() { stop(); <-done })
+	return &Reconciler{
+		Reader: g.operator, Client: g.operator, Core: connection, Clock: g.clock, Random: rand.Reader, Timing: DefaultTiming(),
+		Settings: operator.Settings{
+			Namespace: g.namespace, ClusterDomain: "cluster.local", ProxyImage: "proxy:test", CoreURLs: []string{g.etcd.Endpoint}, CAConfigMap: "etcd-coreserving-ca",
+			CertsSecret: "etcd-coreserving-cert", TenantUsers: true, UserRotation: 720 * time.Hour, Cluster: cluster, User: user,
+		},
+	}
+}
+
+// storage creates an EtcdStorage.
+func (g *rig) storage(name, spec string) {
+	g.t.Helper()
+	o := &unstructured.Unstructured{}
+	text := fmt.Sprintf("apiVersion: %s\nkind: EtcdStorage\nmetadata: {name: %s}\nspec: %s\n", v1alpha1.GroupVersion, name, spec)
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		g.t.Fatal(err)
+	}
+	g.create(o)
+}
+
+// sync reconciles until nothing is under way.
+func (g *rig) sync(name string) {
+	g.t.Helper()
+	for range 10 {
+		result, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if result.RequeueAfter != g.r.Timing.Poll {
+			return
+		}
+	}
+	g.t.Fatalf("EtcdStorage %s does not settle: %s", name, g.conditions(name))
+}
+
+func (g *rig) get(name string) *v1alpha1.EtcdStorage {
+	g.t.Helper()
+	out := &v1alpha1.EtcdStorage{}
+	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Name: name}, out); err != nil {
+		g.t.Fatal(err)
+	}
+	return out
+}
+
+// conditions are for people.
+func (g *rig) conditions(name string) string {
+	var out []string
+	for _, c := range g.get(name).Status.Conditions {
+		out = append(out, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(out, "\n")
+}
+
+// expect checks a condition; the message must contain part.
+func (g *rig) expect(name, kind string, status metav1.ConditionStatus, reason, part string) {
+	g.t.Helper()
+	c := meta.FindStatusCondition(g.get(name).Status.Conditions, kind)
+	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, part) {
+		g.t.Errorf("want %s=%s %s: …%s…\n%s", kind, status, reason, part, g.conditions(name))
+	}
+}
+
+func (g *rig) secret(namespace, name string) *corev1.Secret {
+	g.t.Helper()
+	out := &corev1.Secret{}
+	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out); err != nil {
+		g.t.Fatal(err)
+	}
+	return out
+}
+
+func (g *rig) configMap(namespace, name string) *corev1.ConfigMap {
+	g.t.Helper()
+	out := &corev1.ConfigMap{}
+	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out); err != nil {
+		g.t.Fatal(err)
+	}
+	return out
+}
+
+// tenant is a namespace with an empty ConfigMap and Secret on which the operator has rights.
+func (g *rig) tenant() string {
+	g.t.Helper()
+	ns := g.newNamespace("tenant-")
+	g.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca", Namespace: ns}, Data: map[string]string{"other": "kept"}})
+	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: ns}, Data: map[string][]byte{"other": []byte("kept")}})
+	get := []string{"get", "patch"}
+	g.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "etcd-storage", Namespace: ns}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"ca"}, Verbs: get},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"client"}, Verbs: get},
+	}})
+	g.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "etcd-storage", Namespace: ns},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: g.r.Settings.User}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "etcd-storage"}})
+	return ns
+}
+
+// toTenant is a spec that delivers to a tenant's namespace, with more fields behind.
+func toTenant(ns, more string) string {
+	return fmt.Sprintf("{caCertConfigMap: [{name: ca, namespace: %s}], clientCertSecret: [{name: client, namespace: %s}]%s}", ns, ns, more)
+}
+
+// state is every object of the operator's namespace and of the others, the EtcdStorage and the core, so that a write shows.
+func (g *rig) state(name string, namespaces ...string) string {
+	g.t.Helper()
+	var out []string
+	kinds := []schema.GroupVersionKind{}
+	for _, ref := range operator.Refs("x") {
+		kinds = append(kinds, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	}
+	for _, ns := range append(namespaces, g.namespace) {
+		for _, kind := range kinds {
+			list := &metav1.PartialObjectMetadataList{}
+			kind.Kind = strings.TrimSuffix(kind.Kind, "List") + "List"
+			list.SetGroupVersionKind(kind)
+			if err := g.admin.List(g.t.Context(), list, client.InNamespace(ns)); err != nil {
+				g.t.Fatal(err)
+			}
+			for _, o := range list.Items {
+				if o.Name != "kube-root-ca.crt" {
+					out = append(out, fmt.Sprintf("%s %s/%s %s", kind.Kind, ns, o.Name, o.ResourceVersion))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	revision, err := g.root.Get(g.t.Context(), "any", clientv3.WithCountOnly())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return fmt.Sprintf("%s\n%s %d", strings.Join(slices.Compact(out), "\n"), g.get(name).ResourceVersion, revision.Header.Revision)
+}
+
+// deployed lets the Deployment have its proxies, as kube-controller-manager would.
+func (g *rig) deployed(name string) {
+	g.t.Helper()
+	d := &unstructured.Unstructured{}
+	d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	d.SetNamespace(g.namespace)
+	d.SetName("etcd-" + name)
+	if err := g.admin.Get(g.t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		g.t.Fatal(err)
+	}
+	replicas, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"observedGeneration": d.GetGeneration(), "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+	}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.admin.Status().Patch(g.t.Context(), d, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// args are the flags of the Deployment's proxy.
+func (g *rig) args(name string) []string {
+	g.t.Helper()
+	d := &unstructured.Unstructured{}
+	d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: g.namespace, Name: "etcd-" + name}, d); err != nil {
+		g.t.Fatal(err)
+	}
+	containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
+	args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	return args
+}
+
+// delete deletes an EtcdStorage and lets the operator finish.
+func (g *rig) delete(name string) {
+	g.t.Helper()
+	if err := g.admin.Delete(g.t.Context(), &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		g.t.Fatal(err)
+	}
+	g.sync(name)
+}
+
+func (g *rig) gone(name string) bool {
+	err := g.admin.Get(g.t.Context(), types.NamespacedName{Name: name}, &v1alpha1.EtcdStorage{})
+	return apierrors.IsNotFound(err)
+}
+
+// put writes keys into the core.
+func (g *rig) put(keys ...string) {
+	g.t.Helper()
+	for _, key := range keys {
+		if _, err := g.root.Put(g.t.Context(), key, "value of "+key); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// keys are those under a prefix in the core.
+func (g *rig) keys(prefix string) []string {
+	g.t.Helper()
+	answer, err := g.root.Get(g.t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var out []string
+	for _, kv := range answer.Kvs {
+		out = append(out, fmt.Sprintf("%s=%s@%d/%d", kv.Key, kv.Value, kv.ModRevision, kv.Lease))
+	}
+	return out
+}
+
+var errDead = errors.New("the process was killed")
+
+// killed runs a Reconcile that dies before or after its n-th write, and reports whether it came so far.
+func (g *rig) killed(name string, n int, after bool) (died bool) {
+	g.t.Helper()
+	g.r = g.newOperator()
+	count := 0
+	g.r.Wrote = func(_ operator.Step, done bool) {
+		if done != after {
+			return
+		}
+		if count++; count == n {
+			panic(errDead)
+		}
+	}
+	defer func() {
+		g.r.Wrote = nil
+		if p := recover(); p != nil {
+			if p != any(errDead) {
+				panic(p)
+			}
+			died = true
+		}
+	}()
+	if _, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil {
+		g.t.Fatal(err)
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/conditions"
+)
+
+// Metrics are the operator's. The methods of a nil Metrics do nothing.
+type Metrics struct {
+	writes    *prometheus.CounterVec
+	condition *prometheus.GaugeVec
+	proxies   *prometheus.GaugeVec
+	keys      *prometheus.GaugeVec
+	bytes     *prometheus.GaugeVec
+	leases    *prometheus.GaugeVec
+	quota     *prometheus.GaugeVec
+	wanted    *prometheus.GaugeVec
+	deleting  *prometheus.GaugeVec
+	notAfter  *prometheus.GaugeVec
+}
+
+// NewMetrics registers the metrics. Their names are a contract with alerts: MUST NOT change.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	const prefix = "mooring_etcdstorage_operator_"
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: help}, append([]string{"storage"}, labels...))
+	}
+	m := &Metrics{
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "writes_total", Help: "Writes by the kind of the step, and how they ended: success; conflict, which is decided anew; forbidden, by a tenant who has not granted the right yet; error.",
+		}, []string{"kind", "outcome"}),
+		condition: gauge("condition", "1 if the condition of the EtcdStorage is True, 0 if it is False, -1 if it is Unknown.", "type"),
+		proxies:   gauge("proxies_ready", "Proxies that are ready."),
+		keys:      gauge("keys", "Keys of the tenant in the core, as last counted."),
+		bytes:     gauge("bytes", "Bytes of the tenant's keys and values in the core, as last counted."),
+		leases:    gauge("leases", "Leases of the tenant in the core, as last counted."),
+		quota:     gauge("quota", "What spec.quota allows the tenant to store: bytes, keys, leases. There is no series for what is not bounded.", "resource"),
+		wanted:    gauge("proxies_wanted", "Proxies that there shall be; 0 as long as there is no Deployment."),
+		deleting:  gauge("deleting", "1 if the EtcdStorage is being deleted, otherwise 0."),
+		notAfter:  gauge("certificate_not_after_timestamp_seconds", "When a certificate of the tenant ends: servingCA, clientCA, serving, client.", "certificate"),
+	}
+	// The registry is global, and tests run several operators in one process.
+	_ = registry.Register(m.writes)
+	for _, g := range m.gauges() {
+		_ = registry.Register(g)
+	}
+	return m
+}
+
+// gauges are those with the label storage.
+func (m *Metrics) gauges() []*prometheus.GaugeVec {
+	return []*prometheus.GaugeVec{m.condition, m.proxies, m.wanted, m.deleting, m.keys, m.bytes, m.leases, m.quota, m.notAfter}
+}
+
+// wrote counts a write. That of a destination may be forbidden, which is the tenant's business.
+func (m *Metrics) wrote(kind string, destination bool, err error) {
+	if m == nil {
+		return
+	}
+	outcome := "error"
+	switch {
+	case err == nil:
+		outcome = "success"
+	case isConflict(err):
+		outcome = "conflict"
+	case destination && apierrors.IsForbidden(err):
+		outcome = "forbidden"
+	}
+	m.writes.WithLabelValues(kind, outcome).Inc()
+}
+
+// observe takes over what the status says, and what the spec wants.
+func (m *Metrics) observe(s *scene, is v1alpha1.EtcdStorageStatus) {
+	if m == nil {
+		return
+	}
+	name, wanted, deleting := s.object.GetName(), 0.0, 0.0
+	if s.world.HasProxies() {
+		wanted = float64(s.world.Storage.Spec.Replicas)
+	}
+	if s.object.GetDeletionTimestamp() != nil {
+		deleting = 1
+	}
+	m.wanted.WithLabelValues(name).Set(wanted)
+	m.deleting.WithLabelValues(name).Set(deleting)
+	for _, kind := range append(conditionKinds(), conditions.Ready) {
+		value := -1.0
+		switch c := meta.FindStatusCondition(is.Conditions, kind); {
+		case c == nil:
+		case c.Status == metav1.ConditionTrue:
+			value = 1
+		case c.Status == metav1.ConditionFalse:
+			value = 0
+		}
+		m.condition.WithLabelValues(name, kind).Set(value)
+	}
+	m.bounds(name, s.world.Storage.Spec.Quota)
+	m.proxies.WithLabelValues(name).Set(float64(is.ReadyReplicas))
+	if is.Usage != nil {
+		m.leases.WithLabelValues(name).Set(float64(is.Usage.Leases))
+		m.keys.WithLabelValues(name).Set(float64(is.Usage.Keys))
+		m.bytes.WithLabelValues(name).Set(float64(is.Usage.Bytes.Value()))
+	}
+	if c := is.Certificates; c != nil {
+		for certificate, end := range map[string]*metav1.Time{"servingCA": c.ServingCA, "clientCA": c.ClientCA, "serving": c.Serving, "client": c.Client} {
+			if end != nil {
+				m.notAfter.WithLabelValues(name, certificate).Set(float64(end.Unix()))
+			}
+		}
+	}
+}
+
+// bounds takes over a quota; what it does not bound has no series.
+func (m *Metrics) bounds(name string, q v1alpha1.Quota) {
+	m.quota.DeletePartialMatch(prometheus.Labels{"storage": name})
+	if q.Bytes != nil {
+		m.quota.WithLabelValues(name, "bytes").Set(float64(q.Bytes.Value()))
+	}
+	if q.Keys != nil {
+		m.quota.WithLabelValues(name, "keys").Set(float64(*q.Keys))
+	}
+	if q.Leases != nil {
+		m.quota.WithLabelValues(name, "leases").Set(float64(*q.Leases))
+	}
+}
+
+// forget drops the series of an EtcdStorage that is gone.
+func (m *Metrics) forget(name string) {
+	if m == nil {
+		return
+	}
+	for _, g := range m.gauges() {
+		g.DeletePartialMatch(prometheus.Labels{"storage": name})
+	}
+}

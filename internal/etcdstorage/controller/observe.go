@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+)
+
+// scene is what one round works with.
+type scene struct {
+	// object is the EtcdStorage as it was read.
+	object *unstructured.Unstructured
+	// malformed says why it cannot be read as its kind, "" if it can.
+	malformed string
+	world     operator.World
+	core      *core.Client
+}
+
+// observe reads all that concerns an EtcdStorage; nil if there is none.
+func (r *Reconciler) observe(ctx context.Context, name string, answers map[string]string) (*scene, error) {
+	s := &scene{object: &unstructured.Unstructured{}}
+	s.object.SetGroupVersionKind(StorageKind())
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, s.object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // that there is none is an answer
+		}
+		return nil, fmt.Errorf("reading EtcdStorage %s: %w", name, err)
+	}
+	storage, err := typed(s.object)
+	if err != nil {
+		s.malformed = err.Error()
+		return s, nil //nolint:nilerr // it is part of what is seen
+	}
+	s.world = operator.World{Now: r.Clock.Now(), Settings: r.Settings, Storage: operator.Defaulted(storage)}
+	for _, read := range []func(context.Context, *scene) error{r.readOthers, r.readObjects, r.readCore} {
+		if err := read(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return s, r.readDestinations(ctx, s, answers)
+}
+
+// typed reads an EtcdStorage as its kind. Each is read alone, so that one that cannot be read is the only one that suffers.
+func typed(o *unstructured.Unstructured) (*v1alpha1.EtcdStorage, error) {
+	out := &v1alpha1.EtcdStorage{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+		return nil, fmt.Errorf("it cannot be read as an EtcdStorage: %w", err)
+	}
+	return out, nil
+}
+
+func (r *Reconciler) readOthers(ctx context.Context, s *scene) error {
+	list := &unstructured.UnstructuredList{}
+	gvk := StorageKind()
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	if err := r.Reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing EtcdStorages: %w", err)
+	}
+	for _, item := range list.Items {
+		if other, err := typed(&item); err == nil && item.GetUID() != s.object.GetUID() {
+			s.world.Others = append(s.world.Others, operator.Defaulted(other))
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) readObjects(ctx context.Context, s *scene) error {
+	for _, ref := range operator.Refs(s.object.GetName()) {
+		o, err := r.get(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), r.Settings.Namespace, ref.Name)
+		switch {
+		case err != nil:
+			return err
+		case o != nil:
+			s.world.Objects = append(s.world.Objects, operator.Object{Kind: ref.Kind, Content: o.Object})
+		}
+	}
+	if s.object.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := r.Client.List(ctx, pods, client.InNamespace(r.Settings.Namespace), client.MatchingLabels{v1alpha1.StorageLabel: s.object.GetName()}); err != nil {
+		return fmt.Errorf("listing the proxies' pods: %w", err)
+	}
+	s.world.Pods = len(pods.Items)
+	return nil
+}
+
+// get reads an object; nil if there is none.
+func (r *Reconciler) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(kind)
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, out)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // that there is none is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s/%s: %w", kind.Kind, namespace, name, err)
+	}
+	return out, nil
+}
+
+// readCore reads the credentials for the core, and asks it. That it cannot be asked is part of the world.
+func (r *Reconciler) readCore(ctx context.Context, s *scene) error {
+	credentials, files, proxyCert, err := r.credentials(ctx)
+	if err != nil {
+		return err
+	}
+	s.world.Files = files
+	if files.Problem != "" {
+		s.world.Core.Problem = files.Problem
+		return nil
+	}
+	connection, err := r.Core.connect(r.Settings.CoreURLs, credentials)
+	if err != nil {
+		s.world.Core.Problem = err.Error()
+		return nil //nolint:nilerr // it is part of what is seen
+	}
+	s.core = connection
+	s.world.Core = connection.Observe(ctx, core.Question{
+		Tenant: s.world.Storage.Name, Prefix: operator.Prefix(&s.world.Storage), CertificateUser: core.CommonName(proxyCert), Users: r.Settings.TenantUsers,
+		Exiting: s.object.GetDeletionTimestamp() != nil,
+	})
+	return nil
+}
+
+// Keys of the core's credentials, in both spellings: those of Kubernetes and those of etcdproxy-controller's README.
+func caKeys() []string   { return []string{"ca.crt", "ca.pem"} }
+func certKeys() []string { return []string{"tls.crt", "client.pem"} }
+func keyKeys() []string  { return []string{"tls.key", "client-key.pem"} }
+
+// credentials reads what the proxies show the core, and what the operator shows it.
+func (r *Reconciler) credentials(ctx context.Context) (c core.Credentials, files operator.CoreFiles, proxyCert []byte, err error) {
+	ca, err := r.data(ctx, operator.KindConfigMap, r.Settings.CAConfigMap)
+	if err != nil {
+		return c, files, nil, err
+	}
+	pair, err := r.data(ctx, operator.KindSecret, r.Settings.CertsSecret)
+	if err != nil {
+		return c, files, nil, err
+	}
+	files.CA, files.Cert, files.Key = first(ca, caKeys()), first(pair, certKeys()), first(pair, keyKeys())
+	missing := func(kind, name string, keys ...string) {
+		files.Problem = fmt.Sprintf("%s %s/%s with the core's credentials is missing, or has none of the keys %s; put them there", kind, r.Settings.Namespace, name, strings.Join(keys, ", "))
+	}
+	switch {
+	case files.CA == "":
+		missing(operator.KindConfigMap, r.Settings.CAConfigMap, caKeys()...)
+	case files.Cert == "":
+		missing(operator.KindSecret, r.Settings.CertsSecret, certKeys()...)
+	case files.Key == "":
+		missing(operator.KindSecret, r.Settings.CertsSecret, keyKeys()...)
+	}
+	c = core.Credentials{CA: ca[files.CA], Cert: pair[files.Cert], Key: pair[files.Key]}
+	if r.AdminSecret == "" || files.Problem != "" {
+		return c, files, c.Cert, nil
+	}
+	admin, err := r.data(ctx, operator.KindSecret, r.AdminSecret)
+	if err != nil {
+		return c, files, nil, err
+	}
+	proxyCert = c.Cert
+	if cert, key := first(admin, certKeys()), first(admin, keyKeys()); cert != "" && key != "" {
+		c.Cert, c.Key = admin[cert], admin[key]
+	}
+	c.Username, c.Password = string(admin["username"]), string(admin["password"])
+	if c.Username == "" && first(admin, certKeys()) == "" {
+		files.Problem = fmt.Sprintf("Secret %s/%s of --etcd-core-admin-secret is missing, or has neither username and password nor tls.crt and tls.key; put them there",
+			r.Settings.Namespace, r.AdminSecret)
+	}
+	return c, files, proxyCert, nil
+}
+
+func first(data map[string][]byte, keys []string) string {
+	for _, key := range keys {
+		if len(data[key]) > 0 {
+			return key
+		}
+	}
+	return ""
+}
+
+// data is that of a ConfigMap or Secret of the operator's namespace, empty if there is none.
+func (r *Reconciler) data(ctx context.Context, kind, name string) (map[string][]byte, error) {
+	o, err := r.get(ctx, corev1.SchemeGroupVersion.WithKind(kind), r.Settings.Namespace, name)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return dataOf(kind, o), nil
+}
+
+func dataOf(kind string, o *unstructured.Unstructured) map[string][]byte {
+	out := map[string][]byte{}
+	data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+	for key, value := range data {
+		raw := []byte(value)
+		if kind == operator.KindSecret {
+			raw, _ = base64.StdEncoding.DecodeString(value)
+		}
+		out[key] = raw
+	}
+	return out
+}
+
+// readDestinations reads the tenant's ConfigMaps and Secrets, each by its name: the operator may do no more.
+func (r *Reconciler) readDestinations(ctx context.Context, s *scene, answers map[string]string) error {
+	spec := s.world.Storage.Spec
+	for _, list := range []struct {
+		kind    string
+		targets []v1alpha1.Destination
+	}{{operator.KindConfigMap, spec.CACertConfigMaps}, {operator.KindSecret, spec.ClientCertSecrets}} {
+		for _, target := range list.targets {
+			d := operator.Destination{Kind: list.kind, Namespace: target.Namespace, Name: target.Name}
+			if target.Namespace != r.Settings.Namespace {
+				r.readDestination(ctx, &d)
+			}
+			if verb := answers[d.String()]; verb != "" {
+				d.State, d.Verb = operator.Forbidden, verb
+			}
+			s.world.Destinations = append(s.world.Destinations, d)
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *Reconciler) readDestination(ctx context.Context, d *operator.Destination) {
+	o, err := r.get(ctx, corev1.SchemeGroupVersion.WithKind(d.Kind), d.Namespace, d.Name)
+	switch {
+	case apierrors.IsForbidden(err):
+		d.State, d.Verb = operator.Forbidden, "get"
+		return
+	case err != nil:
+		d.State, d.Problem = operator.Failed, err.Error()
+		return
+	case o == nil:
+		d.State = operator.Missing
+		return
+	}
+	d.State, d.UID, d.ResourceVersion = operator.Readable, string(o.GetUID()), o.GetResourceVersion()
+	annotations := o.GetAnnotations()
+	d.Delivered = annotations[v1alpha1.DeliveredAnnotation]
+	_, d.Predecessor = annotations[operator.PredecessorAnnotation]
+	kind, _, _ := unstructured.NestedString(o.Object, "type")
+	d.TLS = kind == string(corev1.SecretTypeTLS)
+	all := dataOf(d.Kind, o)
+	d.Data = map[string][]byte{}
+	for _, key := range d.Keys() {
+		d.Data[key] = all[key]
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// meanwhile runs one Reconcile, in which somebody else does something just before the step of this kind and object. What was decided must not be written
+// then: it is decided anew.
+func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed func()) {
+	g.t.Helper()
+	did := false
+	g.r.Wrote = func(s operator.Step, done bool) {
+		if s.Kind == kind && s.Object == object && !done && !did {
+			did = true
+			deed()
+		}
+	}
+	defer func() { g.r.Wrote = nil }()
+	result, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	if err != nil || !did || result.RequeueAfter != g.r.Timing.Poll {
+		g.t.Errorf("%s %s: did %v, %+v, %v", kind, object, did, result, err)
+	}
+}
+
+// Each write holds only for what was looked at when it was decided (a second operator that thinks it leads, a tenant, an administrator): an object that
+// was changed or replaced meanwhile is looked at again first.
+func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	ns, name := g.tenant(), "seen"
+	g.storage(name, toTenant(ns, ""))
+	g.sync(name)
+	ctx := t.Context()
+
+	g.patch(name, `{"spec":{"priority":100}}`)
+	g.meanwhile(name, operator.Apply, "Deployment/etcd-"+name, func() {
+		patch := []byte(`{"metadata":{"annotations":{"by":"another"}}}`)
+		if _, err := cluster.Client.AppsV1().Deployments(g.namespace).Patch(ctx, "etcd-"+name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if args := g.args(name); !slices.Contains(args, "--max-in-flight=8") {
+		t.Errorf("what somebody else has changed was written over: %v", args)
+	}
+	g.sync(name)
+	if args := g.args(name); !slices.Contains(args, "--max-in-flight=16") {
+		t.Errorf("it was not decided anew: %v", args)
+	}
+
+	merge := func(patch string) {
+		if err := g.admin.Patch(ctx, g.secret(ns, "client"), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merge(`{"data":{"tls.crt":null}}`)
+	g.meanwhile(name, operator.DeliverClient, "Secret "+ns+"/client", func() { merge(`{"metadata":{"annotations":{"by":"tenant"}}}`) })
+	if data := g.secret(ns, "client").Data; len(data["tls.crt"]) > 0 {
+		t.Error("what the tenant has changed was written to")
+	}
+	g.sync(name)
+	if s := g.secret(ns, "client"); len(s.Data["tls.crt"]) == 0 || s.Annotations["by"] != "tenant" || s.Annotations[v1alpha1.DeliveredAnnotation] != name+"/"+string(g.get(name).UID) {
+		t.Errorf("%v %v", s.Annotations, s.Data)
+	}
+
+	g.patch(name, `{"spec":{"networkPolicy":{"enabled":false}}}`)
+	policies := cluster.Client.NetworkingV1().NetworkPolicies(g.namespace)
+	g.meanwhile(name, operator.Remove, "NetworkPolicy/etcd-"+name, func() {
+		if err := policies.Delete(ctx, "etcd-"+name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := policies.Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	g.sync(name)
+	if _, err := policies.Get(ctx, "etcd-"+name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the object that somebody else has put in its place: %v", err)
+	}
+
+	s, err := g.r.observe(ctx, name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.patch(name, `{"spec":{"priority":60}}`)
+	if err := g.r.writeStatus(ctx, s.object, map[string]any{"observedGeneration": 1}); !apierrors.IsConflict(err) {
+		t.Errorf("a status of another generation: %v", err)
+	}
+	if err := g.r.hold(ctx, s, false); !apierrors.IsConflict(err) {
+		t.Errorf("a finalizer of what was changed: %v", err)
+	}
+}
+
+// The operator shows the core the administrator's certificate where there is one, and the proxies theirs.
+func TestTheAdministratorsCertificate(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	theirs := g.secret(g.namespace, "etcd-coreserving-cert").Data
+	pair := g.authority.Issue(t, testkit.Leaf{CommonName: "root"})
+	data := map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}
+	g.r.AdminSecret = "core-admin"
+	if _, files, _, err := g.r.credentials(t.Context()); err != nil || files.Problem == "" {
+		t.Errorf("the Secret is missing: %+v %v", files, err)
+	}
+	g.create(secretOf(g.namespace, "core-admin", data))
+	c, files, proxies, err := g.r.credentials(t.Context())
+	if err != nil || files.Problem != "" || string(c.Cert) != string(pair.Cert) || string(c.Key) != string(pair.Key) || c.Username != "" || string(proxies) != string(theirs["client.pem"]) ||
+		files.Cert != "client.pem" || files.Key != "client-key.pem" || files.CA != "ca.pem" {
+		t.Errorf("%+v %v", files, err)
+	}
+}
+
+// What lies under a prefix that an EtcdStorage did not get is not counted as its own, and a count that finds nothing new writes nothing.
+func TestOnlyItsOwnIsCounted(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	g.put("/uncounted/x", "/counted-below/x")
+	g.storage("uncounted", "{}")
+	g.storage("counted", "{}")
+	g.sync("uncounted")
+	g.sync("counted")
+	g.put("/counted/a", "/counted/b")
+	for range 2 {
+		g.measured("uncounted")
+		g.measured("counted")
+	}
+	if u := g.get("uncounted").Status.Usage; u != nil {
+		t.Errorf("%+v", u)
+	}
+	was := g.get("counted")
+	if u := was.Status.Usage; u == nil || u.Keys != 2 {
+		t.Errorf("%+v", u)
+	}
+	g.clock.Step(g.r.Timing.Measure)
+	g.measured("counted")
+	if is := g.get("counted"); is.ResourceVersion != was.ResourceVersion {
+		t.Errorf("a count that finds nothing new was written: %+v", is.Status.Usage)
+	}
+}
+
+func secretOf(namespace, name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// measured counts what a tenant stores, as is done every few minutes.
+func (g *rig) measured(name string) {
+	g.t.Helper()
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(StorageKind())
+	if err := g.admin.Get(g.t.Context(), client.ObjectKey{Name: name}, o); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.r.measureOne(g.t.Context(), o); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// kubectl runs kubectl as the cluster's administrator.
+func (g *rig) kubectl(args ...string) string {
+	g.t.Helper()
+	out, err := exec.CommandContext(g.t.Context(), testkit.Binary(g.t, "kubectl"), append([]string{"--kubeconfig", g.cluster.Kubeconfig}, args...)...).CombinedOutput()
+	if err != nil {
+		g.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// The bounds of the spec hold at the proxy that the Deployment starts, are told once they are reached, in status, columns and an Event, and no more when
+// there is room again, by a deletion or by another quota. The proxies get another quota as another template.
+func TestAQuotaHoldsAndIsTold(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	recorder := events.NewFakeRecorder(100)
+	g.r.Events = recorder
+	ns, name := g.tenant(), "bounded"
+	g.storage(name, toTenant(ns, ", quota: {bytes: 1Mi, keys: 3, leases: 2, watches: 1, requestsPerSecond: 2000, burst: 3000}, priority: 100, replicas: 1"))
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionUnknown, "NotMeasured", "was not counted yet")
+	g.deployed(name)
+	c := g.startProxy(name, ns)
+	g.full(c)
+	g.measured(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "3 keys of 3, 2 leases of 2; proxies refuse what would grow")
+	g.expect(name, "Ready", metav1.ConditionTrue, "Ready", "")
+	usage := g.get(name).Status.Usage
+	if usage.Keys != 3 || usage.Leases != 2 || usage.Bytes.Value() != 3*int64(len("/bounded/k0v")) || usage.ObservedAt.IsZero() {
+		t.Errorf("%+v", usage)
+	}
+	columns := strings.Split(g.kubectl("get", "ets", name, "-o", "wide"), "\n")
+	for i, want := range [][]string{
+		{"NAME", "READY", "REASON", "PROXIES", "KEYS", "BYTES", "QUOTA", "LEASES", "EXCEEDED", "POLICY", "ENDPOINT", "AGE"},
+		{name, "True", "Ready", "1/1", "3", "36", "1Mi", "2", "True", "Retain", "https://etcd-" + name + "." + g.namespace + ".svc:2379"},
+	} {
+		if got := strings.Fields(columns[i]); !slices.Equal(got[:min(len(got), len(want))], want) {
+			t.Errorf("columns %v, want %v", got, want)
+		}
+	}
+	if told := drain(recorder); strings.Count(told, "Warning Exceeded the tenant stores 3 keys of 3") != 1 {
+		t.Errorf("Events:\n%s", told)
+	}
+	// Another quota is told at once, though nobody has counted again.
+	g.patch(name, `{"spec":{"quota":{"keys":10,"leases":10}}}`)
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionFalse, "WithinQuota", "")
+	if args := g.args(name); !slices.Contains(args, "--quota-keys=10") || !slices.Contains(args, "--quota-leases=10") {
+		t.Errorf("%v", args)
+	}
+	g.patch(name, `{"spec":{"quota":{"keys":3}}}`)
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "3 keys of 3; proxies")
+	if _, err := c.Delete(t.Context(), "k0"); err != nil {
+		t.Errorf("a tenant at its quota cannot delete: %v", err)
+	}
+	g.measured(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionFalse, "WithinQuota", "")
+	if _, err := c.Put(t.Context(), "again", "v"); err != nil {
+		t.Errorf("there is room again: %v", err)
+	}
+}
+
+// full brings a tenant to each of its bounds, and one step further.
+func (g *rig) full(c *clientv3.Client) {
+	g.t.Helper()
+	ctx := g.t.Context()
+	for i := range 3 {
+		if _, err := c.Put(ctx, fmt.Sprintf("k%d", i), "v"); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	if _, err := c.Put(ctx, "k3", "v"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		g.t.Errorf("a key too many: %v", err)
+	}
+	if _, err := c.Put(ctx, "k0", strings.Repeat("v", 1<<20)); !errors.Is(err, rpctypes.ErrNoSpace) {
+		g.t.Errorf("bytes too many: %v", err)
+	}
+	for range 2 {
+		if _, err := c.Grant(ctx, 600); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	if _, err := c.Grant(ctx, 600); !errors.Is(err, rpctypes.ErrTooManyRequests) {
+		g.t.Errorf("a lease too many: %v", err)
+	}
+	first := c.Watch(ctx, "k0", clientv3.WithCreatedNotify())
+	if answer := <-first; answer.Err() != nil || !answer.Created {
+		g.t.Fatalf("%+v", answer)
+	}
+	if answer := <-c.Watch(ctx, "k1", clientv3.WithCreatedNotify()); !answer.Canceled || !strings.Contains(answer.Err().Error(), "too many requests") {
+		g.t.Errorf("a watch too many: %+v", answer)
+	}
+}
+
+// drain is what was told so far, a line for each Event.
+func drain(recorder *events.FakeRecorder) string {
+	out := ""
+	for {
+		select {
+		case line := <-recorder.Events:
+			out += line + "\n"
+		default:
+			return out
+		}
+	}
+}
+
+// What was counted of an EtcdStorage is not taken for that of another of its name.
+func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	spec := "{quota: {keys: 1}, deletionPolicy: Delete}"
+	g.storage("again", spec)
+	g.sync("again")
+	g.put("/again/a")
+	g.measured("again")
+	g.expect("again", v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "1 keys of 1")
+	g.delete("again")
+	g.storage("again", spec)
+	g.sync("again")
+	g.expect("again", v1alpha1.ConditionQuotaExceeded, metav1.ConditionUnknown, "NotMeasured", "")
+	g.delete("again")
+	g.sync("again") // nothing is there any more
+	if len(g.r.usage) != 0 {
+		t.Errorf("%+v", g.r.usage)
+	}
+}

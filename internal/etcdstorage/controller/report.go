@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/conditions"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// report writes the status if it says something new, and returns the time until the next look.
+func (r *Reconciler) report(ctx context.Context, s *scene, plan operator.Plan, trouble string) (time.Duration, error) {
+	storage, err := typed(s.object)
+	if err != nil {
+		return 0, err
+	}
+	is := r.statusOf(s, storage.Status, plan, trouble)
+	r.Metrics.observe(s, is)
+	next := r.next(s, plan, is)
+	if equality.Semantic.DeepEqual(storage.Status, is) || s.object.GetDeletionTimestamp() != nil && len(s.object.GetFinalizers()) == 0 {
+		return next, nil
+	}
+	if err := r.writeStatus(ctx, s.object, is); err != nil {
+		return next, err
+	}
+	r.announce(s.object, storage.Status.Conditions, is.Conditions)
+	return next, nil
+}
+
+// writeStatus replaces the status. The resourceVersion is a precondition.
+func (r *Reconciler) writeStatus(ctx context.Context, object *unstructured.Unstructured, is any) error {
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": object.GetUID()},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": object.GetResourceVersion()},
+		{"op": "add", "path": "/status", "value": is},
+	})
+	if err != nil {
+		return err
+	}
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(StorageKind())
+	out.SetName(object.GetName())
+	err = r.Client.Status().Patch(ctx, out, client.RawPatch(types.JSONPatchType, patch), FieldOwner)
+	r.Metrics.wrote("Status", false, err)
+	if err != nil {
+		return fmt.Errorf("writing the status of EtcdStorage %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// reportMalformed says of an object that cannot be read that it cannot. Whatever else its status says is replaced, since it may be what cannot be read.
+func (r *Reconciler) reportMalformed(ctx context.Context, s *scene) error {
+	old, _, _ := unstructured.NestedSlice(s.object.Object, "status", "conditions")
+	var list []metav1.Condition
+	for _, c := range old {
+		raw, err := json.Marshal(c)
+		var one metav1.Condition
+		if err == nil && json.Unmarshal(raw, &one) == nil {
+			list = append(list, one)
+		}
+	}
+	changed := false
+	set := func(kind string, status metav1.ConditionStatus, message string) {
+		changed = conditions.Set(&list, metav1.Condition{
+			Type: kind, Status: status, Reason: string(operator.ReasonInvalidSpec), ObservedGeneration: s.object.GetGeneration(), Message: message,
+		}, r.Clock.Now()) || changed
+	}
+	for _, kind := range conditionKinds() {
+		set(kind, metav1.ConditionUnknown, "the EtcdStorage cannot be read, see Ready")
+	}
+	set(conditions.Ready, metav1.ConditionFalse, s.malformed+"; correct it, nothing is done for it meanwhile")
+	r.Metrics.observe(s, v1alpha1.EtcdStorageStatus{Conditions: list})
+	if !changed {
+		return nil
+	}
+	return ignoreConflict(r.writeStatus(ctx, s.object, map[string]any{"observedGeneration": s.object.GetGeneration(), "conditions": list}))
+}
+
+// next is the time until the next look: soon while something is under way, later while somebody else has something to do, late otherwise, and
+// whenever a certificate is due.
+func (r *Reconciler) next(s *scene, plan operator.Plan, is v1alpha1.EtcdStorageStatus) time.Duration {
+	out := r.Timing.Resync
+	switch {
+	case plan.Waiting != "":
+		out = r.Timing.Poll
+	case len(plan.Refusals) > 0 || !conditions.IsTrue(is.Conditions, v1alpha1.ConditionCertificatesReady, s.object.GetGeneration()):
+		out = r.Timing.Retry
+	}
+	if due := plan.Next(); !due.IsZero() {
+		out = min(out, max(due.Sub(s.world.Now), time.Millisecond))
+	}
+	return out
+}
+
+// statusOf is the status that the EtcdStorage should have.
+func (r *Reconciler) statusOf(s *scene, was v1alpha1.EtcdStorageStatus, plan operator.Plan, trouble string) v1alpha1.EtcdStorageStatus {
+	ready, _ := s.world.Deployed()
+	is := v1alpha1.EtcdStorageStatus{
+		ObservedGeneration: s.object.GetGeneration(), Endpoint: s.world.Endpoint(), Prefix: operator.Prefix(&s.world.Storage),
+		ReadyReplicas: ready, Proxies: fmt.Sprintf("%d/%d", ready, s.world.Storage.Spec.Replicas),
+		Usage: r.usageOf(s.object, was.Usage), Certificates: times(plan), Conditions: slices.Clone(was.Conditions),
+	}
+	setConditions(&is, s, plan, trouble)
+	return is
+}
+
+// times are the ends of certificates.
+func times(plan operator.Plan) *v1alpha1.CertificateTimes {
+	out := &v1alpha1.CertificateTimes{}
+	for _, c := range plan.Certificates {
+		ca, leaf := &out.ServingCA, &out.Serving
+		if c.Purpose == "client" {
+			ca, leaf = &out.ClientCA, &out.Client
+		}
+		for _, signer := range c.Signers {
+			if signer.Generation == c.Decision.Issuer {
+				*ca = stamp(signer.NotAfter())
+			}
+		}
+		for _, place := range c.Leaves {
+			if end := place.Pair.NotAfter(); !end.IsZero() && (*leaf == nil || end.Before((*leaf).Time)) {
+				*leaf = stamp(end)
+			}
+		}
+	}
+	if *out == (v1alpha1.CertificateTimes{}) {
+		return nil
+	}
+	return out
+}
+
+func stamp(t time.Time) *metav1.Time {
+	out := metav1.NewTime(t.UTC().Truncate(time.Second))
+	return &out
+}
+
+// announce tells of conditions that changed for the worse.
+func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav1.Condition) {
+	if r.Events == nil {
+		return
+	}
+	for _, c := range is {
+		i := slices.IndexFunc(was, func(b metav1.Condition) bool { return b.Type == c.Type })
+		if i >= 0 && was[i].Status == c.Status && was[i].Reason == c.Reason {
+			continue
+		}
+		bad := metav1.ConditionFalse
+		switch c.Type {
+		case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded:
+			bad = metav1.ConditionTrue
+		case v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionCoreReachable:
+		case v1alpha1.ConditionProxyReady:
+			if i < 0 || was[i].Status != metav1.ConditionTrue {
+				continue // a new tenant has no proxy yet
+			}
+		default:
+			continue
+		}
+		if c.Status == bad {
+			r.Events.Eventf(object, nil, corev1.EventTypeWarning, c.Reason, "Report", "%s", c.Message)
+		}
+	}
+}
+
+// event tells of a step that others should know of.
+func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step) {
+	if r.Events == nil {
+		return
+	}
+	reason := map[operator.Kind]string{
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
+	}[step.Kind]
+	if reason != "" {
+		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reason, string(step.Kind), "%s: %s", step.Object, step.Reason)
+	}
+}

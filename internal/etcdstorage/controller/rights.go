@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+)
+
+func rule(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+// ClusterRights are all rights of the operator on cluster-scoped objects, and to Events. Nothing here is unused, and tests run the operator with no
+// others. There is none on Secrets or ConfigMaps: tenants grant those by name, in their namespaces.
+func ClusterRights() []rbacv1.PolicyRule {
+	group := v1alpha1.GroupVersion.Group
+	return []rbacv1.PolicyRule{
+		rule(group, []string{"etcdstorages"}, "get", "list", "watch", "patch"),
+		rule(group, []string{"etcdstorages/status"}, "patch"),
+		// The UID of the cluster, by which tenants of several clusters on one core are told apart.
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
+		// Events about the EtcdStorages, which are in namespace default since EtcdStorages are in none.
+		rule("events.k8s.io", []string{"events"}, "create", "patch"),
+	}
+}
+
+// NamespaceRights are all its rights in its own namespace. Beside them it needs there get, create and update on leases of coordination.k8s.io, for
+// leader election.
+func NamespaceRights() []rbacv1.PolicyRule {
+	all := []string{"get", "list", "watch", "create", "patch", "delete"}
+	return []rbacv1.PolicyRule{
+		rule("", []string{"secrets", "configmaps", "services"}, all...),
+		rule("apps", []string{"deployments"}, all...),
+		rule("policy", []string{"poddisruptionbudgets"}, all...),
+		rule("networking.k8s.io", []string{"networkpolicies"}, all...),
+		// Whether proxies are still there while an EtcdStorage is being deleted.
+		rule("", []string{"pods"}, "list"),
+	}
+}

@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// startProxy starts bin/etcd-storage-proxy with the flags of the Deployment and the contents of what it mounts, and returns a client of it that has
+// what was delivered to the tenant, and nothing else.
+func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
+	g.t.Helper()
+	dir := g.t.TempDir()
+	folder := func(data map[string][]byte) string {
+		f := testkit.TLSFolder(g.t.TempDir())
+		for key, value := range data {
+			f.Put(g.t, key, value)
+		}
+		return string(f)
+	}
+	text := func(data map[string]string) map[string][]byte {
+		out := map[string][]byte{}
+		for key, value := range data {
+			out[key] = []byte(value)
+		}
+		return out
+	}
+	places := map[string]string{
+		"/etc/etcd-storage/serving":     folder(g.secret(g.namespace, name+"-server-cert").Data),
+		"/etc/etcd-storage/client-ca":   folder(text(g.configMap(g.namespace, name+"-ca-cert").Data)),
+		"/etc/etcd-storage/core-client": folder(g.secret(g.namespace, "etcd-coreserving-cert").Data),
+		"/etc/etcd-storage/core-ca":     folder(text(g.configMap(g.namespace, "etcd-coreserving-ca").Data)),
+	}
+	args := g.args(name)
+	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core-username=") }) {
+		places["/etc/etcd-storage/core-user"] = folder(g.secret(g.namespace, name+"-core-user").Data)
+	}
+	address := freeAddress(g.t)
+	for i, arg := range args {
+		for mounted, real := range places {
+			arg = strings.Replace(arg, mounted+"/", real+"/", 1)
+		}
+		switch flag, _, _ := strings.Cut(arg, "="); flag {
+		case "--listen-address":
+			arg = "--listen-address=" + address
+		case "--health-address", "--metrics-address":
+			arg = flag + "=0"
+		case "--drain-delay":
+			arg = "--drain-delay=0s"
+		}
+		args[i] = arg
+	}
+	process := testkit.Start(g.t, filepath.Join(dir, "log"), nil, testkit.Binary(g.t, "etcd-storage-proxy"), args...)
+	g.t.Cleanup(process.Kill)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(g.configMap(tenantNamespace, "ca").Data["serving-ca.crt"]))
+	delivered := g.secret(tenantNamespace, "client").Data
+	pair, err := tls.X509KeyPair(delivered["tls.crt"], delivered["tls.key"])
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	out, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"https://" + address},
+		TLS:       &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "etcd-" + name + "." + g.namespace + ".svc"},
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = out.Close() })
+	testkit.Eventually(g.t, "the proxy to serve the tenant", func() string {
+		if _, err := out.Get(g.t.Context(), "any"); err != nil {
+			return err.Error() + process.Output()
+		}
+		return ""
+	})
+	return out
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// A tenant from its first object to its first key: what is missing is said with the command that cures it, the command cures it, the proxy serves with
+// what was mounted and delivered, and a second look writes nothing.
+func TestATenantIsServed(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	ns := g.newNamespace("tenant-")
+	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: ns}, Data: map[string][]byte{"other": []byte("kept")}})
+	name := "served"
+	g.storage(name, toTenant(ns, ""))
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionFalse, "MissingPermission", "the operator may not get it; run: kubectl -n "+ns+" create")
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionFalse, "NoConflict", "")
+	g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Answers", "")
+	for range 2 { // one command for the ConfigMap, one for the Secret
+		g.cure(name)
+		g.sync(name)
+	}
+	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
+	g.expect(name, v1alpha1.ConditionProxyReady, metav1.ConditionFalse, "NoProxyReady", "0 of 3 proxies are ready")
+	if kept := g.secret(ns, "client").Data["other"]; string(kept) != "kept" {
+		t.Errorf("another key of the Secret is %q", kept)
+	}
+	g.deployed(name)
+	g.sync(name)
+	for _, kind := range []string{"Ready", v1alpha1.ConditionProxyReady, v1alpha1.ConditionDeployed} {
+		if s := g.get(name).Status; !slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
+			return c.Type == kind && c.Status == metav1.ConditionTrue && !c.LastTransitionTime.IsZero()
+		}) {
+			t.Errorf("%s: %s", kind, g.conditions(name))
+		}
+	}
+	before := g.state(name, ns)
+	g.sync(name)
+	g.r = g.newOperator()
+	g.sync(name)
+	if after := g.state(name, ns); after != before {
+		t.Errorf("a second look writes:\n%s\n%s", before, after)
+	}
+	proxied := g.startProxy(name, ns)
+	if _, err := proxied.Put(t.Context(), "hello", "world"); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.keys("/" + name + "/"); len(got) != 1 || !strings.HasPrefix(got[0], "/"+name+"/hello=world@") {
+		t.Errorf("%v", got)
+	}
+}
+
+// cure runs the first command of the condition as the tenant's administrator would.
+func (g *rig) cure(name string) {
+	g.t.Helper()
+	for _, c := range g.get(name).Status.Conditions {
+		if c.Type != v1alpha1.ConditionCertificatesReady {
+			continue
+		}
+		_, command, found := strings.Cut(c.Message, "run: ")
+		if !found {
+			g.t.Fatalf("no command in %q", c.Message)
+		}
+		command, _, _ = strings.Cut(command, "\n")
+		shell := fmt.Sprintf("kubectl() { %q --kubeconfig %q \"$@\"; }; %s", testkit.Binary(g.t, "kubectl"), g.cluster.Kubeconfig, command)
+		out, err := exec.CommandContext(g.t.Context(), "sh", "-c", shell).CombinedOutput()
+		if err != nil {
+			g.t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+}
+
+// What others change in the operator's objects is put right, what they add is left, what they delete comes back, and another image is rolled out (S6).
+func TestDriftIsPutRight(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	ns := g.tenant()
+	name := "drift"
+	g.storage(name, toTenant(ns, ""))
+	g.sync(name)
+	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	deployment := func() *unstructured.Unstructured {
+		d, err := g.r.get(t.Context(), kind, g.namespace, "etcd-"+name)
+		if err != nil || d == nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	image := func() string {
+		containers, _, _ := unstructured.NestedSlice(deployment().Object, "spec", "template", "spec", "containers")
+		text, _ := containers[0].(map[string]any)["image"].(string)
+		return fmt.Sprint(len(containers), " ", text)
+	}
+	strategic := func(patch string) {
+		t.Helper()
+		d := deployment()
+		typed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: d.GetName()}}
+		if _, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Patch(t.Context(), typed.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	strategic(`{"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"etcdproxy","image":"evil"},{"name":"sidecar","image":"mesh"}]}}}}`)
+	g.sync(name)
+	if replicas, _, _ := unstructured.NestedInt64(deployment().Object, "spec", "replicas"); image() != "2 proxy:test" || replicas != 3 {
+		t.Errorf("%s, %d replicas", image(), replicas)
+	}
+	before := g.state(name, ns)
+	g.sync(name)
+	if after := g.state(name, ns); after != before {
+		t.Errorf("a sidecar of somebody else is fought over:\n%s\n%s", before, after)
+	}
+	g.r.Settings.ProxyImage = "proxy:next"
+	for _, ref := range operator.Refs(name)[1:3] { // a bundle and a certificate
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		o.SetNamespace(g.namespace)
+		o.SetName(ref.Name)
+		if err := g.admin.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.sync(name)
+	if image() != "2 proxy:next" {
+		t.Errorf("%s", image())
+	}
+	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
+	if len(g.secret(g.namespace, name+"-server-cert").Data["tls.crt"]) == 0 || !strings.Contains(g.configMap(g.namespace, name+"-ca-cert").Data["client-ca.crt"], "BEGIN") {
+		t.Error("what was deleted did not come back")
+	}
+	g.patch(name, `{"spec":{"networkPolicy":{"enabled":false}}}`)
+	g.sync(name)
+	if strings.Contains(g.state(name), "NetworkPolicyList "+g.namespace+"/etcd-"+name) {
+		t.Error("the NetworkPolicy is still there")
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+)
+
+// measured is what a tenant stored at some time.
+type measured struct {
+	uid   types.UID // an EtcdStorage that was made anew has not been counted
+	usage core.Usage
+	at    time.Time
+}
+
+// usageOf is the last count of a tenant. While its numbers are those of the status, the status stays as it is.
+func (r *Reconciler) usageOf(o *unstructured.Unstructured, was *v1alpha1.Usage) *v1alpha1.Usage {
+	r.mu.Lock()
+	m, ok := r.usage[o.GetName()]
+	r.mu.Unlock()
+	if !ok || m.uid != o.GetUID() || was != nil && was.Keys == m.usage.Keys && was.Bytes.Value() == m.usage.Bytes && was.Leases == m.usage.Leases {
+		return was
+	}
+	return &v1alpha1.Usage{
+		Keys: m.usage.Keys, Bytes: *resource.NewQuantity(m.usage.Bytes, resource.BinarySI), Leases: m.usage.Leases,
+		ObservedAt: metav1.NewTime(m.at.UTC().Truncate(time.Second)),
+	}
+}
+
+// measure counts what tenants store, one after the other, for as long as the manager runs.
+func (r *Reconciler) measure(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Clock.After(r.Timing.Measure):
+		}
+		list := &unstructured.UnstructuredList{}
+		gvk := StorageKind()
+		gvk.Kind += "List"
+		list.SetGroupVersionKind(gvk)
+		if err := r.Reader.List(ctx, list); err != nil {
+			continue
+		}
+		for _, item := range list.Items {
+			if err := r.measureOne(ctx, &item); err != nil && ctx.Err() == nil {
+				logr.FromContextOrDiscard(ctx).V(1).Info("Not measured", "etcdStorage", item.GetName(), "reason", err.Error())
+			}
+		}
+	}
+}
+
+// measureOne counts what one tenant stores, if its prefix is its own, and tells in its status what has changed.
+func (r *Reconciler) measureOne(ctx context.Context, item *unstructured.Unstructured) error {
+	s, err := r.observe(ctx, item.GetName(), nil)
+	if err != nil || s == nil || s.malformed != "" || s.core == nil || s.object.GetDeletionTimestamp() != nil {
+		return err
+	}
+	plan := operator.Make(s.world)
+	if plan.Owner.Tenant == "" {
+		return nil
+	}
+	usage, err := s.core.Measure(ctx, r.Clock, plan.Owner)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	if r.usage == nil {
+		r.usage = map[string]measured{}
+	}
+	r.usage[s.object.GetName()] = measured{s.object.GetUID(), usage, r.Clock.Now()}
+	r.mu.Unlock()
+	if len(plan.Steps) > 0 {
+		return nil // a round is due anyway
+	}
+	_, err = r.report(ctx, s, plan, "")
+	return ignoreConflict(err)
+}
+
+// forget drops what is kept of an EtcdStorage that is gone.
+func (r *Reconciler) forget(name string) {
+	r.Metrics.forget(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.usage, name)
+}

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// dial returns a client of an etcd that nobody else uses.
+func dial(t *testing.T) (*Client, *testkit.Etcd) {
+	t.Helper()
+	etcd := testkit.NewEtcd(t)
+	c, err := Dial([]string{etcd.Endpoint}, Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, etcd
+}
+
+func owner(tenant, prefix string) operator.Owner {
+	return operator.Owner{Tenant: tenant, Prefix: prefix, LeaseSpace: "77", Cluster: "this", UID: "uid-" + tenant}
+}
+
+// see observes a tenant, with all there is to see.
+func see(t *testing.T, c *Client, tenant, prefix string) operator.Core {
+	t.Helper()
+	got := c.Observe(t.Context(), Question{Tenant: tenant, Prefix: prefix, Users: true, Exiting: true})
+	if got.Problem != "" {
+		t.Fatal(got.Problem)
+	}
+	return got
+}
+
+// claimed claims a prefix and returns the record as it is then.
+func claimed(t *testing.T, c *Client, tenant, prefix string) operator.Owner {
+	t.Helper()
+	if err := c.Claim(t.Context(), operator.Step{Owner: owner(tenant, prefix), Revision: see(t, c, tenant, prefix).Revision}); err != nil {
+		t.Fatal(err)
+	}
+	owners := see(t, c, tenant, prefix).Owners
+	return owners[slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == tenant })]
+}
+
+// leaseAll makes leases with these IDs. The etcd is used again by other tests and by other runs of this one, so they are revoked before and afterwards.
+func leaseAll(t *testing.T, etcd *testkit.Etcd, ids ...int64) {
+	t.Helper()
+	lease := etcdserverpb.NewLeaseClient(etcd.Client.ActiveConnection())
+	revoke := func(ctx context.Context) {
+		for _, id := range ids {
+			_, _ = lease.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: id})
+		}
+	}
+	revoke(t.Context())
+	t.Cleanup(func() { revoke(context.WithoutCancel(t.Context())) })
+	for _, id := range ids {
+		if _, err := lease.LeaseGrant(t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600, ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Of two that claim at the same time one gets its prefix, whatever the names: nobody has seen the other's record.
+func TestTwoClaimsAtOnce(t *testing.T) {
+	t.Parallel()
+	c, _ := dial(t)
+	at := see(t, c, "a", "/a/").Revision
+	if err := c.Claim(t.Context(), operator.Step{Owner: owner("a", "/a/"), Revision: at}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Claim(t.Context(), operator.Step{Owner: owner("b", "/a/b/"), Revision: at}); !errors.Is(err, ErrConflict) {
+		t.Errorf("the second claim: %v", err)
+	}
+	now := see(t, c, "a", "/a/")
+	if len(now.Owners) != 1 || now.Owners[0].UID != "uid-a" {
+		t.Errorf("%+v", now.Owners)
+	}
+	// Keys of tenants that are written meanwhile hold no claim back.
+	if _, err := c.kv.Put(t.Context(), "/other/x", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Claim(t.Context(), operator.Step{Owner: owner("c", "/c/"), Revision: now.Revision}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A record is removed only when neither a key nor a lease nor a note of the proxies is left, and pages never reach beyond the prefix.
+func TestForgetNeedsThatNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	c, etcd := dial(t)
+	o := claimed(t, c, "a", "/a/")
+	ctx := t.Context()
+	for i := range 1203 {
+		if _, err := c.kv.Put(ctx, fmt.Sprintf("/a/%04d", i), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"/a", "/a0", "/b/x", operator.SystemPrefix("a") + "compact-revision", operator.SystemPrefix("a0") + "x"} {
+		if _, err := c.kv.Put(ctx, key, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := etcdserverpb.NewLeaseClient(etcd.Client.ActiveConnection())
+	leaseAll(t, etcd, 77<<32|5, 78<<32|5)
+	if err := c.Forget(ctx, o); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "1 leases") {
+		t.Errorf("with a lease: %v", err)
+	}
+	if got := see(t, c, "a", "/a/").Leases; !slices.Equal(got, []int64{77<<32 | 5}) {
+		t.Errorf("%v", got)
+	}
+	if err := c.RevokeLeases(ctx, o, []int64{77<<32 | 5}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func(context.Context, operator.Owner) error{c.DeleteKeys, c.DeleteRecords} {
+		if err := c.Forget(ctx, o); !errors.Is(err, ErrConflict) {
+			t.Errorf("with keys: %v", err)
+		}
+		if err := step(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Forget(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for key := range etcd.Dump(t) {
+		left = append(left, key)
+	}
+	slices.Sort(left)
+	if want := []string{operator.SystemPrefix("a0") + "x", "/a", "/a0", "/b/x"}; !slices.Equal(left, want) {
+		t.Errorf("%v", left)
+	}
+	if _, err := lease.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: 78<<32 | 5}); err != nil {
+		t.Errorf("the lease of another tenant: %v", err)
+	}
+}
+
+// Who has lost the record deletes nothing.
+func TestDeletionNeedsTheRecord(t *testing.T) {
+	t.Parallel()
+	c, _ := dial(t)
+	o := claimed(t, c, "a", "/a/")
+	if _, err := c.kv.Put(t.Context(), "/a/x", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Release(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	for name, deed := range map[string]func(context.Context, operator.Owner) error{"DeleteKeys": c.DeleteKeys, "Release": c.Release, "Forget": c.Forget} {
+		if err := deed(t.Context(), o); !errors.Is(err, ErrConflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := see(t, c, "a", "/a/"); got.Keys != 1 || !got.Owners[0].Released {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A lease of the tenant's space to which somebody has attached a key of another is not revoked: that would delete the key.
+func TestALeaseWithAForeignKeyStays(t *testing.T) {
+	t.Parallel()
+	c, etcd := dial(t)
+	o := claimed(t, c, "a", "/a/")
+	o.LeaseSpace = "88"
+	const id = 88<<32 | 5 // the etcd is used again by other tests, with its leases
+	leaseAll(t, etcd, id)
+	if _, err := c.kv.Put(t.Context(), "/b/x", "x", clientv3.WithLease(id)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RevokeLeases(t.Context(), o, []int64{id}); err == nil || !strings.Contains(err.Error(), "but a key outside of /a/ is attached to it; revoke it by hand") {
+		t.Errorf("%v", err)
+	}
+	if _, found := etcd.Dump(t)["/b/x"]; !found {
+		t.Error("the key of another is gone")
+	}
+}
+
+// What a tenant stores is counted over many pages, and of its prefix alone.
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	c, etcd := dial(t)
+	o := claimed(t, c, "a", "/a/")
+	for i := range 100 {
+		if _, err := c.kv.Put(t.Context(), fmt.Sprintf("/a/%02d", i), strings.Repeat("x", 95)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.kv.Put(t.Context(), "/a0", "x"); err != nil {
+		t.Fatal(err)
+	}
+	o.LeaseSpace = "99"
+	leaseAll(t, etcd, 99<<32|5, 99<<32|6, 98<<32|5)
+	got, err := c.Measure(t.Context(), clock.RealClock{}, o)
+	if err != nil || got != (Usage{Keys: 100, Bytes: 10000, Leases: 2}) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// A record that cannot be read stops everything, since whose the prefixes are is not known then.
+func TestAnUnreadableRecord(t *testing.T) {
+	t.Parallel()
+	c, _ := dial(t)
+	if _, err := c.kv.Put(t.Context(), operator.OwnersPrefix+"z", "{"); err != nil {
+		t.Fatal(err)
+	}
+	got := c.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"})
+	if !strings.Contains(got.Problem, "the record /.etcd.mooring.dev/owners/z in the core etcd cannot be read, and whose it is must be settled first") {
+		t.Errorf("%q", got.Problem)
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+)
+
+// Question is what to look for.
+type Question struct {
+	Tenant string
+	// Prefix is the tenant's.
+	Prefix string
+	// CertificateUser is the common name of the certificate that the proxies use.
+	CertificateUser string
+	// Users says that users of tenants matter.
+	Users bool
+	// Exiting asks for leases and records as well.
+	Exiting bool
+}
+
+// Observe looks at what the core has of a tenant. That the core cannot be asked is in Problem, as one sentence.
+func (c *Client) Observe(ctx context.Context, q Question) operator.Core {
+	var out operator.Core
+	err := c.observe(ctx, q, &out)
+	if err != nil {
+		return operator.Core{Problem: explain(c.urls, err)}
+	}
+	return out
+}
+
+// explain makes a sentence of an error of the core at these addresses, with what there is to do about it.
+func explain(urls string, err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty):
+		return "the core etcd has authentication on, and the operator may not look at users: put the name and password of an administrator into the Secret of " +
+			"--etcd-core-admin-secret (keys username and password)"
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return "the core etcd refuses the operator's user name or password: correct them in the Secret of --etcd-core-admin-secret"
+	case errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable:
+		return fmt.Sprintf("the core etcd %s does not answer within %s: see whether it runs, whether a network policy is between, and whether its certificate and the "+
+			"operator's are signed by what the other side trusts", urls, patience)
+	}
+	return err.Error()
+}
+
+func (c *Client) observe(ctx context.Context, q Question, out *operator.Core) error {
+	prefix, err := tenancy.ParsePrefix(q.Prefix)
+	if err != nil {
+		return err
+	}
+	if err := c.owners(ctx, out); err != nil {
+		return err
+	}
+	if out.Keys, err = c.count(ctx, prefix.String(), prefix.End()); err != nil {
+		return err
+	}
+	if q.Users {
+		if err := c.users(ctx, q, prefix, out); err != nil {
+			return err
+		}
+	}
+	if !q.Exiting {
+		return nil
+	}
+	system := operator.SystemPrefix(q.Tenant)
+	if out.Records, err = c.count(ctx, system, clientv3.GetPrefixRangeEnd(system)); err != nil {
+		return err
+	}
+	out.Leases, err = c.leases(ctx, q.Tenant, out.Owners)
+	return err
+}
+
+// owners reads all records of tenants. One that cannot be read stands for a tenant about whom nothing is known but that it is there.
+func (c *Client) owners(ctx context.Context, out *operator.Core) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	answer, err := c.kv.Get(ctx, operator.OwnersPrefix, clientv3.WithPrefix())
+	if err != nil {
+		return fmt.Errorf("reading the records of tenants in the core etcd: %w", err)
+	}
+	out.Revision = answer.Header.Revision
+	for _, kv := range answer.Kvs {
+		var o operator.Owner
+		if err := json.Unmarshal(kv.Value, &o); err != nil {
+			return fmt.Errorf("the record %s in the core etcd cannot be read, and whose it is must be settled first: %w", kv.Key, err)
+		}
+		o.Tenant, o.Modified = strings.TrimPrefix(string(kv.Key), operator.OwnersPrefix), kv.ModRevision
+		out.Owners = append(out.Owners, o)
+	}
+	return nil
+}
+
+// count counts the keys of a range.
+func (c *Client) count(ctx context.Context, from, to string) (int64, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	answer, err := c.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("counting the keys under %s in the core etcd: %w", from, err)
+	}
+	return answer.Count, nil
+}
+
+func (c *Client) users(ctx context.Context, q Question, prefix tenancy.Prefix, out *operator.Core) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	status, err := c.auth.AuthStatus(ctx)
+	if err != nil {
+		return fmt.Errorf("asking the core etcd whether authentication is on: %w", err)
+	}
+	if out.Auth = status.Enabled; !out.Auth {
+		return nil
+	}
+	list, err := c.auth.UserList(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the users of the core etcd: %w", err)
+	}
+	role := operator.EtcdRole(q.Tenant)
+	for _, user := range list.Users {
+		switch {
+		case user == q.CertificateUser && user != "":
+			out.SharedUser = user
+		case strings.HasPrefix(user, role+"/"):
+			out.Users = append(out.Users, user)
+			got, err := c.auth.UserGet(ctx, user)
+			if err != nil {
+				return fmt.Errorf("reading user %s of the core etcd: %w", user, err)
+			}
+			if slices.Equal(got.Roles, []string{role}) {
+				out.Granted = append(out.Granted, user)
+			}
+		}
+	}
+	got, err := c.auth.RoleGet(ctx, role)
+	if errors.Is(err, rpctypes.ErrRoleNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading role %s of the core etcd: %w", role, err)
+	}
+	out.RoleExists = true
+	out.RoleReady = holdsExactly(got.Perm, grants(q.Tenant, prefix))
+	return nil
+}
+
+// grant is a range that a tenant's role may read and write.
+type grant struct{ from, to string }
+
+// grants are all that a role has: the tenant's keys, and its proxies' records.
+func grants(tenant string, prefix tenancy.Prefix) []grant {
+	system := operator.SystemPrefix(tenant)
+	return []grant{{prefix.String(), prefix.End()}, {system, clientv3.GetPrefixRangeEnd(system)}}
+}
+
+// holdsExactly says that a role has these ranges and nothing else.
+func holdsExactly(has []*authpb.Permission, want []grant) bool {
+	if len(has) != len(want) {
+		return false
+	}
+	return !slices.ContainsFunc(want, func(g grant) bool {
+		return !slices.ContainsFunc(has, func(p *authpb.Permission) bool { return g.is(p) })
+	})
+}
+
+func (g grant) is(p *authpb.Permission) bool {
+	return p.PermType == authpb.Permission_READWRITE && string(p.Key) == g.from && string(p.RangeEnd) == g.to
+}
+
+// leases are those in the tenant's space.
+func (c *Client) leases(ctx context.Context, tenant string, owners []operator.Owner) ([]int64, error) {
+	i := slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == tenant })
+	if i < 0 {
+		return nil, nil
+	}
+	return c.leasesOf(ctx, owners[i].LeaseSpace)
+}
+
+func (c *Client) leasesOf(ctx context.Context, number string) ([]int64, error) {
+	space, err := tenancy.ParseLeaseSpace(number)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	answer, err := c.etcd.Leases(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the leases of the core etcd: %w", err)
+	}
+	var out []int64
+	for _, lease := range answer.Leases {
+		if _, ours := space.Visible(int64(lease.ID)); ours {
+			out = append(out, int64(lease.ID))
+		}
+	}
+	return out, nil
+}
+
+func firstCertificate(text []byte) ([]byte, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no certificate in PEM")
+	}
+	return block.Bytes, nil
+}

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
+)
+
+// purposes are the CAs in the order in which they are looked after.
+func purposes() []pki.Purpose { return []pki.Purpose{pki.Serving, pki.Client} }
+
+// Keys in Secrets with certificates (kubernetes.io/tls).
+const (
+	keyCert = "tls.crt"
+	keyKey  = "tls.key"
+)
+
+// place is where a bundle or a certificate is: one of the operator's own objects, or a destination.
+type place struct {
+	pki.Place
+	destination *Destination
+}
+
+// places lists what holds bundles and certificates of a purpose.
+func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
+	for _, d := range w.sortedDestinations() {
+		_, refused := w.refusal(d)
+		if d.Namespace == w.Settings.Namespace {
+			continue // it never gets anything
+		}
+		p := place{Place: pki.Place{Name: d.String(), Blocked: refused}, destination: &d}
+		switch {
+		case purpose == pki.Serving && d.Kind == KindConfigMap:
+			p.Bundle = d.Data[v1alpha1.ServingCAKey]
+			bundles = append(bundles, p)
+		case purpose == pki.Client && d.Kind == KindSecret:
+			p.Pair, p.Leaf = pki.Pair{Cert: d.Data[keyCert], Key: d.Data[keyKey]}, pki.ClientLeaf(w.Storage.Name, d.Namespace, d.Name)
+			leaves = append(leaves, p)
+		}
+	}
+	if purpose == pki.Serving {
+		return bundles, []place{w.servingPlace()}
+	}
+	return []place{w.clientCAPlace()}, leaves
+}
+
+func (w World) sortedDestinations() []Destination {
+	return slices.SortedFunc(slices.Values(w.Destinations), func(a, b Destination) int { return cmp.Compare(a.String(), b.String()) })
+}
+
+func (w World) servingPlace() place {
+	name := ServingName(w.Storage.Name)
+	o, exists := w.object(KindSecret, name)
+	_, ours := w.own(KindSecret, name)
+	out := place{Place: pki.Place{
+		Name: KindSecret + " " + name, Blocked: exists && !ours,
+		Leaf: pki.ServingLeaf(ProxyName(w.Storage.Name), w.Settings.Namespace, w.Settings.ClusterDomain),
+	}}
+	if ours {
+		data := o.secretData()
+		out.Pair = pki.Pair{Cert: data[keyCert], Key: data[keyKey]}
+	}
+	return out
+}
+
+func (w World) clientCAPlace() place {
+	name := ClientCAName(w.Storage.Name)
+	o, exists := w.object(KindConfigMap, name)
+	_, ours := w.own(KindConfigMap, name)
+	out := place{Place: pki.Place{Name: KindConfigMap + " " + name, Blocked: exists && !ours}}
+	if ours {
+		out.Bundle = o.configData(v1alpha1.ClientCAKey)
+	}
+	return out
+}
+
+// signers are the CAs of both purposes, as they are stored.
+func (w World) signers() map[pki.Purpose]pki.Signers {
+	out := map[pki.Purpose]pki.Signers{}
+	if o, ours := w.own(KindSecret, SignersName(w.Storage.Name)); ours {
+		for _, purpose := range purposes() {
+			out[purpose], _ = pki.ParseSigners(purpose, o.secretData())
+		}
+	}
+	return out
+}
+
+func (w World) validity(purpose pki.Purpose) pki.Validity {
+	s := w.Storage.Spec
+	if purpose == pki.Serving {
+		return pki.Validity{Signing: s.SigningCertificateValidity.Duration, Leaf: s.ServingCertificateValidity.Duration}
+	}
+	return pki.Validity{Signing: s.SigningCertificateValidity.Duration, Leaf: s.ClientCertificateValidity.Duration}
+}
+
+// certificates adds what is to be done about certificates, up to the first step on which the rest depends.
+func (w World) certificates(p *Plan) {
+	if o, exists := w.object(KindSecret, SignersName(w.Storage.Name)); exists && !o.ownedBy(string(w.Storage.UID)) {
+		return // the refusal says so; without CAs nothing can be issued
+	}
+	signers := w.signers()
+	for _, purpose := range purposes() {
+		bundles, leaves := w.places(purpose)
+		d := pki.Decide(pki.View{
+			Now: w.Now, Validity: w.validity(purpose), Signers: signers[purpose], Bundles: plain(bundles), Leaves: plain(leaves),
+		})
+		p.Certificates = append(p.Certificates, Certificates{Purpose: purpose, Decision: d, Signers: signers[purpose], Leaves: plain(leaves), Bundles: plain(bundles)})
+		for _, action := range d.Actions {
+			if !p.add(w.certificateStep(purpose, signers, action, bundles, leaves)) {
+				break
+			}
+		}
+	}
+}
+
+func plain(places []place) []pki.Place {
+	out := make([]pki.Place, 0, len(places))
+	for _, p := range places {
+		out = append(out, p.Place)
+	}
+	return out
+}
+
+// certificateStep is the write of an action.
+func (w World) certificateStep(purpose pki.Purpose, signers map[pki.Purpose]pki.Signers, a pki.Action, bundles, leaves []place) Step {
+	switch a.Deed {
+	case pki.MakeCA:
+		s := w.signersStep(signers)
+		s.Kind, s.Purpose, s.Generation, s.Validity, s.Reason = MakeCA, purpose, a.Generation, w.validity(purpose).Signing, "a "+string(purpose)+" CA is needed: "+a.Reason
+		return s
+	case pki.DropCA, pki.MarkPublished:
+		changed := maps.Clone(signers)
+		changed[purpose] = a.Signers
+		s := w.signersStep(changed)
+		s.Reason = string(purpose) + " CA: " + a.Reason
+		return s
+	case pki.Publish:
+		at := bundles[a.At]
+		if at.destination != nil {
+			return Step{Kind: DeliverBundle, Object: at.Name, Reason: a.Reason, Destination: *at.destination, Bundle: a.Bundle}
+		}
+		return w.applyStep(w.clientCA(a.Bundle), a.Reason)
+	case pki.IssueLeaf:
+		ca := of(signers[purpose], a.Generation)
+		at := leaves[a.At]
+		if at.destination != nil {
+			return Step{Kind: DeliverClient, Object: at.Name, Reason: a.Reason, Destination: *at.destination, Leaf: at.Leaf, CA: ca, Validity: w.validity(purpose).Leaf}
+		}
+		s := w.applyStep(w.secret(ServingName(w.Storage.Name), "kubernetes.io/tls", nil), a.Reason)
+		s.Kind, s.Leaf, s.CA, s.Validity = IssueServing, at.Leaf, ca, w.validity(purpose).Leaf
+		return s
+	}
+	return Step{}
+}
+
+func of(signers pki.Signers, generation int) pki.CA {
+	for _, ca := range signers {
+		if ca.Generation == generation {
+			return ca
+		}
+	}
+	return pki.CA{}
+}
+
+// signersStep writes the Secret with the CAs.
+func (w World) signersStep(signers map[pki.Purpose]pki.Signers) Step {
+	data := map[string][]byte{}
+	for purpose, cas := range signers {
+		maps.Copy(data, cas.Data(purpose))
+	}
+	return w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "")
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+)
+
+// exit undoes what was made: first what can write to the core, then what was delivered, then the data or its release, then the rest. The data of
+// somebody else, whose prefix this EtcdStorage never got, is not touched.
+func (w World) exit(p *Plan) {
+	if !w.held() {
+		return
+	}
+	w.remove(p, Ref{"apps/v1", KindDeployment, ProxyName(w.Storage.Name)}, "the EtcdStorage is being deleted")
+	if p.ended || len(p.Steps) > 0 {
+		return
+	}
+	if _, ours := w.own(KindDeployment, ProxyName(w.Storage.Name)); ours || w.Pods > 0 {
+		p.Waiting = fmt.Sprintf("%d proxies are still there", w.Pods)
+		return
+	}
+	for _, d := range w.sortedDestinations() {
+		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
+			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the EtcdStorage is being deleted", Destination: d})
+		}
+	}
+	if w.Core.Problem != "" {
+		p.Waiting = w.Core.Problem
+		p.Refusals = append(p.Refusals, Refusal{ReasonCoreUnreachable, w.Core.Problem + "; if the core is gone for good, remove the finalizer " +
+			v1alpha1.Finalizer + " by hand"})
+		return
+	}
+	w.leaveCore(p)
+	if p.ended {
+		return
+	}
+	for _, ref := range Refs(w.Storage.Name) {
+		w.remove(p, ref, "the EtcdStorage is being deleted")
+	}
+	if len(p.Steps) == 0 {
+		p.add(Step{Kind: Unhold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "nothing of it remains to be undone"})
+	}
+}
+
+// leaveCore removes the tenant's users, and its data as the policy says.
+func (w World) leaveCore(p *Plan) {
+	if w.Core.RoleExists || len(w.Core.Users) > 0 {
+		what := strings.Join(append([]string{"role " + EtcdRole(w.Storage.Name)}, w.Core.Users...), ", ")
+		p.add(Step{Kind: RetireUsers, Object: "etcd " + what, Reason: "the EtcdStorage is being deleted", Users: w.Core.Users, Role: true})
+	}
+	owner, claimed := w.owner()
+	if !claimed || p.ended {
+		return
+	}
+	if w.Storage.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
+		p.add(Step{
+			Kind: Release, Object: OwnersPrefix + owner.Tenant, Reason: "spec.deletionPolicy is Retain: the data stays as it is", Owner: owner,
+		})
+		return
+	}
+	const why = "spec.deletionPolicy is Delete"
+	if w.Core.Keys > 0 {
+		p.add(Step{Kind: DeleteKeys, Object: fmt.Sprintf("%d keys under %s", w.Core.Keys, owner.Prefix), Reason: why, Owner: owner})
+	}
+	if len(w.Core.Leases) > 0 {
+		p.add(Step{Kind: RevokeLeases, Object: fmt.Sprintf("%d leases", len(w.Core.Leases)), Reason: why, Owner: owner, Leases: w.Core.Leases})
+	}
+	if w.Core.Records > 0 {
+		p.add(Step{Kind: DeleteRecords, Object: SystemPrefix(owner.Tenant), Reason: why, Owner: owner})
+	}
+	// Only when counting has shown that nothing is left is the record itself removed.
+	p.add(Step{Kind: Forget, Object: OwnersPrefix + owner.Tenant, Reason: "no key, lease or record of the tenant is left", Owner: owner})
+}

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
+)
+
+func epoch() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
+
+// fatal is what a helper needs of testing.T and rapid.T.
+type fatal interface {
+	Helper()
+	Fatalf(string, ...any)
+}
+
+// world is one of a new tenant, whose destinations are empty and may be written to.
+func world(name string) World {
+	w := World{
+		Now: epoch(),
+		Settings: Settings{
+			Namespace: "storage", ClusterDomain: "cluster.local", ProxyImage: "proxy:1", CoreURLs: []string{"https://core:2379"}, CAConfigMap: "core-ca",
+			CertsSecret: "core-cert", TenantUsers: true, UserRotation: 720 * time.Hour, Cluster: "this", User: "system:serviceaccount:storage:operator",
+		},
+		Storage: v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(epoch())}},
+		Files:   CoreFiles{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"},
+		Core:    Core{Revision: 1},
+	}
+	v1alpha1.SetDefaults(&w.Storage)
+	return w
+}
+
+// delivering lets the tenant name destinations.
+func (w World) delivering(configMaps, secrets int) World {
+	for i := range configMaps {
+		d := v1alpha1.Destination{Namespace: "tenant", Name: fmt.Sprintf("ca-%d", i)}
+		w.Storage.Spec.CACertConfigMaps = append(w.Storage.Spec.CACertConfigMaps, d)
+		w.Destinations = append(w.Destinations, Destination{Kind: KindConfigMap, Namespace: d.Namespace, Name: d.Name, State: Readable, UID: "u", Data: map[string][]byte{}})
+	}
+	for i := range secrets {
+		d := v1alpha1.Destination{Namespace: "tenant", Name: fmt.Sprintf("client-%d", i)}
+		w.Storage.Spec.ClientCertSecrets = append(w.Storage.Spec.ClientCertSecrets, d)
+		w.Destinations = append(w.Destinations, Destination{Kind: KindSecret, Namespace: d.Namespace, Name: d.Name, State: Readable, UID: "u", Data: map[string][]byte{}})
+	}
+	return w
+}
+
+// anyWorld draws a tenant in some state of the world around it.
+func anyWorld(t *rapid.T) World {
+	w := world(rapid.SampledFrom([]string{"a", "team-b", strings.Repeat("x", 58)}).Draw(t, "name"))
+	w = w.delivering(rapid.IntRange(0, 2).Draw(t, "config maps"), rapid.IntRange(0, 2).Draw(t, "secrets"))
+	w.Core.Auth = rapid.Bool().Draw(t, "auth")
+	w.Storage.Spec.DeletionPolicy = rapid.SampledFrom([]v1alpha1.DeletionPolicy{v1alpha1.DeletionRetain, v1alpha1.DeletionDelete}).Draw(t, "policy")
+	off := rapid.Bool().Draw(t, "network policy")
+	w.Storage.Spec.NetworkPolicy.Enabled = &off
+	w.Core.Owners = []Owner{{Tenant: "other", Prefix: "/other/", LeaseSpace: "5", Cluster: "this", UID: "o"}, {Tenant: "far", Prefix: "/far/", LeaseSpace: "6", Cluster: "that", UID: "f"}}
+	for i := range w.Destinations {
+		w.Destinations[i].State = rapid.SampledFrom([]DestinationState{Readable, Readable, Missing, Forbidden}).Draw(t, "destination")
+		w.Destinations[i].Verb = "get"
+	}
+	for _, ref := range Refs(w.Storage.Name) {
+		if rapid.IntRange(0, 15).Draw(t, "foreign "+ref.Name) == 0 {
+			w.Objects = append(w.Objects, foreign(ref))
+		}
+	}
+	return w
+}
+
+func foreign(ref Ref) Object {
+	return Object{Kind: ref.Kind, Content: map[string]any{
+		"apiVersion": ref.APIVersion, "kind": ref.Kind, "metadata": map[string]any{"name": ref.Name, "namespace": "storage", "uid": "foreign-" + ref.Name, "resourceVersion": "1"},
+	}}
+}
+
+// After is the world after a step, as the API server and etcd would have it. Keys and passwords are drawn.
+func (w World) After(t fatal, s Step) World {
+	t.Helper()
+	w.Objects, w.Destinations = slices.Clone(w.Objects), slices.Clone(w.Destinations)
+	w.Core.Owners, w.Core.Users, w.Core.Granted = slices.Clone(w.Core.Owners), slices.Clone(w.Core.Users), slices.Clone(w.Core.Granted)
+	switch s.Kind {
+	case Hold:
+		w.Storage.Finalizers = []string{v1alpha1.Finalizer}
+	case Unhold:
+		w.Storage.Finalizers = nil
+	case Apply, MakeCA, IssueServing, MakePassword:
+		return w.stored(t, s)
+	case DeliverBundle, DeliverClient, Withdraw:
+		return w.delivered(t, s)
+	case Remove:
+		w.Objects = slices.DeleteFunc(w.Objects, func(o Object) bool { return o.Kind == s.Ref.Kind && o.meta("name") == s.Ref.Name })
+	default:
+		w.Core = w.Core.after(s)
+	}
+	return w
+}
+
+func (c Core) after(s Step) Core {
+	c.Revision++
+	drop := func(name string) {
+		c.Owners = slices.DeleteFunc(c.Owners, func(o Owner) bool { return o.Tenant == name })
+	}
+	switch s.Kind {
+	case Claim, Release:
+		drop(s.Owner.Tenant)
+		for _, o := range s.Replaces {
+			drop(o.Tenant)
+		}
+		o := s.Owner
+		o.Released, o.Modified = s.Kind == Release, c.Revision
+		c.Owners = append(c.Owners, o)
+	case Forget:
+		drop(s.Owner.Tenant)
+	case EnsureUser:
+		c.Users, c.Granted = append(c.Users, s.User), append(c.Granted, s.User)
+		c.RoleExists, c.RoleReady = true, true
+	case RetireUsers:
+		keep := func(u string) bool { return slices.Contains(s.Users, u) }
+		c.Users, c.Granted = slices.DeleteFunc(c.Users, keep), slices.DeleteFunc(c.Granted, keep)
+		if s.Role {
+			c.RoleExists, c.RoleReady = false, false
+		}
+	case DeleteKeys:
+		c.Keys = max(0, c.Keys-1000)
+	case DeleteRecords:
+		c.Records = 0
+	case RevokeLeases:
+		c.Leases = nil
+	default: // nothing in the core
+	}
+	return c
+}
+
+// stored is the world after server-side apply of an object.
+func (w World) stored(t fatal, s Step) World {
+	t.Helper()
+	data := map[string][]byte{}
+	live, exists := w.object(s.Ref.Kind, s.Ref.Name)
+	if exists != (s.UID != "") || exists && (live.meta("uid") != s.UID || live.meta("resourceVersion") != s.ResourceVersion) {
+		t.Fatalf("%s: its precondition does not hold", s)
+	}
+	switch s.Kind {
+	case MakeCA:
+		ca, err := pki.NewCA(rand.Reader, w.Now, "x", s.Purpose, s.Generation, s.Validity)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		data = pki.Signers{ca}.Data(s.Purpose)
+	case IssueServing:
+		pair, err := s.CA.Issue(rand.Reader, w.Now, s.Leaf, s.Validity)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		data = map[string][]byte{keyCert: pair.Cert, keyKey: pair.Key}
+	case MakePassword:
+		data = map[string][]byte{PasswordKey(s.Number): []byte("p"), MadeKey(s.Number): []byte(w.Now.Format(time.RFC3339))}
+	default: // nothing is drawn
+	}
+	c := maps.Clone(s.Content)
+	if s.Ref.Kind == KindSecret {
+		all := map[string]any{}
+		old, _ := c["data"].(map[string]any)
+		maps.Copy(all, old)
+		for key, value := range data {
+			all[key] = base64.StdEncoding.EncodeToString(value)
+		}
+		c["data"] = all
+	}
+	metadata := maps.Clone(c["metadata"].(map[string]any))
+	metadata["uid"], metadata["resourceVersion"] = "uid-"+s.Object, fmt.Sprint(live.number("metadata", "n")+1)
+	metadata["n"] = live.number("metadata", "n") + 1
+	metadata["generation"] = int64(1)
+	c["metadata"] = metadata
+	if s.Ref.Kind == KindDeployment { // proxies are there at once
+		n := int64(w.Storage.Spec.Replicas)
+		c["status"] = map[string]any{"observedGeneration": int64(1), "replicas": n, "updatedReplicas": n, "readyReplicas": n}
+	}
+	w.Objects = append(slices.DeleteFunc(w.Objects, func(o Object) bool { return o.Kind == s.Ref.Kind && o.meta("name") == s.Ref.Name }), Object{s.Ref.Kind, c})
+	return w
+}
+
+func (w World) delivered(t fatal, s Step) World {
+	t.Helper()
+	i := slices.IndexFunc(w.Destinations, func(d Destination) bool { return d.String() == s.Destination.String() })
+	d := w.Destinations[i]
+	if d.State == Forbidden || d.State == Failed {
+		t.Fatalf("%s: it may not be written to", s)
+	}
+	d.State, d.UID, d.Delivered = Readable, "u", Mark(&w.Storage)
+	switch s.Kind {
+	case DeliverBundle:
+		d.Data = map[string][]byte{v1alpha1.ServingCAKey: s.Bundle}
+	case DeliverClient:
+		pair, err := s.CA.Issue(rand.Reader, w.Now, s.Leaf, s.Validity)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		d.Data = map[string][]byte{keyCert: pair.Cert, keyKey: pair.Key}
+	default:
+		d.Data, d.Delivered = map[string][]byte{}, ""
+	}
+	w.Destinations[i] = d
+	return w
+}
+
+// carryOut plans and applies until nothing remains; only the first atMost steps of each plan are carried out before it is made anew.
+func carryOut(t fatal, w World, atMost int, look func(before, after World, s Step)) (World, []Step) {
+	t.Helper()
+	var done []Step
+	for range 200 {
+		p := Make(w)
+		if len(p.Steps) == 0 {
+			return w, done
+		}
+		for _, s := range p.Steps[:min(len(p.Steps), atMost)] {
+			after := w.After(t, s)
+			if look != nil {
+				look(w, after, s)
+			}
+			done, w = append(done, s), after
+		}
+	}
+	t.Fatalf("no end: %v", done[len(done)-5:])
+	return w, done
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
+)
+
+// Kind is what a step does.
+type Kind string
+
+// The kinds of steps.
+const (
+	// Hold puts the finalizer on the EtcdStorage, before anything is done for it. Unhold takes it away.
+	Hold   Kind = "Hold"
+	Unhold Kind = "Unhold"
+	// Claim writes the tenant's record to the core, if nobody has written one meanwhile. Release marks that its data was left; Forget removes it.
+	Claim   Kind = "Claim"
+	Release Kind = "Release"
+	Forget  Kind = "Forget"
+	// Apply creates or changes an object in the operator's namespace.
+	Apply Kind = "Apply"
+	// MakeCA makes a CA and adds it to the Secret with the CAs.
+	MakeCA Kind = "MakeCA"
+	// IssueServing issues the proxies' certificate.
+	IssueServing Kind = "IssueServing"
+	// DeliverBundle writes a CA bundle to a ConfigMap of the tenant, DeliverClient issues a certificate into a Secret of the tenant. Withdraw takes
+	// away what was written there.
+	DeliverBundle Kind = "DeliverBundle"
+	DeliverClient Kind = "DeliverClient"
+	Withdraw      Kind = "Withdraw"
+	// MakePassword draws the password of the tenant's next etcd user. EnsureUser makes role and user in the core; RetireUsers removes users, and
+	// the role when the tenant goes; DropPasswords removes the passwords of users that are gone.
+	MakePassword Kind = "MakePassword"
+	EnsureUser   Kind = "EnsureUser"
+	RetireUsers  Kind = "RetireUsers"
+	// Remove deletes an object of the operator's namespace.
+	Remove Kind = "Remove"
+	// DeleteKeys deletes the keys under the prefix, in pages; DeleteRecords those of the proxies' records; RevokeLeases the tenant's leases.
+	DeleteKeys    Kind = "DeleteKeys"
+	DeleteRecords Kind = "DeleteRecords"
+	RevokeLeases  Kind = "RevokeLeases"
+)
+
+// Step is one write, or one deed of which each part can be done again.
+type Step struct {
+	Kind Kind `json:"kind"`
+	// Object is what is written, as Kind/name or as a place in the core.
+	Object string `json:"object"`
+	Reason string `json:"reason"`
+
+	// Ref and Content are the object of Apply, MakeCA, IssueServing, MakePassword and Remove. What is drawn goes into its data.
+	Ref     Ref            `json:"-"`
+	Content map[string]any `json:"-"`
+	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
+	UID             string `json:"-"`
+	ResourceVersion string `json:"-"`
+
+	// Purpose, Generation, Validity and Leaf say what MakeCA makes, or what IssueServing and DeliverClient issue; CA is who signs.
+	Purpose    pki.Purpose   `json:"-"`
+	Generation int           `json:"-"`
+	Validity   time.Duration `json:"-"`
+	Leaf       pki.Leaf      `json:"-"`
+	CA         pki.CA        `json:"-"`
+
+	// Destination is that of DeliverBundle, DeliverClient and Withdraw, Bundle what DeliverBundle writes.
+	Destination Destination `json:"-"`
+	Bundle      []byte      `json:"-"`
+
+	// Owner is the record of Claim, Release and Forget, Replaces the records that Claim replaces, Revision the store's at which it was decided.
+	Owner    Owner   `json:"-"`
+	Replaces []Owner `json:"-"`
+	Revision int64   `json:"-"`
+
+	// User and Password are those of EnsureUser; Number is that of MakePassword; Users are those of RetireUsers, Role says that the role goes, too.
+	User     string   `json:"-"`
+	Password string   `json:"-"`
+	Number   int      `json:"-"`
+	Users    []string `json:"-"`
+	Role     bool     `json:"-"`
+	// Leases are those of RevokeLeases.
+	Leases []int64 `json:"-"`
+}
+
+// Last says that what follows depends on what the step makes, so that a plan ends with it.
+func (s Step) Last() bool {
+	switch s.Kind {
+	case Hold, Claim, MakeCA, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
+		return true
+	case Apply, IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
+	}
+	return s.Ref.Kind == KindSecret && s.Kind == Apply
+}
+
+// String is the step in a line.
+func (s Step) String() string { return fmt.Sprintf("%s %s: %s", s.Kind, s.Object, s.Reason) }
+
+// Reason classifies a Refusal. The words become reasons of conditions. MUST NOT change.
+type Reason string
+
+// The reasons for which nothing, or not everything, is done.
+const (
+	ReasonInvalidSpec       Reason = "InvalidSpec"
+	ReasonPrefixTaken       Reason = "PrefixTaken"
+	ReasonExistingData      Reason = "ExistingData"
+	ReasonForeignObject     Reason = "ForeignObject"
+	ReasonCoreUnreachable   Reason = "CoreUnreachable"
+	ReasonCoreCredentials   Reason = "CoreCredentials"
+	ReasonSharedUser        Reason = "SharedCoreUser"
+	ReasonMissingPermission Reason = "MissingPermission"
+	ReasonMissingObject     Reason = "MissingObject"
+	ReasonDestination       Reason = "InvalidDestination"
+	ReasonDestinationTaken  Reason = "DestinationTaken"
+)
+
+// Refusal is a reason not to act: one sentence that says what is wrong, where, and what to do.
+type Refusal struct {
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+}
+
+func refuse(reason Reason, format string, args ...any) Refusal {
+	return Refusal{reason, fmt.Sprintf(format, args...)}
+}

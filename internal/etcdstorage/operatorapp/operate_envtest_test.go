@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operatorapp
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const namespace = "kube-apiserver-storage"
+
+// site is an API server with the kind, a core etcd, and a kubeconfig of the operator's service account with its rights and no others.
+type site struct {
+	t          *testing.T
+	cluster    *testkit.Cluster
+	admin      client.Client
+	etcd       *testkit.Etcd
+	kubeconfig string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, cluster: testkit.NewControlPlane(t)}
+	s.installKind()
+	scheme, err := controller.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rbacv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if s.admin, err = client.New(s.cluster.Config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	s.grant()
+	authority := testkit.NewAuthority(t, "core")
+	pair := authority.Issue(t, testkit.Leaf{CommonName: "storage-proxies"})
+	s.etcd = testkit.NewTLSEtcd(t, testkit.NewTLSFolder(t, authority.Issue(t, testkit.Leaf{}), authority.PEM), pair.Client(t, authority))
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: defaultCAConfigMap, Namespace: namespace}, Data: map[string]string{"ca.crt": string(authority.PEM)}})
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: defaultCertsSecret, Namespace: namespace}, Data: map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}})
+	return s
+}
+
+func (s *site) create(o client.Object) {
+	s.t.Helper()
+	if err := s.admin.Create(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) installKind() {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(s.t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+		s.t.Fatal(err)
+	}
+	crds := apiextensions.NewForConfigOrDie(s.cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := crds.Create(s.t.Context(), &crd, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// grant gives the rights that the operator says it needs, and those for its Lease, to a kubeconfig that speaks as its service account.
+func (s *site) grant() {
+	s.t.Helper()
+	account := "system:serviceaccount:" + namespace + ":etcd-storage-operator"
+	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: account}}
+	leases := append(controller.NamespaceRights(), rbacv1.PolicyRule{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"},
+	})
+	for _, o := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Rules: controller.ClusterRights()},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "operator"}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: namespace}, Rules: leases},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: namespace}, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"}},
+	} {
+		s.create(o)
+	}
+	file, err := clientcmd.LoadFromFile(s.cluster.Kubeconfig)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, user := range file.AuthInfos {
+		user.Impersonate, user.ImpersonateGroups = account, []string{"system:serviceaccounts", "system:authenticated"}
+	}
+	s.kubeconfig = filepath.Join(s.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, s.kubeconfig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// start starts the program. It takes over the log of its process, so it is one of its own.
+func (s *site) start(flags ...string) *testkit.Process {
+	s.t.Helper()
+	return testkit.Start(s.t, filepath.Join(s.t.TempDir(), "log"), nil, testkit.Binary(s.t, Component), append([]string{
+		"--kubeconfig", s.kubeconfig, "--etcd-core-url", s.etcd.Endpoint, "--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--measure-period", "1s",
+		"--retry-period", "1s",
+	}, flags...)...)
+}
+
+func (s *site) status(name string) (conditions map[string]string, status v1alpha1.EtcdStorageStatus) {
+	s.t.Helper()
+	o := &v1alpha1.EtcdStorage{}
+	if err := s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, o); err != nil {
+		s.t.Fatal(err)
+	}
+	conditions = map[string]string{}
+	for _, c := range o.Status.Conditions {
+		conditions[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
+	}
+	return conditions, o.Status
+}
+
+// The program itself, by its command line: tenants that appear while it is killed again and again are all served in the end; it counts what they
+// store, and says so when it is too much; and it tells in Events.
+func TestOperate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	program := s.start()
+	testkit.Eventually(t, "the kind to be served", func() string {
+		if err := s.admin.List(t.Context(), &v1alpha1.EtcdStorageList{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	for i := range 6 {
+		keys := int64(2)
+		o := &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("tenant-%d", i)}, Spec: v1alpha1.EtcdStorageSpec{Quota: v1alpha1.Quota{Keys: &keys}}}
+		v1alpha1.SetDefaults(o)
+		s.create(o)
+		program.Kill()
+		program = s.start()
+	}
+	for i := range 6 {
+		testkit.Eventually(t, "certificates of every tenant", func() string {
+			conditions, _ := s.status(fmt.Sprintf("tenant-%d", i))
+			if strings.HasPrefix(conditions[v1alpha1.ConditionCertificatesReady], "True") {
+				return ""
+			}
+			return fmt.Sprint(conditions) + program.Output()
+		})
+	}
+	for i := range 3 {
+		if _, err := s.etcd.Client.Put(t.Context(), fmt.Sprintf("/tenant-1/%d", i), "12345"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.Eventually(t, "the quota to be exceeded", func() string {
+		conditions, status := s.status("tenant-1")
+		if strings.HasPrefix(conditions[v1alpha1.ConditionQuotaExceeded], "True Exceeded the tenant stores 3 keys of 2") && status.Usage.Keys == 3 && status.Usage.Bytes.Value() == 48 {
+			return ""
+		}
+		return fmt.Sprint(conditions, status.Usage)
+	})
+	testkit.Eventually(t, "the Events", func() string {
+		list, err := s.cluster.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		var reasons []string
+		for _, e := range list.Items {
+			reasons = append(reasons, e.Reason)
+		}
+		for _, want := range []string{"Claimed", "CACreated", "CertificateIssued", "Exceeded"} {
+			if !slices.Contains(reasons, want) {
+				return fmt.Sprint(reasons)
+			}
+		}
+		return ""
+	})
+	program.Stop()
+	if program.ExitCode() != 0 {
+		t.Errorf("exit code %d: %s", program.ExitCode(), program.Output())
+	}
+}
+
+// What is missing at the start is said in a sentence: the kind, and a right.
+func TestWhatIsMissingAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for want, remove := range map[string]func(){
+		"a right is missing, apply the operator's ClusterRole and its Role in namespace " + namespace: func() {
+			if err := s.admin.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: namespace}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		remove()
+		program := s.start()
+		<-program.Done()
+		if program.ExitCode() != 1 || !strings.Contains(program.Output(), want) {
+			t.Errorf("exit code %d: %s, want %s", program.ExitCode(), program.Output(), want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operatorapp
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/logging"
+	"github.com/mooring-dev/mooring/internal/platform/manager"
+)
+
+// leaseName is the Lease that replicas compete for. MUST NOT change: two versions with different Leases would both lead.
+const leaseName = "etcd-storage-operator.etcd.mooring.dev"
+
+// Defaults of etcdproxy-controller. MUST NOT change: its users leave the flags out.
+const (
+	defaultCAConfigMap = "etcd-coreserving-ca"
+	defaultCertsSecret = "etcd-coreserving-cert"
+	defaultNamespace   = "kube-apiserver-storage"
+)
+
+// defaultProxyImage is the image of the same build.
+const defaultProxyImage = "mooring/etcd-storage-proxy:dev"
+
+// Values of --core-tenant-users.
+const (
+	usersAuto = "auto"
+	usersOff  = "off"
+)
+
+// options are the operator's flags.
+type options struct {
+	manager     manager.Options
+	logging     logging.Options
+	timing      controller.Timing
+	settings    operator.Settings
+	adminSecret string
+	tenantUsers string
+}
+
+func newOptions() *options {
+	return &options{
+		manager: manager.DefaultOptions(leaseName), timing: controller.DefaultTiming(), tenantUsers: usersAuto,
+		settings: operator.Settings{
+			Namespace: defaultNamespace, ClusterDomain: "cluster.local", ProxyImage: defaultProxyImage, CAConfigMap: defaultCAConfigMap,
+			CertsSecret: defaultCertsSecret, UserRotation: 30 * 24 * time.Hour,
+		},
+	}
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	common := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.manager.AddFlags(common)
+	common.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "kubeconfig" {
+			f.Shorthand = "k" // etcdproxy-controller's
+		}
+		fs.AddFlag(f)
+	})
+	o.logging.AddFlags(fs)
+	s := &o.settings
+	fs.StringSliceVarP(&s.CoreURLs, "etcd-core-url", "u", s.CoreURLs, "Client URLs of the core etcd, https://host:port, with commas between several or repeated (required).")
+	fs.StringVar(&s.CAConfigMap, "etcd-core-ca-configmap", s.CAConfigMap,
+		"ConfigMap in --namespace with the CA bundle that signed the core's certificate, key ca.crt or ca.pem.")
+	fs.StringVar(&s.CertsSecret, "etcd-core-certs-secret", s.CertsSecret,
+		"Secret in --namespace with the client certificate that proxies show the core, keys tls.crt and tls.key, or client.pem and client-key.pem. "+
+			"With authentication on in the core its common name must be no etcd user.")
+	fs.StringVar(&s.CertsSecret, "etcd-core-ca-secret", s.CertsSecret, "Another name of --etcd-core-certs-secret.")
+	fs.StringVar(&o.adminSecret, "etcd-core-admin-secret", o.adminSecret,
+		"Secret in --namespace with what the operator itself shows the core: username and password, or tls.crt and tls.key, or all of them. No proxy gets it. "+
+			"Unset means --etcd-core-certs-secret.")
+	fs.StringVar(&o.tenantUsers, "core-tenant-users", o.tenantUsers,
+		`"auto" gives each tenant an etcd user and a role of its own if the core has authentication on; "off" never does.`)
+	fs.DurationVar(&s.UserRotation, "core-user-rotation", s.UserRotation, "How long an etcd user of a tenant is used before another takes its place; 0 for ever.")
+	fs.StringVarP(&s.Namespace, "namespace", "n", s.Namespace, "Namespace of the proxies, and of the Secrets and ConfigMaps above.")
+	fs.StringVar(&s.ProxyImage, "etcd-proxy-image", s.ProxyImage, "Image of etcd-storage-proxy. etcd's own image has another command and does not work.")
+	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "Domain of the cluster's names.")
+	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync, "The time between two looks at an EtcdStorage while nothing happens; 10s to 24h.")
+	fs.DurationVar(&o.timing.Retry, "retry-period", o.timing.Retry, "The time between two looks while a right or the core is missing; 1s to 1h.")
+	fs.DurationVar(&o.timing.Measure, "measure-period", o.timing.Measure, "The time between two counts of what tenants store; 1s to 24h.")
+}
+
+// validate reports every mistake in the flags, joined, one sentence each.
+func (o *options) validate() error {
+	o.settings.TenantUsers = o.tenantUsers == usersAuto
+	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs()}
+	if o.tenantUsers != usersAuto && o.tenantUsers != usersOff {
+		errs = append(errs, fmt.Errorf(`--core-tenant-users %q: must be "auto" or "off"`, o.tenantUsers))
+	}
+	if d := o.settings.UserRotation; d != 0 && d < 10*time.Minute {
+		errs = append(errs, fmt.Errorf("--core-user-rotation %s: must be 0 or at least 10m, since every proxy is replaced in it", d))
+	}
+	if len(validation.IsDNS1123Label(o.settings.Namespace)) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace %q is not a namespace: use lower case letters, digits and '-'", o.settings.Namespace))
+	}
+	if o.settings.ProxyImage == "" {
+		errs = append(errs, errors.New("--etcd-proxy-image is empty: name the image of etcd-storage-proxy"))
+	}
+	if len(validation.IsDNS1123Subdomain(o.settings.ClusterDomain)) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster-domain %q is not a domain: write it without dots at its ends, such as cluster.local", o.settings.ClusterDomain))
+	}
+	for _, f := range []struct {
+		flag, name string
+		optional   bool
+	}{
+		{"--etcd-core-ca-configmap", o.settings.CAConfigMap, false}, {"--etcd-core-certs-secret", o.settings.CertsSecret, false},
+		{"--etcd-core-admin-secret", o.adminSecret, true},
+	} {
+		if (f.name != "" || !f.optional) && len(validation.IsDNS1123Subdomain(f.name)) > 0 {
+			errs = append(errs, fmt.Errorf("%s %q is not the name of an object", f.flag, f.name))
+		}
+	}
+	for _, d := range []struct {
+		flag            string
+		is, least, most time.Duration
+	}{
+		{"--resync-period", o.timing.Resync, 10 * time.Second, 24 * time.Hour}, {"--retry-period", o.timing.Retry, time.Second, time.Hour},
+		{"--measure-period", o.timing.Measure, time.Second, 24 * time.Hour},
+	} {
+		if d.is < d.least || d.is > d.most {
+			errs = append(errs, fmt.Errorf("%s %s: must be from %s to %s", d.flag, d.is, d.least, d.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) checkURLs() error {
+	if len(o.settings.CoreURLs) == 0 {
+		return errors.New("--etcd-core-url is missing: name the core etcd, such as https://etcd.etcd-core.svc:2379")
+	}
+	for _, text := range o.settings.CoreURLs {
+		u, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
+			return fmt.Errorf("--etcd-core-url %q is no URL of an etcd with TLS: write https://host:port", text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,364 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package h2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+)
+
+// Pauses of the connections to the core.
+const (
+	redialLeast   = 100 * time.Millisecond
+	redialMost    = 2 * time.Second
+	keepAliveTick = 5 * time.Second
+	keepAliveIdle = 2 // ticks without a byte until a ping, while calls are under way
+	keepAliveDead = 4 // …and until the connection is given up
+)
+
+// Endpoint is one address of the core.
+type Endpoint struct {
+	Address   string // host:port
+	Authority string // for the handshake and :authority
+}
+
+// PoolConfig says how to reach the core.
+type PoolConfig struct {
+	Endpoints   []Endpoint
+	Connections int
+	Credentials credentials.TransportCredentials // nil: plaintext
+	DialTimeout time.Duration
+	Dialer      func(ctx context.Context, address string) (net.Conn, error)
+	// KeepAlive is how often connections are looked at; 0 is 5 s. A peer that was silent for two such times, with calls under way, is pinged,
+	// and given up after two more. etcd allows one ping in five seconds.
+	KeepAlive time.Duration
+	// Failed is told why an attempt to connect failed; for the log.
+	Failed func(address string, err error)
+}
+
+// Pool keeps several connections to the core. It begins to connect with the first call.
+type Pool struct {
+	cfg   PoolConfig
+	ctx   context.Context //nolint:containedctx // the life of the connections
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+	begun sync.Once
+	next  atomic.Uint32
+	slots []*slot
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when a slot's state changes
+}
+
+// slot is one connection to be.
+type slot struct {
+	conn atomic.Pointer[Conn]
+	// Guarded by Pool.mu.
+	failed bool // the last attempt failed, and the next has not begun
+	kick   chan struct{}
+}
+
+// NewPool returns a pool that lives until ctx ends or it is closed.
+func NewPool(ctx context.Context, cfg PoolConfig) *Pool {
+	if cfg.KeepAlive <= 0 {
+		cfg.KeepAlive = keepAliveTick
+	}
+	p := &Pool{cfg: cfg, changed: make(chan struct{})}
+	p.ctx, p.stop = context.WithCancel(ctx)
+	for range cfg.Connections {
+		p.slots = append(p.slots, &slot{kick: make(chan struct{}, 1)})
+	}
+	return p
+}
+
+// Close ends all connections and waits for their goroutines.
+func (p *Pool) Close() {
+	p.stop()
+	p.begun.Do(func() {})
+	p.work.Wait()
+}
+
+// begin starts the connections' goroutines.
+func (p *Pool) begin() {
+	p.begun.Do(func() {
+		if p.ctx.Err() != nil {
+			return
+		}
+		for i, s := range p.slots {
+			p.work.Go(func() { p.keep(i, s) })
+		}
+		p.work.Go(p.keepAlive)
+	})
+}
+
+// Call is a unary call under way.
+type Call struct{ call *clientCall }
+
+// Cancel gives the call up; its sink hears no more of it, unless it is being told just now.
+func (c Call) Cancel(b *Batch) {
+	if c.call != nil {
+		c.call.Cancel(b)
+	}
+}
+
+// TryStart makes a unary call on a connection that is ready; ok is false when none is. message begins with MessageRoom bytes of room; it is copied.
+func (p *Pool) TryStart(b *Batch, r *Request, message []byte, sink Sink) (call Call, ok bool) {
+	n := uint32(len(p.slots))
+	first := p.next.Add(1)
+	for i := range n {
+		c := p.slots[(first+i)%n].conn.Load()
+		if c == nil {
+			continue
+		}
+		if call, err := c.start(b, r, message, sink); err == nil {
+			return Call{call}, true
+		}
+	}
+	return Call{}, false
+}
+
+// Start is TryStart that waits for a connection while one is being made, and is Unavailable when the core cannot be reached.
+func (p *Pool) Start(ctx context.Context, r *Request, message []byte, sink Sink) (Call, error) {
+	for {
+		changed := p.change() //nolint:contextcheck // connections outlive the call that needs them first
+		if call, ok := p.TryStart(nil, r, message, sink); ok {
+			return call, nil
+		}
+		if err := p.wait(ctx, changed); err != nil {
+			return Call{}, err
+		}
+	}
+}
+
+// Stream makes a streaming call, and waits as Start does.
+func (p *Pool) Stream(ctx context.Context, r *Request) (*ClientStream, error) {
+	n := uint32(len(p.slots))
+	for {
+		changed := p.change() //nolint:contextcheck // connections outlive the call that needs them first
+		first := p.next.Add(1)
+		for i := range n {
+			if c := p.slots[(first+i)%n].conn.Load(); c != nil {
+				if s, err := c.stream(ctx, r); err == nil {
+					return s, nil
+				}
+			}
+		}
+		if err := p.wait(ctx, changed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (p *Pool) change() <-chan struct{} {
+	p.begin()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
+}
+
+// wait returns nil when it is worth looking for a connection again.
+func (p *Pool) wait(ctx context.Context, changed <-chan struct{}) error {
+	p.mu.Lock()
+	hopeless := true
+	for _, s := range p.slots {
+		hopeless = hopeless && s.failed
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Unlock()
+	if hopeless || p.ctx.Err() != nil {
+		return Status{Code: codes.Unavailable, Message: unreachable, Unprocessed: true}
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.ctx.Done():
+		return Status{Code: codes.Unavailable, Message: unreachable, Unprocessed: true}
+	}
+}
+
+// set changes a slot's state.
+func (p *Pool) set(s *slot, c *Conn, failed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.conn.Store(c)
+	s.failed = failed
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// notify makes those who wait look again.
+func (p *Pool) notify() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// keep keeps one slot connected.
+func (p *Pool) keep(i int, s *slot) {
+	pause := redialLeast
+	for p.ctx.Err() == nil {
+		c, err := p.connectAny(i)
+		if err == nil {
+			p.set(s, c, false)
+			pause = redialLeast
+			select {
+			case <-c.unusable:
+			case <-p.ctx.Done():
+			}
+			p.set(s, nil, false)
+			select { // a core that accepts and hangs up must not be called in a tight loop
+			case <-time.After(redialLeast / 4):
+			case <-p.ctx.Done():
+			}
+			continue
+		}
+		if p.ctx.Err() != nil {
+			return
+		}
+		p.set(s, nil, true)
+		p.pause(s, pause)
+		pause = min(2*pause, redialMost)
+		p.set(s, nil, false)
+	}
+}
+
+// pause waits before the next attempt: for the whole pause when nobody calls, for the least when somebody does.
+func (p *Pool) pause(s *slot, pause time.Duration) {
+	least, whole := time.NewTimer(redialLeast), time.NewTimer(pause)
+	defer least.Stop()
+	defer whole.Stop()
+	select {
+	case <-least.C:
+	case <-p.ctx.Done():
+		return
+	}
+	select { // what was asked before does not count
+	case <-s.kick:
+	default:
+	}
+	select {
+	case <-whole.C:
+	case <-s.kick:
+	case <-p.ctx.Done():
+	}
+}
+
+// connectAny tries the endpoints one after the other, beginning with the slot's own.
+func (p *Pool) connectAny(i int) (*Conn, error) {
+	var errs []error
+	for j := range p.cfg.Endpoints {
+		e := p.cfg.Endpoints[(i+j)%len(p.cfg.Endpoints)]
+		c, err := p.connect(e)
+		if err == nil {
+			return c, nil
+		}
+		if p.ctx.Err() == nil && p.cfg.Failed != nil {
+			p.cfg.Failed(e.Address, err)
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// connect makes one connection, ready for calls.
+func (p *Pool) connect(e Endpoint) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.DialTimeout)
+	defer cancel()
+	dial := p.cfg.Dialer
+	if dial == nil {
+		dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}
+	}
+	raw, err := dial(ctx, e.Address)
+	if err != nil {
+		return nil, err
+	}
+	s := newSock(raw)
+	conn, scheme := net.Conn(s), "http"
+	if p.cfg.Credentials != nil {
+		scheme = "https"
+		conn, _, err = p.cfg.Credentials.ClientHandshake(ctx, e.Authority, s)
+		if err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+	}
+	c := newConn(conn, s, scheme, e.Authority, p.notify)
+	c.t.flush()
+	ended := make(chan error, 1)
+	p.work.Go(func() {
+		defer context.AfterFunc(p.ctx, func() { c.t.close(errClosed) })()
+		err := c.t.read()
+		c.t.mu.Lock()
+		c.leave()
+		c.t.mu.Unlock()
+		var broken *PanicError
+		if errors.As(err, &broken) && p.cfg.Failed != nil {
+			p.cfg.Failed(e.Address, err)
+		}
+		ended <- err
+	})
+	select {
+	case <-c.ready:
+		return c, nil
+	case err = <-ended:
+		return nil, fmt.Errorf("the connection ended before HTTP/2 began: %w", err)
+	case <-ctx.Done():
+		c.t.close(errClosed)
+		return nil, fmt.Errorf("no HTTP/2 SETTINGS came: %w", ctx.Err())
+	}
+}
+
+// keepAlive finds connections whose peer is silently gone.
+func (p *Pool) keepAlive() {
+	ticker := time.NewTicker(p.cfg.KeepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-p.ctx.Done():
+			return
+		}
+		for _, s := range p.slots {
+			if c := s.conn.Load(); c != nil {
+				c.tick()
+			}
+		}
+	}
+}
+
+// tick pings a connection that has calls under way and is silent, and closes it when that does not help.
+func (c *Conn) tick() {
+	seen := c.reads.Load()
+	if seen != c.seen || c.calls.Load() == 0 {
+		c.seen, c.idle = seen, 0
+		return
+	}
+	switch c.idle++; c.idle {
+	case keepAliveIdle:
+		c.t.mu.Lock()
+		c.t.out = appendPing(c.t.out, 0, [pingLen]byte{'a', 'l', 'i', 'v', 'e', '?'})
+		c.t.mu.Unlock()
+		c.t.flush()
+	case keepAliveDead:
+		c.t.close(errSilent)
+	}
+}
+
+var errSilent = errors.New("the core does not answer pings")

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+)
+
+// grantAttempts is how often an ID is drawn for a lease whose ID the tenant leaves to the server. A draw fails only if the tenant has a lease of
+// that very ID, so the second attempt is rare even for a tenant with a million leases.
+const grantAttempts = 16
+
+// errNoLeaseID is the answer when all draws failed.
+var errNoLeaseID = status.Error(codes.Unavailable, "etcd-storage-proxy: no free lease ID was found, try again")
+
+// leaseRoutes are the methods of etcdserverpb.Lease. A lease ID of the tenant is mapped into its lease space and back, so that the leases of others
+// cannot even be named.
+func (p *Proxy) leaseRoutes() map[string]route {
+	return map[string]route{
+		etcdserverpb.Lease_LeaseGrant_FullMethodName: {unary: p.leaseGrant},
+		etcdserverpb.Lease_LeaseRevoke_FullMethodName: {forward: &forward{
+			request: func(dst, request []byte) ([]byte, int64, error) {
+				return wire.AppendLeaseRevoke(dst, p.tenant, request)
+			},
+			response: func(dst []byte, _ int64, response []byte) ([]byte, error) {
+				dst, _, err := wire.AppendLeaseRevokeResponse(dst, p.tenant, response)
+				if err == nil {
+					p.leases.revoked()
+				}
+				return dst, err
+			},
+		}},
+		etcdserverpb.Lease_LeaseTimeToLive_FullMethodName: {forward: &forward{
+			request: func(dst, request []byte) ([]byte, int64, error) {
+				return wire.AppendLeaseTimeToLive(dst, p.tenant, request)
+			},
+			response: func(dst []byte, asked int64, response []byte) ([]byte, error) {
+				dst, _, err := wire.AppendLeaseTimeToLiveResponse(dst, p.tenant, response, asked)
+				return dst, err
+			},
+		}},
+		etcdserverpb.Lease_LeaseLeases_FullMethodName: {forward: &forward{
+			request: func(dst, request []byte) ([]byte, int64, error) {
+				dst, err := wire.AppendLeaseLeases(dst, p.tenant, request)
+				return dst, 0, err
+			},
+			response: func(dst []byte, _ int64, response []byte) ([]byte, error) {
+				dst, _, err := wire.AppendLeaseLeasesResponse(dst, p.tenant, response)
+				return dst, err
+			},
+		}},
+		etcdserverpb.Lease_LeaseKeepAlive_FullMethodName: {stream: p.leaseKeepAlive},
+	}
+}
+
+// leaseGrant grants a lease if the tenant may have one more.
+func (p *Proxy) leaseGrant(ctx context.Context, c *call, request []byte) ([]byte, error) {
+	room, err := p.leases.room(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !room {
+		return nil, rpctypes.ErrGRPCRequestTooManyRequests
+	}
+	response, err := p.grant(ctx, c, request)
+	p.leases.answered(err)
+	return response, err
+}
+
+// grant draws an ID if the tenant gives none, and another if the tenant has that lease already.
+func (p *Proxy) grant(ctx context.Context, c *call, request []byte) ([]byte, error) {
+	for range grantAttempts {
+		draw, err := drawLease()
+		if err != nil {
+			return nil, err
+		}
+		out, grant, err := wire.AppendLeaseGrant(nil, p.tenant, request, draw)
+		if err != nil {
+			return nil, err
+		}
+		response, err := p.up.Unary(ctx, c.method, c.requireLeader, out)
+		switch {
+		case err == nil:
+			response, _, err = wire.AppendLeaseGrantResponse(nil, p.tenant, response, grant.Visible)
+			return response, err
+		case !grant.Drawn || rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseExist):
+			return nil, err
+		}
+	}
+	return nil, errNoLeaseID
+}
+
+// drawLease is a random number above 0.
+func drawLease() (uint32, error) {
+	for {
+		var b [4]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return 0, fmt.Errorf("drawing a lease ID: %w", err)
+		}
+		if n := binary.BigEndian.Uint32(b[:]); n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// leaseKeepAlive passes one stream on. As in etcd, a request is read when the one before it is answered. The end of the core's stream (no leader,
+// connection lost) is the end of the tenant's at once, even while nothing is asked.
+func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	core, err := p.up.Stream(ctx, etcdserverpb.Lease_LeaseKeepAlive_FullMethodName, stream.RequireLeader())
+	if err != nil {
+		return err
+	}
+	k := keepAlive{tenant: p.tenant, stream: stream, core: core}
+	requests := receiveAll(ctx, stream.Recv)
+	responses := receiveAll(ctx, core.Recv)
+	open := requests // nil while the core's answer is awaited
+	for {
+		select {
+		case <-p.draining:
+			return errDraining
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case r := <-open:
+			if errors.Is(r.err, io.EOF) {
+				return nil // the tenant has no more
+			}
+			err = k.request(r)
+			open = nil
+		case r := <-responses:
+			err = k.response(r)
+			open = requests
+		}
+		if err != nil {
+			return p.answer(etcdserverpb.Lease_LeaseKeepAlive_FullMethodName, err)
+		}
+	}
+}
+
+// keepAlive is one stream of keep-alives.
+type keepAlive struct {
+	tenant *tenancy.Tenant
+	stream ServerStream
+	core   ClientStream
+	asked  int64 // the lease of the last request
+}
+
+func (k *keepAlive) request(r received) (err error) {
+	if r.err != nil {
+		return r.err
+	}
+	var out []byte
+	if out, k.asked, err = wire.AppendLeaseKeepAlive(nil, k.tenant, r.message); err != nil {
+		return err
+	}
+	if err := k.core.Send(out); !errors.Is(err, io.EOF) { // if it is, the responses have the reason
+		return err
+	}
+	return nil
+}
+
+func (k *keepAlive) response(r received) error {
+	switch {
+	case errors.Is(r.err, io.EOF):
+		return errCoreEnded
+	case r.err != nil:
+		return r.err
+	}
+	out, _, err := wire.AppendLeaseKeepAliveResponse(nil, k.tenant, r.message, k.asked)
+	if err != nil {
+		return err
+	}
+	return k.stream.Send(out)
+}
+
+// errCoreEnded answers a stream whose counterpart the core ended without an error.
+var errCoreEnded = status.Error(codes.Unavailable, "etcd-storage-proxy: the core etcd ended the stream")
+
+// received is a message of a stream, or its end.
+type received struct {
+	message []byte
+	err     error
+}
+
+// receiveAll reads a stream in a goroutine of its own, which ends with the stream, or with ctx once the stream has something to say.
+func receiveAll(ctx context.Context, receive func() ([]byte, error)) <-chan received {
+	out := make(chan received)
+	go func() {
+		for {
+			var r received
+			r.message, r.err = receive()
+			select {
+			case out <- r:
+			case <-ctx.Done():
+				return
+			}
+			if r.err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}

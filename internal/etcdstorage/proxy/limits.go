@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+)
+
+const (
+	// longestPace is how long a request may be held back to keep the tenant's rate. What would have to wait longer is refused.
+	longestPace = time.Second
+	// mostWaiting is how many requests may wait for a seat at the core.
+	mostWaiting = 4096
+	// leaseCountEvery is how often the tenant's leases are counted at most.
+	leaseCountEvery = 10 * time.Second
+)
+
+// limit sets up what bounds the tenant's requests.
+func (p *Proxy) limit() {
+	p.seats.count, p.seats.most = p.cfg.InFlight, mostWaiting
+	if p.cfg.RequestsPerSecond > 0 {
+		burst := p.cfg.Burst
+		if burst <= 0 {
+			burst = int(math.Ceil(p.cfg.RequestsPerSecond))
+		}
+		p.rate = rate.NewLimiter(rate.Limit(p.cfg.RequestsPerSecond), burst)
+	}
+	p.leases = &leaseCount{p: p}
+}
+
+// paced says how long a request must wait, and whether it may come at all.
+func (p *Proxy) paced() (wait time.Duration, ok bool) {
+	if p.rate == nil {
+		return 0, true
+	}
+	now := time.Now() //nolint:forbidigo // a rate is one of the clock's
+	r := p.rate.ReserveN(now, 1)
+	if wait = r.DelayFrom(now); wait > longestPace {
+		r.CancelAt(now)
+		return 0, false
+	}
+	return wait, true
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// overQuota says whether growth is refused now.
+func (p *Proxy) overQuota() bool {
+	if p.ledger == nil {
+		return false
+	}
+	_, exceeded := p.ledger.used()
+	return exceeded
+}
+
+// size is what the tenant stores, in bytes of keys and values.
+func (p *Proxy) size(ctx context.Context) (int64, error) {
+	if p.ledger == nil {
+		return p.usage.Bytes(ctx)
+	}
+	if err := p.ledger.wait(ctx); err != nil {
+		return 0, err
+	}
+	used, _ := p.ledger.used()
+	return used.Bytes, nil
+}
+
+// leaseCount knows how many leases the tenant has: a count, and what was granted through this replica since. Leases that end are found by the
+// next count, which is made only when the bound seems to be reached, since etcd lists the leases of all tenants for it.
+type leaseCount struct {
+	p *Proxy
+
+	// mu guards what follows, and is held for no call to the core: those that read the core's answers take it, and would wait for themselves.
+	mu       sync.Mutex
+	known    bool
+	count    int // those of the last count, and those granted or under way since
+	underWay int // grants that the core has not answered
+	counted  time.Time
+	counting chan struct{} // closed when the count that is being made ends; nil when none is
+}
+
+// room says whether there is room for one more lease. If there is it counts as granted, and answered must be told how the grant ended.
+func (l *leaseCount) room(ctx context.Context) (bool, error) {
+	if l.p.cfg.Leases <= 0 {
+		return true, nil
+	}
+	for {
+		room, wait, err := l.take(ctx)
+		if wait == nil {
+			return room, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return false, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// take takes the room there is. While somebody else counts wait is what is to be waited for.
+func (l *leaseCount) take(ctx context.Context) (room bool, wait <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	most := l.p.cfg.Leases
+	if l.counting != nil {
+		return false, l.counting, nil
+	}
+	if l.due(most) {
+		if err := l.again(ctx); err != nil {
+			return false, nil, err
+		}
+	}
+	if l.count >= most {
+		l.p.metrics.refused("leases").Inc()
+		return false, nil, nil
+	}
+	l.count++
+	l.underWay++
+	return true, nil, nil
+}
+
+// due says whether to count.
+func (l *leaseCount) due(most int) bool {
+	now := time.Now() //nolint:forbidigo // how old a count is; no decision about data
+	return !l.known || l.count >= most && now.Sub(l.counted) >= leaseCountEvery
+}
+
+// again counts. The lock is held, but not while the core is asked: nothing is granted meanwhile, and what was under way before counts as granted,
+// whether the core has listed it or not.
+func (l *leaseCount) again(ctx context.Context) error {
+	l.counting = make(chan struct{})
+	defer func() {
+		close(l.counting)
+		l.counting = nil
+	}()
+	underWay := l.underWay
+	count, err := l.ask(ctx)
+	if err != nil {
+		return err
+	}
+	l.known, l.count, l.counted = true, count+underWay, time.Now() //nolint:forbidigo // as above
+	return nil
+}
+
+// answered says how a grant for which there was room ended. One that may have been made without a word of it stays counted until the next count: else
+// giving up each grant would be a way to any number of leases.
+func (l *leaseCount) answered(err error) {
+	if l.p.cfg.Leases <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.underWay--
+	if err != nil && !uncertain(status.Code(err)) {
+		l.count = max(l.count-1, 0)
+	}
+}
+
+// revoked says that a lease was revoked.
+func (l *leaseCount) revoked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count = max(l.count-1, 0)
+}
+
+// uncertain says of a code whether what it answers may have been done all the same.
+func uncertain(code codes.Code) bool {
+	switch code { // the others are the core's refusals
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Unknown, codes.Internal:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask asks the core, and gives the lock to others meanwhile.
+func (l *leaseCount) ask(ctx context.Context) (int, error) {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	request, err := wire.AppendLeaseLeases(nil, l.p.tenant, nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := l.p.up.Unary(ctx, etcdserverpb.Lease_LeaseLeases_FullMethodName, false, request)
+	if err != nil {
+		return 0, err
+	}
+	_, info, err := wire.AppendLeaseLeasesResponse(nil, l.p.tenant, answer)
+	return info.Leases, err
+}

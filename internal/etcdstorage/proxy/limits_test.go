@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// stored is what the core holds of the tenant, asked past the proxy.
+func stored(tb testing.TB, core *clientv3.Client) (size quota.Size) {
+	tb.Helper()
+	all, err := core.Get(tb.Context(), "/a/", clientv3.WithPrefix())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, kv := range all.Kvs {
+		size.Bytes += int64(len(kv.Key) + len(kv.Value))
+		size.Keys++
+	}
+	return size
+}
+
+// A tenant with two replicas and sixteen clients at full speed, which also overwrite, delete and give up, grows to its quota and no further.
+func TestGrowthStopsAtTheQuota(t *testing.T) {
+	t.Parallel()
+	const limit = 4 << 20
+	core := testkit.NewEtcd(t)
+	direct := client(t, core.Endpoint)
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Bytes: limit}
+	replicas := []*served{start(t, cfg), start(t, cfg)}
+	var refused atomic.Int64
+	var work sync.WaitGroup
+	for n := range 16 {
+		work.Go(func() {
+			c := replicas[n%2].Client
+			random := rand.New(rand.NewPCG(uint64(n), 1))
+			for i := 0; refused.Load() < 200; i++ {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				if random.IntN(20) == 0 {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(random.IntN(2000))*time.Microsecond)
+				}
+				key, value := fmt.Sprintf("%d/%d", n, random.IntN(i+10)), strings.Repeat("v", random.IntN(16<<10))
+				err := write(ctx, c, random.IntN(10), key, value)
+				cancel()
+				if errors.Is(err, rpctypes.ErrNoSpace) {
+					refused.Add(1)
+				} else if err != nil && ctx.Err() == nil {
+					t.Errorf("writing: %v", err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	if got := stored(t, direct); got.Bytes < limit*95/100 || got.Bytes > limit*105/100 {
+		t.Errorf("%d bytes are stored, want the limit of %d, 5 %% more or less", got.Bytes, limit)
+	}
+}
+
+// write makes one of the writes that there are.
+func write(ctx context.Context, c *clientv3.Client, kind int, key, value string) error {
+	var err error
+	switch kind {
+	case 0:
+		_, err = c.Delete(ctx, key)
+	case 1, 2, 3:
+		_, err = c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit()
+	default:
+		_, err = c.Put(ctx, key, value)
+	}
+	return err
+}
+
+// At the limit one can read, delete, and overwrite with what is no longer; after a deletion there is room at once. A new replica knows as much.
+func TestAtTheQuota(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcd(t)
+	if _, err := client(t, core.Endpoint).Put(t.Context(), "/b/somebody else's", strings.Repeat("v", 5000)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Bytes: 1000, Keys: 3}
+	for _, replica := range []*served{start(t, cfg), start(t, cfg)} {
+		c := replica.Client
+		good := func(_ any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		full := func(_ any, err error) {
+			t.Helper()
+			if !errors.Is(err, rpctypes.ErrNoSpace) {
+				t.Errorf("got %v, want %v", err, rpctypes.ErrNoSpace)
+			}
+		}
+		value := strings.Repeat("v", 900)
+		good(c.Put(t.Context(), "key", value))
+		full(c.Put(t.Context(), "new", value))
+		alarms(t, c, 1)
+		full(c.Put(t.Context(), "key", value+value))
+		full(c.Txn(t.Context()).Then(clientv3.OpPut("new", value)).Commit())
+		good(c.Txn(t.Context()).If(clientv3.Compare(clientv3.Version("key"), "=", 0)).Else(clientv3.OpPut("key", value[1:])).Commit())
+		good(c.Put(t.Context(), "key", value))
+		good(c.Put(t.Context(), "key", "", clientv3.WithIgnoreValue()))
+		good(c.Get(t.Context(), "key"))
+		good(c.Put(t.Context(), "2", ""))
+		good(c.Put(t.Context(), "3", ""))
+		full(c.Put(t.Context(), "4", ""))
+		good(c.Delete(t.Context(), "", clientv3.WithPrefix()))
+		testkit.Eventually(t, "room after the deletion", func() string {
+			if _, err := c.Put(t.Context(), "new", value); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		alarms(t, c, 0)
+		status, err := c.Status(t.Context(), replica.Endpoint)
+		good(status, err)
+		if want := int64(len("/a/new") + len(value)); err == nil && status.DbSize > want {
+			t.Errorf("the size is said to be %d, want at most %d", status.DbSize, want)
+		}
+		good(c.Delete(t.Context(), "", clientv3.WithPrefix()))
+		testkit.Eventually(t, "the deletion to be known", func() string {
+			if status, err := c.Status(t.Context(), replica.Endpoint); err != nil || status.DbSize > 0 {
+				return fmt.Sprint(status, err)
+			}
+			return ""
+		})
+	}
+}
+
+func alarms(t *testing.T, c *clientv3.Client, want int) {
+	t.Helper()
+	list, err := c.AlarmList(t.Context())
+	if err != nil {
+		t.Error(err)
+	} else if len(list.Alarms) != want {
+		t.Errorf("alarms %v, want %d", list.Alarms, want)
+	}
+}
+
+// The count goes on after the core has been away, and after its history was compacted meanwhile.
+func TestQuotaAfterTheCoreCompacted(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcd(t)
+	direct := client(t, core.Endpoint)
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Keys: 10}
+	replica := start(t, cfg)
+	if _, err := replica.Client.Put(t.Context(), "1", ""); err != nil {
+		t.Fatal(err)
+	}
+	core.Stop()
+	core.Restart(t)
+	var last int64
+	for n := range 9 {
+		put, err := direct.Put(t.Context(), fmt.Sprintf("/a/past the proxy %d", n), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = put.Header.Revision
+	}
+	if _, err := direct.Compact(t.Context(), last, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the quota to be reached", func() string {
+		put, err := replica.Client.Put(t.Context(), "one too many", "")
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return ""
+		}
+		_, _ = direct.Delete(t.Context(), "/a/one too many")
+		return fmt.Sprint(put, err)
+	})
+}
+
+func TestLeasesAndWatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcd(t)
+	direct := client(t, core.Endpoint)
+	left, err := direct.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range left.Leases { // of tests that had this etcd before
+		if _, err := direct.Revoke(t.Context(), lease.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := direct.Grant(t.Context(), 60); err != nil {
+		t.Fatal(err) // somebody else's
+	}
+	cfg := configure(t, core.Endpoint)
+	cfg.Leases, cfg.Watches = 2, 2
+	c := start(t, cfg).Client
+	var leases []clientv3.LeaseID
+	for range 2 {
+		lease, err := c.Grant(t.Context(), 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, lease.ID)
+	}
+	if _, err := c.Grant(t.Context(), 60); !errors.Is(err, rpctypes.ErrTooManyRequests) {
+		t.Errorf("a third lease: %v", err)
+	}
+	if _, err := c.Revoke(t.Context(), leases[0]); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Grant(t.Context(), 60); err != nil {
+		t.Errorf("after one was revoked: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	first := c.Watch(ctx, "1", clientv3.WithCreatedNotify())
+	second := c.Watch(t.Context(), "2", clientv3.WithCreatedNotify())
+	<-first
+	<-second
+	if answer := <-c.Watch(t.Context(), "3"); answer.Err() == nil || answer.Err().Error() != rpctypes.ErrTooManyRequests.Error() {
+		t.Errorf("a third watch: %+v, %v", answer, answer.Err())
+	}
+	cancel()
+	testkit.Eventually(t, "room for a watch", func() string {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if answer := <-c.Watch(ctx, "4", clientv3.WithCreatedNotify()); answer.Err() != nil {
+			return answer.Err().Error()
+		}
+		return ""
+	})
+}
+
+// Requests beyond the rate are held back; those that would be held back too long are refused.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcd(t)
+	cfg := configure(t, core.Endpoint)
+	cfg.RequestsPerSecond, cfg.Burst = 100, 10
+	c := start(t, cfg).Client
+	const clients = 16
+	begun := time.Now()
+	var served, refused atomic.Int64
+	var work sync.WaitGroup
+	for range clients {
+		work.Go(func() {
+			for range 10 {
+				if _, err := c.Get(t.Context(), "key"); err == nil {
+					served.Add(1)
+				} else if errors.Is(err, rpctypes.ErrTooManyRequests) {
+					refused.Add(1)
+				} else {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	// 160 requests, of which 10 are free: there is no way to have them served sooner than at the rate.
+	if most := 10 + 100*time.Since(begun).Seconds() + 1; float64(served.Load()) > most {
+		t.Errorf("%d were served, want at most %.0f", served.Load(), most)
+	}
+	if served.Load() == 0 || refused.Load() > 0 {
+		t.Errorf("%d served, %d refused: 16 at a time wait less than a second", served.Load(), refused.Load())
+	}
+	for range 300 {
+		work.Go(func() {
+			if _, err := c.Get(t.Context(), "key"); errors.Is(err, rpctypes.ErrTooManyRequests) {
+				refused.Add(1)
+			}
+		})
+	}
+	work.Wait()
+	if refused.Load() == 0 {
+		t.Error("300 at once, and none was refused at 100 a second")
+	}
+}
+
+// With few seats all requests are answered, and those that gave up while they waited give no seat away twice.
+func TestSeats(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcd(t)
+	cfg := configure(t, core.Endpoint)
+	cfg.InFlight = 2
+	c := start(t, cfg).Client
+	var answered atomic.Int64
+	var work sync.WaitGroup
+	for n := range 64 {
+		work.Go(func() {
+			for i := range 50 {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				if i%3 == 0 {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(n*i)*time.Microsecond)
+				}
+				_, err := c.Put(ctx, fmt.Sprint(n), fmt.Sprint(i))
+				if err == nil {
+					answered.Add(1)
+				} else if ctx.Err() == nil {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	if answered.Load() < 64*33 {
+		t.Errorf("%d were answered, want all that did not give up: %d", answered.Load(), 64*33)
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+)
+
+// UpstreamConfig says how the core etcd is reached.
+type UpstreamConfig struct {
+	// Endpoints are the core's addresses, host:port or client URLs ("https://host:2379"). At least one.
+	Endpoints []string
+	// TLS is nil for plaintext. With a client certificate the core takes its common name as the user (etcd's --client-cert-auth).
+	TLS *tls.Config
+	// Credentials are used instead of TLS when they are given; each handshake is told the host of its own endpoint.
+	Credentials credentials.TransportCredentials
+	// Username and Password log in to a core with authentication on; a nil Password logs in nowhere, which is right when the certificate says
+	// who the proxy is. Password is asked at each login.
+	Username string
+	Password func() (string, error)
+	// Connections is how many connections carry the calls; 0 is DefaultConnections.
+	Connections int
+	// DialTimeout bounds one attempt to connect, handshake included; 0 is DefaultDialTimeout.
+	DialTimeout time.Duration
+	// Dialer replaces net.Dialer in tests.
+	Dialer func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Config is everything a Proxy needs.
+type Config struct {
+	// Tenant is the prefix, the lease space and the limits.
+	Tenant tenancy.Tenant
+	// TenantName is the tenant's name in metrics and in the record of its compact revision.
+	TenantName string
+	// Upstream is the core.
+	Upstream UpstreamConfig
+	// TLS is nil for plaintext, which only a loopback listener may use.
+	TLS *tls.Config
+	// Credentials are used instead of TLS when they are given. Their AuthInfo must be credentials.TLSInfo or ConnectionInfo.
+	Credentials credentials.TransportCredentials
+	// ServingEnd is the end of the certificate that new connections are shown; nil if it is not known. Now is the time against which the ends of
+	// connections' certificates are held; nil is the system's. Look is how often that is done; 0 is 5 s.
+	ServingEnd func() time.Time
+	Now        func() time.Time
+	Look       time.Duration
+	// Authorize decides once per connection whether a verified client certificate is this tenant's. Its error is the answer to every RPC of that
+	// connection. nil accepts every verified one.
+	Authorize func(*x509.Certificate) error
+	// SystemPrefix is where the proxy keeps its own records in the core ("/.etcd.mooring.dev/"); "" keeps them in memory only.
+	SystemPrefix string
+	// AdvertiseURL is the one client URL that MemberList answers with.
+	AdvertiseURL string
+	// MaxRequestBytes is the core's --max-request-bytes; 0 is etcd's default, 1.5 MiB.
+	MaxRequestBytes int
+	// Quota bounds what the tenant stores; the zero value bounds nothing.
+	Quota quota.Limits
+	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 is no bound.
+	Leases, Watches int
+	// RequestsPerSecond paces unary RPCs, after Burst that are not (0 is one second's worth); 0 paces nothing.
+	RequestsPerSecond float64
+	Burst             int
+	// InFlight bounds how many unary RPCs are with the core at one time, the others wait in their order; 0 is no bound.
+	InFlight int
+	// Logger and Registry may be left out.
+	Logger   logr.Logger
+	Registry prometheus.Registerer
+}
+
+// Defaults of Config.
+const (
+	DefaultConnections     = 2
+	DefaultDialTimeout     = 3 * time.Second
+	DefaultMaxRequestBytes = 1.5 * 1024 * 1024 // etcd's embed.DefaultMaxRequestBytes
+	// requestOverhead is what etcd allows a gRPC message beyond its request limit (etcd's config.grpcOverheadBytes).
+	requestOverhead = 512 * 1024
+)
+
+// Proxy serves one tenant. Make one with New.
+type Proxy struct {
+	cfg        Config
+	tenant     *tenancy.Tenant
+	log        logr.Logger
+	routes     map[string]route
+	core       *core
+	up         upstream // is core; what handlers use
+	compaction *compaction
+	usage      *usage
+	ledger     *ledger // nil without a quota
+	seats      seats
+	rate       *rate.Limiter // nil for any rate
+	leases     *leaseCount
+	metrics    *metrics
+
+	ctx    context.Context //nolint:containedctx // the life of the background work
+	cancel context.CancelFunc
+
+	server    *h2.Server
+	draining  chan struct{} // closed when Shutdown begins
+	drainOnce sync.Once
+	work      sync.WaitGroup // background work
+}
+
+// New checks the configuration and builds a proxy. It dials lazily: nothing here needs the core. What it starts ends with ctx or Shutdown.
+func New(ctx context.Context, cfg Config) (*Proxy, error) {
+	if cfg.MaxRequestBytes <= 0 {
+		cfg.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now //nolint:forbidigo // certificates' ends are times of the clock's
+	}
+	if cfg.TenantName == "" {
+		return nil, errors.New("the tenant has no name")
+	}
+	if err := cfg.Tenant.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.SystemPrefix != "" {
+		system, err := tenancy.ParseSystemPrefix(cfg.SystemPrefix)
+		if err != nil {
+			return nil, err
+		}
+		if system.Overlaps(cfg.Tenant.Prefix) {
+			return nil, fmt.Errorf("the tenant's prefix %s and the system prefix %s overlap", cfg.Tenant.Prefix.String(), system.String())
+		}
+	}
+	m, err := newMetrics(cfg.Registry, cfg.TenantName)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{})}
+	p.tenant = &p.cfg.Tenant
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	if p.core, err = newCore(p); err != nil {
+		p.cancel()
+		return nil, err
+	}
+	p.up = p.core
+	p.compaction = newCompaction(p)
+	p.usage = newUsage(p)
+	p.ledger = newLedger(p)
+	p.limit()
+	p.routes = p.buildRoutes() //nolint:contextcheck // handlers get the contexts of their calls
+	creds := cfg.Credentials
+	if creds == nil && cfg.TLS != nil {
+		creds = credentials.NewTLS(cfg.TLS)
+	}
+	p.server = &h2.Server{
+		Handler: front{p}, Credentials: creds, MaxMessage: cfg.MaxRequestBytes + requestOverhead,
+		Broken: func(err error) {
+			p.metrics.panics.Inc()
+			p.log.Error(err, "A connection of the tenant ended by a panic")
+		},
+		StallTick: cfg.Look, Over: p.over,
+	}
+	p.background(p.compaction.run)
+	if p.ledger != nil {
+		p.background(p.ledger.run)
+	}
+	return p, nil
+}
+
+// background runs a function until it returns; it must return soon after its context ends.
+func (p *Proxy) background(f func(ctx context.Context)) {
+	p.work.Go(func() { f(p.ctx) })
+}
+
+// Serve answers connections of the listener until Shutdown; it then returns nil. It may be called for several listeners.
+func (p *Proxy) Serve(l net.Listener) error {
+	if err := p.server.Serve(l); err != nil && !errors.Is(err, h2.ErrStopped) {
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown refuses new RPCs, lets unary ones end, ends streams with Unavailable, and closes everything at the latest when ctx ends.
+func (p *Proxy) Shutdown(ctx context.Context) {
+	p.drainOnce.Do(func() { close(p.draining) })
+	p.server.Drain(ctx)
+	p.cancel() // before Close, which waits for handlers: one may wait for a login that background work has begun
+	p.server.Close()
+	p.core.pool.Close()
+	p.work.Wait()
+}

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+)
+
+// quotaScanRate bounds the first count of what the tenant stores, in bytes per second; growth waits for its end.
+const quotaScanRate = 64 << 20
+
+// errRecount tells that the watch of the tenant's keys lost its place, so that they must be counted anew.
+var errRecount = errors.New("the watch of the tenant's keys cannot go on where it was")
+
+// ledger is what the tenant stores, followed by one watch of all its keys, and the judge of what may grow.
+type ledger struct {
+	p      *Proxy
+	limits quota.Limits
+
+	mu       sync.Mutex // guards what follows
+	book     *quota.Ledger
+	isLoaded bool
+	loaded   chan struct{} // closed after the first count
+}
+
+// newLedger returns nil if nothing limits what the tenant stores.
+func newLedger(p *Proxy) *ledger {
+	if p.cfg.Quota == (quota.Limits{}) {
+		return nil
+	}
+	return &ledger{p: p, limits: p.cfg.Quota, book: newBook(), loaded: make(chan struct{})}
+}
+
+// newBook is an empty ledger with a hash that nobody can foresee.
+func newBook() *quota.Ledger {
+	seed := maphash.MakeSeed()
+	return quota.NewLedger(func(key []byte) uint64 { return maphash.Bytes(seed, key) })
+}
+
+// wait returns after the first count.
+func (l *ledger) wait(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	select {
+	case <-l.loaded:
+		return nil
+	case <-ctx.Done():
+		return status.Error(codes.Unavailable, "etcd-storage-proxy: what the tenant stores has not been counted yet, try again")
+	}
+}
+
+// growth is what a request would add, branch by branch; a request without puts adds nothing.
+type growth struct {
+	ledger           *ledger
+	success, failure quota.Size
+}
+
+// visit counts a put.
+func (g *growth) visit(put wire.Put) {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	size := g.ledger.book.Growth(put.Key, put.Bytes, put.KeepsValue)
+	branch := &g.failure
+	if put.Success {
+		branch = &g.success
+	}
+	branch.Bytes += size.Bytes
+	branch.Keys += size.Keys
+}
+
+// reserve makes room for a request, or refuses it. It must be the last thing that can refuse one.
+func (l *ledger) reserve(g *growth) (id int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isLoaded {
+		return 0, errNotLoaded
+	}
+	id, ok := l.book.Reserve(l.limits, g.success, g.failure)
+	if !ok {
+		l.p.metrics.refused("space").Inc()
+		l.tell()
+		return 0, rpctypes.ErrGRPCNoSpace
+	}
+	return id, nil
+}
+
+// settle is told of the answer to a request for which room was made, and which branch of a Txn ran; all else succeeds.
+func (l *ledger) settle(id int64, succeeded bool, revision int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.book.Settle(id, succeeded, revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+}
+
+// ended is told of the end of each request for which room was made, answered or not.
+func (l *ledger) ended(id int64) {
+	if id == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.book.Abandon(id)
+}
+
+// used is what is stored, and whether the tenant is at its limit.
+func (l *ledger) used() (size quota.Size, exceeded bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book.Used(), l.book.Exceeded(l.limits)
+}
+
+// tell sets the metrics; the caller holds the lock.
+func (l *ledger) tell() {
+	used := l.book.Used()
+	l.p.metrics.bytes.Set(float64(used.Bytes))
+	l.p.metrics.keys.Set(float64(used.Keys))
+	exceeded := 0.0
+	if l.book.Exceeded(l.limits) {
+		exceeded = 1
+	}
+	l.p.metrics.exceeded.Set(exceeded)
+}
+
+// run counts the tenant's keys once and follows them until ctx ends.
+func (l *ledger) run(ctx context.Context) {
+	pause, counted := followPauseLeast, false
+	for ctx.Err() == nil {
+		err := l.followed(ctx, &counted)
+		if err == nil {
+			pause = followPauseLeast
+		} else if ctx.Err() == nil {
+			l.p.log.V(1).Info("What the tenant stores is not being followed", "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, followPauseMost)
+	}
+}
+
+// followed counts if need be, and follows until the watch breaks; nil when it had begun.
+func (l *ledger) followed(ctx context.Context, counted *bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !*counted {
+		if err := l.count(ctx); err != nil {
+			return err
+		}
+		*counted = true
+	}
+	began, err := l.watch(ctx)
+	if errors.Is(err, errRecount) {
+		*counted = false
+	}
+	if began {
+		return nil
+	}
+	return err
+}
+
+// count reads all keys as of one revision.
+func (l *ledger) count(ctx context.Context) error {
+	book := newBook()
+	var revision int64
+	prefix := len(l.p.tenant.Prefix.String())
+	err := l.p.usage.pages(ctx, quotaScanRate, func(page *etcdserverpb.RangeResponse) int64 {
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			book.Put(kv.Key[prefix:], len(kv.Key)+len(kv.Value))
+		}
+		return revision
+	})
+	if err != nil {
+		return err
+	}
+	book.Advance(revision, time.Time{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.book.Replace(book, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+	l.tell()
+	if !l.isLoaded {
+		l.isLoaded = true
+		close(l.loaded)
+	}
+	return nil
+}
+
+// watch follows all keys of the tenant from where the ledger is.
+func (l *ledger) watch(ctx context.Context) (began bool, err error) {
+	stream, err := l.p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
+	if err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	from := l.book.Revision() + 1
+	l.mu.Unlock()
+	request, err := proto.Marshal(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
+		CreateRequest: &etcdserverpb.WatchCreateRequest{
+			Key: []byte(l.p.tenant.Prefix.String()), RangeEnd: []byte(l.p.tenant.Prefix.End()), StartRevision: from,
+			ProgressNotify: true, // so that an idle tenant's place is not compacted away beneath it
+			Fragment:       true,
+		},
+	}})
+	if err != nil {
+		return false, fmt.Errorf("encoding the watch of the tenant's keys: %w", err)
+	}
+	if err := stream.Send(request); err != nil {
+		return false, err
+	}
+	for ; ; began = true {
+		data, err := stream.Recv()
+		if err != nil {
+			return began, err
+		}
+		var answer etcdserverpb.WatchResponse
+		if err := proto.Unmarshal(data, &answer); err != nil {
+			return began, fmt.Errorf("decoding the watch of the tenant's keys: %w", err)
+		}
+		switch {
+		case answer.CompactRevision > 0:
+			return began, errRecount
+		case answer.Canceled:
+			return began, fmt.Errorf("the core ended the watch of the tenant's keys (%s): %w", answer.CancelReason, io.EOF)
+		}
+		l.follow(&answer)
+	}
+}
+
+// follow takes over what a watch brought. A fragment of a revision does not yet bring the ledger to it: the rest would be lost with the stream.
+func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
+	prefix := len(l.p.tenant.Prefix.String())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, event := range answer.Events {
+		if event.Type == mvccpb.Event_DELETE {
+			l.book.Delete(event.Kv.Key[prefix:])
+			continue
+		}
+		l.book.Put(event.Kv.Key[prefix:], len(event.Kv.Key)+len(event.Kv.Value))
+	}
+	if !answer.Fragment && !answer.Created {
+		l.book.Advance(answer.Header.Revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+	}
+	l.tell()
+}

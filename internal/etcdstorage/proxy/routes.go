@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"maps"
+)
+
+// call is what a unary handler knows of its RPC besides the request.
+type call struct {
+	method        string
+	requireLeader bool
+}
+
+// route answers one method; exactly one of its handlers is set.
+type route struct {
+	forward *forward
+	unary   func(ctx context.Context, c *call, request []byte) (response []byte, err error)
+	stream  func(stream ServerStream) error
+}
+
+// forward is a unary RPC that goes to the core once, under the same method name. Its functions run in a connection's goroutine: they must not
+// block and must not keep the slices they are given.
+//
+// Their errors: *wire.RequestError and status errors are the answer, *wire.BoundaryError is a violation of the boundary, all else is Internal.
+type forward struct {
+	// request appends the rewritten request to dst. state is handed to response.
+	request func(dst, request []byte) (out []byte, state int64, err error)
+	// response appends the rewritten response to dst.
+	response func(dst []byte, state int64, response []byte) (out []byte, err error)
+	// ended is called once at the end of the RPC, however it ends, with the last state; nil if nobody needs to know.
+	ended func(state int64)
+}
+
+// ServerStream is one RPC of the tenant, seen from its handler. One goroutine may receive while another sends.
+type ServerStream interface {
+	// Context ends when the tenant cancels, its deadline passes, its connection is lost or the proxy stops for good.
+	Context() context.Context
+	// RequireLeader tells whether the tenant sent the metadata hasleader: true.
+	RequireLeader() bool
+	// Recv returns the next message, which is the caller's; io.EOF after the tenant's last.
+	Recv() ([]byte, error)
+	// Send sends one message, the concatenation of parts. The parts must never change afterwards; they may be shared between streams.
+	// It blocks while the tenant does not read.
+	Send(parts ...[]byte) error
+}
+
+// ClientStream is one stream to the core. One goroutine may receive while another sends. It ends with the context it was made with.
+type ClientStream interface {
+	// Send sends one message; the bytes must not change afterwards.
+	Send(message []byte) error
+	// CloseSend says that there are no more messages.
+	CloseSend() error
+	// Recv returns the next message, which is the caller's; io.EOF when the core ended the stream with OK, else a status error.
+	Recv() ([]byte, error)
+}
+
+// upstream reaches the core.
+type upstream interface {
+	Unary(ctx context.Context, method string, requireLeader bool, request []byte) ([]byte, error)
+	Stream(ctx context.Context, method string, requireLeader bool) (ClientStream, error)
+}
+
+// buildRoutes is the whole table.
+func (p *Proxy) buildRoutes() map[string]route {
+	out := p.kvRoutes()
+	maps.Copy(out, p.syntheticRoutes())
+	maps.Copy(out, p.watchRoutes())
+	maps.Copy(out, p.leaseRoutes())
+	return out
+}

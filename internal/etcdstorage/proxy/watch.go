@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
+)
+
+// watchRoutes is the one method of etcdserverpb.Watch; package watch does the work.
+func (p *Proxy) watchRoutes() map[string]route {
+	hub := p.newWatchHub()
+	p.background(func(ctx context.Context) {
+		<-ctx.Done()
+		hub.Close()
+	})
+	p.exportWatches(hub)
+	return map[string]route{etcdserverpb.Watch_Watch_FullMethodName: {
+		stream: func(stream ServerStream) error { return hub.Serve(stream, p.draining, errDraining) },
+	}}
+}
+
+// newWatchHub makes the hub that all Watch streams of the tenant share. It opens streams to the core when they are needed.
+func (p *Proxy) newWatchHub() *watch.Hub {
+	const method = etcdserverpb.Watch_Watch_FullMethodName
+	return watch.New(watch.Config{
+		Tenant: p.tenant,
+		Open: func(ctx context.Context, requireLeader bool) (watch.CoreStream, error) {
+			s, err := p.up.Stream(ctx, method, requireLeader)
+			return watchStream{s}, err
+		},
+		Watches:   p.cfg.Watches,
+		Refused:   p.metrics.refused("watches").Inc,
+		Compacted: p.compaction.Revision,
+		Load:      p.compaction.wait,
+		Violation: func(err error) error { return p.violation(method, err) },
+		Panicked:  func(r any) error { return p.panicked(method, r) },
+	})
+}
+
+// watchStream is a stream to the core as package watch wants it.
+type watchStream struct{ ClientStream }
+
+// LoggedOut implements watch.CoreStream.
+func (s watchStream) LoggedOut(message string) {
+	if c, ok := s.ClientStream.(*coreStream); ok {
+		c.c.loggedOut(c.token, message)
+	}
+}
+
+// exportWatches registers the hub's numbers.
+func (p *Proxy) exportWatches(hub *watch.Hub) {
+	if p.cfg.Registry == nil {
+		return
+	}
+	labels := prometheus.Labels{"tenant": p.cfg.TenantName}
+	for name, each := range map[string]struct {
+		help  string
+		value func(watch.Stats) int
+	}{
+		"watch_streams":      {"Watch streams of the tenant.", func(s watch.Stats) int { return s.Sessions }},
+		"watchers":           {"Watches of the tenant.", func(s watch.Stats) int { return s.Watchers }},
+		"private_watchers":   {"Watches of the tenant that do not share a watch of the core: they catch up, or their client reads slowly.", func(s watch.Stats) int { return s.Private }},
+		"core_watches":       {"Watches of the core that the tenant's watches share.", func(s watch.Stats) int { return s.Groups }},
+		"core_watch_streams": {"Watch streams to the core.", func(s watch.Stats) int { return s.CoreStreams }},
+	} {
+		p.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metricPrefix + name, Help: each.help, ConstLabels: labels}, func() float64 {
+			return float64(each.value(hub.Stats()))
+		}))
+	}
+	p.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: metricPrefix + "slow_watch_streams_total", ConstLabels: labels,
+		Help: "Watch streams of the tenant that were ended because their client read too slowly.",
+	}, func() float64 { return float64(hub.Stats().Slow) }))
+}
+
+const metricPrefix = "mooring_etcdstorage_proxy_"
+
+func (p *Proxy) register(c prometheus.Collector) {
+	if err := p.cfg.Registry.Register(c); err != nil {
+		p.log.Error(err, "A metric could not be registered")
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
+)
+
+// TestNoKnownAttackSucceeds makes the attacks that etcd's own grpc-proxy falls for.
+func TestNoKnownAttackSucceeds(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
+	got, err := etcdisolation.Probe(t.Context(), worlds(etcd.Client), dial(t, address, 1, nil)[0], alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		t.Errorf("a tenant can %s: %s", name, got[name])
+	}
+	for path, answer := range etcdisolation.PlainHTTP(t.Context(), address) {
+		t.Errorf("the tenant's port serves %s to HTTP/1.1: %s", path, answer)
+	}
+}
+
+// TestNoRequestEscapes makes requests by chance, many of which no client library would send.
+func TestNoRequestEscapes(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
+	requests := uint64(100_000)
+	if testing.Short() {
+		requests = 10_000
+	}
+	campaign := etcdisolation.Campaign{
+		Conns: dial(t, address, 4, nil), Workers: 24, Batch: 10_000, Alive: alive,
+		Seed:     number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
+		From:     number(t, "MOORING_ISOLATION_FROM", 0),
+		Requests: number(t, "MOORING_ISOLATION_REQUESTS", requests),
+	}
+	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", campaign.Seed)
+	world, err := worlds(etcd.Client)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := world.Run(t.Context(), campaign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(report)
+	for _, v := range report.Violations {
+		t.Error(v)
+	}
+}
+
+// TestNoConnectionEscapesOrStopsOthers breaks the rules of HTTP/2 and of gRPC on many connections, beside one that is honest. It runs alone,
+// so that it can count what is left of them.
+func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
+	etcd := testkit.NewEtcd(t)
+	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
+	world, err := worlds(etcd.Client)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
+	frames := etcdisolation.Frames{
+		Dial: dialer, Workers: 8, Served: etcdisolation.Served(dialer),
+		Seed:        number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
+		From:        number(t, "MOORING_ISOLATION_FROM", 0),
+		Connections: number(t, "MOORING_ISOLATION_CONNECTIONS", 3000),
+	}
+	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", frames.Seed)
+	if what := frames.Served(t.Context()); what != "" {
+		t.Fatal(what)
+	}
+	before := runtime.NumGoroutine()
+	for _, v := range world.RunFrames(t.Context(), frames) {
+		t.Error(v)
+	}
+	testkit.Eventually(t, "what served the connections to end", func() string {
+		if now := runtime.NumGoroutine(); now > before+20 {
+			return fmt.Sprintf("%d goroutines, %d before", now, before)
+		}
+		return ""
+	})
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	t.Logf("%d goroutines before, %d after; %d MiB in use", before, runtime.NumGoroutine(), memory.HeapInuse>>20)
+	found, err := world.Judge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range found {
+		t.Error(what)
+	}
+}

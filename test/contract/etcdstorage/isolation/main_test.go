@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const (
+	tenantPrefix = "/isolation/a-tenant/"
+	systemPrefix = "/.etcd.mooring.dev/"
+	tenantName   = "a-tenant"
+)
+
+// dial returns connections to an address.
+func dial(tb testing.TB, address string, n int, creds credentials.TransportCredentials) []*grpc.ClientConn {
+	tb.Helper()
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	var conns []*grpc.ClientConn
+	for range n {
+		conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(address, "http://"), grpc.WithTransportCredentials(creds))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = conn.Close() })
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+// worlds makes worlds on a core, one for each call.
+func worlds(core *clientv3.Client) func(context.Context) (*etcdisolation.World, error) {
+	return func(ctx context.Context) (*etcdisolation.World, error) {
+		return etcdisolation.NewWorld(ctx, core, tenantPrefix, systemPrefix+"tenants/"+tenantName+"/")
+	}
+}
+
+// number returns what a variable says.
+func number(tb testing.TB, variable string, otherwise uint64) uint64 {
+	tb.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		tb.Fatalf("%s is %q: it must be a number", variable, text)
+	}
+	return n
+}
+
+// alive is for endpoints in this process: when they end, so does the test.
+func alive() string { return "" }

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crd tests the kinds of Mooring on a real API server: defaults, and every rule with a case that it accepts and one that it rejects.
+package crd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// topologies returns a client of a cluster that serves RouteReflectorTopology.
+func topologies(t *testing.T) client.Client {
+	t.Helper()
+	cluster := testkit.ControlPlane(t)
+	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	crds, err := apiextensions.NewForConfig(cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the kind to be served", func() string {
+		if err := c.List(t.Context(), &v1alpha1.RouteReflectorTopologyList{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return c
+}
+
+// object is a topology as a user writes it.
+func object(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	out := &unstructured.Unstructured{}
+	text := fmt.Sprintf("apiVersion: bgp.mooring.dev/v1alpha1\nkind: RouteReflectorTopology\nmetadata: {name: %s}\nspec: %s\n", name, spec)
+	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// What SetDefaults fills in for readers of files is what the API server fills in.
+func TestDefaultsAreTheAPIServers(t *testing.T) {
+	t.Parallel()
+	c := topologies(t)
+	for name, spec := range map[string]string{
+		"empty": "{}", "zones": "{sizing: {perZone: {}}}", "some": "{mode: Flat, failure: {notReadyGrace: 90s}, topologyKeys: [rack], reflectors: {tolerations: []}}",
+	} {
+		created := object(t, "defaults-"+name, spec)
+		if err := c.Create(t.Context(), created); err != nil {
+			t.Fatal(err)
+		}
+		var want, got v1alpha1.RouteReflectorTopology
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, &want); err != nil {
+			t.Fatal(err)
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object(t, "x", spec).Object, &got); err != nil {
+			t.Fatal(err)
+		}
+		v1alpha1.SetDefaults(&got)
+		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A program that leaves everything out gets the defaults as well.
+func TestATypedClientGetsTheDefaults(t *testing.T) {
+	t.Parallel()
+	c := topologies(t)
+	created := &v1alpha1.RouteReflectorTopology{ObjectMeta: metav1.ObjectMeta{Name: "typed"}}
+	if err := c.Create(t.Context(), created); err != nil {
+		t.Fatal(err)
+	}
+	var want v1alpha1.RouteReflectorTopology
+	v1alpha1.SetDefaults(&want)
+	if diff := cmp.Diff(want.Spec, created.Spec); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Every rule of the kind: what it accepts, what it rejects, and in which words.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	c := topologies(t)
+	rules := []struct{ accepted, rejected, message string }{
+		{"{redundancy: 2}", "{redundancy: 1}", "spec.redundancy: Invalid value: 1: spec.redundancy in body should be greater than or equal to 2"},
+		{"{redundancy: 6}", "{redundancy: 7}", "spec.redundancy: Invalid value: 7: spec.redundancy in body should be less than or equal to 6"},
+		{"{sizing: {perZone: {}}}", "{redundancy: 3, sizing: {perZone: {}}}", "spec.redundancy and spec.sizing.perZone: set one of them, since each says how many reflectors there are"},
+		{"{sizing: {perZone: {}}, topologyKeys: [zone]}", "{sizing: {perZone: {}}, topologyKeys: []}", "spec.sizing.perZone: needs spec.topologyKeys, whose first key names the zones"},
+		{"{sizing: {perZone: {min: 2, max: 2}}}", "{sizing: {perZone: {min: 3, max: 2}}}", "spec.sizing.perZone: min must not be greater than max"},
+		{"{rollout: {maxUnavailable: 1}}", "{rollout: {maxUnavailable: 2}}", "spec.rollout.maxUnavailable: must be 1, since this version changes reflectors one at a time"},
+		{"{rollout: {mode: Manual, approvedPlan: 0123456789ab}}", "{rollout: {approvedPlan: 0123456789ab}}", "spec.rollout.approvedPlan: only with spec.rollout.mode Manual"},
+		{"{rollout: {mode: DryRun}}", "{rollout: {mode: Perhaps}}", `supported values: "Auto", "Manual", "DryRun"`},
+		{"{clusterID: 10.0.0.1}", "{clusterID: 10.0.0.256}", "spec.clusterID: must be an IPv4 address other than 0.0.0.0, such as 244.0.0.1"},
+		{"{clusterID: 1.0.0.0}", "{clusterID: 0.0.0.0}", "spec.clusterID: must be an IPv4 address other than 0.0.0.0"},
+		{"{clusterID: 255.255.255.254}", `{clusterID: "fd00::1"}`, "spec.clusterID: must be an IPv4 address other than 0.0.0.0"},
+		{"{failure: {notReadyGrace: 10s}}", "{failure: {notReadyGrace: 9s}}", "spec.failure.notReadyGrace: must be from 10s to 24h"},
+		{"{failure: {unreachableGrace: 24h}}", "{failure: {unreachableGrace: 25h}}", "spec.failure.unreachableGrace: must be from 10s to 24h"},
+		{"{failure: {stabilization: 0s}}", "{failure: {stabilization: -1s}}", "spec.failure.stabilization: must be from 0s to 24h"},
+		{"{rollout: {sessionTimeout: 1h}}", "{rollout: {sessionTimeout: 61m}}", "spec.rollout.sessionTimeout: must be from 10s to 1h"},
+		{"{session: {maxRestartTime: 1s}}", "{session: {maxRestartTime: 0s}}", "spec.session.maxRestartTime: must be from 1s to 1h"},
+		{"{session: {ttlSecurity: 254}}", "{session: {ttlSecurity: 255}}", "spec.session.ttlSecurity in body should be less than or equal to 254"},
+		{"{session: {sourceAddress: None}}", "{session: {sourceAddress: Some}}", `supported values: "UseNodeIP", "None"`},
+		{"{mesh: Ignore}", "{mesh: Forget}", `supported values: "Manage", "Observe", "Ignore"`},
+		{"{mode: Hierarchical}", "{mode: Star}", `supported values: "Flat", "Hierarchical", "Auto"`},
+		{"{reflectors: {preferred: [{weight: 100, selector: {}}]}}", "{reflectors: {preferred: [{weight: 101, selector: {}}]}}", "should be less than or equal to 100"},
+		{"{sizing: {maxClientsPerReflector: 5000}}", "{sizing: {maxClientsPerReflector: 5001}}", "should be less than or equal to 5000"},
+		{"{sizing: {hysteresisPercent: 0}}", "{sizing: {hysteresisPercent: 91}}", "should be less than or equal to 90"},
+		{"{topologyKeys: [a, b]}", "{topologyKeys: [a, a]}", `Duplicate value: "a"`},
+		{"{ipFamilies: [IPv6]}", "{ipFamilies: [IPv6, IPv6]}", "Duplicate value"},
+		{"{session: {filters: [a, b]}}", "{session: {filters: [a, a]}}", `Duplicate value: "a"`},
+	}
+	for i, rule := range rules {
+		name := fmt.Sprintf("rule-%d", i)
+		if err := c.Create(t.Context(), object(t, name+"-a", rule.accepted), client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", rule.accepted, err)
+		}
+		err := c.Create(t.Context(), object(t, name+"-r", rule.rejected), client.DryRunAll)
+		if err == nil || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), rule.message) {
+			t.Errorf("%s: %v, want\n%s", rule.rejected, err, rule.message)
+		}
+	}
+	for _, message := range messages(t) {
+		if !slices.ContainsFunc(rules, func(r struct{ accepted, rejected, message string }) bool {
+			return strings.HasPrefix(message, r.message)
+		}) &&
+			!strings.HasPrefix(message, "metadata.name: ") && !strings.HasPrefix(message, "spec.clusterID: cannot be changed") { // which follow
+			t.Errorf("no case is rejected with %q", message)
+		}
+	}
+	long := object(t, strings.Repeat("x", 41), "{}")
+	if err := c.Create(t.Context(), long, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "metadata.name: at most 40 characters, since the names of BGPPeers are made of it") {
+		t.Errorf("a long name: %v", err)
+	}
+	if err := c.Create(t.Context(), object(t, strings.Repeat("x", 40), "{}"), client.DryRunAll); err != nil {
+		t.Errorf("a name of 40 characters: %v", err)
+	}
+}
+
+// messages are those of all CEL rules of the kind.
+func messages(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd any
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	var walk func(at any)
+	walk = func(at any) {
+		switch is := at.(type) {
+		case map[string]any:
+			validations, _ := is["x-kubernetes-validations"].([]any)
+			for _, v := range validations {
+				if rule, ok := v.(map[string]any); ok {
+					message, _ := rule["message"].(string)
+					out = append(out, message)
+				}
+			}
+			for _, below := range is {
+				walk(below)
+			}
+		case []any:
+			for _, below := range is {
+				walk(below)
+			}
+		}
+	}
+	walk(crd)
+	if len(out) < 10 {
+		t.Fatalf("there are only %d rules: %q", len(out), out)
+	}
+	return out
+}
+
+// A cluster ID is for good, since to change it resets the sessions of every reflector.
+func TestTheClusterIDIsForGood(t *testing.T) {
+	t.Parallel()
+	c := topologies(t)
+	o := object(t, "id", "{}")
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedField(o.Object, "244.0.0.9", "spec", "clusterID"); err != nil {
+		t.Fatal(err)
+	}
+	want := "spec.clusterID: cannot be changed, since each reflector would lose its sessions; delete the topology, which brings the mesh back, and create it with the new ID"
+	if err := c.Update(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+}
