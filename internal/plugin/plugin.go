@@ -23,7 +23,7 @@ type Env struct {
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{newVersion, newCompletion}
+	return []Builder{newPlan, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.
@@ -53,6 +53,9 @@ func NewCommand(builders ...Builder) *cobra.Command {
 	}
 	return root
 }
+
+// exitAttention is the exit code of an answer that needs attention. It MUST NOT change: scripts depend on it.
+const exitAttention = 2
 
 // out is where a command's result goes.
 func out(cmd *cobra.Command) io.Writer { return cmd.OutOrStdout() }

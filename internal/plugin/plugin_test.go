@@ -62,6 +62,13 @@ func TestGoldenTexts(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help":               {"--help"},
 		"help-version":       {"version", "--help"},
+		"help-plan":          {"plan", "--help"},
+		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
+		"help-migrate":       {"migrate", "--help"},
+		"help-migrate-ets":   {"migrate", "etcdstorage", "--help"},
+		"help-etcd":          {"etcd", "--help"},
+		"help-etcd-export":   {"etcd", "export", "--help"},
+		"help-etcd-import":   {"etcd", "import", "--help"},
 		"help-completion":    {"completion", "--help"},
 		"completion-kubectl": {"completion", "kubectl"},
 	} {

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
+	"github.com/mooring-dev/mooring/internal/routereflector/files"
+)
+
+const doctorRouteReflectorsLong = `Look for what is dangerous in the BGP route reflectors of a cluster with Calico, whoever made them: a
+RouteReflectorTopology, another operator, or people by hand.
+
+A model of Calico's BGP says which nodes have no route to which, and how many paths a prefix has. Besides it looks for a mesh that
+was left on, single reflectors, reflectors of one zone, BGPPeers that contradict each other, and selectors on labels that an upgrade
+of Kubernetes may take away.
+
+It reads the cluster of the kubeconfig (Nodes, BGPPeers, BGPConfiguration; it writes nothing), or, with --nodes, files that hold
+what kubectl prints.`
+
+const doctorRouteReflectorsExample = `  kubectl mooring doctor routereflectors
+  kubectl get nodes -o json > nodes.json; kubectl get bgppeers -o json > peers.json
+  kubectl mooring doctor routereflectors --nodes nodes.json --bgppeers peers.json -o json`
+
+type doctorRouteReflectors struct {
+	env    *Env
+	names  files.Names
+	output Output
+}
+
+func newDoctorRouteReflectors(env *Env) *cobra.Command {
+	d := &doctorRouteReflectors{env: env}
+	cmd := &cobra.Command{
+		Use:     "routereflectors",
+		Aliases: []string{"routereflector", "rr"},
+		Short:   "Find black holes, multiplying paths and other hazards of route reflectors",
+		Long:    doctorRouteReflectorsLong,
+		Example: doctorRouteReflectorsExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return d.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&d.names.Nodes, "nodes", "", "File with the Nodes, a List as `kubectl get nodes -o json` prints it, or YAML; - is standard input. Without it the cluster is read.")
+	flags.StringVar(&d.names.Peers, "bgppeers", "", "File with the BGPPeers there are. Without it, and with --nodes: none.")
+	flags.StringVar(&d.names.Configuration, "bgpconfiguration", "", "File with BGPConfiguration default. Without it, and with --nodes: none, so that the mesh is on.")
+	d.output.AddTo(cmd)
+	return cmd
+}
+
+func (d *doctorRouteReflectors) run(ctx context.Context, in io.Reader, out, notes io.Writer) error {
+	evidence, err := d.evidence(ctx, in, notes)
+	if err != nil {
+		return err
+	}
+	findings := doctor.Findings(evidence)
+	if d.output.format == FormatTable {
+		_, err = io.WriteString(out, doctor.Text(findings))
+	} else {
+		err = d.output.Print(out, findingList{findings})
+	}
+	if err != nil {
+		return err
+	}
+	if worst := doctor.Worst(findings); worst == doctor.Problem || worst == doctor.Warning {
+		return command.Exit(exitAttention, nil)
+	}
+	return nil
+}
+
+// findingList prints findings as a list, in JSON and YAML.
+type findingList struct {
+	Findings []doctor.Finding `json:"findings"`
+}
+
+// Table implements Tabler.
+func (l findingList) Table() Table {
+	t := Table{Columns: []string{"SEVERITY", "CHECK", "WHAT"}}
+	for _, f := range l.Findings {
+		t.Rows = append(t.Rows, []string{string(f.Severity), f.Check, f.What})
+	}
+	return t
+}
+
+func (d *doctorRouteReflectors) evidence(ctx context.Context, in io.Reader, notes io.Writer) (doctor.Evidence, error) {
+	if d.names.Nodes == "" {
+		if d.names.Peers != "" || d.names.Configuration != "" {
+			return doctor.Evidence{}, errors.New("--bgppeers and --bgpconfiguration go with --nodes: give all as files, or none, to read the cluster")
+		}
+		return d.fromCluster(ctx)
+	}
+	if used := slices.DeleteFunc([]string{d.names.Nodes, d.names.Peers, d.names.Configuration}, func(s string) bool { return s != "-" }); len(used) > 1 {
+		return doctor.Evidence{}, errors.New(`standard input ("-") can be read for one of the flags alone`)
+	}
+	w, told, err := (files.Reader{Stdin: in}).Cluster(d.names)
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	for _, note := range told {
+		fmt.Fprintln(notes, "note: "+note)
+	}
+	return doctor.Evidence{Nodes: w.Nodes, Peers: w.Peers, Mesh: w.Mesh}, nil
+}
+
+// clusterTime bounds the reading of the cluster.
+const clusterTime = time.Minute
+
+func (d *doctorRouteReflectors) fromCluster(ctx context.Context) (doctor.Evidence, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	config, err := d.env.Kube.RESTConfig()
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	bgp, err := calico.OpenBGP(ctx, config)
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return doctor.Evidence{}, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	configurations, err := bgp.Configurations(ctx)
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	var configuration *calicov3.BGPConfiguration
+	if at := slices.IndexFunc(configurations, func(c calicov3.BGPConfiguration) bool { return c.Name == "default" }); at >= 0 {
+		configuration = &configurations[at]
+	}
+	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration)}
+	peers, err := bgp.Peers(ctx)
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	if e.Peers, err = files.Peers(peers); err != nil {
+		return doctor.Evidence{}, err
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return doctor.Evidence{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	as := routereflector.ASNumberFrom(configuration)
+	for i := range nodes.Items {
+		e.Nodes = append(e.Nodes, routereflector.NodeFrom(&nodes.Items[i], 0, as))
+	}
+	return e, nil
+}

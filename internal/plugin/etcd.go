@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// newEtcd is the group of commands about the data of a tenant of etcd storage.
+func newEtcd(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "etcd",
+		Short: "Save and load the data of one tenant of etcd storage",
+	}
+	for _, build := range []Builder{newEtcdExport, newEtcdImport} {
+		cmd.AddCommand(build(env))
+	}
+	return cmd
+}
+
+// etcdConnectionHelp is the part of both commands' help about how the tenant is reached.
+const etcdConnectionHelp = `How the tenant is reached:
+  - By default through its proxies: endpoint, CA bundle and client certificate
+    are read from EtcdStorage NAME and from the ConfigMap and the Secret that it
+    names first. Outside of the cluster run
+    kubectl -n NAMESPACE port-forward service/etcd-NAME 2379
+    beside, and give --endpoint https://localhost:2379
+  - With --endpoint, --cacert, --cert and --key through any proxy, without a
+    cluster.
+  - With --core-endpoint and the other --core flags in the core etcd itself, for
+    its administrator: while there are no proxies.`
+
+// exactlyOneName takes the name of an EtcdStorage and nothing else.
+func exactlyOneName(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf("give the name of one EtcdStorage; see '%s --help'", cmd.CommandPath())
+	}
+	return nil
+}
+
+// count writes a number of things: 1 key, 2 keys.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+)
+
+const etcdExportLong = `Saves all keys and values of one tenant, as they were at one moment, in a stream
+of text that can be kept and loaded again, here or into another core. Keys are
+written without the tenant's prefix, and nothing of other tenants can be in it.
+It holds whatever the tenant stores, Secrets too: keep it as you keep those.
+
+A file appears under its name only when it is whole. Standard output gets
+nothing before; until then the data is in a temporary file that only you can
+read. If the tenant's history is compacted meanwhile, the export begins again.
+
+Keys that hold on a lease are noted with the length of the lease. Those whose
+lease has ended meanwhile are left out, and counted.
+
+` + etcdConnectionHelp
+
+const etcdExportExample = `  kubectl mooring etcd export team-a -f team-a.stream
+  kubectl mooring etcd export team-a | gzip > team-a.stream.gz
+  kubectl mooring etcd export team-a -f team-a.stream --core-endpoint https://etcd-0:2379 \
+    --core-cacert ca.crt --core-cert client.crt --core-key client.key`
+
+func newEtcdExport(env *Env) *cobra.Command {
+	var f etcdFlags
+	filename := "-"
+	cmd := &cobra.Command{
+		Use:     "export NAME",
+		Short:   "Save the keys and values of one tenant",
+		Long:    etcdExportLong,
+		Example: etcdExportExample,
+		Args:    exactlyOneName,
+		RunE:    func(cmd *cobra.Command, args []string) error { return exportTenant(cmd, env, &f, args[0], filename) },
+	}
+	f.addTo(cmd)
+	cmd.Flags().StringVarP(&filename, "filename", "f", filename, "File to write, which must not exist; - for standard output.")
+	return cmd
+}
+
+func exportTenant(cmd *cobra.Command, env *Env, f *etcdFlags, name, filename string) error {
+	spool, err := openSpool(cmd, filename)
+	if err != nil {
+		return err
+	}
+	defer spool.discard()
+	tenant, end, err := f.connect(cmd, env, name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	notes := cmd.ErrOrStderr()
+	summary, err := transfer.Export(cmd.Context(), tenant, name, spool.file, func(note string) { wrap(notes, "note: ", "  ", note) })
+	if err != nil {
+		return fmt.Errorf("exporting tenant %s: %w", name, err)
+	}
+	if err := spool.keep(cmd); err != nil {
+		return err
+	}
+	wrap(notes, "", "", fmt.Sprintf("Exported %s (%s) and %s of tenant %s, as of revision %d.",
+		count(summary.Keys, "key"), size(summary.Bytes), count(summary.Leases, "lease"), name, summary.Revision))
+	if summary.Ended > 0 {
+		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had ended, or is not the tenant's own", count(summary.Ended, "key")))
+	}
+	return nil
+}
+
+// spool is where an export is until it is whole.
+type spool struct {
+	file *os.File
+	// target is the name that it gets; "" means that it is copied to standard output.
+	target string
+}
+
+// openSpool refuses what cannot be written, before anything is read.
+func openSpool(cmd *cobra.Command, filename string) (*spool, error) {
+	if filename == "-" {
+		if f, ok := out(cmd).(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return nil, errors.New("the stream would be printed on the terminal: give -f FILE, or send standard output into a file")
+		}
+		file, err := os.CreateTemp("", "mooring-export-")
+		if err != nil {
+			return nil, fmt.Errorf("making a temporary file: %w", err)
+		}
+		_ = os.Remove(file.Name()) // nobody else opens it, and it goes with this process
+		return &spool{file: file}, nil
+	}
+	if _, err := os.Lstat(filename); err == nil {
+		return nil, fmt.Errorf("%s is there already: give another name, or remove it", filename)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for %s: %w", filename, err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(filename), "."+filepath.Base(filename)+".")
+	if err != nil {
+		return nil, fmt.Errorf("making a file beside %s: %w", filename, err)
+	}
+	return &spool{file: file, target: filename}, nil
+}
+
+// keep gives the whole stream its name, or copies it to standard output.
+func (s *spool) keep(cmd *cobra.Command) error {
+	if s.target == "" {
+		if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("reading the temporary file: %w", err)
+		}
+		if _, err := io.Copy(out(cmd), s.file); err != nil {
+			return fmt.Errorf("writing the stream: %w", err)
+		}
+		return nil
+	}
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("writing %s: %w", s.target, err)
+	}
+	// A link, unlike a rename, replaces nothing that has come meanwhile; not every file system has them.
+	err := os.Link(s.file.Name(), s.target)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = os.Rename(s.file.Name(), s.target)
+	}
+	if err != nil {
+		return fmt.Errorf("giving the file its name: %w", err)
+	}
+	return nil
+}
+
+func (s *spool) discard() {
+	_ = s.file.Close()
+	if s.target != "" {
+		_ = os.Remove(s.file.Name())
+	}
+}

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+)
+
+const etcdImportLong = `Loads a stream that 'kubectl mooring etcd export' has written into one tenant,
+which may have another name than the one that it was made of.
+
+The tenant must be empty. It is written in pages of up to 100 keys, each of them
+whole or not at all. An import that was interrupted is finished by running it
+again with --resume: what is there with the same value already is passed over, a
+key with another value ends it. Nothing is ever overwritten or deleted.
+
+A file is checked as a whole before the first key is written. A pipe cannot be:
+each page is checked before it is written, and that the stream is whole is known
+at its end.
+
+Keys that held on a lease get a new lease of the whole length, which begins now.
+` + "`compact_rev_key`" + ` is not loaded: API servers make it anew. Revisions are those of
+the new store, so clients of an API server (controllers too) must be restarted.
+
+` + etcdConnectionHelp
+
+const etcdImportExample = `  kubectl mooring etcd import team-a -f team-a.stream --dry-run
+  kubectl mooring etcd import team-a -f team-a.stream
+  gunzip < team-a.stream.gz | kubectl mooring etcd import team-a -f -`
+
+// importFlags are the flags of etcd import.
+type importFlags struct {
+	etcdFlags
+	filename       string
+	resume, dryRun bool
+}
+
+func newEtcdImport(env *Env) *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:     "import NAME",
+		Short:   "Load the keys and values of one tenant",
+		Long:    etcdImportLong,
+		Example: etcdImportExample,
+		Args:    exactlyOneName,
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, env, args[0]) },
+	}
+	f.addTo(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.filename, "filename", "f", "", "File with the stream, - for standard input.")
+	flags.BoolVar(&f.resume, "resume", false, "The tenant may have keys already; equal ones are passed over.")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "Check the stream, and whether the tenant is empty, and write nothing.")
+	return cmd
+}
+
+func (f *importFlags) run(cmd *cobra.Command, env *Env, name string) error {
+	if f.filename == "" {
+		return errors.New("give the stream with -f FILE, - for standard input")
+	}
+	where, input, err := openInput(f.filename, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer input.Close()
+	from, err := f.check(cmd, where, input, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	tenant, end, err := f.connect(cmd, env, name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if f.dryRun {
+		return f.tell(cmd, tenant, name)
+	}
+	reader, err := transfer.NewReader(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	result, err := transfer.Import(cmd.Context(), tenant, reader, transfer.Options{Resume: f.resume})
+	if err != nil {
+		if wrong, ok := errors.AsType[*transfer.FormatError](err); ok {
+			err = fmt.Errorf("%s: %w", where, wrong)
+		}
+		if result.Written > 0 {
+			err = fmt.Errorf("%w; %s of tenant %s were written before, and --resume goes on from there", err, count(result.Written, "key"), name)
+		}
+		return err
+	}
+	text := fmt.Sprintf("Imported %s into tenant %s", count(result.Written, "key"), name)
+	if result.Present > 0 {
+		text += fmt.Sprintf("; %s were there already", count(result.Present, "key"))
+	}
+	if result.Leases > 0 {
+		text += fmt.Sprintf("; %s granted anew", count(result.Leases, "lease"))
+	}
+	wrap(out(cmd), "", "", text+".")
+	return nil
+}
+
+// check reads the whole stream first, if the input can be read twice, and returns what to read then.
+func (f *importFlags) check(cmd *cobra.Command, where string, input io.Reader, stdin io.Reader) (io.Reader, error) {
+	if f.filename == "-" {
+		input = stdin // not the closer around it
+	}
+	notes := cmd.ErrOrStderr()
+	seeker, ok := input.(io.Seeker)
+	var start int64
+	if ok {
+		var err error
+		if start, err = seeker.Seek(0, io.SeekCurrent); err != nil {
+			ok = false
+		}
+	}
+	if !ok {
+		if f.dryRun {
+			return nil, fmt.Errorf("%s cannot be read twice: --dry-run needs a file", where)
+		}
+		wrap(notes, "note: ", "  ", where+" cannot be read twice: each page is checked before it is written, the whole at its end")
+		return input, nil
+	}
+	summary, err := transfer.Verify(input)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was written", where, err)
+	}
+	wrap(notes, "", "  ", fmt.Sprintf("The stream is whole: %s (%s) and %s of tenant %s, as of revision %d.",
+		count(summary.Keys, "key"), size(summary.Bytes), count(summary.Leases, "lease"), summary.Tenant, summary.Revision))
+	if _, err := seeker.Seek(start, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("reading %s again: %w", where, err)
+	}
+	return input, nil
+}
+
+// tell is the end of a dry run.
+func (f *importFlags) tell(cmd *cobra.Command, tenant transfer.Tenant, name string) error {
+	n, err := tenant.Count(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("counting the keys of tenant %s: %w", name, err)
+	}
+	if n > 0 && !f.resume {
+		return fmt.Errorf("%w: tenant %s has %s; it would be refused without --resume", transfer.ErrNotEmpty, name, count(n, "key"))
+	}
+	wrap(out(cmd), "", "", fmt.Sprintf("Tenant %s has %s; nothing was written (dry run).", name, count(n, "key")))
+	return nil
+}

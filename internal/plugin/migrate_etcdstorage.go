@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/predecessor"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+)
+
+const migrateEtcdStorageLong = `Makes EtcdStorages of etcd-storage-operator from those of etcdproxy-controller.
+
+The old objects (` + predecessor.Resource + `.` + predecessor.Group + `) are read from the cluster,
+or with -f from a file, YAML or JSON, Lists too; documents of other kinds are
+passed over. With NAMEs only those are converted.
+
+The new objects are printed as YAML, and nothing is written. With --apply they
+are written to the cluster instead, by server-side apply under the name
+kubectl-mooring: doing it again changes nothing, and what somebody else has
+changed in them meanwhile is not overwritten. What could not be carried over is
+said for each object on standard error.
+
+ConfigMaps and Secrets keep their names, and data stays where it is: the new
+objects have spec.adoptExistingData true. The old objects are never touched.
+What to do before and after: docs/migration/etcd-storage-operator.md
+
+Exit codes:
+  0  every object was carried over as it was
+  1  an object could not be converted or written, or the input cannot be read
+  2  every object was converted, and something of one could not be carried over`
+
+const migrateEtcdStorageExample = `  kubectl mooring migrate etcdstorage > storages.yaml
+  kubectl mooring migrate etcdstorage team-a --apply --dry-run
+  kubectl mooring migrate etcdstorage team-a --apply
+  kubectl mooring migrate etcdstorage -f old.yaml | kubectl apply --server-side -f -`
+
+// migrateFlags are the flags of migrate etcdstorage.
+type migrateFlags struct {
+	filename      string
+	apply, dryRun bool
+	settings      predecessor.Settings
+}
+
+func newMigrateEtcdStorage(env *Env) *cobra.Command {
+	var f migrateFlags
+	cmd := &cobra.Command{
+		Use:     "etcdstorage [NAME...]",
+		Aliases: []string{"etcdstorages", "ets"},
+		Short:   "Convert the EtcdStorages of etcdproxy-controller",
+		Long:    migrateEtcdStorageLong,
+		Example: migrateEtcdStorageExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, names []string) error { return f.run(cmd, env, names) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.filename, "filename", "f", "", "File with old objects, - for standard input. Unset, the cluster is read.")
+	flags.BoolVar(&f.apply, "apply", false, "Write the new objects to the cluster, in place of printing them.")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "With --apply: the API server checks and says what it would do, and writes nothing.")
+	flags.StringVar(&f.settings.OperatorNamespace, "operator-namespace", "kube-apiserver-storage",
+		"Namespace of etcd-storage-operator, which delivers nothing there.")
+	return cmd
+}
+
+func (f *migrateFlags) run(cmd *cobra.Command, env *Env, names []string) error {
+	if f.dryRun && !f.apply {
+		return errors.New("--dry-run goes with --apply; without --apply nothing is written anyway")
+	}
+	var client dynamic.Interface
+	if f.apply || f.filename == "" {
+		config, err := env.Kube.RESTConfig()
+		if err != nil {
+			return err
+		}
+		if client, err = dynamic.NewForConfig(config); err != nil {
+			return fmt.Errorf("making a client of the cluster: %w", err)
+		}
+	}
+	old, err := f.read(cmd, client)
+	if err != nil {
+		return err
+	}
+	if old, err = chosen(old, names); err != nil {
+		return err
+	}
+	conversions := convertAll(old, f.settings)
+	notes := cmd.ErrOrStderr()
+	if !f.apply {
+		if err := printConversions(out(cmd), conversions); err != nil {
+			return fmt.Errorf("printing the objects: %w", err)
+		}
+	}
+	tellConversions(notes, conversions)
+	failed := 0
+	if f.apply {
+		failed = f.write(cmd.Context(), cmd, client, conversions)
+	}
+	return verdict(conversions, failed)
+}
+
+func (f *migrateFlags) read(cmd *cobra.Command, client dynamic.Interface) ([]map[string]any, error) {
+	if f.filename == "" {
+		return listOldStorages(cmd.Context(), client)
+	}
+	where, r, err := openInput(f.filename, cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return readOldStorages(where, r, cmd.ErrOrStderr())
+}
+
+// chosen returns the objects with these names, all if there are none.
+func chosen(old []map[string]any, names []string) ([]map[string]any, error) {
+	if len(names) == 0 {
+		return old, nil
+	}
+	var out []map[string]any
+	found := map[string]bool{}
+	for _, o := range old {
+		if name := nameOf(o); slices.Contains(names, name) {
+			out, found[name] = append(out, o), true
+		}
+	}
+	for _, name := range names {
+		if !found[name] {
+			return nil, fmt.Errorf("there is no EtcdStorage %q of etcdproxy-controller", name)
+		}
+	}
+	return out, nil
+}
+
+func nameOf(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	return name
+}
+
+// convertAll converts the objects in their order. Of two with one name the second is refused.
+func convertAll(old []map[string]any, settings predecessor.Settings) []predecessor.Conversion {
+	var all []predecessor.Conversion
+	seen := map[string]bool{}
+	for _, o := range old {
+		c := predecessor.Convert(o, settings)
+		if c.Name != "" && seen[c.Name] {
+			c = predecessor.Conversion{Name: c.Name, Refused: []predecessor.Note{{Field: "metadata.name", Text: "another object before this one has the same name"}}}
+		}
+		seen[c.Name] = true
+		all = append(all, c)
+	}
+	return all
+}
+
+// printConversions writes the new objects as YAML documents.
+func printConversions(w io.Writer, conversions []predecessor.Conversion) error {
+	first := true
+	for _, c := range conversions {
+		if c.Object == nil {
+			continue
+		}
+		data, err := yaml.Marshal(c.Object)
+		if err != nil {
+			return err
+		}
+		if !first {
+			data = append([]byte("---\n"), data...)
+		}
+		first = false
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellConversions says for each object what became of it. What cannot be written is the reader's loss alone, so errors of w are passed over.
+func tellConversions(w io.Writer, conversions []predecessor.Conversion) {
+	list := func(word string, notes []predecessor.Note) {
+		for _, n := range notes {
+			wrap(w, "  "+word+" ", "    ", n.String())
+		}
+	}
+	converted := false
+	for _, c := range conversions {
+		name := c.Name
+		if name == "" {
+			name = "without a name"
+		}
+		verdict := "carried over"
+		switch {
+		case c.Object == nil:
+			verdict = "NOT carried over"
+		case len(c.Lost) > 0:
+			verdict = "carried over, but not as it was"
+		}
+		converted = converted || c.Object != nil
+		fmt.Fprintf(w, "EtcdStorage %s: %s\n", name, verdict)
+		list("!", c.Refused)
+		list("!", c.Lost)
+		list("i", c.Hints)
+	}
+	if converted {
+		wrap(w, "", "", "ConfigMaps and Secrets keep their names and keys. Each tenant's data stays where it is, under /NAME/ of the core, and is taken over "+
+			"(spec.adoptExistingData).")
+	}
+}
+
+// verdict is the command's exit code.
+func verdict(conversions []predecessor.Conversion, failed int) error {
+	lost := 0
+	for _, c := range conversions {
+		switch {
+		case c.Object == nil:
+			failed++
+		case len(c.Lost) > 0:
+			lost++
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%d of %d EtcdStorages could not be carried over, see above", failed, len(conversions))
+	case lost > 0:
+		return command.Exit(command.ExitAttention, nil)
+	}
+	return nil
+}
+
+// wrap writes text in lines of at most 80 columns: first begins the first line, next the others. A word that is longer is not cut.
+func wrap(w io.Writer, first, next, text string) {
+	const width = 80
+	line, started := first, false
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case !started:
+			line += word
+		case len([]rune(line))+1+len([]rune(word)) > width:
+			fmt.Fprintln(w, line)
+			line = next + word
+		default:
+			line += " " + word
+		}
+		started = true
+	}
+	fmt.Fprintln(w, line)
+}
+
+// write applies what was converted, each on its own, and returns how many failed.
+func (f *migrateFlags) write(ctx context.Context, cmd *cobra.Command, client dynamic.Interface, conversions []predecessor.Conversion) (failed int) {
+	for _, c := range conversions {
+		if c.Object == nil {
+			continue
+		}
+		did, err := applyStorage(ctx, client, c, f.dryRun)
+		if err != nil {
+			failed++
+			wrap(cmd.ErrOrStderr(), "", "  ", "EtcdStorage "+c.Name+": "+command.OneLine(err.Error()))
+			continue
+		}
+		if f.dryRun {
+			did += " (server dry run)"
+		}
+		fmt.Fprintf(out(cmd), "etcdstorage.%s/%s %s\n", v1alpha1.GroupVersion.Group, c.Name, did)
+	}
+	return failed
+}

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/defaults"
+	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+)
+
+const planFirewallLong = `Prints what the cluster's firewall at DigitalOcean must be: what PUBLIC_ACCESS_FIREWALL_NAME and _TAGS name. It is offline:
+neither a cluster nor DigitalOcean is asked. Give it all Services of the cluster, since one firewall serves them all.
+
+For people, with -f: Services are read from files (YAML or JSON, several documents, Lists). Documents of other kinds are
+passed over.
+
+For programs, without -f: a JSON object on standard input,
+  {"name","tags":[...],"defaultType","defaults":{annotation: value},"services":[Service...]}
+is answered by a JSON object:
+  {"request":{...}}   the body of the request
+A Service that cannot be understood opens nothing here, and stops no other: "request" is without it, "leftOut" names it and
+says why, and "error" says so in one text. Where the firewall exists already it keeps what it has for that Service.
+"warnings" are about Services that are understood.
+
+Exit codes: 0 the request was printed; 1 the input cannot be read, or (with -f) a Service is left out.`
+
+const planFirewallExample = `  kubectl get services -A -o yaml | kubectl mooring plan firewall -f - --name k8s-public --tag k8s:worker
+  kubectl mooring plan firewall < input.json`
+
+// fwAnswer is the answer of the machine form. Its JSON form is a contract with programs.
+type fwAnswer struct {
+	Request  firewall.Request `json:"request"`
+	Error    string           `json:"error,omitempty"`
+	LeftOut  []fwLeftOut      `json:"leftOut,omitempty"`
+	Warnings []fwWarning      `json:"warnings,omitempty"`
+}
+
+// fwLeftOut is a Service that cannot be understood, and why.
+type fwLeftOut struct {
+	Service string `json:"service"`
+	Error   string `json:"error"`
+}
+
+// fwWarning is a warning about a Service.
+type fwWarning struct {
+	Service string `json:"service"`
+	annotation.Warning
+}
+
+// firewallInput is the object of the machine form. Its JSON form is a contract with programs.
+type firewallInput struct {
+	Name        string            `json:"name"`
+	Tags        []string          `json:"tags"`
+	DefaultType string            `json:"defaultType"`
+	Defaults    map[string]string `json:"defaults"`
+	Services    []json.RawMessage `json:"services"`
+}
+
+// firewallFields are the keys of [firewallInput].
+func firewallFields() []string {
+	return []string{"name", "tags", "defaultType", "defaults", "services"}
+}
+
+// planFirewallFlags are the flags of the human form.
+type planFirewallFlags struct {
+	services string
+	defaults string
+	config   firewall.Config
+	format   planFormat
+}
+
+func newPlanFirewall(*Env) *cobra.Command {
+	f := planFirewallFlags{format: formatText}
+	cmd := &cobra.Command{
+		Use:     "firewall",
+		Aliases: []string{"fw"},
+		Short:   "Print what the cluster's firewall at DigitalOcean must be",
+		Long:    planFirewallLong,
+		Example: planFirewallExample,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.services == "" {
+				return planFirewallMachine(cmd)
+			}
+			return f.plan(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Chooses the form for people.")
+	flags.StringVar(&f.config.Name, "name", "", "Name of the firewall, as in PUBLIC_ACCESS_FIREWALL_NAME.")
+	flags.StringSliceVar(&f.config.Tags, "tag", nil, "Tag of the droplets that it covers, as in PUBLIC_ACCESS_FIREWALL_TAGS.")
+	flags.StringVar(&f.config.DefaultType, "default-type", annotation.DefaultType,
+		"Type of load balancers that ask for none, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
+	flags.StringVar(&f.defaults, "defaults", "", "File with defaults for annotations, as in "+defaults.EnvText+".")
+	flags.VarP(&f.format, "output", "o", "Output format: "+strings.Join(planFormats(), ", ")+".")
+	// The only error is a flag that does not exist or has its completion already.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("default-type",
+		cobra.FixedCompletions([]string{annotation.TypeRegional, annotation.TypeRegionalNetwork}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// answerFirewall plans the firewall; unreadable are Services that are none.
+func answerFirewall(in firewall.Input, unreadable []fwLeftOut) fwAnswer {
+	result := firewall.Desired(in)
+	a := fwAnswer{Request: result.Request, LeftOut: unreadable}
+	for _, p := range result.Problems {
+		a.LeftOut = append(a.LeftOut, fwLeftOut{firewall.Key(p.Service), p.Err.Error()})
+	}
+	for _, w := range result.Warnings {
+		a.Warnings = append(a.Warnings, fwWarning{firewall.Key(w.Service), w.Warning})
+	}
+	texts := make([]string, len(a.LeftOut))
+	for i, l := range a.LeftOut {
+		texts[i] = fmt.Sprintf("%s is left out: %s", strings.TrimSpace("service "+l.Service), l.Error)
+	}
+	a.Error = strings.Join(texts, "; ")
+	return a
+}
+
+// planFirewallMachine is the machine form: JSON in, JSON out. What is wrong with one Service is part of the answer.
+func planFirewallMachine(cmd *cobra.Command) error {
+	for _, name := range []string{"name", "tag", "default-type", "defaults", "output"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s goes with -f; without -f everything is in the JSON object on standard input", name)
+		}
+	}
+	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return errors.New("give -f FILE, or a JSON object on standard input")
+	}
+	in, unreadable, err := readFirewallInput(cmd.InOrStdin(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	return printJSON(out(cmd), answerFirewall(in, unreadable))
+}
+
+// readFirewallInput reads the machine form's object. Keys that nobody knows are passed over, and named on notes.
+func readFirewallInput(r io.Reader, notes io.Writer) (firewall.Input, []fwLeftOut, error) {
+	var in firewall.Input
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return in, nil, fmt.Errorf("reading standard input: %w", err)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return in, nil, errors.New("standard input is empty: it must be a JSON object, or give -f FILE")
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return in, nil, fmt.Errorf("standard input must be one JSON object: %w", readable(err))
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(firewallFields(), key) {
+			fmt.Fprintf(notes, "note: %q of standard input is not known and has no effect; known are %s\n", key, strings.Join(firewallFields(), ", "))
+		}
+	}
+	var m firewallInput
+	if err := json.Unmarshal(data, &m); err != nil {
+		return in, nil, fmt.Errorf("the JSON object on standard input: %w", readable(err))
+	}
+	if err := checkDefaultType("defaultType", m.DefaultType); err != nil { // the controller goes on too
+		fmt.Fprintf(notes, "note: %v; %s is used\n", err, annotation.DefaultType)
+	}
+	in.Config = firewall.Config{Name: m.Name, Tags: m.Tags, DefaultType: m.DefaultType}
+	if in.Config.Defaults, err = checkedDefaults("defaults", m.Defaults); err != nil {
+		return in, nil, err
+	}
+	var unreadable []fwLeftOut
+	for i, raw := range m.Services {
+		service := &corev1.Service{}
+		if err := decodeObject(raw, "Service", service); err != nil {
+			unreadable = append(unreadable, fwLeftOut{nameIn(raw), fmt.Sprintf("services[%d] of standard input: %v", i, err)})
+			continue
+		}
+		in.Services = append(in.Services, service)
+	}
+	return in, unreadable, nil
+}
+
+// plan is the human form.
+func (f *planFirewallFlags) plan(cmd *cobra.Command) error {
+	if f.config.Name == "" || len(f.config.Tags) == 0 {
+		return errors.New("give the firewall's --name and at least one --tag")
+	}
+	if err := checkDefaultType("--default-type", f.config.DefaultType); err != nil {
+		return err
+	}
+	var err error
+	if f.config.Defaults, err = readDefaults(f.defaults); err != nil {
+		return err
+	}
+	services, err := readObjects[corev1.Service](f.services, "Service", cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	a := answerFirewall(firewall.Input{Config: f.config, Services: services}, nil)
+	if err := f.print(out(cmd), a); err != nil {
+		return fmt.Errorf("printing the plan: %w", err)
+	}
+	if len(a.LeftOut) > 0 {
+		return fmt.Errorf("%d of %d services cannot be understood, see above", len(a.LeftOut), len(services))
+	}
+	return nil
+}
+
+func (f *planFirewallFlags) print(w io.Writer, a fwAnswer) error {
+	switch string(f.format) {
+	case string(FormatJSON):
+		return printJSON(w, a)
+	case string(FormatYAML):
+		return printYAML(w, a)
+	}
+	var b strings.Builder
+	line := func(label, format string, args ...any) {
+		// Values may be anybody's text; one value is one line.
+		fmt.Fprintf(&b, "  %-16s%s\n", label, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+	}
+	fmt.Fprintf(&b, "Firewall %s\n", a.Request.Name)
+	line("covers", "droplets with the tag %s", strings.Join(a.Request.Tags, ", "))
+	for _, r := range a.Request.InboundRules {
+		line("lets in", "%s", r)
+	}
+	for _, r := range a.Request.OutboundRules {
+		line("lets out", "%s", r)
+	}
+	for _, l := range a.LeftOut {
+		line("left out", "service %s: %s", l.Service, l.Error)
+	}
+	for _, one := range a.Warnings {
+		line("warning", "service %s: %s", one.Service, one.Message)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+)
+
+// lbPlan is the answer for one Service in the human form. Its JSON form is that of the machine form and what a person wants to know besides.
+type lbPlan struct {
+	Namespace string `json:"namespace,omitempty"`
+	lbAnswer
+	// Draft says that the Service does not exist yet: its name and node ports are the API server's to give.
+	Draft    bool                   `json:"draft,omitempty"`
+	Warnings []annotation.Warning   `json:"warnings,omitempty"`
+	Targets  []loadbalancer.Target  `json:"targets,omitempty"`
+	LeftOut  []loadbalancer.LeftOut `json:"leftOut,omitempty"`
+}
+
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+func printYAML(w io.Writer, v any) error {
+	data, err := yaml.Marshal(v)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
+}
+
+// printPlans writes plans for people, a paragraph each.
+func printPlans(w io.Writer, plans []lbPlan) error {
+	var b strings.Builder
+	for i, p := range plans {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		p.text(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// text writes one plan: what it is on the left, one value per line on the right.
+func (p lbPlan) text(b *strings.Builder) {
+	fmt.Fprintf(b, "Service %s\n", strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))
+	line := func(label, format string, args ...any) {
+		// Values may be anybody's text; one value is one line.
+		fmt.Fprintf(b, "  %-16s%s\n", label, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+	}
+	switch {
+	case p.Error != "":
+		line("refused", "%s", p.Error)
+	case p.Disowned:
+		line("disowned", "nothing is sent, annotation %s forbids it", annotation.Disown)
+	}
+	if p.Request != nil {
+		p.request(line)
+		for _, t := range p.Targets {
+			line("target", "node %s, droplet %d", t.Node, t.Droplet)
+		}
+	}
+	for _, l := range p.LeftOut {
+		line("left out", "node %s %s", l.Node, l.Reason)
+	}
+	for _, w := range p.Warnings {
+		line("warning", "%s", w.Message)
+	}
+	if p.Draft && p.Request != nil {
+		line("note", "the service does not exist yet: the API server gives it the UID of which the default name is made, and its node ports")
+	}
+}
+
+// request writes what is worth reading of a request.
+func (p lbPlan) request(line func(label, format string, args ...any)) {
+	r := p.Request
+	line("load balancer", "%s, %s, %s, %s%s", r.Name, r.Type, r.Network, r.NetworkStack, in(r.Region))
+	if p.CreateOnly != nil {
+		line("address", "%s, when it is made", p.CreateOnly.IP)
+	}
+	for _, rule := range r.ForwardingRules {
+		line("forwards", "%s", rule)
+	}
+	line("health check", "%s", r.HealthCheck)
+	if r.StickySessions.Type != annotation.StickyNone {
+		line("sticky", "%s", r.StickySessions)
+	}
+	for _, option := range []struct {
+		on   bool
+		text string
+	}{
+		{r.SizeSlug != "", "size " + r.SizeSlug},
+		{r.SizeUnit > 0, fmt.Sprintf("size %d", r.SizeUnit)},
+		{r.RedirectHTTPToHTTPS, "HTTP is redirected to HTTPS"},
+		{r.EnableProxyProtocol, "PROXY protocol"},
+		{r.EnableBackendKeepalive, "connections to droplets are kept open"},
+		{r.DisableLetsEncryptDNSRecords, "no DNS records for Let's Encrypt"},
+		{r.Subnet != "", "subnet " + r.Subnet},
+		{r.Project != "", "project " + r.Project},
+	} {
+		if option.on {
+			line("option", "%s", option.text)
+		}
+	}
+	if r.HTTPIdleTimeoutSeconds != nil {
+		line("option", "idle HTTP connections are closed after %d s", *r.HTTPIdleTimeoutSeconds)
+	}
+	for _, rule := range r.Firewall.Allow {
+		line("allows", "%s", rule)
+	}
+	for _, rule := range r.Firewall.Deny {
+		line("denies", "%s", rule)
+	}
+}
+
+func in(region string) string {
+	if region == "" {
+		return ""
+	}
+	return ", in " + region
+}
