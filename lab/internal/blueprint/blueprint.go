@@ -76,19 +76,32 @@ const (
 	CalicoEtcdPeerPort    = "calico-etcd-peer"
 	APIServerPort         = "kube-apiserver"
 	ControllerManagerPort = "kube-controller-manager"
+	// DigitalOceanAPIPort, -MetadataPort and -AdminPort are what the simulator serves; CloudControllerManagerPort is the component's own.
+	DigitalOceanAPIPort        = "digitalocean-api"
+	DigitalOceanMetadataPort   = "digitalocean-metadata"
+	DigitalOceanAdminPort      = "digitalocean-admin"
+	CloudControllerManagerPort = "digitalocean-cloud-controller-manager"
 )
+
+// portsOf says which ports a process listens on.
+func portsOf(process string) []string {
+	return map[string][]string{
+		Etcd:                   {EtcdClientPort, EtcdPeerPort},
+		APIServer:              {APIServerPort},
+		ControllerManager:      {ControllerManagerPort},
+		CalicoEtcd:             {CalicoEtcdClientPort, CalicoEtcdPeerPort},
+		DigitalOcean:           {DigitalOceanAPIPort, DigitalOceanMetadataPort, DigitalOceanAdminPort},
+		CloudControllerManager: {CloudControllerManagerPort},
+		Scheduler:              {SchedulerPort},
+	}[process]
+}
 
 // NeededPorts lists the names of the ports that a lab with these resolved options listens on.
 func NeededPorts(o Options) []string {
 	var names []string
-	for component, ports := range map[string][]string{
-		Etcd:              {EtcdClientPort, EtcdPeerPort},
-		APIServer:         {APIServerPort},
-		ControllerManager: {ControllerManagerPort},
-		CalicoEtcd:        {CalicoEtcdClientPort, CalicoEtcdPeerPort},
-	} {
-		if o.runs(component) {
-			names = append(names, ports...)
+	for _, process := range append(Components(), DigitalOcean, CloudControllerManager, Scheduler) {
+		if o.runs(process) {
+			names = append(names, portsOf(process)...)
 		}
 	}
 	return sorted(names)
@@ -123,8 +136,14 @@ func Make(o Options, ports Ports) (Blueprint, error) {
 		{o.runs(CalicoEtcd), d.calicoEtcd},
 		{o.runs(APIServer), d.apiServer},
 		{o.runs(ControllerManager), d.controllerManager},
+		{o.runs(DigitalOcean), d.digitalOcean},
 		{o.needsSetup(), d.setup},
+		{o.runs(Services), d.services},
+		{o.runs(Scheduler), d.scheduler},
+		{o.runs(PodAgents), d.podAgents},
+		{o.runs(CloudControllerManager), d.cloudControllerManager},
 		{o.runs(Nodes), d.nodes},
+		{o.runs(BGPNetwork), d.bgpNetwork},
 		{o.runs(CalicoNodeSync), d.calicoNodeSync},
 	} {
 		if part.wanted {

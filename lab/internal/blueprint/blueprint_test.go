@@ -5,6 +5,7 @@ package blueprint_test
 
 import (
 	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -24,6 +26,8 @@ func options(change func(*blueprint.Options)) blueprint.Options {
 		Dir: "/lab", Datastore: blueprint.DatastoreEtcd, NodeCount: 3, ZoneCount: 1, PodsPerNode: 2,
 		NodeMonitorGracePeriod: 20 * time.Second, CalicoNodeSyncGrace: 10 * time.Second,
 		CalicoNodeSyncProgram: "/bin/calico-node-sync", CalicoNodeSyncManifests: "/config/calico-node-sync",
+		CloudProgram: "/bin/digitalocean-cloud-controller-manager", CloudManifests: "/config/digitalocean-cloud-controller-manager",
+		BGPTemplates: "/templates", Bird: "/usr/sbin/bird", Bird6: "/usr/sbin/bird6",
 	}
 	change(&o)
 	return o
@@ -34,7 +38,18 @@ func cases() map[string]blueprint.Options {
 		"etcdv3":     options(func(*blueprint.Options) {}),
 		"kubernetes": options(func(o *blueprint.Options) { o.Datastore = blueprint.DatastoreKubernetes }),
 		"none":       options(func(o *blueprint.Options) { o.Datastore = blueprint.DatastoreNone }),
-		"demo":       options(func(o *blueprint.Options) { o.With = []string{blueprint.CalicoNodeSync} }),
+		"bgp":        options(func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, "" }),
+		"bgp-cloud": options(func(o *blueprint.Options) {
+			o.Network, o.Datastore, o.Cloud, o.NodeCount = blueprint.NetworkBGP, blueprint.DatastoreKubernetes, blueprint.CloudDigitalOcean, blueprint.MaxBGPNodes
+		}),
+		"cloud": options(func(o *blueprint.Options) { o.Cloud, o.NodeCount = blueprint.CloudDigitalOcean, 1000 }),
+		"demo": options(func(o *blueprint.Options) {
+			o.Cloud, o.With, o.NodeMonitorGracePeriod = blueprint.CloudDigitalOcean, []string{blueprint.CalicoNodeSync}, 8*time.Second
+		}),
+		"cloud-without-nodes": options(func(o *blueprint.Options) {
+			o.Cloud, o.Components, o.Datastore = blueprint.CloudDigitalOcean, []string{blueprint.Etcd, blueprint.APIServer}, blueprint.DatastoreNone
+		}),
+		"pods": options(func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Cloud = true, 0, blueprint.CloudDigitalOcean }),
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443
 		}),
@@ -98,6 +113,9 @@ func TestLaws(t *testing.T) {
 			}
 			before = append(before, p.Name)
 			for _, word := range slices.Concat(p.Args, p.Env) {
+				if o.Pods && p.Name == blueprint.APIServer && word == "--bind-address=0.0.0.0" {
+					continue // of a namespace of its own, where pods come to another address
+				}
 				if strings.Contains(word, "0.0.0.0") || strings.Contains(word, "//:") || strings.Contains(word, "[::]") {
 					t.Errorf("%s: %s listens or talks beyond loopback: %s", name, p.Name, word)
 				}
@@ -115,10 +133,107 @@ func TestLaws(t *testing.T) {
 	}
 }
 
+// Where there is a cloud, machines wait for the component, which alone may delete Nodes; where there is none, nobody waits for it.
+func TestCloud(t *testing.T) {
+	t.Parallel()
+	for name, o := range cases() {
+		made := design(t, o)
+		_, manager := made.Process(blueprint.CloudControllerManager)
+		_, simulator := made.Process(blueprint.DigitalOcean)
+		wanted := o.Cloud == blueprint.CloudDigitalOcean
+		if manager != wanted || simulator != wanted {
+			t.Errorf("%s: manager %t, simulator %t, want %t of both", name, manager, simulator, wanted)
+		}
+		for process, word := range map[string]string{
+			blueprint.ControllerManager: "--cloud-provider=external", blueprint.Nodes: "--cloud=digitalocean",
+			blueprint.Setup: "--cloud-controller-manager-manifests=/config/digitalocean-cloud-controller-manager",
+		} {
+			if p, runs := made.Process(process); runs && slices.Contains(p.Args, word) != wanted {
+				t.Errorf("%s: %s has %s: %t, want %t", name, process, word, !wanted, wanted)
+			}
+		}
+		for _, p := range made.Processes {
+			for _, word := range slices.Concat(p.Args, p.Env) {
+				if strings.Contains(word, "dop_v1") || strings.HasPrefix(word, "DO_ACCESS_TOKEN=") {
+					t.Errorf("%s: the token is in what everybody can see of %s: %s", name, p.Name, word)
+				}
+			}
+		}
+	}
+}
+
+// Where there is a BGP network, machines and pools know that there are no tunnels; where there is none, nobody speaks of it.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	for name, o := range cases() {
+		made := design(t, o)
+		network, runs := made.Process(blueprint.BGPNetwork)
+		wanted := o.Network == blueprint.NetworkBGP
+		if runs != wanted {
+			t.Errorf("%s: the network runs: %t, want %t", name, runs, wanted)
+		}
+		for _, process := range []string{blueprint.Nodes, blueprint.Setup} {
+			if p, runs := made.Process(process); runs && slices.Contains(p.Args, "--network=bgp") != wanted {
+				t.Errorf("%s: %s is told of the BGP network: %t, want %t", name, process, !wanted, wanted)
+			}
+		}
+		if wanted && (made.Options.Datastore != blueprint.DatastoreKubernetes || network.Ready.File == "" || !slices.Contains(network.DependsOn, blueprint.Nodes)) {
+			t.Errorf("%s: datastore %s, %+v", name, made.Options.Datastore, network)
+		}
+	}
+}
+
+// Where pods are real everybody knows, the API server has an address that they reach, with a certificate for it, and nothing only seems to run.
+func TestPods(t *testing.T) {
+	t.Parallel()
+	for name, o := range cases() {
+		made := design(t, o)
+		_, services := made.Process(blueprint.Services)
+		if services != o.Pods {
+			t.Errorf("%s: %s runs: %t, want %t", name, blueprint.Services, services, o.Pods)
+		}
+		for process, words := range map[string][]string{
+			blueprint.Nodes: {"--real-pods"}, blueprint.Setup: {"--real-pods"},
+			blueprint.APIServer: {"--bind-address=0.0.0.0", "--advertise-address=172.30.0.1", "--endpoint-reconciler-type=lease"},
+		} {
+			for _, word := range words {
+				if p, runs := made.Process(process); runs && slices.Contains(p.Args, word) != o.Pods {
+					t.Errorf("%s: %s has %s: %t, want %t", name, process, word, !o.Pods, o.Pods)
+				}
+			}
+		}
+		for _, certificate := range made.PKI.Certificates {
+			if certificate.Name == blueprint.APIServer && slices.Contains(certificate.IPs, blueprint.ControlPlaneAddress) != o.Pods {
+				t.Errorf("%s: the API server's certificate is for %v", name, certificate.IPs)
+			}
+			if certificate.Name == blueprint.Services && certificate.CommonName != "system:kube-proxy" {
+				t.Errorf("%s: %s is %s", name, certificate.Name, certificate.CommonName)
+			}
+		}
+	}
+}
+
+// The addresses that the lab takes for itself are in the ranges that they must be in, and nobody else's.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for text, c := range map[string]struct{ within, but netip.Prefix }{
+		blueprint.ControlPlaneAddress: {machines.Network(), netip.PrefixFrom(machines.Seed(1, 1).Machines[0].Address, 32)},
+		blueprint.APIServerService:    {netip.MustParsePrefix(blueprint.ServiceCIDR), netip.MustParsePrefix(blueprint.PodCIDR)},
+		blueprint.NamesService:        {netip.MustParsePrefix(blueprint.ServiceCIDR), netip.MustParsePrefix(blueprint.PodCIDR)},
+	} {
+		if address := netip.MustParseAddr(text); !c.within.Contains(address) || c.but.Contains(address) {
+			t.Errorf("%v is not in %v, or in %v", address, c.within, c.but)
+		}
+	}
+}
+
 // checkPath makes sure that every path is below the lab's folder, apart from programs and manifests.
 func checkPath(t *testing.T, name, process, word string) {
 	t.Helper()
-	_, value, _ := strings.Cut(word, "=")
+	option, value, _ := strings.Cut(word, "=")
+	if process == blueprint.BGPNetwork && slices.Contains([]string{"--templates", "--bird", "--bird6", "PATH"}, option) {
+		return // what others have installed, and only read
+	}
 	if filepath.IsAbs(value) && !strings.HasPrefix(value, "/lab/") && !strings.HasPrefix(value, "/config/") {
 		t.Errorf("%s: %s uses a path outside of the lab's folder: %s", name, process, word)
 	}
@@ -145,7 +260,37 @@ func TestResolveRefuses(t *testing.T) {
 		"unneeded etcd": {func(o *blueprint.Options) {
 			o.Datastore, o.Components = blueprint.DatastoreNone, []string{"calico-etcd"}
 		}, "leave calico-etcd out"},
-		"unknown companion": {func(o *blueprint.Options) { o.With = []string{"x"} }, "the only choice so far"},
+		"unknown cloud": {func(o *blueprint.Options) { o.Cloud = "aws" }, `--cloud "aws" is unknown; use digitalocean or none`},
+		"cloud without program": {func(o *blueprint.Options) { o.Cloud, o.CloudProgram = blueprint.CloudDigitalOcean, "" },
+			"build it with `make build`, or use --cloud none"},
+		"cloud without manifests": {func(o *blueprint.Options) { o.Cloud, o.CloudManifests = blueprint.CloudDigitalOcean, "" },
+			"run the lab from the repository's bin folder"},
+		"cloud without API": {func(o *blueprint.Options) {
+			o.Cloud, o.Components, o.Datastore = blueprint.CloudDigitalOcean, []string{blueprint.Etcd}, blueprint.DatastoreNone
+		}, "digitalocean-cloud-controller-manager cannot run without kube-apiserver"},
+		"unknown network": {func(o *blueprint.Options) { o.Network = "vxlan" }, `--network "vxlan" is unknown; use bgp or loopback`},
+		"network with etcd": {func(o *blueprint.Options) { o.Network = blueprint.NetworkBGP },
+			"--network bgp needs --calico-datastore kubernetes, not etcdv3, as Calico's confd reads the Nodes; leave --calico-datastore out"},
+		"too many nodes for the network": {func(o *blueprint.Options) { o.Network, o.Datastore, o.NodeCount = blueprint.NetworkBGP, "", 51 },
+			"--nodes 51 is more than the BGP network can hold; use at most 50, or --network loopback"},
+		"network without pods": {func(o *blueprint.Options) { o.Network, o.Datastore, o.PodsPerNode = blueprint.NetworkBGP, "", 0 },
+			"--pods-per-node 0 leaves the BGP network nothing to send packets between; use 1 or more"},
+		"network without nodes": {func(o *blueprint.Options) {
+			o.Network, o.Datastore, o.Components = blueprint.NetworkBGP, "", []string{blueprint.Etcd, blueprint.APIServer}
+		}, "bgp-network cannot run without nodes; add nodes to --components"},
+		"network without bird": {func(o *blueprint.Options) { o.Network, o.Datastore, o.Bird = blueprint.NetworkBGP, "", "" },
+			"--network bgp needs the paths of confd's templates, of bird and of bird6"},
+		"pods on the BGP network": {func(o *blueprint.Options) { o.Pods, o.Network, o.Datastore = true, blueprint.NetworkBGP, "" },
+			"--pods and --network bgp exclude each other, as each gives pods a network of its own; leave one of them out"},
+		"pods that seem to run beside real ones": {func(o *blueprint.Options) { o.Pods = true },
+			"--pods-per-node 2 asks for pods that only seem to run, but with --pods they are real; leave --pods-per-node out"},
+		"pods without nodes": {func(o *blueprint.Options) {
+			o.Pods, o.PodsPerNode, o.Components, o.Datastore = true, 0, []string{blueprint.Etcd, blueprint.APIServer, blueprint.ControllerManager}, blueprint.DatastoreNone
+		}, "services cannot run without nodes; add nodes to --components"},
+		"an image of nothing": {func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Images = true, 0, []string{"a=b"} },
+			`--image "a=b" is not of the form REPOSITORY=/PATH/OF/BINARY`},
+		"an image without pods": {func(o *blueprint.Options) { o.Images = []string{"a=/b"} }, "--image is for pods that are real; add --pods"},
+		"unknown companion":     {func(o *blueprint.Options) { o.With = []string{"x"} }, "the only choice so far"},
 		"companion without Calico": {func(o *blueprint.Options) {
 			o.Datastore, o.With = blueprint.DatastoreNone, []string{blueprint.CalicoNodeSync}
 		}, "use --calico-datastore etcdv3 or kubernetes"},

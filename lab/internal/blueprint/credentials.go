@@ -9,13 +9,14 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/pki"
 )
 
-// Names of authorities, certificates and key pairs in the PKI folder. Four authorities, because each is trusted for something else: a
-// front proxy may claim to be any user, and whoever reaches an etcd may do anything in it.
+// Names of authorities, certificates and key pairs in the PKI folder. Five authorities, because each is trusted for something else: a
+// front proxy may claim to be any user, whoever reaches an etcd may do anything in it, and so may the administrator of the simulated cloud.
 const (
 	authority           = "ca"
 	frontProxyAuthority = "front-proxy-ca"
 	etcdAuthority       = "etcd-ca"
 	calicoEtcdAuthority = "calico-etcd-ca"
+	cloudAuthority      = "digitalocean-ca"
 
 	admin                   = "admin"
 	apiServerServer         = "kube-apiserver"
@@ -26,6 +27,9 @@ const (
 	calicoEtcdServer        = "calico-etcd"
 	calicoClient            = "calico-client"
 	serviceAccounts         = "service-accounts"
+	cloudServer             = "digitalocean"
+	cloudAdmin              = "digitalocean-admin"
+	cloudManagerServer      = "digitalocean-cloud-controller-manager-server"
 )
 
 // AuthorityFile is the certificate that proves the API server.
@@ -47,6 +51,30 @@ func (l Layout) EtcdAccess(ports Ports) EtcdAccess {
 // CalicoEtcdAccess returns how to reach Calico's etcd on the given ports.
 func (l Layout) CalicoEtcdAccess(ports Ports) EtcdAccess {
 	return l.access(ports[CalicoEtcdClientPort], calicoEtcdAuthority, calicoClient)
+}
+
+// CloudAccess is how to reach the simulator of DigitalOcean.
+type CloudAccess struct {
+	// APIURL is the API's: with the token of TokenFile, which CAFile proves.
+	APIURL    string `json:"apiURL"`
+	TokenFile string `json:"tokenFile"`
+	// MetadataURL is where the droplet of the control plane asks about itself.
+	MetadataURL string `json:"metadataURL"`
+	// AdminURL is where one does what no client of the API can; with the client certificate only.
+	AdminURL string `json:"adminURL"`
+	CAFile   string `json:"caFile"`
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
+}
+
+// CloudAccess returns how to reach the simulator on the given ports.
+func (l Layout) CloudAccess(ports Ports) CloudAccess {
+	at := func(scheme, port string) string { return scheme + "://" + loopback + ":" + ports[port] }
+	return CloudAccess{
+		APIURL: at("https", DigitalOceanAPIPort), TokenFile: l.CloudToken(), MetadataURL: at("http", DigitalOceanMetadataPort),
+		AdminURL: at("https", DigitalOceanAdminPort),
+		CAFile:   l.Certificate(cloudAuthority), CertFile: l.Certificate(cloudAdmin), KeyFile: l.Key(cloudAdmin),
+	}
 }
 
 func (l Layout) access(port, authority, client string) EtcdAccess {
@@ -80,12 +108,23 @@ func (d draft) pki() pki.Plan {
 		plan.Authorities = append(plan.Authorities, calicoEtcdAuthority)
 		plan.Certificates = append(plan.Certificates, server, client(calicoClient, calicoEtcdAuthority, "calico"))
 	}
+	if d.runs(DigitalOcean) {
+		plan.Authorities = append(plan.Authorities, cloudAuthority)
+		plan.Certificates = append(plan.Certificates, serving(cloudServer, cloudAuthority), client(cloudAdmin, cloudAuthority, cloudAdmin))
+	}
 	if !d.runs(APIServer) {
 		return plan
 	}
 	apiServer := serving(apiServerServer, authority,
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-	apiServer.IPs = append(apiServer.IPs, apiServerService)
+	apiServer.IPs = append(apiServer.IPs, APIServerService)
+	if d.Pods {
+		apiServer.IPs = append(apiServer.IPs, ControlPlaneAddress)
+		plan.Certificates = append(plan.Certificates, client(Services, authority, ServicesUser), client(PodAgents, authority, PodAgentsUser),
+			serving(schedulerServer, authority), client(Scheduler, authority, "system:kube-scheduler"),
+			client(apiServerKubeletClient, kubeletAuthority, APIServer))
+		plan.Authorities = append(plan.Authorities, kubeletAuthority)
+	}
 	plan.Authorities = append(plan.Authorities, authority, frontProxyAuthority)
 	plan.KeyPairs = []string{serviceAccounts}
 	plan.Certificates = append(plan.Certificates,
@@ -99,6 +138,11 @@ func (d draft) pki() pki.Plan {
 		client(CalicoNodeSync, authority, CalicoNodeSyncUser,
 			"system:serviceaccounts", "system:serviceaccounts:mooring-system"),
 	)
+	if d.runs(CloudControllerManager) {
+		plan.Certificates = append(plan.Certificates,
+			serving(cloudManagerServer, authority),
+			client(CloudControllerManager, authority, CloudControllerManagerUser, "system:serviceaccounts", "system:serviceaccounts:kube-system"))
+	}
 	return plan
 }
 
@@ -107,7 +151,7 @@ func (d draft) files() []File {
 		return nil
 	}
 	files := []File{{Path: d.Kubeconfig(), Content: d.kubeconfig(admin)}}
-	for _, process := range []string{ControllerManager, Nodes, CalicoNodeSync} {
+	for _, process := range []string{ControllerManager, Services, Scheduler, PodAgents, Nodes, CalicoNodeSync, CloudControllerManager} {
 		if d.runs(process) {
 			files = append(files, File{Path: d.ProcessKubeconfig(process), Content: d.kubeconfig(process)})
 		}

@@ -57,6 +57,15 @@ func (l Layout) ReadyFile(process string) string {
 	return filepath.Join(l.Dir, "run", process+".ready")
 }
 
+// CloudToken is the token of the simulated DigitalOcean account.
+func (l Layout) CloudToken() string { return filepath.Join(l.Dir, "etc", "digitalocean-token") }
+
+// CloudState is what the simulated DigitalOcean remembers.
+func (l Layout) CloudState() string { return filepath.Join(l.Dir, "data", "digitalocean.json") }
+
+// BGPNetwork is the folder of the BGP network: its socket, and the files and logs of each machine's speaker.
+func (l Layout) BGPNetwork() string { return filepath.Join(l.Dir, "bgp") }
+
 // Home and Temp are what processes of the lab take for the user's, so that they write nothing outside.
 func (l Layout) Home() string { return filepath.Join(l.Dir, "home") }
 

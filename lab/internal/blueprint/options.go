@@ -4,6 +4,7 @@
 package blueprint
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,25 @@ const (
 	Setup = "setup"
 	// CalicoNodeSync is the product's component; it runs only when asked for.
 	CalicoNodeSync = "calico-node-sync"
+	// DigitalOcean is the simulator of that cloud, and CloudControllerManager the product's component that talks to it. They run with a cloud.
+	DigitalOcean           = "digitalocean"
+	CloudControllerManager = "digitalocean-cloud-controller-manager"
+	// BGPNetwork is the network between the machines; it runs when asked for.
+	BGPNetwork = "bgp-network"
+	// Services carries what is sent to Services to the pods behind them, and answers for their names; it runs with real pods.
+	Services = "services"
+)
+
+// Values of Options.Cloud.
+const (
+	CloudDigitalOcean = "digitalocean"
+	CloudNone         = "none"
+)
+
+// Values of Options.Network.
+const (
+	NetworkLoopback = "loopback"
+	NetworkBGP      = "bgp"
 )
 
 // Values of Options.Datastore.
@@ -34,6 +54,9 @@ const (
 // MaxNodes is how many nodes a lab takes: each has an address of its own in one /16.
 const MaxNodes = 5000
 
+// MaxBGPNodes is how many machines the BGP network takes: each is three processes and, in a mesh, a session with each other.
+const MaxBGPNodes = 50
+
 // Options are what a user asks for.
 type Options struct {
 	// Dir is the folder of the lab, absolute.
@@ -42,12 +65,22 @@ type Options struct {
 	Datastore string `json:"calicoDatastore"`
 	// Components is the subset of Components() to run; empty means all that the other options need.
 	Components []string `json:"components,omitempty"`
+	// Cloud is what the machines stand on: digitalocean (each is a droplet of the simulator, and the product's cloud controller manager runs)
+	// or none.
+	Cloud string `json:"cloud"`
+	// Network is what packets between pods travel on: loopback (none do; addresses are only said) or bgp (a network namespace for each machine,
+	// with routes that Debian's bird and Calico's confd make). The latter needs Datastore kubernetes, which is implied if that is empty.
+	Network string `json:"network"`
+	// Pods says that pods are real: all of the lab runs in a network namespace of its own, with a network of pods, Services and names in it.
+	Pods bool `json:"pods,omitempty"`
+	// Images are further images that pods may name, each REPOSITORY=PATH with the absolute path of the binary that it stands for.
+	Images []string `json:"-"`
 	// With are further processes to run: CalicoNodeSync.
 	With []string `json:"with,omitempty"`
 	// NodeCount and ZoneCount describe the machines at the first start: node-1 … node-N, spread over zone-a, zone-b, ….
 	NodeCount int `json:"nodes"`
 	ZoneCount int `json:"zones"`
-	// PodsPerNode is how many pods are bound to each node.
+	// PodsPerNode is how many pods are bound to each node, of those that only seem to run: none where pods are real.
 	PodsPerNode int `json:"podsPerNode"`
 	// NodeMonitorGracePeriod is how long kube-controller-manager waits for a silent node before it marks it NotReady.
 	NodeMonitorGracePeriod time.Duration `json:"-"`
@@ -58,6 +91,14 @@ type Options struct {
 	CalicoNodeSyncProgram   string        `json:"-"`
 	CalicoNodeSyncManifests string        `json:"-"`
 	CalicoNodeSyncGrace     time.Duration `json:"-"`
+	// CloudProgram is the path of the cloud controller manager and CloudManifests the folder with its rights, both absolute; empty if they are
+	// not there.
+	CloudProgram   string `json:"-"`
+	CloudManifests string `json:"-"`
+	// BGPTemplates is the folder of confd's templates, Bird and Bird6 are the paths of these programs, all absolute; only for Network bgp.
+	BGPTemplates string `json:"-"`
+	Bird         string `json:"-"`
+	Bird6        string `json:"-"`
 }
 
 // Components lists, in start order, what Options.Components may name.
@@ -71,6 +112,15 @@ func Resolve(o Options) (Options, error) {
 	if err := checkNumbers(o); err != nil {
 		return Options{}, err
 	}
+	if o.Cloud == "" {
+		o.Cloud = CloudNone
+	}
+	if o.Network == "" {
+		o.Network = NetworkLoopback
+	}
+	if o.Network == NetworkBGP && o.Datastore == "" {
+		o.Datastore = DatastoreKubernetes
+	}
 	if !slices.Contains([]string{DatastoreEtcd, DatastoreKubernetes, DatastoreNone}, o.Datastore) {
 		return Options{}, fmt.Errorf("--calico-datastore %q is unknown; use etcdv3, kubernetes or none", o.Datastore)
 	}
@@ -81,6 +131,15 @@ func Resolve(o Options) (Options, error) {
 		}
 	}
 	if err := checkComponents(o); err != nil {
+		return Options{}, err
+	}
+	if err := checkCloud(o); err != nil {
+		return Options{}, err
+	}
+	if err := checkPods(o); err != nil {
+		return Options{}, err
+	}
+	if err := checkNetwork(o); err != nil {
 		return Options{}, err
 	}
 	if err := checkWith(o); err != nil {
@@ -112,10 +171,13 @@ func checkNumbers(o Options) error {
 // needs says which components cannot work without which others.
 func needs(o Options) map[string][]string {
 	table := map[string][]string{
-		APIServer:         {Etcd},
-		ControllerManager: {APIServer},
-		Nodes:             {APIServer},
-		CalicoNodeSync:    {APIServer},
+		APIServer:              {Etcd},
+		ControllerManager:      {APIServer},
+		Nodes:                  {APIServer},
+		CalicoNodeSync:         {APIServer},
+		CloudControllerManager: {APIServer},
+		BGPNetwork:             {APIServer, Nodes},
+		Services:               {APIServer, ControllerManager, Nodes},
 	}
 	if o.Datastore == DatastoreEtcd {
 		table[Nodes] = append(table[Nodes], CalicoEtcd)
@@ -160,6 +222,61 @@ func datastoreHint(component string) string {
 	return " or choose --calico-datastore kubernetes or none"
 }
 
+func checkCloud(o Options) error {
+	switch {
+	case o.Cloud == CloudNone:
+		return nil
+	case o.Cloud != CloudDigitalOcean:
+		return fmt.Errorf("--cloud %q is unknown; use digitalocean or none", o.Cloud)
+	case o.CloudProgram == "":
+		return fmt.Errorf("--cloud digitalocean needs %s beside the lab's program; build it with `make build`, or use --cloud none", CloudControllerManager)
+	case o.CloudManifests == "":
+		return fmt.Errorf("--cloud digitalocean needs the manifests in config/%s; run the lab from the repository's bin folder, or use --cloud none",
+			CloudControllerManager)
+	}
+	return checkNeeds(o, []string{CloudControllerManager})
+}
+
+func checkNetwork(o Options) error {
+	switch {
+	case o.Network == NetworkLoopback:
+		return nil
+	case o.Network != NetworkBGP:
+		return fmt.Errorf("--network %q is unknown; use bgp or loopback", o.Network)
+	case o.Datastore != DatastoreKubernetes:
+		return fmt.Errorf("--network bgp needs --calico-datastore kubernetes, not %s, as Calico's confd reads the Nodes; leave --calico-datastore out", o.Datastore)
+	case o.NodeCount > MaxBGPNodes:
+		return fmt.Errorf("--nodes %d is more than the BGP network can hold; use at most %d, or --network loopback", o.NodeCount, MaxBGPNodes)
+	case o.PodsPerNode < 1:
+		return fmt.Errorf("--pods-per-node %d leaves the BGP network nothing to send packets between; use 1 or more", o.PodsPerNode)
+	}
+	for _, path := range []string{o.BGPTemplates, o.Bird, o.Bird6} {
+		if !filepath.IsAbs(path) {
+			return errors.New("--network bgp needs the paths of confd's templates, of bird and of bird6")
+		}
+	}
+	return checkNeeds(o, []string{BGPNetwork})
+}
+
+func checkPods(o Options) error {
+	for _, pair := range o.Images {
+		if repository, program, ok := strings.Cut(pair, "="); !ok || repository == "" || !filepath.IsAbs(program) {
+			return fmt.Errorf("--image %q is not of the form REPOSITORY=/PATH/OF/BINARY", pair)
+		}
+	}
+	switch {
+	case !o.Pods && len(o.Images) > 0:
+		return errors.New("--image is for pods that are real; add --pods")
+	case !o.Pods:
+		return nil
+	case o.Network == NetworkBGP:
+		return errors.New("--pods and --network bgp exclude each other, as each gives pods a network of its own; leave one of them out")
+	case o.PodsPerNode > 0:
+		return fmt.Errorf("--pods-per-node %d asks for pods that only seem to run, but with --pods they are real; leave --pods-per-node out", o.PodsPerNode)
+	}
+	return checkNeeds(o, []string{Services})
+}
+
 func checkWith(o Options) error {
 	for _, name := range o.With {
 		if name != CalicoNodeSync {
@@ -191,11 +308,20 @@ func without(names []string, unwanted string) []string {
 
 // runs reports whether the component is part of the lab.
 func (o Options) runs(name string) bool {
+	if name == DigitalOcean || name == CloudControllerManager {
+		return o.Cloud == CloudDigitalOcean
+	}
+	if name == BGPNetwork {
+		return o.Network == NetworkBGP
+	}
+	if name == Services || name == Scheduler || name == PodAgents {
+		return o.Pods
+	}
 	return slices.Contains(o.Components, name) || slices.Contains(o.With, name)
 }
 
 // needsSetup reports whether there is anything for the Setup process to prepare: rights for nodes or for the product's component, or
 // Calico's custom resources.
 func (o Options) needsSetup() bool {
-	return o.runs(Nodes) || o.runs(CalicoNodeSync) || (o.Datastore == DatastoreKubernetes && o.runs(APIServer))
+	return o.runs(Nodes) || o.runs(CalicoNodeSync) || o.runs(CloudControllerManager) || (o.Datastore == DatastoreKubernetes && o.runs(APIServer))
 }

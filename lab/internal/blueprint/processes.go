@@ -7,15 +7,20 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Networks of the lab. Nodes' own addresses are in machines.Network.
 const (
-	// ServiceCIDR is the range of cluster addresses of Services; its first address is that of the API server.
+	// ServiceCIDR is the range of cluster addresses of Services; its first address is that of the API server, which serves on port 443 there.
 	ServiceCIDR      = "10.96.0.0/16"
-	apiServerService = "10.96.0.1"
+	APIServerService = "10.96.0.1"
+	// NamesService is the address of the server of names, where kubeadm puts it, too; it runs with real pods.
+	NamesService = "10.96.0.10"
 	// PodCIDR is Calico's address pool.
 	PodCIDR = "10.244.0.0/16"
+	// ControlPlaneAddress is where kube-apiserver is reached by pods, if those are real: an address of machines.Network that no machine gets.
+	ControlPlaneAddress = "172.30.0.1"
 )
 
 const (
@@ -26,6 +31,8 @@ const (
 	CalicoNodeSyncUser = "system:serviceaccount:mooring-system:calico-node-sync"
 	// NodesUser is the user with which the simulated kubelets and calico-nodes talk to the API server; Setup gives it its rights.
 	NodesUser = "mooring-lab:nodes"
+	// ServicesUser is kube-proxy's, whose rights Kubernetes itself sets up.
+	ServicesUser = "system:kube-proxy"
 )
 
 // draft holds what all descriptions share.
@@ -39,7 +46,7 @@ type draft struct {
 func (d draft) complete(p Process) Process {
 	p.Log = d.Log(p.Name)
 	p.Env = append([]string{"HOME=" + d.Home(), "TMPDIR=" + d.Temp()}, p.Env...)
-	for _, port := range NeededPorts(Options{Components: []string{p.Name}}) {
+	for _, port := range portsOf(p.Name) {
 		p.Ports = append(p.Ports, Port{Name: port, Number: d.ports[port]})
 	}
 	return p
@@ -92,14 +99,13 @@ func (d draft) etcdMember(name, clientPort, peerPort, authority, server, client 
 func (d draft) apiServer() Process {
 	return Process{
 		Name: APIServer,
-		Args: []string{
+		Args: append([]string{
 			APIServer,
-			"--bind-address=" + loopback,
-			"--advertise-address=" + loopback,
+			"--bind-address=" + d.apiServerBind(),
+			"--advertise-address=" + d.apiServerAdvertise(),
 			"--secure-port=" + d.ports[APIServerPort],
 			"--permit-port-sharing=true",
-			// A loopback address may not stand in an EndpointSlice, so the kubernetes Service has none.
-			"--endpoint-reconciler-type=none",
+			"--endpoint-reconciler-type=" + d.apiServerEndpoints(),
 			"--etcd-servers=" + d.url(EtcdClientPort),
 			"--etcd-cafile=" + d.Certificate(etcdAuthority),
 			"--etcd-certfile=" + d.Certificate(apiServerEtcdClient),
@@ -120,12 +126,12 @@ func (d draft) apiServer() Process {
 			"--requestheader-username-headers=X-Remote-User",
 			"--proxy-client-cert-file=" + d.Certificate(frontProxyClient),
 			"--proxy-client-key-file=" + d.Key(frontProxyClient),
-			// Nothing turns a Service's address into a pod's here; aggregated API servers are reached by their endpoints.
+			// Without real pods nothing turns a Service's address into a pod's; aggregated API servers are reached by their endpoints.
 			"--enable-aggregator-routing=true",
 			// Somebody's `kubectl get --watch` must not hold up the end of the lab.
 			"--shutdown-watch-termination-grace-period=500ms",
 			"--profiling=false",
-		},
+		}, d.kubeletArgs()...),
 		DependsOn: []string{Etcd},
 		Ready: Readiness{
 			URL: d.url(APIServerPort) + "/readyz", CAFile: d.Certificate(authority),
@@ -136,7 +142,7 @@ func (d draft) apiServer() Process {
 
 func (d draft) controllerManager() Process {
 	kubeconfig := d.ProcessKubeconfig(ControllerManager)
-	return Process{
+	p := Process{
 		Name: ControllerManager,
 		Args: []string{
 			ControllerManager,
@@ -166,6 +172,28 @@ func (d draft) controllerManager() Process {
 		DependsOn: []string{APIServer},
 		Ready:     Readiness{URL: d.url(ControllerManagerPort) + "/healthz", CAFile: d.Certificate(authority)},
 	}
+	if d.runs(CloudControllerManager) {
+		p.Args = append(p.Args, "--cloud-provider=external")
+	}
+	if d.hurries() {
+		p.Args = append(p.Args, "--node-monitor-period=1s")
+	}
+	return p
+}
+
+// hurries reports whether somebody wants to see a silent node sooner than a kubelet's usual heartbeats allow: then everything that looks at
+// nodes looks more often.
+func (d draft) hurries() bool { return d.NodeMonitorGracePeriod < usualGracePeriod }
+
+// usualGracePeriod is two heartbeats of a kubelet.
+const usualGracePeriod = 20 * time.Second
+
+// leaseInterval is the time between two heartbeats: a kubelet's 10 s unless that is too long for the grace period.
+func (d draft) leaseInterval() time.Duration {
+	if !d.hurries() {
+		return usualGracePeriod / 2
+	}
+	return (d.NodeMonitorGracePeriod / 3).Truncate(100 * time.Millisecond)
 }
 
 func (d draft) setup() Process {
@@ -176,15 +204,24 @@ func (d draft) setup() Process {
 		DependsOn: d.existing(APIServer, CalicoEtcd),
 		Once:      true,
 	}
+	if d.runs(BGPNetwork) {
+		p.Args = append(p.Args, "--network="+d.Network)
+	}
+	if d.Pods {
+		p.Args = append(p.Args, "--real-pods")
+	}
 	if d.runs(CalicoNodeSync) {
 		p.Args = append(p.Args, "--calico-node-sync-manifests="+d.CalicoNodeSyncManifests)
+	}
+	if d.runs(CloudControllerManager) {
+		p.Args = append(p.Args, "--cloud-controller-manager-manifests="+d.CloudManifests)
 	}
 	return p
 }
 
 func (d draft) nodes() Process {
 	kubeconfig := d.ProcessKubeconfig(Nodes)
-	return Process{
+	p := Process{
 		Name: Nodes,
 		Args: []string{
 			Nodes,
@@ -192,12 +229,28 @@ func (d draft) nodes() Process {
 			"--machines=" + d.MachinesFile(),
 			"--pods-per-node=" + strconv.Itoa(d.PodsPerNode),
 			"--calico-datastore=" + d.Datastore,
+			"--cloud=" + d.Cloud,
+			"--lease-interval=" + d.leaseInterval().String(),
 			"--ready-file=" + d.ReadyFile(Nodes),
 		},
-		Env:       d.calicoEnv(kubeconfig),
-		DependsOn: d.existing(Setup, APIServer, CalicoEtcd),
+		Env:       append(d.calicoEnv(kubeconfig), fmt.Sprintf("GOMEMLIMIT=%dMiB", d.nodesMemory())),
+		DependsOn: d.existing(Setup, APIServer, CalicoEtcd, DigitalOcean),
 		Ready:     Readiness{File: d.ReadyFile(Nodes)},
 	}
+	if d.runs(BGPNetwork) {
+		p.Args = append(p.Args, "--network="+d.Network)
+	}
+	if d.Pods {
+		p.Args = append(p.Args, "--real-pods")
+	}
+	return p
+}
+
+// nodesMemory is from how many MiB on the nodes process collects its garbage more often (GOMEMLIMIT), since all machines start at once: a thousand
+// machines fit into 500 MB.
+func (d draft) nodesMemory() int {
+	const least, perThousand = 128, 320
+	return max(least, d.NodeCount*perThousand/1000)
 }
 
 func (d draft) calicoNodeSync() Process {

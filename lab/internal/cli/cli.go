@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,15 +16,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/enclave"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
 
 // DirVariable names the folder of the lab when --dir is not given.
 const DirVariable = "MOORING_LAB_DIR"
 
-// defaultDir is below the working directory, easy to find and to delete; git ignores it.
-const defaultDir = ".lab"
+// DefaultDir is below the working directory, easy to find and to delete; git ignores it.
+const DefaultDir = ".lab"
 
 // Main runs the command line and returns the exit code. The hidden commands are those which the lab's binary runs in the processes that it starts.
 func Main(args []string, hidden ...*cobra.Command) int {
@@ -39,7 +42,9 @@ func Main(args []string, hidden ...*cobra.Command) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+	if !errors.Is(err, enclave.ErrSaid) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+	}
 	return 1
 }
 
@@ -49,11 +54,18 @@ type Settings struct {
 	MinFreeBytes uint64
 	// Executable finds the lab's own binary.
 	Executable func() (string, error)
+	// FindTools finds what a BGP network needs, and TryNetwork sees whether this machine allows one, given the lab's own binary.
+	FindTools  func(context.Context) (network.Tools, error)
+	TryNetwork func(ctx context.Context, executable string) error
+	// TryPods sees whether this machine allows the namespaces of real pods.
+	TryPods func(ctx context.Context, executable string) error
 }
 
 // DefaultSettings are those of the real command.
 func DefaultSettings() Settings {
-	return Settings{MinFreeBytes: folder.MinFreeBytes, Executable: os.Executable}
+	return Settings{
+		MinFreeBytes: folder.MinFreeBytes, Executable: os.Executable, FindTools: network.FindTools, TryNetwork: network.Try, TryPods: enclave.Try,
+	}
 }
 
 // NewCommand returns the whole command line, without hidden commands.
@@ -61,9 +73,10 @@ func NewCommand(settings Settings) *cobra.Command {
 	app := &app{Settings: settings}
 	root := &cobra.Command{
 		Use:   "lab",
-		Short: "A real Kubernetes control plane with simulated nodes and Calico's datastore, on this machine",
+		Short: "A real Kubernetes control plane with simulated nodes, a simulated cloud and Calico's datastore, on this machine",
 		Long: `lab runs etcd, kube-apiserver and kube-controller-manager, with nodes that behave as kubelets do towards the API server and with
-what calico-node and the CNI plugin write. Everything listens on 127.0.0.1 only and is kept in one folder.
+what calico-node and the CNI plugin write. The nodes are droplets of a simulated DigitalOcean, with which digitalocean-cloud-controller-manager
+works. Everything listens on 127.0.0.1 only and is kept in one folder.
 
 Start with:  lab up        and then  export KUBECONFIG=$(lab kubeconfig)
 See it work: lab demo`,
@@ -76,10 +89,10 @@ See it work: lab demo`,
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see `%s --help`", err, command.CommandPath())
 	})
-	root.PersistentFlags().StringVar(&app.dir, "dir", "", "folder of the lab (default $"+DirVariable+" or "+defaultDir+")")
+	root.PersistentFlags().StringVar(&app.dir, "dir", "", "folder of the lab (default $"+DirVariable+" or "+DefaultDir+")")
 	root.AddCommand(
 		app.upCommand(), app.downCommand(), app.statusCommand(), app.kubeconfigCommand(), app.logsCommand(),
-		app.nodeCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
+		app.nodeCommand(), app.dropletCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
 	)
 	return root
 }
@@ -97,7 +110,7 @@ func (a *app) layout() (blueprint.Layout, error) {
 		dir = os.Getenv(DirVariable)
 	}
 	if dir == "" {
-		dir = defaultDir
+		dir = DefaultDir
 	}
 	absolute, err := filepath.Abs(dir)
 	if err != nil {

@@ -5,7 +5,9 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,8 +15,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
+	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
+	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/cli"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
+	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
 // run runs the command line in this process, for what ends before a process is started.
@@ -33,6 +40,26 @@ func run(settings cli.Settings, args ...string) (output string, err error) {
 func settings() cli.Settings {
 	s := cli.DefaultSettings()
 	s.Executable = func() (string, error) { return "/nothing/lab", nil }
+	s.FindTools = func(context.Context) (network.Tools, error) {
+		return network.Tools{Templates: "/templates", Bird: "/usr/sbin/bird", Bird6: "/usr/sbin/bird6"}, nil
+	}
+	s.TryNetwork = func(context.Context, string) error { return nil }
+	s.TryPods = func(context.Context, string) error { return nil }
+	return s
+}
+
+// withoutNamespaces are settings on a machine where no namespace may be made.
+func withoutNamespaces() cli.Settings {
+	s := settings()
+	s.TryPods = func(context.Context, string) error { return netns.ErrNotAllowed }
+	return s
+}
+
+// without are settings on a machine that lacks something for the BGP network.
+func without(tools, permission error) cli.Settings {
+	s := settings()
+	s.FindTools = func(context.Context) (network.Tools, error) { return network.Tools{}, tools }
+	s.TryNetwork = func(context.Context, string) error { return permission }
 	return s
 }
 
@@ -87,8 +114,35 @@ func TestBadRequests(t *testing.T) {
 		"kill":            {settings(), []string{"kill", "etcd"}, []string{"no lab runs in", "start one with `lab up"}},
 		"kill what":       {settings(), []string{"kill"}, []string{"exactly one name of a process", "see `lab kill --help`"}},
 		"node":            {settings(), []string{"node", "add", "x"}, []string{"there is no lab in", "start one with `lab up"}},
-		"logs":            {settings(), []string{"logs"}, []string{"there are no logs in", "start a lab with `lab up"}},
-		"kubeconfig":      {settings(), []string{"kubeconfig"}, []string{"there is no kubeconfig in", "start a lab with `lab up"}},
+		"droplet":         {settings(), []string{"droplet", "delete", "x"}, []string{"no lab runs in", "start one with `lab up"}},
+		"droplets":        {settings(), []string{"droplet", "list"}, []string{"no lab runs in", "start one with `lab up"}},
+		"droplet format":  {settings(), []string{"droplet", "list", "-o", "yaml"}, []string{`--output "yaml" is unknown`, "use json"}},
+		"droplet what":    {settings(), []string{"droplet", "create"}, []string{"exactly one name of a droplet", "see `lab droplet create --help`"}},
+		"droplet deed":    {settings(), []string{"droplet", "explode", "x"}, []string{`argument "explode" is not expected`, "see `lab droplet --help`"}},
+		"unknown cloud":   {settings(), []string{"up", "--foreground", "--cloud=aws"}, []string{`--cloud "aws" is unknown`, "use digitalocean or none"}},
+		"cloud not built": {settings(), []string{"up", "--foreground", "--cloud=digitalocean"}, []string{"digitalocean-cloud-controller-manager", "make build", "--cloud none"}},
+		"unknown network": {settings(), []string{"up", "--foreground", "--network=vxlan"}, []string{`--network "vxlan" is unknown`, "use bgp or loopback"}},
+		"network without bird": {without(speaker.ErrNoBird, nil), []string{"up", "--network=bgp"},
+			[]string{"--network bgp: the BGP network needs bird 1.6, which is Debian's package bird, not bird2", "the operator's logic is still tested"}},
+		"network without permission": {without(nil, netns.ErrNotAllowed), []string{"up", "--network=bgp"},
+			[]string{"--network bgp: network namespaces may not be made here; run as root, or allow unprivileged user namespaces"}},
+		"network without templates": {without(errors.New("no templates"), nil), []string{"up", "--network=bgp", "--dry-run"}, []string{"--network bgp: no templates"}},
+		"large network": {settings(), []string{"up", "--foreground", "--network=bgp", "--nodes=51"},
+			[]string{"--nodes 51 is more than the BGP network can hold; use at most 50, or --network loopback"}},
+		"network with etcd": {settings(), []string{"up", "--foreground", "--network=bgp", "--calico-datastore=etcdv3"},
+			[]string{"--network bgp needs --calico-datastore kubernetes, not etcdv3", "leave --calico-datastore out"}},
+		"pods without permission": {withoutNamespaces(), []string{"up", "--pods"},
+			[]string{"--pods: network namespaces may not be made here; run as root, or allow unprivileged user namespaces"}},
+		"pods on the BGP network": {settings(), []string{"up", "--foreground", "--pods", "--network=bgp"}, []string{"--pods and --network bgp exclude each other"}},
+		"pods that seem to run": {settings(), []string{"up", "--foreground", "--pods", "--pods-per-node=1"},
+			[]string{"--pods-per-node 1 asks for pods that only seem to run", "leave --pods-per-node out"}},
+		"occupied port of real pods": {settings(), []string{"up", "--foreground", "--pods", "--apiserver-port=" + port},
+			[]string{"port " + port, "already in use", "choose another port"}},
+		"inside of nothing": {settings(), []string{"up", "--foreground", "--pods", "--inside="}, []string{"it is not a new one, as lo is on"}},
+		"inside of what": {settings(), []string{"up", "--foreground", "--pods", "--inside=a=b"},
+			[]string{`--inside: "a=b" is not name=descriptor; this flag is for the lab itself`}},
+		"logs":       {settings(), []string{"logs"}, []string{"there are no logs in", "start a lab with `lab up"}},
+		"kubeconfig": {settings(), []string{"kubeconfig"}, []string{"there is no kubeconfig in", "start a lab with `lab up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,5 +218,119 @@ func TestDryRunPrintsAndMakesNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dry run made something: %v", err)
+	}
+}
+
+func TestDryRunOfPods(t *testing.T) {
+	t.Parallel()
+	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"name: services", "--real-pods", "pods: true", "podsPerNode: 0"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("the output does not contain %q", want)
+		}
+	}
+}
+
+// The demo is told outside of any namespace, so a lab with real pods is none for it.
+func TestDemoWithoutPods(t *testing.T) {
+	t.Parallel()
+	s, bin := settings(), t.TempDir()
+	for _, path := range []string{"bin/calico-node-sync", "bin/digitalocean-cloud-controller-manager", "config/calico-node-sync/x", "config/digitalocean-cloud-controller-manager/x", "lab/lock"} {
+		path = filepath.Join(bin, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Executable = func() (string, error) { return filepath.Join(bin, "bin", "lab"), nil }
+	dir := filepath.Join(bin, "lab")
+	options := map[string]any{"calicoDatastore": "etcdv3", "nodes": 5, "zones": 2, "cloud": "digitalocean", "pods": true}
+	if err := folder.WriteJSON(blueprint.Layout{Dir: dir}.OptionsFile(), options); err != nil {
+		t.Fatal(err)
+	}
+	_, err := run(s, "demo", "--dir", dir)
+	if want := "the lab in " + dir + " was made with --pods, and the demo needs one without; choose another folder with --dir"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A folder goes on with real pods, or without, as it was made.
+func TestPodsAreRemembered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	layout := blueprint.Layout{Dir: dir}
+	if err := os.WriteFile(layout.LockFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for made, other := range map[bool]string{
+		true:  "--pods=false contradicts the lab in " + dir + ", which was made with --pods; leave the option out",
+		false: "--pods=true contradicts the lab in " + dir + ", which was made without --pods; leave the option out",
+	} {
+		options := map[string]any{"calicoDatastore": "none", "nodes": 3, "zones": 1, "cloud": "none", "pods": made}
+		if err := folder.WriteJSON(layout.OptionsFile(), options); err != nil {
+			t.Fatal(err)
+		}
+		output, err := run(settings(), "up", "--dry-run", "--dir", dir)
+		if err != nil || strings.Contains(output, "name: services") != made {
+			t.Errorf("made with --pods=%t, which is forgotten: %v", made, err)
+		}
+		_, err = run(settings(), "up", "--dry-run", "--dir", dir, fmt.Sprintf("--pods=%t", !made))
+		if err == nil || !strings.Contains(err.Error(), other) {
+			t.Errorf("made with --pods=%t, asked for the other: %v", made, err)
+		}
+	}
+}
+
+func TestDryRunOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "lab")
+	output, err := run(settings(), "up", "--dry-run", "--dir", dir, "--network=bgp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"name: bgp-network", "--templates=/templates", "--bird=/usr/sbin/bird", "calicoDatastore: kubernetes", "network: bgp"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("the output does not contain %q", want)
+		}
+	}
+}
+
+// A folder goes on with the network that it was made with, and no other.
+func TestNetworkIsRemembered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	layout := blueprint.Layout{Dir: dir}
+	for _, path := range []string{layout.LockFile(), layout.MachinesFile() + ".lock"} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remember := func(network string) {
+		options := map[string]any{"calicoDatastore": "kubernetes", "nodes": 50, "zones": 1, "cloud": "none", "network": network}
+		if err := folder.WriteJSON(layout.OptionsFile(), options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remember("bgp")
+	output, err := run(settings(), "up", "--dry-run", "--dir", dir)
+	if err != nil || !strings.Contains(output, "name: bgp-network") {
+		t.Errorf("the network is forgotten: %v", err)
+	}
+	if err := folder.WriteJSON(layout.MachinesFile(), machines.Seed(50, 1)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = run(settings(), "node", "add", "late", "--dir", dir)
+	if want := "the BGP network holds at most 50 machines, and there are 50; remove one first"; err == nil || err.Error() != want {
+		t.Errorf("a machine too many: %v", err)
+	}
+	remember("") // a lab that was made when there was only one
+	_, err = run(settings(), "up", "--dry-run", "--dir", dir, "--network=bgp")
+	if err == nil || !strings.Contains(err.Error(), "--network bgp contradicts the lab in "+dir+", which was made with loopback; leave the option out") {
+		t.Errorf("another network for the same folder: %v", err)
+	}
+	if output, err := run(settings(), "node", "add", "late", "--dir", dir); err != nil || output != "machine late created\n" {
+		t.Errorf("without a BGP network: %q, %v", output, err)
 	}
 }

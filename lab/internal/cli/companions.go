@@ -33,3 +33,29 @@ func (a *app) findCalicoNodeSync(o blueprint.Options) (blueprint.Options, error)
 	o.CalicoNodeSyncManifests = manifests
 	return o, nil
 }
+
+// findCloud finds the cloud controller manager's program beside the lab's own, and its manifests, and decides whether there is a cloud if the user
+// does not say it: there is one if it can be, unless the user has chosen which processes run.
+func (a *app) findCloud(o blueprint.Options) (blueprint.Options, error) {
+	executable, err := a.Executable()
+	if err != nil {
+		return o, fmt.Errorf("finding the lab's own binary: %w", err)
+	}
+	bin := filepath.Dir(executable)
+	there := func(path string) string {
+		if _, err := os.Stat(path); err != nil {
+			return ""
+		}
+		return path
+	}
+	o.CloudProgram = there(filepath.Join(bin, blueprint.CloudControllerManager))
+	o.CloudManifests = there(filepath.Join(filepath.Dir(bin), "config", blueprint.CloudControllerManager))
+	switch {
+	case o.Cloud != "":
+	case len(o.Components) == 0 && o.CloudProgram != "" && o.CloudManifests != "":
+		o.Cloud = blueprint.CloudDigitalOcean
+	default:
+		o.Cloud = blueprint.CloudNone
+	}
+	return o, nil
+}

@@ -21,14 +21,15 @@ import (
 
 func (a *app) demoCommand() *cobra.Command {
 	o := blueprint.Options{
-		Datastore: blueprint.DatastoreEtcd, With: []string{blueprint.CalicoNodeSync},
-		NodeMonitorGracePeriod: 20 * time.Second, CalicoNodeSyncGrace: 10 * time.Second,
+		Datastore: blueprint.DatastoreEtcd, Cloud: blueprint.CloudDigitalOcean, With: []string{blueprint.CalicoNodeSync},
+		NodeMonitorGracePeriod: 8 * time.Second, CalicoNodeSyncGrace: 10 * time.Second,
 	}
 	var victim string
 	command := &cobra.Command{
 		Use:   "demo",
-		Short: "Start a lab with calico-node-sync and show its main job, step by step",
-		Long: `Start a lab with calico-node-sync beside it and show its main job: a machine is destroyed, its Node goes, and Calico's datastore follows.
+		Short: "Start a lab with Mooring's components and show their main job, step by step",
+		Long: `Start a lab with digitalocean-cloud-controller-manager and calico-node-sync, and show their main job: a droplet becomes a Node, a Service
+gets a load balancer, a droplet is destroyed, its Node goes, and the load balancer and Calico's datastore follow.
 
 On a terminal the lab then stays up until Ctrl-C. Without one it is stopped, and the exit status says whether the job was seen done. Machines that
 an earlier demo in the same folder has destroyed are brought back first.`,
@@ -47,12 +48,15 @@ an earlier demo in the same folder has destroyed are brought back first.`,
 func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) error {
 	ctx, cancel := untilSignal(command)
 	defer cancel()
-	o, err := a.completeOptions(o)
+	o, err := a.completeOptions(command, o)
 	if err != nil {
 		return err
 	}
 	if o, err = runner.Agree(o, given(command)); err != nil {
 		return err
+	}
+	if o.Pods {
+		return fmt.Errorf("the lab in %s was made with --pods, and the demo needs one without; choose another folder with --dir", o.Dir)
 	}
 	if err := checkVictim(o, victim); err != nil {
 		return err
@@ -84,7 +88,9 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 	}
 	fmt.Fprintf(out, "  ready after %.1f s\n", time.Since(begin).Seconds())
 	layout := blueprint.Layout{Dir: o.Dir}
-	story := &demo.Story{Layout: layout, Lab: lab, Victim: victim, Out: out}
+	story := &demo.Story{
+		Layout: layout, Lab: lab, Newcomer: fmt.Sprintf("node-%d", o.NodeCount+1), Victim: victim, PodsPerNode: o.PodsPerNode, Out: out,
+	}
 	storyErr := story.Run(ctx)
 	if storyErr == nil {
 		fmt.Fprintf(out, "\nThe main job is done.\n")
@@ -124,12 +130,16 @@ func stay(ctx context.Context, command *cobra.Command, layout blueprint.Layout, 
 The lab stays up. In another terminal:
 
   export KUBECONFIG=%s
-  bin/kubectl get nodes
-  bin/lab node remove node-2 --dir %s
-  bin/lab logs calico-node-sync -f --dir %s
+  export MOORING_LAB_DIR=%s
+  bin/kubectl get nodes -o wide
+  bin/kubectl get service -A
+  bin/lab droplet list
+  bin/lab droplet delete node-2
+  bin/lab logs digitalocean-cloud-controller-manager -f
+  bin/lab logs calico-node-sync -f
 
 Leave with Ctrl-C; it stops everything.
-`, layout.Kubeconfig(), layout.Dir, layout.Dir)
+`, layout.Kubeconfig(), layout.Dir)
 	select {
 	case <-ctx.Done():
 	case err := <-ended:

@@ -105,7 +105,12 @@ const reportFD = 3
 
 // detachedArguments repeats the user's flags for the supervisor.
 func detachedArguments(command *cobra.Command, dir string) []string {
-	args := []string{"up", "--foreground", "--report-fd=" + strconv.Itoa(reportFD), "--dir=" + dir}
+	return append([]string{"up", "--foreground", "--report-fd=" + strconv.Itoa(reportFD), "--dir=" + dir}, givenArguments(command)...)
+}
+
+// givenArguments repeats the user's flags, apart from the folder.
+func givenArguments(command *cobra.Command) []string {
+	var args []string
 	command.Flags().Visit(func(flag *pflag.Flag) {
 		if flag.Name == "dir" {
 			return
@@ -143,5 +148,16 @@ func relay(out io.Writer, reports io.Reader) error {
 func printWelcome(out io.Writer, layout blueprint.Layout, took time.Duration) {
 	fmt.Fprintf(out, "the lab is ready after %.1f s, in %s\n\n", took.Seconds(), layout.Dir)
 	fmt.Fprintf(out, "  export KUBECONFIG=%s\n\n", layout.Kubeconfig())
-	fmt.Fprintf(out, "look:  lab status, lab logs PROCESS    harm:  lab node remove NAME, lab kill PROCESS    leave:  lab down\n")
+	fmt.Fprintf(out, "look:   lab status, lab logs PROCESS    harm:  lab node remove NAME, lab kill PROCESS    leave:  lab down\n")
+	if _, err := os.Stat(layout.CloudState()); err == nil {
+		fmt.Fprintf(out, "cloud:  lab droplet list, create, delete, power-off, power-on\n")
+		fmt.Fprintf(out, "        kubectl create service loadbalancer web --tcp=80:8080; kubectl get service web --watch\n")
+	}
+	if _, err := os.Stat(layout.ReadyFile(blueprint.BGPNetwork)); err == nil {
+		fmt.Fprintf(out, "routes: lab probe, lab scenario enable\n")
+	}
+	if _, err := os.Stat(layout.ReadyFile(blueprint.Services)); err == nil {
+		fmt.Fprintf(out, "pods:   real ones, in a network of their own; a Service answers to\n")
+		fmt.Fprintf(out, "        kubectl get --raw /api/v1/namespaces/default/services/NAME:PORT/proxy/\n")
+	}
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -25,7 +26,14 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			ctx, cancel := untilSignal(command)
 			defer cancel()
-			findings := doctor.Judge(doctor.Examine(ctx, layout.Dir))
+			executable, err := a.Executable()
+			if err != nil {
+				return fmt.Errorf("finding the lab's own binary: %w", err)
+			}
+			facts := doctor.Examine(ctx, layout.Dir,
+				func(ctx context.Context) error { return a.TryNetwork(ctx, executable) },
+				func(ctx context.Context) error { return a.TryPods(ctx, executable) })
+			findings := doctor.Judge(facts)
 			table := tabwriter.NewWriter(command.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, finding := range findings {
 				fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Verdict, finding.Subject, finding.Seen)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,7 +22,7 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the processes of the running lab",
+		Short: "Show the processes of the running lab, and its BGP network",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			layout, err := a.layout()
@@ -32,7 +33,13 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printStatus(command.OutOrStdout(), state, time.Now())
+			if err := printStatus(command.OutOrStdout(), state, time.Now()); err != nil {
+				return err
+			}
+			ctx, cancel := untilSignal(command)
+			defer cancel()
+			printNetwork(ctx, command.OutOrStdout(), layout, state)
+			return nil
 		},
 	}
 }
@@ -86,9 +93,13 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 
 func printMachines(out io.Writer, list machines.List) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "MACHINE\tZONE\tADDRESS\tSTATE")
+	fmt.Fprintln(table, "MACHINE\tZONE\tADDRESS\tSTATE\tDROPLET")
 	for _, m := range list.Machines {
-		fmt.Fprintf(table, "%s\t%s\t%v\t%s\n", m.Name, m.Zone, m.Address, m.State)
+		droplet := "-"
+		if m.Droplet != 0 {
+			droplet = strconv.Itoa(m.Droplet)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%v\t%s\t%s\n", m.Name, m.Zone, m.Address, m.State, droplet)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing: %w", err)

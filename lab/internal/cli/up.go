@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/enclave"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/runner"
 )
@@ -23,6 +24,7 @@ type upFlags struct {
 	foreground    bool
 	stopWithStdin bool
 	reportFD      int
+	inside        string
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -42,7 +44,9 @@ A folder that holds a lab from an earlier start goes on with its data; only its 
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground and stop the lab on SIGINT or SIGTERM; prints `lab ready` when it is")
 	flags.BoolVar(&f.stopWithStdin, "stop-with-stdin", false, "with --foreground: also stop when standard input ends")
 	flags.IntVar(&f.reportFD, "report-fd", 0, "file descriptor to report the start to")
+	flags.StringVar(&f.inside, enclave.Flag, "", "with --pods: descriptors of the ports that are relayed, in namespaces of the lab's own")
 	_ = flags.MarkHidden("report-fd") // the flag exists
+	_ = flags.MarkHidden(enclave.Flag)
 	return command
 }
 
@@ -54,6 +58,12 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.IntVar(&o.ZoneCount, "zones", 1, "number of zones that they are spread over")
 	flags.IntVar(&o.PodsPerNode, "pods-per-node", 2, "number of pods that are bound to each node")
 	flags.StringSliceVar(&o.Components, "components", nil, "run only these: a subset of etcd,kube-apiserver,kube-controller-manager,calico-etcd,nodes")
+	flags.StringVar(&o.Cloud, "cloud", "", "what the machines stand on: digitalocean (simulated, with digitalocean-cloud-controller-manager) or none "+
+		"(default digitalocean, or none if that is not built or --components is given)")
+	flags.StringVar(&o.Network, "network", blueprint.NetworkLoopback, "what pods' packets travel on: loopback (there are none), or bgp for a network "+
+		"namespace with Debian's bird and Calico's confd for each of up to 50 machines, which needs and implies --calico-datastore kubernetes")
+	flags.BoolVar(&o.Pods, "pods", false, "run pods as processes with real addresses, and all of the lab in namespaces of its own")
+	flags.StringArrayVar(&o.Images, "image", nil, "with --pods, REPOSITORY=/PATH/OF/BINARY: what pods of a further image run; may be repeated")
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
@@ -63,11 +73,14 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 // given says which options the user chose.
 func given(command *cobra.Command) runner.Given {
 	changed := command.Flags().Changed
-	return runner.Given{Datastore: changed("calico-datastore"), Nodes: changed("nodes"), Zones: changed("zones")}
+	return runner.Given{
+		Datastore: changed("calico-datastore"), Nodes: changed("nodes"), Zones: changed("zones"), Cloud: changed("cloud"), Network: changed("network"),
+		Pods: changed("pods"),
+	}
 }
 
 func (a *app) up(command *cobra.Command, f upFlags) error {
-	options, err := a.completeOptions(f.options)
+	options, err := a.completeOptions(command, f.options)
 	if err != nil {
 		return err
 	}
@@ -77,11 +90,25 @@ func (a *app) up(command *cobra.Command, f upFlags) error {
 	if f.dryRun {
 		return dryRun(command, options)
 	}
+	inside := command.Flags().Changed(enclave.Flag)
+	if f.reportFD == 0 && !inside { // else this is the detached supervisor of a command that has done it
+		if err := a.lookAround(command, f, options); err != nil {
+			return err
+		}
+	}
 	if !f.foreground {
 		return a.upDetached(command, options)
 	}
 	ctx, cancel := untilSignal(command)
 	defer cancel()
+	if options.Pods && !inside {
+		return a.enclose(ctx, command, f, options)
+	}
+	return a.upHere(ctx, command, f, options)
+}
+
+// upHere runs the lab in this process.
+func (a *app) upHere(ctx context.Context, command *cobra.Command, f upFlags, options blueprint.Options) error {
 	if f.stopWithStdin {
 		var stop context.CancelFunc
 		ctx, stop = context.WithCancel(ctx)
@@ -95,6 +122,13 @@ func (a *app) up(command *cobra.Command, f upFlags) error {
 	if err != nil {
 		return err
 	}
+	if command.Flags().Changed(enclave.Flag) {
+		leave, err := furnish(ctx, f.inside, &request)
+		if err != nil {
+			return tell(f.reportFD, err)
+		}
+		defer leave()
+	}
 	if f.reportFD > 0 {
 		return runReporting(ctx, request, os.NewFile(uintptr(f.reportFD), "report"))
 	}
@@ -103,17 +137,44 @@ func (a *app) up(command *cobra.Command, f upFlags) error {
 	return runner.Run(ctx, request)
 }
 
+// lookAround says what is missing on this machine for a lab, before anything is started: as an error if it is needed.
+func (a *app) lookAround(command *cobra.Command, f upFlags, o blueprint.Options) error {
+	if o.Network == blueprint.NetworkBGP {
+		if err := a.tryNetwork(command); err != nil {
+			return err
+		}
+	}
+	if o.Pods {
+		if err := a.tryPods(command); err != nil {
+			return err
+		}
+	}
+	if o.Cloud == blueprint.CloudNone && f.options.Cloud == "" && o.CloudProgram == "" && len(o.Components) == 0 {
+		fmt.Fprintf(command.ErrOrStderr(), "  without a cloud: %s is not built, `make build` does it\n", blueprint.CloudControllerManager)
+	}
+	return nil
+}
+
 // readyLine is a contract with internal/testkit.
 const readyLine = "lab ready"
 
 // completeOptions fills in what is not a flag.
-func (a *app) completeOptions(o blueprint.Options) (blueprint.Options, error) {
+func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blueprint.Options, error) {
 	layout, err := a.layout()
 	if err != nil {
 		return o, err
 	}
 	o.Dir = layout.Dir
-	return a.findCalicoNodeSync(o)
+	if o, err = a.findCalicoNodeSync(o); err != nil {
+		return o, err
+	}
+	if o, err = a.findCloud(o); err != nil {
+		return o, err
+	}
+	if o, err = a.findNetwork(command, o); err != nil {
+		return o, err
+	}
+	return findPods(command, o), nil
 }
 
 func (a *app) request(o blueprint.Options, given runner.Given) (runner.Request, error) {
@@ -122,7 +183,7 @@ func (a *app) request(o blueprint.Options, given runner.Given) (runner.Request, 
 		return runner.Request{}, fmt.Errorf("finding the lab's own binary: %w", err)
 	}
 	return runner.Request{
-		Options: o, Given: given, MinFreeBytes: a.MinFreeBytes, Executable: executable,
+		Options: o, Given: given, MinFreeBytes: a.MinFreeBytes, Executable: executable, Patience: patience(o),
 		Progress: func(string) {}, Ready: func(folder.Lab) {},
 	}, nil
 }
@@ -142,4 +203,9 @@ func dryRun(command *cobra.Command, o blueprint.Options) error {
 	}
 	fmt.Fprint(command.OutOrStdout(), text)
 	return nil
+}
+
+// patience is how long one process may take to come up: minutes, and longer where many machines are to join.
+func patience(o blueprint.Options) time.Duration {
+	return 3*time.Minute + time.Duration(o.NodeCount)*300*time.Millisecond
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
 // Commands returns the hidden subcommands, ready to be added to the lab's root command.
@@ -15,6 +16,7 @@ func Commands() []*cobra.Command {
 		newEtcdCommand(),
 		upstream("kube-apiserver", apiserver.NewAPIServerCommand),
 		upstream("kube-controller-manager", controllermanager.NewControllerManagerCommand),
+		upstream("kube-scheduler", func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/cloud"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
-	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
 const (
@@ -37,11 +38,14 @@ const (
 type Story struct {
 	Layout blueprint.Layout
 	Lab    folder.Lab
-	// Victim is the name of the machine to destroy.
-	Victim string
-	Out    io.Writer
+	// Newcomer is the name of the machine to create, Victim of the one to destroy.
+	Newcomer, Victim string
+	// PodsPerNode is how many pods the lab gives to each machine.
+	PodsPerNode int
+	Out         io.Writer
 
 	api     kubernetes.Interface
+	cloud   *cloud.Client
 	calico  *clientv3.Client
 	journal *journal
 	begin   time.Time
@@ -56,6 +60,12 @@ func (s *Story) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", s.Layout.Kubeconfig(), err)
 	}
+	if s.Lab.DigitalOcean == nil {
+		return errors.New("the story needs a lab with a cloud; start afresh with `lab down --delete`")
+	}
+	if s.cloud, err = cloud.Connect(*s.Lab.DigitalOcean); err != nil {
+		return err
+	}
 	if s.api, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
@@ -68,15 +78,19 @@ func (s *Story) Run(ctx context.Context) error {
 	}
 	defer s.journal.close()
 	s.begin = time.Now()
-	if err := s.introduce(ctx); err != nil {
-		return err
+	for _, part := range []func(context.Context) error{s.introduce, s.askForBalancer} {
+		if err := part(ctx); err != nil {
+			return err
+		}
 	}
 	before, items, err := s.takeStock(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.destroy(ctx); err != nil {
-		return err
+	for _, part := range []func(context.Context) error{s.destroy, s.replace, s.showBalancer} {
+		if err := part(ctx); err != nil {
+			return err
+		}
 	}
 	after, err := s.watchCleanUp(ctx)
 	if err != nil {
@@ -91,16 +105,20 @@ func (s *Story) introduce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	zones := map[string]bool{}
+	zones, droplets := map[string]bool{}, map[string]bool{}
 	for _, node := range nodes.Items {
 		zones[node.Labels[corev1.LabelTopologyZone]] = true
+		if node.Spec.ProviderID != "" {
+			droplets[node.Spec.ProviderID] = true
+		}
 	}
 	snapshot, err := read(ctx, s.calico)
 	if err != nil {
 		return err
 	}
 	s.chapter("A cluster")
-	s.say("Kubernetes knows %s in %s.", count(len(nodes.Items), "Node"), count(len(zones), "zone"))
+	s.say("Kubernetes knows %s in %s, on %s of the simulated DigitalOcean.",
+		count(len(nodes.Items), "Node"), count(len(zones), "zone"), count(len(droplets), "droplet"))
 	s.say("Calico knows %s: %s.", count(len(snapshot.Nodes()), "Node"), strings.Join(snapshot.Nodes(), ", "))
 	return nil
 }
@@ -130,12 +148,26 @@ func (s *Story) takeStock(ctx context.Context) (Snapshot, []Item, error) {
 // destroy destroys the machine and waits until its Node goes.
 func (s *Story) destroy(ctx context.Context) error {
 	s.chapter("The machine is destroyed")
-	err := machines.Edit(s.Layout.MachinesFile(), func(list machines.List) (machines.List, error) { return list.Remove(s.Victim) })
+	d, err := s.droplet(ctx)
 	if err != nil {
 		return err
 	}
+	if err := s.cloud.Delete(ctx, d); err != nil {
+		return err
+	}
 	s.begin = time.Now()
-	s.sayAt("machine %s destroyed: nothing more is heard of it", s.Victim)
+	s.sayAt("machine %s destroyed: droplet %d is deleted, nothing more is heard of it", s.Victim, d.ID)
+	err = s.until(ctx, quickly, "the Node of "+s.Victim+" to become NotReady", func(ctx context.Context) (bool, error) {
+		node, err := s.api.CoreV1().Nodes().Get(ctx, s.Victim, metav1.GetOptions{})
+		if err != nil {
+			return apierrors.IsNotFound(err), ignoreNotFound(err)
+		}
+		return !isReady(node), nil
+	})
+	if err != nil {
+		return err
+	}
+	s.sayAt("its Node is NotReady: kube-controller-manager has missed its heartbeats")
 	err = s.until(ctx, quickly, "the Node of "+s.Victim+" to go", func(ctx context.Context) (bool, error) {
 		_, err := s.api.CoreV1().Nodes().Get(ctx, s.Victim, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), ignoreNotFound(err)
@@ -143,7 +175,7 @@ func (s *Story) destroy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sayAt("its Node went: the cloud controller manager's part of the lab asked for the machine and found none")
+	s.sayAt("its Node went: digitalocean-cloud-controller-manager asked DigitalOcean for droplet %d, which answered 404", d.ID)
 	snapshot, err := read(ctx, s.calico)
 	if err != nil {
 		return err
@@ -200,7 +232,13 @@ func (s *Story) verify(before, after Snapshot, items []Item) error {
 	for _, key := range left {
 		s.say("left: %s", key)
 	}
-	differences := Differences(before, after, keysOf(items))
+	newcomers, err := after.Of(s.Newcomer)
+	if err != nil {
+		return err
+	}
+	expected := keysOf(items)
+	maps.Copy(expected, keysOf(newcomers))
+	differences := Differences(before, after, expected)
 	for _, line := range differences {
 		s.say("%s", line)
 	}
@@ -250,6 +288,15 @@ func (s *Story) say(format string, args ...any) { fmt.Fprintf(s.Out, "  "+format
 func (s *Story) sayAt(format string, args ...any) {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n             ")
 	fmt.Fprintf(s.Out, "  %+7.1f s  %s\n", time.Since(s.begin).Seconds(), text)
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 func keysOf(items []Item) map[string]bool {

@@ -4,7 +4,9 @@
 package doctor_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/mooring-dev/mooring/lab/internal/doctor"
@@ -14,7 +16,7 @@ func healthy() doctor.Facts {
 	return doctor.Facts{
 		OS: "linux", Arch: "amd64", CPUs: 2, GoVersion: "go1.26.8", GoWanted: "1.26", GoIsUsable: true,
 		MemoryBytes: 8 << 30, MemoryKnown: true, DiskBytes: 8 << 30, DiskKnown: true, DiskWanted: 1 << 30,
-		Compiler: "/usr/bin/cc", Bird: "/usr/sbin/bird", Make: "/usr/bin/make", Git: "/usr/bin/git",
+		Compiler: "/usr/bin/cc", Bird: "/usr/sbin/bird", Make: "/usr/bin/make", Git: "/usr/bin/git", Templates: "/confd",
 	}
 }
 
@@ -33,7 +35,9 @@ func TestJudge(t *testing.T) {
 		"little disk":     {func(f *doctor.Facts) { f.DiskBytes = 1 << 20 }, "disk", doctor.Bad},
 		"unknown disk":    {func(f *doctor.Facts) { f.DiskKnown = false }, "disk", doctor.Lack},
 		"no ports":        {func(f *doctor.Facts) { f.PortsError = errors.New("no") }, "ports", doctor.Bad},
-		"no namespaces":   {func(f *doctor.Facts) { f.NamespaceError = errors.New("no") }, "namespaces", doctor.Lack},
+		"no namespaces":   {func(f *doctor.Facts) { f.NetworkError = errors.New("no") }, "namespaces", doctor.Lack},
+		"no pods":         {func(f *doctor.Facts) { f.PodsError = errors.New("no") }, "pods", doctor.Lack},
+		"no templates":    {func(f *doctor.Facts) { f.TemplatesError = errors.New("no") }, "confd", doctor.Lack},
 		"no C compiler":   {func(f *doctor.Facts) { f.Compiler = "" }, "C compiler", doctor.Lack},
 		"no bird":         {func(f *doctor.Facts) { f.Bird = "" }, "bird", doctor.Lack},
 		"nothing missing": {func(*doctor.Facts) {}, "", doctor.Good},
@@ -63,8 +67,31 @@ func TestJudge(t *testing.T) {
 func TestExamineThisMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	facts := doctor.Examine(t.Context(), dir+"/not/there/yet")
+	refused := errors.New("refused")
+	denied := errors.New("denied")
+	facts := doctor.Examine(t.Context(), dir+"/not/there/yet",
+		func(context.Context) error { return refused }, func(context.Context) error { return denied })
+	if !errors.Is(facts.NetworkError, refused) || !errors.Is(facts.PodsError, denied) || (facts.Templates == "") == (facts.TemplatesError == nil) {
+		t.Errorf("facts of the network: %+v", facts)
+	}
 	if facts.PortsError != nil || !facts.DiskKnown || !facts.MemoryKnown || facts.GoVersion == "" {
 		t.Errorf("facts: %+v", facts)
+	}
+}
+
+// What the BGP network lacks names what to install, and what is tested without it.
+func TestNoBird(t *testing.T) {
+	t.Parallel()
+	facts := healthy()
+	facts.Bird = ""
+	for _, finding := range doctor.Judge(facts) {
+		if finding.Subject != "bird" {
+			continue
+		}
+		for _, want := range []string{"Debian's package bird, not bird2", "--network bgp", "the operator's logic is tested with simulated statuses only"} {
+			if !strings.Contains(finding.Cost, want) {
+				t.Errorf("the cost does not say %q: %s", want, finding.Cost)
+			}
+		}
 	}
 }

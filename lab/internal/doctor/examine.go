@@ -8,16 +8,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"go/version"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	heldports "github.com/mooring-dev/mooring/lab/internal/ports"
 )
@@ -28,14 +27,17 @@ const goWanted = "1.26"
 // commandTimeout bounds each program that is asked something.
 const commandTimeout = 10 * time.Second
 
-// Examine looks at the machine for a lab in dir. It leaves nothing behind.
-func Examine(ctx context.Context, dir string) Facts {
+// Examine looks at the machine for a lab in dir. tryNetwork makes a network as the lab's and takes it down (network.Try), and tryPods namespaces
+// as those of a lab with real pods (enclave.Try). Nothing is left behind.
+func Examine(ctx context.Context, dir string, tryNetwork, tryPods func(context.Context) error) Facts {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0,
 		GoVersion: goVersion(ctx), GoWanted: goWanted, DiskWanted: folder.MinFreeBytes,
-		PortsError: holdOnePort(ctx), NamespaceError: tryNamespaces(ctx),
-		Compiler: look("cc", "gcc", "clang"), Bird: look("bird", "/usr/sbin/bird"), Make: look("make"), Git: look("git"),
+		PortsError: holdOnePort(ctx), NetworkError: tryNetwork(ctx), PodsError: tryPods(ctx),
+		Compiler: look("cc", "gcc", "clang"), Make: look("make"), Git: look("git"),
 	}
+	f.Bird, _, _ = speaker.FindBird()
+	f.Templates, f.TemplatesError = speaker.FindTemplates(ctx)
 	f.GoIsUsable = version.Compare(f.GoVersion, "go"+goWanted) >= 0
 	if free, err := folder.FreeSpace(dir); err == nil {
 		f.DiskBytes, f.DiskKnown = free, true
@@ -66,23 +68,6 @@ func holdOnePort(ctx context.Context) error {
 		err = listener.Close()
 	}
 	return errors.Join(err, holder.Close())
-}
-
-// tryNamespaces starts a program that does nothing in new user and network namespaces, or only in a network namespace as root.
-func tryNamespaces(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	command := exec.CommandContext(ctx, "true")
-	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if uid := os.Geteuid(); uid != 0 {
-		command.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		command.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		command.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("not allowed (%w)", err)
-	}
-	return nil
 }
 
 func look(names ...string) string {

@@ -17,9 +17,14 @@ type Facts struct {
 	MemoryKnown, DiskKnown, GoIsUsable bool
 	// PortsError says why a port on 127.0.0.1 cannot be held, nil if it can.
 	PortsError error
-	// NamespaceError says why a user and network namespace cannot be made, nil if they can.
-	NamespaceError error
-	// Compiler, Bird, Make and Git are the paths of these programs, empty if missing.
+	// NetworkError says why a network of namespaces cannot be made, nil if it can.
+	NetworkError error
+	// PodsError says why the namespaces of real pods cannot be made, nil if they can.
+	PodsError error
+	// Templates is the folder of confd's templates; TemplatesError says why there is none, and how to get it.
+	Templates      string
+	TemplatesError error
+	// Compiler, Bird, Make and Git are the paths of these programs, empty if missing. Bird is bird 1.6, with bird6 beside it.
 	Compiler, Bird, Make, Git string
 	// Root says that the user is root.
 	Root bool
@@ -55,8 +60,10 @@ func Judge(f Facts) []Finding {
 		optional("make", f.Make, "the Makefile cannot be used; install make"),
 		optional("git", f.Git, "builds carry no version; install git"),
 		optional("C compiler", f.Compiler, "`go test -race` is not possible; install gcc or clang to have it"),
-		namespaces(f),
-		optional("bird", f.Bird, "route reflector tests run without a real BGP daemon; install Debian's bird2 package to have it"),
+		namespaces(f), pods(f),
+		optional("bird", f.Bird, "no `lab up --network bgp`, so that the operator's logic is tested with simulated statuses only; "+
+			"install bird 1.6, which is Debian's package bird, not bird2"),
+		templates(f),
 	}
 }
 
@@ -122,15 +129,29 @@ func ports(f Facts) Finding {
 }
 
 func namespaces(f Facts) Finding {
-	if f.NamespaceError != nil {
-		return Finding{"namespaces", Lack, f.NamespaceError.Error(),
-			"control plane and nodes run on loopback, without pods' networks and routes; allow unprivileged user namespaces, or run as root"}
+	if f.NetworkError != nil {
+		return Finding{"namespaces", Lack, f.NetworkError.Error(),
+			"control plane and nodes run on loopback, without pods' networks and routes: no `lab up --network bgp`"}
 	}
 	how := "user and network namespaces can be made without root"
 	if f.Root {
 		how = "network namespaces can be made, as root"
 	}
 	return Finding{"namespaces", Good, how, ""}
+}
+
+func pods(f Facts) Finding {
+	if f.PodsError != nil {
+		return Finding{"pods", Lack, f.PodsError.Error(), "no `lab up --pods`: pods only seem to run, and Services lead nowhere"}
+	}
+	return Finding{"pods", Good, "pods can run as processes, in namespaces of their own", ""}
+}
+
+func templates(f Facts) Finding {
+	if f.TemplatesError != nil {
+		return Finding{"confd", Lack, f.TemplatesError.Error(), "no `lab up --network bgp`: Calico's own templates make bird's configuration"}
+	}
+	return Finding{"confd", Good, f.Templates, ""}
 }
 
 func optional(subject, path, cost string) Finding {

@@ -24,6 +24,8 @@ const (
 	// started again.
 	calicoStartTimeout = 30 * time.Second
 	calicoRetry        = 2 * time.Second
+	// calicoStarts is how many start at a time: all at once would take the memory of all at once.
+	calicoStarts = 32
 )
 
 // errNotStarted is what a CNI plugin says before calico-node has installed it; the kubelet tries again.
@@ -35,21 +37,26 @@ type calicoHost struct {
 	host      caliconode.Host
 	logger    logr.Logger
 	stopped   chan struct{}
+	// starting has room for those that may start now; all hosts of a process share it.
+	starting chan struct{}
 
 	mu       sync.Mutex // guards what follows
 	network  kubelet.PodNetwork
 	conflict bool
 }
 
-func newCalicoHost(datastore *caliconode.Datastore, machine machines.Machine, logger logr.Logger) *calicoHost {
-	if datastore == nil {
+func (f *fleet) newCalicoHost(machine machines.Machine) *calicoHost {
+	if f.datastore == nil {
 		return nil
 	}
 	return &calicoHost{
-		datastore: datastore,
-		host:      caliconode.Host{Name: machine.Name, KubernetesNode: machine.Name, Address: machine.Address, Bits: machines.Network().Bits(), IPIP: true},
-		logger:    logger.WithValues("machine", machine.Name),
-		stopped:   make(chan struct{}),
+		datastore: f.datastore,
+		host: caliconode.Host{
+			Name: machine.Name, KubernetesNode: machine.Name, Address: machine.Address, Bits: machines.Network().Bits(), IPIP: f.tunnels,
+		},
+		logger:   f.logger.WithValues("machine", machine.Name),
+		stopped:  make(chan struct{}),
+		starting: f.starting,
 	}
 }
 
@@ -83,6 +90,12 @@ func (c *calicoHost) run(ctx context.Context) {
 }
 
 func (c *calicoHost) start(ctx context.Context) error {
+	select {
+	case c.starting <- struct{}{}:
+		defer func() { <-c.starting }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	ctx, cancel := context.WithTimeout(ctx, calicoStartTimeout)
 	defer cancel()
 	agent, err := c.datastore.Start(ctx, c.host)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
@@ -26,8 +27,10 @@ import (
 )
 
 type options struct {
-	kubeconfig, machines, datastore, readyFile string
-	podsPerNode                                int
+	kubeconfig, machines, datastore, cloud, network, readyFile string
+	podsPerNode                                                int
+	leaseInterval                                              time.Duration
+	realPods                                                   bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -49,7 +52,11 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.machines, "machines", "", "file with the list of machines")
 	flags.StringVar(&o.datastore, "calico-datastore", "", "where Calico keeps its data; etcd's address is in the environment")
 	flags.StringVar(&o.readyFile, "ready-file", "", "file to write once all machines are up")
+	flags.StringVar(&o.cloud, "cloud", blueprint.CloudNone, "what the machines stand on; without a cloud this process deletes the Nodes of machines that are gone")
+	flags.StringVar(&o.network, "network", blueprint.NetworkLoopback, "what pods' packets travel on; the BGP network has no tunnels between machines")
+	flags.DurationVar(&o.leaseInterval, "lease-interval", 0, "time between two heartbeats of a machine (default that of kubelets)")
 	flags.IntVar(&o.podsPerNode, "pods-per-node", 0, "number of pods to create for each machine")
+	flags.BoolVar(&o.realPods, "real-pods", false, "leave pods to somebody else, who runs them")
 	return command
 }
 
@@ -78,10 +85,10 @@ func (o options) run(ctx context.Context) error {
 	if datastore != nil {
 		defer func() { _ = datastore.Close() }()
 	}
-	kubelets := kubelet.NewFleet(kubelet.Config{Client: api, Logger: logger.WithName("kubelet")})
+	kubelets := kubelet.NewFleet(kubelet.Config{Client: api, LeaseInterval: o.leaseInterval, WithoutPods: o.realPods, Logger: logger.WithName("kubelet")})
 	f := &fleet{
-		api: api, kubelets: kubelets, datastore: datastore, path: o.machines, podsPerNode: o.podsPerNode,
-		logger: logger, members: map[string]*member{},
+		api: api, kubelets: kubelets, datastore: datastore, tunnels: o.network != blueprint.NetworkBGP, path: o.machines, podsPerNode: o.podsPerNode,
+		removesNodes: o.cloud == blueprint.CloudNone, logger: logger, members: map[string]*member{}, starting: make(chan struct{}, calicoStarts),
 	}
 	return f.run(ctx, func() error { return os.WriteFile(o.readyFile, []byte("ready\n"), 0o600) })
 }
@@ -98,5 +105,6 @@ func (o options) connectCalico() (*caliconode.Datastore, error) {
 	if string(config.Spec.DatastoreType) != o.datastore {
 		return nil, errors.New("the environment names another datastore than --calico-datastore")
 	}
+	config.Spec.K8sClientQPS = clientQPS // libcalico-go's own limit is 5 a second, with which ten machines take minutes
 	return caliconode.Connect(*config)
 }

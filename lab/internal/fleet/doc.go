@@ -8,9 +8,12 @@
 //
 //	in the list, running      its kubelet registers and keeps its Node; its calico-node starts; its pods exist
 //	in the list, frozen       nothing is heard of it
-//	not in the list           nothing is ever heard of it again; its Node is deleted by the cloud controller manager's part of this process
+//	in the list, off          nothing is heard of it; when it is switched on again it boots: its kubelet and calico-node start anew
+//	not in the list           nothing is ever heard of it again
 //	list missing or damaged   nothing changes: absence is never evidence
 //
-// The cloud controller manager's part deletes only Nodes with the label of this package, after a live read of the Node, with its UID as the
-// precondition. What Calico holds of such a machine stays: removing it is the job of Mooring's calico-node-sync.
+// In a lab with a cloud each machine is a droplet, the process of the simulated cloud writes the list, and Mooring's cloud controller manager
+// initializes the Nodes and deletes those of droplets that are gone. In a lab without one this process deletes the Nodes of machines that are
+// gone, as a person would: only those with the label of this package, after a live read of the Node, with its UID as the precondition. What Calico
+// holds of such a machine stays: removing it is the job of Mooring's calico-node-sync.
 package fleet

@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
-// OwnerLabel marks Nodes that belong to machines of a lab. The cloud controller manager's part deletes no other Node.
+// OwnerLabel marks Nodes that belong to machines of a lab. This process deletes no other Node.
 const OwnerLabel = "lab.mooring.dev/machine"
 
 const (
@@ -38,16 +38,21 @@ const (
 
 // fleet follows the list of machines.
 type fleet struct {
-	api         kubernetes.Interface
-	kubelets    *kubelet.Fleet
-	datastore   *caliconode.Datastore // nil without Calico
+	api       kubernetes.Interface
+	kubelets  *kubelet.Fleet
+	datastore *caliconode.Datastore // nil without Calico
+	// tunnels says that calico-nodes have tunnel addresses, as in a pool of Calico's manifests. Where the pool gives none they would wait for one.
+	tunnels     bool
 	path        string
 	podsPerNode int
-	logger      logr.Logger
+	// removesNodes says that there is no cloud controller manager, and nobody else who deletes the Node of a machine that is gone.
+	removesNodes bool
+	logger       logr.Logger
 
 	// members are the machines that have been switched on. Only the goroutine of follow uses it.
-	members map[string]*member
-	agents  sync.WaitGroup
+	members  map[string]*member
+	agents   sync.WaitGroup
+	starting chan struct{}
 }
 
 // member is a machine that is switched on.
@@ -124,8 +129,10 @@ func (f *fleet) reconcile(ctx context.Context) (up bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	f.switchOff(list)
-	if err := f.deleteNodes(ctx, list); err != nil {
-		return false, err
+	if f.removesNodes {
+		if err := f.deleteNodes(ctx, list); err != nil {
+			return false, err
+		}
 	}
 	if err := f.switchOn(ctx, list); err != nil {
 		return false, err
@@ -133,11 +140,11 @@ func (f *fleet) reconcile(ctx context.Context) (up bool, err error) {
 	return f.furnish(ctx, list)
 }
 
-// switchOff destroys machines that are no longer in the list, or are in it as another machine of the same name.
+// switchOff ends machines that are no longer in the list, are in it as another machine of the same name, or are switched off.
 func (f *fleet) switchOff(list machines.List) {
 	for name, m := range f.members {
 		wanted, ok := list.Find(name)
-		if ok && sameMachine(wanted, m.Machine) {
+		if ok && sameMachine(wanted, m.Machine) && wanted.State != machines.Off {
 			continue
 		}
 		m.calico.stop()
@@ -145,7 +152,7 @@ func (f *fleet) switchOff(list machines.List) {
 			f.logger.Error(err, "Destroying a machine") // it was never there
 		}
 		delete(f.members, name)
-		f.logger.Info("Machine destroyed", "machine", name)
+		f.logger.Info("Machine ended", "machine", name, "off", ok && wanted.State == machines.Off)
 	}
 }
 
@@ -157,13 +164,16 @@ func sameMachine(a, b machines.Machine) bool {
 // switchOn switches on what is new in the list, and freezes and thaws.
 func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 	for _, wanted := range list.Machines {
+		if wanted.State == machines.Off {
+			continue
+		}
 		m, ok := f.members[wanted.Name]
 		if !ok {
-			m = &member{Machine: wanted, calico: newCalicoHost(f.datastore, wanted, f.logger)}
+			m = &member{Machine: wanted, calico: f.newCalicoHost(wanted)}
 			err := f.kubelets.Add(kubelet.Machine{
 				Name: wanted.Name, Zone: wanted.Zone, Address: wanted.Address,
 				ExternalCloudProvider: wanted.ExternalCloudProvider,
-				Labels:                map[string]string{OwnerLabel: "true"},
+				Labels:                labelsOf(wanted),
 				PodNetwork:            m.calico.podNetwork(),
 			})
 			if err != nil {
@@ -191,7 +201,17 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 	return nil
 }
 
-// deleteNodes is the cloud controller manager's part: it deletes the Nodes of machines that are gone.
+// labelsOf returns what the kubelet of a machine is told to label its Node with. DigitalOcean has no zones, so that whoever wants the label there
+// gives it to the kubelet.
+func labelsOf(machine machines.Machine) map[string]string {
+	labels := map[string]string{OwnerLabel: "true"}
+	if machine.Droplet != 0 && machine.Zone != "" {
+		labels[corev1.LabelTopologyZone] = machine.Zone
+	}
+	return labels
+}
+
+// deleteNodes deletes the Nodes of machines that are gone, where there is no cloud controller manager.
 func (f *fleet) deleteNodes(ctx context.Context, list machines.List) error {
 	nodes, err := f.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: OwnerLabel + "=true"})
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 const (
 	Namespace = "lab"
 	SamplePod = "sample"
+	// taintUninitialized is on the Node of a kubelet with --cloud-provider=external until a cloud controller manager has been there.
+	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
 // furnish creates the pods of machines whose Nodes exist, and reports whether everything is up: Nodes Ready, calico-nodes settled and the lab's
@@ -41,8 +43,11 @@ func (f *fleet) furnish(ctx context.Context, list machines.List) (up bool, err e
 	}
 	up = true
 	for _, machine := range list.Machines {
+		if machine.State == machines.Off {
+			continue
+		}
 		node, registered := byName[machine.Name]
-		machineUp := registered && isReady(node) && f.members[machine.Name].calico.settled()
+		machineUp := registered && f.isUp(machine, node)
 		if registered {
 			podsUp, err := f.furnishOne(ctx, machine.Name, running)
 			if err != nil {
@@ -50,9 +55,7 @@ func (f *fleet) furnish(ctx context.Context, list machines.List) (up bool, err e
 			}
 			machineUp = machineUp && podsUp
 		}
-		// Nobody waits for a machine that is silent, or that waits itself for a cloud controller manager.
-		expected := machine.State == machines.Running && !machine.ExternalCloudProvider
-		up = up && (machineUp || !expected)
+		up = up && (machineUp || !expected(machine))
 	}
 	return up, nil
 }
@@ -74,6 +77,27 @@ func (f *fleet) furnishOne(ctx context.Context, machine string, running map[stri
 		}
 	}
 	return up, nil
+}
+
+// expected reports whether a machine is waited for: not one that is silent, or that waits itself for a cloud controller manager which does not run
+// here.
+func expected(machine machines.Machine) bool {
+	return machine.State == machines.Running && (!machine.ExternalCloudProvider || machine.Droplet != 0)
+}
+
+// isUp reports whether a registered machine is ready, apart from its pods.
+func (f *fleet) isUp(machine machines.Machine, node corev1.Node) bool {
+	return isReady(node) && f.members[machine.Name].calico.settled() && (machine.Droplet == 0 || isInitialized(node))
+}
+
+// isInitialized reports whether the cloud controller manager has been there.
+func isInitialized(node corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == taintUninitialized {
+			return false
+		}
+	}
+	return node.Spec.ProviderID != ""
 }
 
 func isReady(node corev1.Node) bool {

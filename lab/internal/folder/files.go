@@ -17,8 +17,10 @@ type Lab struct {
 	Etcd            *blueprint.EtcdAccess `json:"etcd,omitempty"`
 	CalicoEtcd      *blueprint.EtcdAccess `json:"calicoEtcd,omitempty"`
 	CalicoDatastore string                `json:"calicoDatastore"`
-	Kubeconfig      string                `json:"kubeconfig,omitempty"`
-	Processes       []Process             `json:"processes"`
+	// DigitalOcean is the simulator, nil in a lab without a cloud.
+	DigitalOcean *blueprint.CloudAccess `json:"digitalOcean,omitempty"`
+	Kubeconfig   string                 `json:"kubeconfig,omitempty"`
+	Processes    []Process              `json:"processes"`
 }
 
 // LabVersion is the version of the format of lab.json.

@@ -112,6 +112,16 @@ func rightsAreLimited(t *testing.T, l *lab) {
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("machines may not list nodes: %v", err)
 	}
+	if l.described().DigitalOcean != nil {
+		if err := client.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{DryRun: []string{"All"}}); !apierrors.IsForbidden(err) {
+			t.Errorf("machines delete Nodes, which is the cloud controller manager's to do: %v", err)
+		}
+		for name, path := range map[string]string{"the token": l.CloudToken(), "the state of the cloud": l.CloudState()} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, %v", name, info, err)
+			}
+		}
+	}
 	if _, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("machines read secrets: %v", err)
 	}
@@ -145,7 +155,11 @@ func killedProcessesComeBack(t *testing.T, l *lab) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "calico-etcd", "nodes"} {
+	names := []string{"etcd", "kube-apiserver", "calico-etcd", "nodes"}
+	if l.described().DigitalOcean != nil {
+		names = append(names, "digitalocean", "digitalocean-cloud-controller-manager")
+	}
+	for _, name := range names {
 		before := l.process(name)
 		l.run("kill", name)
 		await(t, name+" to come back", func(context.Context) (bool, any) {

@@ -4,6 +4,7 @@
 // Package machines is the list of machines that exist in a lab: the file machines.json, its changes as pure functions, and the lock
 // under which it is changed.
 //
-// The list is the truth and is level-triggered: `lab node add`, `remove`, `freeze` and `thaw` change the file, the nodes process makes
-// the cluster follow whatever the file says now, and neither waits for the other.
+// The list is level-triggered: the nodes process makes the cluster follow whatever the file says now, and nobody waits for it. In a lab with a cloud
+// the process of the simulated cloud writes it, after its droplets, and only freeze and thaw are written here; without one it is the truth, which
+// `lab node add`, `remove`, `freeze` and `thaw` change.
 package machines

@@ -22,6 +22,8 @@ const (
 	Running State = "running"
 	// Frozen means that nothing is heard of the machine, although it is still there: after a while its Node becomes NotReady.
 	Frozen State = "frozen"
+	// Off means that the droplet of the machine is switched off.
+	Off State = "off"
 )
 
 // Machine is one machine.
@@ -33,6 +35,8 @@ type Machine struct {
 	State   State      `json:"state"`
 	// ExternalCloudProvider makes its Node wait, with a taint, for a cloud controller manager.
 	ExternalCloudProvider bool `json:"externalCloudProvider,omitempty"`
+	// Droplet is the ID of the droplet that the machine is; 0 in a lab without a cloud.
+	Droplet int `json:"droplet,omitempty"`
 }
 
 // List is the content of machines.json.
@@ -43,7 +47,7 @@ type List struct {
 // ErrUnknown says that there is no machine of that name.
 var ErrUnknown = errors.New("there is no such machine")
 
-// Network is where machines have their addresses. Nothing answers there: until the lab has a network of its own, addresses are only said.
+// Network is where machines have their addresses. Only in a lab with a BGP network does anything answer there; else addresses are only said.
 func Network() netip.Prefix { return netip.MustParsePrefix("172.30.0.0/16") }
 
 // Seed lists node-1 … node-N spread over zones zone-a, zone-b, … in turn.
@@ -73,17 +77,14 @@ func (l List) Find(name string) (Machine, bool) {
 
 // Add returns the list with a further machine. An empty zone means the one that has the fewest machines so far.
 func (l List) Add(name, zone string, externalCloudProvider bool) (List, error) {
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return l, fmt.Errorf("%q cannot be the name of a node: %s", name, strings.Join(problems, "; "))
+	if err := CheckNames(name, zone); err != nil {
+		return l, err
 	}
 	if l.index(name) >= 0 {
 		return l, fmt.Errorf("there is a machine %s already; choose another name or remove it first", name)
 	}
 	if zone == "" {
-		zone = l.emptiestZone()
-	}
-	if problems := validation.IsValidLabelValue(zone); len(problems) > 0 {
-		return l, fmt.Errorf("%q cannot be the name of a zone: %s", zone, strings.Join(problems, "; "))
+		zone = l.EmptiestZone()
 	}
 	address := l.freeAddress()
 	if !address.IsValid() {
@@ -93,6 +94,20 @@ func (l List) Add(name, zone string, externalCloudProvider bool) (List, error) {
 		Name: name, Zone: zone, Address: address, State: Running, ExternalCloudProvider: externalCloudProvider,
 	})
 	return l, nil
+}
+
+// ValidName reports whether a Node can have the name.
+func ValidName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
+
+// CheckNames returns what is wrong with the names of a new machine and of its zone, in one sentence. An empty zone is chosen later.
+func CheckNames(name, zone string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("%q cannot be the name of a node: %s", name, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsValidLabelValue(zone); len(problems) > 0 {
+		return fmt.Errorf("%q cannot be the name of a zone: %s", zone, strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 // Remove returns the list without the machine.
@@ -110,6 +125,9 @@ func (l List) SetState(name string, state State) (List, error) {
 	i := l.index(name)
 	if i < 0 {
 		return l, l.unknown(name)
+	}
+	if l.Machines[i].State == Off {
+		return l, fmt.Errorf("machine %s is switched off; switch it on with `lab droplet power-on %s`", name, name)
 	}
 	l.Machines = slices.Clone(l.Machines)
 	l.Machines[i].State = state
@@ -140,7 +158,7 @@ func (l List) unknown(name string) error {
 	if len(l.Machines) == 0 {
 		return fmt.Errorf("%w as %s; the lab has none, add one with `lab node add NAME`", ErrUnknown, name)
 	}
-	return fmt.Errorf("%w as %s; there are: %s", ErrUnknown, name, strings.Join(l.Names(), ", "))
+	return fmt.Errorf("%w as %s; %s", ErrUnknown, name, Instead(name, l.Names()))
 }
 
 func (l List) index(name string) int {
@@ -165,7 +183,8 @@ func (l List) freeAddress() netip.Addr {
 // firstAddress leaves out the address of the network itself and that of its router.
 func firstAddress() netip.Addr { return Network().Addr().Next().Next() }
 
-func (l List) emptiestZone() string {
+// EmptiestZone is the zone with the fewest machines.
+func (l List) EmptiestZone() string {
 	counts := map[string]int{}
 	var zones []string
 	for _, machine := range l.Machines {

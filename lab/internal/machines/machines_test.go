@@ -99,6 +99,26 @@ func TestBadChangesSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestInstead(t *testing.T) {
+	t.Parallel()
+	if got := machines.Instead("node-9", []string{"a", "b"}); got != "there are: a, b" {
+		t.Errorf("of few: %s", got)
+	}
+	got := machines.Instead("nod-307", machines.Seed(1000, 1).Names())
+	if !strings.HasPrefix(got, "of the 1000 that there are, these look most alike: node-307, ") || len(got) > 100 {
+		t.Errorf("of many: %s", got)
+	}
+}
+
+func TestMachinesThatAreOffCannotBeFrozen(t *testing.T) {
+	t.Parallel()
+	list := machines.Seed(1, 1)
+	list.Machines[0].State = machines.Off
+	if _, err := list.SetState("node-1", machines.Frozen); err == nil || !strings.Contains(err.Error(), "lab droplet power-on node-1") {
+		t.Errorf("error: %v", err)
+	}
+}
+
 func TestEditLosesNoChange(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "machines.json")

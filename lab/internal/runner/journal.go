@@ -98,6 +98,10 @@ func (j *journal) write() folder.Lab {
 		access := j.layout.CalicoEtcdAccess(j.ports)
 		lab.CalicoEtcd = &access
 	}
+	if _, ok := j.description.Process(blueprint.DigitalOcean); ok {
+		access := j.layout.CloudAccess(j.ports)
+		lab.DigitalOcean = &access
+	}
 	if err := folder.WriteJSON(j.layout.LabFile(), lab); err != nil {
 		j.logger.Error("The description lab.json could not be written", "error", err)
 	}

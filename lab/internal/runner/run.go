@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/cloud"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 	"github.com/mooring-dev/mooring/lab/internal/pki"
@@ -41,18 +42,41 @@ type Request struct {
 	Populated func(blueprint.Layout) error
 	// Ready is called when all processes are ready and lab.json is written.
 	Ready func(folder.Lab)
+	// FixedPorts are ports that have been chosen already, by name; others are any free ones.
+	FixedPorts map[string]int
 	// Patience is how long one process may take to come up; 0 means the supervisor's default.
 	Patience time.Duration
 }
 
 // Given says which options the user chose.
-type Given struct{ Datastore, Nodes, Zones bool }
+type Given struct{ Datastore, Nodes, Zones, Cloud, Network, Pods bool }
 
 // memory is options.json: what later starts in the same folder must agree with.
 type memory struct {
 	Datastore string `json:"calicoDatastore"`
 	Nodes     int    `json:"nodes"`
 	Zones     int    `json:"zones"`
+	// Cloud is empty in the folder of a lab that was made when there was none.
+	Cloud string `json:"cloud,omitempty"`
+	// Network is empty in the folder of a lab that was made when there was only one.
+	Network string `json:"network,omitempty"`
+	// Pods says that pods are real.
+	Pods bool `json:"pods,omitempty"`
+}
+
+// recall reads what the lab in the folder was made with.
+func recall(layout blueprint.Layout) (memory, error) {
+	var m memory
+	if err := folder.ReadJSON(layout.OptionsFile(), &m); err != nil {
+		return memory{}, err
+	}
+	if m.Cloud == "" {
+		m.Cloud = blueprint.CloudNone
+	}
+	if m.Network == "" {
+		m.Network = blueprint.NetworkLoopback
+	}
+	return m, nil
 }
 
 // Run starts the lab and keeps it running until ctx ends; then it stops it and returns nil. Errors are for users.
@@ -74,7 +98,7 @@ func Run(ctx context.Context, r Request) error {
 	}
 	var held ports.Holder
 	defer func() { _ = held.Close() }()
-	description, assigned, err := describe(ctx, claimed, options, &held)
+	description, assigned, err := describe(ctx, claimed, options, r.FixedPorts, &held)
 	if err != nil {
 		return errors.Join(err, claimed.Abandon())
 	}
@@ -85,9 +109,7 @@ func Run(ctx context.Context, r Request) error {
 
 // Agree resolves options and makes them agree with the lab that the folder holds from an earlier start, if any.
 func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
-	layout := blueprint.Layout{Dir: options.Dir}
-	var remembered memory
-	err := folder.ReadJSON(layout.OptionsFile(), &remembered)
+	remembered, err := recall(blueprint.Layout{Dir: options.Dir})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOTDIR):
 		return blueprint.Resolve(options) // nothing there, or Claim says what is wrong
@@ -105,19 +127,56 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 	case given.Zones && options.ZoneCount != remembered.Zones:
 		return blueprint.Options{}, fmt.Errorf("--zones %d contradicts the lab in %s, which was made with %d; %s",
 			options.ZoneCount, options.Dir, remembered.Zones, fresh)
+	case given.Cloud && options.Cloud != remembered.Cloud:
+		return blueprint.Options{}, fmt.Errorf("--cloud %s contradicts the lab in %s, which was made with %s; %s",
+			options.Cloud, options.Dir, remembered.Cloud, fresh)
+	case given.Network && options.Network != remembered.Network:
+		return blueprint.Options{}, fmt.Errorf("--network %s contradicts the lab in %s, which was made with %s; %s",
+			options.Network, options.Dir, remembered.Network, fresh)
+	case given.Pods && options.Pods != remembered.Pods:
+		return blueprint.Options{}, fmt.Errorf("--pods=%t contradicts the lab in %s, which was made %s --pods; %s",
+			options.Pods, options.Dir, map[bool]string{true: "with", false: "without"}[remembered.Pods], fresh)
 	}
 	options.Datastore, options.NodeCount, options.ZoneCount = remembered.Datastore, remembered.Nodes, remembered.Zones
+	options.Cloud, options.Network, options.Pods = remembered.Cloud, remembered.Network, remembered.Pods
 	return blueprint.Resolve(options)
+}
+
+// Cloud says what the machines of the lab in the folder stand on, running or not: one of the values of blueprint.Options.Cloud.
+func Cloud(layout blueprint.Layout) (string, error) {
+	m, err := made(layout)
+	return m.Cloud, err
+}
+
+// Network says what packets between pods of the lab in the folder travel on: one of the values of blueprint.Options.Network.
+func Network(layout blueprint.Layout) (string, error) {
+	m, err := made(layout)
+	return m.Network, err
+}
+
+// Pods says whether pods of the lab in the folder are real, running or not.
+func Pods(layout blueprint.Layout) (bool, error) {
+	m, err := made(layout)
+	return m.Pods, err
+}
+
+// made is recall for a folder in which there must be a lab.
+func made(layout blueprint.Layout) (memory, error) {
+	m, err := recall(layout)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return memory{}, fmt.Errorf("there is no lab in %s; start one with `lab up --dir %s`", layout.Dir, layout.Dir)
+	}
+	return m, err
 }
 
 // describe makes sure that nothing of an earlier run is left, holds the ports and makes the blueprint.
 func describe(
-	ctx context.Context, claimed *folder.Folder, options blueprint.Options, held *ports.Holder,
+	ctx context.Context, claimed *folder.Folder, options blueprint.Options, fixed map[string]int, held *ports.Holder,
 ) (blueprint.Blueprint, blueprint.Ports, error) {
 	if _, err := clearLeftovers(ctx, claimed.Layout); err != nil {
 		return blueprint.Blueprint{}, nil, err
 	}
-	assigned, err := hold(ctx, options, held)
+	assigned, err := hold(ctx, options, fixed, held)
 	if err != nil {
 		return blueprint.Blueprint{}, nil, err
 	}
@@ -125,9 +184,16 @@ func describe(
 	return description, assigned, err
 }
 
-func hold(ctx context.Context, options blueprint.Options, held *ports.Holder) (blueprint.Ports, error) {
+func hold(ctx context.Context, options blueprint.Options, fixed map[string]int, held *ports.Holder) (blueprint.Ports, error) {
 	assigned := blueprint.Ports{}
 	for _, name := range blueprint.NeededPorts(options) {
+		if port, ok := fixed[name]; ok {
+			if err := held.Exactly(ctx, port); err != nil {
+				return nil, fmt.Errorf("the port of %s: %w", name, err)
+			}
+			assigned[name] = strconv.Itoa(port)
+			continue
+		}
 		if name == blueprint.APIServerPort && options.APIServerPort != 0 {
 			if err := held.Exactly(ctx, options.APIServerPort); err != nil {
 				return nil, fmt.Errorf("--apiserver-port: %w", err)
@@ -192,7 +258,7 @@ func (r Request) prepare(claimed *folder.Folder, description blueprint.Blueprint
 		}
 	}
 	o := r.Options
-	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount}
+	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount, Cloud: o.Cloud, Network: o.Network, Pods: o.Pods}
 	if err := folder.WriteJSON(claimed.OptionsFile(), remembered); err != nil {
 		return err
 	}
@@ -204,6 +270,12 @@ func (r Request) prepare(claimed *folder.Folder, description blueprint.Blueprint
 		if err := folder.WriteFile(file.Path, []byte(file.Content)); err != nil {
 			return err
 		}
+	}
+	if o.Cloud == blueprint.CloudDigitalOcean {
+		if err := cloud.Prepare(claimed.Layout, o.NodeCount, o.ZoneCount, r.RestoreMachines); err != nil {
+			return fmt.Errorf("preparing the simulated cloud: %w", err)
+		}
+		return nil
 	}
 	return seed(claimed.MachinesFile(), machines.Seed(o.NodeCount, o.ZoneCount), r.RestoreMachines)
 }

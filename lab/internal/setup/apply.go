@@ -17,6 +17,7 @@ import (
 
 	calicoconfig "github.com/projectcalico/calico/libcalico-go/config"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,8 +32,20 @@ const fieldOwner = client.FieldOwner("mooring-lab")
 // componentNamespace is where kustomize puts what the component's manifests leave without a namespace.
 const componentNamespace = "mooring-system"
 
+// systemNamespace is Kubernetes' own.
+const systemNamespace = "kube-system"
+
 //go:embed manifests/nodes.yaml
 var nodesManifest []byte
+
+//go:embed manifests/names.yaml
+var namesManifest []byte
+
+//go:embed manifests/pods.yaml
+var podsManifest []byte
+
+//go:embed manifests/node-removal.yaml
+var removalManifest []byte
 
 // installCalicoResources installs Calico's custom resource definitions, those of the pinned version, and waits until the API server serves them.
 func installCalicoResources(ctx context.Context, api client.Client) error {
@@ -85,12 +98,29 @@ func waitEstablished(ctx context.Context, api client.Client, kind schema.GroupVe
 	}
 }
 
-// applyManifests applies the lab's own and, if a folder is given, the identity and the rights of calico-node-sync for that datastore.
-func applyManifests(ctx context.Context, api client.Client, calicoNodeSync, datastore string) error {
+// applyManifests applies the lab's own and the identities and rights of the product's components that run.
+func (o options) applyManifests(ctx context.Context, api client.Client) error {
 	if err := applyYAML(ctx, api, nodesManifest, ""); err != nil {
 		return err
 	}
-	if calicoNodeSync == "" {
+	if o.realPods || o.cloudManagerManifests != "" {
+		if err := waitNamespace(ctx, api, systemNamespace); err != nil {
+			return err
+		}
+	}
+	if o.realPods {
+		if err := errors.Join(applyYAML(ctx, api, namesManifest, ""), applyYAML(ctx, api, podsManifest, "")); err != nil {
+			return err
+		}
+	}
+	if o.cloudManagerManifests != "" {
+		if err := applyFiles(ctx, api, o.cloudManagerManifests, systemNamespace, "base/service-account.yaml", "base/rbac.yaml"); err != nil {
+			return err
+		}
+	} else if err := applyYAML(ctx, api, removalManifest, ""); err != nil {
+		return err
+	}
+	if o.calicoNodeSyncManifests == "" {
 		return nil
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{
@@ -99,15 +129,38 @@ func applyManifests(ctx context.Context, api client.Client, calicoNodeSync, data
 	if err := apply(ctx, api, namespace); err != nil {
 		return err
 	}
-	for _, name := range []string{"base/service-account.yaml", "base/rbac.yaml", "overlays/" + datastore + "/rbac.yaml"} {
-		content, err := os.ReadFile(filepath.Join(calicoNodeSync, name))
+	return applyFiles(ctx, api, o.calicoNodeSyncManifests, componentNamespace,
+		"base/service-account.yaml", "base/rbac.yaml", "overlays/"+o.datastore+"/rbac.yaml")
+}
+
+// waitNamespace waits for a namespace that the API server makes by itself, which takes it a moment at the first start.
+func waitNamespace(ctx context.Context, api client.Client, name string) error {
+	for {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+		err := api.Get(ctx, client.ObjectKey{Name: name}, object)
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for namespace %s: %w", name, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// applyFiles applies those of a component's files that are there: not every datastore needs rights in Kubernetes.
+func applyFiles(ctx context.Context, api client.Client, folder, namespace string, names ...string) error {
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // not every datastore needs rights in Kubernetes
+			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading a manifest of calico-node-sync: %w", err)
+			return fmt.Errorf("reading a manifest of %s: %w", filepath.Base(folder), err)
 		}
-		if err := applyYAML(ctx, api, content, componentNamespace); err != nil {
+		if err := applyYAML(ctx, api, content, namespace); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -26,7 +26,10 @@ type options struct {
 	kubeconfig              string
 	podCIDR                 string
 	datastore               string
+	network                 string
 	calicoNodeSyncManifests string
+	cloudManagerManifests   string
+	realPods                bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -49,7 +52,10 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the administrator's kubeconfig")
 	flags.StringVar(&o.podCIDR, "pod-cidr", "", "Calico's address pool")
 	flags.StringVar(&o.datastore, "calico-datastore", "", "where Calico keeps its data; etcd's address is in the environment")
+	flags.StringVar(&o.network, "network", blueprint.NetworkLoopback, "what pods' packets travel on; the BGP network has no tunnels between machines")
 	flags.StringVar(&o.calicoNodeSyncManifests, "calico-node-sync-manifests", "", "folder with the manifests of calico-node-sync")
+	flags.StringVar(&o.cloudManagerManifests, "cloud-controller-manager-manifests", "", "folder with the manifests of the cloud controller manager")
+	flags.BoolVar(&o.realPods, "real-pods", false, "pods are real, and the cluster has a server of names")
 	return command
 }
 
@@ -68,16 +74,21 @@ func (o options) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := applyManifests(ctx, api, o.calicoNodeSyncManifests, o.datastore); err != nil {
+	if err := o.applyManifests(ctx, api); err != nil {
 		return err
 	}
 	if o.datastore == blueprint.DatastoreNone {
 		return nil
 	}
-	return initializeCalico(ctx, o.podCIDR)
+	pool := caliconode.Pool{CIDR: o.podCIDR, Encapsulation: caliconode.IPIP}
+	if o.network == blueprint.NetworkBGP {
+		// The kernel at hand may have no tunnels, and Debian's bird does not know Calico's.
+		pool.Encapsulation = caliconode.Unencapsulated
+	}
+	return initializeCalico(ctx, pool)
 }
 
-func initializeCalico(ctx context.Context, podCIDR string) error {
+func initializeCalico(ctx context.Context, pool caliconode.Pool) error {
 	config, err := apiconfig.LoadClientConfigFromEnvironment()
 	if err != nil {
 		return fmt.Errorf("reading the address of Calico's datastore: %w", err)
@@ -86,7 +97,7 @@ func initializeCalico(ctx context.Context, podCIDR string) error {
 	if err != nil {
 		return err
 	}
-	if err := datastore.Initialize(ctx, podCIDR); err != nil {
+	if err := datastore.InitializeWith(ctx, pool); err != nil {
 		return err
 	}
 	return datastore.Close()

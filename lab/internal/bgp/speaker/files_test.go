@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package speaker
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestAdapt(t *testing.T) {
+	t.Parallel()
+	in := "dest = \"/etc/calico/confd/config/bird.cfg\"\n  krt_tunnel = \"\";  {{- /* no tunnel */}}\n  krt_tunnel = \"{{$data.ipip}}\";\n"
+	want := "dest = \"/x/bird.cfg\"\n  preference = preference;  {{- /* no tunnel */}}\n  preference = preference;\n"
+	if got := string(adapt([]byte(in), "/x")); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// calicoPaths are paths of calico-node's own file system.
+var calicoPaths = regexp.MustCompile(`/etc/calico/confd/config|krt_tunnel`)
+
+// TestCopyOfTheRealTemplates sees that nothing of the pinned templates is left that a lab has not or Debian's bird does not understand.
+func TestCopyOfTheRealTemplates(t *testing.T) {
+	t.Parallel()
+	from, err := FindTemplates(t.Context())
+	if err != nil {
+		testkit.Skip(t, "Calico's module is needed: %v", err)
+	}
+	to := t.TempDir()
+	if err := copyTemplates(from, to); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err = filepath.WalkDir(to, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(path, ".template") || strings.HasSuffix(path, ".toml") {
+			seen++
+			if found := calicoPaths.Find(content); found != nil {
+				t.Errorf("%s still has %s", entry.Name(), found)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 12 {
+		t.Errorf("%d templates were copied; there should be at least 12", seen)
+	}
+}
+
+// TestFindBird looks for bird in a folder that is not on PATH, with and without bird6, which bird 2 has not.
+func TestFindBird(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	nowhere := func(name string) (string, error) {
+		if !filepath.IsAbs(name) {
+			return "", exec.ErrNotFound
+		}
+		return exec.LookPath(name)
+	}
+	const sentence = " is not installed: the BGP network needs bird 1.6, which is Debian's package bird, not bird2 " +
+		"(apt-get install -y --no-install-recommends bird); without it the operator's logic is still tested, with simulated statuses"
+	for _, name := range []string{"bird", "bird6"} {
+		if _, _, err := findBird(nowhere, dir); !errors.Is(err, ErrNoBird) || err.Error() != name+sentence {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bird, bird6, err := findBird(nowhere, t.TempDir(), dir)
+	if err != nil || bird != filepath.Join(dir, "bird") || bird6 != filepath.Join(dir, "bird6") {
+		t.Errorf("found %s and %s, %v", bird, bird6, err)
+	}
+}

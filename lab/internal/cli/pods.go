@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/enclave"
+	"github.com/mooring-dev/mooring/lab/internal/runner"
+)
+
+// findPods recalls whether the lab of the folder has real pods, if the user does not say it. Where pods are real, none only seem to run unless the
+// user says so, which is refused later.
+func findPods(command *cobra.Command, o blueprint.Options) blueprint.Options {
+	if !given(command).Pods {
+		if made, err := runner.Pods(blueprint.Layout{Dir: o.Dir}); err == nil {
+			o.Pods = made
+		}
+	}
+	if o.Pods && !command.Flags().Changed("pods-per-node") {
+		o.PodsPerNode = 0
+	}
+	return o
+}
+
+// tryPods sees whether this machine allows the namespaces of real pods.
+func (a *app) tryPods(command *cobra.Command) error {
+	ctx, cancel := untilSignal(command)
+	defer cancel()
+	executable, err := a.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the lab's own binary: %w", err)
+	}
+	if err := a.TryPods(ctx, executable); err != nil {
+		return fmt.Errorf("--pods: %w", err)
+	}
+	return nil
+}
+
+// enclose runs the same command again in namespaces of its own, and stays for as long as it runs. The ports that the lab listens on are held here, on
+// the outside, and given to it.
+func (a *app) enclose(ctx context.Context, command *cobra.Command, f upFlags, o blueprint.Options) error {
+	err := a.startInside(ctx, command, f, o)
+	if errors.Is(err, enclave.ErrSaid) {
+		return err
+	}
+	return tell(f.reportFD, err)
+}
+
+func (a *app) startInside(ctx context.Context, command *cobra.Command, f upFlags, o blueprint.Options) error {
+	o, err := runner.Agree(o, given(command))
+	if err != nil {
+		return err
+	}
+	executable, err := a.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the lab's own binary: %w", err)
+	}
+	fixed := map[string]int{}
+	if o.APIServerPort != 0 {
+		fixed[blueprint.APIServerPort] = o.APIServerPort
+	}
+	ports, err := enclave.Listen(ctx, blueprint.NeededPorts(o), fixed)
+	if err != nil {
+		return err
+	}
+	c := enclave.Command{Executable: executable, Args: append([]string{"up", "--dir=" + o.Dir}, givenArguments(command)...), Ports: ports}
+	if f.reportFD > 0 {
+		// The descriptor has the same number inside, where it is the first of the files.
+		c.Files = []*os.File{os.NewFile(uintptr(f.reportFD), "report")}
+	}
+	return c.Start(ctx)
+}
+
+// furnish makes the namespaces around this process a lab's, and gives the request the ports of the outside.
+func furnish(ctx context.Context, described string, request *runner.Request) (leave func(), err error) {
+	ports, err := enclave.Receive(described)
+	if err != nil {
+		return nil, err
+	}
+	if err := enclave.Furnish(); err != nil {
+		return nil, errors.Join(err, ports.Close())
+	}
+	request.FixedPorts = ports.Numbers()
+	return ports.Relay(context.WithoutCancel(ctx)), nil
+}
+
+// tell reports an error of a detached supervisor to the command that started it, if there is one.
+func tell(reportFD int, err error) error {
+	if err != nil && reportFD > 0 {
+		_ = json.NewEncoder(os.NewFile(uintptr(reportFD), "report")).Encode(report{Error: err.Error()})
+	}
+	return err
+}
