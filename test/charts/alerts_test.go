@@ -5,6 +5,7 @@ package charts_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,12 +17,46 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-const (
-	alertsFile = chart + "/alerts/calico-node-sync.yaml"
-	alertTests = "testdata/calico-node-sync-alerts.yaml"
-	page       = "../../docs/components/calico-node-sync.md"
-	pageURL    = "https://github.com/mooring-dev/mooring/blob/main/docs/components/calico-node-sync.md"
-)
+// alerted is a component with alerts.
+type alerted struct {
+	component, prefix string
+	// foreign are metrics of others, which the chart's README asks for.
+	foreign []string
+}
+
+func (a alerted) file() string  { return chart + "/alerts/" + a.component + ".yaml" }
+func (a alerted) tests() string { return "testdata/" + a.component + "-alerts.yaml" }
+func (a alerted) page() string  { return "../../docs/components/" + a.component + ".md" }
+func (a alerted) url() string {
+	return "https://github.com/mooring-dev/mooring/blob/main/docs/components/" + a.component + ".md"
+}
+
+// allAlerted are the components with alerts.
+func allAlerted() []alerted {
+	replicas := []string{"kube_deployment_spec_replicas", "kube_deployment_status_replicas_ready"}
+	return []alerted{
+		{component, "CalicoNodeSync", replicas},
+		{cloudComponent, "DigitalOceanCloud", append(replicas, "kube_node_spec_taint", "apiserver_admission_webhook_fail_open_count")},
+		reflectorsAlerted(),
+		etcdAlerted(),
+	}
+}
+
+// reflectorsAlerted also names two metrics that every component of ours has: the build, and controller-runtime's of leader election.
+func reflectorsAlerted() alerted {
+	return alerted{reflectorsComponent, "CalicoRouteReflectors", []string{
+		"kube_deployment_spec_replicas", "kube_deployment_status_replicas_ready", "mooring_build_info", "leader_election_master_status",
+	}}
+}
+
+// TestEveryComponentsAlertsAreTested finds no file of alerts that this package does not know.
+func TestEveryComponentsAlertsAreTested(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(chart + "/alerts/*")
+	if err != nil || len(files) != len(allAlerted()) {
+		t.Errorf("files %v (%v), known are %v", files, err, allAlerted())
+	}
+}
 
 // rules is a file of Prometheus rules.
 type rules struct {
@@ -39,10 +74,10 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-func alerts(t *testing.T) []rule {
+func (a alerted) alerts(t *testing.T) []rule {
 	t.Helper()
 	var all []rule
-	for _, group := range read[rules](t, alertsFile).Groups {
+	for _, group := range read[rules](t, a.file()).Groups {
 		all = append(all, group.Rules...)
 	}
 	if len(all) == 0 {
@@ -54,9 +89,11 @@ func alerts(t *testing.T) []rule {
 // TestAlerts runs Prometheus' own tests of the alerts.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", alertsFile}, {"test", "rules", alertTests}} {
-		if out, complaint, err := run(t, "promtool", args...); err != nil {
-			t.Errorf("promtool %s: %v\n%s%s", strings.Join(args, " "), err, out, complaint)
+	for _, a := range allAlerted() {
+		for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", a.file()}, {"test", "rules", a.tests()}} {
+			if out, complaint, err := run(t, "promtool", args...); err != nil {
+				t.Errorf("promtool %s: %v\n%s%s", strings.Join(args, " "), err, out, complaint)
+			}
 		}
 	}
 }
@@ -64,6 +101,13 @@ func TestAlerts(t *testing.T) {
 // TestEveryAlertIsTested: the tests of the alerts have a case in which it fires, and one in which it does not.
 func TestEveryAlertIsTested(t *testing.T) {
 	t.Parallel()
+	for _, a := range allAlerted() {
+		a.everyAlertIsTested(t)
+	}
+}
+
+func (a alerted) everyAlertIsTested(t *testing.T) {
+	t.Helper()
 	type query struct {
 		Expr       string `json:"expr"`
 		EvalTime   string `json:"eval_time"`
@@ -84,8 +128,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 			AlertRuleTest  []firing `json:"alert_rule_test"`
 			PromqlExprTest []query  `json:"promql_expr_test"`
 		} `json:"tests"`
-	}](t, alertTests)
-	for _, alert := range alerts(t) {
+	}](t, a.tests())
+	for _, alert := range a.alerts(t) {
 		fires, rests := false, false
 		for _, test := range file.Tests {
 			for _, q := range test.PromqlExprTest {
@@ -107,7 +151,14 @@ func TestEveryAlertIsTested(t *testing.T) {
 // TestAlertsHelpWhoIsWoken: each says how bad it is, what is wrong and where to read on, and fills in only labels that its expression keeps.
 func TestAlertsHelpWhoIsWoken(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(page)
+	for _, a := range allAlerted() {
+		a.helpWhoIsWoken(t)
+	}
+}
+
+func (a alerted) helpWhoIsWoken(t *testing.T) {
+	t.Helper()
+	content, err := os.ReadFile(a.page())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,9 +167,9 @@ func TestAlertsHelpWhoIsWoken(t *testing.T) {
 		anchors[strings.ReplaceAll(strings.ToLower(regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(heading[1], "")), " ", "-")] = true
 	}
 	seen := map[string]bool{}
-	for _, alert := range alerts(t) {
-		if !strings.HasPrefix(alert.Alert, "CalicoNodeSync") || seen[alert.Alert] {
-			t.Errorf("%q needs a name of its own that begins with CalicoNodeSync", alert.Alert)
+	for _, alert := range a.alerts(t) {
+		if !strings.HasPrefix(alert.Alert, a.prefix) || seen[alert.Alert] {
+			t.Errorf("%q needs a name of its own that begins with %s", alert.Alert, a.prefix)
 		}
 		seen[alert.Alert] = true
 		if !slices.Contains([]string{"critical", "warning", "info"}, alert.Labels["severity"]) || alert.For == "" {
@@ -128,7 +179,7 @@ func TestAlertsHelpWhoIsWoken(t *testing.T) {
 			t.Errorf("%s needs a summary and a description, in sentences", alert.Alert)
 		}
 		address, anchor, _ := strings.Cut(alert.Annotations["runbook_url"], "#")
-		if address != pageURL || !anchors[anchor] {
+		if address != a.url() || !anchors[anchor] {
 			t.Errorf("%s: the runbook %s#%s is not there", alert.Alert, address, anchor)
 		}
 		for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(alert.Annotations["description"], -1) {
@@ -142,24 +193,43 @@ func TestAlertsHelpWhoIsWoken(t *testing.T) {
 // TestAlertsNameDocumentedMetrics: ours are on the component's page; others are kube-state-metrics', which the chart's README asks for.
 func TestAlertsNameDocumentedMetrics(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(page)
+	for _, a := range allAlerted() {
+		a.nameDocumentedMetrics(t)
+	}
+}
+
+// documentedMetrics reads the table of metrics of a component's page.
+func (a alerted) documentedMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	content, err := os.ReadFile(a.page())
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := []string{"kube_deployment_spec_replicas", "kube_deployment_status_replicas_ready"}
 	row := regexp.MustCompile("(?m)^\\| `(mooring_\\w+)(?:\\{[\\w,]+\\})?` \\|")
 	documented := map[string]bool{}
 	for _, m := range row.FindAllStringSubmatch(string(content), -1) {
 		documented[m[1]] = true
 	}
-	for _, alert := range alerts(t) {
-		metrics := regexp.MustCompile(`\b[a-z]+(?:_[a-z]+){2,}\b`).FindAllString(alert.Expr, -1)
+	return documented
+}
+
+func (a alerted) nameDocumentedMetrics(t *testing.T) {
+	t.Helper()
+	documented := a.documentedMetrics(t)
+	for _, alert := range a.alerts(t) {
+		// Names of functions are followed by a parenthesis.
+		var metrics []string
+		for _, m := range regexp.MustCompile(`\b([a-z]+(?:_[a-z]+){2,})\b(\(?)`).FindAllStringSubmatch(alert.Expr, -1) {
+			if m[2] == "" {
+				metrics = append(metrics, m[1])
+			}
+		}
 		if len(metrics) == 0 {
 			t.Errorf("%s: no metric found in %s", alert.Alert, alert.Expr)
 		}
 		for _, metric := range metrics {
-			if !documented[metric] && !slices.Contains(foreign, metric) {
-				t.Errorf("%s: %s is not in the table of metrics of %s", alert.Alert, metric, page)
+			if !documented[metric] && !slices.Contains(a.foreign, metric) {
+				t.Errorf("%s: %s is not in the table of metrics of %s", alert.Alert, metric, a.page())
 			}
 		}
 	}
@@ -173,12 +243,14 @@ func TestEveryGateIsAlertedOnOrNot(t *testing.T) {
 		// What is not ours, what somebody asked for, and what passes by itself.
 		nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration,
 		nodesync.GateGrace, nodesync.GatePace,
+		// What costs nothing but its space, and goes only if somebody asks for it.
+		nodesync.GateOrphanedHandle,
 		// CalicoNodeSyncStepsFailing tells of these, by the steps themselves.
 		nodesync.GateStepFailed,
 	} {
 		decided[string(gate)] = "nobody"
 	}
-	for _, alert := range alerts(t) {
+	for _, alert := range allAlerted()[0].alerts(t) {
 		for _, m := range regexp.MustCompile(`gate=~?"([^"]+)"`).FindAllStringSubmatch(alert.Expr, -1) {
 			for gate := range strings.SplitSeq(m[1], "|") {
 				if other := decided[gate]; other != "" {
@@ -202,16 +274,23 @@ func TestEveryGateIsAlertedOnOrNot(t *testing.T) {
 // TestPrometheusRuleIsTheAlertsFile compares the two: templates in the annotations are Prometheus', not Helm's.
 func TestPrometheusRuleIsTheAlertsFile(t *testing.T) {
 	t.Parallel()
-	want := read[map[string]any](t, alertsFile)["groups"]
-	found := byName(render(t, namespace, scenarios()["everything"]))["PrometheusRule "+namespace+"/"+component]
-	if found == nil {
-		t.Fatal("there is no PrometheusRule")
+	rendered := map[string]*unstructured.Unstructured{
+		component:           byName(render(t, namespace, scenarios()["everything"]))["PrometheusRule "+namespace+"/"+component],
+		cloudComponent:      byName(render(t, cloudNamespace, cloudScenarios()["everything"]))["PrometheusRule "+cloudNamespace+"/"+cloudComponent],
+		reflectorsComponent: byName(render(t, namespace, reflectorsScenarios()["everything"]))["PrometheusRule "+namespace+"/"+reflectorsComponent],
+		etcdComponent:       byName(render(t, etcdNamespace, etcdScenarios()["everything"]))["PrometheusRule "+etcdNamespace+"/"+etcdComponent],
 	}
-	have, _, err := unstructured.NestedFieldNoCopy(found.Object, "spec", "groups")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("- alerts file, + PrometheusRule:\n%s", diff)
+	for _, a := range allAlerted() {
+		want, found := read[map[string]any](t, a.file())["groups"], rendered[a.component]
+		if found == nil {
+			t.Fatalf("there is no PrometheusRule of %s", a.component)
+		}
+		have, _, err := unstructured.NestedFieldNoCopy(found.Object, "spec", "groups")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("- alerts file, + PrometheusRule:\n%s", diff)
+		}
 	}
 }

@@ -108,6 +108,7 @@ calicoNodeSync:
     keyKey: tls.key
   mode: report
   gracePeriod: 1h30m
+  journal: {retention: 24h, maxEntries: 50}
   extraArgs: [--nodes-per-round=10, -v=2]
   extraEnv:
     - {name: ETCD_USERNAME, value: mooring}
@@ -138,6 +139,20 @@ calicoNodeSync:
     apiServerCIDRs: [192.0.2.0/24, "2001:db8::/64"]
     etcdCIDRs: [192.0.2.10/32]
     metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]`,
+		"journal on a volume": `
+calicoNodeSync:
+  enabled: true
+  datastore: kubernetes
+  journal: {mode: folder, folder: {size: 5Gi, storageClass: shared}}`,
+		"journal on somebody's volume": `
+calicoNodeSync:
+  enabled: true
+  datastore: etcdv3
+  etcd: {configMap: calico-config}
+  replicas: 1
+  journal: {mode: folder, folder: {existingClaim: archive, accessMode: ReadWriteOnce}}`,
+		"no journal": `
+calicoNodeSync: {enabled: true, datastore: kubernetes, journal: {mode: none}}`,
 		"defaults of the options": `
 calicoNodeSync:
   enabled: true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,43 +23,72 @@ import (
 // TestLint runs helm lint, warnings counting as errors.
 func TestLint(t *testing.T) {
 	t.Parallel()
-	for name, values := range scenarios() {
+	lint := func(name, ns, values string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if out, complaint, err := helm(t, values, "lint", "--strict", chart); err != nil {
+			if out, complaint, err := helm(t, values, "lint", "--strict", "--namespace", ns, chart); err != nil {
 				t.Errorf("helm lint: %v\n%s%s", err, out, complaint)
 			}
 		})
+	}
+	for name, values := range scenarios() {
+		lint(name, namespace, values)
+	}
+	for name, values := range cloudScenarios() {
+		lint("cloud, "+name, cloudNamespace, values)
+	}
+	for name, values := range reflectorsScenarios() {
+		lint("route reflectors, "+name, namespace, values)
+	}
+	for name, values := range etcdScenarios() {
+		lint("etcd storage, "+name, etcdNamespace, values)
+	}
+	for name, values := range admissionScenarios() {
+		lint("admission, "+name, cloudNamespace, values)
 	}
 }
 
 // TestChartRendersWhatConfigRenders renders both ways to install and finds no difference but the labels that Helm's users expect.
 func TestChartRendersWhatConfigRenders(t *testing.T) {
 	t.Parallel()
-	for _, datastore := range []string{"etcdv3", "kubernetes"} {
-		t.Run(datastore, func(t *testing.T) {
+	compare := func(folder, ns, values string) {
+		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
-			out, complaint, err := run(t, "kustomize", "build", "../../config/calico-node-sync/overlays/"+datastore)
+			out, complaint, err := run(t, "kustomize", "build", "../../config/"+folder)
 			if err != nil {
 				t.Fatalf("kustomize build: %v\n%s", err, complaint)
 			}
 			want := byName(objects.Parse(t, "kustomize build", []byte(out)))
-			have := byName(render(t, namespace, scenarios()[datastore]))
+			have := byName(render(t, ns, values))
+			delete(want, "Namespace /"+ns) // Helm wants it to be there
 			for _, u := range have {
-				labels := u.GetLabels()
-				for _, helms := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
-					if labels[helms] == "" {
-						t.Errorf("%s %s lacks the label %s", u.GetKind(), u.GetName(), helms)
-					}
-					delete(labels, helms)
-				}
-				u.SetLabels(labels)
+				withoutHelmsLabels(t, u)
 			}
 			if diff := cmp.Diff(want, have); diff != "" {
 				t.Errorf("charts/mooring and config/ differ; change both (- config, + chart):\n%s", diff)
 			}
 		})
 	}
+	for _, datastore := range []string{"etcdv3", "kubernetes"} {
+		compare(component+"/overlays/"+datastore, namespace, scenarios()[datastore])
+	}
+	compare(cloudComponent+"/base", cloudNamespace, cloudScenarios()["environment"])
+	compare(cloudComponent+"/overlays/token-file", cloudNamespace, cloudScenarios()["defaults"])
+	compare(reflectorsComponent+"/overlays/kubernetes", namespace, reflectorsScenarios()["without the kind"])
+	compare(etcdComponent+"/base", etcdNamespace, etcdScenarios()["without the kind"])
+}
+
+// withoutHelmsLabels takes off the labels that Helm's users expect, each of which must be there.
+func withoutHelmsLabels(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	labels := u.GetLabels()
+	for _, helms := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
+		if labels[helms] == "" {
+			t.Errorf("%s %s lacks the label %s", u.GetKind(), u.GetName(), helms)
+		}
+		delete(labels, helms)
+	}
+	u.SetLabels(labels)
 }
 
 // byName indexes objects by kind, namespace and name.
@@ -144,7 +174,7 @@ func TestBinaryKnowsItsArguments(t *testing.T) {
 	t.Parallel()
 	for name, values := range scenarios() {
 		for _, d := range objects.OfKind[appsv1.Deployment](t, render(t, namespace, values), "Deployment") {
-			if err := app.NewCommand().ParseFlags(d.Spec.Template.Spec.Containers[0].Args); err != nil {
+			if err := objects.ParseFlags(t, objects.Sure(app.NewCommand), d.Spec.Template.Spec.Containers[0].Args); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -166,7 +196,7 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 		`{"name":"ETCD_CERT_FILE","value":"/calico-secrets/tls.crt"}`,
 		`{"name":"ETCD_KEY_FILE","value":"/calico-secrets/tls.key"}`,
 		`"secretName":"certificates"`,
-		`"--mode=report"`, `"--grace-period=1h30m"`, `"--nodes-per-round=10"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
+		`"--mode=report"`, `"--grace-period=1h30m"`, `"--journal=configmaps"`, `"--journal-retention=24h"`, `"--journal-max-entries=50"`, `"--nodes-per-round=10"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
 		`{"name":"ETCD_USERNAME","value":"mooring"}`, `"secretKeyRef":{"key":"password","name":"etcd"}`,
 		`"image":"registry.example:5000/mooring/calico-node-sync@sha256:0123456789abcdef`, `"imagePullPolicy":"Always"`,
 		`"replicas":3`, `"cpu":"1"`, `"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"tolerations":[{"operator":"Exists"}]`,
@@ -180,6 +210,61 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 	}
 	if strings.Contains(string(content), "priorityClassName") {
 		t.Error(`priorityClassName: "" still renders one`)
+	}
+}
+
+// TestJournalHasItsPlace: in ConfigMaps it comes with the rights that it needs, on a volume with the volume, and never with both.
+func TestJournalHasItsPlace(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		args  []string
+		claim string // the volume's
+		made  string // the size of the claim that is made
+		prune bool   // the right to list and delete ConfigMaps
+	}{
+		"kubernetes":                   {[]string{"--journal=configmaps", "--journal-retention=720h", "--journal-max-entries=500"}, "", "", true},
+		"journal on a volume":          {[]string{"--journal=folder", "--journal-dir=/journal"}, "calico-node-sync-journal", "5Gi", false},
+		"journal on somebody's volume": {[]string{"--journal=folder", "--journal-dir=/journal"}, "archive", "", false},
+		"no journal":                   {[]string{"--journal=none"}, "", "", false},
+	} {
+		all := render(t, namespace, scenarios()[name])
+		pod := objects.OfKind[appsv1.Deployment](t, all, "Deployment")[0].Spec.Template.Spec
+		var args []string
+		for _, arg := range pod.Containers[0].Args {
+			if strings.HasPrefix(arg, "--journal") {
+				args = append(args, arg)
+			}
+		}
+		if !slices.Equal(args, want.args) {
+			t.Errorf("%s: arguments %q, want %q", name, args, want.args)
+		}
+		claim := ""
+		for _, v := range pod.Volumes {
+			if v.PersistentVolumeClaim != nil {
+				claim = v.PersistentVolumeClaim.ClaimName
+			}
+		}
+		mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/journal" && !m.ReadOnly })
+		if claim != want.claim || mounted != (claim != "") {
+			t.Errorf("%s: claim %q, mounted: %v", name, claim, mounted)
+		}
+		made := ""
+		for _, c := range objects.OfKind[corev1.PersistentVolumeClaim](t, all, "PersistentVolumeClaim") {
+			made = c.Spec.Resources.Requests.Storage().String()
+			if c.Annotations["helm.sh/resource-policy"] != "keep" || *c.Spec.StorageClassName != "shared" {
+				t.Errorf("%s: the claim is %+v", name, c)
+			}
+		}
+		if made != want.made {
+			t.Errorf("%s: a claim of %q is made, want %q", name, made, want.made)
+		}
+		role := objects.OfKind[rbacv1.Role](t, all, "Role")[0]
+		prune := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "configmaps") && slices.Contains(r.Verbs, "delete")
+		})
+		if prune != want.prune {
+			t.Errorf("%s: it may delete ConfigMaps: %v", name, prune)
+		}
 	}
 }
 

@@ -26,27 +26,43 @@ import (
 
 // TestServerAcceptsEveryObject has a real kube-apiserver judge, in dry run, what every scenario renders, with strict field validation, and
 // the pods by the admission of a namespace that enforces the restricted standard. The Prometheus Operator's two kinds are served with
-// the fields that its API reference gives them (testdata/monitoring-crds.yaml holds those that we may use).
+// the fields that its API reference gives them (testdata/monitoring-crds.yaml holds those that we may use), and cert-manager's likewise.
 func TestServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
 	tool(t, "helm")
 	server := objects.Connect(t)
-	content, err := os.ReadFile("testdata/monitoring-crds.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range objects.Parse(t, "testdata/monitoring-crds.yaml", content) {
-		if err := server.Apply(t.Context(), u); err != nil {
+	for _, path := range []string{"testdata/monitoring-crds.yaml", "../objects/testdata/cert-manager-crds.yaml"} {
+		content, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		awaitKind(t, server, u.GetName())
+		for _, u := range objects.Parse(t, path, content) {
+			if err := server.Apply(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
+			awaitKind(t, server, u.GetName())
+		}
 	}
 	makeNamespace(t, server, namespace)
+	makeNamespace(t, server, etcdNamespace)
+	server.DefaultAccount(t, cloudNamespace)
 	all := map[string][]*unstructured.Unstructured{}
 	for name, values := range scenarios() {
 		all[name] = render(t, namespace, values)
 	}
-	for _, u := range all["kubernetes"] {
+	for name, values := range cloudScenarios() {
+		all["cloud, "+name] = render(t, cloudNamespace, values)
+	}
+	for name, values := range reflectorsScenarios() {
+		all["route reflectors, "+name] = render(t, namespace, values)
+	}
+	for name, values := range etcdScenarios() {
+		all["etcd storage, "+name] = render(t, etcdNamespace, values)
+	}
+	for name, values := range admissionScenarios() {
+		all["admission, "+name] = render(t, cloudNamespace, values)
+	}
+	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"]) {
 		if u.GetKind() == "ServiceAccount" {
 			if err := server.Apply(t.Context(), u); err != nil {
 				t.Fatal(err)

@@ -52,6 +52,14 @@ func TestRefusals(t *testing.T) {
 		"the same, one dash":     {on + "extraArgs: [-dry-run]}", "calicoNodeSync.extraArgs: --dry-run is not for here: set calicoNodeSync.mode to report"},
 		"a flag that would break": {on + "extraArgs: ['--metrics-bind-address=:9']}",
 			"calicoNodeSync.extraArgs: --metrics-bind-address is not for here: the Service and the NetworkPolicy expect port 8443"},
+		"an unknown journal":        {on + "journal: {mode: disk}}", "at '/calicoNodeSync/journal/mode': value must be one of 'configmaps', 'folder', 'none'"},
+		"a retention of no unit":    {on + `journal: {retention: "30"}}`, "at '/calicoNodeSync/journal/retention': '30' does not match pattern"},
+		"a journal of no entry":     {on + "journal: {maxEntries: 0}}", "at '/calicoNodeSync/journal/maxEntries': minimum: got 0, want 1"},
+		"a size that is none":       {on + "journal: {mode: folder, folder: {size: big}}}", "at '/calicoNodeSync/journal/folder/size': 'big' does not match pattern"},
+		"a claim that nothing uses": {on + "journal: {folder: {existingClaim: a}}}", "calicoNodeSync.journal.mode is configmaps: set it to folder, or remove the claim"},
+		"a volume for one of two": {on + "journal: {mode: folder, folder: {accessMode: ReadWriteOnce}}}",
+			"calicoNodeSync.journal.folder.accessMode is ReadWriteOnce, which one machine can mount, and there are 2 replicas"},
+		"a journal by its flag": {on + "extraArgs: ['--journal-dir=/x']}", "calicoNodeSync.extraArgs: --journal-dir is not for here: set calicoNodeSync.journal.mode to folder"},
 		"a label with a blank":  {on + "podLabels: {team: a b}}", "at '/calicoNodeSync/podLabels/team': 'a b' does not match pattern"},
 		"a text as pull secret": {"imagePullSecrets: [registry]", "at '/imagePullSecrets/0': got string, want object"},
 	} {
@@ -154,4 +162,27 @@ func TestSchemaAndValuesAgree(t *testing.T) {
 		}
 	}
 	follow("", root, read[map[string]any](t, chart+"/values.yaml"))
+}
+
+// TestDocumentedValuesExist finds each value that a page sets on the command line in values.yaml.
+func TestDocumentedValuesExist(t *testing.T) {
+	t.Parallel()
+	values := map[string]any{}
+	leaves("", read[map[string]any](t, chart+"/values.yaml"), values)
+	seen := 0
+	for _, path := range []string{chart + "/README.md", chart + "/templates/NOTES.txt", "../../docs/guides/digitalocean-bootstrap.md"} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`--set ([A-Za-z.]+)=`).FindAllStringSubmatch(string(content), -1) {
+			seen++
+			if _, ok := values[m[1]]; !ok {
+				t.Errorf("%s sets %s, which is no value", path, m[1])
+			}
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d values were looked for", seen)
+	}
 }

@@ -1,6 +1,19 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e holds fault campaigns: the product's own binaries against a real etcd and kube-apiserver, with processes killed at random.
-// A campaign prints its seed, and MOORING_E2E_SEED replays it. MOORING_E2E_ROUNDS makes it longer. Run it with `make e2e`.
+// Package e2e tests the product's own binaries against a real etcd and a real kube-apiserver, with the service account and the rights that
+// ship in config/. Run it with `make e2e`; E2E_FLAGS=-short takes samples where the long form tries everything.
+//
+//	killpoints, rejoin  something happens at every single write: the test stands between the product and its servers (interposer), holds the
+//	                    n-th write, and kills the product, or lets the machine come back, before it or after it
+//	servers, replicas   etcd and the API server restart, compact or lose answers; leaders die or sleep
+//	badinput and others what is wrong is named in one sentence, and nothing is written
+//	nodesync            a campaign that kills anything at any time; it prints its seed, which MOORING_E2E_SEED replays, and
+//	                    MOORING_E2E_ROUNDS makes it longer
+//	lab, terminal       the lab's demo and its end
+//	pods                a lab with real pods: a Deployment's life, pods that cannot run, the etcd storage operator from its own manifests
+//	cloud               the cloud component in the lab: droplets and Nodes, Services and load balancers, kills at any time, memory
+//
+// What a clean-up must end in is what an undisturbed one left, byte for byte; that one is judged against the datastore as it was before the
+// machine came (scene).
 package e2e

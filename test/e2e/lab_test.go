@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
@@ -50,7 +52,8 @@ func TestKubernetesDatastoreWithTheShippedRights(t *testing.T) {
 	t.Cleanup(func() {
 		_ = exec.Command(testkit.Binary(t, "lab"), "down", "--dir", dir).Run()
 	})
-	lab("up", "--calico-datastore", "kubernetes", "--with", "calico-node-sync", "--calico-node-sync-grace-period", "1s", "--nodes", "4")
+	lab("up", "--calico-datastore", "kubernetes", "--with", "calico-node-sync", "--calico-node-sync-grace-period", "1s", "--nodes", "4",
+		"--node-monitor-grace-period", "8s")
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,13 +81,38 @@ func TestKubernetesDatastoreWithTheShippedRights(t *testing.T) {
 	if held == 0 {
 		t.Fatal("node-2 has no affinity to begin with")
 	}
+	// What kube-controllers would have made, had it been told to.
+	endpoints := client.Resource(schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: "hostendpoints"})
+	_, err = endpoints.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "crd.projectcalico.org/v1", "kind": "HostEndpoint", "spec": map[string]any{"node": "node-2", "interfaceName": "*"},
+		"metadata": map[string]any{"name": "node-2-auto-hep", "labels": map[string]any{"projectcalico.org/created-by": "calico-kube-controllers"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	lab("node", "remove", "node-2")
+	// Running pods hold the clean-up back until pod garbage collection has removed them, which takes up to 80 s by itself.
+	testkit.Eventually(t, "the pods of node-2 to go", func() string {
+		pods, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(t.Context(), metav1.ListOptions{
+			FieldSelector: "spec.nodeName=node-2",
+		})
+		if err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) > 0 {
+			return pods.Items[0].GetName() + " is still there"
+		}
+		return ""
+	})
 	testkit.Eventually(t, "the affinities of node-2 to go", func() string {
 		if held, _ := affinities(); held > 0 {
 			return lab("logs", "calico-node-sync")
 		}
 		return ""
 	})
+	if _, err := endpoints.Get(t.Context(), "node-2-auto-hep", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the host endpoint of node-2: got %v, want it to be gone before the affinities are", err)
+	}
 	if _, after := affinities(); after != before {
 		t.Errorf("affinities of other nodes: had %d, have %d", before, after)
 	}

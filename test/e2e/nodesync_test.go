@@ -7,45 +7,45 @@ package e2e
 
 import (
 	"context"
+	"encoding/pem"
+	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"os"
-	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
-	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	logrus.SetLevel(logrus.PanicLevel)
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		// These tests wait most of the time: for grace periods, leases and restarts.
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.NumCPU())); err != nil {
+			panic(err)
+		}
+	}
 	testkit.Main(m)
 }
 
-// campaign is the product against a real API server and a real etcd, both of which can be killed.
+// campaign is the product, with the rights that ship, against a real API server and a real etcd, both of which can be killed.
 type campaign struct {
-	t       *testing.T
-	random  *rand.Rand
-	api     *testkit.Cluster
-	etcd    *testkit.Etcd
-	slow    *relay
-	calico  *caliconode.Datastore
-	binary  string
-	product *testkit.Process
-	log     string
+	*site
+	random     *rand.Rand
+	kubeconfig string
+	slow       *relay
+	product    *testkit.Process
 }
 
 // The same machines go again and again while controller, API server and etcd are killed with signal 9 at random moments. Each time the
@@ -68,7 +68,7 @@ func TestKillingAnythingAtAnyTimeEndsAlike(t *testing.T) {
 		c.join(name, byte(100+round%100))
 		c.leave(name)
 		victim := c.killSomething()
-		if node, ok := c.etcd.Dump(t)["/calico/resources/v3/projectcalico.org/nodes/"+name]; ok && strings.Contains(node, nodesync.FenceAnnotation) {
+		if node, ok := c.etcd.Dump(t)[nodePrefix+c.name(name)]; ok && strings.Contains(node, nodesync.FenceAnnotation) {
 			interrupted++
 		}
 		testkit.Eventually(t, fmt.Sprintf("the clean-up of %s after %s was killed", name, victim), func() string {
@@ -84,28 +84,19 @@ func TestKillingAnythingAtAnyTimeEndsAlike(t *testing.T) {
 // dump is the datastore without ClusterInformation, on which the product records the cluster once.
 func (c *campaign) dump() map[string]string {
 	out := c.etcd.Dump(c.t)
-	delete(out, "/calico/resources/v3/projectcalico.org/clusterinformations/default")
+	delete(out, clusterInformationKey)
 	return out
 }
 
 func newCampaign(t *testing.T) *campaign {
 	seed := uint64(number("MOORING_E2E_SEED", int(time.Now().UnixNano()%1_000_000)))
 	t.Logf("MOORING_E2E_SEED=%d replays this campaign", seed)
-	c := &campaign{
-		t: t, random: rand.New(rand.NewPCG(seed, seed)), api: testkit.ControlPlane(t), etcd: testkit.NewEtcd(t),
-		binary: testkit.Binary(t, "calico-node-sync"), log: filepath.Join(t.TempDir(), "calico-node-sync.log"),
-	}
+	c := &campaign{site: newSite(t, testkit.NewControlPlane(t), "campaign"), random: rand.New(rand.NewPCG(seed, seed))}
 	c.slow = newRelay(t, c.etcd.Endpoint)
-	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, c.etcd.Endpoint
-	var err error
-	if c.calico, err = caliconode.Connect(*config); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.calico.Close() })
-	if err := c.calico.Initialize(t.Context(), "10.244.0.0/16"); err != nil {
-		t.Fatal(err)
-	}
+	authority, err := os.ReadFile(c.api.Config.CAFile)
+	c.must(err)
+	block, _ := pem.Decode(authority)
+	c.kubeconfig = writeKubeconfig(t, c.api.Config.Host, c.token, block.Bytes)
 	return c
 }
 
@@ -119,10 +110,7 @@ func number(variable string, otherwise int) int {
 // startProduct starts calico-node-sync as a user would, against the slow way to etcd, so that a kill finds it in the middle of things.
 func (c *campaign) startProduct() {
 	c.t.Helper()
-	c.product = testkit.Start(c.t, c.log, []string{"ETCD_ENDPOINTS=" + c.slow.url()}, c.binary,
-		"--kubeconfig", c.api.Kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--grace-period=1s", "--resync-period=3s", "--mass-guard-nodes=1000")
-	c.t.Cleanup(c.product.Stop)
+	c.product = c.startAt(c.kubeconfig, c.slow.url(), "--grace-period=1s", "--resync-period=3s", "--mass-guard-nodes=1000")
 }
 
 // ended says so when the product has ended by itself, which it may only do when the API server is away while it starts.
@@ -136,28 +124,16 @@ func (c *campaign) ended() string {
 	}
 }
 
-func (c *campaign) join(name string, last byte) {
+func (c *campaign) join(machine string, last byte) {
 	c.t.Helper()
-	c.insist("registering "+name, func(ctx context.Context) error {
-		_, err := c.api.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
-	c.insist("starting calico-node on "+name, func(ctx context.Context) error {
-		agent, err := c.calico.Start(ctx, caliconode.Host{
-			Name: name, KubernetesNode: name, Address: netip.AddrFrom4([4]byte{172, 30, 0, last}), IPIP: true,
-		})
+	c.insist("registering "+machine, func(ctx context.Context) error { return c.tryAddNode(ctx, machine) })
+	c.insist("starting calico-node on "+machine, func(ctx context.Context) error {
+		agent, err := c.calico.Start(ctx, c.host(machine, last))
 		if err != nil {
 			return err
 		}
 		for i := range 3 {
-			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%s-%d", name, i), UID: types.UID(fmt.Sprintf("%s-%d", name, i))},
-				Spec:       corev1.PodSpec{NodeName: name, ServiceAccountName: "default"},
-			}
-			if _, err := agent.PodNetwork().Add(ctx, pod); err != nil {
+			if _, err := agent.PodNetwork().Add(ctx, c.pod(machine, i)); err != nil {
 				return err
 			}
 		}
@@ -165,34 +141,21 @@ func (c *campaign) join(name string, last byte) {
 	})
 }
 
-func (c *campaign) leave(name string) {
+func (c *campaign) leave(machine string) {
 	c.t.Helper()
-	c.insist("deleting Node "+name, func(ctx context.Context) error {
-		err := c.api.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	})
+	c.insist("deleting the Node of "+machine, func(ctx context.Context) error { return c.tryDropNode(ctx, machine) })
 }
 
 // insist repeats something until it works: the servers it needs may just have been killed.
 func (c *campaign) insist(what string, try func(context.Context) error) {
 	c.t.Helper()
-	testkit.Eventually(c.t, what, func() string {
-		ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
-		defer cancel()
-		if err := try(ctx); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	testkit.Eventually(c.t, what, func() string { return c.within(try) })
 }
 
 // killSomething waits for a random part of the time that a clean-up takes, and kills one of the three.
 func (c *campaign) killSomething() string {
 	c.t.Helper()
-	<-time.After(time.Duration(1000+c.random.IntN(2500)) * time.Millisecond)
+	<-time.After(time.Duration(1500+c.random.IntN(3500)) * time.Millisecond)
 	switch c.random.IntN(4) {
 	case 0:
 		c.api.Kill(c.t, "kube-apiserver")

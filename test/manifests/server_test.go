@@ -4,36 +4,68 @@
 package manifests_test
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	docloud "github.com/mooring-dev/mooring/internal/docloud/app"
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asCloud) != "" {
+		root, err := docloud.NewCommand()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(command.Main(root))
+	}
+	testkit.Main(m)
+}
 
-// TestServerAcceptsEveryObject applies every file to a real kube-apiserver in dry run, the namespace and accounts first and for real since
+// TestServerAcceptsEveryObject applies every file to a real kube-apiserver in dry run, the namespace, accounts and kinds first and for real since
 // the rest needs them, and creates, in dry run too, a pod from each template, which the namespace's own admission judges.
 func TestServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
 	server := objects.Connect(t)
+	const crds = "../objects/testdata/cert-manager-crds.yaml"
+	content, err := os.ReadFile(crds)
+	must(t, err)
+	for _, u := range objects.Parse(t, crds, content) {
+		must(t, server.Apply(t.Context(), u))
+	}
+	server.DefaultAccount(t, metav1.NamespaceSystem)
 	all := files(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, u := range all[name] {
-			if kind := u.GetKind(); kind == "Namespace" || kind == "ServiceAccount" {
+			if kind := u.GetKind(); kind == "Namespace" || kind == "ServiceAccount" || kind == "CustomResourceDefinition" {
 				if err := server.Apply(t.Context(), u); err != nil {
 					t.Fatalf("%s: applying %s %s: %v", name, kind, u.GetName(), err)
 				}
 			}
 		}
 	}
+	testkit.Eventually(t, "RouteReflectorTopology to be served", func() string {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("RouteReflectorTopologyList"))
+		if err := server.Client.List(t.Context(), list); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		server.DryRun(t, name, all[name])
 	}
@@ -67,26 +99,38 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	write := []string{"create", "update", "patch", "delete", "deletecollection"}
 	may(true, "", "nodes", "", "", read...)
-	may(true, "", "pods", "", "", "get", "list")
+	may(true, "", "pods", "", "", "list")
 	may(true, "", "namespaces", "", "kube-system", "get")
 	may(true, "coordination.k8s.io", "leases", namespace, "", "create")
-	may(true, "", "configmaps", namespace, "", "create")
+	may(true, "", "configmaps", namespace, "", "create", "list", "delete")
+	may(true, "events.k8s.io", "events", namespace, "", "create", "patch")
+	may(true, "", "events", namespace, "", "create", "patch")
+	may(true, "apps", "deployments", namespace, "calico-node-sync", "get")
 	may(true, "", "configmaps", namespace, controller.StateName, "get", "update")
-	may(true, "coordination.k8s.io", "leases", namespace, lease, "get", "update", "patch")
+	may(true, "coordination.k8s.io", "leases", namespace, lease, "get", "update")
 	may(true, calico, "clusterinformations", "", "default", "get")
 	may(true, calico, "blockaffinities", "", "", "get", "list", "update", "delete")
 	may(true, calico, "ipamblocks", "", "", "get", "list", "update", "delete")
-	may(true, calico, "ipamhandles", "", "", "get", "update", "delete")
+	may(true, calico, "ipamhandles", "", "", "get", "list", "update", "delete")
+	resources := []string{"hostendpoints", "bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations"}
+	for _, resource := range resources {
+		may(true, calico, resource, "", "", "get", "list", "delete")
+	}
 	may(true, "authentication.k8s.io", "tokenreviews", "", "", "create")
 	// From here on the roles are known to be in force, so a no is a no and not a cache that lags.
 	may(false, "", "nodes", "", "", write...)
-	may(false, "", "pods", "", "", append([]string{"watch"}, write...)...)
+	may(false, "", "pods", "", "", append([]string{"get", "watch"}, write...)...)
 	may(false, "", "secrets", namespace, "calico-etcd-secrets", append(read, write...)...)
 	may(false, "", "secrets", "kube-system", "", read...)
-	may(false, "", "configmaps", namespace, "", append(read, "update", "patch", "delete", "deletecollection")...)
+	may(false, "", "configmaps", namespace, "", "get", "watch", "update", "patch", "deletecollection")
 	may(false, "", "configmaps", "kube-system", "", append(read, write...)...)
-	may(false, "", "configmaps", namespace, controller.StateName, "patch", "delete")
-	may(false, "", "events", "default", "", write...)
+	may(false, "", "configmaps", namespace, controller.StateName, "patch")
+	for _, group := range []string{"", "events.k8s.io"} {
+		may(false, group, "events", "default", "", write...)
+		may(false, group, "events", namespace, "", append(read, "update", "delete", "deletecollection")...)
+	}
+	may(false, "apps", "deployments", namespace, "calico-node-sync", append([]string{"list", "watch"}, write...)...)
+	may(false, "apps", "deployments", namespace, "another", "get")
 	may(false, "", "namespaces", "", "default", "get")
 	may(false, "coordination.k8s.io", "leases", namespace, "another", "get", "update", "patch", "delete")
 	may(false, "coordination.k8s.io", "leases", "kube-node-lease", "", "create", "get", "update")
@@ -94,6 +138,9 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(false, calico, "clusterinformations", "", "default", write...)
 	may(false, calico, "ippools", "", "", write...)
 	may(false, calico, "ipamblocks", "", "", "create", "deletecollection")
+	for _, resource := range resources {
+		may(false, calico, resource, "", "", "watch", "create", "update", "patch", "deletecollection")
+	}
 }
 
 // judge waits until the answer is the expected one when that is a yes, and asks once when it is a no.

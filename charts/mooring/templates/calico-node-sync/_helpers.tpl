@@ -20,6 +20,12 @@ Parts of calico-node-sync. Each takes the component's values.
 {{- if ne (empty .etcd.certKey) (empty .etcd.keyKey) -}}
 {{- fail "calicoNodeSync.etcd: only one of certKey and keyKey is set: a client certificate needs both" -}}
 {{- end -}}
+{{- if and .journal.folder.existingClaim (ne .journal.mode "folder") -}}
+{{- fail (printf "calicoNodeSync.journal.folder.existingClaim is set, but calicoNodeSync.journal.mode is %s: set it to folder, or remove the claim" .journal.mode) -}}
+{{- end -}}
+{{- if and (eq .journal.mode "folder") (not .journal.folder.existingClaim) (gt (int .replicas) 1) (ne .journal.folder.accessMode "ReadWriteMany") -}}
+{{- fail (printf "calicoNodeSync.journal.folder.accessMode is %s, which one machine can mount, and there are %d replicas: use ReadWriteMany, or set calicoNodeSync.replicas to 1" .journal.folder.accessMode (int .replicas)) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "calicoNodeSync.extraArgs" -}}
@@ -28,6 +34,11 @@ Parts of calico-node-sync. Each takes the component's values.
   "dry-run" "set calicoNodeSync.mode to report"
   "grace-period" "set calicoNodeSync.gracePeriod"
   "datastore-type" "set calicoNodeSync.datastore"
+  "journal" "set calicoNodeSync.journal.mode"
+  "journal-dir" "set calicoNodeSync.journal.mode to folder"
+  "journal-retention" "set calicoNodeSync.journal.retention"
+  "journal-max-entries" "set calicoNodeSync.journal.maxEntries"
+  "events-deployment" "the Role allows this Deployment only"
   "metrics-cert-path" "set calicoNodeSync.metrics.certificateSecret"
   "metrics-secure" "the Service and the ServiceMonitor expect https"
   "metrics-bind-address" "the Service and the NetworkPolicy expect port 8443"
@@ -81,6 +92,16 @@ Parts of calico-node-sync. Each takes the component's values.
 {{- end }}
 {{- end }}
 
+{{- define "calicoNodeSync.journalArgs" -}}
+- --journal={{ .journal.mode }}
+{{- if eq .journal.mode "configmaps" }}
+- --journal-retention={{ .journal.retention }}
+- --journal-max-entries={{ int .journal.maxEntries }}
+{{- else if eq .journal.mode "folder" }}
+- --journal-dir=/journal
+{{- end }}
+{{- end }}
+
 {{- define "calicoNodeSync.volumeMounts" -}}
 {{- if include "calicoNodeSync.etcdSecret" . }}
 - name: etcd-certs
@@ -91,6 +112,10 @@ Parts of calico-node-sync. Each takes the component's values.
 - name: metrics-certificate
   mountPath: /metrics-certificate
   readOnly: true
+{{- end }}
+{{- if eq .journal.mode "folder" }}
+- name: journal
+  mountPath: /journal
 {{- end }}
 {{- end }}
 
@@ -109,5 +134,10 @@ Parts of calico-node-sync. Each takes the component's values.
   secret:
     secretName: {{ .metrics.certificateSecret }}
     defaultMode: 0440
+{{- end }}
+{{- if eq .journal.mode "folder" }}
+- name: journal
+  persistentVolumeClaim:
+    claimName: {{ .journal.folder.existingClaim | default "calico-node-sync-journal" }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,286 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/routereflector/app"
+	"github.com/mooring-dev/mooring/internal/routereflector/controller"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/test/objects"
+)
+
+const reflectorsComponent = "calico-route-reflector-operator"
+
+// reflectorsScenarios are values of the route reflectors' operator that must work.
+func reflectorsScenarios() map[string]string {
+	return map[string]string{
+		"defaults":         `calicoRouteReflectorOperator: {enabled: true}`,
+		"without the kind": `calicoRouteReflectorOperator: {enabled: true, crds: {install: false}}`,
+		"the kind goes":    `calicoRouteReflectorOperator: {enabled: true, crds: {keep: false}}`,
+		"everything": `
+imagePullSecrets: [{name: registry}]
+calicoRouteReflectorOperator:
+  enabled: true
+  crds: {keep: false}
+  extraArgs: [--settle-period=10s, -v=2]
+  extraEnv: [{name: GOMEMLIMIT, value: 400MiB}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+  image:
+    repository: registry.example:5000/mooring/calico-route-reflector-operator
+    digest: sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+    pullPolicy: Always
+  replicas: 3
+  resources: {limits: {memory: 1Gi, cpu: "1"}}
+  priorityClassName: ""
+  nodeSelector: {node-role.kubernetes.io/control-plane: ""}
+  tolerations: [{operator: Exists}]
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [ssd]}]}]
+  podLabels: {team: network}
+  podAnnotations: {example.com/note: "any text, also: this"}
+  metrics:
+    readers: [{namespace: monitoring, name: prometheus-k8s}]
+    certificateSecret: metrics-certificate
+    serviceMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}
+    prometheusRule: {enabled: true, labels: {release: prometheus}}
+  networkPolicy:
+    enabled: true
+    apiServerPorts: [6443]
+    apiServerCIDRs: [192.0.2.0/24]
+    metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]`,
+		"defaults of the options": `
+calicoRouteReflectorOperator:
+  enabled: true
+  metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}
+  networkPolicy: {enabled: true}`,
+	}
+}
+
+// TestReflectorsAreSafeWithAllValues: no value takes a security context away, grants more, or moves an object to another namespace.
+func TestReflectorsAreSafeWithAllValues(t *testing.T) {
+	t.Parallel()
+	for name, values := range reflectorsScenarios() {
+		all := render(t, "elsewhere", values)
+		if judged := objects.CheckPods(t, name, all); judged != 1 {
+			t.Errorf("%s: %d Deployments", name, judged)
+		}
+		objects.CheckRoles(t, name, "elsewhere", all)
+		for _, u := range all {
+			clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GetKind() == "CustomResourceDefinition"
+			if want := map[bool]string{false: "elsewhere"}[clusterWide]; u.GetNamespace() != want {
+				t.Errorf("%s: %s %s is in %q", name, u.GetKind(), u.GetName(), u.GetNamespace())
+			}
+			content, err := json.Marshal(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(content), namespace) {
+				t.Errorf("%s: %s %s names %s", name, u.GetKind(), u.GetName(), namespace)
+			}
+		}
+		d := objects.OfKind[appsv1.Deployment](t, all, "Deployment")[0]
+		if err := objects.ParseFlags(t, objects.Sure(app.NewCommand), d.Spec.Template.Spec.Containers[0].Args); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestReflectorsValuesHaveEffects looks for each value of the scenario "everything" in what it renders.
+func TestReflectorsValuesHaveEffects(t *testing.T) {
+	t.Parallel()
+	content, err := json.Marshal(byName(render(t, namespace, reflectorsScenarios()["everything"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"imagePullSecrets":[{"name":"registry"}]`, `"--settle-period=10s"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
+		`{"name":"GOMEMLIMIT","value":"400MiB"}`, `"fieldPath":"spec.nodeName"`,
+		`"image":"registry.example:5000/mooring/calico-route-reflector-operator@sha256:0123456789abcdef`, `"imagePullPolicy":"Always"`,
+		`"replicas":3`, `"cpu":"1"`, `"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"tolerations":[{"operator":"Exists"}]`,
+		`"key":"disk"`, `"team":"network"`, `"example.com/note":"any text, also: this"`,
+		`"name":"prometheus-k8s","namespace":"monitoring"`, `"secretName":"metrics-certificate"`, `"interval":"1m"`, `"release":"prometheus"`,
+		`"serverName":"calico-route-reflector-operator-metrics.mooring-system.svc"`, `"cidr":"192.0.2.0/24"`, `"port":6443`,
+		`"kubernetes.io/metadata.name":"monitoring"`,
+	} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("not rendered: %s", want)
+		}
+	}
+	for _, absent := range []string{"priorityClassName", "helm.sh/resource-policy", `"port":443`} {
+		if strings.Contains(string(content), absent) {
+			t.Errorf("rendered: %s", absent)
+		}
+	}
+	if bindings := objects.OfKind[rbacv1.ClusterRoleBinding](t, render(t, namespace, reflectorsScenarios()["defaults"]), "ClusterRoleBinding"); len(bindings) != 2 {
+		t.Errorf("without readers there are %d bindings", len(bindings))
+	}
+}
+
+// TestReflectorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote, with labels, and the annotation by which Helm keeps it.
+func TestReflectorsKindIsTheGeneratedOne(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(content), "---\n")
+	for name, keep := range map[string]bool{"defaults": true, "the kind goes": false} {
+		want := objects.Parse(t, path, []byte(body))[0]
+		want.SetLabels(map[string]string{"app.kubernetes.io/name": reflectorsComponent, "app.kubernetes.io/part-of": "mooring"})
+		if keep {
+			want.SetAnnotations(map[string]string{
+				"helm.sh/resource-policy": "keep", "controller-gen.kubebuilder.io/version": want.GetAnnotations()["controller-gen.kubebuilder.io/version"],
+			})
+		}
+		have := byName(render(t, namespace, reflectorsScenarios()[name]))["CustomResourceDefinition /"+want.GetName()]
+		if have == nil {
+			t.Fatalf("%s: there is no CRD", name)
+		}
+		withoutHelmsLabels(t, have)
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: run make manifests (- config/crd, + chart):\n%s", name, diff)
+		}
+	}
+	if found := byName(render(t, namespace, reflectorsScenarios()["without the kind"])); found["CustomResourceDefinition /routereflectortopologies."+v1alpha1.GroupVersion.Group] != nil {
+		t.Error("crds.install false installs the kind")
+	}
+}
+
+// TestReflectorsRefusals says which values are refused, and what is said then.
+func TestReflectorsRefusals(t *testing.T) {
+	t.Parallel()
+	const on = "calicoRouteReflectorOperator: {enabled: true, "
+	const at = "at '/calicoRouteReflectorOperator/"
+	for name, tc := range map[string]struct{ values, want string }{
+		"enabled as text":     {`calicoRouteReflectorOperator: {enabled: "yes"}`, at + "enabled': got string, want boolean"},
+		"a topology":          {on + "topology: {}}", "at '/calicoRouteReflectorOperator': additional properties 'topology' not allowed"},
+		"keep as text":        {on + `crds: {keep: "no"}}`, at + "crds/keep': got string, want boolean"},
+		"an unknown CRD":      {on + "crds: {enabled: true}}", at + "crds': additional properties 'enabled' not allowed"},
+		"no replicas":         {on + "replicas: 0}", at + "replicas': minimum: got 0, want 1"},
+		"a tag with a colon":  {on + `image: {tag: "x:y"}}`, at + "image/tag': 'x:y' does not match pattern"},
+		"a port too high":     {on + "networkPolicy: {apiServerPorts: [70000]}}", at + "networkPolicy/apiServerPorts/0': maximum: got 70,000, want 65,535"},
+		"a port of etcd":      {on + "networkPolicy: {etcdPorts: [2379]}}", at + "networkPolicy': additional properties 'etcdPorts' not allowed"},
+		"half a reader":       {on + "metrics: {readers: [{name: prometheus}]}}", at + "metrics/readers/0': missing property 'namespace'"},
+		"a flag with a value": {on + "extraArgs: [--metrics-cert-path=/x]}", "calicoRouteReflectorOperator.extraArgs: --metrics-cert-path is not for here: set calicoRouteReflectorOperator.metrics.certificateSecret"},
+		"a flag that would break": {on + "extraArgs: ['--leader-election-id=x']}",
+			"calicoRouteReflectorOperator.extraArgs: --leader-election-id is not for here: the Role allows one Lease"},
+		"an argument": {on + "extraArgs: [plan]}", at + "extraArgs/0': 'plan' does not match pattern"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, complaint, err := helm(t, tc.values, "template", "mooring", chart, "--namespace", namespace)
+			if err == nil {
+				t.Fatalf("accepted:\n%s", out)
+			}
+			if !strings.Contains(complaint, tc.want) {
+				t.Errorf("want %q in:\n%s", tc.want, complaint)
+			}
+		})
+	}
+}
+
+// TestReflectorsNotes keeps what Helm prints after an install short and to the point.
+func TestReflectorsNotes(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"defaults": "It writes nothing until there is a RouteReflectorTopology", "the kind goes": "delete the topologies and wait until they are gone",
+		"defaults of the options": "Prometheus will be refused (403)",
+	} {
+		out, complaint, err := helm(t, reflectorsScenarios()[name], "install", "mooring", chart, "--namespace", namespace, "--dry-run=client")
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, complaint)
+		}
+		_, notes, ok := strings.Cut(out, "\nNOTES:\n")
+		if lines := strings.Count(notes, "\n"); !ok || !strings.Contains(notes, want) || strings.Contains(notes, "Nothing is installed") || lines > 12 {
+			t.Errorf("%s: want %q in at most 12 lines, have %d:\n%s", name, want, lines, notes)
+		}
+	}
+}
+
+// TestReflectorsMetricsAreThoseOfThePage: the page lists just the metrics that the component registers, and alerts name none but those. That the program
+// serves them is what the run of it shows (test/manifests).
+func TestReflectorsMetricsAreThoseOfThePage(t *testing.T) {
+	t.Parallel()
+	registered := &describer{names: map[string]bool{}}
+	controller.NewMetrics(registered)
+	documented := reflectorsAlerted().documentedMetrics(t)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(registered.names)), slices.Sorted(maps.Keys(documented))); diff != "" {
+		t.Errorf("docs/components/%s.md (- registered, + documented):\n%s", reflectorsComponent, diff)
+	}
+}
+
+// TestReflectorsReleaseKeepsTheKind removes a release with Helm itself: the kind stays, and with it whatever topologies there are. The same release comes
+// back over it, another one without it; with crds.keep false it goes.
+func TestReflectorsReleaseKeepsTheKind(t *testing.T) {
+	t.Parallel()
+	tool(t, "helm")
+	cluster := testkit.NewControlPlane(t)
+	server := objects.ConnectTo(t, cluster)
+	const ns = "helm-reflectors"
+	makeNamespace(t, server, ns)
+	do := func(values string, args ...string) (string, error) {
+		args = append(args, "--namespace", ns, "--kubeconfig", cluster.Kubeconfig)
+		out, complaint, err := helm(t, values, args...)
+		return out + complaint, err
+	}
+	must := func(values string, args ...string) {
+		t.Helper()
+		if out, err := do(values, args...); err != nil {
+			t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	uninstall := func(release string) {
+		t.Helper()
+		out, complaint, err := run(t, "helm", "uninstall", release, "--namespace", ns, "--kubeconfig", cluster.Kubeconfig, "--wait=hookOnly", "--cascade=background")
+		if err != nil {
+			t.Fatalf("helm uninstall: %v\n%s%s", err, out, complaint)
+		}
+	}
+	there := func() bool {
+		t.Helper()
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		err := server.Client.Get(t.Context(), client.ObjectKey{Name: "routereflectortopologies." + v1alpha1.GroupVersion.Group}, crd)
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return err == nil && crd.GetDeletionTimestamp() == nil
+	}
+	values := reflectorsScenarios()
+	must(values["defaults"], "install", "first", chart)
+	uninstall("first")
+	if !there() {
+		t.Fatal("the kind has gone with the release")
+	}
+	if out, err := do(values["defaults"], "install", "second", chart); err == nil || !strings.Contains(out, "first") {
+		t.Errorf("another release takes the kind over: %v\n%s", err, out)
+	}
+	must(values["without the kind"], "install", "second", chart)
+	uninstall("second")
+	must(values["defaults"], "install", "first", chart)
+	must(values["the kind goes"], "upgrade", "first", chart)
+	uninstall("first")
+	if there() {
+		t.Error("with crds.keep false the kind is still there")
+	}
+}

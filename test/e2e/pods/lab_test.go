@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package pods
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// lab is one with real pods.
+type lab struct {
+	testing.TB
+	dir    string
+	client kubernetes.Interface
+}
+
+// start starts a lab with two nodes and what further flags ask for, or skips the test where no namespaces may be made.
+func start(t *testing.T, more ...string) *lab {
+	t.Helper()
+	l := &lab{TB: t, dir: filepath.Join(t.TempDir(), "lab")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			l.tellLogs()
+		}
+		if out, err := l.command(context.Background(), "down", "--delete").CombinedOutput(); err != nil {
+			t.Logf("lab down: %v\n%s", err, out)
+		}
+	})
+	args := append([]string{"up", "--pods", "--nodes", "2", "--cloud", "none", "--calico-datastore", "none"}, more...)
+	out, err := l.command(t.Context(), args...).CombinedOutput()
+	if err != nil && strings.Contains(string(out), "namespaces may not be made here") {
+		testkit.Skip(t, "it needs network namespaces: %s", out)
+	}
+	if err != nil {
+		t.Fatalf("lab up: %v\n%s", err, out)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = -1, -1
+	l.client = kubernetes.NewForConfigOrDie(config)
+	l.account("default")
+	return l
+}
+
+// account waits until pods may be created in a namespace: kube-controller-manager makes its service account after it.
+func (l *lab) account(namespace string) {
+	l.Helper()
+	testkit.Eventually(l, "the service account of namespace "+namespace, func() string {
+		if _, err := l.client.CoreV1().ServiceAccounts(namespace).Get(l.Context(), "default", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
+	l.Helper()
+	return exec.CommandContext(ctx, testkit.Binary(l, "lab"), append(args, "--dir", l.dir)...)
+}
+
+// tellLogs prints the end of what the node agents and the pods have written.
+func (l *lab) tellLogs() {
+	logs, _ := filepath.Glob(filepath.Join(l.dir, "data/pods/*/containers/*/*.log"))
+	for _, path := range append(logs, filepath.Join(l.dir, "logs/pods.log")) {
+		content, err := os.ReadFile(path)
+		const most = 2000
+		l.Logf("%s, %v:\n%s", path, err, content[max(0, len(content)-most):])
+	}
+}
+
+// kubectl runs kubectl with a manifest as its input.
+func (l *lab) kubectl(input string, args ...string) string {
+	l.Helper()
+	command := exec.CommandContext(l.Context(), testkit.Binary(l, "kubectl"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.dir, "kubeconfig"))
+	command.Stdin = strings.NewReader(input)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		l.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (l *lab) apply(manifest string) { l.Helper(); l.kubectl(manifest, "apply", "-f", "-") }
+
+// available waits until a Deployment is as its spec wants it, and nothing of an earlier spec is left.
+func (l *lab) available(namespace, name string) {
+	l.Helper()
+	testkit.Eventually(l, "deployment "+name, func() string {
+		d, err := l.client.AppsV1().Deployments(namespace).Get(l.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		s := d.Status
+		if s.ObservedGeneration == d.Generation && s.Replicas == *d.Spec.Replicas && s.UpdatedReplicas == s.Replicas && s.AvailableReplicas == s.Replicas {
+			return ""
+		}
+		return fmt.Sprintf("%d of %d updated, %d available, %d in all; %s", s.UpdatedReplicas, *d.Spec.Replicas, s.AvailableReplicas, s.Replicas, l.podsOf(namespace))
+	})
+}
+
+// podsOf tells how the pods of a namespace are.
+func (l *lab) podsOf(namespace string) string {
+	l.Helper()
+	var out []string
+	for _, pod := range l.pods(namespace) {
+		text := fmt.Sprintf("%s is %s", pod.Name, pod.Status.Phase)
+		for _, c := range pod.Status.ContainerStatuses {
+			text += fmt.Sprintf(", %s ready %t, restarts %d, %+v", c.Name, c.Ready, c.RestartCount, c.State)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func (l *lab) pods(namespace string) []corev1.Pod {
+	l.Helper()
+	list, err := l.client.CoreV1().Pods(namespace).List(l.Context(), metav1.ListOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return list.Items
+}
+
+// ask asks a pod of the image mooring-lab/sample, by way of the API server.
+func (l *lab) ask(namespace, pod, path string, parameters map[string]string) (string, error) {
+	l.Helper()
+	body, err := l.client.CoreV1().Pods(namespace).ProxyGet("http", pod, "8080", path, parameters).DoRaw(l.Context())
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, body)
+	}
+	return string(body), nil
+}
+
+// expect asks a pod until it answers so.
+func (l *lab) expect(namespace, pod, path string, parameters map[string]string, want string) {
+	l.Helper()
+	testkit.Eventually(l, fmt.Sprintf("%q from %s %v", want, path, parameters), func() string {
+		got, err := l.ask(namespace, pod, path, parameters)
+		if err != nil {
+			return err.Error()
+		}
+		if got != want {
+			return fmt.Sprintf("it answers %q", got)
+		}
+		return ""
+	})
+}
+
+// files are those that the node agents keep for pods.
+func (l *lab) files() []string {
+	l.Helper()
+	entries, err := os.ReadDir(filepath.Join(l.dir, "data/pods"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

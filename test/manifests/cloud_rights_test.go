@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/test/objects"
+)
+
+const (
+	// asCloud makes the test binary run the cloud controller manager itself: what runs is then always what is tested.
+	asCloud = "MOORING_TEST_AS_DIGITALOCEAN_CCM"
+	// release is the file that takes the place of the predecessor's.
+	release = "releases/digitalocean-cloud-controller-manager/latest.yml"
+	// simulated is the token of these tests.
+	simulated = "dop_v1_of_the_manifests_tests"
+)
+
+// TestShippedRightsAreThoseThatAreUsed runs the real program with exactly the rights of the release file through all that it does, at an account
+// whose token has exactly the documented scopes: nothing is forbidden on either side, and no right and no documented call is without use.
+func TestShippedRightsAreThoseThatAreUsed(t *testing.T) {
+	t.Parallel()
+	c := testkit.NewControlPlane(t)
+	install := files(t)[release]
+	server := objects.ConnectTo(t, c)
+	for _, u := range install {
+		switch u.GetKind() {
+		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			must(t, server.Apply(t.Context(), u))
+		}
+	}
+	documented := documentedCalls(t)
+	cloud := simulate(t, scopesOf(documented))
+	deployment := objects.OfKind[appsv1.Deployment](t, install, "Deployment")[0]
+	r := startCloud(t, c, cloud, simulated, deployment.Spec.Template.Spec.Containers[0].Args)
+	r.healthy()
+	r.life()
+	r.scrape()
+
+	for _, role := range objects.OfKind[rbacv1.ClusterRole](t, install, "ClusterRole") {
+		if role.Name == "system:cloud-controller-manager" {
+			for _, rule := range role.Rules {
+				for _, right := range r.api.unused("", rule) {
+					t.Errorf("%s: ClusterRole %s: nothing uses the right to %s", release, role.Name, right)
+				}
+			}
+		}
+	}
+	for _, role := range objects.OfKind[rbacv1.Role](t, install, "Role") {
+		for _, rule := range role.Rules {
+			for _, right := range r.api.unused(role.Namespace, rule) {
+				t.Errorf("%s: Role %s: nothing uses the right to %s", release, role.Name, right)
+			}
+		}
+	}
+	compareCalls(t, cloud, documented)
+}
+
+// simulate returns a DigitalOcean with one account, named a, and one token.
+func simulate(t *testing.T, scopes []string) *sim.Simulator {
+	t.Helper()
+	return sim.New(sim.Options{Seed: 1, Accounts: []sim.AccountOptions{{Name: "a", Tokens: []sim.Token{{Value: simulated, Scopes: scopes}}}}})
+}
+
+// scrape reads the metrics as Prometheus does: with a service account that is bound to the shipped role, and in vain with another.
+func (r *cloudRun) scrape() {
+	r.t.Helper()
+	ctx, client := r.t.Context(), r.cluster.Client
+	const role = "mooring-digitalocean-cloud-controller-manager-metrics-reader"
+	for _, name := range []string{"reader", "stranger"} {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		must(r.t, err)
+	}
+	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "reader", Namespace: metav1.NamespaceSystem}},
+	}, metav1.CreateOptions{})
+	must(r.t, err)
+	reader := r.token("reader")
+	testkit.Eventually(r.t, "the metrics", func() string {
+		code, body := r.get("/metrics", reader)
+		for _, want := range []string{`mooring_digitalocean_trust{state="trusted"} 1`, "mooring_build_info{", "service_controller_loadbalancer_sync_total"} {
+			if code != http.StatusOK || !strings.Contains(body, want) {
+				return fmt.Sprintf("%d, without %s", code, want)
+			}
+		}
+		if strings.Contains(body, simulated) {
+			r.t.Error("the token is in the metrics")
+		}
+		return ""
+	})
+	if code, _ := r.get("/metrics", r.token("stranger")); code != http.StatusForbidden {
+		r.t.Errorf("/metrics to an account without the right: %d", code)
+	}
+	if code, _ := r.get("/metrics", ""); code == http.StatusOK {
+		r.t.Error("/metrics to nobody in particular: 200")
+	}
+}
+
+// TestPredecessorsRightsAreEnough runs the program with the arguments and the ClusterRole of the predecessor's release file: an operator changes only
+// the image. The rules are facts of its v0.1.68, no more and no less.
+func TestPredecessorsRightsAreEnough(t *testing.T) {
+	t.Parallel()
+	c := testkit.NewControlPlane(t)
+	ctx := t.Context()
+	const account, role = "cloud-controller-manager", "system:cloud-controller-manager"
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = c.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: []rbacv1.PolicyRule{
+		rule("coordination.k8s.io", "leases", "get", "watch", "list", "create", "update", "delete"),
+		rule("", "events", "create", "patch", "update"),
+		rule("", "nodes", "*"),
+		rule("", "nodes/status", "patch"),
+		rule("", "services", "list", "patch", "update", "watch"),
+		rule("", "services/status", "list", "patch", "update", "watch"),
+		rule("", "serviceaccounts", "create"),
+		rule("", "persistentvolumes", "get", "list", "update", "watch"),
+		rule("", "endpoints", "create", "get", "list", "watch", "update"),
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: metav1.NamespaceSystem}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	r := startCloud(t, c, simulate(t, nil), simulated, []string{"--leader-elect=false"})
+	r.healthy()
+	r.life()
+}
