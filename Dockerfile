@@ -17,7 +17,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     INFO=github.com/mooring-dev/mooring/internal/platform/buildinfo; \
     test -n "$BINARY" || { echo "build-arg BINARY is missing: name one folder of cmd/" >&2; exit 1; } && \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-      -ldflags "-s -w -X $INFO.version=$VERSION -X $INFO.commit=$COMMIT" -o /out/entrypoint ./cmd/$BINARY
+      -ldflags "-s -w -X $INFO.version=$VERSION -X $INFO.commit=$COMMIT" -o /out/bin/$BINARY ./cmd/$BINARY && \
+    ln -s /bin/$BINARY /out/entrypoint
 
 FROM scratch
 ARG BINARY
@@ -25,6 +26,7 @@ LABEL org.opencontainers.image.title="$BINARY" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.vendor="The Mooring Authors"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /out/entrypoint /entrypoint
+# /bin/<name> is where manifests of the projects that we succeed start the program: with their command, only the image needs to change.
+COPY --from=build /out/ /
 USER 65532:65532
 ENTRYPOINT ["/entrypoint"]
