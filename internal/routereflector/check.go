@@ -4,6 +4,7 @@
 package routereflector
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ type Checks struct {
 	Examples []reachability.Pair `json:"examples,omitempty"`
 }
 
-// maxPathsFactor bounds the paths of a prefix: a state with more than so many times the reflectors is refused, as no flat topology has it.
+// maxPathsFactor bounds the paths of a prefix: a flat state with more than so many times the reflectors is refused, as no flat topology has it.
 const maxPathsFactor = 4
 
 // state is what the steps change.
@@ -48,7 +49,7 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 		if step.Kind == EnsurePeer {
 			s.peers = append(s.peers, step.Peer)
 		}
-	case Promote, Demote:
+	case Promote, Demote, Assign, Join, Leave, Release:
 		s.nodes = slices.Clone(s.nodes)
 		at := slices.IndexFunc(s.nodes, func(n Node) bool { return n.Name == step.Node })
 		if at < 0 {
@@ -56,14 +57,23 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 		}
 		n := &s.nodes[at]
 		n.Labels = maps.Clone(n.Labels)
-		if step.Kind == Promote {
-			if n.Labels == nil {
-				n.Labels = map[string]string{}
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		for key, value := range step.NodeLabels {
+			if value == nil {
+				delete(n.Labels, key)
+				continue
 			}
-			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = t.Name, t.Spec.ClusterID
-		} else {
+			n.Labels[key] = *value
+		}
+		switch step.Kind {
+		case Promote:
+			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = t.Name, cmp.Or(step.ClusterID, t.Spec.ClusterID)
+		case Demote:
 			delete(n.Labels, v1alpha1.ReflectorLabel)
 			n.ClusterID = ""
+		default: // no other step changes a role
 		}
 	}
 	return s
@@ -144,7 +154,18 @@ func (w World) transit(before, after judged, step Step) Checks {
 	for i := range networks {
 		networks[i] = before.networks[i].Surviving(after.networks[i], reset)
 	}
-	return w.verdict(after.state, networks, step.Node)
+	return w.verdict(after.state, networks, step.exempt())
+}
+
+// changesRole says that the step makes a node a reflector, or an ordinary one.
+func (s Step) changesRole() bool { return s.Kind == Promote || s.Kind == Demote }
+
+// exempt is the node whose own sessions the step cannot but reset, "" if it resets none.
+func (s Step) exempt() string {
+	if s.changesRole() {
+		return s.Node
+	}
+	return ""
 }
 
 // resetByStep says which sessions restart because a step changes their options: those of a BGPPeer whose options change.
@@ -163,8 +184,8 @@ func (w World) resetByStep(before state, step Step) func(a, b int32) bool {
 // breaks says in a sentence what a step would break, "" if nothing. What is broken already does not count: a step must make nothing worse.
 func (w World) breaks(before, after judged, step Step, wanted int) string {
 	others := before.checks
-	if step.Node != "" {
-		others = w.verdict(before.state, before.networks, step.Node)
+	if step.exempt() != "" {
+		others = w.verdict(before.state, before.networks, step.exempt())
 	}
 	for _, moment := range []struct {
 		when    string
@@ -177,10 +198,21 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least", moment.is.MinSessionsPerClient, moment.when, least)
 		}
 	}
-	if limit := max(maxPathsFactor*wanted, before.checks.MaxPathsPerPrefix); after.checks.MaxPathsPerPrefix > limit {
+	if limit := max(w.pathLimit(after.state, wanted), before.checks.MaxPathsPerPrefix); after.checks.MaxPathsPerPrefix > limit {
 		return fmt.Sprintf("nodes would have up to %d paths to one prefix, where %d are the most", after.checks.MaxPathsPerPrefix, limit)
 	}
 	return ""
+}
+
+// pathLimit is the greatest number of paths that a step may lead to. In a hierarchy a path leads from one of the origin's reflectors by a spine to one of
+// the receiver's; both may be on the way from a group to another, and a reflector more may be in each group and among the spines while one is replaced.
+func (w World) pathLimit(s state, wanted int) int {
+	deep := slices.ContainsFunc(s.nodes, func(n Node) bool { return n.marked(&w.Topology) && n.group() != firstGroup })
+	if !deep {
+		return maxPathsFactor * wanted
+	}
+	each := 2 * (wanted + 1)
+	return each * (spineCount + 1) * each
 }
 
 func example(pairs []reachability.Pair) string {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
@@ -93,20 +94,60 @@ func rendezvous(topology, node string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// choose picks the nodes that shall be reflectors, sorted by name. Whoever is one stays one, unless that leaves a zone without a reflector in
-// which there could be one. A cordoned or tainted incumbent stays: it works.
-func (w World) choose() []string {
-	all := w.candidates()
-	var chosen []string
-	if perZone := w.Topology.Spec.Sizing.PerZone; perZone != nil {
-		for _, zone := range w.zones(all) {
-			in := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.domains[0] != zone })
-			chosen = append(chosen, spread(in, w.perZone(*perZone, zone))...)
-		}
-	} else {
-		chosen = spread(all, w.redundancy())
+// choice is who shall be a reflector.
+type choice struct {
+	design design
+	// groups are the groups of those who shall be reflectors, by name.
+	groups map[string]int
+}
+
+// names lists who was chosen, sorted.
+func (c choice) names() []string { return slices.Sorted(maps.Keys(c.groups)) }
+
+// least is the number of reflectors of the group of clients that has the fewest.
+func (c choice) least() int {
+	count := map[int]int{}
+	for _, g := range c.groups {
+		count[g]++
 	}
-	slices.Sort(chosen)
+	out := -1
+	for _, g := range c.design.groups {
+		if out < 0 || count[g] < out {
+			out = count[g]
+		}
+	}
+	return max(out, 1)
+}
+
+// choose picks the nodes that shall be reflectors. Whoever is one stays one in its group, unless that leaves a zone without a reflector in
+// which there could be one. A cordoned or tainted incumbent stays: it works.
+func (w World) choose(d design) choice {
+	all := w.candidates()
+	out := choice{design: d, groups: map[string]int{}}
+	for _, g := range d.order() {
+		// Incumbents of other groups keep their cluster IDs, or go.
+		in := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
+			_, taken := out.groups[c.node.Name]
+			return taken || c.incumbent && c.node.group() != g
+		})
+		for _, name := range w.pick(d, g, in) {
+			out.groups[name] = g
+		}
+	}
+	return out
+}
+
+// pick picks the reflectors of a group.
+func (w World) pick(d design, g int, from []candidate) []string {
+	perZone := w.Topology.Spec.Sizing.PerZone
+	if perZone == nil {
+		return spread(from, d.size(g))
+	}
+	var chosen []string
+	for _, zone := range w.zones(from) {
+		in := slices.DeleteFunc(slices.Clone(from), func(c candidate) bool { return c.domains[0] != zone })
+		chosen = append(chosen, spread(in, w.perZone(*perZone, zone))...)
+	}
 	return chosen
 }
 
@@ -219,27 +260,50 @@ func boolInt(b bool) int {
 }
 
 // reflectors describes who shall be, becomes and ceases to be a reflector, sorted by name.
-func (w World) reflectors(chosen []string) []Reflector {
+func (w World) reflectors(chosen choice) []Reflector {
 	var out []Reflector
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		wanted := slices.Contains(chosen, n.Name)
+		g, wanted := chosen.groups[n.Name]
 		if !wanted && !n.marked(&w.Topology) {
 			continue
 		}
+		if !wanted {
+			g = n.group()
+		}
 		r := Reflector{
-			Node: n.Name, Group: w.Topology.Name, Zone: w.zone(n), ClusterID: w.Topology.Spec.ClusterID, Role: RoleReflector,
+			Node: n.Name, Group: w.groupTitle(chosen.design, g), Zone: w.zone(n), ClusterID: cmp.Or(chosen.design.ids[g], n.ClusterID), Role: RoleReflector,
 			Reason: "it is a reflector and fit to be one",
 		}
 		switch {
-		case wanted && !n.isReflectorOf(&w.Topology):
-			r.Role, r.Reason = RoleJoining, w.whyChosen(n)
+		case wanted && (!n.isReflectorOf(&w.Topology) || n.group() != g || n.ClusterID != r.ClusterID):
+			r.Role, r.Reason = RoleJoining, w.whyChosen(n, r)
 		case !wanted:
 			r.Role, r.Reason = RoleLeaving, w.whyLeaving(n)
+			r.ClusterID = cmp.Or(n.ClusterID, r.ClusterID)
 		}
 		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Reflector) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
+// groupTitle is what a group is called in reports: that of a flat topology as the topology.
+func (w World) groupTitle(d design, g int) string {
+	if g == firstGroup && !d.hierarchical() {
+		return w.Topology.Name
+	}
+	return groupName(g)
+}
+
+// asTheyAre is the choice of those who are reflectors already.
+func (w World) asTheyAre(d design) choice {
+	out := choice{design: d, groups: map[string]int{}}
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.marked(&w.Topology) {
+			out.groups[n.Name] = n.group()
+		}
+	}
 	return out
 }
 
@@ -250,10 +314,10 @@ func (w *World) zone(n *Node) string {
 	return ""
 }
 
-func (w *World) whyChosen(n *Node) string {
+func (w *World) whyChosen(n *Node, r Reflector) string {
 	switch {
 	case n.marked(&w.Topology):
-		return fmt.Sprintf("its cluster ID is %q and must be %s", n.ClusterID, w.Topology.Spec.ClusterID)
+		return fmt.Sprintf("its cluster ID is %q and must be %s", n.ClusterID, r.ClusterID)
 	case n.Workloads == 0:
 		return fmt.Sprintf("no workloads run on it, score %d", w.score(n))
 	}
@@ -266,6 +330,9 @@ func (w *World) whyLeaving(n *Node) string {
 	}
 	if why := cmp.Or(w.unfit(n), w.lost(n)); why != "" {
 		return why
+	}
+	if g := n.group(); g != firstGroup {
+		return fmt.Sprintf("group %s has enough others, or is to go", groupName(g))
 	}
 	return "others are enough, or stand in zones that have none"
 }

@@ -25,7 +25,7 @@ func (n *Node) speaks() bool {
 
 // isReflectorOf says whether the node is wholly a reflector of the topology.
 func (n *Node) isReflectorOf(t *v1alpha1.RouteReflectorTopology) bool {
-	return n.Labels[v1alpha1.ReflectorLabel] == t.Name && n.ClusterID == t.Spec.ClusterID
+	return n.marked(t) && n.hasGroupsID(t)
 }
 
 // marked says whether the node has the topology's label, whatever its cluster ID.
@@ -141,7 +141,7 @@ func (w *World) lost(n *Node) string {
 	asked, waiting := false, false
 	for i := range w.Nodes {
 		other := &w.Nodes[i]
-		if other.Name == n.Name || !other.isReflectorOf(&w.Topology) || other.Ready != corev1.ConditionTrue {
+		if other.Name == n.Name || !other.isReflectorOf(&w.Topology) || !other.linked(n) || other.Ready != corev1.ConditionTrue {
 			continue
 		}
 		s, seen := w.sighting(other.Name)

@@ -33,7 +33,9 @@ func (w World) wait(step Step, reflectors []Reflector) string {
 		if w.gatedByMesh() {
 			return w.meshUnsettled()
 		}
-		return w.unsettled(w.working(inRole(reflectors, RoleLeaving)))
+		return w.unsettled(w.concerned(step, reflectors))
+	case Leave:
+		return w.leaveWaits(step)
 	case MeshOff:
 		if joining := inRole(reflectors, RoleJoining); len(joining) > 0 {
 			return fmt.Sprintf("%s is not a reflector yet", joining[0].Node)
@@ -42,7 +44,7 @@ func (w World) wait(step Step, reflectors []Reflector) string {
 			return why
 		}
 		return w.unrouted()
-	case EnsurePeer, RemovePeer, MeshOn: // these take nothing away that is in use
+	case EnsurePeer, RemovePeer, MeshOn, Assign, Join, Release: // these take nothing away that is in use
 	}
 	return ""
 }
@@ -78,12 +80,14 @@ func (w World) working(but []Reflector) []Node {
 // unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client that has no session with any of
 // them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
 func (w World) unsettled(reflectors []Node) string {
-	for _, r := range reflectors {
+	clients := w.roster()
+	for i := range reflectors {
+		r := &reflectors[i]
 		s, seen := w.sighting(r.Name)
 		if !seen {
 			return fmt.Sprintf("reflector %s has not said which sessions it has", r.Name)
 		}
-		missing := w.missing(s.Established, r, func(n Node) bool { return n.isClient(&w.Topology) || n.isReflectorOf(&w.Topology) })
+		missing := w.missing(s.Established, *r, func(n Node) bool { return clients.expects(r, &n) })
 		missing = slices.DeleteFunc(missing, func(n Node) bool {
 			return !w.Mesh.On && n.isClient(&w.Topology) && w.cutOff(n, reflectors)
 		})
@@ -174,7 +178,8 @@ func (w World) Sessions(reflector string) (established, expected int, at time.Ti
 	if !exists {
 		return 0, 0, time.Time{}
 	}
-	client := func(c Node) bool { return c.isClient(&w.Topology) }
+	clients := w.roster()
+	client := func(c Node) bool { return c.isClient(&w.Topology) && clients.has(&c, n.group()) }
 	expected = len(w.missing(nil, n, client))
 	s, seen := w.sighting(reflector)
 	if !seen {
@@ -185,13 +190,13 @@ func (w World) Sessions(reflector string) (established, expected int, at time.Ti
 
 // ClientsAtRisk counts the live clients that some reflector was seen without a session with. Reflectors that have not spoken lately say nothing.
 func (w World) ClientsAtRisk() int {
-	risk := map[string]bool{}
+	risk, clients := map[string]bool{}, w.roster()
 	for _, r := range w.working(nil) {
 		s, seen := w.sighting(r.Name)
 		if !seen {
 			continue
 		}
-		for _, n := range w.missing(s.Established, r, func(c Node) bool { return c.isClient(&w.Topology) }) {
+		for _, n := range w.missing(s.Established, r, func(c Node) bool { return c.isClient(&w.Topology) && clients.has(&c, r.group()) }) {
 			risk[n.Name] = true
 		}
 	}

@@ -25,7 +25,7 @@ func epoch() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
 func defaults() v1alpha1.RouteReflectorTopologySpec {
 	avoid, hysteresis := true, int32(20)
 	return v1alpha1.RouteReflectorTopologySpec{
-		Mode: v1alpha1.ModeAuto, ClusterID: "244.0.0.1", TopologyKeys: []string{zoneLabel}, Mesh: v1alpha1.MeshManage,
+		Mode: v1alpha1.ModeAuto, ClusterID: "244.0.0.1", ClusterIDRange: "244.0.0.0/16", TopologyKeys: []string{zoneLabel}, Mesh: v1alpha1.MeshManage,
 		Reflectors: v1alpha1.ReflectorSelection{
 			AvoidWorkloads: &avoid,
 			Tolerations:    []corev1.Toleration{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},

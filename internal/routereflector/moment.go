@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
 // Moment is the state of roles, BGPPeers and mesh that a sighting is about, so that what was said before a step is told apart from what was said
@@ -19,8 +21,9 @@ type Moment struct {
 	// rest names the topology, its BGPPeers, and reflectors of others; mesh says whether the mesh is on.
 	rest string
 	mesh bool
-	// reflectors are names for the topology's reflectors, each with its UID and cluster ID; sorted.
-	reflectors []string
+	// reflectors are names for the topology's reflectors, each with its UID and cluster ID; sorted. moves are names for the clients that move, each with the
+	// groups that it moves from and to; sorted.
+	reflectors, moves []string
 }
 
 // Lengths of the names in a Moment, in bytes before they are written in hexadecimal digits.
@@ -40,9 +43,12 @@ func (w World) Present() Moment {
 			m.reflectors = append(m.reflectors, n.token())
 		case n.ClusterID != "":
 			others = append(others, n.token())
+		case n.Labels[v1alpha1.JoinsLabel] != "" && n.isClient(&w.Topology):
+			m.moves = append(m.moves, movePrefix+tokenOf(n.Name, n.UID, n.Labels[v1alpha1.ClientLabel]+"\x00"+n.Labels[v1alpha1.JoinsLabel]))
 		}
 	}
 	slices.Sort(m.reflectors)
+	slices.Sort(m.moves)
 	slices.Sort(others)
 	h := sha256.New()
 	fmt.Fprintln(h, others)
@@ -73,13 +79,19 @@ func (m Moment) Name() string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// movePrefix is the first letter of the words for moves, which is no hexadecimal digit.
+const movePrefix = "m"
+
+// wordMesh says in a Moment's text that the mesh is on.
+const wordMesh = "mesh"
+
 // String writes the Moment such that [ParseMoment] reads it: words with dots between. It is kept on CalicoNodeStatuses: a
 // version that reads it differently would take answers for evidence that are none.
 func (m Moment) String() string {
-	return strings.Join(append([]string{m.rest, map[bool]string{true: "mesh", false: "none"}[m.mesh]}, m.reflectors...), ".")
+	return strings.Join(slices.Concat([]string{m.rest, map[bool]string{true: wordMesh, false: "none"}[m.mesh]}, m.reflectors, m.moves), ".")
 }
 
-var momentText = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d}\.(mesh|none)(\.[0-9a-f]{%d})*$`, 2*restBytes, 2*reflectorBytes))
+var momentText = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d}\.(mesh|none)(\.[0-9a-f]{%d})*(\.m[0-9a-f]{%d})*$`, 2*restBytes, 2*reflectorBytes, 2*reflectorBytes))
 
 // ParseMoment reads what [Moment.String] wrote. It is false for anything else, which then is no Moment that holds.
 func ParseMoment(text string) (Moment, bool) {
@@ -87,19 +99,23 @@ func ParseMoment(text string) (Moment, bool) {
 		return Moment{}, false
 	}
 	words := strings.Split(text, ".")
-	m := Moment{rest: words[0], mesh: words[1] == "mesh", reflectors: words[2:]}
-	return m, slices.IsSorted(m.reflectors)
+	at := slices.IndexFunc(words, func(word string) bool { return word != wordMesh && strings.HasPrefix(word, movePrefix) })
+	if at < 0 {
+		at = len(words)
+	}
+	m := Moment{rest: words[0], mesh: words[1] == wordMesh, reflectors: words[2:at], moves: words[at:]}
+	return m, slices.IsSorted(m.reflectors) && slices.IsSorted(m.moves)
 }
 
 // Equal says that nothing has changed between the two.
 func (m Moment) Equal(other Moment) bool {
-	return m.rest == other.rest && m.mesh == other.mesh && slices.Equal(m.reflectors, other.reflectors)
+	return m.rest == other.rest && m.mesh == other.mesh && slices.Equal(m.reflectors, other.reflectors) && slices.Equal(m.moves, other.moves)
 }
 
 // Holds says whether what a node was asked in another Moment is evidence in this one. It always is if nothing has changed. It is as well if the node
 // was a reflector by then, and nothing but promotions came after, or the mesh, in which it has no part: they change none of its sessions but those
 // with the nodes promoted, which speak for these themselves before the next step. After a demotion nobody but the other reflectors can say that the former reflector has sessions again, so
-// all are asked anew.
+// all are asked anew. That a client has left the group that it moved from changes nothing for anybody else; that one joins another must be seen.
 func (m Moment) Holds(asked Moment, node *Node) bool {
 	if m.Equal(asked) {
 		return true
@@ -107,5 +123,8 @@ func (m Moment) Holds(asked Moment, node *Node) bool {
 	if m.rest != asked.rest || !slices.Contains(asked.reflectors, node.token()) {
 		return false
 	}
-	return !slices.ContainsFunc(asked.reflectors, func(r string) bool { return !slices.Contains(m.reflectors, r) })
+	lacks := func(list, of []string) bool {
+		return slices.ContainsFunc(of, func(word string) bool { return !slices.Contains(list, word) })
+	}
+	return !lacks(m.reflectors, asked.reflectors) && !lacks(asked.moves, m.moves)
 }

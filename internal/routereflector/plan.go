@@ -15,18 +15,22 @@ import (
 
 // Plan is what shall be and how to get there. Equal Worlds give equal Plans, whatever the order of their lists.
 type Plan struct {
-	// Mode is the shape that is in use: Flat.
+	// Mode is the shape that there shall be: Flat or Hierarchical.
 	Mode v1alpha1.Mode
 	// Hash names what shall be. It stays the same while the steps are carried out.
 	Hash string
 	// Clients counts the nodes that take their routes from the reflectors.
 	Clients int
+	// Groups are the groups that there shall be: one in a flat topology; else those of clients and then the spines.
+	Groups []Group
 	// Reflectors are those that are, join or leave, sorted by name.
 	Reflectors []Reflector
 	// Peers are the BGPPeers that shall be.
 	Peers []Peer
 	// Steps are the writes that remain, in order. Each is safe once the one before it has settled.
 	Steps []Step
+	// More says that there are further steps behind these.
+	More bool
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
 	Waiting string
 	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
@@ -42,6 +46,17 @@ type Plan struct {
 	Simulated []Simulated
 }
 
+// Group is a group of reflectors that there shall be.
+type Group struct {
+	// Name is the topology's name for the only group of a flat topology, else a number, or spine.
+	Name      string `json:"name"`
+	ClusterID string `json:"clusterID"`
+	// Reflectors are the names of its reflectors, sorted.
+	Reflectors []string `json:"reflectors"`
+	// Clients counts the clients that are in it by now, or on the way to it.
+	Clients int `json:"clients"`
+}
+
 // Simulated is the model's verdict on the state after a step.
 type Simulated struct {
 	Step   Step
@@ -55,7 +70,7 @@ type Reason string
 const (
 	ReasonPaused            Reason = "Paused"
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
-	ReasonHierarchy         Reason = "HierarchyNotSupported"
+	ReasonHierarchy         Reason = "HierarchyNotPossible"
 	ReasonSizing            Reason = "InvalidSizing"
 	ReasonClusterID         Reason = "InvalidClusterID"
 	ReasonClusterIDTaken    Reason = "ClusterIDTaken"
@@ -76,26 +91,29 @@ type Refusal struct {
 
 // Make plans.
 func Make(w World) Plan {
-	p := Plan{Mode: v1alpha1.ModeFlat, Clients: w.clients()}
-	p.Refusals = w.refusals()
+	d := w.design()
+	p := Plan{Mode: d.mode(), Clients: w.clients()}
+	p.Refusals = w.refusals(d)
 	now := w.judge(w.state())
 	p.Checks, p.Target = now.checks, now.checks
 	if len(p.Refusals) > 0 {
-		p.Reflectors = w.reflectors(w.marked())
+		p.Reflectors = w.reflectors(w.asTheyAre(d))
+		p.Groups = w.groups(p.Reflectors, d)
 		return p
 	}
-	chosen := w.chosen()
+	chosen := w.chosenFor(d)
 	p.Reflectors = w.reflectors(chosen)
+	p.Groups = w.groups(p.Reflectors, d)
 	p.Hash = w.hash(chosen)
 	if !w.exiting() {
-		p.Peers = wantedPeers(w.Topology)
-		p.Notes = w.notes(p.Clients, len(chosen))
-		if len(chosen) == 0 {
+		p.Peers = w.finalPeers(d)
+		p.Notes = w.notes(p.Clients, chosen)
+		if len(chosen.groups) == 0 {
 			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + w.whyNobody()})
 			return p
 		}
 	}
-	w.check(&p, now, max(len(chosen), 1))
+	w.check(&p, now, chosen)
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
@@ -106,25 +124,48 @@ func Make(w World) Plan {
 	return p
 }
 
+// maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
+const maxClientSteps = 16
+
 // check keeps the steps that the model lets pass, up to the first that it does not.
-func (w World) check(p *Plan, now judged, wanted int) {
-	for _, step := range w.steps(p.Reflectors) {
-		next := w.judge(now.state.after(step, w.Topology))
-		if broken := w.breaks(now, next, step, wanted); broken != "" {
-			p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
+func (w World) check(p *Plan, now judged, chosen choice) {
+	role := map[string]Reflector{}
+	for _, r := range p.Reflectors {
+		role[r.Node] = r
+	}
+	clients := 0
+	for at := w; ; {
+		stage := at.stage(chosen, role)
+		if len(stage) == 0 {
 			return
 		}
-		p.Steps = append(p.Steps, step)
-		p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
-		p.Target, now = next.checks, next
+		for _, step := range stage {
+			if step.ofClient() {
+				if clients++; clients > maxClientSteps {
+					p.More = true
+					return
+				}
+			}
+			next := w.judge(now.state.after(step, w.Topology))
+			if broken := w.breaks(now, next, step, chosen.least()); broken != "" {
+				p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
+				return
+			}
+			p.Steps = append(p.Steps, step)
+			p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
+			p.Target, now, at = next.checks, next, at.After(step)
+		}
 	}
 }
 
-func (w World) chosen() []string {
+// chosen is who shall be a reflector: nobody at the end of a topology.
+func (w World) chosen() choice { return w.chosenFor(w.design()) }
+
+func (w World) chosenFor(d design) choice {
 	if w.exiting() {
-		return nil
+		return choice{design: d}
 	}
-	return w.choose()
+	return w.choose(d)
 }
 
 // marked lists the nodes that have the topology's label.
@@ -200,13 +241,22 @@ func (w World) firstNode(is func(n *Node) bool) string {
 }
 
 // notes are warnings.
-func (w World) notes(clients, chosen int) []string {
+func (w World) notes(clients int, chosen choice) []string {
 	var out []string
-	if most := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); most > 0 && clients > most {
-		out = append(out, fmt.Sprintf("each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); this version has no hierarchy to divide them", clients, most))
+	d := chosen.design
+	if most := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); most > 0 && !d.hierarchical() && clients > most && d.short == "" {
+		out = append(out, fmt.Sprintf("each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); with spec.mode Auto and without "+
+			"spec.sizing.perZone groups would divide them", clients, most))
 	}
-	if want := w.redundancy(); w.Topology.Spec.Sizing.PerZone == nil && chosen < want {
-		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", chosen, want, w.whyNobody()))
+	if d.short != "" {
+		out = append(out, d.short)
+	}
+	want := 0
+	for _, g := range d.order() {
+		want += d.size(g)
+	}
+	if w.Topology.Spec.Sizing.PerZone == nil && len(chosen.groups) < want {
+		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", len(chosen.groups), want, w.whyNobody()))
 	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
 		out = append(out, "there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
@@ -242,13 +292,38 @@ func (w World) whyNobody() string {
 }
 
 // hash names what shall be.
-func (w World) hash(chosen []string) string {
+func (w World) hash(chosen choice) string {
 	h := sha256.New()
-	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen, w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
+	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen.names(), w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
+	if chosen.design.hierarchical() {
+		for _, name := range chosen.names() {
+			fmt.Fprintln(h, name, chosen.groups[name], chosen.design.ids[chosen.groups[name]])
+		}
+	}
 	for _, p := range wantedPeers(w.Topology) {
 		fmt.Fprintln(h, p.Name, p.PeerSpec)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// groups describes the groups that there shall be.
+func (w World) groups(reflectors []Reflector, d design) []Group {
+	load := w.roster().loads(w)
+	order := slices.Clone(d.groups)
+	if d.hierarchical() {
+		order = append(order, spines)
+	}
+	var out []Group
+	for _, g := range order {
+		group := Group{Name: w.groupTitle(d, g), ClusterID: d.ids[g], Clients: load[g], Reflectors: []string{}}
+		for _, r := range reflectors {
+			if r.Group == group.Name && r.Role != RoleLeaving {
+				group.Reflectors = append(group.Reflectors, r.Node)
+			}
+		}
+		out = append(out, group)
+	}
+	return out
 }
 
 // Fitness says of a node what the planner thinks of it as a reflector: "" if it may be one, else why not.

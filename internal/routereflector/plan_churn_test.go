@@ -41,6 +41,7 @@ func newHistory(t *rapid.T) *history {
 		T: t, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), cut: map[[2]netip.Addr]bool{}, foreign: map[string]bool{},
 	}
 	h.world = cluster(2+h.random.IntN(most-1), 1+h.random.IntN(4))
+	h.world.Topology.Spec.Mode = v1alpha1.ModeFlat
 	h.made = len(h.world.Nodes)
 	for i := range h.world.Nodes {
 		n := &h.world.Nodes[i]
@@ -310,6 +311,7 @@ func TestClientsMoveNobody(t *testing.T) {
 func TestThePlanGrowsWithTheNodes(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
 	work := func(nodes int) (enable, steady float64) {
 		w := cluster(nodes, 3)
+		w.Topology.Spec.Mode = v1alpha1.ModeFlat
 		enable = testing.AllocsPerRun(3, func() { Make(w) })
 		for p := Make(w); len(p.Steps) > 0; p = Make(w) {
 			w = w.After(p.Steps[0])

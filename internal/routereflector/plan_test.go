@@ -211,7 +211,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"paused":    {func(w *World) { w.Topology.Spec.Paused = true }, "Paused: spec.paused is true; set it to false to go on"},
 		"datastore": {func(w *World) { w.DatastoreReady = false }, "DatastoreNotReady: Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it"},
-		"hierarchy": {func(w *World) { w.Topology.Spec.Mode = v1alpha1.ModeHierarchical }, "HierarchyNotSupported: spec.mode Hierarchical is not supported by this version; use Flat or Auto"},
+		"hierarchy": {func(w *World) { w.Topology.Spec.Mode = v1alpha1.ModeHierarchical }, "HierarchyNotPossible: spec.mode Hierarchical: 4 nodes ask for 2 groups of 2 reflectors each and 2 spines, and only 4 nodes may be reflectors; use Auto, or let more nodes be reflectors"},
 		"id":        {func(w *World) { w.Topology.Spec.ClusterID = "fd00::1" }, `InvalidClusterID: spec.clusterID "fd00::1": must be an IPv4 address other than 0.0.0.0, such as 244.0.0.1`},
 		"per zone": {
 			func(w *World) {

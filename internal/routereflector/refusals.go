@@ -11,15 +11,16 @@ import (
 )
 
 // refusals lists the reasons to plan nothing. Each is a sentence that says what is wrong, where, and what to do.
-func (w World) refusals() []Refusal {
+func (w World) refusals(d design) []Refusal {
 	checks := []func() *Refusal{w.paused, w.datastore}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
-		checks = append(checks, w.shape, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters)
+		checks = append(checks, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters,
+			func() *Refusal { return w.shape(d) }, func() *Refusal { return w.groupIDs(d) })
 	}
-	for _, p := range wantedPeers(w.Topology) {
+	for _, p := range w.peersFor(d) {
 		checks = append(checks, func() *Refusal { return w.foreignPeer(p.Name) })
 	}
-	checks = append(checks, w.sessionOptions)
+	checks = append(checks, func() *Refusal { return w.sessionOptions(d) })
 	var out []Refusal
 	for _, check := range checks {
 		if r := check(); r != nil {
@@ -49,13 +50,6 @@ func (w World) datastore() *Refusal {
 	}
 	return refuse(ReasonDatastoreNotReady,
 		"Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it")
-}
-
-func (w World) shape() *Refusal {
-	if w.Topology.Spec.Mode != v1alpha1.ModeHierarchical {
-		return nil
-	}
-	return refuse(ReasonHierarchy, "spec.mode Hierarchical is not supported by this version; use Flat or Auto")
 }
 
 // zonesOfSizing is checked by the API server as well, as is the cluster ID, but not where the plan is made from a file.
@@ -115,8 +109,15 @@ func (w World) filters() *Refusal {
 	return nil
 }
 
-func (w World) sessionOptions() *Refusal {
-	if w.Topology.Spec.Mesh == v1alpha1.MeshManage || w.Mesh.On || w.exiting() || !w.resetsSessions(w.changedPeers()) {
+func (w World) sessionOptions(d design) *Refusal {
+	if w.exiting() || !w.resetsSessions(w.changedPeers(d)) {
+		return nil
+	}
+	if d.hierarchical() || len(w.outside(firstGroup)) > 0 {
+		return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once, and the mesh cannot carry the clients of a "+
+			"hierarchy meanwhile; change it back")
+	}
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage || w.Mesh.On {
 		return nil
 	}
 	return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once; set spec.mesh to Manage, so that the mesh "+

@@ -23,18 +23,25 @@ const (
 	answerBytes   = 1_250_000
 )
 
-// sample picks the clients whose own word is needed before the mesh goes off: one of each zone in turn, the same ones as long as they live. Whoever
-// is about to go is not asked.
+// sample picks the clients whose own word is needed before the mesh goes off: one of each zone in turn, or in a hierarchy one of each group, the same ones
+// as long as they live. Whoever is about to go is not asked.
 func (w World) sample() []Node {
 	type member struct {
 		at   int
 		hash uint64
 	}
-	zones := map[string][]member{}
+	zones, clients, size := map[string][]member{}, w.roster(), routeSample
+	if !clients.flat {
+		size = max(size, len(w.presentGroups()))
+	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		if n.isClient(&w.Topology) && n.Ready == corev1.ConditionTrue && !n.Deleting && !n.departs() {
-			zones[w.zone(n)] = append(zones[w.zone(n)], member{i, rendezvous(w.Topology.Name, n.Name)})
+			of := w.zone(n)
+			if !clients.flat {
+				of = groupName(clients.intended(n))
+			}
+			zones[of] = append(zones[of], member{i, rendezvous(w.Topology.Name, n.Name)})
 		}
 	}
 	for _, members := range zones {
@@ -46,7 +53,7 @@ func (w World) sample() []Node {
 	for turn := 0; ; turn++ {
 		some := false
 		for _, zone := range slices.Sorted(maps.Keys(zones)) {
-			if members := zones[zone]; turn < len(members) && len(out) < routeSample {
+			if members := zones[zone]; turn < len(members) && len(out) < size {
 				out, some = append(out, w.Nodes[members[turn].at]), true
 			}
 		}
@@ -70,23 +77,30 @@ func (w World) asksRoutes(sample []Node) []string {
 }
 
 func (w World) tooManyRoutes() bool {
-	speakers, reflectors := 0, 0
+	speakers, reflectors := 0, map[int]int{}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		for _, f := range families() {
 			speakers += boolInt(f.up(n))
 		}
-		reflectors += boolInt(n.isReflectorOf(&w.Topology))
+		if n.isReflectorOf(&w.Topology) {
+			reflectors[n.group()]++
+		}
 	}
-	return speakers*blocksPerNode*(1+reflectors)*entryBytes > answerBytes
+	most := 0 // a client has those of one group
+	for _, count := range reflectors {
+		most = max(most, count)
+	}
+	return speakers*blocksPerNode*(1+most)*entryBytes > answerBytes
 }
 
 // unrouted says what is missing until each client of the sample has from each reflector what it has from the mesh, "" if nothing is. What a client has
 // not from the mesh either, the mesh's end does not take away.
 func (w World) unrouted() string {
-	reflectors := w.working(nil)
+	all, clients := w.working(nil), w.roster()
 	routes := !w.tooManyRoutes()
 	for _, c := range w.sample() {
+		reflectors := slices.DeleteFunc(slices.Clone(all), func(r Node) bool { return !clients.has(&c, r.group()) })
 		s, seen := w.sighting(c.Name)
 		if !seen || routes && s.Routes == nil {
 			return fmt.Sprintf("client %s has not said which %s it has", c.Name, map[bool]string{true: "routes", false: "sessions"}[routes])

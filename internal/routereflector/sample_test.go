@@ -15,12 +15,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
 // beforeMeshOff is a world in which nothing but the end of the mesh remains, and all has been said.
 func beforeMeshOff(t *testing.T, nodes, zones int) World {
 	t.Helper()
 	w := cluster(nodes, zones)
+	w.Topology.Spec.Mode = v1alpha1.ModeFlat
 	for range 20 {
 		w = w.settled()
 		p := Make(w)

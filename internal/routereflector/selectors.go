@@ -99,21 +99,162 @@ func (m reflectorsMatcher) String() string {
 	return fmt.Sprintf("%s == '%s'", v1alpha1.ReflectorLabel, m.topology)
 }
 
+// groupMatcher is who the BGPPeers of a hierarchy select as the reflectors of a group, or as its spines.
+type groupMatcher struct {
+	topology string
+	group    int
+}
+
+// Evaluate implements Matcher.
+func (m groupMatcher) Evaluate(labels map[string]string) bool {
+	label, has := labels[v1alpha1.GroupLabel]
+	if labels[v1alpha1.ReflectorLabel] != m.topology {
+		return false
+	}
+	if m.group == firstGroup {
+		return !has
+	}
+	return label == groupName(m.group)
+}
+
+// String is the Calico selector of the same meaning.
+func (m groupMatcher) String() string {
+	all := reflectorsMatcher{m.topology}.String()
+	if m.group == firstGroup {
+		return fmt.Sprintf("%s && !has(%s)", all, v1alpha1.GroupLabel)
+	}
+	return fmt.Sprintf("%s && %s == '%s'", all, v1alpha1.GroupLabel, groupName(m.group))
+}
+
+// belowSpinesMatcher is who has sessions with the spines: the reflectors of all groups.
+type belowSpinesMatcher struct{ topology string }
+
+// Evaluate implements Matcher.
+func (m belowSpinesMatcher) Evaluate(labels map[string]string) bool {
+	return labels[v1alpha1.ReflectorLabel] == m.topology && labels[v1alpha1.GroupLabel] != spineValue
+}
+
+// String is the Calico selector of the same meaning.
+func (m belowSpinesMatcher) String() string {
+	return fmt.Sprintf("%s && !(%s == '%s')", reflectorsMatcher{m.topology}, v1alpha1.GroupLabel, spineValue)
+}
+
+// unlabeledMatcher is who the BGPPeer for clients selects in a hierarchy: those that no label puts into a group yet.
+type unlabeledMatcher struct{ clients clientsMatcher }
+
+// Evaluate implements Matcher.
+func (m unlabeledMatcher) Evaluate(labels map[string]string) bool {
+	_, has := labels[v1alpha1.ClientLabel]
+	return !has && m.clients.Evaluate(labels)
+}
+
+// String is the Calico selector of the same meaning.
+func (m unlabeledMatcher) String() string {
+	return fmt.Sprintf("%s && !has(%s)", m.clients, v1alpha1.ClientLabel)
+}
+
+// membersMatcher is the clients of a group, those included that join it.
+type membersMatcher struct {
+	clients clientsMatcher
+	group   int
+}
+
+// Evaluate implements Matcher.
+func (m membersMatcher) Evaluate(labels map[string]string) bool {
+	name := groupName(m.group)
+	return (labels[v1alpha1.ClientLabel] == name || labels[v1alpha1.JoinsLabel] == name) && m.clients.Evaluate(labels)
+}
+
+// String is the Calico selector of the same meaning.
+func (m membersMatcher) String() string {
+	return fmt.Sprintf("%s && (%s == '%d' || %s == '%d')", m.clients, v1alpha1.ClientLabel, m.group, v1alpha1.JoinsLabel, m.group)
+}
+
+// What comes after the topology's name and a dash in the names of BGPPeers.
+const (
+	clientsPeer    = "clients"
+	reflectorsPeer = "reflectors"
+	uplinksPeer    = "uplinks"
+	spinesPeer     = "spines"
+)
+
+// peerName is the name of one of the topology's BGPPeers.
+func (w World) peerName(kind string) string { return w.Topology.Name + "-" + kind }
+
+// newPeer is a BGPPeer of a topology.
+func newPeer(t *v1alpha1.RouteReflectorTopology, kind string, from, to interface {
+	Matcher
+	fmt.Stringer
+},
+) Peer {
+	spec := sessionOptions(t.Spec.Session)
+	spec.NodeSelector, spec.PeerSelector = from.String(), to.String()
+	return Peer{Name: t.Name + "-" + kind, Topology: t.Name, PeerSpec: spec, NodeMatcher: from, PeerMatcher: to}
+}
+
 // wantedPeers are the two BGPPeers of a flat topology: every client with every reflector, and the reflectors among themselves. New nodes are
 // selected without a write.
 func wantedPeers(t v1alpha1.RouteReflectorTopology) []Peer {
-	options := sessionOptions(t.Spec.Session)
 	reflectors := reflectorsMatcher{t.Name}
-	clients := clientsMatcher{t.Spec.ClientSelector}
-	peer := func(name string, from interface {
-		Matcher
-		fmt.Stringer
-	}) Peer {
-		spec := options
-		spec.NodeSelector, spec.PeerSelector = from.String(), reflectors.String()
-		return Peer{Name: t.Name + "-" + name, Topology: t.Name, PeerSpec: spec, NodeMatcher: from, PeerMatcher: reflectors}
+	return []Peer{
+		newPeer(&t, clientsPeer, clientsMatcher{t.Spec.ClientSelector}, reflectors),
+		newPeer(&t, reflectorsPeer, reflectors, reflectors),
 	}
-	return []Peer{peer("clients", clients), peer("reflectors", reflectors)}
+}
+
+// hierarchyPeers are the 2G+3 BGPPeers of a hierarchy of G groups: for each the clients with its reflectors, and its reflectors among themselves; all
+// of these with the spines, and the spines among themselves; and clients without a label with the reflectors of the open group, so that a new node has its
+// sessions without a write.
+func hierarchyPeers(t v1alpha1.RouteReflectorTopology, groups []int, open int) []Peer {
+	clients, spine := clientsMatcher{t.Spec.ClientSelector}, groupMatcher{t.Name, spines}
+	out := []Peer{newPeer(&t, clientsPeer, unlabeledMatcher{clients}, groupMatcher{t.Name, open})}
+	for _, g := range groups {
+		of := groupMatcher{t.Name, g}
+		among := reflectorsPeer
+		if g != firstGroup {
+			among = fmt.Sprintf("%s-%d", reflectorsPeer, g)
+		}
+		out = append(out, newPeer(&t, among, of, of), newPeer(&t, fmt.Sprintf("%s-%d", clientsPeer, g), membersMatcher{clients, g}, of))
+	}
+	return append(out, newPeer(&t, uplinksPeer, belowSpinesMatcher{t.Name}, spine), newPeer(&t, spinesPeer, spine, spine))
+}
+
+// peersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is one, or is to be one. Groups that
+// are to go keep theirs while they have reflectors, and the open group stays open: it changes by a step of its own.
+func (w World) peersFor(d design) []Peer {
+	groups, deep := slices.Clone(d.groups), d.hierarchical()
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if !n.marked(&w.Topology) {
+			continue
+		}
+		g := n.group()
+		deep = deep || g != firstGroup
+		if g >= firstGroup && !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	if !deep {
+		return wantedPeers(w.Topology)
+	}
+	slices.Sort(groups)
+	open := w.roster().open
+	if !slices.Contains(groups, open) {
+		open = firstGroup
+	}
+	return hierarchyPeers(w.Topology, groups, open)
+}
+
+// finalPeers are the BGPPeers that there shall be in the end.
+func (w World) finalPeers(d design) []Peer {
+	if !d.hierarchical() {
+		return wantedPeers(w.Topology)
+	}
+	open := w.roster().open
+	if !slices.Contains(d.groups, open) {
+		open = firstGroup
+	}
+	return hierarchyPeers(w.Topology, d.groups, open)
 }
 
 func sessionOptions(o v1alpha1.SessionOptions) PeerSpec {

@@ -27,6 +27,13 @@ const (
 	// MeshOn and MeshOff switch the node-to-node mesh.
 	MeshOn  Kind = "MeshOn"
 	MeshOff Kind = "MeshOff"
+	// Assign labels a client with a group. None of its sessions ends by it.
+	Assign Kind = "Assign"
+	// Join gives a client sessions with a second group, and Leave ends those with the first: two patches of labels make a move.
+	Join  Kind = "Join"
+	Leave Kind = "Leave"
+	// Release takes the labels of a client away where groups do not matter any more.
+	Release Kind = "Release"
 )
 
 // Step is one write.
@@ -35,8 +42,13 @@ type Step struct {
 	// Object is what is written, as Kind/name.
 	Object string `json:"object"`
 	Reason string `json:"reason"`
-	// Node is the node of Promote and Demote.
+	// Node is the node of Promote, Demote, Assign, Join, Leave and Release.
 	Node string `json:"-"`
+	// NodeLabels are the labels of groups that the node gets with the step, nil for those that it loses. The label of a reflector comes with Promote and
+	// goes with Demote.
+	NodeLabels map[string]*string `json:"-"`
+	// ClusterID is the cluster ID that the node gets with Promote, "" for the topology's.
+	ClusterID string `json:"-"`
 	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer.
 	Peer Peer `json:"-"`
 	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
@@ -50,59 +62,169 @@ const meshObject = "BGPConfiguration/default"
 // exiting says that the topology is being deleted, so that nothing of it shall remain.
 func (w World) exiting() bool { return w.Topology.DeletionTimestamp != nil }
 
-// steps lists the writes that lead from here to what is wanted, in order. What was measured prescribes the order: BGPPeers, then reflectors one
-// at a time, then the mesh; a reflector leaves after the one that takes its place has its sessions.
-func (w World) steps(reflectors []Reflector) []Step {
+// stage lists the writes that come next and are alike, none if everything is as it shall be. What was measured prescribes the order: BGPPeers, then
+// reflectors one at a time, then the mesh; a reflector leaves after the one that takes its place has its sessions. In a hierarchy clients move once
+// the new group's reflectors are made, and before the old one's go. role says what a node was described as when the plan was begun.
+func (w World) stage(chosen choice, role map[string]Reflector) []Step {
 	if w.exiting() {
-		return w.exit(reflectors)
+		return w.exitStage(chosen, role)
 	}
-	var out []Step
-	peers := w.changedPeers()
-	joining, leaving := inRole(reflectors, RoleJoining), inRole(reflectors, RoleLeaving)
-	manage, mesh := w.Topology.Spec.Mesh == v1alpha1.MeshManage, w.Mesh.On
+	d := chosen.design
+	peers := w.changedPeers(d)
 	if w.resetsSessions(peers) {
-		// The sessions' options change, which would cut off the reflectors' own pods and those of all clients at once. So the mesh takes over,
-		// and the reflectors begin anew one at a time.
-		if manage && !mesh {
-			out = append(out, w.meshStep(MeshOn, "options of the sessions change, which resets them; the mesh carries the clients meanwhile"))
-			mesh = true
+		return w.renewal(role)
+	}
+	if len(peers) > 0 {
+		return peers
+	}
+	joining, leaving := w.roles(chosen)
+	// Whoever leaves a group that stays has been replaced by now. Who links or serves clients that are to move leaves after them.
+	replaced := slices.DeleteFunc(slices.Clone(leaving), func(name string) bool {
+		n, _ := w.node(name)
+		return !slices.Contains(d.order(), n.group())
+	})
+	clients := w.clientSteps(d)
+	for _, steps := range [][]Step{
+		w.promotions(joining, chosen, role), clients.labels, w.demotions(replaced, role), w.reopened(d), clients.moves,
+		w.demotions(leaving, role), w.stalePeers(d), w.released(d),
+	} {
+		if len(steps) > 0 {
+			return steps
 		}
-		joining = slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role == RoleLeaving })
-		leaving = slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role == RoleJoining })
-		out = append(out, w.nodeSteps(Demote, leaving)...)
-		leaving = nil
 	}
-	out = append(out, peers...)
-	out = append(out, w.nodeSteps(Promote, joining)...)
-	out = append(out, w.nodeSteps(Demote, leaving)...)
-	out = append(out, w.stalePeers()...)
-	if manage && mesh && slices.ContainsFunc(reflectors, func(r Reflector) bool { return r.Role != RoleLeaving }) {
-		out = append(out, w.meshStep(MeshOff, "every client takes its routes from reflectors"))
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.Mesh.On && len(chosen.groups) > 0 {
+		return []Step{w.meshStep(MeshOff, "every client takes its routes from reflectors")}
 	}
-	return out
+	return nil
 }
 
-// exit lists the writes that end the topology: the mesh first, then the reflectors one by one, then the BGPPeers.
-func (w World) exit(reflectors []Reflector) []Step {
-	var out []Step
+// renewal is what comes before a change of the sessions' options, which would cut off the reflectors' own pods and those of all clients at once: the mesh
+// takes over, and the reflectors begin anew one at a time.
+func (w World) renewal(role map[string]Reflector) []Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
-		out = append(out, w.meshStep(MeshOn, "the topology is being deleted; the mesh takes over"))
+		return []Step{w.meshStep(MeshOn, "options of the sessions change, which resets them; the mesh carries the clients meanwhile")}
 	}
-	out = append(out, w.nodeSteps(Demote, reflectors)...)
-	return append(out, w.stalePeers()...)
+	return w.demotions(slices.DeleteFunc(w.marked(), func(name string) bool { return role[name].Role == RoleJoining }), role)
+}
+
+// roles lists the nodes that shall become reflectors, and those that shall cease to be.
+func (w World) roles(chosen choice) (joining, leaving []string) {
+	for _, r := range w.reflectors(chosen) {
+		switch r.Role {
+		case RoleJoining:
+			joining = append(joining, r.Node)
+		case RoleLeaving:
+			leaving = append(leaving, r.Node)
+		case RoleReflector:
+		}
+	}
+	return joining, leaving
+}
+
+// exitStage lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors of all groups but one, then the
+// reflectors of that one, and what is left. As long as a group has clients, the reflectors of the others need its reflectors to reach them.
+func (w World) exitStage(chosen choice, role map[string]Reflector) []Step {
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
+		return []Step{w.meshStep(MeshOn, "the topology is being deleted; the mesh takes over")}
+	}
+	last := w.lastGroup()
+	var steps [][]Step
+	if deep := w.outside(last); last != nowhere && len(deep) > 0 && !w.roster().flat {
+		d := chosen.design
+		d.groups = []int{last}
+		clients := w.clientSteps(d)
+		steps = append(steps, clients.labels, w.reopened(d), clients.moves, w.demotions(deep, role))
+	}
+	steps = append(steps, w.demotions(w.marked(), role), w.released(design{}), w.stalePeers(design{}))
+	for _, s := range steps {
+		if len(s) > 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// lastGroup is the group that goes last when the topology ends: the first that has a working reflector, [nowhere] if none has.
+func (w World) lastGroup() int {
+	last := nowhere
+	for _, r := range w.working(nil) {
+		if g := r.group(); g >= firstGroup && (last == nowhere || g < last) {
+			last = g
+		}
+	}
+	return last
+}
+
+// outside lists the reflectors that are not of a group: of other groups first, then the spines that link them.
+func (w World) outside(group int) []string {
+	var out []string
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.marked(&w.Topology) && n.group() != group {
+			out = append(out, n.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func inRole(reflectors []Reflector, role Role) []Reflector {
 	return slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role != role })
 }
 
-func (w World) nodeSteps(kind Kind, reflectors []Reflector) []Step {
+// nodeStep is a write to a node.
+func (w World) nodeStep(kind Kind, name, reason string) Step {
+	n, _ := w.node(name)
+	return Step{Kind: kind, Object: "Node/" + name, Node: name, Reason: reason, UID: n.UID, ResourceVersion: n.ResourceVersion}
+}
+
+// promotions are steps that make nodes reflectors: those of the first group, then the spines, then those of the other groups. A reflector is no client.
+func (w World) promotions(names []string, chosen choice, role map[string]Reflector) []Step {
 	var out []Step
-	for _, r := range reflectors {
-		n, _ := w.node(r.Node)
-		out = append(out, Step{Kind: kind, Object: "Node/" + r.Node, Node: r.Node, Reason: r.Reason, UID: n.UID, ResourceVersion: n.ResourceVersion})
+	for _, g := range chosen.design.order() {
+		for _, name := range names {
+			if chosen.groups[name] != g {
+				continue
+			}
+			step := w.nodeStep(Promote, name, role[name].Reason)
+			step.ClusterID = chosen.design.ids[g]
+			n, _ := w.node(name)
+			step.NodeLabels = n.without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+			if g != firstGroup {
+				step.NodeLabels[v1alpha1.GroupLabel] = pointer(groupName(g))
+			}
+			out = append(out, step)
+		}
 	}
 	return out
+}
+
+func pointer(s string) *string { return &s }
+
+// without is what takes those of the labels away that the node has.
+func (n *Node) without(keys ...string) map[string]*string {
+	out := map[string]*string{}
+	for _, key := range keys {
+		if _, has := n.Labels[key]; has {
+			out[key] = nil
+		}
+	}
+	return out
+}
+
+// demotions are steps that end the role of reflectors, those of the groups before the spines that link them.
+func (w World) demotions(names []string, role map[string]Reflector) []Step {
+	var out, last []Step
+	for _, name := range names {
+		step := w.nodeStep(Demote, name, role[name].Reason)
+		n, _ := w.node(name)
+		step.NodeLabels = n.without(v1alpha1.GroupLabel)
+		if n.group() == spines {
+			last = append(last, step)
+			continue
+		}
+		out = append(out, step)
+	}
+	return append(out, last...)
 }
 
 func (w World) meshStep(kind Kind, reason string) Step {
@@ -110,9 +232,9 @@ func (w World) meshStep(kind Kind, reason string) Step {
 }
 
 // changedPeers are steps for the BGPPeers that are missing or are not as they should be.
-func (w World) changedPeers() []Step {
+func (w World) changedPeers(d design) []Step {
 	var out []Step
-	for _, want := range wantedPeers(w.Topology) {
+	for _, want := range w.peersFor(d) {
 		have, exists := w.peer(want.Name)
 		step := Step{Kind: EnsurePeer, Object: "BGPPeer/" + want.Name, Peer: want, UID: have.UID, ResourceVersion: have.ResourceVersion}
 		switch {
@@ -141,10 +263,14 @@ func (w World) resetsSessions(peers []Step) bool {
 }
 
 // stalePeers are steps that remove the topology's BGPPeers that it wants no more.
-func (w World) stalePeers() []Step {
+func (w World) stalePeers(d design) []Step {
 	var out []Step
+	var wanted []Peer
+	if !w.exiting() {
+		wanted = w.peersFor(d)
+	}
 	for _, p := range w.Peers {
-		wanted := !w.exiting() && slices.ContainsFunc(wantedPeers(w.Topology), func(q Peer) bool { return q.Name == p.Name })
+		wanted := slices.ContainsFunc(wanted, func(q Peer) bool { return q.Name == p.Name })
 		if p.Topology == w.Topology.Name && !wanted {
 			out = append(out, Step{
 				Kind: RemovePeer, Object: "BGPPeer/" + p.Name, Peer: p, UID: p.UID, ResourceVersion: p.ResourceVersion,

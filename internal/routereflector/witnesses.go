@@ -23,7 +23,6 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 			asked[n.Name] = true
 		}
 	}
-	leaving := inRole(p.Reflectors, RoleLeaving)
 	if len(p.Steps) > 0 {
 		switch step := p.Steps[0]; step.Kind {
 		case Promote:
@@ -44,9 +43,11 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 			if w.gatedByMesh() {
 				add(w.meshSample())
 			} else {
-				add(w.working(leaving))
+				add(w.concerned(step, p.Reflectors))
 			}
-		case EnsurePeer, RemovePeer, MeshOn:
+		case Leave:
+			add(w.movedTo())
+		case EnsurePeer, RemovePeer, MeshOn, Assign, Join, Release:
 		}
 	}
 	if len(p.Steps) == 0 && p.Waiting != "" || w.suspects() {
@@ -62,7 +63,7 @@ func (w World) hasSpoken(n Node) bool {
 
 // gatedByMesh says that a reflector that goes now leaves the mesh to carry the routes.
 func (w World) gatedByMesh() bool {
-	return w.exiting() || w.Mesh.On && w.resetsSessions(w.changedPeers())
+	return w.exiting() || w.Mesh.On && w.resetsSessions(w.changedPeers(w.design()))
 }
 
 // suspects says that a reflector has been in trouble for longer than its grace period, so that the others must say whether they hear of it.

@@ -6,8 +6,14 @@ package v1alpha1
 // What Mooring writes on objects that others own. These strings are a contract with clusters that run already: selectors of BGPPeers name
 // them, so a change would cut sessions.
 const (
-	// ReflectorLabel marks a Node that is a route reflector. Its value is the name of the topology's group of reflectors.
+	// ReflectorLabel marks a Node that is a route reflector. Its value is the name of the topology.
 	ReflectorLabel = "bgp.mooring.dev/reflector"
+	// GroupLabel on a reflector of a hierarchy names its group: "spine", or a number from 2 on. The reflectors of the first group have no such label.
+	GroupLabel = "bgp.mooring.dev/group"
+	// ClientLabel on a client of a hierarchy is the number of the group whose reflectors it has sessions with.
+	ClientLabel = "bgp.mooring.dev/client"
+	// JoinsLabel on a client that moves is the number of the group that it moves to. Until the move is over it has sessions with both groups.
+	JoinsLabel = "bgp.mooring.dev/client-joins"
 	// TopologyLabel marks a BGPPeer, a CalicoNodeStatus or another object of Mooring's own with the topology that it belongs to.
 	TopologyLabel = "bgp.mooring.dev/topology"
 	// KeepAnnotation on a Node that is a reflector: it stays one as long as it lives and is fit, and is not moved for the sake of spread.

@@ -16,6 +16,7 @@ func SetDefaults(t *RouteReflectorTopology) {
 	s := &t.Spec
 	set(&s.Mode, ModeAuto)
 	set(&s.ClusterID, "244.0.0.1")
+	set(&s.ClusterIDRange, "244.0.0.0/16")
 	set(&s.Mesh, MeshManage)
 	if s.TopologyKeys == nil {
 		s.TopologyKeys = []string{corev1.LabelTopologyZone}

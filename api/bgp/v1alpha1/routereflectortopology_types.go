@@ -62,13 +62,14 @@ type RouteReflectorTopologySpec struct {
 	// +optional
 	Reflectors ReflectorSelection `json:"reflectors,omitempty"`
 
-	// mode is the shape: Flat gives all reflectors one cluster ID and peers every client with every reflector. Hierarchical is refused by this
-	// version, with a condition. Auto is Flat as long as sizing.maxClientsPerReflector allows.
+	// mode is the shape: Flat gives all reflectors one cluster ID and peers every client with every reflector. Hierarchical divides the clients among
+	// two groups of reflectors or more, each with a cluster ID of its own, which two spines link. Auto is Flat as long as sizing.maxClientsPerReflector
+	// allows, and Hierarchical above.
 	// +kubebuilder:default=Auto
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// redundancy is the number of reflectors that every client peers with, 2 to 6. Default 3. Not together with sizing.perZone.
+	// redundancy is the number of reflectors that every client peers with, 2 to 6. Default 3, in a hierarchy 2. Not together with sizing.perZone.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=6
 	// +optional
@@ -96,6 +97,14 @@ type RouteReflectorTopologySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterID: cannot be changed, since each reflector would lose its sessions; delete the topology, which brings the mesh back, and create it with the new ID"
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
+
+	// clusterIDRange is the network from which a hierarchy takes the cluster IDs of its further groups and of its spines: each the lowest address that no
+	// node and no other topology has. A group keeps its ID as long as it has a reflector, whatever becomes of the range.
+	// +kubebuilder:default="244.0.0.0/16"
+	// +kubebuilder:validation:MaxLength=18
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() <= 24",message="spec.clusterIDRange: must be an IPv4 network of 256 addresses or more, such as 244.0.0.0/16"
+	// +optional
+	ClusterIDRange string `json:"clusterIDRange,omitempty"`
 
 	// failure says how long a reflector may be in trouble before it is replaced.
 	// +kubebuilder:default={}
@@ -183,7 +192,8 @@ type WeightedSelector struct {
 
 // Sizing says how many clients one reflector serves, and optionally how many reflectors a zone has.
 type Sizing struct {
-	// maxClientsPerReflector is how many clients a reflector may have, 1 to 5000. Default 500. Above it a flat topology goes on and reports it.
+	// maxClientsPerReflector is how many clients a reflector may have, 1 to 5000. Default 500. Above it mode Auto makes groups; mode Flat, or one with
+	// perZone, goes on and reports it.
 	// +kubebuilder:default=500
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
@@ -197,7 +207,7 @@ type Sizing struct {
 	// +optional
 	HysteresisPercent *int32 `json:"hysteresisPercent,omitempty"`
 	// perZone gives each zone its own number of reflectors, as calico-route-reflector-operator did:
-	// min(max(ceil(clients of the zone × ratioPermille ÷ 1000), min), max, eligible nodes of the zone).
+	// min(max(ceil(clients of the zone × ratioPermille ÷ 1000), min), max, eligible nodes of the zone). Such a topology is flat.
 	// +optional
 	PerZone *PerZone `json:"perZone,omitempty"`
 }
@@ -403,6 +413,9 @@ type SessionCount struct {
 type ReflectorStatus struct {
 	// node is the name of the Node.
 	Node string `json:"node"`
+	// group is the group of a hierarchy that the reflector belongs to: a number, or spine.
+	// +optional
+	Group string `json:"group,omitempty"`
 	// zone is the value of the first topology key on the node.
 	// +optional
 	Zone string `json:"zone,omitempty"`

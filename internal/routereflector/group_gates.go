@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// leaveWaits says what is missing until a client can leave the group that it moves from: every working reflector of the group that it moves to must have
+// said that it has sessions with the client, with the others of its group and with the spines. "" if nothing is.
+func (w World) leaveWaits(step Step) string {
+	client, _ := w.node(step.Node)
+	reflectors := w.joined(client)
+	if len(reflectors) == 0 {
+		return fmt.Sprintf("no reflector of the group that %s moves to works", client.Name)
+	}
+	for i := range reflectors {
+		r := &reflectors[i]
+		s, seen := w.sighting(r.Name)
+		if !seen {
+			return fmt.Sprintf("reflector %s has not said which sessions it has", r.Name)
+		}
+		missing := w.missing(s.Established, *r, func(n Node) bool { return n.Name == client.Name || n.isReflectorOf(&w.Topology) && r.linked(&n) })
+		if len(missing) > 0 {
+			return fmt.Sprintf("reflector %s has no Established session with %s", r.Name, names(missing))
+		}
+	}
+	return ""
+}
+
+// joined lists the working reflectors of the group that a client moves to.
+func (w World) joined(client Node) []Node {
+	_, to := client.membership()
+	return groupOf(w.working(nil), to)
+}
+
+// movedTo lists the working reflectors of all groups that clients move to.
+func (w World) movedTo() []Node {
+	var groups []int
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.isClient(&w.Topology) {
+			if _, to := n.membership(); to != nowhere && !slices.Contains(groups, to) {
+				groups = append(groups, to)
+			}
+		}
+	}
+	return groupOf(w.working(nil), groups...)
+}
+
+// concerned lists the working reflectors that a demotion concerns: those that the leaving one is linked with, and those of the group that it will be a
+// client of. In a flat topology that is all.
+func (w World) concerned(step Step, reflectors []Reflector) []Node {
+	stay := w.working(inRole(reflectors, RoleLeaving))
+	leaving, exists := w.node(step.Node)
+	if !exists {
+		return stay
+	}
+	open := w.roster().open
+	return slices.DeleteFunc(stay, func(n Node) bool { return !n.linked(&leaving) && n.group() != open })
+}
+
+// groupIDs looks for the cluster IDs of a hierarchy's groups.
+func (w World) groupIDs(d design) *Refusal {
+	if !d.hierarchical() {
+		return nil
+	}
+	for _, g := range d.order() {
+		id := d.ids[g]
+		if id == "" {
+			return refuse(ReasonClusterID, "spec.clusterIDRange %q: has no free address for group %s; make it larger", w.Topology.Spec.ClusterIDRange, groupName(g))
+		}
+		if g == firstGroup {
+			continue // [World.clusterIDTaken]
+		}
+		who := w.firstNode(func(n *Node) bool { return n.foreignReflector(&w.Topology) && n.ClusterID == id })
+		if who != "" {
+			return refuse(ReasonClusterIDTaken, "cluster ID %s of group %s: Node %s has it as well, and is not this topology's; give that one another",
+				id, groupName(g), who)
+		}
+	}
+	return nil
+}
+
+// shape refuses a hierarchy that cannot be.
+func (w World) shape(d design) *Refusal {
+	switch {
+	case w.Topology.Spec.Mode != v1alpha1.ModeHierarchical || d.hierarchical():
+		return nil
+	case w.Topology.Spec.Sizing.PerZone != nil:
+		return refuse(ReasonHierarchy, "spec.mode Hierarchical and spec.sizing.perZone: set one of them; perZone divides the reflectors of a flat topology among zones")
+	}
+	return refuse(ReasonHierarchy, "spec.mode Hierarchical: %s; use Auto, or let more nodes be reflectors", d.short)
+}
