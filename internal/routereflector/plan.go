@@ -31,6 +31,8 @@ type Plan struct {
 	Steps []Step
 	// More says that there are further steps behind these.
 	More bool
+	// Ready is how many of the first steps can be done now, one after the other: none, one, or several that are about one client each.
+	Ready int
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
 	Waiting string
 	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
@@ -117,6 +119,7 @@ func Make(w World) Plan {
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
+		p.Ready = w.ready(p)
 	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
 		p.Waiting = w.unproven()
 	}
@@ -124,8 +127,22 @@ func Make(w World) Plan {
 	return p
 }
 
+// ready counts the steps that can be done now. Those about clients are independent of each other: a client passes nothing on.
+func (w World) ready(p Plan) int {
+	count := 0
+	for _, step := range p.Steps {
+		if count > 0 && !step.ofClient() || w.wait(step, p.Reflectors) != "" {
+			break
+		}
+		if count++; !step.ofClient() {
+			break
+		}
+	}
+	return count
+}
+
 // maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
-const maxClientSteps = 16
+const maxClientSteps = 8
 
 // check keeps the steps that the model lets pass, up to the first that it does not.
 func (w World) check(p *Plan, now judged, chosen choice) {

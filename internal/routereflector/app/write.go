@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -23,8 +24,10 @@ type planJSON struct {
 	Reflectors []routereflector.Reflector `json:"reflectors"`
 	BGPPeers   []peerJSON                 `json:"bgpPeers"`
 	// Mesh is what the node-to-node mesh is after the last step, On or Off.
-	Mesh      string                   `json:"mesh"`
-	Steps     []routereflector.Step    `json:"steps"`
+	Mesh  string                `json:"mesh"`
+	Steps []routereflector.Step `json:"steps"`
+	// More says that further steps follow these: a plan lists no more than the first writes to clients.
+	More      bool                     `json:"more,omitempty"`
 	Waiting   string                   `json:"waiting,omitempty"`
 	Refusals  []routereflector.Refusal `json:"refusals,omitempty"`
 	Notes     []string                 `json:"notes,omitempty"`
@@ -34,6 +37,8 @@ type planJSON struct {
 }
 
 type groupJSON struct {
+	// Name is a number or spine; it is left out where there is one group.
+	Name       string   `json:"name,omitempty"`
 	ClusterID  string   `json:"clusterID"`
 	Reflectors []string `json:"reflectors"`
 	Clients    int      `json:"clients"`
@@ -97,9 +102,13 @@ func (p preview) mesh() string {
 func writeJSON(out io.Writer, p preview) error {
 	j := planJSON{
 		Topology: p.topology, Mode: string(p.plan.Mode), Hash: p.plan.Hash, Groups: []groupJSON{}, Reflectors: p.plan.Reflectors, BGPPeers: []peerJSON{},
-		Mesh: p.mesh(), Steps: p.plan.Steps, Waiting: p.plan.Waiting, Refusals: p.plan.Refusals, Notes: p.plan.Notes, Checks: p.plan.Target,
+		Mesh: p.mesh(), Steps: p.plan.Steps, More: p.plan.More, Waiting: p.plan.Waiting, Refusals: p.plan.Refusals, Notes: p.plan.Notes, Checks: p.plan.Target,
 	}
-	if names := p.staying(); len(names) > 0 {
+	if p.deep() {
+		for _, g := range p.plan.Groups {
+			j.Groups = append(j.Groups, groupJSON{Name: g.Name, ClusterID: g.ClusterID, Reflectors: g.Reflectors, Clients: g.Clients})
+		}
+	} else if names := p.staying(); len(names) > 0 {
 		j.Groups = append(j.Groups, groupJSON{ClusterID: p.world.Topology.Spec.ClusterID, Reflectors: names, Clients: p.clients()})
 	}
 	if j.Reflectors == nil {
@@ -127,6 +136,13 @@ func writeText(out io.Writer, p preview) error {
 	fmt.Fprintf(&b, "Topology %s: %s, %s of %s, mesh %s in the end.\n\n", p.topology, p.plan.Mode, plural(p.clients(), "client"),
 		plural(len(p.staying()), "reflector"), strings.ToLower(p.mesh()))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if p.deep() {
+		fmt.Fprintln(table, "GROUP\tCLUSTER ID\tCLIENTS\tREFLECTORS")
+		for _, g := range p.plan.Groups {
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", g.Name, g.ClusterID, g.Clients, strings.Join(g.Reflectors, " "))
+		}
+		fmt.Fprintln(table)
+	}
 	fmt.Fprintln(table, "REFLECTOR\tZONE\tCLUSTER ID\tROLE\tREASON")
 	for _, r := range p.plan.Reflectors {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Node, r.Zone, r.ClusterID, r.Role, r.Reason)
@@ -143,6 +159,9 @@ func writeText(out io.Writer, p preview) error {
 		if p.simulate {
 			fmt.Fprintf(&b, "   then %s\n", verdict(p.plan.Simulated[i].Checks))
 		}
+	}
+	if p.plan.More {
+		b.WriteString("More follow when these are done.\n")
 	}
 	if p.plan.Waiting != "" {
 		fmt.Fprintf(&b, "\nThe first step waits: %s.\n", p.plan.Waiting)
@@ -165,6 +184,9 @@ func verdict(c routereflector.Checks) string {
 
 // drawn is what the drawings show of the topology: the reflectors that will be, joined to each other and to all clients.
 func (p preview) drawn(line func(from, to string) string) []string {
+	if p.deep() {
+		return p.drawnGroups(line)
+	}
 	var lines []string
 	names := p.staying()
 	for i, r := range names {
@@ -176,10 +198,57 @@ func (p preview) drawn(line func(from, to string) string) []string {
 	return lines
 }
 
+// deep says that there are groups, and spines between them.
+func (p preview) deep() bool { return p.plan.Mode == v1alpha1.ModeHierarchical }
+
+// boxes are the nodes of the drawings that stand for clients: one for each group.
+func (p preview) boxes() []box {
+	if !p.deep() {
+		return []box{{"clients", plural(p.clients(), "client")}}
+	}
+	var out []box
+	for _, g := range p.plan.Groups {
+		if g.Clients > 0 {
+			out = append(out, box{"clients-" + g.Name, plural(g.Clients, "client")})
+		}
+	}
+	return out
+}
+
+// box is a node of a drawing that stands for clients.
+type box struct{ id, label string }
+
+// drawnGroups joins the reflectors of each group to each other, to its clients and to the spines, which are joined to each other.
+func (p preview) drawnGroups(line func(from, to string) string) []string {
+	var lines, above []string
+	for _, g := range p.plan.Groups {
+		if g.Name == "spine" {
+			above = g.Reflectors
+		}
+	}
+	for _, g := range p.plan.Groups {
+		for i, r := range g.Reflectors {
+			if g.Clients > 0 {
+				lines = append(lines, line("clients-"+g.Name, r))
+			}
+			for _, other := range g.Reflectors[i+1:] {
+				lines = append(lines, line(r, other))
+			}
+			if g.Name == "spine" {
+				continue
+			}
+			for _, spine := range above {
+				lines = append(lines, line(r, spine))
+			}
+		}
+	}
+	return lines
+}
+
 func writeDOT(out io.Writer, p preview) error {
-	lines := []string{
-		"graph " + quoted(p.topology) + " {",
-		fmt.Sprintf("  clients [shape=box, label=%s];", quoted(plural(p.clients(), "client"))),
+	lines := []string{"graph " + quoted(p.topology) + " {"}
+	for _, b := range p.boxes() {
+		lines = append(lines, fmt.Sprintf("  %s [shape=box, label=%s];", dotID(b.id), quoted(b.label)))
 	}
 	for _, r := range p.plan.Reflectors {
 		if r.Role != routereflector.RoleLeaving {
@@ -191,12 +260,24 @@ func writeDOT(out io.Writer, p preview) error {
 	return err
 }
 
+// dotID is the name of a box in the DOT language.
+func dotID(id string) string {
+	if strings.Contains(id, "-") {
+		return quoted(id)
+	}
+	return id
+}
+
 // quoted is a string of the DOT language.
 func quoted(s string) string { return `"` + strings.ReplaceAll(s, `"`, `\"`) + `"` }
 
 func writeMermaid(out io.Writer, p preview) error {
-	ids := map[string]string{"clients": "clients"}
-	lines := []string{"graph TD", fmt.Sprintf("  clients[%s]", quoted(plural(p.clients(), "client")))}
+	ids := map[string]string{}
+	lines := []string{"graph TD"}
+	for _, b := range p.boxes() {
+		ids[b.id] = b.id
+		lines = append(lines, fmt.Sprintf("  %s[%s]", b.id, quoted(b.label)))
+	}
 	for i, r := range p.staying() {
 		ids[r] = fmt.Sprintf("r%d", i)
 		lines = append(lines, fmt.Sprintf("  %s((%s))", ids[r], quoted(r)))

@@ -4,9 +4,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,10 +41,12 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step routereflector.St
 	case routereflector.MeshOn, routereflector.MeshOff:
 		return r.Calico.SetMesh(ctx, s.configuration, step.Kind == routereflector.MeshOn)
 	case routereflector.Promote:
-		label, id := s.topology.Name, s.world.Topology.Spec.ClusterID
+		label, id := s.topology.Name, cmp.Or(step.ClusterID, s.world.Topology.Spec.ClusterID)
 		return r.setRole(ctx, step, &label, &id)
 	case routereflector.Demote:
 		return r.setRole(ctx, step, nil, nil)
+	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
+		return r.setLabels(ctx, step)
 	}
 	return fmt.Errorf("%s: there is no such kind of step", step.Kind)
 }
@@ -51,11 +55,20 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step routereflector.St
 // sessions of one kind by the label and of another by the ID, and lose both (measured: up to 30 s). Anything that has changed on the Node since
 // the step was decided holds the patch back.
 func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, label, id *string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": step.UID, "resourceVersion": step.ResourceVersion,
-		"labels":      map[string]*string{v1alpha1.ReflectorLabel: label},
-		"annotations": map[string]*string{routereflector.ClusterIDAnnotation: id},
-	}})
+	labels := map[string]*string{v1alpha1.ReflectorLabel: label}
+	maps.Copy(labels, step.NodeLabels)
+	return r.patchNode(ctx, step, map[string]any{"labels": labels, "annotations": map[string]*string{routereflector.ClusterIDAnnotation: id}})
+}
+
+// setLabels says which groups a client is in.
+func (r *Reconciler) setLabels(ctx context.Context, step routereflector.Step) error {
+	return r.patchNode(ctx, step, map[string]any{"labels": step.NodeLabels})
+}
+
+// patchNode patches the metadata of the Node that a step was decided on, if it is still as it was.
+func (r *Reconciler) patchNode(ctx context.Context, step routereflector.Step, metadata map[string]any) error {
+	metadata["uid"], metadata["resourceVersion"] = step.UID, step.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
@@ -72,7 +85,7 @@ func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, labe
 
 // disruptive says that a step takes something away, or starts something that must be alone.
 func disruptive(k routereflector.Kind) bool {
-	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff
+	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff || k == routereflector.Leave
 }
 
 // confirm looks once more, live, before a write: whether Calico's datastore may be written to, and before a disruptive step whether the

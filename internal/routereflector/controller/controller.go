@@ -176,7 +176,7 @@ func (r *Reconciler) forget(name string) {
 	r.Metrics.forget(name)
 }
 
-// round observes, plans, reports, asks, and carries out at most one step. It returns the time until the next round.
+// round observes, plans, reports, asks, and carries out at most one step, or several that are about one client each. It returns the time until the next round.
 func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, error) {
 	s, err := r.observe(ctx, name)
 	if err != nil {
@@ -243,7 +243,7 @@ func owns(plan routereflector.Plan) bool {
 	return slices.ContainsFunc(plan.Reflectors, func(r routereflector.Reflector) bool { return r.Role != routereflector.RoleJoining })
 }
 
-// carryOut asks who must be asked and carries out the first step if it waits for nothing. It returns 0 if nothing is under way.
+// carryOut asks who must be asked and carries out the steps that wait for nothing. It returns 0 if nothing is under way.
 func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) (next time.Duration, err error) {
 	if err := r.ask(ctx, s, m, plan); err != nil {
 		return 0, m.failed(err)
@@ -252,7 +252,12 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 		if m.repeats(plan.Steps[0], s.world.Now) {
 			return r.Timing.Poll, nil
 		}
-		return r.Timing.Poll, m.failed(r.step(ctx, s, m, plan.Steps[0]))
+		for _, step := range plan.Steps[:plan.Ready] {
+			if err := m.failed(r.step(ctx, s, m, step)); err != nil {
+				return r.Timing.Poll, err
+			}
+		}
+		return r.Timing.Poll, nil
 	}
 	m.trouble = ""
 	if busy(plan) || len(s.statuses) > 0 {
@@ -300,6 +305,8 @@ func (r *Reconciler) step(ctx context.Context, s *scene, m *memory, step routere
 	r.Metrics.stepped(step.Kind, min(now.Sub(m.done), now.Sub(m.begun)))
 	m.done, m.last = now, step
 	logr.FromContextOrDiscard(ctx).Info("Done", "step", step.String())
-	r.event(s.topology, corev1.EventTypeNormal, told(step.Kind), fmt.Sprintf("%s: %s", step.Object, step.Reason))
+	if reason := told(step.Kind); reason != "" {
+		r.event(s.topology, corev1.EventTypeNormal, reason, fmt.Sprintf("%s: %s", step.Object, step.Reason))
+	}
 	return nil
 }

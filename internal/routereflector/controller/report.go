@@ -171,7 +171,7 @@ func course(in v1alpha1.RouteReflectorTopologyStatus) []string {
 func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	was, plan := s.topology.Status, o.plan
 	is := v1alpha1.RouteReflectorTopologyStatus{
-		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: 1,
+		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: groups(plan),
 		Mesh:       meshState(s),
 		Conditions: slices.Clone(was.Conditions),
 	}
@@ -200,6 +200,15 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	return is
 }
 
+// groups counts the groups that clients are divided among.
+func groups(plan routereflector.Plan) int32 {
+	count := int32(len(plan.Groups))
+	if plan.Mode == v1alpha1.ModeHierarchical {
+		count-- // the spines have no clients
+	}
+	return count
+}
+
 func meshState(s *scene) v1alpha1.MeshState {
 	switch {
 	case s.world.Topology.Spec.Mesh == v1alpha1.MeshIgnore:
@@ -213,6 +222,9 @@ func meshState(s *scene) v1alpha1.MeshState {
 // reflectorStatus is one reflector's. What nobody has asked for lately stays as it was last seen: with how many clients, of how many.
 func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflector routereflector.Reflector) v1alpha1.ReflectorStatus {
 	out := v1alpha1.ReflectorStatus{Node: reflector.Node, Zone: reflector.Zone, Role: string(reflector.Role)}
+	if reflector.Group != s.topology.Name {
+		out.Group = reflector.Group
+	}
 	for _, n := range s.world.Nodes {
 		if n.Name == reflector.Node {
 			out.ClusterID = n.ClusterID
@@ -275,7 +287,7 @@ func (r *Reconciler) event(object *v1alpha1.RouteReflectorTopology, kind, reason
 	}
 }
 
-// told are the reasons of the Events of steps.
+// told are the reasons of the Events of steps, "" for steps of which there is none.
 func told(k routereflector.Kind) string {
 	switch k {
 	case routereflector.EnsurePeer:
@@ -290,6 +302,8 @@ func told(k routereflector.Kind) string {
 		return "MeshEnabled"
 	case routereflector.MeshOff:
 		return "MeshDisabled"
+	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
+		return "" // there is one for each client, or two
 	}
 	return string(k)
 }

@@ -135,9 +135,11 @@ func (c *cluster) apply(ctx context.Context, t v1alpha1.RouteReflectorTopology, 
 	case routereflector.RemovePeer:
 		return c.calico.DeletePeer(ctx, s.Peer.Name, s.UID, s.ResourceVersion)
 	case routereflector.Promote:
-		return c.setRole(ctx, s, t.Name, t.Spec.ClusterID)
+		return c.setRole(ctx, s, t.Name, cmp.Or(s.ClusterID, t.Spec.ClusterID))
 	case routereflector.Demote:
 		return c.setRole(ctx, s, nil, nil)
+	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
+		return c.patchNode(ctx, s, map[string]any{"uid": s.UID, "labels": s.NodeLabels})
 	case routereflector.MeshOn, routereflector.MeshOff:
 		return c.calico.SetMesh(ctx, have, s.Kind == routereflector.MeshOn)
 	}
@@ -146,11 +148,17 @@ func (c *cluster) apply(ctx context.Context, t v1alpha1.RouteReflectorTopology, 
 
 // setRole writes label and cluster ID at once; nil removes them.
 func (c *cluster) setRole(ctx context.Context, s routereflector.Step, label, clusterID any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":         s.UID,
-		"labels":      map[string]any{v1alpha1.ReflectorLabel: label},
-		"annotations": map[string]any{routereflector.ClusterIDAnnotation: clusterID},
-	}})
+	labels := map[string]any{v1alpha1.ReflectorLabel: label}
+	for key, value := range s.NodeLabels {
+		labels[key] = value
+	}
+	return c.patchNode(ctx, s, map[string]any{
+		"uid": s.UID, "labels": labels, "annotations": map[string]any{routereflector.ClusterIDAnnotation: clusterID},
+	})
+}
+
+func (c *cluster) patchNode(ctx context.Context, s routereflector.Step, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
