@@ -62,7 +62,7 @@ func (w World) clientSteps(d design) clientSteps {
 			if to := a.lightest(); a.total < maxJoining && to != in && a.live[to] {
 				joins = append(joins, a.join(n, in))
 			}
-		case n.unlabeled():
+		case n.unlabeled() && len(d.groups) > 1: // labels that would go again at once are not written
 			out.labels = append(out.labels, a.adopt(n, in))
 		}
 	}

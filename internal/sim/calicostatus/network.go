@@ -4,10 +4,10 @@
 package calicostatus
 
 import (
+	"encoding/json"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
@@ -33,16 +33,17 @@ type node struct {
 	v4, v6 netip.Addr
 	id     string
 	labels map[string]string
-	// matches names the BGPPeers that are for the node ("from") or select it ("to").
-	matches string
-	// idAt is when its cluster ID changed, matchesAt when BGPPeers came to concern it or ceased to.
-	idAt, matchesAt time.Time
+	// from says since when BGPPeers are for the node, and to since when they select it as a peer, by what they select and the options of their sessions:
+	// confd makes one session of several BGPPeers that say the same, so that one may take over from another.
+	from, to map[string]time.Time
+	// idAt is when its cluster ID changed.
+	idAt time.Time
 }
 
 type peer struct {
-	name     string
 	from, to *selector.Selector
-	at       time.Time
+	// sessions names what the BGPPeer selects as peers, and the options of the sessions.
+	sessions string
 }
 
 type pair struct{ a, b string }
@@ -77,7 +78,7 @@ func (n *network) setNode(u *unstructured.Unstructured, gone bool, now time.Time
 	}
 	have := n.nodes[name]
 	if have == nil {
-		have = &node{name: name, idAt: now, matchesAt: now}
+		have = &node{name: name, idAt: now}
 		n.nodes[name] = have
 	}
 	annotations := u.GetAnnotations()
@@ -100,7 +101,13 @@ func (n *network) setPeer(p *apiv3.BGPPeer, gone bool, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		n.peers[p.Name] = &peer{name: p.Name, from: from, to: to, at: now}
+		options := p.Spec
+		options.NodeSelector = ""
+		text, err := json.Marshal(options)
+		if err != nil {
+			return err
+		}
+		n.peers[p.Name] = &peer{from: from, to: to, sessions: string(text)}
 	}
 	for _, have := range n.nodes {
 		n.match(have, now)
@@ -110,29 +117,40 @@ func (n *network) setPeer(p *apiv3.BGPPeer, gone bool, now time.Time) error {
 
 // match finds out which BGPPeers concern a node.
 func (n *network) match(have *node, now time.Time) {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(n.peers)) {
-		p := n.peers[name]
-		if p.from.Evaluate(have.labels) {
-			parts = append(parts, "from "+name+p.at.String())
-		}
-		if p.to.Evaluate(have.labels) {
-			parts = append(parts, "to "+name+p.at.String())
+	from, to := map[string]time.Time{}, map[string]time.Time{}
+	for _, p := range n.peers {
+		for _, end := range []struct {
+			selects  *selector.Selector
+			was, now map[string]time.Time
+		}{{p.from, have.from, from}, {p.to, have.to, to}} {
+			if !end.selects.Evaluate(have.labels) {
+				continue
+			}
+			if end.now[p.sessions] = now; !end.was[p.sessions].IsZero() {
+				end.now[p.sessions] = end.was[p.sessions]
+			}
 		}
 	}
-	if matches := strings.Join(parts, "\n"); matches != have.matches {
-		have.matches, have.matchesAt = matches, now
-	}
+	have.from, have.to = from, to
 }
 
 // explicit says that a BGPPeer gives the pair a session.
 func (n *network) explicit(a, b *node) bool {
-	for _, p := range n.peers {
-		if p.from.Evaluate(a.labels) && p.to.Evaluate(b.labels) || p.from.Evaluate(b.labels) && p.to.Evaluate(a.labels) {
-			return true
+	_, there := n.explicitAt(a, b)
+	return there
+}
+
+// explicitAt is since when BGPPeers give the pair a session.
+func (n *network) explicitAt(a, b *node) (since time.Time, there bool) {
+	for _, ends := range [][2]*node{{a, b}, {b, a}} {
+		for sessions, from := range ends[0].from {
+			to, has := ends[1].to[sessions]
+			if at := latest(from, to); has && (!there || at.Before(since)) {
+				since, there = at, true
+			}
 		}
 	}
-	return false
+	return since, there
 }
 
 // inMesh says that the pair has a session of the mesh.
@@ -144,7 +162,8 @@ func (n *network) up(a, b *node, mesh bool, now time.Time, takes time.Duration) 
 	if mesh {
 		since = latest(since, n.meshAt)
 	} else {
-		since = latest(since, a.matchesAt, b.matchesAt)
+		at, _ := n.explicitAt(a, b)
+		since = latest(since, at)
 	}
 	return !n.cut[pairOf(a.name, b.name)] && !now.Before(since.Add(takes))
 }
