@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
@@ -194,7 +196,8 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 		if more := moment.is.UnreachablePairs - moment.was.UnreachablePairs; more > 0 {
 			return fmt.Sprintf("it would leave %d pairs of nodes without a path %s%s", more, moment.when, example(moment.is.Examples))
 		}
-		if least := min(wanted-1, moment.was.MinSessionsPerClient); !after.mesh && moment.is.MinSessionsPerClient < least {
+		// Where the last client has become a reflector there is nobody to have sessions.
+		if least := min(wanted-1, moment.was.MinSessionsPerClient); !after.mesh && w.liveClients(after.state, step.exempt()) && moment.is.MinSessionsPerClient < least {
 			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least", moment.is.MinSessionsPerClient, moment.when, least)
 		}
 	}
@@ -204,15 +207,26 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 	return ""
 }
 
+// liveClients says whether there is a live client but for one.
+func (w World) liveClients(s state, but string) bool {
+	return slices.ContainsFunc(s.nodes, func(n Node) bool { return n.Name != but && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) })
+}
+
 // pathLimit is the greatest number of paths that a step may lead to. In a hierarchy a path leads from one of the origin's reflectors by a spine to one of
-// the receiver's; both may be on the way from a group to another, and a reflector more may be in each group and among the spines while one is replaced.
+// the receiver's; both may be on the way from a group to another, and a reflector more may be in each group and among the spines while one is replaced. What a
+// spine itself announces comes to the others by every group, so that there are as many paths to it as there are groups.
 func (w World) pathLimit(s state, wanted int) int {
-	deep := slices.ContainsFunc(s.nodes, func(n Node) bool { return n.marked(&w.Topology) && n.group() != firstGroup })
-	if !deep {
+	groups := map[int]bool{}
+	for i := range s.nodes {
+		if n := &s.nodes[i]; n.marked(&w.Topology) {
+			groups[n.group()] = true
+		}
+	}
+	if len(groups) == 0 || len(groups) == 1 && groups[firstGroup] {
 		return maxPathsFactor * wanted
 	}
 	each := 2 * (wanted + 1)
-	return each * (spineCount + 1) * each
+	return each * (spineCount*each + spineCount + len(groups)*each)
 }
 
 func example(pairs []reachability.Pair) string {

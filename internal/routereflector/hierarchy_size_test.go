@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// inTheEnd is a cluster as its plan would leave it: with the reflectors that are chosen, the BGPPeers that are wanted, the clients dealt out, and no mesh.
+func inTheEnd(w World) World {
+	chosen := w.chosen()
+	w.Peers, w.Mesh.On = w.finalPeers(chosen.design), false
+	groups, dealt := chosen.design.groups, 0
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		switch g, is := chosen.groups[n.Name]; {
+		case is:
+			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = w.Topology.Name, chosen.design.ids[g]
+			if g != firstGroup {
+				n.Labels[v1alpha1.GroupLabel] = groupName(g)
+			}
+		case len(groups) > 1:
+			n.Labels[v1alpha1.ClientLabel] = groupName(groups[dealt%len(groups)])
+			dealt++
+		}
+	}
+	return w
+}
+
+// 5,000 nodes with the defaults: ten groups, 22 reflectors, 23 BGPPeers, 500 sessions with clients for each at most, and 8 paths to a prefix at most.
+func TestFiveThousandNodes(t *testing.T) {
+	t.Parallel()
+	w := cluster(5000, 3)
+	enable := Make(w)
+	if len(enable.Refusals) > 0 || enable.Mode != v1alpha1.ModeHierarchical || len(enable.Groups) != 11 || len(enable.Reflectors) != 22 || len(enable.Peers) != 23 {
+		t.Fatalf("%s with %d groups, %d reflectors, %d BGPPeers; %+v", enable.Mode, len(enable.Groups), len(enable.Reflectors), len(enable.Peers), enable.Refusals)
+	}
+	ids := map[string]bool{}
+	for _, g := range enable.Groups {
+		ids[g.ClusterID] = true
+		zones := map[string]bool{}
+		for _, r := range enable.Reflectors {
+			if r.Group == g.Name {
+				zones[r.Zone] = true
+			}
+		}
+		if len(g.Reflectors) != 2 || len(zones) != 2 {
+			t.Errorf("group %s has the reflectors %v in %d zones", g.Name, g.Reflectors, len(zones))
+		}
+	}
+	if len(ids) != 11 {
+		t.Errorf("%d cluster IDs", len(ids))
+	}
+	w = inTheEnd(w)
+	p := Make(w)
+	network := families()[0].network(w.Nodes, w.Peers, false)
+	paths := network.Judge(func(i int32) bool { n := &w.Nodes[i]; return n.marked(&w.Topology) && n.group() == spines }).MaxPaths
+	if p.Checks.UnreachablePairs != 0 || paths != 8 || p.Checks.MinSessionsPerClient != 2 {
+		t.Errorf("%d paths but to the spines, %+v", paths, p.Checks)
+	}
+	// What a spine announces comes to the other spine by each of the 20 reflectors, and so to everybody.
+	if p.Checks.MaxPathsPerPrefix != 2*(2+9*2) {
+		t.Errorf("%d paths to a spine", p.Checks.MaxPathsPerPrefix)
+	}
+	if len(p.Steps) != 0 || len(p.Refusals) != 0 {
+		t.Errorf("%v %+v", p.Steps, p.Refusals)
+	}
+	most := 0
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.marked(&w.Topology) {
+			most = max(most, network.Sessions(int32(i)))
+		}
+	}
+	if most > 500+3 {
+		t.Errorf("a reflector has %d sessions", most)
+	}
+	w.Nodes = append(w.Nodes, machine(5000, 3))
+	if p := Make(w); len(p.Steps) != 1 || p.Steps[0].Kind != Assign || p.Checks.UnreachablePairs != 0 {
+		t.Errorf("for a new node: %v %+v", p.Steps, p.Checks)
+	}
+}
+
+// When one group more is needed, no more clients move than must: at most as many as the new group's share. A bounded number of them is on the move at
+// a time, and nobody else is touched.
+func TestAGroupIsAdded(t *testing.T) {
+	t.Parallel()
+	for groups := 1; groups <= 5; groups++ {
+		limit := 24
+		nodes := groups*limit + 2*groups + 2
+		if groups == 1 {
+			nodes = limit + 3
+		}
+		w := inTheEnd(limited(nodes, 3, limit))
+		if got := len(w.presentGroups()); got != groups {
+			t.Fatalf("%d groups for %d nodes, want %d", got, nodes, groups)
+		}
+		for i := range 3 {
+			w.Nodes = append(w.Nodes, machine(9000+i, 3))
+		}
+		clients := w.clients()
+		joined, most := map[string]bool{}, 0
+		w, done := travel(t, w, func(_, after World, p Plan) {
+			if p.Steps[0].Kind == Join {
+				joined[p.Steps[0].Node] = true
+			}
+			moving := 0
+			for i := range after.Nodes {
+				if _, joins := after.Nodes[i].membership(); joins != nowhere {
+					moving++
+				}
+			}
+			most = max(most, moving)
+		})
+		share := ceilDiv(clients, groups+1)
+		t.Logf("from %d to %d groups: %d of %d clients move, %d writes", groups, groups+1, len(joined), clients, len(done))
+		if len(joined) > share+1 || most > maxJoining || len(w.presentGroups()) != groups+1 {
+			t.Errorf("%d clients moved to %d groups, the share is %d; up to %d at a time", len(joined), len(w.presentGroups()), share, most)
+		}
+		bound := w.groupCap(w.clients(), groups+1)
+		for g, count := range w.clientsOf() {
+			if count > bound {
+				t.Errorf("%d groups: group %s has %d clients, more than %d: %v", groups+1, g, count, bound, w.clientsOf())
+			}
+		}
+	}
+}
+
+// A group that is to go gives its clients away first, and the number of groups follows the number of nodes with hysteresis.
+func TestAGroupIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := inTheEnd(limited(38, 3, 10))
+	if got := len(w.presentGroups()); got != 3 {
+		t.Fatalf("%d groups", got)
+	}
+	before := w.ids()
+	fewer := func(count int) {
+		w.Nodes = append([]Node{}, w.Nodes...)
+		for i := len(w.Nodes) - 1; i >= 0 && count > 0; i-- {
+			if w.Nodes[i].ClusterID == "" {
+				w.Nodes = append(w.Nodes[:i], w.Nodes[i+1:]...)
+				count--
+			}
+		}
+	}
+	fewer(8) // 22 clients; 24 would fit into three groups of eight each, and 20 into two of ten
+	if p := Make(w.settled()); len(p.Groups) != 4 {
+		t.Errorf("within the hysteresis: %+v", p.Groups)
+	}
+	fewer(7) // with two groups it is 17 clients, more than 16
+	if p := Make(w.settled()); len(p.Groups) != 4 {
+		t.Errorf("within the hysteresis: %+v", p.Groups)
+	}
+	fewer(1)
+	w, done := travel(t, w, guarded(t, 1))
+	if got := w.ids(); len(got) != 3 || got["1"] != before["1"] || got["spine"] != before["spine"] {
+		t.Errorf("%v, before %v", got, before)
+	}
+	demoted := false
+	for _, s := range done {
+		if demoted = demoted || s.Kind == Demote; demoted && (s.Kind == Join || s.Kind == Leave) {
+			t.Errorf("%s after a reflector of the group has gone", s)
+		}
+	}
+	if len(w.Peers) != 7 {
+		t.Errorf("%v", peerNames(w))
+	}
+}
+
+// What cannot be is refused, or said.
+func TestHierarchyRefusals(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*World)
+		want   string
+	}{
+		"per zone": {
+			func(w *World) {
+				w.Topology.Spec.Sizing.PerZone = &v1alpha1.PerZone{Min: 1, Max: 1, RatioPermille: 1}
+			},
+			"HierarchyNotPossible: spec.mode Hierarchical and spec.sizing.perZone: set one of them; perZone divides the reflectors of a flat topology among zones",
+		},
+		"range": {
+			func(w *World) { w.Topology.Spec.ClusterIDRange = "244.0.0.0/31" },
+			`InvalidClusterID: spec.clusterIDRange "244.0.0.0/31": has no free address for group spine; make it larger`,
+		},
+		"taken": {
+			func(w *World) {
+				*w = inTheEnd(*w)
+				for i := range w.Nodes {
+					if w.Nodes[i].ClusterID == "" {
+						w.Nodes[i].ClusterID = "244.0.0.3"
+						w.Nodes[i].Name = "foreign"
+						return
+					}
+				}
+			},
+			"ClusterIDTaken: cluster ID 244.0.0.3 of group 2: Node foreign has it as well, and is not this topology's; give that one another",
+		},
+		"session options": {
+			func(w *World) {
+				*w = inTheEnd(*w)
+				w.Topology.Spec.Session.MaxRestartTime = &metav1.Duration{Duration: 90e9}
+			},
+			"SessionOptionsChange: spec.session has changed, which would reset every session at once, and the mesh cannot carry the clients of a hierarchy meanwhile; change it back",
+		},
+		"foreign peer": {
+			func(w *World) { w.Peers = []Peer{{Name: "main-uplinks"}} },
+			"ForeignObject: BGPPeer main-uplinks exists and is not this topology's (label bgp.mooring.dev/topology); rename it, delete it, or rename the topology",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := cluster(12, 2)
+			w.Topology.Spec.Mode = v1alpha1.ModeHierarchical
+			c.change(&w)
+			p := Make(w)
+			if len(p.Refusals) != 1 || string(p.Refusals[0].Reason)+": "+p.Refusals[0].Message != c.want || len(p.Steps) > 0 {
+				t.Errorf("%+v, want\n%s", p.Refusals, c.want)
+			}
+		})
+	}
+	w := limited(8, 1, 4)
+	w.Topology.Spec.Reflectors.Required = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: []string{"node-00000", "node-00001", "node-00002"}},
+	}}
+	want := "8 nodes ask for 2 groups of 2 reflectors each and 2 spines, and only 3 nodes may be reflectors"
+	if p := Make(w); p.Mode != v1alpha1.ModeFlat || len(p.Notes) == 0 || p.Notes[0] != want || len(p.Refusals) > 0 {
+		t.Errorf("%s %q %+v", p.Mode, p.Notes, p.Refusals)
+	}
+}
+
+// Cluster IDs of further groups are the lowest that nobody has, and stay.
+func TestClusterIDsOfGroups(t *testing.T) {
+	t.Parallel()
+	w := limited(30, 3, 8)
+	other := v1alpha1.RouteReflectorTopology{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: defaults()}
+	other.Spec.ClusterID = "244.0.0.2"
+	other.Spec.ClientSelector.MatchLabels = map[string]string{"no": "body"}
+	w.Others = append(w.Others, other)
+	w.Nodes = append(w.Nodes, machine(900, 1))
+	w.Nodes[30].ClusterID = "244.0.0.4"
+	want := fmt.Sprint(map[int]string{spines: "244.0.0.3", 1: "244.0.0.1", 2: "244.0.0.5", 3: "244.0.0.6"})
+	if got := fmt.Sprint(w.design().ids); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	w = inTheEnd(w)
+	w.Topology.Spec.ClusterIDRange = "10.0.0.0/24"
+	w.Others = nil
+	if got := fmt.Sprint(w.design().ids); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// BenchmarkHierarchy plans a hierarchy: its first plan on a running mesh, and the steady state.
+func BenchmarkHierarchy(b *testing.B) {
+	for _, nodes := range []int{1_000, 5_000} {
+		w := cluster(nodes, 3)
+		b.Run(fmt.Sprintf("enable/%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if len(Make(w).Steps) == 0 {
+					b.Fatal("no plan")
+				}
+			}
+		})
+		w = inTheEnd(w)
+		b.Run(fmt.Sprintf("steady/%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if len(Make(w).Steps) != 0 {
+					b.Fatal("steps")
+				}
+			}
+		})
+	}
+}
