@@ -55,7 +55,7 @@ type Group struct {
 	ClusterID string `json:"clusterID"`
 	// Reflectors are the names of its reflectors, sorted.
 	Reflectors []string `json:"reflectors"`
-	// Clients counts the clients that are in it by now, or on the way to it.
+	// Clients counts the clients that are in it, or on the way to it, after the last of the plan's steps.
 	Clients int `json:"clients"`
 }
 
@@ -105,17 +105,18 @@ func Make(w World) Plan {
 	}
 	chosen := w.chosenFor(d)
 	p.Reflectors = w.reflectors(chosen)
-	p.Groups = w.groups(p.Reflectors, d)
 	p.Hash = w.hash(chosen)
 	if !w.exiting() {
 		p.Peers = w.finalPeers(d)
 		p.Notes = w.notes(p.Clients, chosen)
 		if len(chosen.groups) == 0 {
+			p.Groups = w.groups(p.Reflectors, d)
 			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + w.whyNobody()})
 			return p
 		}
 	}
-	w.check(&p, now, chosen)
+	end := w.check(&p, now, chosen)
+	p.Groups = end.groups(p.Reflectors, d)
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
@@ -144,29 +145,29 @@ func (w World) ready(p Plan) int {
 // maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
 const maxClientSteps = 8
 
-// check keeps the steps that the model lets pass, up to the first that it does not.
-func (w World) check(p *Plan, now judged, chosen choice) {
+// check keeps the steps that the model lets pass, up to the first that it does not, and returns the World after them.
+func (w World) check(p *Plan, now judged, chosen choice) (at World) {
 	role := map[string]Reflector{}
 	for _, r := range p.Reflectors {
 		role[r.Node] = r
 	}
 	clients := 0
-	for at := w; ; {
+	for at = w; ; {
 		stage := at.stage(chosen, role)
 		if len(stage) == 0 {
-			return
+			return at
 		}
 		for _, step := range stage {
 			if step.ofClient() {
 				if clients++; clients > maxClientSteps {
 					p.More = true
-					return
+					return at
 				}
 			}
 			next := w.judge(now.state.after(step, w.Topology))
 			if broken := w.breaks(now, next, step, chosen.least()); broken != "" {
 				p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
-				return
+				return at
 			}
 			p.Steps = append(p.Steps, step)
 			p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})

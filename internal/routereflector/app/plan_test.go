@@ -85,9 +85,9 @@ func run(t *testing.T, dir, stdin string, args ...string) (out, notes string, er
 func TestPlanGolden(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{
-		"t.yaml": topology, "nodes.json": nodes(7, 0), "after.json": nodes(7, 3), "peers.yaml": peersYAML,
+		"t.yaml": topology, "nodes.json": nodes(7, 0), "many.json": nodes(12, 0), "after.json": nodes(7, 3), "peers.yaml": peersYAML,
 		"off.yaml":    "kind: BGPConfiguration\nmetadata: {name: default}\nspec: {nodeToNodeMeshEnabled: false}\n",
-		"refuse.yaml": topology + "spec: {mode: Hierarchical}\n",
+		"refuse.yaml": topology + "spec: {mode: Hierarchical, sizing: {perZone: {}}}\n", "deep.yaml": topology + "spec: {mode: Hierarchical}\n",
 	})
 	for name, c := range map[string]struct {
 		args []string
@@ -99,6 +99,10 @@ func TestPlanGolden(t *testing.T) {
 		"enable.mermaid": {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "-o", "mermaid"}, exitChanges},
 		"steady.txt":     {[]string{"-f", "t.yaml", "--nodes", "after.json", "--bgppeers", "peers.yaml", "--bgpconfiguration", "off.yaml"}, 0},
 		"meshon.txt":     {[]string{"-f", "t.yaml", "--nodes", "after.json", "--bgppeers", "peers.yaml"}, exitChanges},
+		"deep.txt":       {[]string{"-f", "deep.yaml", "--nodes", "many.json"}, exitChanges},
+		"deep.json":      {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "json"}, exitChanges},
+		"deep.dot":       {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "dot"}, exitChanges},
+		"deep.mermaid":   {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "mermaid"}, exitChanges},
 		"refused.txt":    {[]string{"-f", "refuse.yaml", "--nodes", "nodes.json"}, exitRefused},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ func TestWritesDoNotGrow(t *testing.T) { //nolint:paralleltest // the kinds are 
 		s := newStage(t, size)
 		p := s.start()
 		begun := s.now()
-		s.create("main", "rollout: {sessionTimeout: 10m}")
+		s.create("main", "{mode: Flat, rollout: {sessionTimeout: 10m}}")
 		s.await("main", v1alpha1.PhaseReady)
 		took := s.now().Sub(begun)
 		s.expectNoQuestions()
