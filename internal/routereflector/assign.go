@@ -35,7 +35,7 @@ type assignment struct {
 	// joining counts the clients on the move, by the group that they move to; total is all of them.
 	joining map[int]int
 	total   int
-	// members are the clients, in an order that depends on nothing but names.
+	// members are the clients: those without a label first, so that it is newcomers that move where a group is full.
 	members []*Node
 }
 
@@ -107,7 +107,8 @@ func newAssignment(w World, d design, r roster) *assignment {
 		}
 	}
 	slices.SortFunc(a.members, func(x, y *Node) int {
-		return cmp.Or(cmp.Compare(rendezvous(w.Topology.Name, x.Name), rendezvous(w.Topology.Name, y.Name)), strings.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(boolInt(y.unlabeled()), boolInt(x.unlabeled())),
+			cmp.Compare(rendezvous(w.Topology.Name, x.Name), rendezvous(w.Topology.Name, y.Name)), strings.Compare(x.Name, y.Name))
 	})
 	for _, n := range a.members {
 		in, joins := a.where(n)

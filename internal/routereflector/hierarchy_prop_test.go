@@ -115,7 +115,7 @@ func TestHierarchyIsOrderBlind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyHierarchy(t)
-		for range rapid.IntRange(0, 40).Draw(t, "steps done") {
+		for range rapid.IntRange(0, 25).Draw(t, "steps done") {
 			w = w.settled()
 			p := Make(w)
 			if len(p.Steps) == 0 {
@@ -140,7 +140,7 @@ func TestHierarchyIsOrderBlind(t *testing.T) {
 func TestNobodyElseIsReshuffled(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w, _ := arrive(t, limited(rapid.IntRange(16, 20).Draw(t, "nodes"), 3, 8), func(World, World, Plan) {})
+		w, _ := arrive(t, inTheEnd(limited(rapid.IntRange(16, 24).Draw(t, "nodes"), 3, 9)), func(World, World, Plan) {})
 		for i := range rapid.IntRange(1, 4).Draw(t, "changes") {
 			before := map[string]map[string]string{}
 			for _, n := range w.Nodes {

@@ -280,3 +280,25 @@ func BenchmarkHierarchy(b *testing.B) {
 		})
 	}
 }
+
+// Where more nodes come at once than the open group has room for, it is they that move on, and nobody who was there before.
+func TestNewcomersMoveOn(t *testing.T) {
+	t.Parallel()
+	w, _ := travel(t, inTheEnd(limited(24, 3, 12)), nil)
+	for i := range 5 {
+		w.Nodes = append(w.Nodes, machine(9000+i, 3))
+	}
+	_, done := travel(t, w, guarded(t, 1))
+	joins := 0
+	for _, s := range done {
+		if s.Kind == Join {
+			joins++
+		}
+		if s.Node != "" && s.Node < "node-09000" {
+			t.Errorf("%s", s)
+		}
+	}
+	if joins == 0 {
+		t.Errorf("nobody moved on: %v", kinds(done))
+	}
+}
