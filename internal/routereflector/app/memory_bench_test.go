@@ -171,6 +171,7 @@ func enabled(tb testing.TB, c client.Client, bgp *calico.BGPKubernetes) {
 	configuration := calicov3.NewBGPConfiguration()
 	configuration.Name, configuration.Spec.NodeToNodeMeshEnabled = "default", &no
 	topology := &v1alpha1.RouteReflectorTopology{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
+	topology.Spec.Mode = v1alpha1.ModeFlat
 	v1alpha1.SetDefaults(topology)
 	for _, o := range []client.Object{info, configuration} {
 		if err := c.Create(tb.Context(), o); err != nil {

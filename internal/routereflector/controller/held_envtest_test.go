@@ -92,7 +92,7 @@ func TestHeld(t *testing.T) { //nolint:paralleltest // the kinds are cluster-sco
 			release: func(s *stage) { s.setDatastoreReady(true) },
 		},
 		"hierarchical": {
-			spec: "mode: Hierarchical", phase: v1alpha1.PhaseRefused, kind: v1alpha1.ConditionAccepted, reason: "HierarchyNotSupported", words: "spec.mode",
+			spec: "mode: Hierarchical", phase: v1alpha1.PhaseRefused, kind: v1alpha1.ConditionAccepted, reason: "HierarchyNotPossible", words: "spec.mode",
 			release: func(s *stage) { s.patch("main", `{"spec":{"mode":"Flat"}}`) },
 		},
 		"a filter that is not there": {
