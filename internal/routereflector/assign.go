@@ -198,7 +198,7 @@ func (a *assignment) assign(n *Node, g int, why string) Step {
 	a.load[g]++
 	step := a.w.nodeStep(Assign, n.Name, fmt.Sprintf("%s; group %s takes it", why, groupName(g)))
 	step.NodeLabels = n.without(v1alpha1.JoinsLabel)
-	step.NodeLabels[v1alpha1.ClientLabel] = pointer(groupName(g))
+	step.NodeLabels[v1alpha1.ClientLabel] = new(groupName(g))
 	return step
 }
 
@@ -216,7 +216,7 @@ func (a *assignment) join(n *Node, in int) Step {
 	a.joining[to]++
 	a.total++
 	step := a.w.nodeStep(Join, n.Name, fmt.Sprintf("it moves from group %s to group %s, and has sessions with both", groupName(in), groupName(to)))
-	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: pointer(groupName(in)), v1alpha1.JoinsLabel: pointer(groupName(to))}
+	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new(groupName(in)), v1alpha1.JoinsLabel: new(groupName(to))}
 	return step
 }
 
@@ -229,7 +229,7 @@ func (a *assignment) leave(n *Node, in, joins int) []Step {
 	if in == nowhere {
 		step = a.w.nodeStep(Assign, n.Name, fmt.Sprintf("the group that it moved from is gone; group %s has it", groupName(joins)))
 	}
-	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: pointer(groupName(joins)), v1alpha1.JoinsLabel: nil}
+	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new(groupName(joins)), v1alpha1.JoinsLabel: nil}
 	return []Step{step}
 }
 

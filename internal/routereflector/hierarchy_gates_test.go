@@ -88,7 +88,7 @@ func TestMomentOfAMove(t *testing.T) {
 	}
 	reflector := w.joined(client)[0]
 	step := w.nodeStep(Leave, client.Name, "")
-	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: pointer("2"), v1alpha1.JoinsLabel: nil}
+	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("2"), v1alpha1.JoinsLabel: nil}
 	after := w.After(step).Present()
 	if after.Equal(during) || !after.Holds(during, &reflector) {
 		t.Error("what was said during the move must hold after it")
@@ -101,7 +101,7 @@ func TestMomentOfAMove(t *testing.T) {
 	fresh.Nodes = append(slices.Clone(w.Nodes), machine(5000, 1))
 	before := fresh.Present()
 	assign := fresh.nodeStep(Assign, "node-05000", "")
-	assign.NodeLabels = map[string]*string{v1alpha1.ClientLabel: pointer("1")}
+	assign.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("1")}
 	if !fresh.After(assign).Present().Equal(before) {
 		t.Error("a label for a new node makes another moment")
 	}
@@ -128,6 +128,14 @@ func TestADeadReflectorOfAGroup(t *testing.T) {
 		}
 		if p := Make(seen); len(p.Steps) != 0 {
 			t.Errorf("group %s: those that have sessions with it see it, and still %v", groupName(group), kinds(p.Steps))
+		}
+		strangers := ill.settled()
+		strangers.Sightings = slices.DeleteFunc(strangers.Sightings, func(s Sighting) bool {
+			n, _ := strangers.node(s.Node)
+			return n.linked(&dead)
+		})
+		if p := Make(strangers); len(p.Steps) != 0 {
+			t.Errorf("group %s: nobody who has sessions with it was asked, and still %v", groupName(group), kinds(p.Steps))
 		}
 		well, done := travel(t, ill, guarded(t, 1))
 		var got []Kind

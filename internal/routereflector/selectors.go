@@ -136,7 +136,7 @@ func (m belowSpinesMatcher) Evaluate(labels map[string]string) bool {
 
 // String is the Calico selector of the same meaning.
 func (m belowSpinesMatcher) String() string {
-	return fmt.Sprintf("%s && !(%s == '%s')", reflectorsMatcher{m.topology}, v1alpha1.GroupLabel, spineValue)
+	return fmt.Sprintf("%s && !(%s == '%s')", reflectorsMatcher(m), v1alpha1.GroupLabel, spineValue)
 }
 
 // unlabeledMatcher is who the BGPPeer for clients selects in a hierarchy: those that no label puts into a group yet.

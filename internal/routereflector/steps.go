@@ -190,15 +190,13 @@ func (w World) promotions(names []string, chosen choice, role map[string]Reflect
 			n, _ := w.node(name)
 			step.NodeLabels = n.without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
 			if g != firstGroup {
-				step.NodeLabels[v1alpha1.GroupLabel] = pointer(groupName(g))
+				step.NodeLabels[v1alpha1.GroupLabel] = new(groupName(g))
 			}
 			out = append(out, step)
 		}
 	}
 	return out
 }
-
-func pointer(s string) *string { return &s }
 
 // without is what takes those of the labels away that the node has.
 func (n *Node) without(keys ...string) map[string]*string {
