@@ -5,6 +5,7 @@ package routereflector
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -300,5 +301,31 @@ func TestNewcomersMoveOn(t *testing.T) {
 	}
 	if joins == 0 {
 		t.Errorf("nobody moved on: %v", kinds(done))
+	}
+}
+
+// Clients that go leave groups of different sizes behind, and nobody moves for that.
+func TestImbalanceMovesNobody(t *testing.T) {
+	t.Parallel()
+	w := limited(24, 3, 12)
+	w.Topology.Spec.Mode = v1alpha1.ModeHierarchical
+	w, _ = travel(t, inTheEnd(w), nil)
+	gone := 0
+	w.Nodes = slices.DeleteFunc(slices.Clone(w.Nodes), func(n Node) bool {
+		in, _ := n.membership()
+		if in != 2 || gone == 6 {
+			return false
+		}
+		gone++
+		return true
+	})
+	if of := w.clientsOf(); of["1"] <= w.groupCap(w.clients(), 2) || of["2"] == 0 {
+		t.Fatalf("%v is no imbalance", of)
+	}
+	_, done := travel(t, w, nil)
+	for _, s := range done {
+		if s.ofClient() {
+			t.Errorf("%s", s)
+		}
 	}
 }
