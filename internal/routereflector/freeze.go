@@ -89,7 +89,7 @@ func (w World) doubt() *Refusal {
 		return nil
 	}
 	c := w.census()
-	gone := max(b.Nodes-c.nodes, 0)
+	gone := c.gone(b)
 	if vanished(b, c) && !(w.stood(b) && w.Confirmed) && !w.emergency() {
 		return refuse(ReasonNodesVanished, "of %d Nodes at %s there are %d left; nothing is written until that has stood for %s and a list of the API "+
 			"server confirms it, or until somebody who knows it to be true annotates the topology with %s=%s",
@@ -140,7 +140,6 @@ func (w World) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 	if b == nil {
 		return &c.now, false
 	}
-	gone := max(b.Nodes-c.nodes, 0)
 	if doubt := w.doubt(); doubt != nil {
 		kept := b.DeepCopy()
 		if kept.DoubtedSince == nil {
@@ -149,19 +148,31 @@ func (w World) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 		}
 		return kept, doubt.Reason == ReasonNodesVanished && w.stood(b)
 	}
-	now := c.now
-	now.Time, now.Newest, now.DoubtedSince = b.Time, b.Newest, b.DoubtedSince
-	same := gone == 0 && now == *b
-	grown := gone == 0 && now.Nodes >= b.Nodes && c.clients >= b.Clients && c.candidates >= b.Candidates && now.Reflectors >= b.Reflectors
-	switch meant := w.Topology.Annotations[v1alpha1.BelieveAnnotation] == word(b) || b.Selectors != now.Selectors; {
-	case same && b.DoubtedSince == nil:
-		return b.DeepCopy(), false
-	case vanished(b, c) && !meant && !w.Confirmed:
-		return b.DeepCopy(), false // in an emergency what is gone is acted on, not believed
-	case meant, grown, vanished(b, c), w.Now.Sub(b.Time.Time) >= Believable:
-		return &c.now, false
-	}
 	kept := b.DeepCopy()
 	kept.DoubtedSince = nil
+	meant := w.Topology.Annotations[v1alpha1.BelieveAnnotation] == word(b) || b.Selectors != c.now.Selectors
+	switch {
+	case c.same(kept):
+		return kept, false
+	case vanished(b, c) && !meant && !w.Confirmed:
+		return b.DeepCopy(), false // in an emergency what is gone is acted on, not believed
+	case meant, c.grown(b), vanished(b, c), w.Now.Sub(b.Time.Time) >= Believable:
+		return &c.now, false
+	}
 	return kept, false
+}
+
+// gone counts the Nodes of the baseline that are there no more.
+func (c census) gone(b *v1alpha1.Baseline) int32 { return max(b.Nodes-c.nodes, 0) }
+
+// same says that nothing has changed.
+func (c census) same(b *v1alpha1.Baseline) bool {
+	now := c.now
+	now.Time, now.Newest = b.Time, b.Newest
+	return c.gone(b) == 0 && now == *b
+}
+
+// grown says that nothing of the baseline is lost.
+func (c census) grown(b *v1alpha1.Baseline) bool {
+	return c.gone(b) == 0 && c.clients >= b.Clients && c.candidates >= b.Candidates && c.now.Reflectors >= b.Reflectors
 }
