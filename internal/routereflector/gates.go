@@ -30,6 +30,9 @@ func (w World) wait(step Step, reflectors []Reflector) string {
 		// At most one reflector is without its sessions at any time: the one that has just been made.
 		return w.unsettled(w.working(nil))
 	case Demote:
+		if w.abandons() {
+			return ""
+		}
 		if w.gatedByMesh() {
 			return w.meshUnsettled()
 		}

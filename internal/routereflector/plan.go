@@ -4,6 +4,7 @@
 package routereflector
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -27,11 +28,17 @@ type Plan struct {
 	Peers []Peer
 	// Steps are the writes that remain, in order. Each is safe once the one before it has settled.
 	Steps []Step
+	// AtOnce is how many of the first steps may be done in one go, each without a look at what the one before has brought: in an emergency.
+	AtOnce int
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
 	Waiting string
 	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
 	// their routes as well as for their sessions.
 	Witnesses, Samples []string
+	// Baseline is what is believed of the cluster from now on; it is kept in the topology's status. Confirm says that a list of the API server would
+	// let more be believed ([World.Confirmed]).
+	Baseline *v1alpha1.Baseline
+	Confirm  bool
 	// Refusals say why nothing is planned, or why the steps end early.
 	Refusals []Refusal
 	// Notes are what an operator should know although nothing is refused for it.
@@ -66,6 +73,11 @@ const (
 	ReasonUnsafe            Reason = "UnsafeStep"
 	ReasonSessionOptions    Reason = "SessionOptionsChange"
 	ReasonFilterMissing     Reason = "BGPFilterNotFound"
+	ReasonMatchesNothing    Reason = "SelectorMatchesNothing"
+	ReasonMatchesTooFew     Reason = "SelectorMatchesTooFew"
+	ReasonNodesVanished     Reason = "NodesVanished"
+	ReasonMeshTooLarge      Reason = "MeshTooLarge"
+	ReasonMeshNotManaged    Reason = "MeshNotManaged"
 )
 
 // Refusal is a reason not to act.
@@ -77,6 +89,7 @@ type Refusal struct {
 // Make plans.
 func Make(w World) Plan {
 	p := Plan{Mode: v1alpha1.ModeFlat, Clients: w.clients()}
+	p.Baseline, p.Confirm = w.believe()
 	p.Refusals = w.refusals()
 	now := w.judge(w.state())
 	p.Checks, p.Target = now.checks, now.checks
@@ -89,13 +102,15 @@ func Make(w World) Plan {
 	p.Hash = w.hash(chosen)
 	if !w.exiting() {
 		p.Peers = wantedPeers(w.Topology)
-		p.Notes = w.notes(p.Clients, len(chosen))
+		p.Notes = w.notes(p.Clients, len(chosen)-w.unwanted(chosen))
 		if len(chosen) == 0 {
 			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + w.whyNobody()})
+			w.fallback(&p, now)
 			return p
 		}
 	}
 	w.check(&p, now, max(len(chosen), 1))
+	p.AtOnce = w.atOnce(p.Steps)
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
@@ -110,7 +125,7 @@ func Make(w World) Plan {
 func (w World) check(p *Plan, now judged, wanted int) {
 	for _, step := range w.steps(p.Reflectors) {
 		next := w.judge(now.state.after(step, w.Topology))
-		if broken := w.breaks(now, next, step, wanted); broken != "" {
+		if broken := w.breaks(now, next, step, wanted); broken != "" && !w.abandons() {
 			p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
 			return
 		}
@@ -257,7 +272,7 @@ func (w World) Fitness(n Node) string {
 		return why
 	}
 	if n.marked(&w.Topology) {
-		return w.lost(&n)
+		return cmp.Or(w.lost(&n), w.reluctance(&n))
 	}
 	return w.unfitToBecome(&n)
 }

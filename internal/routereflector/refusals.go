@@ -12,7 +12,7 @@ import (
 
 // refusals lists the reasons to plan nothing. Each is a sentence that says what is wrong, where, and what to do.
 func (w World) refusals() []Refusal {
-	checks := []func() *Refusal{w.paused, w.datastore}
+	checks := []func() *Refusal{w.paused, w.datastore, w.doubt, w.exitRefused}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
 		checks = append(checks, w.shape, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters)
 	}
@@ -116,8 +116,11 @@ func (w World) filters() *Refusal {
 }
 
 func (w World) sessionOptions() *Refusal {
-	if w.Topology.Spec.Mesh == v1alpha1.MeshManage || w.Mesh.On || w.exiting() || !w.resetsSessions(w.changedPeers()) {
+	if w.Mesh.On || w.exiting() || !w.resetsSessions(w.changedPeers()) {
 		return nil
+	}
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage {
+		return w.sessionOptionsOfMany()
 	}
 	return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once; set spec.mesh to Manage, so that the mesh "+
 		"can carry the clients meanwhile, or change it back")

@@ -196,6 +196,13 @@ type Sizing struct {
 	// +kubebuilder:validation:Maximum=90
 	// +optional
 	HysteresisPercent *int32 `json:"hysteresisPercent,omitempty"`
+	// maxMeshNodes is the greatest number of nodes with which the node-to-node mesh may be turned on, 2 to 5000. With more of them the deletion of the
+	// topology is refused, and no change is made that needs the mesh. Default 200: there each node has 199 sessions, and the cluster 19,900.
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=5000
+	// +optional
+	MaxMeshNodes int32 `json:"maxMeshNodes,omitempty"`
 	// perZone gives each zone its own number of reflectors, as calico-route-reflector-operator did:
 	// min(max(ceil(clients of the zone × ratioPermille ÷ 1000), min), max, eligible nodes of the zone).
 	// +optional
@@ -382,11 +389,36 @@ type RouteReflectorTopologyStatus struct {
 	// plan is what is to be done next.
 	// +optional
 	Plan *PlanStatus `json:"plan,omitempty"`
+	// baseline is what was last believed of the cluster. What is seen is compared with it, so that a sudden loss is noticed even after a restart.
+	// +optional
+	Baseline *Baseline `json:"baseline,omitempty"`
 	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled and Frozen.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Baseline counts nodes as they were at a time.
+type Baseline struct {
+	// time is when they were counted.
+	Time metav1.Time `json:"time"`
+	// newest is when the newest of them was created, by the clock of the API server. Nodes that were created later are not among them.
+	// +optional
+	Newest metav1.Time `json:"newest,omitzero"`
+	// nodes is the number of Nodes.
+	Nodes int32 `json:"nodes"`
+	// clients is the number of those with BGP that spec.clientSelector selected, reflectors included.
+	Clients int32 `json:"clients"`
+	// candidates is the number of those with BGP that spec.reflectors.required selected.
+	Candidates int32 `json:"candidates"`
+	// reflectors is the number of the topology's reflectors that spec.reflectors.required selected.
+	Reflectors int32 `json:"reflectors"`
+	// selectors names the two selectors as they were.
+	Selectors string `json:"selectors"`
+	// doubtedSince is since when what is seen has not been believed.
+	// +optional
+	DoubtedSince *metav1.Time `json:"doubtedSince,omitempty"`
 }
 
 // SessionCount counts sessions.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -132,7 +133,7 @@ func relevant(before, after client.Object) bool {
 		return !reflect.DeepEqual(a, b)
 	case *v1alpha1.RouteReflectorTopology:
 		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil ||
-			!slices.Equal(before.GetFinalizers(), after.GetFinalizers())
+			!slices.Equal(before.GetFinalizers(), after.GetFinalizers()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 	}
 	return before.GetResourceVersion() != after.GetResourceVersion()
 }
@@ -192,7 +193,10 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 	m := r.memory(name)
 	m.catchUp(s)
 	m.enter(s)
-	plan := routereflector.Make(s.world)
+	plan, err := r.plan(ctx, s)
+	if err != nil {
+		return 0, err
+	}
 	m.prove(s, plan)
 	o := decide(s, m, plan)
 	m.begin(o, s.world.Now)
@@ -221,7 +225,7 @@ func (r *Reconciler) proceed(ctx context.Context, s *scene, m *memory, o outcome
 		return next, err
 	}
 	if exiting && o.act {
-		return 0, r.hold(ctx, s, m, false)
+		return 0, r.release(ctx, s, m)
 	}
 	return r.idle(s, later), nil
 }
@@ -252,7 +256,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 		if m.repeats(plan.Steps[0], s.world.Now) {
 			return r.Timing.Poll, nil
 		}
-		return r.Timing.Poll, m.failed(r.step(ctx, s, m, plan.Steps[0]))
+		return r.Timing.Poll, m.failed(r.steps(ctx, s, m, plan))
 	}
 	m.trouble = ""
 	if busy(plan) || len(s.statuses) > 0 {
@@ -287,6 +291,18 @@ func (m *memory) failed(err error) error {
 		m.trouble = err.Error()
 	}
 	return err
+}
+
+// steps carries out the first step, or in an emergency all that need not wait for each other. Each is a write of its own, on what the one before has
+// left behind.
+func (r *Reconciler) steps(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
+	for _, step := range plan.Steps[:max(plan.AtOnce, 1)] {
+		if err := r.step(ctx, s, m, step); err != nil {
+			return err
+		}
+		s.world = s.world.After(step)
+	}
+	return nil
 }
 
 // step carries out one step and tells of it.
