@@ -252,7 +252,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 		if m.repeats(plan.Steps[0], s.world.Now) {
 			return r.Timing.Poll, nil
 		}
-		return r.Timing.Poll, m.failed(r.step(ctx, s, m, plan.Steps[0]))
+		return r.Timing.Poll, m.failed(r.steps(ctx, s, m, plan.Steps))
 	}
 	m.trouble = ""
 	if busy(plan) || len(s.statuses) > 0 {
