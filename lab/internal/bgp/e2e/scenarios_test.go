@@ -44,6 +44,12 @@ func TestScenarios(t *testing.T) {
 		if name == scenario.ReplaceAll && !l.part("killed", killed) {
 			return
 		}
+		if name == scenario.ReplaceOne && !l.part("adopt by hand", adoptByHand) {
+			return
+		}
+		if name == scenario.Grow && !l.part("adopt multi", adoptMulti) {
+			return
+		}
 	}
 	// The last of all scenarios ends without reflectors, that of the short form with two.
 	name := scenario.Enable
