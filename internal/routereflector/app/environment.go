@@ -37,11 +37,20 @@ func (o *options) addOldFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// datastore says in which datastore Calico keeps its data, by the old operator's variable. Its "incluster" is the kubernetes datastore by the Pod's own
-// account, which is how this one reaches it in any case.
-func datastore(getenv func(string) string) (string, error) {
-	switch value := getenv(datastoreVariable); value {
-	case "", "kubernetes", "incluster":
+// getenv is as os.Getenv, with the old operator's word for a datastore in today's: its "incluster" is the kubernetes datastore by the Pod's own account.
+func getenv(env func(string) string) func(string) string {
+	return func(name string) string {
+		if value := env(name); name != datastoreVariable || value != "incluster" {
+			return value
+		}
+		return "kubernetes"
+	}
+}
+
+// datastore says in which datastore Calico keeps its data.
+func datastore(env func(string) string) (string, error) {
+	switch value := getenv(env)(datastoreVariable); value {
+	case "", "kubernetes":
 		return "kubernetes", nil
 	default:
 		return "", fmt.Errorf("%s %q: must be kubernetes or incluster, since this version knows Calico's kubernetes datastore alone", datastoreVariable, value)
@@ -49,8 +58,8 @@ func datastore(getenv func(string) string) (string, error) {
 }
 
 // endpoint has the Pod's account reach the API server at K8S_API_ENDPOINT. The flags --kubeconfig and --master win.
-func (o *options) endpoint(getenv func(string) string, config *rest.Config) error {
-	value := getenv(endpointVariable)
+func (o *options) endpoint(env func(string) string, config *rest.Config) error {
+	value := env(endpointVariable)
 	if value == "" || o.manager.Kubeconfig != "" || o.manager.Master != "" {
 		return nil
 	}

@@ -73,7 +73,7 @@ func (s *Seeder) Start(ctx context.Context) error {
 			return nil
 		case apierrors.IsForbidden(err):
 			s.Log.Error(err, "The variables ROUTE_REFLECTOR_* are set, and a right is missing to make a topology of them: "+
-				"apply config/calico-route-reflector-operator/overlays/kdd, or take them out")
+				"apply config/calico-route-reflector-operator/overlays/environment, or take them out")
 			return nil
 		}
 		s.Log.Error(err, "Making a topology of the variables ROUTE_REFLECTOR_*", "again", seedRetry.String())

@@ -209,7 +209,7 @@ func TestSeedRights(t *testing.T) { //nolint:paralleltest // as above
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "nobody-in-particular"}
 	refused := s.seeder(limited, map[string]string{"ROUTE_REFLECTOR_MIN": "2"})
 	refused.run(t)
-	if !refused.has("apply config/calico-route-reflector-operator/overlays/kdd, or take them out") || len(refused.lines) != 1 {
+	if !refused.has("apply config/calico-route-reflector-operator/overlays/environment, or take them out") || len(refused.lines) != 1 {
 		t.Error(refused.lines)
 	}
 	quiet := s.seeder(limited, map[string]string{"DATASTORE_TYPE": "kubernetes"})
