@@ -43,12 +43,12 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 	switch step.Kind {
 	case MeshOn, MeshOff:
 		s.mesh = step.Kind == MeshOn
-	case EnsurePeer, RemovePeer:
+	case EnsurePeer, RemovePeer, RetirePeer:
 		s.peers = slices.DeleteFunc(slices.Clone(s.peers), func(p Peer) bool { return p.Name == step.Peer.Name })
 		if step.Kind == EnsurePeer {
 			s.peers = append(s.peers, step.Peer)
 		}
-	case Promote, Demote:
+	case Promote, Adopt, Demote:
 		s.nodes = slices.Clone(s.nodes)
 		at := slices.IndexFunc(s.nodes, func(n Node) bool { return n.Name == step.Node })
 		if at < 0 {
@@ -56,7 +56,7 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 		}
 		n := &s.nodes[at]
 		n.Labels = maps.Clone(n.Labels)
-		if step.Kind == Promote {
+		if step.Kind != Demote {
 			if n.Labels == nil {
 				n.Labels = map[string]string{}
 			}
@@ -177,7 +177,7 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least", moment.is.MinSessionsPerClient, moment.when, least)
 		}
 	}
-	if limit := max(maxPathsFactor*wanted, before.checks.MaxPathsPerPrefix); after.checks.MaxPathsPerPrefix > limit {
+	if limit := w.mostPaths(step, before.checks.MaxPathsPerPrefix, wanted); after.checks.MaxPathsPerPrefix > limit {
 		return fmt.Sprintf("nodes would have up to %d paths to one prefix, where %d are the most", after.checks.MaxPathsPerPrefix, limit)
 	}
 	return ""

@@ -55,11 +55,11 @@ func (w World) candidates() []candidate {
 	var domains []string // of all candidates, one after the other
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		incumbent, suits := n.marked(&w.Topology), w.suitability(n)
+		incumbent, suits := n.marked(&w.Topology) || n.adoptedBy(&w.Topology), w.suitability(n)
 		if suits == never {
 			continue
 		}
-		c := candidate{node: n, incumbent: incumbent, suits: suits, score: w.score(n), hash: rendezvous(w.Topology.Name, n.Name)}
+		c := candidate{node: n, incumbent: incumbent, suits: suits, score: w.score(n) + w.adoptionScore(n), hash: rendezvous(w.Topology.Name, n.Name)}
 		for _, key := range keys {
 			domains = append(domains, n.Labels[key])
 		}
@@ -222,7 +222,7 @@ func (w World) reflectors(chosen []string) []Reflector {
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		wanted := slices.Contains(chosen, n.Name)
-		if !wanted && !n.marked(&w.Topology) {
+		if !wanted && !n.marked(&w.Topology) && !n.adoptedBy(&w.Topology) {
 			continue
 		}
 		r := Reflector{
@@ -252,6 +252,8 @@ func (w *World) zone(n *Node) string {
 
 func (w *World) whyChosen(n *Node) string {
 	switch {
+	case n.adoptedBy(&w.Topology):
+		return w.whyAdopted(n)
 	case n.marked(&w.Topology):
 		return fmt.Sprintf("its cluster ID is %q and must be %s", n.ClusterID, w.Topology.Spec.ClusterID)
 	case n.Workloads == 0:

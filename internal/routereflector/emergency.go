@@ -30,7 +30,7 @@ const (
 
 func (w *World) suitability(n *Node) suitability {
 	unfit := w.unfit(n)
-	if n.marked(&w.Topology) {
+	if n.marked(&w.Topology) || n.adoptedBy(&w.Topology) {
 		switch {
 		case w.lost(n) != "":
 			return never
@@ -143,10 +143,10 @@ func (w World) emergency() bool {
 }
 
 // atOnce counts the first steps that are done in one go: in an emergency all that add something. Whoever is chosen first may be ill as well, and to
-// wait for it would prolong the outage.
+// wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go.
 func (w World) atOnce(steps []Step) int {
 	if !w.emergency() {
-		return min(len(steps), 1)
+		return max(retiredAtOnce(steps), min(len(steps), 1))
 	}
 	first := slices.IndexFunc(steps, func(s Step) bool { return s.Kind != EnsurePeer && s.Kind != Promote })
 	if first < 0 {

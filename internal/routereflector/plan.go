@@ -28,7 +28,8 @@ type Plan struct {
 	Peers []Peer
 	// Steps are the writes that remain, in order. Each is safe once the one before it has settled.
 	Steps []Step
-	// AtOnce is how many of the first steps may be done in one go, each without a look at what the one before has brought: in an emergency.
+	// AtOnce is how many of the first steps may be done in one go, each without a look at what the one before has brought: in an emergency, and
+	// where adopted BGPPeers go.
 	AtOnce int
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
 	Waiting string
@@ -78,6 +79,7 @@ const (
 	ReasonNodesVanished     Reason = "NodesVanished"
 	ReasonMeshTooLarge      Reason = "MeshTooLarge"
 	ReasonMeshNotManaged    Reason = "MeshNotManaged"
+	ReasonCannotAdopt       Reason = "CannotAdopt"
 )
 
 // Refusal is a reason not to act.
@@ -124,10 +126,13 @@ func Make(w World) Plan {
 // check keeps the steps that the model lets pass, up to the first that it does not.
 func (w World) check(p *Plan, now judged, wanted int) {
 	for _, step := range w.steps(p.Reflectors) {
-		next := w.judge(now.state.after(step, w.Topology))
-		if broken := w.breaks(now, next, step, wanted); broken != "" && !w.abandons() {
-			p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
-			return
+		next := now
+		if !now.retired(step) {
+			next = w.judge(w.afterAll(now.state, step))
+			if broken := w.breaks(now, next, step, wanted); broken != "" && !w.abandons() {
+				p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
+				return
+			}
 		}
 		p.Steps = append(p.Steps, step)
 		p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
@@ -167,7 +172,9 @@ func (w World) clients() int {
 
 // idTakenBy names who has the topology's cluster ID beside its own reflectors.
 func (w World) idTakenBy() string {
-	first := w.firstNode(func(n *Node) bool { return n.foreignReflector(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID })
+	first := w.firstNode(func(n *Node) bool {
+		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
+	})
 	if first != "" {
 		return "Node " + first
 	}
@@ -223,6 +230,9 @@ func (w World) notes(clients, chosen int) []string {
 	if want := w.redundancy(); w.Topology.Spec.Sizing.PerZone == nil && chosen < want {
 		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", chosen, want, w.whyNobody()))
 	}
+	if w.adopted() {
+		out = append(out, "nothing is left that spec.adopt names; take it out of the spec")
+	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
 		out = append(out, "there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
 	}
@@ -262,6 +272,9 @@ func (w World) hash(chosen []string) string {
 	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen, w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
 	for _, p := range wantedPeers(w.Topology) {
 		fmt.Fprintln(h, p.Name, p.PeerSpec)
+	}
+	if a := w.Topology.Spec.Adopt; a != nil {
+		fmt.Fprintln(h, "adopt", calicoSelector(a.Nodes), a.BGPPeers)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }

@@ -14,7 +14,7 @@ import (
 func (w World) refusals() []Refusal {
 	checks := []func() *Refusal{w.paused, w.datastore, w.doubt, w.exitRefused}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
-		checks = append(checks, w.shape, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters)
+		checks = append(checks, w.shape, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters, w.adoption)
 	}
 	for _, p := range wantedPeers(w.Topology) {
 		checks = append(checks, func() *Refusal { return w.foreignPeer(p.Name) })

@@ -27,6 +27,10 @@ const (
 	// MeshOn and MeshOff switch the node-to-node mesh.
 	MeshOn  Kind = "MeshOn"
 	MeshOff Kind = "MeshOff"
+	// Adopt gives a reflector that spec.adopt names the topology's label; its cluster ID is the topology's already.
+	Adopt Kind = "Adopt"
+	// RetirePeer deletes a BGPPeer that spec.adopt names, somebody else's.
+	RetirePeer Kind = "RetirePeer"
 )
 
 // Step is one write.
@@ -37,7 +41,7 @@ type Step struct {
 	Reason string `json:"reason"`
 	// Node is the node of Promote and Demote.
 	Node string `json:"-"`
-	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer.
+	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer and RetirePeer.
 	Peer Peer `json:"-"`
 	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
 	UID             string `json:"-"`
@@ -73,7 +77,10 @@ func (w World) steps(reflectors []Reflector) []Step {
 		leaving = nil
 	}
 	out = append(out, peers...)
+	adopted, joining := w.adoptions(reflectors, joining)
+	out = append(out, adopted...)
 	out = append(out, w.nodeSteps(Promote, joining)...)
+	out = append(out, w.retirements()...)
 	out = append(out, w.nodeSteps(Demote, leaving)...)
 	out = append(out, w.stalePeers()...)
 	if manage && mesh && slices.ContainsFunc(reflectors, func(r Reflector) bool { return r.Role != RoleLeaving }) {

@@ -26,7 +26,7 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 	leaving := inRole(p.Reflectors, RoleLeaving)
 	if len(p.Steps) > 0 {
 		switch step := p.Steps[0]; step.Kind {
-		case Promote:
+		case Promote, RetirePeer:
 			add(w.working(nil))
 		case MeshOff:
 			if len(inRole(p.Reflectors, RoleJoining)) > 0 {
@@ -46,7 +46,7 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 			} else {
 				add(w.working(leaving))
 			}
-		case EnsurePeer, RemovePeer, MeshOn:
+		case EnsurePeer, RemovePeer, MeshOn, Adopt:
 		}
 	}
 	if len(p.Steps) == 0 && p.Waiting != "" || w.suspects() {

@@ -124,6 +124,11 @@ type RouteReflectorTopologySpec struct {
 	// +optional
 	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
 
+	// adopt takes over reflectors that somebody else made, by hand or with the calico-route-reflector-operator of 2020: they stay where they are and
+	// keep their cluster ID, so that no session is reset. Absent: nothing that is not this topology's is touched.
+	// +optional
+	Adopt *Adoption `json:"adopt,omitempty"`
+
 	// paused stops all writes. What is planned is still reported.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -326,6 +331,27 @@ type SessionOptions struct {
 	// +kubebuilder:validation:Enum=UseNodeIP;None
 	// +optional
 	SourceAddress string `json:"sourceAddress,omitempty"`
+}
+
+// Adoption names what was made by somebody else and shall be this topology's. Nothing else of others is touched. Once it is done, take it out of
+// the spec: a BGPPeer that it names and that comes back is deleted again.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.nodes.matchLabels) && self.nodes.matchLabels.size() > 0 || has(self.nodes.matchExpressions) && self.nodes.matchExpressions.size() > 0",message="spec.adopt.nodes: must say by which labels the reflectors are known, such as matchLabels route-reflector: \"true\""
+type Adoption struct {
+	// nodes selects the Nodes that are reflectors. They get this topology's label. Those with another cluster ID than spec.clusterID get that as
+	// well, one at a time, which cuts off their own pods for some seconds; at least one must have it already. Nodes that it selects and that have no
+	// cluster ID are clients like any other.
+	// +required
+	Nodes metav1.LabelSelector `json:"nodes"`
+	// bgpPeers are the BGPPeers by which these reflectors have their sessions, by name; a name that ends with * stands for all that begin so. Each is
+	// deleted once the sessions of this topology's own are seen to be Established. Their options must be those of spec.session.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-.a-z0-9]*([a-z0-9]|\*))?$`
+	// +listType=set
+	// +required
+	BGPPeers []string `json:"bgpPeers"`
 }
 
 // Phase is the state of a topology in a word.

@@ -45,6 +45,7 @@ func newOptions() *options {
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.manager.AddFlags(fs)
+	o.addOldFlags(fs)
 	o.logging.AddFlags(fs)
 	fs.DurationVar(&o.timing.Settle, "settle-period", o.timing.Settle,
 		"How long confd and BIRD are given to take up a change before reflectors are asked for their sessions; 1s to 5m.")
@@ -78,11 +79,17 @@ func operate(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	if _, err := datastore(os.Getenv); err != nil {
+		return err
+	}
 	handler := logging.NewHandler(os.Stderr, o.logging)
 	log := logging.Install(handler, o.logging)
 	logrusbridge.Install(logrus.StandardLogger(), handler) //nolint:contextcheck // it sets up, nothing there can be canceled
 	config, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
 	if err != nil {
+		return err
+	}
+	if err := o.endpoint(os.Getenv, config); err != nil {
 		return err
 	}
 	bgp, err := calico.OpenBGP(ctx, config)
@@ -139,6 +146,9 @@ func addReconciler(mgr *manager.Manager, bgp *calico.BGPKubernetes, o *options, 
 	}
 	workloads := controller.NewWorkloads(client)
 	if err := mgr.Add(workloads); err != nil {
+		return err
+	}
+	if err := o.addSeeder(mgr, client, mgr.GetLogger()); err != nil {
 		return err
 	}
 	err = mgr.Readiness.Add("calico-datastore", func(ctx context.Context) error {

@@ -34,11 +34,11 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step routereflector.St
 			return r.Calico.CreatePeer(ctx, step.Peer)
 		}
 		return r.Calico.UpdatePeer(ctx, step.Peer, step.UID, step.ResourceVersion)
-	case routereflector.RemovePeer:
+	case routereflector.RemovePeer, routereflector.RetirePeer:
 		return r.Calico.DeletePeer(ctx, step.Peer.Name, step.UID, step.ResourceVersion)
 	case routereflector.MeshOn, routereflector.MeshOff:
 		return r.Calico.SetMesh(ctx, s.configuration, step.Kind == routereflector.MeshOn)
-	case routereflector.Promote:
+	case routereflector.Promote, routereflector.Adopt:
 		label, id := s.topology.Name, s.world.Topology.Spec.ClusterID
 		return r.setRole(ctx, step, &label, &id)
 	case routereflector.Demote:
@@ -72,7 +72,7 @@ func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, labe
 
 // disruptive says that a step takes something away, or starts something that must be alone.
 func disruptive(k routereflector.Kind) bool {
-	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff
+	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff || k == routereflector.RetirePeer
 }
 
 // confirm looks once more, live, before a write: whether Calico's datastore may be written to, and before a disruptive step whether the

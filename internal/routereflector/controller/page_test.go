@@ -88,6 +88,7 @@ func TestPage(t *testing.T) {
 	var events []string
 	for _, kind := range []routereflector.Kind{
 		routereflector.EnsurePeer, routereflector.RemovePeer, routereflector.Promote, routereflector.Demote, routereflector.MeshOn, routereflector.MeshOff,
+		routereflector.Adopt, routereflector.RetirePeer,
 	} {
 		events = append(events, told(kind))
 	}

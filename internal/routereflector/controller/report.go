@@ -286,6 +286,10 @@ func told(k routereflector.Kind) string {
 		return "Promoted"
 	case routereflector.Demote:
 		return "Demoted"
+	case routereflector.Adopt:
+		return "Adopted"
+	case routereflector.RetirePeer:
+		return "PeerRetired"
 	case routereflector.MeshOn:
 		return "MeshEnabled"
 	case routereflector.MeshOff:

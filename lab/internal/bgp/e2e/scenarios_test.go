@@ -44,6 +44,12 @@ func TestScenarios(t *testing.T) {
 		if name == scenario.ReplaceAll && !l.part("killed", killed) {
 			return
 		}
+		if name == scenario.ReplaceOne && !l.part("adopt by hand", adoptByHand) {
+			return
+		}
+		if name == scenario.Grow && !l.part("adopt multi", adoptMulti) {
+			return
+		}
 	}
 	if testing.Short() {
 		l.failures(aBirdIsKilled, aReflectorDies)
