@@ -146,7 +146,8 @@ func reachable(s *scene, plan operator.Plan) verdict {
 
 func certificates(s *scene, plan operator.Plan, trouble string) verdict {
 	if found := some(plan, operator.ReasonMissingPermission, operator.ReasonMissingObject, operator.ReasonDestination, operator.ReasonDestinationTaken,
-		operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData); len(found) > 0 {
+		operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonNoCertManager,
+		operator.ReasonIssuerNotReady, operator.ReasonUnusableCA); len(found) > 0 {
 		return no(string(found[0].Reason), join(found))
 	}
 	switch {

@@ -112,6 +112,9 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CertificatesReady", "False", "MissingPermission", "run: kubectl x", func(g *sight) {
 			g.plan.Refusals = []operator.Refusal{{Reason: operator.ReasonMissingPermission, Message: "run: kubectl x"}}
 		}},
+		{"CertificatesReady", "False", "CertManagerMissing", "install cert-manager", func(g *sight) { g.refused(operator.ReasonNoCertManager, "install cert-manager") }},
+		{"CertificatesReady", "False", "IssuerNotReady", "describe issuer", func(g *sight) { g.refused(operator.ReasonIssuerNotReady, "describe issuer") }},
+		{"CertificatesReady", "False", "UnusableCA", "name another", func(g *sight) { g.refused(operator.ReasonUnusableCA, "name another") }},
 		{"CertificatesReady", "False", "Pending", "it is worn", func(g *sight) { g.plan.Certificates[1].Decision.Actions = []pki.Action{{Reason: "it is worn"}} }},
 		{"CertificatesReady", "False", "Pending", "no CA has been made yet: the core etcd comes first, see CoreReachable", unreachable},
 		{"CertificatesReady", "False", "WriteFailed", "forbidden", func(g *sight) { g.trouble = "forbidden" }},

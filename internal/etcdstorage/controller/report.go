@@ -183,7 +183,7 @@ func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step
 		return
 	}
 	reason := map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
 		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
 	}[step.Kind]
 	if reason != "" {

@@ -104,12 +104,18 @@ func (w World) certificates(p *Plan) {
 	if o, exists := w.object(KindSecret, SignersName(w.Storage.Name)); exists && !o.ownedBy(string(w.Storage.UID)) {
 		return // the refusal says so; without CAs nothing can be issued
 	}
+	w.issuer(p)
 	signers := w.signers()
 	for _, purpose := range purposes() {
+		offer, _ := w.offer(purpose)
 		bundles, leaves := w.places(purpose)
 		d := pki.Decide(pki.View{
 			Now: w.Now, Validity: w.validity(purpose), Signers: signers[purpose], Bundles: plain(bundles), Leaves: plain(leaves),
+			Origin: w.origin(), Offer: offer,
 		})
+		if r, late := w.overdue(purpose, d); late {
+			p.Refusals = append(p.Refusals, r)
+		}
 		p.Certificates = append(p.Certificates, Certificates{Purpose: purpose, Decision: d, Signers: signers[purpose], Leaves: plain(leaves), Bundles: plain(bundles)})
 		for _, action := range d.Actions {
 			if !p.add(w.certificateStep(purpose, signers, action, bundles, leaves)) {
@@ -134,11 +140,14 @@ func (w World) certificateStep(purpose pki.Purpose, signers map[pki.Purpose]pki.
 		s := w.signersStep(signers)
 		s.Kind, s.Purpose, s.Generation, s.Validity, s.Reason = MakeCA, purpose, a.Generation, w.validity(purpose).Signing, "a "+string(purpose)+" CA is needed: "+a.Reason
 		return s
-	case pki.DropCA, pki.MarkPublished:
+	case pki.TakeCA, pki.DropCA, pki.MarkPublished:
 		changed := maps.Clone(signers)
 		changed[purpose] = a.Signers
 		s := w.signersStep(changed)
 		s.Reason = string(purpose) + " CA: " + a.Reason
+		if a.Deed == pki.TakeCA {
+			s.Kind = TakeCA
+		}
 		return s
 	case pki.Publish:
 		at := bundles[a.At]
@@ -173,6 +182,9 @@ func (w World) signersStep(signers map[pki.Purpose]pki.Signers) Step {
 	data := map[string][]byte{}
 	for purpose, cas := range signers {
 		maps.Copy(data, cas.Data(purpose))
+	}
+	if record := cmp.Or(w.origin(), w.recorded()); record != "" {
+		data[issuerKey] = []byte(record)
 	}
 	return w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "")
 }

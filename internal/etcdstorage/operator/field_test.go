@@ -67,6 +67,9 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 	type spec = v1alpha1.EtcdStorageSpec
 	one, five, seven := int32(1), int32(5), int64(7)
 	bytes, no := resource.MustParse("1Gi"), false
+	issuer := func(kind, group string) func(*spec) {
+		return func(s *spec) { s.IssuerRef = &v1alpha1.IssuerRef{Name: "vault", Kind: kind, Group: group} }
+	}
 	deliver := func(s *spec) { s.CACertConfigMaps = []v1alpha1.Destination{{Name: "x", Namespace: "clients"}} }
 	cases := map[string]struct {
 		change func(*spec)
@@ -77,6 +80,9 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"signingCertificateValidity": {func(s *spec) { s.SigningCertificateValidity.Duration = 4000 * time.Hour }, "MakeCA Secret/a-signers validity=4000h0m0s"},
 		"servingCertificateValidity": {func(s *spec) { s.ServingCertificateValidity.Duration = time.Hour }, "IssueServing Secret/a-server-cert validity=1h0m0s"},
 		"clientCertificateValidity":  {func(s *spec) { s.ClientCertificateValidity.Duration = time.Hour }, "DeliverClient Secret tenant/client-0 validity=1h0m0s"},
+		"issuerRef.name":             {issuer("Issuer", "cert-manager.io"), `"issuerRef":{"group":"cert-manager.io","kind":"Issuer","name":"vault"}`},
+		"issuerRef.kind":             {issuer("ClusterIssuer", "cert-manager.io"), `"kind":"ClusterIssuer","name":"vault"`},
+		"issuerRef.group":            {issuer("Pool", "issuers.example"), `"issuerRef":{"group":"issuers.example"`},
 		"prefix":                     {func(s *spec) { s.Prefix = "/else/" }, `"--prefix=/else/"`},
 		"adoptExistingData":          {func(s *spec) { s.AdoptExistingData = true }, "Claim /.etcd.mooring.dev/owners/a"},
 		"deletionPolicy":             {func(s *spec) { s.DeletionPolicy = v1alpha1.DeletionDelete }, "DeleteKeys 2500 keys under /a/"},

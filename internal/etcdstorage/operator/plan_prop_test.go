@@ -30,7 +30,7 @@ func kinds(steps []Step) []string {
 func safe(t fatal) func(before, after World, s Step) {
 	return func(before, after World, s Step) {
 		t.Helper()
-		if o, exists := before.object(s.Ref.Kind, s.Ref.Name); s.Ref.Kind != "" && exists && !o.ownedBy(string(before.Storage.UID)) {
+		if o, exists := before.object(s.Ref.Kind, s.Ref.Name); s.Ref.Kind != "" && exists && slices.ContainsFunc(foreigners(before), func(f Object) bool { return f.Kind == o.Kind && f.meta("name") == o.meta("name") }) {
 			t.Fatalf("%s: it is somebody else's", s)
 		}
 		_, claimed := before.owner()
@@ -71,8 +71,11 @@ func safe(t fatal) func(before, after World, s Step) {
 	}
 }
 
+// foreigners are the objects of somebody else. What an issuer has issued for the EtcdStorage has its mark.
 func foreigners(w World) []Object {
-	return slices.DeleteFunc(slices.Clone(w.Objects), func(o Object) bool { return o.ownedBy(string(w.Storage.UID)) })
+	return slices.DeleteFunc(slices.Clone(w.Objects), func(o Object) bool {
+		return o.ownedBy(string(w.Storage.UID)) || o.annotation(v1alpha1.DeliveredAnnotation) == Mark(&w.Storage)
+	})
 }
 
 // exited is the world after the user has deleted the EtcdStorage, with data of the tenant.
@@ -93,6 +96,11 @@ func TestAnyTenant(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "times") {
 			w.Now = w.Now.Add(time.Duration(rapid.IntRange(0, 800).Draw(t, "hours")) * time.Hour)
 			w.Settings.ProxyImage = fmt.Sprintf("proxy:%d", rapid.IntRange(1, 2).Draw(t, "image"))
+			if rapid.IntRange(0, 3).Draw(t, "another issuer") == 0 {
+				w.Storage.Spec.IssuerRef = rapid.SampledFrom([]*v1alpha1.IssuerRef{
+					nil, {Name: "x", Kind: "ClusterIssuer", Group: "cert-manager.io"}, {Name: "y", Kind: "ClusterIssuer", Group: "cert-manager.io"},
+				}).Draw(t, "issuer")
+			}
 			if rapid.IntRange(0, 3).Draw(t, "core away") == 0 {
 				w.Core.Problem = "away"
 			}

@@ -27,6 +27,8 @@ type World struct {
 	Objects []Object
 	// Destinations are the tenant's ConfigMaps and Secrets that the spec names.
 	Destinations []Destination
+	// CertManager is what is known of cert-manager. It is asked only where [World.IssuerConcerned].
+	CertManager CertManager
 	// Pods counts the proxies' pods that exist. It is read only while the EtcdStorage is being deleted.
 	Pods int
 }
