@@ -136,6 +136,10 @@ type EtcdStorageSpec struct {
 	// +kubebuilder:validation:Maximum=32
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
+	// memory is what each proxy may take.
+	// +kubebuilder:default={}
+	// +optional
+	Memory Memory `json:"memory,omitempty"`
 	// topologySpread says over what the proxies are spread.
 	// +kubebuilder:default={}
 	// +optional
@@ -241,6 +245,20 @@ const (
 	CompactionShared     CompactionMode = "Shared"
 	CompactionPerReplica CompactionMode = "PerReplica"
 )
+
+// Memory is what each proxy may take. It grows with the number of watches and of large lists at one time, and, where there is a quota, of keys.
+//
+// +kubebuilder:validation:XValidation:rule="quantity(has(self.request) ? string(self.request) : '64Mi').compareTo(quantity(has(self.limit) ? string(self.limit) : '256Mi')) <= 0",message="spec.memory.request: must not be more than spec.memory.limit, which is 256Mi by default"
+type Memory struct {
+	// request is what a machine must have free for a proxy, at least 16Mi. Absent: 64Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.memory.request: must be at least 16Mi"
+	// +optional
+	Request *resource.Quantity `json:"request,omitempty"`
+	// limit is the most that a proxy may take before it is killed, at least 64Mi. Absent: 256Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="spec.memory.limit: must be at least 64Mi"
+	// +optional
+	Limit *resource.Quantity `json:"limit,omitempty"`
+}
 
 // TopologySpread says over what the proxies are spread.
 type TopologySpread struct {

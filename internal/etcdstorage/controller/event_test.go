@@ -66,6 +66,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{"ProxyReady", "", "False", "NoProxyReady", false},
 		{"ProxyReady", "Unknown", "False", "NoProxyReady", false},
 		{"Deployed", "True", "False", "FailedDeploying", false}, // the same as ProxyReady
+		{"Deployed", "True", "False", "WriteFailed", true},
 		{"RotationInProgress", "False", "True", "Overlap", false},
 		{"Ready", "True", "False", "NoProxyReady", false}, // the others say why
 	} {

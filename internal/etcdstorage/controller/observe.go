@@ -160,13 +160,7 @@ func (r *Reconciler) readCore(ctx context.Context, s *scene) error {
 		s.world.Core.Problem = files.Problem
 		return nil
 	}
-	connection, err := r.Core.connect(r.Settings.CoreURLs, credentials)
-	if err != nil {
-		s.world.Core.Problem = err.Error()
-		return nil //nolint:nilerr // it is part of what is seen
-	}
-	s.core = connection
-	s.world.Core = connection.Observe(ctx, core.Question{
+	s.core, s.world.Core = r.Core.ask(ctx, s.world.Now, r.Timing.rest(), r.Settings.CoreURLs, credentials, core.Question{
 		Tenant: s.world.Storage.Name, Prefix: operator.Prefix(&s.world.Storage), CertificateUser: core.CommonName(proxyCert), Users: r.Settings.TenantUsers,
 		Exiting: s.object.GetDeletionTimestamp() != nil,
 	})

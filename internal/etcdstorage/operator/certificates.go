@@ -34,7 +34,8 @@ func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
 		if d.Namespace == w.Settings.Namespace {
 			continue // it never gets anything
 		}
-		p := place{Place: pki.Place{Name: d.String(), Blocked: refused}, destination: &d}
+		held := d.Delivered != Mark(&w.Storage) && w.obstructed()
+		p := place{Place: pki.Place{Name: d.String(), Blocked: refused || held}, destination: &d}
 		switch {
 		case purpose == pki.Serving && d.Kind == KindConfigMap:
 			p.Bundle = d.Data[v1alpha1.ServingCAKey]
@@ -48,6 +49,16 @@ func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
 		return bundles, []place{w.servingPlace()}
 	}
 	return []place{w.clientCAPlace()}, leaves
+}
+
+// obstructed says that somebody else's object keeps the endpoint from being served. Nothing is delivered for the first time then, since whoever got it
+// would turn to an endpoint that is not this tenant's, or not there. What was delivered before is renewed: it may be in use.
+func (w World) obstructed() bool {
+	return slices.ContainsFunc(Refs(w.Storage.Name), func(ref Ref) bool {
+		o, exists := w.object(ref.Kind, ref.Name)
+		serves := ref.Kind != KindBudget && ref.Kind != KindNetworkPolicy && (ref.Name != UserSecretName(w.Storage.Name) || w.usersWanted())
+		return serves && exists && !o.ownedBy(string(w.Storage.UID))
+	})
 }
 
 func (w World) sortedDestinations() []Destination {
