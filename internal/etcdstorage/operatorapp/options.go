@@ -84,6 +84,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.UserRotation, "core-user-rotation", s.UserRotation, "How long an etcd user of a tenant is used before another takes its place; 0 for ever.")
 	fs.StringVarP(&s.Namespace, "namespace", "n", s.Namespace, "Namespace of the proxies, and of the Secrets and ConfigMaps above.")
 	fs.StringVar(&s.ProxyImage, "etcd-proxy-image", s.ProxyImage, "Image of etcd-storage-proxy. etcd's own image has another command and does not work.")
+	fs.StringSliceVar(&s.PullSecrets, "etcd-proxy-image-pull-secrets", s.PullSecrets,
+		"Secrets in --namespace with which --etcd-proxy-image is pulled, with commas between several or repeated. Unset means those of the namespace's account default.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "Domain of the cluster's names.")
 	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync, "The time between two looks at an EtcdStorage while nothing happens; 10s to 24h.")
 	fs.DurationVar(&o.timing.Retry, "retry-period", o.timing.Retry, "The time between two looks while a right or the core is missing; 1s to 1h.")
@@ -118,6 +120,11 @@ func (o *options) validate() error {
 	} {
 		if (f.name != "" || !f.optional) && len(validation.IsDNS1123Subdomain(f.name)) > 0 {
 			errs = append(errs, fmt.Errorf("%s %q is not the name of an object", f.flag, f.name))
+		}
+	}
+	for _, name := range o.settings.PullSecrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			errs = append(errs, fmt.Errorf("--etcd-proxy-image-pull-secrets %q is not the name of an object", name))
 		}
 	}
 	for _, d := range []struct {
