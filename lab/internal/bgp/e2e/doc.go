@@ -6,12 +6,16 @@
 //
 //	go test -tags e2e ./internal/bgp/e2e            ten nodes, every scenario, the operator killed on the way, and the control: about eight minutes
 //	go test -tags e2e -short ./internal/bgp/e2e     six nodes, two scenarios and the control, about two minutes
+//	go test -tags e2e -run TestModel -timeout 30m ./internal/bgp/e2e    sixty generated topologies, the model against BIRD: about eight minutes
 //	MOORING_BGP_NODES=50 go test -tags e2e -run TestSize ./internal/bgp/e2e
 //
 // What must hold in every scenario: no pair of nodes that both keep their role has an outage of two or more probes in a row; roles change one
 // at a time, label and cluster ID in one write, each on evidence that what was done before works; the mesh goes off last; every node has every
 // route at the end, and no question to calico-node is left over. While there is nothing to do the operator writes nothing. The control applies
 // the same steps in one burst, and must show an outage: if it does not, the harness would not see one either.
+//
+// The model against reality: a network is taken through generated topologies, and what package routereflector predicts of them is compared with
+// what BIRD has: sessions, paths, routes. Scenarios run in dual stack and with IPv6 alone, too.
 //
 // Besides, machines and pods come and go, the network is killed and comes back, and `lab down` leaves no process, namespace or interface.
 package e2e

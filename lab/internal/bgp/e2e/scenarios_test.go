@@ -64,13 +64,13 @@ func TestSize(t *testing.T) {
 	judge(t, l.scenario(scenario.Enable, "--interval", "250ms"))
 }
 
-// startScenarios starts a lab and sees that there is an operator to run in it.
-func startScenarios(t *testing.T, nodes int) *lab {
+// startScenarios starts a lab and sees that there is an operator to run in it. More arguments are those of `lab up`.
+func startScenarios(t *testing.T, nodes int, args ...string) *lab {
 	t.Helper()
 	if _, err := os.Stat(operator()); err != nil {
 		need(t, "the operator's binary is needed: build it with `make build` or name it in "+operatorVariable)
 	}
-	l := start(t, nodes, "--cloud", blueprint.CloudNone)
+	l := start(t, nodes, append([]string{"--cloud", blueprint.CloudNone}, args...)...)
 	t.Cleanup(func() {
 		if content, err := os.ReadFile(filepath.Join(l.BGPNetwork(), operatorLog)); err == nil && t.Failed() {
 			t.Logf("log of the operator:\n%s", content)
