@@ -70,6 +70,7 @@ func PeerFrom(p *calicov3.BGPPeer, parse func(string) (Matcher, error)) (Peer, e
 	s := p.Spec
 	out := Peer{
 		Name: p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Topology: p.Labels[v1alpha1.TopologyLabel], Node: s.Node,
+		OneWay: s.ReversePeering != nil && *s.ReversePeering == calicov3.ReversePeeringManual,
 		PeerSpec: PeerSpec{
 			NodeSelector: s.NodeSelector, PeerSelector: s.PeerSelector, Filters: strings.Join(s.Filters, ","),
 			SourceAddress: string(s.SourceAddress), Other: usesOtherFields(s),

@@ -70,6 +70,8 @@ type Peer struct {
 	// Node and PeerIP are the fields of those names, which Mooring's own BGPPeers do not use.
 	Node   string
 	PeerIP netip.Addr
+	// OneWay says that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it needs another one for the peers.
+	OneWay bool
 	// NodeMatcher and PeerMatcher are the selectors, parsed; nil where the selector is empty.
 	NodeMatcher, PeerMatcher Matcher
 }

@@ -73,7 +73,7 @@ func TestSize(t *testing.T) {
 	judge(t, l.scenario(scenario.Enable, "--interval", "250ms"))
 }
 
-// startScenarios starts a lab and sees that there is an operator to run in it.
+// startScenarios starts a lab and sees that there is an operator to run in it. More arguments are those of `lab up`.
 func startScenarios(t *testing.T, nodes int, args ...string) *lab {
 	t.Helper()
 	if _, err := os.Stat(operator()); err != nil {
