@@ -327,16 +327,16 @@ func TestMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Preflight(t.Context(), bare.Config, schemeOf(b)); err == nil || err.Error() != "the API server does not serve RouteReflectorTopology: apply config/crd first" {
+	if err := Preflight(t.Context(), bare.Config, schemeOf(b), Informers()); err == nil || err.Error() != "the API server does not serve RouteReflectorTopology: apply config/crd first" {
 		t.Errorf("without the CRD the error is %v", err)
 	}
 	installTopologies(t, bare)
-	if err := Preflight(t.Context(), bare.Config, schemeOf(b)); err != nil {
+	if err := Preflight(t.Context(), bare.Config, schemeOf(b), Informers()); err != nil {
 		t.Errorf("with everything the error is %v", err)
 	}
 	nobody := rest.CopyConfig(bare.Config)
 	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
-	if err := Preflight(t.Context(), nobody, schemeOf(b)); err == nil || !strings.Contains(err.Error(), "a right is missing, apply the operator's ClusterRole: routereflectortopologies") {
+	if err := Preflight(t.Context(), nobody, schemeOf(b), Informers()); err == nil || !strings.Contains(err.Error(), "a right is missing, apply the operator's ClusterRole: routereflectortopologies") {
 		t.Errorf("without rights the error is %v", err)
 	}
 	away := &rest.Config{Host: "https://127.0.0.1:1"}
