@@ -143,6 +143,11 @@ func (b *BGPEtcd) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return b.watch(ctx, revision)
+}
+
+// watch takes in what changes after a revision, until a watch breaks.
+func (b *BGPEtcd) watch(ctx context.Context, revision int64) error {
 	client, err := b.etcd.connection()
 	if err != nil {
 		return err

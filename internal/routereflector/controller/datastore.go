@@ -103,7 +103,9 @@ func (d *KubernetesDatastore) NodesFrom(
 }
 
 // Claim implements Datastore.
-func (d *KubernetesDatastore) Claim(context.Context, calico.BGPView, *routereflector.Binding) error { return nil }
+func (d *KubernetesDatastore) Claim(context.Context, calico.BGPView, *routereflector.Binding) error {
+	return nil
+}
 
 // Unchanged implements Datastore.
 func (d *KubernetesDatastore) Unchanged(ctx context.Context, _ calico.BGPView, nodes []routereflector.Node, object string) error {
