@@ -25,6 +25,7 @@ import (
 func TestEnable(t *testing.T) { inBoth(t, testEnable) } //nolint:paralleltest // the kinds are cluster-scoped
 
 func testEnable(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 9)
 	p := s.start()
 	s.create("main", "{}")

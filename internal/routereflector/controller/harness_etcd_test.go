@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"testing"
+	"time"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
@@ -118,6 +119,9 @@ func (s *stage) peers() []calicov3.BGPPeer {
 	}
 	return list.Items
 }
+
+// pause is a moment for the others.
+func (s *stage) pause() <-chan time.Time { return clock.RealClock{}.After(20 * time.Millisecond) }
 
 // openEtcd is the operator's own way to the datastore, with a tap.
 func (s *stage) openEtcd(ctx context.Context, t *tap) *tapped {

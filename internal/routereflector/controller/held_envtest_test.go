@@ -194,7 +194,10 @@ func (s *stage) deletePeer(name string) {
 }
 
 // Somebody else's BGPPeers are as they were after everything that a topology goes through.
-func TestForeignPeers(t *testing.T) { //nolint:paralleltest // as above
+func TestForeignPeers(t *testing.T) { inBoth(t, testForeignPeers) } //nolint:paralleltest // as above
+
+func testForeignPeers(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 5)
 	want := s.foreignPeer("to-the-rack")
 	s.start()
@@ -291,13 +294,17 @@ func TestStaleEvidence(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // One reflector is replaced by another before it goes.
-func TestReplace(t *testing.T) { //nolint:paralleltest // as above
+func TestReplace(t *testing.T) { inBoth(t, testReplace) } //nolint:paralleltest // as above
+
+func testReplace(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 9)
 	s.start()
 	s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)
 	leaver := s.reflectors()[0]
-	s.patch("main", `{"spec":{"reflectors":{"excluded":{"matchLabels":{"`+corev1.LabelHostname+`":"`+leaver+`"}}}}}`)
+	host := strings.TrimPrefix(leaver, "calico-") // by its name in Kubernetes
+	s.patch("main", `{"spec":{"reflectors":{"excluded":{"matchLabels":{"`+corev1.LabelHostname+`":"`+host+`"}}}}}`)
 	testkit.Eventually(t, "the replacement", func() string {
 		changes := s.sim.Changes()
 		if len(changes) == 6 {
