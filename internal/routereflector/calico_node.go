@@ -129,6 +129,6 @@ func (w World) binding() *Refusal {
 	return nil
 }
 
-// BindingAnnotation, on Calico's ClusterInformation, holds the UID of kube-system of the cluster that an etcd belongs to. calico-node-sync reads and
+// BindingAnnotation on Calico's ClusterInformation holds the UID of kube-system of the cluster that an etcd belongs to. calico-node-sync reads and
 // writes the same. MUST NOT change.
 const BindingAnnotation = "nodes.mooring.dev/cluster-uid"

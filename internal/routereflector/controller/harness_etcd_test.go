@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -87,11 +88,8 @@ func (s *stage) calicoName(i int) string {
 func (s *stage) makeCalicoNode(name string, node *corev1.Node, address string) {
 	s.t.Helper()
 	n := libapiv3.NewNode()
-	n.Name, n.Labels = name, map[string]string{}
+	n.Name, n.Labels = name, maps.Clone(node.Labels)
 	n.Annotations = map[string]string{"projectcalico.org/kube-labels": "{}"}
-	for key, value := range node.Labels {
-		n.Labels[key] = value
-	}
 	n.Spec = libapiv3.NodeSpec{
 		OrchRefs: []libapiv3.OrchRef{{NodeName: node.Name, Orchestrator: "k8s"}}, BGP: &libapiv3.NodeBGPSpec{IPv4Address: address},
 	}
