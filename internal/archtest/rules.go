@@ -92,12 +92,16 @@ func Rooms() []Room {
 		pure, acting, apps = append(pure, c.name), append(acting, c.name+" acting"), append(apps, c.name+" app")
 	}
 	adapters := []string{"calico"}
-	everything := slices.Concat([]string{"api", "platform"}, pure, adapters, acting)
+	everything := slices.Concat([]string{"api", "finding", "platform"}, pure, adapters, acting)
 	return append(rooms,
 		Room{
 			Name: "calico", Packages: []string{"internal/calico/..."},
 			MayImport: []string{"api", "platform", "nodesync", "routereflector"}, TestsMayImport: tests,
 			Reason: "an adapter speaks the words of the components that use it and knows nothing of who runs them",
+		},
+		Room{
+			Name: "finding", Packages: []string{"internal/platform/finding"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what doctors say is decided in pure packages, so that what they say it with is pure as well",
 		},
 		Room{
 			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api"}, TestsMayImport: tests,
@@ -144,7 +148,7 @@ func Rooms() []Room {
 func (c component) rooms(tests []string) []Room {
 	return []Room{
 		{
-			Name: c.name, Packages: c.pure, MayImport: []string{"api"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: c.name, Packages: c.pure, MayImport: []string{"api", "finding"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components",
 		},
 		{
@@ -154,7 +158,7 @@ func (c component) rooms(tests []string) []Room {
 		},
 		{
 			Name: c.name + " app", Packages: c.apps,
-			MayImport: slices.Concat([]string{"api", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "finding", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
 			Reason: "it wires its own component and no other",
 		},
 	}

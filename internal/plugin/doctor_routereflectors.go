@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
@@ -71,14 +72,14 @@ func (d *doctorRouteReflectors) run(ctx context.Context, in io.Reader, out, note
 	}
 	findings := doctor.Findings(evidence)
 	if d.output.format == FormatTable {
-		_, err = io.WriteString(out, doctor.Text(findings))
+		_, err = io.WriteString(out, finding.Text(findings))
 	} else {
 		err = d.output.Print(out, findingList{findings})
 	}
 	if err != nil {
 		return err
 	}
-	if worst := doctor.Worst(findings); worst == doctor.Problem || worst == doctor.Warning {
+	if worst := finding.Worst(findings); worst == finding.Problem || worst == finding.Warning {
 		return command.Exit(exitAttention, nil)
 	}
 	return nil
@@ -86,7 +87,7 @@ func (d *doctorRouteReflectors) run(ctx context.Context, in io.Reader, out, note
 
 // findingList prints findings as a list, in JSON and YAML.
 type findingList struct {
-	Findings []doctor.Finding `json:"findings"`
+	Findings []finding.Finding `json:"findings"`
 }
 
 // Table implements Tabler.

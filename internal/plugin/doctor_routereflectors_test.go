@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -76,7 +77,7 @@ func TestDoctorRouteReflectors(t *testing.T) {
 	golden(t, "doctor-routereflectors", out)
 	code, out, _ = run(t, append(args, "-o", "json"))
 	var got struct {
-		Findings []doctor.Finding `json:"findings"`
+		Findings []finding.Finding `json:"findings"`
 	}
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 2 || len(got.Findings) < 4 || got.Findings[0].Check != doctor.CheckRedundancy {
 		t.Errorf("%d, %v: %s", code, err, out)

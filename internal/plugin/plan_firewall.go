@@ -4,22 +4,16 @@
 package plugin
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
-	"github.com/mooring-dev/mooring/internal/docloud/defaults"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 )
 
@@ -103,14 +97,7 @@ func newPlanFirewall(*Env) *cobra.Command {
 	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Chooses the form for people.")
 	flags.StringVar(&f.config.Name, "name", "", "Name of the firewall, as in PUBLIC_ACCESS_FIREWALL_NAME.")
 	flags.StringSliceVar(&f.config.Tags, "tag", nil, "Tag of the droplets that it covers, as in PUBLIC_ACCESS_FIREWALL_TAGS.")
-	flags.StringVar(&f.config.DefaultType, "default-type", annotation.DefaultType,
-		"Type of load balancers that ask for none, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
-	flags.StringVar(&f.defaults, "defaults", "", "File with defaults for annotations, as in "+defaults.EnvText+".")
-	flags.VarP(&f.format, "output", "o", "Output format: "+strings.Join(planFormats(), ", ")+".")
-	// The only error is a flag that does not exist or has its completion already.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("default-type",
-		cobra.FixedCompletions([]string{annotation.TypeRegional, annotation.TypeRegionalNetwork}, cobra.ShellCompDirectiveNoFileComp))
+	addPlanFlags(cmd, &f.config.DefaultType, &f.defaults, &f.format)
 	return cmd
 }
 
@@ -139,8 +126,8 @@ func planFirewallMachine(cmd *cobra.Command) error {
 			return fmt.Errorf("--%s goes with -f; without -f everything is in the JSON object on standard input", name)
 		}
 	}
-	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return errors.New("give -f FILE, or a JSON object on standard input")
+	if err := mayRead(cmd); err != nil {
+		return err
 	}
 	in, unreadable, err := readFirewallInput(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {
@@ -152,25 +139,9 @@ func planFirewallMachine(cmd *cobra.Command) error {
 // readFirewallInput reads the machine form's object. Keys that nobody knows are passed over, and named on notes.
 func readFirewallInput(r io.Reader, notes io.Writer) (firewall.Input, []fwLeftOut, error) {
 	var in firewall.Input
-	data, err := io.ReadAll(r)
+	m, err := readObject[firewallInput](r, notes, firewallFields())
 	if err != nil {
-		return in, nil, fmt.Errorf("reading standard input: %w", err)
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return in, nil, errors.New("standard input is empty: it must be a JSON object, or give -f FILE")
-	}
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(data, &keys); err != nil {
-		return in, nil, fmt.Errorf("standard input must be one JSON object: %w", readable(err))
-	}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !slices.Contains(firewallFields(), key) {
-			fmt.Fprintf(notes, "note: %q of standard input is not known and has no effect; known are %s\n", key, strings.Join(firewallFields(), ", "))
-		}
-	}
-	var m firewallInput
-	if err := json.Unmarshal(data, &m); err != nil {
-		return in, nil, fmt.Errorf("the JSON object on standard input: %w", readable(err))
+		return in, nil, err
 	}
 	if err := checkDefaultType("defaultType", m.DefaultType); err != nil { // the controller goes on too
 		fmt.Fprintf(notes, "note: %v; %s is used\n", err, annotation.DefaultType)

@@ -4,19 +4,14 @@
 package plugin
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-dev/mooring/internal/docloud/annotation"
-	"github.com/mooring-dev/mooring/internal/docloud/defaults"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
@@ -96,16 +91,9 @@ func newPlanLoadBalancer(*Env) *cobra.Command {
 	flags.StringVar(&f.cluster.Region, "region", "", "Region of the cluster, as in REGION.")
 	flags.StringVar(&f.cluster.ID, "cluster-id", "", "ID of the cluster, as in DO_CLUSTER_ID.")
 	flags.StringVar(&f.cluster.VPC, "vpc-id", "", "UUID of the cluster's VPC, as in DO_CLUSTER_VPC_ID.")
-	flags.StringVar(&f.cluster.DefaultType, "default-type", annotation.DefaultType,
-		"Type of load balancers that ask for none, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
-	flags.StringVar(&f.defaults, "defaults", "", "File with defaults for annotations, as in "+defaults.EnvText+".")
 	flags.StringToStringVar(&f.certificates, "certificate", nil, "NAME=ID of a certificate of the account, for annotations that name one.")
 	flags.StringToStringVar(&f.droplets, "droplet", nil, "NAME=ID of a droplet of the account, for Nodes without a provider ID.")
-	flags.VarP(&f.format, "output", "o", "Output format: "+strings.Join(planFormats(), ", ")+".")
-	// The only error is a flag that does not exist or has its completion already.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("default-type",
-		cobra.FixedCompletions([]string{annotation.TypeRegional, annotation.TypeRegionalNetwork}, cobra.ShellCompDirectiveNoFileComp))
+	addPlanFlags(cmd, &f.cluster.DefaultType, &f.defaults, &f.format)
 	return cmd
 }
 
@@ -151,8 +139,8 @@ func planMachine(cmd *cobra.Command) error {
 	if name := changedFlag(cmd); name != "" {
 		return fmt.Errorf("--%s goes with -f; without -f everything is in the JSON object on standard input", name)
 	}
-	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return errors.New("give -f FILE, or a JSON object on standard input")
+	if err := mayRead(cmd); err != nil {
+		return err
 	}
 	in, services, err := readMachineInput(cmd.InOrStdin(), cmd.ErrOrStderr())
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -60,25 +59,9 @@ type machineService struct {
 // readMachineInput reads the machine form's object. Keys that nobody knows are passed over, and named on notes.
 func readMachineInput(r io.Reader, notes io.Writer) (loadbalancer.Input, []machineService, error) {
 	var in loadbalancer.Input
-	data, err := io.ReadAll(r)
+	m, err := readObject[machineInput](r, notes, machineFields())
 	if err != nil {
-		return in, nil, fmt.Errorf("reading standard input: %w", err)
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return in, nil, errors.New("standard input is empty: it must be a JSON object, or give -f FILE")
-	}
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(data, &keys); err != nil {
-		return in, nil, fmt.Errorf("standard input must be one JSON object: %w", readable(err))
-	}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !slices.Contains(machineFields(), key) {
-			fmt.Fprintf(notes, "note: %q of standard input is not known and has no effect; known are %s\n", key, strings.Join(machineFields(), ", "))
-		}
-	}
-	var m machineInput
-	if err := json.Unmarshal(data, &m); err != nil {
-		return in, nil, fmt.Errorf("the JSON object on standard input: %w", readable(err))
+		return in, nil, err
 	}
 	in.Cluster = loadbalancer.Cluster{ID: m.ClusterID, Region: m.Region, VPC: m.VPCID, DefaultType: m.DefaultType}
 	if err := checkDefaultType("defaultType", m.DefaultType); err != nil { // the controller goes on too

@@ -93,24 +93,7 @@ etcdStorageOperator:
 func TestEtcdOperatorIsSafeWithAllValues(t *testing.T) {
 	t.Parallel()
 	for name, values := range etcdScenarios() {
-		all := render(t, "elsewhere", values)
-		if judged := objects.CheckPods(t, name, all); judged != 1 {
-			t.Errorf("%s: %d Deployments", name, judged)
-		}
-		objects.CheckRoles(t, name, "elsewhere", all)
-		for _, u := range all {
-			clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GetKind() == "CustomResourceDefinition"
-			if want := map[bool]string{false: "elsewhere"}[clusterWide]; u.GetNamespace() != want {
-				t.Errorf("%s: %s %s is in %q", name, u.GetKind(), u.GetName(), u.GetNamespace())
-			}
-			content, err := json.Marshal(u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(content), etcdNamespace) {
-				t.Errorf("%s: %s %s names %s", name, u.GetKind(), u.GetName(), etcdNamespace)
-			}
-		}
+		all := checkSafety(t, name, values, etcdNamespace)
 		for _, role := range objects.OfKind[rbacv1.ClusterRole](t, all, "ClusterRole") {
 			for _, rule := range role.Rules {
 				if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "configmaps") {

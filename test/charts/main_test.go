@@ -5,6 +5,7 @@ package charts_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,4 +161,29 @@ calicoNodeSync:
   metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}
   networkPolicy: {enabled: true}`,
 	}
+}
+
+// checkSafety renders values of one component into a namespace of its own and judges every object: security contexts, rights, the namespace it is in,
+// and that none names the usual namespace.
+func checkSafety(t *testing.T, scenario, values, usual string) []*unstructured.Unstructured {
+	t.Helper()
+	all := render(t, "elsewhere", values)
+	if judged := objects.CheckPods(t, scenario, all); judged != 1 {
+		t.Errorf("%s: %d Deployments", scenario, judged)
+	}
+	objects.CheckRoles(t, scenario, "elsewhere", all)
+	for _, u := range all {
+		clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GetKind() == "CustomResourceDefinition"
+		if want := map[bool]string{false: "elsewhere"}[clusterWide]; u.GetNamespace() != want {
+			t.Errorf("%s: %s %s is in %q", scenario, u.GetKind(), u.GetName(), u.GetNamespace())
+		}
+		content, err := json.Marshal(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), usual) {
+			t.Errorf("%s: %s %s names %s", scenario, u.GetKind(), u.GetName(), usual)
+		}
+	}
+	return all
 }

@@ -86,24 +86,7 @@ calicoRouteReflectorOperator:
 func TestReflectorsAreSafeWithAllValues(t *testing.T) {
 	t.Parallel()
 	for name, values := range reflectorsScenarios() {
-		all := render(t, "elsewhere", values)
-		if judged := objects.CheckPods(t, name, all); judged != 1 {
-			t.Errorf("%s: %d Deployments", name, judged)
-		}
-		objects.CheckRoles(t, name, "elsewhere", all)
-		for _, u := range all {
-			clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GetKind() == "CustomResourceDefinition"
-			if want := map[bool]string{false: "elsewhere"}[clusterWide]; u.GetNamespace() != want {
-				t.Errorf("%s: %s %s is in %q", name, u.GetKind(), u.GetName(), u.GetNamespace())
-			}
-			content, err := json.Marshal(u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(content), namespace) {
-				t.Errorf("%s: %s %s names %s", name, u.GetKind(), u.GetName(), namespace)
-			}
-		}
+		all := checkSafety(t, name, values, namespace)
 		d := objects.OfKind[appsv1.Deployment](t, all, "Deployment")[0]
 		if err := objects.ParseFlags(t, objects.Sure(app.NewCommand), d.Spec.Template.Spec.Containers[0].Args); err != nil {
 			t.Errorf("%s: %v", name, err)

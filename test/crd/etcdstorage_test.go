@@ -5,70 +5,29 @@ package crd
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // storages returns a client of a cluster that serves EtcdStorage.
 func storages(t *testing.T) client.Client {
 	t.Helper()
-	cluster := testkit.ControlPlane(t)
-	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	crds, err := apiextensions.NewForConfig(cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the kind to be served", func() string {
-		if err := c.List(t.Context(), &v1alpha1.EtcdStorageList{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	return c
+	return serve(t, v1alpha1.GroupVersion.Group+"_etcdstorages.yaml", v1alpha1.AddToScheme, &v1alpha1.EtcdStorageList{})
 }
 
 // storage is an EtcdStorage as a user writes it.
 func storage(t *testing.T, name, spec string) *unstructured.Unstructured {
 	t.Helper()
-	out := &unstructured.Unstructured{}
-	text := fmt.Sprintf("apiVersion: %s\nkind: EtcdStorage\nmetadata: {name: %s}\nspec: %s\n", v1alpha1.GroupVersion, name, spec)
-	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return written(t, v1alpha1.GroupVersion, "EtcdStorage", name, spec)
 }
 
 // oldSpec is a spec as users of etcdproxy-controller wrote it.

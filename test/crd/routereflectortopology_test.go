@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crd tests the kinds of Mooring on a real API server: defaults, and every rule with a case that it accepts and one that it rejects.
 package crd
 
 import (
@@ -13,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,53 +23,16 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
 // topologies returns a client of a cluster that serves RouteReflectorTopology.
 func topologies(t *testing.T) client.Client {
 	t.Helper()
-	cluster := testkit.ControlPlane(t)
-	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	crds, err := apiextensions.NewForConfig(cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the kind to be served", func() string {
-		if err := c.List(t.Context(), &v1alpha1.RouteReflectorTopologyList{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	return c
+	return serve(t, v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml", v1alpha1.AddToScheme, &v1alpha1.RouteReflectorTopologyList{})
 }
 
 // object is a topology as a user writes it.
 func object(t *testing.T, name, spec string) *unstructured.Unstructured {
 	t.Helper()
-	out := &unstructured.Unstructured{}
-	text := fmt.Sprintf("apiVersion: bgp.mooring.dev/v1alpha1\nkind: RouteReflectorTopology\nmetadata: {name: %s}\nspec: %s\n", name, spec)
-	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return written(t, v1alpha1.GroupVersion, "RouteReflectorTopology", name, spec)
 }
 
 // What SetDefaults fills in for readers of files is what the API server fills in.

@@ -40,11 +40,6 @@ func (p *pass) certificates(ctx context.Context, observed *loadbalancer.Observed
 		}
 	}
 	r, err := list.get(ctx, p.certificatesAfter, timing.CertificateDoubt)
-	if err == nil && unlisted(r.value, observed) && !r.at.After(p.b.list.seen()) {
-		// It may have been renewed after this list was read: one that is younger than what shows the load balancer says so. To send the old ID
-		// would be to fight DigitalOcean.
-		r, err = list.get(ctx, list.stamp(), timing.CertificateDoubt)
-	}
 	p.strange = err == nil && unlisted(r.value, observed)
 	return r.or(), err
 }

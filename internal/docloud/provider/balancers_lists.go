@@ -40,8 +40,8 @@ type shared[T any] struct {
 type reading[T any] struct {
 	stamp stamp
 	epoch uint64
-	// at is when it began, ended when it ended.
-	at, ended time.Time
+	// at is when it began.
+	at time.Time
 	// urgency is how urgent the calls are.
 	urgency budget.Priority
 	done    chan struct{}
@@ -80,16 +80,6 @@ func (s *shared[T]) at() time.Time {
 	return s.last.at
 }
 
-// seen is when the newest reading that succeeded ended, the zero time for none: what it shows is no younger.
-func (s *shared[T]) seen() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == nil {
-		return time.Time{}
-	}
-	return s.last.ended
-}
-
 // get returns a reading that began after the stamp and is not older than age, a new one if need be. However many ask, one reads at a time.
 // A failure is not kept.
 func (s *shared[T]) get(ctx context.Context, after stamp, age time.Duration) (*reading[T], error) {
@@ -124,7 +114,6 @@ func (s *shared[T]) fly(ctx context.Context, r *reading[T]) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	r.value, r.err = s.read(ctx)
-	r.ended = s.clock.Now()
 	if r.err == nil && r.epoch != s.epoch() {
 		r.err = errListMoved
 	}

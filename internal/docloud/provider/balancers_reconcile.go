@@ -215,8 +215,8 @@ func (p *pass) age() time.Duration {
 }
 
 // run observes, decides and writes. What is about to be made is looked for a second time, with a new list and the Service as it is now: nothing
-// is made on the word of a list that may be old, or for a Service that may be gone. What seems to have an outdated certificate is looked at a second
-// time, too.
+// is made on the word of a list that may be old, or for a Service that may be gone. What has a certificate that is not listed is looked at a second
+// time with both lists new.
 func (p *pass) run(ctx context.Context) error {
 	after, sure, again := p.memory.notBefore, false, false
 	for {
@@ -232,7 +232,7 @@ func (p *pass) run(ctx context.Context) error {
 			return p.certify(ctx, identity.LoadBalancer, result)
 		case identity.LoadBalancer != nil && !again && p.outdated(*identity.LoadBalancer, result):
 			p.b.list.forget(identity.LoadBalancer.ID)
-			after, again = p.b.list.stamp(), true
+			after, p.certificatesAfter, again = p.b.list.stamp(), p.b.certificates.stamp(), true
 			continue
 		case identity.LoadBalancer != nil:
 			return p.update(ctx, *identity.LoadBalancer, result)
@@ -246,8 +246,8 @@ func (p *pass) run(ctx context.Context) error {
 	}
 }
 
-// outdated says that a load balancer would be changed that was seen with a certificate which a younger list of certificates lacks: DigitalOcean, which
-// renews certificates, may have given it the new one since.
+// outdated says that a load balancer would be changed that was seen with a certificate which the list of certificates lacks. DigitalOcean renews
+// certificates: either may be older than a renewal that the other shows, so that to send what they say together would be to fight DigitalOcean.
 func (p *pass) outdated(lb loadbalancer.Observed, result loadbalancer.Result) bool {
 	return p.strange && len(loadbalancer.Curable(loadbalancer.Diff(lb, result.Request), loadbalancer.RemedyUpdate)) > 0
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Exit codes of the doctor command, beside 0 for nothing worse than a note and 1 for an error. They MUST NOT change: scripts depend on them.
@@ -64,23 +65,23 @@ func runDoctor(ctx context.Context, o *options, as, output string, out io.Writer
 	if err := printFindings(out, output, findings); err != nil {
 		return err
 	}
-	switch doctor.Worst(findings) {
-	case doctor.Problem:
+	switch finding.Worst(findings) {
+	case finding.Problem:
 		return command.Exit(exitProblems, nil)
-	case doctor.Warning:
+	case finding.Warning:
 		return command.Exit(exitWarnings, nil)
 	default:
 		return nil
 	}
 }
 
-func printFindings(out io.Writer, output string, findings []doctor.Finding) error {
-	text := doctor.Text(findings)
+func printFindings(out io.Writer, output string, findings []finding.Finding) error {
+	text := finding.Text(findings)
 	if output == outputJSON {
 		data, err := json.MarshalIndent(struct {
-			Worst    doctor.Severity  `json:"worst"`
-			Findings []doctor.Finding `json:"findings"`
-		}{doctor.Worst(findings), findings}, "", "  ")
+			Worst    finding.Severity  `json:"worst"`
+			Findings []finding.Finding `json:"findings"`
+		}{finding.Worst(findings), findings}, "", "  ")
 		if err != nil {
 			return fmt.Errorf("encoding the findings: %w", err)
 		}

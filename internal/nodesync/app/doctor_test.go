@@ -21,13 +21,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // diagnosis is what doctor -o json prints.
 type diagnosis struct {
-	Worst    doctor.Severity  `json:"worst"`
-	Findings []doctor.Finding `json:"findings"`
+	Worst    finding.Severity  `json:"worst"`
+	Findings []finding.Finding `json:"findings"`
 }
 
 // examine runs doctor and fails unless it ends as its findings say.
@@ -38,22 +39,22 @@ func examine(t *testing.T, env []string, args ...string) diagnosis {
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatalf("%v in:\n%s", err, out)
 	}
-	want := map[doctor.Severity]int{doctor.OK: 0, doctor.Note: 0, doctor.Warning: 2, doctor.Problem: 3}
-	if code != want[d.Worst] || d.Worst != doctor.Worst(d.Findings) {
+	want := map[finding.Severity]int{finding.OK: 0, finding.Note: 0, finding.Warning: 2, finding.Problem: 3}
+	if code != want[d.Worst] || d.Worst != finding.Worst(d.Findings) {
 		t.Errorf("got exit code %d for the worst severity %q of:\n%s", code, d.Worst, out)
 	}
 	return d
 }
 
 // expect fails unless there is a finding of the check and severity that says so.
-func (d diagnosis) expect(t *testing.T, severity doctor.Severity, check, what string) {
+func (d diagnosis) expect(t *testing.T, severity finding.Severity, check, what string) {
 	t.Helper()
 	for _, f := range d.Findings {
 		if f.Check == check && f.Severity == severity && strings.Contains(f.What, what) {
 			return
 		}
 	}
-	t.Errorf("no finding %s %s: %q in:\n%s", severity, check, what, doctor.Text(d.Findings))
+	t.Errorf("no finding %s %s: %q in:\n%s", severity, check, what, finding.Text(d.Findings))
 }
 
 // settings name the datastore in full.
@@ -66,15 +67,15 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 		t.Fatalf("recording the cluster: got exit code %d and %s", code, out)
 	}
 	well := examine(t, s.settings(), as...)
-	if well.Worst != doctor.Note {
-		t.Errorf("all is well, but:\n%s", doctor.Text(well.Findings))
+	if well.Worst != finding.Note {
+		t.Errorf("all is well, but:\n%s", finding.Text(well.Findings))
 	}
-	well.expect(t, doctor.OK, doctor.CheckKubernetes, "Kubernetes v1.")
-	well.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
-	well.expect(t, doctor.OK, doctor.CheckClusterInformation, "Calico v3.31.0 is supported")
-	well.expect(t, doctor.OK, doctor.CheckClusterInformation, "recorded to belong to this cluster")
-	well.expect(t, doctor.OK, doctor.CheckDrift, "nothing of machines that are gone")
-	well.expect(t, doctor.OK, doctor.CheckRights, " has all ")
+	well.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+	well.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
+	well.expect(t, finding.OK, doctor.CheckClusterInformation, "Calico v3.31.0 is supported")
+	well.expect(t, finding.OK, doctor.CheckClusterInformation, "recorded to belong to this cluster")
+	well.expect(t, finding.OK, doctor.CheckDrift, "nothing of machines that are gone")
+	well.expect(t, finding.OK, doctor.CheckRights, " has all ")
 
 	one, two := s.plant()
 	before, versions := s.etcd.Revision(t), s.versions(one, two)
@@ -83,16 +84,16 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 	if diff := cmp.Diff(versions, s.versions(one, two)); diff != "" {
 		t.Errorf("doctor only reads, but objects have changed:\n%s", diff)
 	}
-	ill.expect(t, doctor.Warning, doctor.CheckKubeControllers, "kube-system/calico-kube-controllers runs its node controller")
-	ill.expect(t, doctor.Warning, doctor.CheckCalicoNode, "kube-system/calico-node does not set CALICO_K8S_NODE_REF")
-	ill.expect(t, doctor.Note, doctor.CheckCalicoNode, "1 Calico Node has no orchRef: "+s.name("reflector"))
-	ill.expect(t, doctor.Warning, doctor.CheckPredecessor, "Deployment kube-system/kube-calico-controller, the old")
-	ill.expect(t, doctor.Warning, doctor.CheckInstallations, "2 installations of calico-node-sync are at work, in namespaces "+one+", "+two)
-	ill.expect(t, doctor.Warning, doctor.CheckNames, "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all say that they are")
-	ill.expect(t, doctor.Warning, doctor.CheckNames, "1 host is left alone for an ambiguous name: "+s.name("short.example.com"))
-	ill.expect(t, doctor.Warning, doctor.CheckDrift, "Kubernetes Nodes have no Calico Node: ")
-	ill.expect(t, doctor.Note, doctor.CheckDrift, "1 machine is held back by grace: "+s.name("1"))
-	ill.expect(t, doctor.Warning, doctor.CheckDrift, "1 value is held back by unreadable: ")
+	ill.expect(t, finding.Warning, doctor.CheckKubeControllers, "kube-system/calico-kube-controllers runs its node controller")
+	ill.expect(t, finding.Warning, doctor.CheckCalicoNode, "kube-system/calico-node does not set CALICO_K8S_NODE_REF")
+	ill.expect(t, finding.Note, doctor.CheckCalicoNode, "1 Calico Node has no orchRef: "+s.name("reflector"))
+	ill.expect(t, finding.Warning, doctor.CheckPredecessor, "Deployment kube-system/kube-calico-controller, the old")
+	ill.expect(t, finding.Warning, doctor.CheckInstallations, "2 installations of calico-node-sync are at work, in namespaces "+one+", "+two)
+	ill.expect(t, finding.Warning, doctor.CheckNames, "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all say that they are")
+	ill.expect(t, finding.Warning, doctor.CheckNames, "1 host is left alone for an ambiguous name: "+s.name("short.example.com"))
+	ill.expect(t, finding.Warning, doctor.CheckDrift, "Kubernetes Nodes have no Calico Node: ")
+	ill.expect(t, finding.Note, doctor.CheckDrift, "1 machine is held back by grace: "+s.name("1"))
+	ill.expect(t, finding.Warning, doctor.CheckDrift, "1 value is held back by unreadable: ")
 
 	key := "/calico/resources/v3/projectcalico.org/clusterinformations/default"
 	info := s.etcd.Dump(t)[key]
@@ -102,11 +103,11 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 		}
 	}
 	put(strings.Replace(info, `"datastoreReady":true`, `"datastoreReady":false`, 1))
-	examine(t, s.settings(), as...).expect(t, doctor.Problem, doctor.CheckClusterInformation, "does not say datastoreReady")
+	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "does not say datastoreReady")
 	put(strings.Replace(info, `cluster-uid":"`, `cluster-uid":"x`, 1))
-	examine(t, s.settings(), as...).expect(t, doctor.Problem, doctor.CheckClusterInformation, "the datastore belongs to the cluster whose kube-system has UID x")
+	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore belongs to the cluster whose kube-system has UID x")
 	put("{")
-	examine(t, s.settings(), as...).expect(t, doctor.Warning, doctor.CheckClusterInformation, "not checked: it failed to read")
+	examine(t, s.settings(), as...).expect(t, finding.Warning, doctor.CheckClusterInformation, "not checked: it failed to read")
 }
 
 // plant puts one of everything that doctor looks for into the cluster and the datastore. It returns the namespaces of two Leases.
@@ -208,33 +209,33 @@ func TestDoctorCommandWithoutThisOrThat(t *testing.T) {
 	kubeconfig := []string{"--kubeconfig", s.cluster.Kubeconfig}
 
 	nothing := examine(t, nil)
-	nothing.expect(t, doctor.Problem, doctor.CheckSettings, "no datastore is named")
-	nothing.expect(t, doctor.Problem, doctor.CheckKubernetes, "no API server is configured")
+	nothing.expect(t, finding.Problem, doctor.CheckSettings, "no datastore is named")
+	nothing.expect(t, finding.Problem, doctor.CheckKubernetes, "no API server is configured")
 
 	contradicting := examine(t, []string{"ETCD_ENDPOINTS=http://127.0.0.1:1", "DATASTORE_TYPE=kubernetes", "ETCD_PASSWORD=hunter2"}, kubeconfig...)
-	contradicting.expect(t, doctor.Problem, doctor.CheckSettings, "unset one of them")
-	contradicting.expect(t, doctor.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+	contradicting.expect(t, finding.Problem, doctor.CheckSettings, "unset one of them")
+	contradicting.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
 
 	noEtcd := examine(t, nowhere, kubeconfig...)
-	noEtcd.expect(t, doctor.Problem, doctor.CheckDatastore, "at http://127.0.0.1:1 does not answer a quorum read")
-	noEtcd.expect(t, doctor.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+	noEtcd.expect(t, finding.Problem, doctor.CheckDatastore, "at http://127.0.0.1:1 does not answer a quorum read")
+	noEtcd.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
 
 	noCluster := examine(t, s.settings(), "--master=https://127.0.0.1:1")
-	noCluster.expect(t, doctor.Problem, doctor.CheckKubernetes, "the API server at https://127.0.0.1:1 does not answer")
-	noCluster.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
-	noCluster.expect(t, doctor.OK, doctor.CheckNames, "each Calico Node of Kubernetes refers")
+	noCluster.expect(t, finding.Problem, doctor.CheckKubernetes, "the API server at https://127.0.0.1:1 does not answer")
+	noCluster.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
+	noCluster.expect(t, finding.OK, doctor.CheckNames, "each Calico Node of Kubernetes refers")
 
 	nobody := examine(t, s.settings(), "--kubeconfig", kubeconfigAs(t, s.cluster.Kubeconfig, "nobody"), "--leader-election-namespace=default")
-	nobody.expect(t, doctor.Note, doctor.CheckKubeControllers, "for want of the right to list Deployments in namespace kube-system")
-	nobody.expect(t, doctor.Note, doctor.CheckInstallations, "for want of the right to list Leases")
-	nobody.expect(t, doctor.Note, doctor.CheckClusterInformation, "for want of the right to get namespace kube-system")
-	nobody.expect(t, doctor.Note, doctor.CheckDrift, "for want of the right to list Kubernetes Nodes")
-	nobody.expect(t, doctor.Warning, doctor.CheckRights, "nobody may not get nodes, list nodes")
-	nobody.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
+	nobody.expect(t, finding.Note, doctor.CheckKubeControllers, "for want of the right to list Deployments in namespace kube-system")
+	nobody.expect(t, finding.Note, doctor.CheckInstallations, "for want of the right to list Leases")
+	nobody.expect(t, finding.Note, doctor.CheckClusterInformation, "for want of the right to get namespace kube-system")
+	nobody.expect(t, finding.Note, doctor.CheckDrift, "for want of the right to list Kubernetes Nodes")
+	nobody.expect(t, finding.Warning, doctor.CheckRights, "nobody may not get nodes, list nodes")
+	nobody.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
 
 	account := "system:serviceaccount:default:nobody"
 	other := examine(t, s.settings(), append(kubeconfig, "--as="+account)...)
-	other.expect(t, doctor.Problem, doctor.CheckRights, account+" may not get nodes, list nodes")
+	other.expect(t, finding.Problem, doctor.CheckRights, account+" may not get nodes, list nodes")
 }
 
 // kubeconfigAs is a kubeconfig that acts as somebody else.
@@ -269,9 +270,9 @@ func TestDoctorCommandWithTLS(t *testing.T) {
 		"ETCD_CERT_FILE=" + pair + ".crt", "ETCD_KEY_FILE=" + pair + ".key",
 	}
 	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
-	d.expect(t, doctor.OK, doctor.CheckCertificates, "4 certificates are valid")
-	d.expect(t, doctor.OK, doctor.CheckDatastore, "etcd 3.")
-	d.expect(t, doctor.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
+	d.expect(t, finding.OK, doctor.CheckCertificates, "4 certificates are valid")
+	d.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
+	d.expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
 }
 
 // In the kubernetes datastore there is nothing but the API server to ask.
@@ -281,8 +282,8 @@ func TestDoctorCommandWithTheKubernetesDatastore(t *testing.T) {
 	env := []string{"DATASTORE_TYPE=kubernetes"}
 	cluster.InstallCalicoCRDs(t)
 	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
-	d.expect(t, doctor.OK, doctor.CheckDatastore, "Calico's datastore is the Kubernetes API")
-	d.expect(t, doctor.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
+	d.expect(t, finding.OK, doctor.CheckDatastore, "Calico's datastore is the Kubernetes API")
+	d.expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
 }
 
 // Files that hold no certificate, or no key to it, are findings.
@@ -299,10 +300,10 @@ func TestDoctorReadsCertificates(t *testing.T) {
 	e := doctor.Evidence{Now: time.Now()}
 	x.gatherCertificates(&e)
 	d := diagnosis{Findings: doctor.Findings(e)}
-	d.expect(t, doctor.Warning, doctor.CheckCertificates, "ETCD_CA_CERT_FILE ("+ca+") ends at ")
-	d.expect(t, doctor.Problem, doctor.CheckCertificates, "ETCD_CERT_FILE ("+ca+") cannot be used: tls: ")
+	d.expect(t, finding.Warning, doctor.CheckCertificates, "ETCD_CA_CERT_FILE ("+ca+") ends at ")
+	d.expect(t, finding.Problem, doctor.CheckCertificates, "ETCD_CERT_FILE ("+ca+") cannot be used: tls: ")
 	x.config.Etcd.CACertFile = empty
 	e.Certificates = nil
 	x.gatherCertificates(&e)
-	diagnosis{Findings: doctor.Findings(e)}.expect(t, doctor.Problem, doctor.CheckCertificates, "it holds no certificate")
+	diagnosis{Findings: doctor.Findings(e)}.expect(t, finding.Problem, doctor.CheckCertificates, "it holds no certificate")
 }

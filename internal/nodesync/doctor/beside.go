@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Names of what may run beside.
@@ -20,7 +22,7 @@ const (
 const nodeRef = "CALICO_K8S_NODE_REF"
 
 // calicoNode says whether calico-node keeps its data where we look, and whether it says which Kubernetes Node it runs on.
-func calicoNode(e Evidence) []Finding {
+func calicoNode(e Evidence) []finding.Finding {
 	out := notListed(e.DaemonSets, "list DaemonSets")
 	found := false
 	for _, w := range workloads(e.DaemonSets) {
@@ -30,33 +32,33 @@ func calicoNode(e Evidence) []Finding {
 		}
 	}
 	if !found && len(out) == 0 && len(e.DaemonSets) > 0 {
-		out = append(out, Finding{
-			Severity: Note, What: fmt.Sprintf("there is no DaemonSet %s in %s", calicoNodeName, namespaces(e.DaemonSets)),
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: fmt.Sprintf("there is no DaemonSet %s in %s", calicoNodeName, namespaces(e.DaemonSets)),
 			Why: "where calico-node keeps its data, and whether it says which Kubernetes Node it is, was not checked",
 		})
 	}
 	return append(out, unreferenced(e)...)
 }
 
-func oneCalicoNode(e Evidence, w Workload) Finding {
+func oneCalicoNode(e Evidence, w Workload) finding.Finding {
 	name := "DaemonSet " + w.Namespace + "/" + w.Name
 	kind := kindOf(w)
 	_, refers := w.Env[nodeRef]
 	switch {
 	case e.Settings.Kind != "" && kind != "" && kind != e.Settings.Kind:
-		return Finding{
-			Severity: Problem, What: fmt.Sprintf("%s keeps its data in the %s datastore, and the settings say %s", name, kind, e.Settings.Kind),
+		return finding.Finding{
+			Severity: finding.Problem, What: fmt.Sprintf("%s keeps its data in the %s datastore, and the settings say %s", name, kind, e.Settings.Kind),
 			Why: "what is looked at here is not what Calico uses: it may be old, and cleaning it helps nobody",
 			Do:  "give calico-node-sync the DATASTORE_TYPE and ETCD_ENDPOINTS of calico-node",
 		}
 	case strangers(w.Env["ETCD_ENDPOINTS"], e.Settings):
-		return Finding{
-			Severity: Problem, What: fmt.Sprintf("%s talks to etcd at %s, and the settings name none of these endpoints", name, w.Env["ETCD_ENDPOINTS"]),
+		return finding.Finding{
+			Severity: finding.Problem, What: fmt.Sprintf("%s talks to etcd at %s, and the settings name none of these endpoints", name, w.Env["ETCD_ENDPOINTS"]),
 			Why: "it may be another etcd, of another cluster", Do: "give calico-node-sync the ETCD_ENDPOINTS of calico-node",
 		}
 	case kind == kindEtcd && !refers:
-		return Finding{
-			Severity: Warning, What: fmt.Sprintf("%s does not set %s", name, nodeRef),
+		return finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("%s does not set %s", name, nodeRef),
 			Why: "its Calico Nodes carry no orchRef, so nothing shows that they were Kubernetes Nodes, and nothing of them is ever removed; " +
 				"old manifests of kops are like this",
 			Do: "add the variable (fieldRef spec.nodeName), which takes effect when calico-node restarts; for machines that are gone already, " +
@@ -64,12 +66,12 @@ func oneCalicoNode(e Evidence, w Workload) Finding {
 		}
 	}
 	if kind == "" || kind == kindEtcd && w.Env["ETCD_ENDPOINTS"] == "" {
-		return Finding{
-			Severity: OK, What: name + " takes the address of its datastore from elsewhere, such as a ConfigMap, and was not compared with the settings",
+		return finding.Finding{
+			Severity: finding.OK, What: name + " takes the address of its datastore from elsewhere, such as a ConfigMap, and was not compared with the settings",
 			Why: "what is looked at here should be what Calico uses", Do: "nothing, if the settings were copied from there (ConfigMap calico-config)",
 		}
 	}
-	return Finding{Severity: OK, What: name + " keeps its data where the settings say"}
+	return finding.Finding{Severity: finding.OK, What: name + " keeps its data where the settings say"}
 }
 
 // kindOf is the datastore that a program of Calico's uses (libcalico-go, lib/apiconfig): etcd if endpoints are named, else Kubernetes. It is
@@ -99,7 +101,7 @@ func strangers(endpoints string, s Settings) bool {
 }
 
 // unreferenced counts Calico Nodes of nobody.
-func unreferenced(e Evidence) []Finding {
+func unreferenced(e Evidence) []finding.Finding {
 	if !e.CalicoNodes.known() || e.Settings.Kind != kindEtcd || e.Config.AdoptUnreferenced {
 		return nil
 	}
@@ -112,8 +114,8 @@ func unreferenced(e Evidence) []Finding {
 	if len(hosts) == 0 {
 		return nil
 	}
-	return []Finding{{
-		Severity: Note, What: fmt.Sprintf("%s no orchRef: %s", have(len(hosts), "Calico Node"), few(hosts)),
+	return []finding.Finding{{
+		Severity: finding.Note, What: fmt.Sprintf("%s no orchRef: %s", have(len(hosts), "Calico Node"), finding.Few(hosts)),
 		Why: "they are left alone whatever becomes of them: route reflectors and bare-metal hosts look like this, and so do Kubernetes Nodes whose calico-node " +
 			"lacks " + nodeRef,
 		Do: "nothing, if they are not Kubernetes Nodes; else see --adopt-unreferenced",
@@ -125,11 +127,11 @@ func have(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " has"
 	}
-	return plural(n, noun) + " have"
+	return finding.Plural(n, noun) + " have"
 }
 
 // kubeControllers says what Calico's own controller does beside us.
-func kubeControllers(e Evidence) []Finding {
+func kubeControllers(e Evidence) []finding.Finding {
 	out := notListed(e.Deployments, "list Deployments")
 	found := false
 	for _, w := range workloads(e.Deployments) {
@@ -139,12 +141,12 @@ func kubeControllers(e Evidence) []Finding {
 		}
 	}
 	if !found && len(out) == 0 && len(e.Deployments) > 0 {
-		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("no %s runs in %s: nobody else removes Calico Nodes", kubeControllersName, namespaces(e.Deployments))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("no %s runs in %s: nobody else removes Calico Nodes", kubeControllersName, namespaces(e.Deployments))})
 	}
 	return out
 }
 
-func oneKubeControllers(e Evidence, w Workload) Finding {
+func oneKubeControllers(e Evidence, w Workload) finding.Finding {
 	name := "Deployment " + w.Namespace + "/" + w.Name
 	kind, set := w.Env["DATASTORE_TYPE"]
 	if !set {
@@ -152,17 +154,17 @@ func oneKubeControllers(e Evidence, w Workload) Finding {
 	}
 	switch {
 	case w.Replicas == 0:
-		return Finding{Severity: OK, What: name + " is scaled to 0: nobody else removes Calico Nodes"}
+		return finding.Finding{Severity: finding.OK, What: name + " is scaled to 0: nobody else removes Calico Nodes"}
 	case kind == kindKubernetes || e.Settings.Kind == kindKubernetes:
-		return Finding{Severity: OK, What: name + " runs with the kubernetes datastore, where it removes no Nodes; its garbage collection of addresses and ours agree"}
+		return finding.Finding{Severity: finding.OK, What: name + " runs with the kubernetes datastore, where it removes no Nodes; its garbage collection of addresses and ours agree"}
 	case !enabled(w, "node"):
-		return Finding{
-			Severity: OK, What: name + " runs without its node controller: nobody else removes Calico Nodes",
+		return finding.Finding{
+			Severity: finding.OK, What: name + " runs without its node controller: nobody else removes Calico Nodes",
 			Why: "without it there is no garbage collection of leaked addresses of living machines, no copying of labels and no automatic host endpoint either",
 		}
 	}
-	return Finding{
-		Severity: Warning, What: name + " runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself",
+	return finding.Finding{
+		Severity: finding.Warning, What: name + " runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself",
 		Why: "it does so at once when a Kubernetes Node is deleted, and at every start, without grace period, mass guard, dry run or journal. The guards of " +
 			"calico-node-sync cannot hold back what it does; calico-node-sync then only clears away what it leaves",
 		Do: "live with both; or leave node out of ENABLED_CONTROLLERS there, which also stops its garbage collection of addresses, its labels and its automatic " +
@@ -180,15 +182,15 @@ func enabled(w Workload, controller string) bool {
 }
 
 // predecessor looks for the project that this one succeeds.
-func predecessor(e Evidence) []Finding {
-	var out []Finding
+func predecessor(e Evidence) []finding.Finding {
+	var out []finding.Finding
 	for _, w := range workloads(e.Deployments) {
 		is := w.Name == predecessorName || slices.ContainsFunc(w.Images, func(image string) bool { return strings.Contains(image, predecessorName) })
 		if !is || w.Replicas == 0 {
 			continue
 		}
-		out = append(out, Finding{
-			Severity: Warning, What: fmt.Sprintf("Deployment %s/%s, the old %s, still runs", w.Namespace, w.Name, predecessorName),
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("Deployment %s/%s, the old %s, still runs", w.Namespace, w.Name, predecessorName),
 			Why: "it knows only etcd v2, which no Calico since version 3 uses; where it finds one, it deletes whatever one list of Nodes does not show",
 			Do:  "delete the Deployment: calico-node-sync does its work",
 		})
@@ -197,13 +199,13 @@ func predecessor(e Evidence) []Finding {
 }
 
 // installations looks for controllers that do not know of each other.
-func installations(e Evidence) []Finding {
+func installations(e Evidence) []finding.Finding {
 	a := e.Leases
 	switch {
 	case !a.Asked:
 		return nil
 	case a.Failure != "":
-		return []Finding{notMade(a, "list Leases")}
+		return []finding.Finding{notMade(a, "list Leases")}
 	}
 	var holders, in []string
 	for _, l := range a.Value {
@@ -213,15 +215,15 @@ func installations(e Evidence) []Finding {
 	}
 	switch len(in) {
 	case 0:
-		return []Finding{{
-			Severity: Note, What: "no calico-node-sync is at work here (nobody holds its Lease)",
+		return []finding.Finding{{
+			Severity: finding.Note, What: "no calico-node-sync is at work here (nobody holds its Lease)",
 			Why: "a controller that runs without --leader-elect would not show here", Do: "nothing, if none should run; else look at its Pods",
 		}}
 	case 1:
-		return []Finding{{Severity: OK, What: fmt.Sprintf("one calico-node-sync is at work: %s, in namespace %s", holders[0], in[0])}}
+		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("one calico-node-sync is at work: %s, in namespace %s", holders[0], in[0])}}
 	}
-	return []Finding{{
-		Severity: Warning, What: fmt.Sprintf("%d installations of calico-node-sync are at work, in namespaces %s", len(in), few(in)),
+	return []finding.Finding{{
+		Severity: finding.Warning, What: fmt.Sprintf("%d installations of calico-node-sync are at work, in namespaces %s", len(in), finding.Few(in)),
 		Why: "no write of one can harm the other, but each counts for its own mass guard and has its own confirmations: together they may remove twice as many",
 		Do:  "remove all but one",
 	}}
@@ -239,8 +241,8 @@ func workloads(listings []Listing) []Workload {
 	return out
 }
 
-func notListed(listings []Listing, deed string) []Finding {
-	var out []Finding
+func notListed(listings []Listing, deed string) []finding.Finding {
+	var out []finding.Finding
 	for _, l := range listings {
 		if l.Asked && l.Failure != "" {
 			out = append(out, notMade(l.Answer, deed+" in namespace "+l.Namespace))
@@ -254,5 +256,5 @@ func namespaces(listings []Listing) string {
 	for _, l := range listings {
 		out = append(out, l.Namespace)
 	}
-	return few(out)
+	return finding.Few(out)
 }

@@ -11,65 +11,66 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // certificateNotice is how long before its end a certificate is a warning.
 const certificateNotice = 14 * 24 * time.Hour
 
 // kubernetes says whether the API server answers and which version it has.
-func kubernetes(e Evidence) []Finding {
+func kubernetes(e Evidence) []finding.Finding {
 	a := e.KubernetesVersion
 	switch {
 	case !a.Asked:
 		return nil
 	case a.Forbidden:
-		return []Finding{notMade(a, "read /version of the API server")}
+		return []finding.Finding{notMade(a, "read /version of the API server")}
 	case a.Failure != "":
 		what := "the API server does not answer: " + a.Failure
 		if e.KubernetesURL != "" {
 			what = fmt.Sprintf("the API server at %s does not answer: %s", e.KubernetesURL, a.Failure)
 		}
-		return []Finding{{
-			Severity: Problem, What: what,
+		return []finding.Finding{{
+			Severity: finding.Problem, What: what,
 			Why: "nothing can be removed while nobody says which machines exist; what Kubernetes runs was not checked either",
 			Do:  "check --kubeconfig, or the Pod's service account and network, then run doctor again",
 		}}
 	}
-	return []Finding{version(ProductKubernetes, a.Value)}
+	return []finding.Finding{version(ProductKubernetes, a.Value)}
 }
 
 // datastore says whether Calico's datastore answers, and how the members of etcd are.
-func datastore(e Evidence) []Finding {
+func datastore(e Evidence) []finding.Finding {
 	a := e.Datastore
 	if !a.Asked {
 		return nil
 	}
 	if a.Forbidden {
-		return []Finding{notMade(a, "read Calico's datastore")}
+		return []finding.Finding{notMade(a, "read Calico's datastore")}
 	}
 	if a.Failure != "" {
-		return append(members(e), Finding{
-			Severity: Problem, What: a.Failure,
+		return append(members(e), finding.Finding{
+			Severity: finding.Problem, What: a.Failure,
 			Why: "nothing can be seen or removed while the datastore does not answer; what it holds was not checked either",
 			Do:  "check the address and the certificates, and that nothing between here and there drops the connection",
 		})
 	}
 	if e.Settings.Kind == kindKubernetes {
-		return []Finding{{Severity: OK, What: "Calico's datastore is the Kubernetes API, which answers"}}
+		return []finding.Finding{{Severity: finding.OK, What: "Calico's datastore is the Kubernetes API, which answers"}}
 	}
 	return members(e)
 }
 
 // members tells of each etcd endpoint. One that does not answer is told if another does: otherwise it is told of the datastore as a whole.
-func members(e Evidence) []Finding {
-	var out []Finding
+func members(e Evidence) []finding.Finding {
+	var out []finding.Finding
 	versions := map[string]bool{}
 	some := slices.ContainsFunc(e.Members, func(m Member) bool { return m.Failure == "" })
 	for _, m := range e.Members {
 		if m.Failure != "" {
 			if some {
-				out = append(out, Finding{
-					Severity: Warning, What: fmt.Sprintf("etcd at %s does not answer: %s", m.Endpoint, m.Failure),
+				out = append(out, finding.Finding{
+					Severity: finding.Warning, What: fmt.Sprintf("etcd at %s does not answer: %s", m.Endpoint, m.Failure),
 					Why: "etcd works while more than half of its members do; there is one less to lose", Do: "repair the member, or take it out of ETCD_ENDPOINTS if it is gone for good",
 				})
 			}
@@ -77,8 +78,8 @@ func members(e Evidence) []Finding {
 		}
 		versions[m.Version] = true
 		if len(m.Alarms) > 0 {
-			out = append(out, Finding{
-				Severity: Problem, What: fmt.Sprintf("etcd at %s complains: %s", m.Endpoint, strings.Join(m.Alarms, ", ")),
+			out = append(out, finding.Finding{
+				Severity: finding.Problem, What: fmt.Sprintf("etcd at %s complains: %s", m.Endpoint, strings.Join(m.Alarms, ", ")),
 				Why: "with the alarm NOSPACE it takes no writes, with CORRUPT it cannot be believed; Calico and calico-node-sync both stand still",
 				Do:  "NOSPACE: compact, defragment, then `etcdctl alarm disarm`; CORRUPT: replace the member",
 			})
@@ -91,8 +92,8 @@ func members(e Evidence) []Finding {
 }
 
 // certificates says which end soon.
-func certificates(e Evidence) []Finding {
-	var out []Finding
+func certificates(e Evidence) []finding.Finding {
+	var out []finding.Finding
 	var first *Certificate
 	good := 0
 	for _, c := range slices.SortedFunc(slices.Values(e.Certificates), func(a, b Certificate) int { return cmp.Compare(a.name(), b.name()) }) {
@@ -106,28 +107,28 @@ func certificates(e Evidence) []Finding {
 		}
 	}
 	if first != nil {
-		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("%s valid; the first that ends is %s at %s",
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s valid; the first that ends is %s at %s",
 			are(good, "certificate"), first.name(), stamp(first.NotAfter))})
 	}
 	return out
 }
 
-func badCertificate(c Certificate, now time.Time) (Finding, bool) {
+func badCertificate(c Certificate, now time.Time) (finding.Finding, bool) {
 	why := "without it the datastore or the API server cannot be reached, and nothing is removed"
 	switch {
 	case c.Failure != "":
-		return Finding{Severity: Problem, What: fmt.Sprintf("%s cannot be used: %s", c.name(), c.Failure), Why: why, Do: "put a valid certificate there"}, true
+		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s cannot be used: %s", c.name(), c.Failure), Why: why, Do: "put a valid certificate there"}, true
 	case !now.Before(c.NotAfter):
-		return Finding{Severity: Problem, What: fmt.Sprintf("%s ended at %s", c.name(), stamp(c.NotAfter)), Why: why,
+		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s ended at %s", c.name(), stamp(c.NotAfter)), Why: why,
 			Do: "replace it; a running controller reads client certificates again by itself, but not the CA"}, true
 	case now.Before(c.NotBefore):
-		return Finding{Severity: Problem, What: fmt.Sprintf("%s is not valid before %s", c.name(), stamp(c.NotBefore)), Why: why,
+		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s is not valid before %s", c.name(), stamp(c.NotBefore)), Why: why,
 			Do: "check the clock of this machine, and of the one that issued it"}, true
 	case c.NotAfter.Sub(now) < certificateNotice:
-		return Finding{Severity: Warning, What: fmt.Sprintf("%s ends at %s, in %s", c.name(), stamp(c.NotAfter), days(c.NotAfter.Sub(now))), Why: why,
+		return finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("%s ends at %s, in %s", c.name(), stamp(c.NotAfter), days(c.NotAfter.Sub(now))), Why: why,
 			Do: "renew it; a running controller reads client certificates again by itself, but not the CA"}, true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 func (c Certificate) name() string {
@@ -141,9 +142,9 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func days(d time.Duration) string {
 	if d < 48*time.Hour {
-		return plural(int(d.Hours()), "hour")
+		return finding.Plural(int(d.Hours()), "hour")
 	}
-	return plural(int(d.Hours()/24), "day")
+	return finding.Plural(int(d.Hours()/24), "day")
 }
 
 // are is "1 certificate is" or "2 certificates are".
@@ -151,65 +152,65 @@ func are(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
-	return plural(n, noun) + " are"
+	return finding.Plural(n, noun) + " are"
 }
 
 // clusterInformation says whether the datastore may be written, and whose it is.
-func clusterInformation(e Evidence) []Finding {
+func clusterInformation(e Evidence) []finding.Finding {
 	a := e.ClusterInformation
 	switch {
 	case !a.Asked:
 		return nil
 	case a.Failure != "":
-		return []Finding{notMade(a, "read Calico's ClusterInformation")}
+		return []finding.Finding{notMade(a, "read Calico's ClusterInformation")}
 	case !a.Value.Exists:
-		return []Finding{{
-			Severity: Problem, What: "the datastore holds no ClusterInformation",
+		return []finding.Finding{{
+			Severity: finding.Problem, What: "the datastore holds no ClusterInformation",
 			Why: "no calico-node has ever started with this datastore, or it is another one; nothing is removed",
 			Do:  "check that the endpoints are those of calico-node; if the cluster is new, start calico-node first",
 		}}
 	}
-	out := []Finding{readiness(a.Value)}
+	out := []finding.Finding{readiness(a.Value)}
 	if e.Settings.Kind == kindEtcd {
 		out = append(out, binding(e))
 	}
 	if v := a.Value.Version; v != "" {
 		return append(out, version(ProductCalico, v))
 	}
-	return append(out, Finding{Severity: Note, What: "ClusterInformation does not say which version of Calico runs"})
+	return append(out, finding.Finding{Severity: finding.Note, What: "ClusterInformation does not say which version of Calico runs"})
 }
 
-func readiness(info ClusterInformation) Finding {
+func readiness(info ClusterInformation) finding.Finding {
 	if info.Ready {
-		return Finding{Severity: OK, What: "ClusterInformation says that the datastore is ready"}
+		return finding.Finding{Severity: finding.OK, What: "ClusterInformation says that the datastore is ready"}
 	}
-	return Finding{
-		Severity: Problem, What: "ClusterInformation does not say datastoreReady: the datastore is locked",
+	return finding.Finding{
+		Severity: finding.Problem, What: "ClusterInformation does not say datastoreReady: the datastore is locked",
 		Why: "it is being migrated or upgraded, or that was broken off; nothing is removed until it ends, and Calico gives no pod an address either",
 		Do:  "wait for the migration; if there is none, `calicoctl datastore migrate unlock`",
 	}
 }
 
 // binding says which cluster the datastore belongs to.
-func binding(e Evidence) Finding {
+func binding(e Evidence) finding.Finding {
 	bound, uid := e.ClusterInformation.Value.BoundTo, e.ClusterUID
 	switch {
 	case uid.Asked && !uid.known():
 		return notMade(uid, "get namespace kube-system, whose UID tells clusters apart")
 	case !uid.Asked:
-		return Finding{Severity: Note, What: "not checked whether the datastore belongs to this cluster: the cluster did not answer"}
+		return finding.Finding{Severity: finding.Note, What: "not checked whether the datastore belongs to this cluster: the cluster did not answer"}
 	case bound == "":
-		return Finding{
-			Severity: Note, What: "no cluster is recorded in this datastore yet",
+		return finding.Finding{
+			Severity: finding.Note, What: "no cluster is recorded in this datastore yet",
 			Why: "the first run of calico-node-sync records this one, if Calico Nodes there have their Kubernetes Nodes here",
 		}
 	case bound != uid.Value:
-		return Finding{
-			Severity: Problem, What: fmt.Sprintf("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s", bound, uid.Value),
+		return finding.Finding{
+			Severity: finding.Problem, What: fmt.Sprintf("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s", bound, uid.Value),
 			Why: "judged by this cluster, every machine of the other would look gone; nothing is removed",
 			Do: "check --kubeconfig and ETCD_ENDPOINTS; if the cluster was made anew on purpose, remove the annotation " + nodesync.BindingAnnotation + " from " +
 				"ClusterInformation default",
 		}
 	}
-	return Finding{Severity: OK, What: "the datastore is recorded to belong to this cluster"}
+	return finding.Finding{Severity: finding.OK, What: "the datastore is recorded to belong to this cluster"}
 }

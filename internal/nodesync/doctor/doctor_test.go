@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -290,16 +291,16 @@ func TestFindings(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	well := Findings(healthy())
-	if Worst(well) != OK {
-		t.Errorf("a healthy cluster: got\n%s", Text(well))
+	if finding.Worst(well) != finding.OK {
+		t.Errorf("a healthy cluster: got\n%s", finding.Text(well))
 	}
-	fmt.Fprintf(&b, "=== all is well\n%s", Text(well))
+	fmt.Fprintf(&b, "=== all is well\n%s", finding.Text(well))
 	for _, c := range cases() {
 		e := healthy()
 		c.change(&e)
 		all := Findings(e)
-		found := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return slices.Contains(well, f) })
-		fmt.Fprintf(&b, "\n=== %s\n%s", c.name, Text(found))
+		found := slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool { return slices.Contains(well, f) })
+		fmt.Fprintf(&b, "\n=== %s\n%s", c.name, finding.Text(found))
 		for _, f := range well {
 			if !slices.Contains(all, f) {
 				fmt.Fprintf(&b, "not said: %s: %s\n", f.Check, f.What)
@@ -344,23 +345,23 @@ func TestFindingsOfAnyEvidence(t *testing.T) {
 // Each check and each severity can come up; a finding that asks for something says why.
 func TestFindingsAreComplete(t *testing.T) {
 	t.Parallel()
-	checked, severities := map[string]bool{}, map[Severity]bool{}
+	checked, severities := map[string]bool{}, map[finding.Severity]bool{}
 	for _, c := range cases() {
 		e := healthy()
 		c.change(&e)
 		for _, f := range Findings(e) {
 			severities[f.Severity] = true
-			if f.Severity != OK {
+			if f.Severity != finding.OK {
 				checked[f.Check] = true
 			}
-			if (f.Severity == Warning || f.Severity == Problem) && (f.Why == "" || f.Do == "") {
+			if (f.Severity == finding.Warning || f.Severity == finding.Problem) && (f.Why == "" || f.Do == "") {
 				t.Errorf("%s: %q says not why, or not what to do", c.name, f.What)
 			}
 		}
 	}
 	for _, c := range checks() {
-		if !checked[c.name] {
-			t.Errorf("no case in which check %s finds anything", c.name)
+		if !checked[c.Name] {
+			t.Errorf("no case in which check %s finds anything", c.Name)
 		}
 	}
 	if len(severities) != 4 {

@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // names looks for Calico Nodes that cannot be told apart, or from machines that live.
-func names(e Evidence) []Finding {
+func names(e Evidence) []finding.Finding {
 	if !e.CalicoNodes.known() || e.Settings.Kind != kindEtcd {
 		return nil
 	}
-	var out []Finding
+	var out []finding.Finding
 	owners, renamed := map[string][]string{}, []string{}
 	for _, n := range e.CalicoNodes.Value {
 		name := referred(n)
@@ -32,8 +33,8 @@ func names(e Evidence) []Finding {
 	}
 	for node, hosts := range owners {
 		if len(hosts) > 1 {
-			out = append(out, Finding{
-				Severity: Warning, What: fmt.Sprintf("Calico Nodes %s all say that they are Kubernetes Node %s", few(hosts), node),
+			out = append(out, finding.Finding{
+				Severity: finding.Warning, What: fmt.Sprintf("Calico Nodes %s all say that they are Kubernetes Node %s", finding.Few(hosts), node),
 				Why: "while that Node lives none of them is removed, and at most one is right: the others are what a machine left under another name, " +
 					"and BGP peers that never answer",
 				Do: "look which name calico-node has on that machine (NODENAME), and delete the others with `calicoctl delete node`",
@@ -41,22 +42,22 @@ func names(e Evidence) []Finding {
 		}
 	}
 	if len(renamed) > 0 {
-		out = append(out, Finding{
-			Severity: Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), its(len(renamed)), few(renamed)),
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), its(len(renamed)), finding.Few(renamed)),
 			Why: "that is fine for themselves; but what hosts without a Calico Node left is not removed then, since they may be any machine under another name",
 			Do:  "if the names differ by a domain alone, say so with --domain",
 		})
 	}
 	if refusals := refusedBy(e, nodesync.GateAmbiguousName); len(refusals) > 0 {
-		out = append(out, Finding{
-			Severity: Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
 			Why: "Kubernetes truthfully knows no Node of that name, which proves nothing while a Node of a like name lives",
 			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; what is surely gone, delete with " +
 				"`calicoctl delete node`",
 		})
 	}
 	if len(out) == 0 {
-		out = append(out, Finding{Severity: OK, What: "each Calico Node of Kubernetes refers to a Kubernetes Node of its own"})
+		out = append(out, finding.Finding{Severity: finding.OK, What: "each Calico Node of Kubernetes refers to a Kubernetes Node of its own"})
 	}
 	return out
 }
@@ -79,8 +80,8 @@ func its(n int) string {
 }
 
 // drift says how the two sides differ, and what is held back.
-func drift(e Evidence) []Finding {
-	var out []Finding
+func drift(e Evidence) []finding.Finding {
+	var out []finding.Finding
 	switch {
 	case e.Plan.Asked && !e.Plan.known():
 		out = append(out, notMade(e.Plan, "plan what a controller would do now"))
@@ -98,7 +99,7 @@ func drift(e Evidence) []Finding {
 		out = append(out, fenced(e)...)
 	}
 	if e.Plan.known() && len(out) == 0 && !lockedOut(e) {
-		out = append(out, Finding{Severity: OK, What: "Calico's datastore holds nothing of machines that are gone"})
+		out = append(out, finding.Finding{Severity: finding.OK, What: "Calico's datastore holds nothing of machines that are gone"})
 	}
 	return out
 }
@@ -109,9 +110,9 @@ func lockedOut(e Evidence) bool {
 }
 
 // due is what a controller would remove now.
-func due(e Evidence) []Finding {
+func due(e Evidence) []finding.Finding {
 	var hosts []string
-	var out []Finding
+	var out []finding.Finding
 	for _, s := range e.Plan.Value.Steps {
 		switch s.(type) {
 		case nodesync.BindCluster, nodesync.Unfence, nodesync.RemoveHandles:
@@ -122,8 +123,8 @@ func due(e Evidence) []Finding {
 	if len(hosts) > 0 {
 		slices.Sort(hosts)
 		hosts = slices.Compact(hosts)
-		out = append(out, Finding{
-			Severity: Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", are(len(hosts), "machine"), few(hosts)),
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", are(len(hosts), "machine"), finding.Few(hosts)),
 			Why: "what they left is a peer that never answers, addresses nobody gets and blocks nobody uses",
 			Do:  "let a controller do it, or see it with plan and do it with apply",
 		})
@@ -133,7 +134,7 @@ func due(e Evidence) []Finding {
 
 // advice is what a gate means for people. A gate without one is not told here: another check has it.
 type advice struct {
-	severity     Severity
+	severity     finding.Severity
 	subject, why string
 	do           string
 }
@@ -143,38 +144,38 @@ func adviceOn(gate nodesync.Gate) (advice, bool) {
 	case nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName:
 		return advice{}, false
 	case nodesync.GateKubernetesEmpty, nodesync.GateKubernetesNotSynced, nodesync.GateOverlap:
-		return advice{Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+		return advice{finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain"}, true
 	case nodesync.GateUnreadable:
-		return advice{Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"}, true
+		return advice{finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"}, true
 	case nodesync.GateMass:
-		return advice{Warning, "machine", "more machines are gone than the mass guard lets pass without a person",
+		return advice{finding.Warning, "machine", "more machines are gone than the mass guard lets pass without a person",
 			"if all are really gone, confirm them as the message says"}, true
 	case nodesync.GateGrace, nodesync.GatePace:
-		return advice{Note, "machine", "it goes in its time", ""}, true
+		return advice{finding.Note, "machine", "it goes in its time", ""}, true
 	case nodesync.GateRunningPods:
-		return advice{Warning, "machine", "a machine with running pods may live", "wait for pod garbage collection; without kube-controller-manager, delete the pods"}, true
+		return advice{finding.Warning, "machine", "a machine with running pods may live", "wait for pod garbage collection; without kube-controller-manager, delete the pods"}, true
 	case nodesync.GateNotConfirmed, nodesync.GateStepFailed:
-		return advice{Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"}, true
+		return advice{finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"}, true
 	case nodesync.GateForeignEndpoint:
-		return advice{Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"}, true
+		return advice{finding.Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"}, true
 	case nodesync.GateForeignAddress:
-		return advice{Note, "block", "an address of somebody else keeps the block, and the Calico Node as its mark; they go when that pod does", ""}, true
+		return advice{finding.Note, "block", "an address of somebody else keeps the block, and the Calico Node as its mark; they go when that pod does", ""}, true
 	case nodesync.GateKeep:
-		return advice{Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"}, true
+		return advice{finding.Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"}, true
 	case nodesync.GateUserConfiguration:
-		return advice{Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"}, true
+		return advice{finding.Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"}, true
 	case nodesync.GateOtherOrchestrator:
-		return advice{Note, "Calico Node", "it is another orchestrator's", ""}, true
+		return advice{finding.Note, "Calico Node", "it is another orchestrator's", ""}, true
 	case nodesync.GateOrphanedHandle:
-		return advice{Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"}, true
+		return advice{finding.Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"}, true
 	}
-	return advice{Warning, "machine", "it is not cleaned up", "see the gates in the documentation"}, true
+	return advice{finding.Warning, "machine", "it is not cleaned up", "see the gates in the documentation"}, true
 }
 
 // heldBack tells of each gate that holds something back, and since when.
-func heldBack(e Evidence) []Finding {
-	var out []Finding
+func heldBack(e Evidence) []finding.Finding {
+	var out []finding.Finding
 	for _, gate := range nodesync.Gates() {
 		refusals := refusedBy(e, gate)
 		a, told := adviceOn(gate)
@@ -185,7 +186,7 @@ func heldBack(e Evidence) []Finding {
 		if since, host := absentSince(e, refusals); !since.IsZero() {
 			what += fmt.Sprintf("; the longest absent is %s, since %s as far as is remembered", host, stamp(since))
 		}
-		out = append(out, Finding{Severity: a.severity, What: what, Why: a.why, Do: a.do})
+		out = append(out, finding.Finding{Severity: a.severity, What: what, Why: a.why, Do: a.do})
 	}
 	return out
 }
@@ -216,7 +217,7 @@ func messages(refusals []nodesync.Refusal) string {
 		if refusals[0].Of.Host == "" {
 			return refusals[0].Message
 		}
-		return few(hosts) + ": " + refusals[0].Message
+		return finding.Few(hosts) + ": " + refusals[0].Message
 	}
 	var out []string
 	for _, r := range refusals[:min(most, len(refusals))] {
@@ -241,7 +242,7 @@ func absentSince(e Evidence, refusals []nodesync.Refusal) (time.Time, string) {
 }
 
 // missing are Kubernetes Nodes on which no calico-node has ever started.
-func missing(e Evidence) []Finding {
+func missing(e Evidence) []finding.Finding {
 	known := map[string]bool{}
 	for _, n := range e.CalicoNodes.Value {
 		for _, name := range []string{n.Name, referred(n)} {
@@ -254,8 +255,8 @@ func missing(e Evidence) []Finding {
 	if len(lacking) == 0 {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning, What: fmt.Sprintf("%s no Calico Node: %s", have(len(lacking), "Kubernetes Node"), few(lacking)),
+	return []finding.Finding{{
+		Severity: finding.Warning, What: fmt.Sprintf("%s no Calico Node: %s", have(len(lacking), "Kubernetes Node"), finding.Few(lacking)),
 		Why: "calico-node has not started there with this datastore, so pods there have no network; or somebody removed the Calico Node, which only a restart " +
 			"of calico-node brings back",
 		Do: "look at the calico-node Pod there, and restart it if it runs; nothing, if the machine is not Calico's (Windows, virtual kubelet)",
@@ -263,7 +264,7 @@ func missing(e Evidence) []Finding {
 }
 
 // fenced are Calico Nodes of machines that live and that still carry our mark.
-func fenced(e Evidence) []Finding {
+func fenced(e Evidence) []finding.Finding {
 	alive := map[string]bool{}
 	for _, name := range e.KubernetesNodes.Value {
 		alive[name] = true
@@ -277,8 +278,8 @@ func fenced(e Evidence) []Finding {
 	if len(hosts) == 0 {
 		return nil
 	}
-	return []Finding{{
-		Severity: Note, What: fmt.Sprintf("%s alive and fenced: %s", are(len(hosts), "machine"), few(hosts)),
+	return []finding.Finding{{
+		Severity: finding.Note, What: fmt.Sprintf("%s alive and fenced: %s", are(len(hosts), "machine"), finding.Few(hosts)),
 		Why: "a clean-up had begun when the machine came back; nothing more of it is removed, but it lacks what was removed by then",
 		Do:  "let a controller or apply withdraw the fence, and restart calico-node there",
 	}}

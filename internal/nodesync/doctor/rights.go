@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Right is one right that calico-node-sync uses.
@@ -101,7 +103,7 @@ func crdRights() []Right {
 const serviceAccounts = "system:serviceaccount:"
 
 // rights says what is missing.
-func rights(e Evidence) []Finding {
+func rights(e Evidence) []finding.Finding {
 	if len(e.Rights) == 0 {
 		return nil
 	}
@@ -118,30 +120,30 @@ func rights(e Evidence) []Finding {
 			missing = append(missing, a.Right.String())
 		}
 	}
-	severity, do := Problem, "apply config/calico-node-sync again, or compare the ClusterRole, the Role and their bindings with it"
+	severity, do := finding.Problem, "apply config/calico-node-sync again, or compare the ClusterRole, the Role and their bindings with it"
 	if !strings.HasPrefix(e.RightsOf, serviceAccounts) {
 		// A person who looks around need not be able to do the controller's work.
-		severity, do = Warning, "nothing, if only the controller is to write: ask about its account with --as="+serviceAccounts+"NAMESPACE:calico-node-sync; else give these rights"
+		severity, do = finding.Warning, "nothing, if only the controller is to write: ask about its account with --as="+serviceAccounts+"NAMESPACE:calico-node-sync; else give these rights"
 	}
-	var out []Finding
+	var out []finding.Finding
 	if len(missing) > 0 {
-		out = append(out, Finding{Severity: severity, What: fmt.Sprintf("%s may not %s", who, strings.Join(missing, ", ")),
+		out = append(out, finding.Finding{Severity: severity, What: fmt.Sprintf("%s may not %s", who, strings.Join(missing, ", ")),
 			Why: "without it nothing is removed", Do: do})
 	}
 	if len(lesser) > 0 {
-		out = append(out, Finding{Severity: Warning, What: fmt.Sprintf("%s may not %s", who, strings.Join(lesser, ", ")),
-			Why: "this is for " + few(uses), Do: do})
+		out = append(out, finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("%s may not %s", who, strings.Join(lesser, ", ")),
+			Why: "this is for " + finding.Few(uses), Do: do})
 	}
 	if len(unknown) > 0 {
-		out = append(out, Finding{Severity: Warning, What: fmt.Sprintf("not found out whether %s may %s", who, strings.Join(unknown, ", ")),
+		out = append(out, finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("not found out whether %s may %s", who, strings.Join(unknown, ", ")),
 			Why: "something may be missing that nobody has looked at", Do: "run doctor again, or ask with `kubectl auth can-i`"})
 	}
 	if len(out) == 0 {
-		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, plural(len(e.Rights), "right"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, finding.Plural(len(e.Rights), "right"))})
 	}
 	if e.Namespace == "" {
-		out = append(out, Finding{
-			Severity: Note, What: "rights on the Lease and on ConfigMaps were not asked for: the controller's namespace is not known",
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: "rights on the Lease and on ConfigMaps were not asked for: the controller's namespace is not known",
 			Do: "name it with --leader-election-namespace",
 		})
 	}

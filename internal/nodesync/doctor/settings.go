@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // The kinds of datastore, as Calico spells them.
@@ -17,12 +19,12 @@ const (
 )
 
 // settings says which datastore is meant and who says so.
-func settings(e Evidence) []Finding {
+func settings(e Evidence) []finding.Finding {
 	s := e.Settings
 	out := ignoredVariables(s)
 	if s.Failure != "" {
-		return append(out, Finding{
-			Severity: Problem, What: s.Failure,
+		return append(out, finding.Finding{
+			Severity: finding.Problem, What: s.Failure,
 			Why: "calico-node-sync does not start like this, and nothing of the datastore could be looked at",
 			Do:  "set it as the DaemonSet calico-node and ConfigMap calico-config have it, then run doctor again",
 		})
@@ -32,13 +34,13 @@ func settings(e Evidence) []Finding {
 		where += " at " + strings.Join(s.Endpoints, ", ")
 	}
 	if s.Flag == "" && s.value("DATASTORE_TYPE") == "" {
-		return append(out, Finding{
-			Severity: Note, What: fmt.Sprintf("the datastore is %s, and nothing but %s says so", where, s.nameOf("ETCD_ENDPOINTS")),
+		return append(out, finding.Finding{
+			Severity: finding.Note, What: fmt.Sprintf("the datastore is %s, and nothing but %s says so", where, s.nameOf("ETCD_ENDPOINTS")),
 			Why: "if the variable gets lost, calico-node-sync does not start; Calico's own programs then take the kubernetes datastore without a word",
 			Do:  "set DATASTORE_TYPE=etcdv3 as well",
 		})
 	}
-	return append(out, Finding{Severity: OK, What: fmt.Sprintf("the datastore is %s, as %s", where, s.source())})
+	return append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("the datastore is %s, as %s", where, s.source())})
 }
 
 // value is a variable by either name.
@@ -75,8 +77,8 @@ func (s Settings) source() string {
 }
 
 // ignoredVariables are variables that somebody has set and that do nothing.
-func ignoredVariables(s Settings) []Finding {
-	var out []Finding
+func ignoredVariables(s Settings) []finding.Finding {
+	var out []finding.Finding
 	var old, idle []string
 	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
 		bare := strings.TrimPrefix(name, "CALICO_")
@@ -86,22 +88,22 @@ func ignoredVariables(s Settings) []Finding {
 		case s.Kind == kindKubernetes && strings.HasPrefix(bare, "ETCD_"):
 			idle = append(idle, name)
 		case bare == "KUBECONFIG":
-			out = append(out, Finding{
-				Severity: Note, What: name + " is set and is not read",
+			out = append(out, finding.Finding{
+				Severity: finding.Note, What: name + " is set and is not read",
 				Why: "calico-node-sync takes the cluster from --kubeconfig or from its Pod alone, so that no other cluster is changed by accident",
 				Do:  "nothing, if --kubeconfig names the right file",
 			})
 		}
 	}
 	if len(old) > 0 {
-		out = append(out, Finding{
-			Severity: Warning, What: few(old) + " is set, which nothing has read since Calico 3",
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, What: finding.Few(old) + " is set, which nothing has read since Calico 3",
 			Why: "it may name another etcd than the one that is used", Do: "unset it; ETCD_ENDPOINTS holds URLs, with the scheme",
 		})
 	}
 	if len(idle) > 0 {
-		out = append(out, Finding{
-			Severity: Note, What: few(idle) + " is set and is not used with the kubernetes datastore",
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: finding.Few(idle) + " is set and is not used with the kubernetes datastore",
 			Why: "it may be a leftover, or the datastore may be meant to be etcd", Do: "unset it, or set DATASTORE_TYPE=etcdv3 and ETCD_ENDPOINTS",
 		})
 	}

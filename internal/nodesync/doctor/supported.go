@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Range is the versions of one product that are supported, both ends included, of the form major.minor.
@@ -32,7 +34,7 @@ func Supported() []Range {
 }
 
 // version says how a version stands to what is supported. Anything but major.minor is left out of the comparison.
-func version(product, text string) Finding {
+func version(product, text string) finding.Finding {
 	var r Range
 	for _, candidate := range Supported() {
 		if candidate.Product == product {
@@ -43,19 +45,19 @@ func version(product, text string) Finding {
 	major, minor, ok := parseVersion(text)
 	switch {
 	case !ok:
-		return Finding{Severity: Note, What: fmt.Sprintf("%s says it is version %q, which is none that can be compared; %s", product, text, supported)}
+		return finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s says it is version %q, which is none that can be compared; %s", product, text, supported)}
 	case older(major, minor, r.Oldest):
-		return Finding{
-			Severity: Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),
+		return finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),
 			Why: "it may lack what calico-node-sync relies on, or store it in another form", Do: "update " + product + ", or try calico-node-sync with --mode=report first",
 		}
 	case newer(major, minor, r.Newest):
-		return Finding{
-			Severity: Warning, What: fmt.Sprintf("%s %s is newer than what is supported: %s", product, text, supported),
+		return finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("%s %s is newer than what is supported: %s", product, text, supported),
 			Why: "it may store things in a form that calico-node-sync does not know", Do: "update calico-node-sync, or try it with --mode=report first",
 		}
 	}
-	return Finding{Severity: OK, What: fmt.Sprintf("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)}
+	return finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)}
 }
 
 func older(major, minor int, than string) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 )
@@ -66,10 +67,10 @@ func usual(t *testing.T) []routereflector.Peer {
 }
 
 // texts are findings as severity, check and what, but for those that are OK.
-func texts(all []doctor.Finding) []string {
+func texts(all []finding.Finding) []string {
 	var out []string
 	for _, f := range all {
-		if f.Severity != doctor.OK {
+		if f.Severity != finding.OK {
 			out = append(out, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.What))
 		}
 	}
@@ -210,7 +211,7 @@ func TestHazards(t *testing.T) {
 				t.Errorf("why: %s", got[0].Why)
 			}
 			for _, f := range got {
-				if bad := f.Severity == doctor.Warning || f.Severity == doctor.Problem; bad && (f.Why == "" || f.Do == "") {
+				if bad := f.Severity == finding.Warning || f.Severity == finding.Problem; bad && (f.Why == "" || f.Do == "") {
 					t.Errorf("%+v has no reason or no cure", f)
 				}
 			}
@@ -228,14 +229,14 @@ func TestHazards(t *testing.T) {
 
 func TestText(t *testing.T) {
 	t.Parallel()
-	got := doctor.Text([]doctor.Finding{
-		{Check: doctor.CheckMesh, Severity: doctor.Problem, What: "it burns", Why: "fire", Do: "water"}, {Check: doctor.CheckPaths, Severity: doctor.OK, What: "few"},
+	got := finding.Text([]finding.Finding{
+		{Check: doctor.CheckMesh, Severity: finding.Problem, What: "it burns", Why: "fire", Do: "water"}, {Check: doctor.CheckPaths, Severity: finding.OK, What: "few"},
 	})
 	const want = "PROBLEM  mesh: it burns\n         why: fire\n         do:  water\nok       paths: few\n1 problem, 0 warnings, 0 notes, 1 ok\n"
 	if got != want {
 		t.Errorf("%q", got)
 	}
-	if doctor.Worst(nil) != doctor.OK {
+	if finding.Worst(nil) != finding.OK {
 		t.Error("nothing found is not OK")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -22,7 +23,7 @@ type session struct{ a, b int32 }
 type clash struct{ first, second int }
 
 // options finds BGPPeers that ask for the same sessions with different options.
-func options(x examined) []Finding {
+func options(x examined) []finding.Finding {
 	clashes, example := map[clash]int{}, map[clash]session{}
 	for _, f := range x.families {
 		askedBy := map[session]int{}
@@ -41,17 +42,17 @@ func options(x examined) []Finding {
 			})
 		}
 	}
-	var out []Finding
+	var out []finding.Finding
 	for c, n := range clashes {
 		s := example[c]
-		out = append(out, Finding{
-			Severity: Warning, What: fmt.Sprintf("BGPPeers %s and %s ask for %s with different options, such as that of %s with %s",
-				x.Peers[c.first].Name, x.Peers[c.second].Name, plural(n, "common session"), x.Nodes[s.a].Name, x.Nodes[s.b].Name),
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("BGPPeers %s and %s ask for %s with different options, such as that of %s with %s",
+				x.Peers[c.first].Name, x.Peers[c.second].Name, finding.Plural(n, "common session"), x.Nodes[s.a].Name, x.Nodes[s.b].Name),
 			Why: "a session has the options of one of them alone, and when that one goes the other's take its place, which resets the session",
 			Do:  "give both the same password, filters, restart time, TTL security and source address, or let one of them select fewer nodes",
 		})
 	}
-	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
+	slices.SortFunc(out, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
 	return out
 }
 
@@ -73,8 +74,8 @@ func changing() []string {
 }
 
 // selectors finds BGPPeers whose selectors hang on labels that may vanish, or that select nobody.
-func selectors(x examined) []Finding {
-	var out []Finding
+func selectors(x examined) []finding.Finding {
+	var out []finding.Finding
 	for i := range x.Peers {
 		p := &x.Peers[i]
 		for field, text := range map[string]string{"nodeSelector": p.NodeSelector, "peerSelector": p.PeerSelector} {
@@ -82,35 +83,35 @@ func selectors(x examined) []Finding {
 			if at < 0 {
 				continue
 			}
-			out = append(out, Finding{
-				Severity: Warning, What: fmt.Sprintf("spec.%s of BGPPeer %s hangs on a label that is Kubernetes' own: %s", field, p.Name, text),
+			out = append(out, finding.Finding{
+				Severity: finding.Warning, What: fmt.Sprintf("spec.%s of BGPPeer %s hangs on a label that is Kubernetes' own: %s", field, p.Name, text),
 				Why: "an upgrade can take such a label away, and the sessions with it: node-role.kubernetes.io/master went with Kubernetes 1.24, and whole clusters lost their routes",
 				Do:  "select by a label of your own, or let a RouteReflectorTopology do it",
 			})
 		}
 		out = append(out, x.nobody(p)...)
 	}
-	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
+	slices.SortFunc(out, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
 	if len(out) == 0 && len(x.Peers) > 0 {
-		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("%s select nodes by labels of your own", plural(len(x.Peers), "BGPPeer"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s select nodes by labels of your own", finding.Plural(len(x.Peers), "BGPPeer"))})
 	}
 	return out
 }
 
 // nobody says of a BGPPeer that its selectors select no node.
-func (x examined) nobody(p *routereflector.Peer) []Finding {
+func (x examined) nobody(p *routereflector.Peer) []finding.Finding {
 	none := func(m routereflector.Matcher) bool {
 		return m != nil && !slices.ContainsFunc(x.Nodes, func(n routereflector.Node) bool { return m.Evaluate(n.Labels) })
 	}
 	switch {
 	case none(p.PeerMatcher):
-		return []Finding{{
-			Severity: Warning, What: fmt.Sprintf("spec.peerSelector of BGPPeer %s selects no node: %s", p.Name, p.PeerSelector),
+		return []finding.Finding{{
+			Severity: finding.Warning, What: fmt.Sprintf("spec.peerSelector of BGPPeer %s selects no node: %s", p.Name, p.PeerSelector),
 			Why: "it gives nobody a session; if reflectors had that label once, they have lost it", Do: "put the label back, or delete the BGPPeer",
 		}}
 	case none(p.NodeMatcher):
-		return []Finding{{
-			Severity: Note, What: fmt.Sprintf("spec.nodeSelector of BGPPeer %s selects no node: %s", p.Name, p.NodeSelector), Why: "it gives nobody a session",
+		return []finding.Finding{{
+			Severity: finding.Note, What: fmt.Sprintf("spec.nodeSelector of BGPPeer %s selects no node: %s", p.Name, p.NodeSelector), Why: "it gives nobody a session",
 			Do: "delete it if no node is to have that label",
 		}}
 	}
@@ -118,12 +119,12 @@ func (x examined) nobody(p *routereflector.Peer) []Finding {
 }
 
 // peers looks at how many BGPPeers there are.
-func peers(x examined) []Finding {
+func peers(x examined) []finding.Finding {
 	if len(x.Peers) <= manyPeers {
 		return nil
 	}
-	return []Finding{{
-		Severity: Warning, What: fmt.Sprintf("there are %d BGPPeers for %d nodes", len(x.Peers), len(x.Nodes)),
+	return []finding.Finding{{
+		Severity: finding.Warning, What: fmt.Sprintf("there are %d BGPPeers for %d nodes", len(x.Peers), len(x.Nodes)),
 		Why: "at each change of a node or a BGPPeer, every calico-node evaluates every selector over all nodes: with thousands, calico-node takes minutes to start",
 		Do:  "BGPPeers with selectors instead of one for each node: a flat RouteReflectorTopology has two",
 	}}

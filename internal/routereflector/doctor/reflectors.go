@@ -11,16 +11,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
 // redundancy looks for clients that the loss of one reflector cuts off, and for reflectors that are not Ready.
-func redundancy(x examined) []Finding {
-	var out []Finding
+func redundancy(x examined) []finding.Finding {
+	var out []finding.Finding
 	for _, r := range x.reflectors {
 		if n := &x.Nodes[r]; n.Ready != corev1.ConditionTrue {
-			out = append(out, Finding{
-				Severity: Warning, What: fmt.Sprintf("reflector %s is not Ready", n.Name),
+			out = append(out, finding.Finding{
+				Severity: finding.Warning, What: fmt.Sprintf("reflector %s is not Ready", n.Name),
 				Why: "its BIRD may serve on, or not: what depends on it is not known from here", Do: "look at the machine, or make another node a reflector before this one is taken away",
 			})
 		}
@@ -31,14 +32,14 @@ func redundancy(x examined) []Finding {
 	for _, f := range x.families {
 		single := x.singles(f)
 		for _, reflector := range slices.Sorted(maps.Keys(single)) {
-			out = append(out, Finding{
-				Severity: Warning, What: fmt.Sprintf("%s have %s as their only reflector by %s: %s", plural(len(single[reflector]), "node"), reflector, f.Name, few(single[reflector])),
+			out = append(out, finding.Finding{
+				Severity: finding.Warning, What: fmt.Sprintf("%s have %s as their only reflector by %s: %s", finding.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])),
 				Why: "when it restarts, dies or loses its network, they lose every route that is not their own", Do: "give each client two reflectors at least, in different zones",
 			})
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, Finding{Severity: OK, What: fmt.Sprintf("each client has two or more of %s", plural(len(x.reflectors), "reflector"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each client has two or more of %s", finding.Plural(len(x.reflectors), "reflector"))})
 	}
 	return out
 }
@@ -64,7 +65,7 @@ func (x examined) singles(f routereflector.Family) map[string][]string {
 }
 
 // zones says whether one zone holds all reflectors while nodes are in several.
-func zones(x examined) []Finding {
+func zones(x examined) []finding.Finding {
 	of := func(n *routereflector.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 	all, theirs := map[string]bool{}, map[string]bool{}
 	for i := range x.Nodes {
@@ -79,22 +80,22 @@ func zones(x examined) []Finding {
 		return nil
 	}
 	if len(theirs) > 1 {
-		return []Finding{{Severity: OK, What: fmt.Sprintf("the reflectors are in %s of %d", plural(len(theirs), "zone"), len(all))}}
+		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("the reflectors are in %s of %d", finding.Plural(len(theirs), "zone"), len(all))}}
 	}
-	return []Finding{{
-		Severity: Warning, What: fmt.Sprintf("all %d reflectors are in zone %q, and nodes are in %d zones", len(x.reflectors), slices.Sorted(maps.Keys(theirs))[0], len(all)),
+	return []finding.Finding{{
+		Severity: finding.Warning, What: fmt.Sprintf("all %d reflectors are in zone %q, and nodes are in %d zones", len(x.reflectors), slices.Sorted(maps.Keys(theirs))[0], len(all)),
 		Why: "with that zone the nodes of all others lose their routes", Do: "spread the reflectors, as a RouteReflectorTopology does by default (spec.topologyKeys)",
 	}}
 }
 
 // clusterIDs finds cluster IDs that Calico does not understand.
-func clusterIDs(x examined) []Finding {
-	var out []Finding
+func clusterIDs(x examined) []finding.Finding {
+	var out []finding.Finding
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
 		if id := n.Annotations[routereflector.ClusterIDAnnotation]; id != "" && n.ClusterID == "" {
-			out = append(out, Finding{
-				Severity: Problem, What: fmt.Sprintf("annotation %s of Node %s is %q, which is no IPv4 address", routereflector.ClusterIDAnnotation, n.Name, id),
+			out = append(out, finding.Finding{
+				Severity: finding.Problem, What: fmt.Sprintf("annotation %s of Node %s is %q, which is no IPv4 address", routereflector.ClusterIDAnnotation, n.Name, id),
 				Why: "Calico passes over it without a word: the node is no reflector, whatever its labels say, and passes no route on", Do: "write an address such as 244.0.0.1, or remove it",
 			})
 		}
@@ -109,7 +110,7 @@ const (
 )
 
 // owners says whose BGPPeers there are, where more than one program may want to have a say.
-func owners(x examined) []Finding {
+func owners(x examined) []finding.Finding {
 	topologies, old := map[string]bool{}, []string(nil)
 	for i := range x.Peers {
 		p := &x.Peers[i]
@@ -122,15 +123,15 @@ func owners(x examined) []Finding {
 	}
 	switch {
 	case len(old) > 0 && len(topologies) > 0:
-		return []Finding{{
-			Severity: Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) stand beside those of topology %s", plural(len(old), "BGPPeer"), few(old),
-				few(slices.Collect(maps.Keys(topologies)))),
+		return []finding.Finding{{
+			Severity: finding.Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) stand beside those of topology %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old),
+				finding.Few(slices.Collect(maps.Keys(topologies)))),
 			Why: "if that program still runs, the two choose reflectors against each other, and it deletes BGPPeers that it has not made",
 			Do:  "scale it to zero; then remove its BGPPeers, one at a time",
 		}}
 	case len(old) > 0:
-		return []Finding{{
-			Severity: Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", plural(len(old), "BGPPeer"), few(old)),
+		return []finding.Finding{{
+			Severity: finding.Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old)),
 			Why: "that program deletes every BGPPeer that it has not made, those to routers outside included (its topology multi)", Do: "do not add BGPPeers by hand while it runs",
 		}}
 	}

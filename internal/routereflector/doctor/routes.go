@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
@@ -37,28 +38,28 @@ func (x examined) counted(f routereflector.Family) (up, silent int) {
 }
 
 // reachable asks the model which nodes have no route to which.
-func reachable(x examined) []Finding {
-	var out []Finding
+func reachable(x examined) []finding.Finding {
+	var out []finding.Finding
 	for _, f := range x.families {
 		up, silent := x.counted(f)
 		v := f.Network.Judge(func(i int32) bool { return !f.Up[i] })
 		aside := ""
 		if silent > 0 {
-			aside = fmt.Sprintf("; %s that are not Ready are not counted", plural(silent, "node"))
+			aside = fmt.Sprintf("; %s that are not Ready are not counted", finding.Plural(silent, "node"))
 		}
 		if v.UnreachablePairs == 0 {
-			out = append(out, Finding{Severity: OK, What: fmt.Sprintf("each of %s has a route to every other by %s%s", plural(up, "node"), f.Name, aside)})
+			out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each of %s has a route to every other by %s%s", finding.Plural(up, "node"), f.Name, aside)})
 			continue
 		}
 		why, do := x.blackHole(f, v.Examples)
-		out = append(out, Finding{
-			Severity: Problem, Why: why, Do: do,
+		out = append(out, finding.Finding{
+			Severity: finding.Problem, Why: why, Do: do,
 			What: fmt.Sprintf("%d of %d ways from a node to another have no route by %s, such as %s%s", v.UnreachablePairs, up*(up-1), f.Name, pairs(v.Examples), aside),
 		})
 	}
 	if len(x.families) == 0 {
-		out = append(out, Finding{
-			Severity: Problem, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
+		out = append(out, finding.Finding{
+			Severity: finding.Problem, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
 			Do: "look at annotation " + routereflector.IPv4Annotation + " of the Nodes and at calico-node's log",
 		})
 	}
@@ -95,7 +96,7 @@ func (x examined) blackHole(f routereflector.Family, examples []reachability.Pai
 	}
 	if id, left, right := x.apart(f, from, to); id != "" {
 		return fmt.Sprintf("they have no reflector in common: the one has %s, the other %s, all with cluster ID %s, and a reflector takes no route that its own cluster has "+
-			"reflected", few(left), few(right), id), all
+			"reflected", finding.Few(left), finding.Few(right), id), all
 	}
 	return "no chain of reflectors leads from the one to the other: a route goes through reflectors only where their sessions and cluster IDs let it", all
 }
@@ -129,7 +130,7 @@ func (x examined) apart(f routereflector.Family, a, b int32) (id string, left, r
 }
 
 // paths asks the model how many paths a prefix has.
-func paths(x examined) []Finding {
+func paths(x examined) []finding.Finding {
 	most := 0
 	for _, f := range x.families {
 		most = max(most, f.Network.Judge(func(i int32) bool { return !f.Up[i] }).MaxPaths)
@@ -139,19 +140,19 @@ func paths(x examined) []Finding {
 		number = fmt.Sprintf("%d and more", reachability.MaxPaths)
 	}
 	if most <= manyPaths {
-		return []Finding{{Severity: OK, What: fmt.Sprintf("a node has at most %s to one prefix", plural(most, "path"))}}
+		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("a node has at most %s to one prefix", finding.Plural(most, "path"))}}
 	}
-	severity := Warning
+	severity := finding.Warning
 	if most > tooManyPaths {
-		severity = Problem
+		severity = finding.Problem
 	}
 	ids := map[string]bool{}
 	for _, r := range x.reflectors {
 		ids[x.Nodes[r].ClusterID] = true
 	}
-	return []Finding{{
-		Severity: severity, What: fmt.Sprintf("by the model a node has up to %s paths to one prefix; there are %s with %s", number, plural(len(x.reflectors), "reflector"),
-			plural(len(ids), "cluster ID")),
+	return []finding.Finding{{
+		Severity: severity, What: fmt.Sprintf("by the model a node has up to %s paths to one prefix; there are %s with %s", number, finding.Plural(len(x.reflectors), "reflector"),
+			finding.Plural(len(ids), "cluster ID")),
 		Why: "Calico's BIRD passes every path on, and only a cluster ID that a route has seen stops it: each way through reflectors of different IDs that peer with each " +
 			"other is a path of its own, so that their number grows with the factorial of the reflectors, and BIRD's memory and the time to converge with it",
 		Do: "let reflectors that peer with each other share one cluster ID, and every client have all of them, as a RouteReflectorTopology does",
@@ -159,26 +160,26 @@ func paths(x examined) []Finding {
 }
 
 // mesh looks at the mesh beside reflectors, and at one that is large.
-func mesh(x examined) []Finding {
+func mesh(x examined) []finding.Finding {
 	serving := x.serving()
 	switch {
 	case x.Mesh.On && len(serving) > 0:
-		return []Finding{{
-			Severity: Warning, What: fmt.Sprintf("the node-to-node mesh is on beside %s that serve clients (%s)", plural(len(serving), "reflector"), few(serving)),
+		return []finding.Finding{{
+			Severity: finding.Warning, What: fmt.Sprintf("the node-to-node mesh is on beside %s that serve clients (%s)", finding.Plural(len(serving), "reflector"), finding.Few(serving)),
 			Why: "every node still keeps a session with every other one, which is what reflectors are to spare it; and reflectors are no members of the mesh",
 			Do: "when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
 				"BGPConfiguration default; a RouteReflectorTopology does that in this order",
 		}}
 	case x.Mesh.On && len(x.Nodes) > meshComfort:
 		n := len(x.Nodes)
-		return []Finding{{
-			Severity: Warning, What: fmt.Sprintf("%d nodes are in a full mesh: %d sessions", n, n*(n-1)/2),
+		return []finding.Finding{{
+			Severity: finding.Warning, What: fmt.Sprintf("%d nodes are in a full mesh: %d sessions", n, n*(n-1)/2),
 			Why: "each node keeps a session with every other one, and each change is told to all of them", Do: "route reflectors: `spec: {}` of a RouteReflectorTopology is a start",
 		}}
 	case x.Mesh.On:
-		return []Finding{{Severity: OK, What: "the node-to-node mesh is on, and no reflector serves clients"}}
+		return []finding.Finding{{Severity: finding.OK, What: "the node-to-node mesh is on, and no reflector serves clients"}}
 	}
-	return []Finding{{Severity: OK, What: "the node-to-node mesh is off"}}
+	return []finding.Finding{{Severity: finding.OK, What: "the node-to-node mesh is off"}}
 }
 
 // serving are the reflectors that have a session with a node that is none, in any family.

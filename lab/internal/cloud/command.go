@@ -10,14 +10,13 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
+	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
 type options struct {
@@ -30,17 +29,7 @@ type options struct {
 // NewCommand returns the hidden subcommand that the supervisor runs.
 func NewCommand() *cobra.Command {
 	var o options
-	command := &cobra.Command{
-		Use:    blueprint.DigitalOcean,
-		Short:  "Simulate DigitalOcean (used by the supervisor)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-			defer cancel()
-			return o.run(ctx)
-		},
-	}
+	command := subcommand.Hidden(blueprint.DigitalOcean, "Simulate DigitalOcean", func(ctx context.Context) error { return o.run(ctx) })
 	flags := command.Flags()
 	flags.IntVar(&o.apiPort, "api-port", 0, "port of the API")
 	flags.IntVar(&o.metadataPort, "metadata-port", 0, "port of the metadata service")

@@ -7,9 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,11 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"log/slog"
-
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
 type options struct {
@@ -36,17 +34,7 @@ type options struct {
 // NewCommand returns the hidden subcommand that the supervisor runs.
 func NewCommand() *cobra.Command {
 	var o options
-	command := &cobra.Command{
-		Use:    blueprint.Nodes,
-		Short:  "Simulate machines (used by the supervisor)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-			defer cancel()
-			return o.run(ctx)
-		},
-	}
+	command := subcommand.Hidden(blueprint.Nodes, "Simulate machines", func(ctx context.Context) error { return o.run(ctx) })
 	flags := command.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the machines")
 	flags.StringVar(&o.machines, "machines", "", "file with the list of machines")

@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -29,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/podagent/image"
 	"github.com/mooring-dev/mooring/lab/internal/podagent/kubeletapi"
 	"github.com/mooring-dev/mooring/lab/internal/podnet"
+	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
 type options struct {
@@ -40,17 +39,7 @@ type options struct {
 // NewCommand returns the hidden subcommand that the supervisor runs, in the lab's own network namespace.
 func NewCommand() *cobra.Command {
 	var o options
-	command := &cobra.Command{
-		Use:    blueprint.PodAgents,
-		Short:  "Run pods (used by the supervisor)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-			defer cancel()
-			return o.run(ctx)
-		},
-	}
+	command := subcommand.Hidden(blueprint.PodAgents, "Run pods", func(ctx context.Context) error { return o.run(ctx) })
 	flags := command.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the node agents")
 	flags.StringVar(&o.machines, "machines", "", "file with the list of machines")

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +24,7 @@ import (
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/names"
+	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
 // retryAfter is how long what could not be opened waits.
@@ -39,17 +38,7 @@ type options struct {
 // NewCommand returns the hidden subcommand that the supervisor runs.
 func NewCommand() *cobra.Command {
 	o := options{logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	command := &cobra.Command{
-		Use:    blueprint.Services,
-		Short:  "Carry connections to Services and answer for their names (used by the supervisor)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-			defer cancel()
-			return o.run(ctx)
-		},
-	}
+	command := subcommand.Hidden(blueprint.Services, "Carry connections to Services and answer for their names", func(ctx context.Context) error { return o.run(ctx) })
 	command.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig with the rights of kube-proxy")
 	command.Flags().StringVar(&o.readyFile, "ready-file", "", "file to write once the Services that there are work")
 	return command

@@ -6,8 +6,6 @@ package setup
 import (
 	"context"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
 // patience is how long the whole preparation may take.
@@ -35,19 +34,11 @@ type options struct {
 // NewCommand returns the hidden subcommand that the supervisor runs.
 func NewCommand() *cobra.Command {
 	var o options
-	command := &cobra.Command{
-		Use:    blueprint.Setup,
-		Short:  "Prepare a new cluster (used by the supervisor)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-			defer cancel()
-			ctx, cancel = context.WithTimeout(ctx, patience)
-			defer cancel()
-			return o.run(ctx)
-		},
-	}
+	command := subcommand.Hidden(blueprint.Setup, "Prepare a new cluster", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return o.run(ctx)
+	})
 	flags := command.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the administrator's kubeconfig")
 	flags.StringVar(&o.podCIDR, "pod-cidr", "", "Calico's address pool")

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"syscall"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
 // Name is the hidden subcommand.
@@ -30,23 +30,15 @@ const insideVariable = "MOORING_LAB_BGP_INSIDE"
 func NewCommand() *cobra.Command {
 	o := Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	var try bool
-	command := &cobra.Command{
-		Use:    Name,
-		Short:  "Run the BGP network of a lab (used by the supervisor)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-			defer cancel()
-			if os.Geteuid() != 0 && os.Getenv(insideVariable) == "" {
-				return again(ctx)
-			}
-			if try {
-				return build()
-			}
-			return Run(ctx, o)
-		},
-	}
+	command := subcommand.Hidden(Name, "Run the BGP network of a lab", func(ctx context.Context) error {
+		if os.Geteuid() != 0 && os.Getenv(insideVariable) == "" {
+			return again(ctx)
+		}
+		if try {
+			return build()
+		}
+		return Run(ctx, o)
+	})
 	flags := command.Flags()
 	flags.StringVar(&o.Dir, "network-dir", "", "folder of the network")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the administrator")

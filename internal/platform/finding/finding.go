@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package finding is what every doctor of Mooring says: findings with a severity, the worst first, as text and as JSON. It is pure, so that what
+// decides may use it.
+package finding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity is how much a finding matters. The values stand in JSON and MUST NOT change.
+type Severity string
+
+// The severities.
+const (
+	// OK is as it should be.
+	OK Severity = "ok"
+	// Note is worth knowing; nothing needs to be done.
+	Note Severity = "note"
+	// Warning works for now, or leaves something undone: it fails with the next change, or the next machine that dies.
+	Warning Severity = "warning"
+	// Problem does harm now, or keeps a component from working safely.
+	Problem Severity = "problem"
+)
+
+// rank orders severities, the worst first.
+func (s Severity) rank() int { return slices.Index([]Severity{Problem, Warning, Note, OK}, s) }
+
+// Finding is one thing that was found out. The names of its fields stand in JSON and MUST NOT change.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	// What is the case, in one sentence.
+	What string `json:"what"`
+	// Why it matters, and what to Do about it; empty where nothing needs to be done.
+	Why string `json:"why,omitempty"`
+	Do  string `json:"do,omitempty"`
+}
+
+// Check looks at evidence from one side.
+type Check[Evidence any] struct {
+	Name string
+	// Find returns findings without the name of the check.
+	Find func(Evidence) []Finding
+}
+
+// Make makes every check. The worst findings come first, then the order of the checks holds; equal evidence gives equal findings.
+func Make[Evidence any](checks []Check[Evidence], e Evidence) []Finding {
+	var all []Finding
+	order := map[string]int{}
+	for i, c := range checks {
+		order[c.Name] = i
+		for _, f := range c.Find(e) {
+			f.Check = c.Name
+			all = append(all, f)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(order[a.Check], order[b.Check]), cmp.Compare(a.What, b.What))
+	})
+	return all
+}
+
+// Worst is the worst severity among findings, OK if there are none.
+func Worst(findings []Finding) Severity {
+	worst := OK
+	for _, f := range findings {
+		if f.Severity.rank() < worst.rank() {
+			worst = f.Severity
+		}
+	}
+	return worst
+}
+
+// Text is the findings for people, in their order, each with what, why and what to do, and how many there are in one line at the end.
+func Text(findings []Finding) string {
+	var b strings.Builder
+	count := map[Severity]int{}
+	for _, f := range findings {
+		count[f.Severity]++
+		label := string(f.Severity)
+		if f.Severity == Problem {
+			label = "PROBLEM"
+		}
+		fmt.Fprintf(&b, "%-8s %s: %s\n", label, f.Check, f.What)
+		if f.Why != "" {
+			fmt.Fprintf(&b, "         why: %s\n", f.Why)
+		}
+		if f.Do != "" {
+			fmt.Fprintf(&b, "         do:  %s\n", f.Do)
+		}
+	}
+	fmt.Fprintf(&b, "%s, %s, %s, %d ok\n", Plural(count[Problem], "problem"), Plural(count[Warning], "warning"), Plural(count[Note], "note"), count[OK])
+	return b.String()
+}
+
+// Plural is a count with its noun: "1 note", "2 notes".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Few are the first five of many names, sorted, each once, and how many more there are.
+func Few(all []string) string {
+	const most = 5
+	sorted := slices.Compact(slices.Sorted(slices.Values(all)))
+	if len(sorted) <= most {
+		return strings.Join(sorted, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:most], ", "), len(sorted)-most)
+}

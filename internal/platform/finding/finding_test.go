@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package finding_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+func TestTheWorstComeFirstThenTheOrderOfTheChecks(t *testing.T) {
+	t.Parallel()
+	say := func(all ...finding.Finding) func(int) []finding.Finding {
+		return func(int) []finding.Finding { return all }
+	}
+	got := finding.Make([]finding.Check[int]{
+		{Name: "second-letter", Find: say(finding.Finding{Severity: finding.Note, What: "z"}, finding.Finding{Severity: finding.Note, What: "y"})},
+		{Name: "first-letter", Find: say(finding.Finding{Severity: finding.Note, What: "a"}, finding.Finding{Severity: finding.Problem, What: "b", Why: "c", Do: "d"})},
+		{Name: "more", Find: say(finding.Finding{Severity: finding.OK, What: "fine"}, finding.Finding{Severity: finding.Warning, What: "w"})},
+	}, 0)
+	const want = "PROBLEM  first-letter: b\n         why: c\n         do:  d\nwarning  more: w\nnote     second-letter: y\nnote     second-letter: z\n" +
+		"note     first-letter: a\nok       more: fine\n1 problem, 1 warning, 3 notes, 1 ok\n"
+	if text := finding.Text(got); text != want {
+		t.Errorf("%s", text)
+	}
+	if finding.Worst(got) != finding.Problem || finding.Worst(got[1:]) != finding.Warning || finding.Worst(nil) != finding.OK {
+		t.Error("the worst is another")
+	}
+	data, err := json.Marshal(got[0])
+	if err != nil || string(data) != `{"check":"first-letter","severity":"problem","what":"b","why":"c","do":"d"}` {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
+func TestFew(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"b", "a", "b"}, "a, b"},
+		{[]string{"5", "4", "3", "2", "1"}, "1, 2, 3, 4, 5"},
+		{[]string{"7", "6", "5", "4", "3", "2", "1"}, "1, 2, 3, 4, 5 and 2 more"},
+	} {
+		if got := finding.Few(c.names); got != c.want {
+			t.Errorf("%q, not %q", got, c.want)
+		}
+	}
+}
