@@ -63,6 +63,7 @@ type Reason string
 const (
 	ReasonPaused            Reason = "Paused"
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
+	ReasonForeignDatastore  Reason = "ForeignDatastore"
 	ReasonHierarchy         Reason = "HierarchyNotSupported"
 	ReasonSizing            Reason = "InvalidSizing"
 	ReasonClusterID         Reason = "InvalidClusterID"

@@ -12,7 +12,7 @@ import (
 
 // refusals lists the reasons to plan nothing. Each is a sentence that says what is wrong, where, and what to do.
 func (w World) refusals() []Refusal {
-	checks := []func() *Refusal{w.paused, w.datastore, w.doubt, w.exitRefused}
+	checks := []func() *Refusal{w.paused, w.datastore, w.binding, w.doubt, w.exitRefused}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
 		checks = append(checks, w.shape, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters, w.adoption)
 	}

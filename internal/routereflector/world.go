@@ -34,6 +34,8 @@ type World struct {
 	Confirmed bool
 	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
 	DatastoreReady bool
+	// Binding says whose datastore it is; nil where it is part of the cluster itself.
+	Binding *Binding
 }
 
 // Node is one node as Kubernetes and Calico know it.

@@ -47,16 +47,6 @@ func getenv(env func(string) string) func(string) string {
 	}
 }
 
-// datastore says in which datastore Calico keeps its data.
-func datastore(env func(string) string) (string, error) {
-	switch value := getenv(env)(datastoreVariable); value {
-	case "", "kubernetes":
-		return "kubernetes", nil
-	default:
-		return "", fmt.Errorf("%s %q: must be kubernetes or incluster, since this version knows Calico's kubernetes datastore alone", datastoreVariable, value)
-	}
-}
-
 // endpoint has the Pod's account reach the API server at K8S_API_ENDPOINT. The flags --kubeconfig and --master win.
 func (o *options) endpoint(env func(string) string, config *rest.Config) error {
 	value := env(endpointVariable)

@@ -10,20 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DATASTORE_TYPE with every value that the old operator knew, and others.
-func TestDatastore(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]string{
-		"": "kubernetes <nil>", "kubernetes": "kubernetes <nil>", "incluster": "kubernetes <nil>",
-		"etcdv3": ` DATASTORE_TYPE "etcdv3": must be kubernetes or incluster, since this version knows Calico's kubernetes datastore alone`,
-		"KDD":    ` DATASTORE_TYPE "KDD": must be kubernetes or incluster, since this version knows Calico's kubernetes datastore alone`,
-	} {
-		if got, err := datastore(func(string) string { return value }); fmt.Sprint(got, " ", err) != want {
-			t.Errorf("%q: %q, %v; want %s", value, got, err, want)
-		}
-	}
-}
-
 // K8S_API_ENDPOINT moves the Pod's account to another address, unless a flag says where the API server is.
 func TestEndpoint(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,33 +38,22 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step routereflector.St
 	case routereflector.MeshOn, routereflector.MeshOff:
 		return r.Calico.SetMesh(ctx, s.configuration, step.Kind == routereflector.MeshOn)
 	case routereflector.Promote, routereflector.Adopt:
-		label, id := s.topology.Name, s.world.Topology.Spec.ClusterID
-		return r.setRole(ctx, step, &label, &id)
+		label := s.topology.Name
+		return r.setRole(ctx, step, &label, s.world.Topology.Spec.ClusterID)
 	case routereflector.Demote:
-		return r.setRole(ctx, step, nil, nil)
+		return r.setRole(ctx, step, nil, "")
 	}
 	return fmt.Errorf("%s: there is no such kind of step", step.Kind)
 }
 
-// setRole makes a node a reflector or an ordinary one, in one patch of our label and Calico's annotation: between two patches the node would have
-// sessions of one kind by the label and of another by the ID, and lose both (measured: up to 30 s). Anything that has changed on the Node since
-// the step was decided holds the patch back.
-func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, label, id *string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": step.UID, "resourceVersion": step.ResourceVersion,
-		"labels":      map[string]*string{v1alpha1.ReflectorLabel: label},
-		"annotations": map[string]*string{routereflector.ClusterIDAnnotation: id},
-	}})
+// setRole makes a node a reflector or an ordinary one, with our label and Calico's cluster ID in one write.
+func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, label *string, id string) error {
+	err := r.Calico.ChangeNode(ctx, calico.NodeChange{
+		Node: step.Node, UID: step.UID, ResourceVersion: step.ResourceVersion,
+		Labels: map[string]*string{v1alpha1.ReflectorLabel: label}, ClusterID: &id,
+	})
 	if err != nil {
-		return err
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: step.Node}}
-	err = r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return &calico.ConflictError{Key: "Node " + step.Node, Detail: err.Error()}
-	}
-	if err != nil {
-		return fmt.Errorf("%s Node %s: %w", step.Kind, step.Node, err)
+		return fmt.Errorf("%s: %w", step.Kind, err)
 	}
 	return nil
 }
@@ -88,26 +76,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *scene, step routereflector.
 	if !disruptive(step.Kind) {
 		return nil
 	}
-	live := &metav1.PartialObjectMetadataList{}
-	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := r.Live.List(ctx, live, client.HasLabels{v1alpha1.ReflectorLabel}); err != nil {
-		return fmt.Errorf("looking once more which Nodes are reflectors: %w", err)
-	}
-	var is, was []string
-	for _, n := range live.Items {
-		is = append(is, n.Name+" "+string(n.UID)+" "+n.Labels[v1alpha1.ReflectorLabel])
-	}
-	for _, n := range s.world.Nodes {
-		if label, marked := n.Labels[v1alpha1.ReflectorLabel]; marked {
-			was = append(was, n.Name+" "+n.UID+" "+label)
-		}
-	}
-	slices.Sort(is)
-	slices.Sort(was)
-	if !slices.Equal(is, was) {
-		return &calico.ConflictError{Key: step.Object, Detail: "the reflectors are others than when the step was decided"}
-	}
-	return nil
+	return r.Calico.Unchanged(ctx, s.view, s.world.Nodes, step.Object)
 }
 
 // hold puts the finalizer on the topology, before the first write that has to be undone, or takes it away.

@@ -85,7 +85,7 @@ func acceptance(plan routereflector.Plan) *routereflector.Refusal {
 
 // freeze is the refusal for which nothing at all is written.
 func freeze(plan routereflector.Plan) *routereflector.Refusal {
-	return firstOf(plan, routereflector.ReasonPaused, routereflector.ReasonDatastoreNotReady,
+	return firstOf(plan, routereflector.ReasonPaused, routereflector.ReasonDatastoreNotReady, routereflector.ReasonForeignDatastore,
 		routereflector.ReasonNodesVanished, routereflector.ReasonMatchesNothing, routereflector.ReasonMatchesTooFew)
 }
 

@@ -5,14 +5,14 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -23,40 +23,38 @@ func (r *Reconciler) plan(ctx context.Context, s *scene) (routereflector.Plan, e
 	if !plan.Confirm {
 		return plan, nil
 	}
-	live, err := r.liveNodes(ctx)
-	if err != nil {
-		return plan, fmt.Errorf("looking once more which Nodes there are: %w", err)
-	}
-	var is, was []string
-	for i := range live.Items {
-		is = append(is, string(live.Items[i].UID))
-	}
-	for i := range s.world.Nodes {
-		was = append(was, s.world.Nodes[i].UID)
-	}
-	slices.Sort(is)
-	slices.Sort(was)
-	if s.world.Confirmed = slices.Equal(is, was); !s.world.Confirmed {
-		return plan, nil
+	var err error
+	if s.world.Confirmed, err = r.confirmNodes(ctx, s); err != nil || !s.world.Confirmed {
+		return plan, err
 	}
 	return routereflector.Make(s.world), nil
 }
 
-// release takes the finalizer away, if no Node is the topology's reflector any more by the API server's own word.
-func (r *Reconciler) release(ctx context.Context, s *scene, m *memory) error {
-	left, err := r.liveNodes(ctx, client.MatchingLabels{v1alpha1.ReflectorLabel: s.topology.Name})
-	if err != nil {
-		return fmt.Errorf("looking whether a Node is still a reflector: %w", err)
-	}
-	if len(left.Items) > 0 {
-		return &calico.ConflictError{Key: "Node " + left.Items[0].Name, Detail: "it is a reflector of the topology, which the informers do not show"}
-	}
-	return r.hold(ctx, s, m, false)
-}
-
-// liveNodes asks the API server itself.
-func (r *Reconciler) liveNodes(ctx context.Context, o ...client.ListOption) (*metav1.PartialObjectMetadataList, error) {
+// confirmNodes asks the API server, and Calico's datastore if that is another, whether the Nodes still are those of the scene.
+func (r *Reconciler) confirmNodes(ctx context.Context, s *scene) (bool, error) {
 	live := &metav1.PartialObjectMetadataList{}
 	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	return live, r.Live.List(ctx, live, o...)
+	if err := r.Live.List(ctx, live); err != nil {
+		return false, fmt.Errorf("looking once more which Nodes there are: %w", err)
+	}
+	is := map[types.UID]bool{}
+	for i := range live.Items {
+		is[live.Items[i].UID] = true
+	}
+	if !maps.Equal(is, s.nodes) {
+		return false, nil
+	}
+	err := r.Calico.Unchanged(ctx, s.view, s.world.Nodes, "Nodes")
+	if errors.Is(err, calico.ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// release takes the finalizer away, if nobody is a reflector that the informers do not show as one: the scene has none of the topology's.
+func (r *Reconciler) release(ctx context.Context, s *scene, m *memory) error {
+	if err := r.Calico.Unchanged(ctx, s.view, s.world.Nodes, "RouteReflectorTopology "+s.topology.Name); err != nil {
+		return err
+	}
+	return r.hold(ctx, s, m, false)
 }

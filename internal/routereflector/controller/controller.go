@@ -54,10 +54,10 @@ func DefaultTiming() Timing {
 type Reconciler struct {
 	// Reader reads from the informers, Live from the API server.
 	Reader, Live client.Reader
-	// Client writes topologies and Nodes.
+	// Client writes topologies.
 	Client client.Client
-	// Calico writes Calico's objects.
-	Calico *calico.BGPKubernetes
+	// Calico reads and writes Calico's objects, and the roles of nodes.
+	Calico Datastore
 	// Workloads counts pods; nil where nobody needs to know.
 	Workloads *Workloads
 	// Events records Events; nil for none.
@@ -82,32 +82,42 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
 	}
-	for _, kind := range Informers() {
+	for _, kind := range r.Calico.Informers() {
 		if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), kind, r.wake())); err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
-	return nil
+	return c.Watch(source.Func(func(ctx context.Context, q queue) error {
+		r.Calico.OnChange(func() {
+			if ctx.Err() == nil {
+				r.wakeAll(ctx, q)
+			}
+		})
+		return nil
+	}))
 }
 
-// wake lets every topology have a round a little later, so that many events make one.
-func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	all := func(ctx context.Context, q queue) {
-		var topologies v1alpha1.RouteReflectorTopologyList
-		if err := r.Reader.List(ctx, &topologies); err != nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Reading RouteReflectorTopologies")
-			return
-		}
-		for _, t := range topologies.Items {
-			q.AddAfter(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}}, r.Timing.Coalesce)
-		}
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// wakeAll lets every topology have a round a little later, so that many events make one.
+func (r *Reconciler) wakeAll(ctx context.Context, q queue) {
+	var topologies v1alpha1.RouteReflectorTopologyList
+	if err := r.Reader.List(ctx, &topologies); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Reading RouteReflectorTopologies")
+		return
 	}
+	for _, t := range topologies.Items {
+		q.AddAfter(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}}, r.Timing.Coalesce)
+	}
+}
+
+// wake wakes all topologies on what informers tell, if it can change a plan.
+func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { r.wakeAll(ctx, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if relevant(e.ObjectOld, e.ObjectNew) {
-				all(ctx, q)
+				r.wakeAll(ctx, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
@@ -115,7 +125,7 @@ func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.R
 				// Its own round forgets it.
 				q.Add(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}})
 			}
-			all(ctx, q)
+			r.wakeAll(ctx, q)
 		},
 	}
 }
@@ -144,6 +154,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case err == nil:
 		return reconcile.Result{RequeueAfter: next}, nil
+	case errors.Is(err, calico.ErrNotSynced):
+		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting for Calico's datastore", "because", err.Error())
+		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 	case errors.Is(err, calico.ErrConflict):
 		// The informers will tell. If it was somebody else's write that they have shown already, the next round finds out.
 		logr.FromContextOrDiscard(ctx).V(1).Info("Deciding anew", "because", err.Error())
@@ -249,6 +262,11 @@ func owns(plan routereflector.Plan) bool {
 
 // carryOut asks who must be asked and carries out the first step if it waits for nothing. It returns 0 if nothing is under way.
 func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) (next time.Duration, err error) {
+	if busy(plan) {
+		if err := r.Calico.Claim(ctx, s.view, s.world.Binding); err != nil {
+			return 0, m.failed(err)
+		}
+	}
 	if err := r.ask(ctx, s, m, plan); err != nil {
 		return 0, m.failed(err)
 	}

@@ -372,7 +372,7 @@ func TestTheFinalizerGoesLast(t *testing.T) { //nolint:paralleltest // as above
 	s.patch("main", `{"metadata":{"finalizers":["`+Finalizer+`"]}}`)
 	s.label(nodeName(1), v1alpha1.ReflectorLabel, `"main"`)
 	topology = s.topology(topology.Name)
-	r := &Reconciler{Live: s.client, Client: s.client, Metrics: NewMetrics(prometheus.NewRegistry())}
+	r := &Reconciler{Calico: &KubernetesDatastore{Live: s.client}, Client: s.client, Metrics: NewMetrics(prometheus.NewRegistry())}
 	err := r.release(t.Context(), &scene{topology: topology}, &memory{})
 	if !errors.Is(err, calico.ErrConflict) || !strings.Contains(err.Error(), "node-0001") {
 		t.Errorf("the error is %v", err)

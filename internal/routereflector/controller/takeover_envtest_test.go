@@ -65,8 +65,8 @@ func (s *stage) ids() map[string]string {
 	return out
 }
 
-// peers are the names of all BGPPeers, sorted.
-func (s *stage) peers() []string {
+// peerNames are the names of all BGPPeers, sorted.
+func (s *stage) peerNames() []string {
 	s.t.Helper()
 	var list calicov3.BGPPeerList
 	if err := s.client.List(s.t.Context(), &list); err != nil {
@@ -114,7 +114,7 @@ func (s *stage) expectTakenOver() {
 	if diff := cmp.Diff(map[string]string{nodeName(0): "244.0.0.7", nodeName(1): "244.0.0.7"}, s.ids()); diff != "" {
 		s.t.Errorf("cluster IDs (-want +got):\n%s", diff)
 	}
-	if got := s.peers(); !slices.Equal(got, []string{"main-clients", "main-reflectors", "somebody-elses"}) {
+	if got := s.peerNames(); !slices.Equal(got, []string{"main-clients", "main-reflectors", "somebody-elses"}) {
 		s.t.Errorf("the BGPPeers are %v", got)
 	}
 	// The mesh went off and two nodes became reflectors by hand, and nothing since.
@@ -206,7 +206,7 @@ func TestAdoptMulti(t *testing.T) { //nolint:paralleltest // as above
 		t.Errorf("cluster IDs (-want +got):\n%s", diff)
 	}
 	testkit.Eventually(t, "the old BGPPeers to be gone", func() string {
-		if got := s.peers(); !slices.Equal(got, []string{"main-clients", "main-reflectors"}) {
+		if got := s.peerNames(); !slices.Equal(got, []string{"main-clients", "main-reflectors"}) {
 			return fmt.Sprint(got)
 		}
 		return ""
