@@ -198,7 +198,8 @@ func (d *EtcdDatastore) NodesFrom(
 		if n := &nodes[i]; n.ReadySince.IsZero() {
 			since, seen := d.absent[n.Name]
 			if !seen {
-				since = d.Clock.Now()
+				// In whole seconds, as all times in Kubernetes' and Calico's objects: an answer given right after the grace period must not seem older.
+				since = d.Clock.Now().Truncate(time.Second).Add(time.Second)
 			}
 			n.ReadySince, still[n.Name] = since, since
 		}
