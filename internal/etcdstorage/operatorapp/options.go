@@ -95,7 +95,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 // validate reports every mistake in the flags, joined, one sentence each.
 func (o *options) validate() error {
 	o.settings.TenantUsers = o.tenantUsers == usersAuto
-	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs()}
+	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs(), o.checkPullSecrets()}
 	if o.tenantUsers != usersAuto && o.tenantUsers != usersOff {
 		errs = append(errs, fmt.Errorf(`--core-tenant-users %q: must be "auto" or "off"`, o.tenantUsers))
 	}
@@ -122,11 +122,6 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf("%s %q is not the name of an object", f.flag, f.name))
 		}
 	}
-	for _, name := range o.settings.PullSecrets {
-		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			errs = append(errs, fmt.Errorf("--etcd-proxy-image-pull-secrets %q is not the name of an object", name))
-		}
-	}
 	for _, d := range []struct {
 		flag            string
 		is, least, most time.Duration
@@ -139,6 +134,15 @@ func (o *options) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (o *options) checkPullSecrets() error {
+	for _, name := range o.settings.PullSecrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return fmt.Errorf("--etcd-proxy-image-pull-secrets %q is not the name of an object", name)
+		}
+	}
+	return nil
 }
 
 func (o *options) checkURLs() error {
