@@ -21,12 +21,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 )
 
-// Variables of the calico-route-reflector-operator of 2020 that say where things are. Those that say what to do are package predecessor's. MUST NOT
-// change: they are in users' manifests.
-const (
-	datastoreVariable = "DATASTORE_TYPE"
-	endpointVariable  = "K8S_API_ENDPOINT"
-)
+// endpointVariable is the variable of the calico-route-reflector-operator of 2020 that says where the API server is; DATASTORE_TYPE is read with the
+// other settings of the datastore. Those that say what to do are package predecessor's. MUST NOT change: it is in users' manifests.
+const endpointVariable = "K8S_API_ENDPOINT"
 
 // addOldFlags adds the flags of the old operator under their names. They are the same as today's.
 func (o *options) addOldFlags(fs *pflag.FlagSet) {
@@ -34,16 +31,6 @@ func (o *options) addOldFlags(fs *pflag.FlagSet) {
 		flag := *fs.Lookup(now)
 		flag.Name, flag.Usage, flag.Hidden = old, "The old operator's name of --"+now+".", true
 		fs.AddFlag(&flag)
-	}
-}
-
-// getenv is as os.Getenv, with the old operator's word for a datastore in today's: its "incluster" is the kubernetes datastore by the Pod's own account.
-func getenv(env func(string) string) func(string) string {
-	return func(name string) string {
-		if value := env(name); name != datastoreVariable || value != "incluster" {
-			return value
-		}
-		return "kubernetes"
 	}
 }
 
