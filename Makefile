@@ -55,6 +55,7 @@ e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers build ## Fault campaigns 
 	  MOORING_HISTORY_SECONDS=60 go test -count=1 -timeout 60m ./test/contract/etcdstorage/{isolation,history}
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_CLOUD_RUNS=5000 go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/docloud/provider/simulated
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ROTATIONS=1000 go test -count=1 -timeout 60m -run Rotations ./internal/etcdstorage/proxyapp
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_STORAGE_DEATHS=0 go test -count=1 -timeout 180m -run '^TestDeathAtAnyWrite' ./internal/etcdstorage/controller
 
 e2e-bgp: bin/lab bin/kubectl build ## Route reflectors on real BIRD, in network namespaces (needs Debian's bird; E2E_FLAGS=-short for the short form).
 	@cd lab && go test -tags e2e -count=1 -timeout 30m $(E2E_FLAGS) ./internal/bgp/e2e

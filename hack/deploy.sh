@@ -24,8 +24,9 @@ overlay() {
 	digitalocean-cloud-controller-manager) echo "config/digitalocean-cloud-controller-manager/overlays/token-file" ;;
 	calico-route-reflector-operator)
 		case "${DATASTORE:-kubernetes}" in
+		etcdv3) echo "config/calico-route-reflector-operator/overlays/etcdv3" ;;
 		kubernetes) echo "config/calico-route-reflector-operator/overlays/kubernetes" ;;
-		*) die "DATASTORE=$DATASTORE is not for calico-route-reflector-operator: this version knows kubernetes alone" ;;
+		*) die "DATASTORE=$DATASTORE is not known: use etcdv3 or kubernetes" ;;
 		esac
 		;;
 	etcd-storage-operator) echo "config/etcd-storage-operator/base" ;;

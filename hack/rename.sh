@@ -26,7 +26,7 @@ export old_module new_module old_domain new_domain
 git ls-files -co --exclude-standard -z -- ':!LICENSE' ':!go.sum' ':!lab/go.sum' ':!go.tools.sum' | xargs -0 perl -pi -e '
 	BEGIN { ($om, $nm, $od, $nd) = @ENV{qw(old_module new_module old_domain new_domain)} }
 	s{(?<![\w.-])\Q$om\E(?![\w-])}{$nm}g;
-	s{(?<![\w-])\Q$od\E(?![\w-])}{$nd}g;
+	s{(?<![\w-])\Q$od\E(?![A-Za-z0-9-])}{$nd}g;
 '
 # Custom resources are in files named for their group.
 git ls-files -co --exclude-standard -z | { grep -zF "$old_domain" || true; } | while IFS= read -r -d '' file; do

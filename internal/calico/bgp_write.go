@@ -126,15 +126,20 @@ type StatusRequest struct {
 	Period time.Duration
 }
 
-// CreateStatus creates a CalicoNodeStatus, which calico-node fills in and keeps up with what changes as long as it is there.
-func (b *BGPKubernetes) CreateStatus(ctx context.Context, r StatusRequest) error {
+// classes are what calico-node is asked for.
+func (r StatusRequest) classes() []apiv3.NodeStatusClassType {
 	classes := []apiv3.NodeStatusClassType{apiv3.NodeStatusClassTypeBGP}
 	if r.Routes {
 		classes = append(classes, apiv3.NodeStatusClassTypeRoutes)
 	}
+	return classes
+}
+
+// CreateStatus creates a CalicoNodeStatus, which calico-node fills in and keeps up with what changes as long as it is there.
+func (b *BGPKubernetes) CreateStatus(ctx context.Context, r StatusRequest) error {
 	return wrapWrite("creating CalicoNodeStatus "+r.Name, b.create(ctx, "caliconodestatuses", r.Name, map[string]any{
 		"metadata": map[string]any{"name": r.Name, "labels": r.Labels, "annotations": r.Annotations},
-		"spec":     map[string]any{"node": r.Node, "classes": classes, "updatePeriodSeconds": int64(r.Period / time.Second)},
+		"spec":     map[string]any{"node": r.Node, "classes": r.classes(), "updatePeriodSeconds": int64(r.Period / time.Second)},
 	}))
 }
 

@@ -71,13 +71,13 @@ func (w World) clientSteps(d design) clientSteps {
 		joins = a.fill()
 		more = len(joins) > 0
 	}
-	out.moves = order(w, leaves, joins, more)
+	out.moves = moves(w, leaves, joins, more)
 	return out
 }
 
-// order puts what can be done at once first. While more is to come one client stays on the move, since that is how a new process sees that a new group is
+// moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a new process sees that a new group is
 // not filled yet.
-func order(w World, leaves, joins []Step, more bool) []Step {
+func moves(w World, leaves, joins []Step, more bool) []Step {
 	var ready, waiting []Step
 	for _, s := range leaves {
 		if s.Kind != Leave || w.leaveWaits(s) == "" {

@@ -46,12 +46,12 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 	switch step.Kind {
 	case MeshOn, MeshOff:
 		s.mesh = step.Kind == MeshOn
-	case EnsurePeer, RemovePeer:
+	case EnsurePeer, RemovePeer, RetirePeer:
 		s.peers = slices.DeleteFunc(slices.Clone(s.peers), func(p Peer) bool { return p.Name == step.Peer.Name })
 		if step.Kind == EnsurePeer {
 			s.peers = append(s.peers, step.Peer)
 		}
-	case Promote, Demote, Assign, Join, Leave, Release:
+	case Promote, Adopt, Demote, Assign, Join, Leave, Release:
 		s.nodes = slices.Clone(s.nodes)
 		at := slices.IndexFunc(s.nodes, func(n Node) bool { return n.Name == step.Node })
 		if at < 0 {
@@ -70,7 +70,7 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 			n.Labels[key] = *value
 		}
 		switch step.Kind {
-		case Promote:
+		case Promote, Adopt:
 			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = t.Name, cmp.Or(step.ClusterID, t.Spec.ClusterID)
 		case Demote:
 			delete(n.Labels, v1alpha1.ReflectorLabel)
@@ -82,8 +82,10 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 }
 
 // After is the World once a step has been carried out and everything has settled, as [Plan.Simulate] and tests look at it.
-func (w World) After(step Step) World {
-	s := w.state().after(step, w.Topology)
+func (w World) After(step Step) World { return w.in(w.state().after(step, w.Topology)) }
+
+// in is the World in another state.
+func (w World) in(s state) World {
 	w.Nodes, w.Peers, w.Mesh.On = s.nodes, s.peers, s.mesh
 	return w
 }
@@ -201,7 +203,8 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least", moment.is.MinSessionsPerClient, moment.when, least)
 		}
 	}
-	if limit := max(w.pathLimit(after.state, wanted), before.checks.MaxPathsPerPrefix); after.checks.MaxPathsPerPrefix > limit {
+	limit := w.mostPaths(step, before.checks.MaxPathsPerPrefix, w.pathLimit(after.state, wanted))
+	if after.checks.MaxPathsPerPrefix > limit {
 		return fmt.Sprintf("nodes would have up to %d paths to one prefix, where %d are the most", after.checks.MaxPathsPerPrefix, limit)
 	}
 	return ""

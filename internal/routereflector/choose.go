@@ -42,24 +42,25 @@ const defaultRedundancy = 3
 type candidate struct {
 	node      *Node
 	incumbent bool
+	suits     suitability
 	score     int
 	hash      uint64
 	// domains are the values of the topology keys.
 	domains []string
 }
 
-// candidates lists who may be chosen: reflectors that are fit and not lost, and nodes that are fit to become one.
+// candidates lists who may be chosen: reflectors that are fit and not lost, nodes that are fit to become one, and those who are better than nobody.
 func (w World) candidates() []candidate {
 	keys := w.Topology.Spec.TopologyKeys
 	var out []candidate
 	var domains []string // of all candidates, one after the other
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		incumbent := n.marked(&w.Topology)
-		if w.unfit(n) != "" || incumbent && w.lost(n) != "" || !incumbent && w.unfitToBecome(n) != "" {
+		incumbent, suits := n.marked(&w.Topology) || n.adoptedBy(&w.Topology), w.suitability(n)
+		if suits == never {
 			continue
 		}
-		c := candidate{node: n, incumbent: incumbent, score: w.score(n), hash: rendezvous(w.Topology.Name, n.Name)}
+		c := candidate{node: n, incumbent: incumbent, suits: suits, score: w.score(n) + w.adoptionScore(n), hash: rendezvous(w.Topology.Name, n.Name)}
 		for _, key := range keys {
 			domains = append(domains, n.Labels[key])
 		}
@@ -120,7 +121,7 @@ func (c choice) least() int {
 }
 
 // choose picks the nodes that shall be reflectors. Whoever is one stays one in its group, unless that leaves a zone without a reflector in
-// which there could be one. A cordoned or tainted incumbent stays: it works.
+// which there could be one, or is about to leave the cluster. A tainted incumbent stays: it works.
 func (w World) choose(d design) choice {
 	all := w.candidates()
 	out := choice{design: d, groups: map[string]int{}}
@@ -130,23 +131,23 @@ func (w World) choose(d design) choice {
 			_, taken := out.groups[c.node.Name]
 			return taken || c.incumbent && c.node.group() != g
 		})
-		for _, name := range w.pick(d, g, in) {
+		for _, name := range w.pickGroup(d, g, in) {
 			out.groups[name] = g
 		}
 	}
 	return out
 }
 
-// pick picks the reflectors of a group.
-func (w World) pick(d design, g int, from []candidate) []string {
+// pickGroup picks the reflectors of a group.
+func (w World) pickGroup(d design, g int, from []candidate) []string {
 	perZone := w.Topology.Spec.Sizing.PerZone
 	if perZone == nil {
-		return spread(from, d.size(g))
+		return w.pick(from, d.size(g))
 	}
 	var chosen []string
 	for _, zone := range w.zones(from) {
 		in := slices.DeleteFunc(slices.Clone(from), func(c candidate) bool { return c.domains[0] != zone })
-		chosen = append(chosen, spread(in, w.perZone(*perZone, zone))...)
+		chosen = append(chosen, w.pick(in, w.perZone(*perZone, zone))...)
 	}
 	return chosen
 }
@@ -195,12 +196,10 @@ func (w World) perZone(p v1alpha1.PerZone, zone string) int {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
-// spread picks count of the candidates. The first topology key decides over staying and going, the others only among newcomers.
-func spread(all []candidate, count int) []string {
-	var chosen []string
-	var taken []candidate
+// spread picks of the candidates until count are taken. The first topology key decides over staying and going, the others only among newcomers.
+func spread(taken, all []candidate, count int) []candidate {
 	rest := slices.Clone(all)
-	for len(chosen) < count && len(rest) > 0 {
+	for len(taken) < count && len(rest) > 0 {
 		best := 0
 		for i := range rest {
 			if i > 0 && before(rest[i], rest[best], taken) {
@@ -208,10 +207,9 @@ func spread(all []candidate, count int) []string {
 			}
 		}
 		taken = append(taken, rest[best])
-		chosen = append(chosen, rest[best].node.Name)
 		rest = slices.Delete(rest, best, best+1)
 	}
-	return chosen
+	return taken
 }
 
 // before says whether a is the better next choice than b, given who is taken.
@@ -230,7 +228,7 @@ func before(a, b candidate, taken []candidate) bool {
 	order := cmp.Or(
 		cmp.Compare(kept(b), kept(a)),
 		cmp.Compare(first(crowdA), first(crowdB)),
-		cmp.Compare(boolInt(b.incumbent), boolInt(a.incumbent)),
+		cmp.Compare(b.standing(), a.standing()),
 		slices.Compare(crowdA, crowdB),
 		cmp.Compare(b.score, a.score),
 		cmp.Compare(a.hash, b.hash),
@@ -265,7 +263,7 @@ func (w World) reflectors(chosen choice) []Reflector {
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		g, wanted := chosen.groups[n.Name]
-		if !wanted && !n.marked(&w.Topology) {
+		if !wanted && !n.marked(&w.Topology) && !n.adoptedBy(&w.Topology) {
 			continue
 		}
 		if !wanted {
@@ -281,6 +279,8 @@ func (w World) reflectors(chosen choice) []Reflector {
 		case !wanted:
 			r.Role, r.Reason = RoleLeaving, w.whyLeaving(n)
 			r.ClusterID = cmp.Or(n.ClusterID, r.ClusterID)
+		case w.reluctance(n) != "":
+			r.Reason = w.reluctance(n) + ", and stays until another node can take its place"
 		}
 		out = append(out, r)
 	}
@@ -316,6 +316,8 @@ func (w *World) zone(n *Node) string {
 
 func (w *World) whyChosen(n *Node, r Reflector) string {
 	switch {
+	case n.adoptedBy(&w.Topology):
+		return w.whyAdopted(n)
 	case n.marked(&w.Topology):
 		return fmt.Sprintf("its cluster ID is %q and must be %s", n.ClusterID, r.ClusterID)
 	case n.Workloads == 0:
@@ -328,7 +330,7 @@ func (w *World) whyLeaving(n *Node) string {
 	if w.exiting() {
 		return "the topology is being deleted"
 	}
-	if why := cmp.Or(w.unfit(n), w.lost(n)); why != "" {
+	if why := cmp.Or(w.reluctance(n), w.unfit(n), w.lost(n)); why != "" {
 		return why
 	}
 	if g := n.group(); g != firstGroup {

@@ -34,7 +34,7 @@ const DefaultASNumber = 64512
 // a DaemonSet's; as is the cluster's AS number. What an annotation says that Calico would not understand counts as absent, as for Calico.
 func NodeFrom(n *corev1.Node, workloads int, as uint32) Node {
 	out := Node{
-		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints,
+		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Created: n.CreationTimestamp.Time, Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints,
 		Unschedulable: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil, Workloads: workloads,
 		Ready: corev1.ConditionUnknown, ReadySince: n.CreationTimestamp.Time,
 		IPv4: address(n.Annotations[IPv4Annotation]), IPv6: address(n.Annotations[IPv6Annotation]),
@@ -70,6 +70,7 @@ func PeerFrom(p *calicov3.BGPPeer, parse func(string) (Matcher, error)) (Peer, e
 	s := p.Spec
 	out := Peer{
 		Name: p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Topology: p.Labels[v1alpha1.TopologyLabel], Node: s.Node,
+		OneWay: s.ReversePeering != nil && *s.ReversePeering == calicov3.ReversePeeringManual,
 		PeerSpec: PeerSpec{
 			NodeSelector: s.NodeSelector, PeerSelector: s.PeerSelector, Filters: strings.Join(s.Filters, ","),
 			SourceAddress: string(s.SourceAddress), Other: usesOtherFields(s),

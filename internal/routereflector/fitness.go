@@ -56,7 +56,7 @@ func (w *World) unfit(n *Node) string {
 		return "calico-node has given it no BGP address"
 	case w.lacksFamily(n) != "":
 		return "it has no BGP address of the family " + w.lacksFamily(n) + ", which clients use"
-	case n.foreignReflector(&w.Topology):
+	case n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology):
 		return "it is a reflector already, and not this topology's"
 	case n.Deleting:
 		return "its Node is being deleted"

@@ -26,10 +26,15 @@ const (
 // wait says what a step has to wait for, "" if it can be done now.
 func (w World) wait(step Step, reflectors []Reflector) string {
 	switch step.Kind {
+	case RetirePeer:
+		return w.unadopted(reflectors)
 	case Promote:
 		// At most one reflector is without its sessions at any time: the one that has just been made.
 		return w.unsettled(w.working(nil))
 	case Demote:
+		if w.abandons() {
+			return ""
+		}
 		if w.gatedByMesh() {
 			return w.meshUnsettled()
 		}
@@ -44,7 +49,7 @@ func (w World) wait(step Step, reflectors []Reflector) string {
 			return why
 		}
 		return w.unrouted()
-	case EnsurePeer, RemovePeer, MeshOn, Assign, Join, Release: // these take nothing away that is in use
+	case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release: // these take nothing away that is in use
 	}
 	return ""
 }

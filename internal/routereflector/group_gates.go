@@ -90,6 +90,8 @@ func (w World) shape(d design) *Refusal {
 	switch {
 	case w.Topology.Spec.Mode != v1alpha1.ModeHierarchical || d.hierarchical():
 		return nil
+	case w.keepsShape() && w.Topology.Spec.Sizing.PerZone == nil: // that says what is wrong, or passes
+		return nil
 	case w.Topology.Spec.Sizing.PerZone != nil:
 		return refuse(ReasonHierarchy, "spec.mode Hierarchical and spec.sizing.perZone: set one of them; perZone divides the reflectors of a flat topology among zones")
 	}

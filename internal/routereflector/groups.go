@@ -167,6 +167,9 @@ func (w World) groupCount(present []int) (count int, short string) {
 		now = max(now, leastGroups)
 	}
 	limit, nodes := int(sizing.MaxClientsPerReflector), w.memberCount()
+	if w.keepsShape() {
+		return w.keptCount(now, w.groupsFor(nodes, limit, least))
+	}
 	lower := limit
 	if h := sizing.HysteresisPercent; h != nil {
 		lower = max(1, limit*(100-int(*h))/100)
@@ -177,14 +180,29 @@ func (w World) groupCount(present []int) (count int, short string) {
 		return count, ""
 	}
 	// There may be too few nodes that may be reflectors. What there is already stays.
-	fit := len(w.candidates())
-	possible := (fit - spineCount) / w.groupRedundancy()
+	able := len(slices.DeleteFunc(w.candidates(), func(c candidate) bool { return c.suits != fit && c.suits != retiring }))
+	possible := (able - spineCount) / w.groupRedundancy()
 	if possible >= count {
 		return count, ""
 	}
 	possible = max(possible, now)
 	return possible, fmt.Sprintf("%d nodes ask for %d groups of %d reflectors each and %d spines, and only %d nodes may be reflectors",
-		nodes, count, w.groupRedundancy(), spineCount, fit)
+		nodes, count, w.groupRedundancy(), spineCount, able)
+}
+
+// keepsShape says that a topology neither becomes a hierarchy nor ceases to be one for now: what is seen is not believed, no reflector lives, or
+// reflectors are being taken over, into a flat topology.
+func (w World) keepsShape() bool { return w.takesOver() || w.emergency() || w.doubt() != nil }
+
+// keptCount is how many groups there shall be while the shape stays, given how many there are and how many are needed.
+func (w World) keptCount(now, needed int) (count int, short string) {
+	switch {
+	case w.takesOver() && needed > now:
+		return now, fmt.Sprintf("%d nodes ask for %d groups, and the topology stays flat as long as there is something left that spec.adopt names", w.memberCount(), needed)
+	case w.emergency() && now > 1:
+		return max(now, needed), "" // groups whose Nodes are all gone have clients still
+	}
+	return now, ""
 }
 
 // groupsFor is the least number of groups with which no reflector has more than limit clients.
@@ -205,7 +223,8 @@ func (w World) groupsFor(nodes, limit, least int) int {
 func (w World) memberCount() int {
 	count := 0
 	for i := range w.Nodes {
-		if n := &w.Nodes[i]; n.speaks() && !n.foreignReflector(&w.Topology) && selects(w.Topology.Spec.ClientSelector, n.Labels) {
+		n := &w.Nodes[i]
+		if foreign := n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology); n.speaks() && !foreign && selects(w.Topology.Spec.ClientSelector, n.Labels) {
 			count++
 		}
 	}

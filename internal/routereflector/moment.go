@@ -57,6 +57,9 @@ func (w World) Present() Moment {
 			fmt.Fprintln(h, "peer", p.Name, p.UID, p.PeerSpec)
 		}
 	}
+	if len(w.adoptedPeers()) > 0 {
+		fmt.Fprintln(h, "adopting")
+	}
 	fmt.Fprintln(h, w.Topology.UID)
 	m.mesh, m.rest = w.Mesh.On, hex.EncodeToString(h.Sum(nil)[:restBytes])
 	return m

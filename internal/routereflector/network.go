@@ -46,18 +46,44 @@ func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Net
 		up[i] = f.up(n)
 		speakers[i] = reachability.Speaker{Name: n.Name, ClusterID: n.ClusterID, Mesh: mesh && n.ClusterID == "" && up[i]}
 	}
-	out := reachability.New(speakers)
+	out := sessions{Network: reachability.New(speakers)}
 	for i := range peers {
 		from, to := peers[i].ends(f, nodes)
 		for _, b := range to {
 			for _, a := range from {
 				if up[a] && up[b] {
-					out.Connect(a, b)
+					out.ask(&peers[i], a, b)
 				}
 			}
 		}
 	}
-	return out
+	return out.Network
+}
+
+// sessions is a network in the making.
+type sessions struct {
+	*reachability.Network
+	// halves are the sessions that a BGPPeer gives to the first of two nodes alone.
+	halves map[[2]int32]bool
+}
+
+// ask enters the session that a BGPPeer gives to node a, and to its peer b as well if it is not one way.
+func (s *sessions) ask(p *Peer, a, b int32) {
+	if a == b {
+		return
+	}
+	if p.PeerIP.IsValid() {
+		s.Blind(a, b)
+	}
+	if p.OneWay {
+		if s.halves == nil {
+			s.halves = map[[2]int32]bool{}
+		}
+		if s.halves[[2]int32{a, b}] = true; !s.halves[[2]int32{b, a}] {
+			return // which comes up once the other end is given it
+		}
+	}
+	s.Connect(a, b)
 }
 
 // ends are the nodes that a BGPPeer is for, and those that it names as their peers. A BGPPeer without a node is for all, one whose address is

@@ -4,6 +4,7 @@
 package routereflector
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -31,13 +32,18 @@ type Plan struct {
 	Steps []Step
 	// More says that there are further steps behind these.
 	More bool
-	// Ready is how many of the first steps can be done now, one after the other: none, one, or several that are about one client each.
-	Ready int
+	// AtOnce is how many of the first steps may be done in one round, each without a look at what the one before has brought, once the first waits for
+	// nothing: one; several that are about one client each; all that add something in an emergency; and adopted BGPPeers that go.
+	AtOnce int
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
 	Waiting string
 	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
 	// their routes as well as for their sessions.
 	Witnesses, Samples []string
+	// Baseline is what is believed of the cluster from now on; it is kept in the topology's status. Confirm says that a list of the API server would
+	// let more be believed ([World.Confirmed]).
+	Baseline *v1alpha1.Baseline
+	Confirm  bool
 	// Refusals say why nothing is planned, or why the steps end early.
 	Refusals []Refusal
 	// Notes are what an operator should know although nothing is refused for it.
@@ -72,6 +78,7 @@ type Reason string
 const (
 	ReasonPaused            Reason = "Paused"
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
+	ReasonForeignDatastore  Reason = "ForeignDatastore"
 	ReasonHierarchy         Reason = "HierarchyNotPossible"
 	ReasonSizing            Reason = "InvalidSizing"
 	ReasonClusterID         Reason = "InvalidClusterID"
@@ -83,6 +90,12 @@ const (
 	ReasonUnsafe            Reason = "UnsafeStep"
 	ReasonSessionOptions    Reason = "SessionOptionsChange"
 	ReasonFilterMissing     Reason = "BGPFilterNotFound"
+	ReasonMatchesNothing    Reason = "SelectorMatchesNothing"
+	ReasonMatchesTooFew     Reason = "SelectorMatchesTooFew"
+	ReasonNodesVanished     Reason = "NodesVanished"
+	ReasonMeshTooLarge      Reason = "MeshTooLarge"
+	ReasonMeshNotManaged    Reason = "MeshNotManaged"
+	ReasonCannotAdopt       Reason = "CannotAdopt"
 )
 
 // Refusal is a reason not to act.
@@ -95,6 +108,7 @@ type Refusal struct {
 func Make(w World) Plan {
 	d := w.design()
 	p := Plan{Mode: d.mode(), Clients: w.clients()}
+	p.Baseline, p.Confirm = w.believe()
 	p.Refusals = w.refusals(d)
 	now := w.judge(w.state())
 	p.Checks, p.Target = now.checks, now.checks
@@ -112,34 +126,21 @@ func Make(w World) Plan {
 		if len(chosen.groups) == 0 {
 			p.Groups = w.groups(p.Reflectors, d)
 			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + w.whyNobody()})
+			w.fallback(&p, now)
 			return p
 		}
 	}
 	end := w.check(&p, now, chosen)
 	p.Groups = end.groups(p.Reflectors, d)
+	p.AtOnce = w.atOnce(p)
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
-		p.Ready = w.ready(p)
 	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
 		p.Waiting = w.unproven()
 	}
 	p.Witnesses, p.Samples = w.witnesses(p)
 	return p
-}
-
-// ready counts the steps that can be done now. Those about clients are independent of each other: a client passes nothing on.
-func (w World) ready(p Plan) int {
-	count := 0
-	for _, step := range p.Steps {
-		if count > 0 && !step.ofClient() || w.wait(step, p.Reflectors) != "" {
-			break
-		}
-		if count++; !step.ofClient() {
-			break
-		}
-	}
-	return count
 }
 
 // maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
@@ -164,14 +165,17 @@ func (w World) check(p *Plan, now judged, chosen choice) (at World) {
 					return at
 				}
 			}
-			next := w.judge(now.state.after(step, w.Topology))
-			if broken := w.breaks(now, next, step, chosen.least()); broken != "" {
-				p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
-				return at
+			next := now
+			if !now.retired(step) {
+				next = w.judge(w.afterAll(now.state, step))
+				if broken := w.breaks(now, next, step, chosen.least()); broken != "" && !w.abandons() {
+					p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
+					return at
+				}
 			}
 			p.Steps = append(p.Steps, step)
 			p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
-			p.Target, now, at = next.checks, next, at.After(step)
+			p.Target, now, at = next.checks, next, at.in(next.state)
 		}
 	}
 }
@@ -211,7 +215,9 @@ func (w World) clients() int {
 
 // idTakenBy names who has the topology's cluster ID beside its own reflectors.
 func (w World) idTakenBy() string {
-	first := w.firstNode(func(n *Node) bool { return n.foreignReflector(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID })
+	first := w.firstNode(func(n *Node) bool {
+		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
+	})
 	if first != "" {
 		return "Node " + first
 	}
@@ -273,8 +279,11 @@ func (w World) notes(clients int, chosen choice) []string {
 	for _, g := range d.order() {
 		want += d.size(g)
 	}
-	if w.Topology.Spec.Sizing.PerZone == nil && len(chosen.groups) < want {
-		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", len(chosen.groups), want, w.whyNobody()))
+	if have := len(chosen.groups) - w.unwanted(chosen.names()); w.Topology.Spec.Sizing.PerZone == nil && have < want {
+		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", have, want, w.whyNobody()))
+	}
+	if w.adopted() {
+		out = append(out, "nothing is left that spec.adopt names; take it out of the spec")
 	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
 		out = append(out, "there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
@@ -321,6 +330,9 @@ func (w World) hash(chosen choice) string {
 	for _, p := range wantedPeers(w.Topology) {
 		fmt.Fprintln(h, p.Name, p.PeerSpec)
 	}
+	if a := w.Topology.Spec.Adopt; a != nil {
+		fmt.Fprintln(h, "adopt", calicoSelector(a.Nodes), a.BGPPeers)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
@@ -350,7 +362,7 @@ func (w World) Fitness(n Node) string {
 		return why
 	}
 	if n.marked(&w.Topology) {
-		return w.lost(&n)
+		return cmp.Or(w.lost(&n), w.reluctance(&n))
 	}
 	return w.unfitToBecome(&n)
 }

@@ -12,9 +12,9 @@ import (
 
 // refusals lists the reasons to plan nothing. Each is a sentence that says what is wrong, where, and what to do.
 func (w World) refusals(d design) []Refusal {
-	checks := []func() *Refusal{w.paused, w.datastore}
+	checks := []func() *Refusal{w.paused, w.datastore, w.binding, w.doubt, w.exitRefused}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
-		checks = append(checks, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters,
+		checks = append(checks, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters, w.adoption,
 			func() *Refusal { return w.shape(d) }, func() *Refusal { return w.groupIDs(d) })
 	}
 	for _, p := range w.peersFor(d) {
@@ -117,8 +117,11 @@ func (w World) sessionOptions(d design) *Refusal {
 		return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once, and the mesh cannot carry the clients of a "+
 			"hierarchy meanwhile; change it back")
 	}
-	if w.Topology.Spec.Mesh == v1alpha1.MeshManage || w.Mesh.On {
+	if w.Mesh.On {
 		return nil
+	}
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage {
+		return w.sessionOptionsOfMany()
 	}
 	return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once; set spec.mesh to Manage, so that the mesh "+
 		"can carry the clients meanwhile, or change it back")

@@ -34,6 +34,10 @@ const (
 	Leave Kind = "Leave"
 	// Release takes the labels of a client away where groups do not matter any more.
 	Release Kind = "Release"
+	// Adopt gives a reflector that spec.adopt names the topology's label; its cluster ID is the topology's already.
+	Adopt Kind = "Adopt"
+	// RetirePeer deletes a BGPPeer that spec.adopt names, somebody else's.
+	RetirePeer Kind = "RetirePeer"
 )
 
 // Step is one write.
@@ -42,14 +46,14 @@ type Step struct {
 	// Object is what is written, as Kind/name.
 	Object string `json:"object"`
 	Reason string `json:"reason"`
-	// Node is the node of Promote, Demote, Assign, Join, Leave and Release.
+	// Node is the node of Promote, Adopt, Demote, Assign, Join, Leave and Release.
 	Node string `json:"-"`
 	// NodeLabels are the labels of groups that the node gets with the step, nil for those that it loses. The label of a reflector comes with Promote and
-	// goes with Demote.
+	// Adopt, and goes with Demote.
 	NodeLabels map[string]*string `json:"-"`
 	// ClusterID is the cluster ID that the node gets with Promote, "" for the topology's.
 	ClusterID string `json:"-"`
-	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer.
+	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer and RetirePeer.
 	Peer Peer `json:"-"`
 	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
 	UID             string `json:"-"`
@@ -77,6 +81,9 @@ func (w World) stage(chosen choice, role map[string]Reflector) []Step {
 	if len(peers) > 0 {
 		return peers
 	}
+	if adopted := w.adoptions(); len(adopted) > 0 {
+		return adopted
+	}
 	joining, leaving := w.roles(chosen)
 	// Whoever leaves a group that stays has been replaced by now. Who links or serves clients that are to move leaves after them.
 	replaced := slices.DeleteFunc(slices.Clone(leaving), func(name string) bool {
@@ -85,7 +92,7 @@ func (w World) stage(chosen choice, role map[string]Reflector) []Step {
 	})
 	clients := w.clientSteps(d)
 	for _, steps := range [][]Step{
-		w.promotions(joining, chosen, role), clients.labels, w.demotions(replaced, role), w.reopened(d), clients.moves,
+		w.promotions(joining, chosen, role), w.retirements(), clients.labels, w.demotions(replaced, role), w.reopened(d), clients.moves,
 		w.demotions(leaving, role), w.stalePeers(d), w.released(d),
 	} {
 		if len(steps) > 0 {
@@ -129,7 +136,7 @@ func (w World) exitStage(chosen choice, role map[string]Reflector) []Step {
 	}
 	last := w.lastGroup()
 	var steps [][]Step
-	if deep := w.outside(last); last != nowhere && len(deep) > 0 && !w.roster().flat {
+	if deep := w.outside(last); last != nowhere && len(deep) > 0 && !w.roster().flat && !w.abandons() {
 		d := chosen.design
 		d.groups = []int{last}
 		clients := w.clientSteps(d)
@@ -188,7 +195,7 @@ func (w World) promotions(names []string, chosen choice, role map[string]Reflect
 			step := w.nodeStep(Promote, name, role[name].Reason)
 			step.ClusterID = chosen.design.ids[g]
 			n, _ := w.node(name)
-			step.NodeLabels = n.without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+			step.NodeLabels = n.ungrouped()
 			if g != firstGroup {
 				step.NodeLabels[v1alpha1.GroupLabel] = new(groupName(g))
 			}
@@ -196,6 +203,11 @@ func (w World) promotions(names []string, chosen choice, role map[string]Reflect
 		}
 	}
 	return out
+}
+
+// ungrouped is what takes all labels of groups away.
+func (n *Node) ungrouped() map[string]*string {
+	return n.without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
 }
 
 // without is what takes those of the labels away that the node has.

@@ -25,7 +25,7 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 	}
 	if len(p.Steps) > 0 {
 		switch step := p.Steps[0]; step.Kind {
-		case Promote:
+		case Promote, RetirePeer:
 			add(w.working(nil))
 		case MeshOff:
 			if len(inRole(p.Reflectors, RoleJoining)) > 0 {
@@ -47,7 +47,7 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 			}
 		case Leave:
 			add(w.movedTo())
-		case EnsurePeer, RemovePeer, MeshOn, Assign, Join, Release:
+		case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release:
 		}
 	}
 	if len(p.Steps) == 0 && p.Waiting != "" || w.suspects() {

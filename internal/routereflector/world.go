@@ -30,13 +30,19 @@ type World struct {
 	// Unproven says that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
 	// without steps waits for their word; afterwards nobody is asked.
 	Unproven bool
+	// Confirmed says that a list of the API server has just shown the same Nodes as these.
+	Confirmed bool
 	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
 	DatastoreReady bool
+	// Binding says whose datastore it is; nil where it is part of the cluster itself.
+	Binding *Binding
 }
 
 // Node is one node as Kubernetes and Calico know it.
 type Node struct {
 	Name, UID, ResourceVersion string
+	// Created is when the Node was created; zero if that is not known, which counts as long ago.
+	Created time.Time
 	// Labels are those that Calico's selectors see.
 	Labels        map[string]string
 	Annotations   map[string]string
@@ -66,6 +72,8 @@ type Peer struct {
 	// Node and PeerIP are the fields of those names, which Mooring's own BGPPeers do not use.
 	Node   string
 	PeerIP netip.Addr
+	// OneWay says that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it needs another one for the peers.
+	OneWay bool
 	// NodeMatcher and PeerMatcher are the selectors, parsed; nil where the selector is empty.
 	NodeMatcher, PeerMatcher Matcher
 }

@@ -117,7 +117,7 @@ func TestEtcdOperatorValuesHaveEffects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"imagePullSecrets":[{"name":"registry"}]`, `"--core-user-rotation=24h"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
+		`"imagePullSecrets":[{"name":"registry"}]`, `"--etcd-proxy-image-pull-secrets=registry"`, `"--core-user-rotation=24h"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
 		`"--etcd-core-url=https://192.0.2.10:2379,https://[2001:db8::1]:2379"`, `"--etcd-core-ca-configmap=core-ca"`, `"--etcd-core-certs-secret=core-client"`,
 		`"--etcd-core-admin-secret=core-admin"`, `"--core-tenant-users=off"`,
 		`"--etcd-proxy-image=registry.example:5000/mooring/etcd-storage-proxy@sha256:abcdef0123456789`,

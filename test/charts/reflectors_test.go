@@ -34,7 +34,14 @@ func reflectorsScenarios() map[string]string {
 	return map[string]string{
 		"defaults":         `calicoRouteReflectorOperator: {enabled: true}`,
 		"without the kind": `calicoRouteReflectorOperator: {enabled: true, crds: {install: false}}`,
-		"the kind goes":    `calicoRouteReflectorOperator: {enabled: true, crds: {keep: false}}`,
+		"etcdv3":           `calicoRouteReflectorOperator: {enabled: true, crds: {install: false}, datastore: etcdv3, etcd: {configMap: calico-config}}`,
+		"etcdv3, named": `
+calicoRouteReflectorOperator:
+  enabled: true
+  datastore: etcdv3
+  etcd: {endpoints: ["https://192.0.2.10:2379", "https://192.0.2.11:2379"], secret: certificates, certKey: "", keyKey: ""}
+  networkPolicy: {enabled: true, etcdPorts: [4001], etcdCIDRs: [192.0.2.10/32]}`,
+		"the kind goes": `calicoRouteReflectorOperator: {enabled: true, crds: {keep: false}}`,
 		"everything": `
 imagePullSecrets: [{name: registry}]
 calicoRouteReflectorOperator:
@@ -118,6 +125,29 @@ func TestReflectorsValuesHaveEffects(t *testing.T) {
 	}
 }
 
+// TestReflectorsEtcd: endpoints, certificates and the way to them are rendered, and of rights on Calico's kinds in the API server none.
+func TestReflectorsEtcd(t *testing.T) {
+	t.Parallel()
+	content, err := json.Marshal(byName(render(t, namespace, reflectorsScenarios()["etcdv3, named"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{"name":"DATASTORE_TYPE","value":"etcdv3"}`, `{"name":"ETCD_ENDPOINTS","value":"https://192.0.2.10:2379,https://192.0.2.11:2379"}`,
+		`{"name":"ETCD_CA_CERT_FILE","value":"/calico-secrets/etcd-ca"}`, `"secretName":"certificates"`, `"cidr":"192.0.2.10/32"`, `"port":4001`,
+		`"resourceNames":["kube-system"]`,
+	} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("not rendered: %s", want)
+		}
+	}
+	for _, absent := range []string{"ETCD_CERT_FILE", "bgppeers\"]", `"patch"],"resources":["nodes"]`} {
+		if strings.Contains(string(content), absent) {
+			t.Errorf("rendered: %s", absent)
+		}
+	}
+}
+
 // TestReflectorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote, with labels, and the annotation by which Helm keeps it.
 func TestReflectorsKindIsTheGeneratedOne(t *testing.T) {
 	t.Parallel()
@@ -153,16 +183,25 @@ func TestReflectorsKindIsTheGeneratedOne(t *testing.T) {
 func TestReflectorsRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "calicoRouteReflectorOperator: {enabled: true, "
+	const etcd = on + "datastore: etcdv3, etcd: "
 	const at = "at '/calicoRouteReflectorOperator/"
 	for name, tc := range map[string]struct{ values, want string }{
-		"enabled as text":     {`calicoRouteReflectorOperator: {enabled: "yes"}`, at + "enabled': got string, want boolean"},
-		"a topology":          {on + "topology: {}}", "at '/calicoRouteReflectorOperator': additional properties 'topology' not allowed"},
-		"keep as text":        {on + `crds: {keep: "no"}}`, at + "crds/keep': got string, want boolean"},
-		"an unknown CRD":      {on + "crds: {enabled: true}}", at + "crds': additional properties 'enabled' not allowed"},
-		"no replicas":         {on + "replicas: 0}", at + "replicas': minimum: got 0, want 1"},
-		"a tag with a colon":  {on + `image: {tag: "x:y"}}`, at + "image/tag': 'x:y' does not match pattern"},
-		"a port too high":     {on + "networkPolicy: {apiServerPorts: [70000]}}", at + "networkPolicy/apiServerPorts/0': maximum: got 70,000, want 65,535"},
-		"a port of etcd":      {on + "networkPolicy: {etcdPorts: [2379]}}", at + "networkPolicy': additional properties 'etcdPorts' not allowed"},
+		"enabled as text":    {`calicoRouteReflectorOperator: {enabled: "yes"}`, at + "enabled': got string, want boolean"},
+		"a topology":         {on + "topology: {}}", "at '/calicoRouteReflectorOperator': additional properties 'topology' not allowed"},
+		"keep as text":       {on + `crds: {keep: "no"}}`, at + "crds/keep': got string, want boolean"},
+		"an unknown CRD":     {on + "crds: {enabled: true}}", at + "crds': additional properties 'enabled' not allowed"},
+		"no replicas":        {on + "replicas: 0}", at + "replicas': minimum: got 0, want 1"},
+		"a tag with a colon": {on + `image: {tag: "x:y"}}`, at + "image/tag': 'x:y' does not match pattern"},
+		"a port too high":    {on + "networkPolicy: {apiServerPorts: [70000]}}", at + "networkPolicy/apiServerPorts/0': maximum: got 70,000, want 65,535"},
+		"a port of no etcd":  {on + "networkPolicy: {etcdPorts: [70000]}}", at + "networkPolicy/etcdPorts/0': maximum: got 70,000, want 65,535"},
+		"another datastore":  {on + "datastore: kdd}", at + "datastore': value must be one of 'etcdv3', 'kubernetes'"},
+		"no endpoints":       {on + "datastore: etcdv3}", at + "etcd/endpoints': minItems: got 0, want 1"},
+		"a contradiction":    {on + "etcd: {configMap: calico-config}}", "calicoRouteReflectorOperator.etcd names an etcd: set datastore to etcdv3, or remove the etcd"},
+		"two sources":        {etcd + `{endpoints: ["https://a:2379"], configMap: b}}`, "both name an etcd: remove one of them"},
+		"http and https":     {etcd + `{endpoints: ["https://a:2379", "http://b:2379"]}}`, "calicoRouteReflectorOperator.etcd.endpoints mixes http and https"},
+		"half a certificate": {etcd + `{endpoints: ["https://a:2379"], keyKey: ""}}`, "only one of certKey and keyKey is set"},
+		"the datastore's flag": {on + "extraArgs: [--datastore-type=kubernetes]}",
+			"--datastore-type is not for here: set calicoRouteReflectorOperator.datastore"},
 		"half a reader":       {on + "metrics: {readers: [{name: prometheus}]}}", at + "metrics/readers/0': missing property 'namespace'"},
 		"a flag with a value": {on + "extraArgs: [--metrics-cert-path=/x]}", "calicoRouteReflectorOperator.extraArgs: --metrics-cert-path is not for here: set calicoRouteReflectorOperator.metrics.certificateSecret"},
 		"a flag that would break": {on + "extraArgs: ['--leader-election-id=x']}",

@@ -40,6 +40,7 @@ func TestEtcdStorageDefaultsAreTheAPIServers(t *testing.T) {
 	c := storages(t)
 	for name, spec := range map[string]string{
 		"empty": "{}", "old": oldSpec, "some": "{quota: {bytes: 1Gi}, topologySpread: {keys: []}, networkPolicy: {enabled: false}, replicas: 1}",
+		"issuer": "{issuerRef: {name: ca}}", "other-issuer": "{issuerRef: {name: ca, kind: ClusterIssuer, group: other.io}}",
 	} {
 		created := storage(t, "defaults-"+name, spec)
 		if err := c.Create(t.Context(), created); err != nil {
@@ -105,12 +106,25 @@ func TestEtcdStorageRules(t *testing.T) {
 		{"{compaction: {mode: PerReplica}}", "{compaction: {mode: Core}}", `supported values: "Shared", "PerReplica"`},
 		{"{replicas: 32}", "{replicas: 33}", "spec.replicas in body should be less than or equal to 32"},
 		{"{replicas: 1}", "{replicas: 0}", "spec.replicas in body should be greater than or equal to 1"},
+		{"{memory: {request: 16Mi, limit: 64Mi}}", "{memory: {request: 15Mi}}", "spec.memory.request: must be at least 16Mi"},
+		{"{memory: {limit: 1Gi, request: 1Gi}}", "{memory: {limit: 63Mi, request: 32Mi}}", "spec.memory.limit: must be at least 64Mi"},
+		{"{memory: {limit: 64Mi}}", "{memory: {request: 257Mi}}", "spec.memory.request: must not be more than spec.memory.limit, which is 256Mi by default"},
+		{"{memory: {request: 300Mi, limit: 1Gi}}", "{memory: {request: 2Gi, limit: 1Gi}}", "spec.memory.request: must not be more than spec.memory.limit"},
 		{"{topologySpread: {keys: [rack], whenUnsatisfiable: DoNotSchedule}}", "{topologySpread: {keys: [rack, rack]}}", `Duplicate value: "rack"`},
 		{"{networkPolicy: {enabled: false}}", "{networkPolicy: {enabled: false, clientNamespaces: [a]}}", "spec.networkPolicy: with enabled false the other fields mean nothing; drop them"},
 		{"{networkPolicy: {clientCIDRs: [10.0.0.0/8, 'fd00::/64']}}", "{networkPolicy: {clientCIDRs: [10.0.0.0]}}", "spec.networkPolicy.clientCIDRs: must be networks, such as 10.0.0.0/8"},
 		{"{networkPolicy: {clientNamespaces: [a]}}", "{networkPolicy: {clientNamespaces: [A]}}", "spec.networkPolicy.clientNamespaces[0] in body should match"},
 		{"{caCertConfigMap: [{name: a.b, namespace: c}]}", "{caCertConfigMap: [{name: a, namespace: c.d}]}", "spec.caCertConfigMap[0].namespace in body should match"},
 		{"{caCertConfigMap: [{name: a, namespace: c}, {name: a, namespace: d}]}", "{caCertConfigMap: [{name: a, namespace: c}, {name: a, namespace: c}]}", "Duplicate value"},
+		{"{issuerRef: {name: ca}}", "{issuerRef: {name: ca, kind: Vault}}", "spec.issuerRef.kind: must be Issuer or ClusterIssuer, unless spec.issuerRef.group is that of another kind of issuers"},
+		{"{issuerRef: {name: ca, kind: Pool, group: issuers.example}}", "{issuerRef: {name: ca, kind: Pool, group: cert-manager.io}}", "spec.issuerRef.kind: must be Issuer or ClusterIssuer"},
+		{"{issuerRef: {name: ca.b, kind: ClusterIssuer}}", "{issuerRef: {kind: ClusterIssuer}}", "spec.issuerRef.name: Required value"},
+		{"{issuerRef: {name: ca, group: a.b}}", "{issuerRef: {name: CA}}", "spec.issuerRef.name in body should match"},
+		{"{issuerRef: {name: ca, kind: X, group: a.b}}", "{issuerRef: {name: ca, kind: x-y, group: a.b}}", "spec.issuerRef.kind in body should match"},
+		{"{issuerRef: {name: ca, group: a}}", "{issuerRef: {name: ca, group: A}}", "spec.issuerRef.group in body should match"},
+		{"{issuerRef: {name: ca}, signingCertificateValidity: 1h, servingCertificateValidity: 1h, clientCertificateValidity: 1h}",
+			"{issuerRef: {name: ca}, signingCertificateValidity: 59m, servingCertificateValidity: 59m, clientCertificateValidity: 59m}",
+			"spec.signingCertificateValidity: must be at least 1h with spec.issuerRef, since cert-manager issues none that are shorter"},
 		{"{clientCertSecret: [{name: a, namespace: c}]}", "{clientCertSecret: [{name: A_, namespace: c}]}", "spec.clientCertSecret[0].name in body should match"},
 	} {
 		name := fmt.Sprintf("rule-%d", i)

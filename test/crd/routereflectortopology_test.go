@@ -108,6 +108,14 @@ func TestRules(t *testing.T) {
 		{"{sizing: {hysteresisPercent: 0}}", "{sizing: {hysteresisPercent: 91}}", "should be less than or equal to 90"},
 		{"{topologyKeys: [a, b]}", "{topologyKeys: [a, a]}", `Duplicate value: "a"`},
 		{"{ipFamilies: [IPv6]}", "{ipFamilies: [IPv6, IPv6]}", "Duplicate value"},
+		{"{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: [rrs-to-rrs, peer-to-rrs-*, a, a*]}}", "{adopt: {nodes: {}, bgpPeers: [a]}}",
+			"spec.adopt.nodes: must say by which labels the reflectors are known, such as matchLabels route-reflector: \"true\""},
+		{"{adopt: {nodes: {matchExpressions: [{key: a, operator: Exists}]}, bgpPeers: [a.b-c]}}", "{adopt: {nodes: {matchLabels: {}, matchExpressions: []}, bgpPeers: [a]}}",
+			"spec.adopt.nodes: must say by which labels the reflectors are known"},
+		{"{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: [a]}}", "{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: []}}", "should have at least 1 items"},
+		{"{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: [a, b]}}", "{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: [a, a]}}", `Duplicate value: "a"`},
+		{"{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: [0*]}}", `{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: ["*"]}}`, "should match"},
+		{"{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: [a-*]}}", `{adopt: {nodes: {matchLabels: {a: b}}, bgpPeers: ["a*b"]}}`, "should match"},
 		{"{session: {filters: [a, b]}}", "{session: {filters: [a, a]}}", `Duplicate value: "a"`},
 	}
 	for i, rule := range rules {

@@ -123,8 +123,8 @@ func TestDeploymentsRunAsPromised(t *testing.T) {
 				t.Errorf("%s: %s has no memory request or limit", name, d.Name)
 			}
 			names := func(e corev1.EnvVar) bool { return e.Name == "DATASTORE_TYPE" && e.Value != "" }
-			// The route reflectors' operator knows one datastore, and the others have none.
-			if !slices.Contains([]string{cloudName, admissionName, reflectorsName, etcdName}, d.Name) && !slices.ContainsFunc(container.Env, names) {
+			// The others have none.
+			if !slices.Contains([]string{cloudName, admissionName, etcdName}, d.Name) && !slices.ContainsFunc(container.Env, names) {
 				t.Errorf("%s: %s names no datastore", name, d.Name)
 			}
 			for _, m := range container.VolumeMounts {
@@ -144,11 +144,21 @@ func TestDeploymentsRunAsPromised(t *testing.T) {
 // TestEtcdSampleFitsTheOverlay compares the names and keys that the pods ask for with those that the sample gives.
 func TestEtcdSampleFitsTheOverlay(t *testing.T) {
 	t.Parallel()
+	for _, component := range []string{"calico-node-sync", reflectorsName} {
+		t.Run(component, func(t *testing.T) {
+			t.Parallel()
+			etcdSampleFits(t, component)
+		})
+	}
+}
+
+func etcdSampleFits(t *testing.T, component string) {
+	t.Helper()
 	all := files(t)
-	sample := all["config/calico-node-sync/samples/etcdv3.yaml"]
+	sample := all["config/"+component+"/samples/etcdv3.yaml"]
 	config := objects.OfKind[corev1.ConfigMap](t, sample, "ConfigMap")[0]
 	secret := objects.OfKind[corev1.Secret](t, sample, "Secret")[0]
-	deployment := objects.OfKind[appsv1.Deployment](t, all["dist/calico-node-sync-etcdv3.yaml"], "Deployment")[0]
+	deployment := objects.OfKind[appsv1.Deployment](t, all["dist/"+component+"-etcdv3.yaml"], "Deployment")[0]
 	container := deployment.Spec.Template.Spec.Containers[0]
 	for _, e := range container.Env {
 		if e.ValueFrom == nil {

@@ -87,6 +87,24 @@ func TestReflectorsShippedRightsAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
+// TestReflectorsEtcdRightsAreThoseOfTheCode does so for the etcdv3 datastore, with which no Node and none of Calico's kinds may be written. That these
+// suffice is what the controller's own test shows.
+func TestReflectorsEtcdRightsAreThoseOfTheCode(t *testing.T) {
+	t.Parallel()
+	want := flat("", append(controller.EtcdRights(),
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}}))
+	var have []rbacv1.PolicyRule
+	for _, role := range objects.OfKind[rbacv1.ClusterRole](t, files(t)["dist/calico-route-reflector-operator-etcdv3.yaml"], "ClusterRole") {
+		if role.Name != metricsReader {
+			have = append(have, role.Rules...)
+		}
+	}
+	if diff := cmp.Diff(want, flat("", have)); diff != "" {
+		t.Errorf("the ClusterRoles (- internal/routereflector/controller/rights.go, + config):\n%s", diff)
+	}
+}
+
 // TestReflectorsShippedRightsAreThoseThatAreUsed runs the real program with exactly the shipped rights through the whole life of a topology, once in each
 // group in which Calico's kinds may be served: nothing is forbidden, and no right is without use.
 func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {

@@ -109,7 +109,7 @@ func openDatastore(t *testing.T, admin client.Client, group schema.GroupVersion)
 }
 
 // startReflectors runs the program with the arguments of the Deployment and settings that make waiting short, and calico-node on every node.
-func startReflectors(t *testing.T, c *testkit.Cluster, admin client.Client, group schema.GroupVersion) *reflectorsRun {
+func startReflectors(t *testing.T, c *testkit.Cluster, admin client.Client, group schema.GroupVersion, env ...string) *reflectorsRun {
 	t.Helper()
 	r := &reflectorsRun{t: t, cluster: c, admin: admin, api: newRecorder(t, c), group: group, address: freeAddress(t)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ func startReflectors(t *testing.T, c *testkit.Cluster, admin client.Client, grou
 		"--kubeconfig="+r.kubeconfig(), "--leader-election-namespace="+namespace, "--metrics-bind-address="+r.address, "--health-probe-bind-address="+freeAddress(t),
 		"--settle-period=1s", "--coalesce-period=50ms")
 	// The binary itself: linked with the other components, this one has others' metrics of leader election.
-	r.Process = testkit.Start(t, filepath.Join(t.TempDir(), "log"), []string{"HOME=" + t.TempDir()}, testkit.Binary(t, reflectorsName), args...)
+	r.Process = testkit.Start(t, filepath.Join(t.TempDir(), "log"), append([]string{"HOME=" + t.TempDir()}, env...), testkit.Binary(t, reflectorsName), args...)
 	t.Cleanup(func() {
 		r.Stop()
 		if t.Failed() {

@@ -133,6 +133,11 @@ type RouteReflectorTopologySpec struct {
 	// +optional
 	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
 
+	// adopt takes over reflectors that somebody else made, by hand or with the calico-route-reflector-operator of 2020: they stay where they are and
+	// keep their cluster ID, so that no session is reset. Absent: nothing that is not this topology's is touched.
+	// +optional
+	Adopt *Adoption `json:"adopt,omitempty"`
+
 	// paused stops all writes. What is planned is still reported.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -206,6 +211,13 @@ type Sizing struct {
 	// +kubebuilder:validation:Maximum=90
 	// +optional
 	HysteresisPercent *int32 `json:"hysteresisPercent,omitempty"`
+	// maxMeshNodes is the greatest number of nodes with which the node-to-node mesh may be turned on, 2 to 5000. With more of them the deletion of the
+	// topology is refused, and no change is made that needs the mesh. Default 200: there each node has 199 sessions, and the cluster 19,900.
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=5000
+	// +optional
+	MaxMeshNodes int32 `json:"maxMeshNodes,omitempty"`
 	// perZone gives each zone its own number of reflectors, as calico-route-reflector-operator did:
 	// min(max(ceil(clients of the zone × ratioPermille ÷ 1000), min), max, eligible nodes of the zone). Such a topology is flat.
 	// +optional
@@ -331,6 +343,27 @@ type SessionOptions struct {
 	SourceAddress string `json:"sourceAddress,omitempty"`
 }
 
+// Adoption names what was made by somebody else and shall be this topology's. Nothing else of others is touched. Once it is done, take it out of
+// the spec: a BGPPeer that it names and that comes back is deleted again.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.nodes.matchLabels) && self.nodes.matchLabels.size() > 0 || has(self.nodes.matchExpressions) && self.nodes.matchExpressions.size() > 0",message="spec.adopt.nodes: must say by which labels the reflectors are known, such as matchLabels route-reflector: \"true\""
+type Adoption struct {
+	// nodes selects the Nodes that are reflectors. They get this topology's label. Those with another cluster ID than spec.clusterID get that as
+	// well, one at a time, which cuts off their own pods for some seconds; at least one must have it already. Nodes that it selects and that have no
+	// cluster ID are clients like any other.
+	// +required
+	Nodes metav1.LabelSelector `json:"nodes"`
+	// bgpPeers are the BGPPeers by which these reflectors have their sessions, by name; a name that ends with * stands for all that begin so. Each is
+	// deleted once the sessions of this topology's own are seen to be Established. Their options must be those of spec.session.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-.a-z0-9]*([a-z0-9]|\*))?$`
+	// +listType=set
+	// +required
+	BGPPeers []string `json:"bgpPeers"`
+}
+
 // Phase is the state of a topology in a word.
 type Phase string
 
@@ -392,11 +425,36 @@ type RouteReflectorTopologyStatus struct {
 	// plan is what is to be done next.
 	// +optional
 	Plan *PlanStatus `json:"plan,omitempty"`
+	// baseline is what was last believed of the cluster. What is seen is compared with it, so that a sudden loss is noticed even after a restart.
+	// +optional
+	Baseline *Baseline `json:"baseline,omitempty"`
 	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled and Frozen.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Baseline counts nodes as they were at a time.
+type Baseline struct {
+	// time is when they were counted.
+	Time metav1.Time `json:"time"`
+	// newest is when the newest of them was created, by the clock of the API server. Nodes that were created later are not among them.
+	// +optional
+	Newest metav1.Time `json:"newest,omitzero"`
+	// nodes is the number of Nodes.
+	Nodes int32 `json:"nodes"`
+	// clients is the number of those with BGP that spec.clientSelector selected, reflectors included.
+	Clients int32 `json:"clients"`
+	// candidates is the number of those with BGP that spec.reflectors.required selected.
+	Candidates int32 `json:"candidates"`
+	// reflectors is the number of the topology's reflectors that spec.reflectors.required selected.
+	Reflectors int32 `json:"reflectors"`
+	// selectors names the two selectors as they were.
+	Selectors string `json:"selectors"`
+	// doubtedSince is since when what is seen has not been believed.
+	// +optional
+	DoubtedSince *metav1.Time `json:"doubtedSince,omitempty"`
 }
 
 // SessionCount counts sessions.

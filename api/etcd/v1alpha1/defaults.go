@@ -16,6 +16,10 @@ func SetDefaults(e *EtcdStorage) {
 	set(&s.SigningCertificateValidity, hours(26280))
 	set(&s.ServingCertificateValidity, hours(2160))
 	set(&s.ClientCertificateValidity, hours(2160))
+	if s.IssuerRef != nil {
+		set(&s.IssuerRef.Kind, "Issuer")
+		set(&s.IssuerRef.Group, "cert-manager.io")
+	}
 	set(&s.DeletionPolicy, DeletionRetain)
 	set(&s.Priority, 50)
 	set(&s.Compaction.Mode, CompactionShared)

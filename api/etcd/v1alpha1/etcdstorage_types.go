@@ -56,6 +56,7 @@ type EtcdStorageList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.servingCertificateValidity) || duration(self.signingCertificateValidity) >= duration(self.servingCertificateValidity)",message="spec.servingCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
 // +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.clientCertificateValidity) || duration(self.signingCertificateValidity) >= duration(self.clientCertificateValidity)",message="spec.clientCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
+// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || !has(self.signingCertificateValidity) || duration(self.signingCertificateValidity) >= duration('1h')",message="spec.signingCertificateValidity: must be at least 1h with spec.issuerRef, since cert-manager issues none that are shorter"
 type EtcdStorageSpec struct {
 	// caCertConfigMap names the ConfigMaps, in the tenant's namespaces, that receive the CA bundle of the endpoint under the key serving-ca.crt.
 	// Other keys are left alone. The tenant grants the operator a Role for each; until then a condition prints the command.
@@ -91,6 +92,11 @@ type EtcdStorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('87600h')",message="spec.clientCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"
 	// +optional
 	ClientCertificateValidity metav1.Duration `json:"clientCertificateValidity,omitempty"`
+
+	// issuerRef names an issuer of cert-manager from which the tenant's two CAs come. It must be one that issues CAs. Absent: the operator makes them
+	// itself. A change takes effect a sixth of signingCertificateValidity after the new CA is in every bundle, so that clients can be restarted between.
+	// +optional
+	IssuerRef *IssuerRef `json:"issuerRef,omitempty"`
 
 	// prefix is where the tenant's keys are in the core. Default /<name>/. It cannot be changed. No tenant's may lie within another's.
 	// +kubebuilder:validation:MaxLength=512
@@ -130,6 +136,10 @@ type EtcdStorageSpec struct {
 	// +kubebuilder:validation:Maximum=32
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
+	// memory is what each proxy may take.
+	// +kubebuilder:default={}
+	// +optional
+	Memory Memory `json:"memory,omitempty"`
 	// topologySpread says over what the proxies are spread.
 	// +kubebuilder:default={}
 	// +optional
@@ -152,6 +162,29 @@ type Destination struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace"`
+}
+
+// IssuerRef names an issuer of cert-manager.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.kind) || (has(self.group) && self.group != 'cert-manager.io') || self.kind in ['Issuer', 'ClusterIssuer']",message="spec.issuerRef.kind: must be Issuer or ClusterIssuer, unless spec.issuerRef.group is that of another kind of issuers"
+type IssuerRef struct {
+	// name is the issuer's name. An Issuer must be in the operator's namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+	// kind is Issuer or ClusterIssuer, or a kind of the group. Default Issuer.
+	// +kubebuilder:default=Issuer
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*$`
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// group is the issuer's API group. Default cert-manager.io.
+	// +kubebuilder:default="cert-manager.io"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +optional
+	Group string `json:"group,omitempty"`
 }
 
 // DeletionPolicy says what becomes of a tenant's data.
@@ -212,6 +245,20 @@ const (
 	CompactionShared     CompactionMode = "Shared"
 	CompactionPerReplica CompactionMode = "PerReplica"
 )
+
+// Memory is what each proxy may take. It grows with the number of watches and of large lists at one time, and, where there is a quota, of keys.
+//
+// +kubebuilder:validation:XValidation:rule="quantity(has(self.request) ? string(self.request) : '64Mi').compareTo(quantity(has(self.limit) ? string(self.limit) : '256Mi')) <= 0",message="spec.memory.request: must not be more than spec.memory.limit, which is 256Mi by default"
+type Memory struct {
+	// request is what a machine must have free for a proxy, at least 16Mi. Absent: 64Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.memory.request: must be at least 16Mi"
+	// +optional
+	Request *resource.Quantity `json:"request,omitempty"`
+	// limit is the most that a proxy may take before it is killed, at least 64Mi. Absent: 256Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="spec.memory.limit: must be at least 64Mi"
+	// +optional
+	Limit *resource.Quantity `json:"limit,omitempty"`
+}
 
 // TopologySpread says over what the proxies are spread.
 type TopologySpread struct {

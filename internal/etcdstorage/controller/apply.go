@@ -30,7 +30,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) er
 	switch step.Kind {
 	case operator.Hold, operator.Unhold:
 		return r.hold(ctx, s, step.Kind == operator.Hold)
-	case operator.Apply:
+	case operator.Apply, operator.TakeCA:
 		return r.put(ctx, step, nil)
 	case operator.MakeCA, operator.IssueServing, operator.MakePassword:
 		data, err := r.draw(s, step)

@@ -58,18 +58,52 @@ func conditionKinds() []string {
 	}
 }
 
+// trouble is a write that failed. The zero value is none.
+type trouble struct {
+	step    operator.Step
+	message string
+}
+
+// on is the condition to which the failed write belongs, beside Ready; "" for those of the finalizer and of a deletion.
+func (t trouble) on() string {
+	switch t.step.Kind {
+	case operator.MakeCA, operator.TakeCA, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
+		return v1alpha1.ConditionCertificatesReady
+	case operator.Claim, operator.EnsureUser, operator.RetireUsers, operator.Release, operator.Forget, operator.DeleteKeys, operator.DeleteRecords, operator.RevokeLeases:
+		return v1alpha1.ConditionCoreReachable
+	case operator.MakePassword:
+		return v1alpha1.ConditionDeployed
+	case operator.Apply, operator.Remove:
+		switch t.step.Ref.Kind {
+		case operator.KindSecret, operator.KindConfigMap, operator.KindCertificate:
+			return v1alpha1.ConditionCertificatesReady
+		}
+		return v1alpha1.ConditionDeployed
+	case operator.Hold, operator.Unhold, operator.Withdraw:
+	}
+	return ""
+}
+
+// instead is the verdict of a condition, unless the failed write belongs to it.
+func (t trouble) instead(kind string, v verdict) verdict {
+	if t.message != "" && t.on() == kind && v.reason != reasonDeleting {
+		return no(reasonWriteFailed, t.message)
+	}
+	return v
+}
+
 // setConditions sets all conditions of a status.
-func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan, trouble string) {
+func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan, failed trouble) {
 	deployed, ready := proxies(s)
 	for _, c := range []struct {
 		kind string
 		v    verdict
 	}{
 		{v1alpha1.ConditionConflict, conflict(s, plan)},
-		{v1alpha1.ConditionCoreReachable, reachable(s, plan)},
-		{v1alpha1.ConditionCertificatesReady, certificates(s, plan, trouble)},
+		{v1alpha1.ConditionCoreReachable, failed.instead(v1alpha1.ConditionCoreReachable, reachable(s, plan))},
+		{v1alpha1.ConditionCertificatesReady, certificates(s, plan, failed)},
 		{v1alpha1.ConditionProxyReady, ready},
-		{v1alpha1.ConditionDeployed, deployed},
+		{v1alpha1.ConditionDeployed, failed.instead(v1alpha1.ConditionDeployed, deployed)},
 		{v1alpha1.ConditionRotationInProgress, rotation(s, plan)},
 		{v1alpha1.ConditionQuotaExceeded, quota(s.world.Storage.Spec.Quota, is.Usage)},
 	} {
@@ -77,7 +111,7 @@ func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan,
 			Type: c.kind, Status: c.v.status, Reason: c.v.reason, Message: c.v.message, ObservedGeneration: s.object.GetGeneration(),
 		}, s.world.Now)
 	}
-	conditions.Set(&is.Conditions, summary(is.Conditions, s, plan, trouble), s.world.Now)
+	conditions.Set(&is.Conditions, summary(is.Conditions, s, plan, failed.message), s.world.Now)
 }
 
 // summary is Ready. A conflict stands in its way; a quota that is exceeded does not, since the operator has nothing to do about it.
@@ -144,16 +178,17 @@ func reachable(s *scene, plan operator.Plan) verdict {
 	return yes(reasonAnswers, "")
 }
 
-func certificates(s *scene, plan operator.Plan, trouble string) verdict {
+func certificates(s *scene, plan operator.Plan, failed trouble) verdict {
 	if found := some(plan, operator.ReasonMissingPermission, operator.ReasonMissingObject, operator.ReasonDestination, operator.ReasonDestinationTaken,
-		operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData); len(found) > 0 {
+		operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonNoCertManager,
+		operator.ReasonIssuerNotReady, operator.ReasonUnusableCA); len(found) > 0 {
 		return no(string(found[0].Reason), join(found))
 	}
 	switch {
 	case s.object.GetDeletionTimestamp() != nil:
 		return no(reasonDeleting, "")
-	case trouble != "":
-		return no(reasonWriteFailed, trouble)
+	case failed.message != "" && failed.on() == v1alpha1.ConditionCertificatesReady:
+		return no(reasonWriteFailed, failed.message)
 	case len(plan.Certificates) == 0:
 		return no(reasonPending, "no CA has been made yet: the core etcd comes first, see CoreReachable")
 	}

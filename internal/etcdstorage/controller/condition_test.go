@@ -27,10 +27,10 @@ import (
 
 // sight is what the conditions are made of.
 type sight struct {
-	s       *scene
-	plan    operator.Plan
-	is      v1alpha1.EtcdStorageStatus
-	trouble string
+	s      *scene
+	plan   operator.Plan
+	is     v1alpha1.EtcdStorageStatus
+	failed trouble
 }
 
 // serving is a tenant with all in order and nothing to do.
@@ -88,6 +88,36 @@ func (g *sight) bounded() *v1alpha1.Quota {
 	return &g.s.world.Storage.Spec.Quota
 }
 
+func applying(kind string) operator.Step {
+	return operator.Step{Kind: operator.Apply, Ref: operator.Ref{Kind: kind}}
+}
+
+// A write that failed is told on the condition to which it belongs, and on Ready.
+func TestWhereAFailedWriteIsTold(t *testing.T) {
+	t.Parallel()
+	for want, steps := range map[string][]operator.Step{
+		"CertificatesReady": {
+			{Kind: operator.MakeCA}, {Kind: operator.TakeCA}, {Kind: operator.IssueServing}, {Kind: operator.DeliverBundle}, {Kind: operator.DeliverClient},
+			applying(operator.KindSecret), applying(operator.KindConfigMap), applying(operator.KindCertificate), {Kind: operator.Remove, Ref: operator.Ref{Kind: operator.KindCertificate}},
+		},
+		"Deployed": {
+			{Kind: operator.MakePassword}, applying(operator.KindDeployment), applying(operator.KindService), applying(operator.KindBudget), applying(operator.KindNetworkPolicy),
+			{Kind: operator.Remove, Ref: operator.Ref{Kind: operator.KindNetworkPolicy}},
+		},
+		"CoreReachable": {
+			{Kind: operator.Claim}, {Kind: operator.EnsureUser}, {Kind: operator.RetireUsers}, {Kind: operator.Release}, {Kind: operator.Forget}, {Kind: operator.DeleteKeys},
+			{Kind: operator.DeleteRecords}, {Kind: operator.RevokeLeases},
+		},
+		"": {{Kind: operator.Hold}, {Kind: operator.Unhold}, {Kind: operator.Withdraw}},
+	} {
+		for _, step := range steps {
+			if got := (trouble{step, "x"}).on(); got != want {
+				t.Errorf("%s %s: %q, want %q", step.Kind, step.Ref.Kind, got, want)
+			}
+		}
+	}
+}
+
 // Every condition with each status that it can have, its reason, and the words that say what to do. Conditions, reasons and the commands are a contract
 // with users' alerts and scripts.
 func TestEachConditionWithEachStatus(t *testing.T) {
@@ -105,16 +135,25 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"Ready", "True", "Ready", "", func(*sight) {}},
 		{"Ready", "False", "NoProxyReady", "ProxyReady: 0 of 3 proxies are ready; see what keeps them", func(g *sight) { g.proxies(0, 0) }},
 		{"Ready", "False", "PrefixTaken", "choose another one", func(g *sight) { g.refused(operator.ReasonPrefixTaken, "choose another one") }},
-		{"Ready", "False", "WriteFailed", "forbidden", func(g *sight) { g.trouble = "forbidden" }},
+		{"Ready", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed.message = "forbidden" }},
 		{"Ready", "False", "Deleting", "2 proxies are still there", func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies are still there" }},
 		{"Ready", "False", "Deleting", "it is being deleted", func(g *sight) { g.deleted() }},
 		{"CertificatesReady", "True", "Issued", "", func(*sight) {}},
 		{"CertificatesReady", "False", "MissingPermission", "run: kubectl x", func(g *sight) {
 			g.plan.Refusals = []operator.Refusal{{Reason: operator.ReasonMissingPermission, Message: "run: kubectl x"}}
 		}},
+		{"CertificatesReady", "False", "CertManagerMissing", "install cert-manager", func(g *sight) { g.refused(operator.ReasonNoCertManager, "install cert-manager") }},
+		{"CertificatesReady", "False", "IssuerNotReady", "describe issuer", func(g *sight) { g.refused(operator.ReasonIssuerNotReady, "describe issuer") }},
+		{"CertificatesReady", "False", "UnusableCA", "name another", func(g *sight) { g.refused(operator.ReasonUnusableCA, "name another") }},
 		{"CertificatesReady", "False", "Pending", "it is worn", func(g *sight) { g.plan.Certificates[1].Decision.Actions = []pki.Action{{Reason: "it is worn"}} }},
 		{"CertificatesReady", "False", "Pending", "no CA has been made yet: the core etcd comes first, see CoreReachable", unreachable},
-		{"CertificatesReady", "False", "WriteFailed", "forbidden", func(g *sight) { g.trouble = "forbidden" }},
+		{"CertificatesReady", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "forbidden"} }},
+		{"CertificatesReady", "True", "Issued", "", func(g *sight) { g.failed = trouble{applying(operator.KindDeployment), "forbidden"} }},
+		{"Deployed", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{applying(operator.KindDeployment), "forbidden"} }},
+		{"Deployed", "True", "Deployed", "3 of 3", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "forbidden"} }},
+		{"ProxyReady", "True", "Available", "3 of 3", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
+		{"CoreReachable", "False", "WriteFailed", "permission denied", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.EnsureUser}, "permission denied"} }},
+		{"CoreReachable", "True", "Answers", "", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
 		{"CertificatesReady", "False", "Deleting", "", func(g *sight) { g.deleted() }},
 		{"ProxyReady", "True", "Available", "3 of 3 proxies are ready", func(*sight) {}},
 		{"ProxyReady", "True", "RollingOut", "2 of 3 proxies are ready; not all are of the newest template; if it stays so see what keeps them: " +
@@ -156,7 +195,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 	} {
 		g := serving(t)
 		c.change(g)
-		setConditions(&g.is, g.s, g.plan, g.trouble)
+		setConditions(&g.is, g.s, g.plan, g.failed)
 		got := meta.FindStatusCondition(g.is.Conditions, c.kind)
 		if got == nil || got.Status != c.status || got.Reason != c.reason || !strings.Contains(got.Message, c.words) || got.ObservedGeneration != 3 {
 			t.Errorf("want %s=%s %s: …%s…\ngot %+v", c.kind, c.status, c.reason, c.words, got)
@@ -191,7 +230,7 @@ func TestTheTimeOfACondition(t *testing.T) {
 	var got []string
 	for _, keys := range []int64{1, 1000, 1001, 999} {
 		g.stores("1Mi", keys, 1)
-		setConditions(&g.is, g.s, g.plan, "")
+		setConditions(&g.is, g.s, g.plan, trouble{})
 		got = append(got, at())
 		g.s.world.Now = g.s.world.Now.Add(time.Minute)
 	}
@@ -206,7 +245,7 @@ func TestTheSeriesOfATenant(t *testing.T) {
 	g := serving(t)
 	g.bounded()
 	g.stores("2Mi", 7, 3)
-	setConditions(&g.is, g.s, g.plan, "")
+	setConditions(&g.is, g.s, g.plan, trouble{})
 	end := metav1.NewTime(time.Unix(1000, 0))
 	g.is.ReadyReplicas, g.is.Certificates = 3, &v1alpha1.CertificateTimes{Serving: &end}
 	registry := prometheus.NewRegistry()

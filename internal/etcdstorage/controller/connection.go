@@ -5,16 +5,55 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// Core holds the connection to the core, and makes another when the credentials change.
+// Core holds the connection to the core, and makes another when the credentials change. All EtcdStorages share it, and what is known of a core that does
+// not answer: each question to it takes seconds, and with hundreds of them no certificate would be renewed in time.
 type Core struct {
 	mu          sync.Mutex // guards what follows
 	client      *core.Client
 	credentials core.Credentials
+
+	// away says why the core did not answer credentials, "" if it did; since when; and asked how often it was asked.
+	away  string
+	tired core.Credentials
+	since time.Time
+	asked int
+}
+
+// ask looks at what the core has of a tenant, unless it did not answer to the same credentials less than rest ago: then it says the same again. The client
+// is nil where it was not asked. A clock that was set back ends the rest.
+func (c *Core) ask(ctx context.Context, now time.Time, rest time.Duration, urls []string, credentials core.Credentials, q core.Question) (*core.Client, operator.Core) {
+	c.mu.Lock()
+	if c.away != "" && c.tired.Equal(credentials) && !now.Before(c.since) && now.Before(c.since.Add(rest)) {
+		defer c.mu.Unlock()
+		return nil, operator.Core{Problem: c.away, Silent: true}
+	}
+	c.asked++
+	c.mu.Unlock()
+	client, err := c.connect(urls, credentials)
+	if err != nil {
+		_, silent := errors.AsType[core.SilentError](err)
+		return nil, c.heard(now, credentials, operator.Core{Problem: err.Error(), Silent: silent})
+	}
+	return client, c.heard(now, credentials, client.Observe(ctx, q))
+}
+
+// heard notes whether the core has answered.
+func (c *Core) heard(now time.Time, credentials core.Credentials, answer operator.Core) operator.Core {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = ""
+	if answer.Silent {
+		c.away, c.tired, c.since = answer.Problem, credentials, now
+	}
+	return answer
 }
 
 // connect returns the connection for these credentials. One that is in use by a round that began before is closed under its hands, which the round

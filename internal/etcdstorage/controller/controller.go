@@ -50,6 +50,10 @@ func DefaultTiming() Timing {
 	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute}
 }
 
+// rest is how long a core that did not answer is left alone by all: half of what passes until the next look at any of them, so that each asks one that is
+// back.
+func (t Timing) rest() time.Duration { return t.Retry / 2 }
+
 // mostRounds bounds how often one Reconcile looks and writes. A new tenant takes about ten.
 const mostRounds = 60
 
@@ -148,17 +152,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		plan := operator.Make(s.world)
 		if len(plan.Steps) == 0 {
-			next, err := r.report(ctx, s, plan, "")
+			next, err := r.report(ctx, s, plan, trouble{})
 			return reconcile.Result{RequeueAfter: next}, ignoreConflict(err)
 		}
-		err = r.carryOut(ctx, s, plan.Steps, answers)
+		failed, err := r.carryOut(ctx, s, plan.Steps, answers)
 		switch {
 		case err == nil:
 		case isConflict(err):
 			logr.FromContextOrDiscard(ctx).V(1).Info("Deciding anew", "because", err.Error())
 			return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 		default:
-			_, reported := r.report(ctx, s, plan, err.Error())
+			_, reported := r.report(ctx, s, plan, trouble{failed, err.Error()})
 			return reconcile.Result{}, errors.Join(err, ignoreConflict(reported))
 		}
 	}
@@ -178,8 +182,9 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// carryOut writes the steps in order. A destination that may not be written to is noted, and the rest is planned anew.
-func (r *Reconciler) carryOut(ctx context.Context, s *scene, steps []operator.Step, answers map[string]string) error {
+// carryOut writes the steps in order, up to the first that fails, which it returns with the error. A destination that may not be written to is noted, and
+// the rest is planned anew.
+func (r *Reconciler) carryOut(ctx context.Context, s *scene, steps []operator.Step, answers map[string]string) (failed operator.Step, err error) {
 	log := logr.FromContextOrDiscard(ctx)
 	for _, step := range steps {
 		if r.Wrote != nil {
@@ -189,10 +194,10 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, steps []operator.St
 		r.Metrics.wrote(string(step.Kind), step.Destination.Name != "", err)
 		if verb := forbiddenVerb(step, err); verb != "" {
 			answers[step.Destination.String()] = verb
-			return nil
+			return operator.Step{}, nil
 		}
 		if err != nil {
-			return err
+			return step, err
 		}
 		if r.Wrote != nil {
 			r.Wrote(step, true)
@@ -200,7 +205,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, steps []operator.St
 		log.Info("Done", "step", string(step.Kind), "object", step.Object, "reason", step.Reason)
 		r.event(s.object, step)
 	}
-	return nil
+	return operator.Step{}, nil
 }
 
 // forbiddenVerb is the verb that the operator lacks for a destination, "" if that is not why a step failed.

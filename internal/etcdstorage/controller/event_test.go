@@ -23,7 +23,7 @@ import (
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
 		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
 		operator.Hold: "", operator.Unhold: "", operator.Apply: "", operator.DeliverBundle: "", operator.Withdraw: "", operator.MakePassword: "",
 		operator.Remove: "", operator.DeleteKeys: "", operator.DeleteRecords: "", operator.RevokeLeases: "",
@@ -66,6 +66,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{"ProxyReady", "", "False", "NoProxyReady", false},
 		{"ProxyReady", "Unknown", "False", "NoProxyReady", false},
 		{"Deployed", "True", "False", "FailedDeploying", false}, // the same as ProxyReady
+		{"Deployed", "True", "False", "WriteFailed", true},
 		{"RotationInProgress", "False", "True", "Overlap", false},
 		{"Ready", "True", "False", "NoProxyReady", false}, // the others say why
 	} {

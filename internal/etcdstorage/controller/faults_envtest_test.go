@@ -317,6 +317,7 @@ func TestTheCoreIsAwayAndComesBack(t *testing.T) {
 	g.expect("early", "Ready", metav1.ConditionFalse, "Deleting", "the core etcd")
 	g.etcd.Restart(t)
 	testkit.Eventually(t, "the core to answer", func() string {
+		g.clock.Step(g.r.Timing.rest()) // it is left alone for so long
 		g.once("late")
 		if c := g.conditions("late"); !strings.Contains(c, "CoreReachable=True") {
 			return c
@@ -395,5 +396,58 @@ func TestNoConfusedDeputy(t *testing.T) {
 	was := strings.Split(before, "\n")
 	if !slices.Equal(after[:len(after)-1], was[:len(was)-1]) { // the last line is the core's revision
 		t.Errorf("%v\n%v", was, after)
+	}
+}
+
+// However many tenants there are and however much is to be done for them, a core that does not answer is asked once in a while and not by each, so that
+// certificates are renewed in time. Other credentials are tried at once.
+func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.ControlPlane(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	ns, names := g.tenant(), []string{"tired-a", "tired-b", "tired-c"}
+	g.storage(names[0], toTenant(ns, ""))
+	for _, name := range names[1:] {
+		g.storage(name, "{}")
+	}
+	for _, name := range names {
+		g.sync(name)
+	}
+	g.etcd.Kill()
+	g.clock.Step(61 * 24 * time.Hour) // certificates are due
+	before := g.r.Core.asked
+	for _, name := range names {
+		g.sync(name)
+		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "does not answer within")
+		g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
+	}
+	if n := g.r.Core.asked - before; n != 1 {
+		t.Errorf("the core was asked %d times for %d tenants", n, len(names))
+	}
+	pair := g.authority.Issue(t, testkit.Leaf{CommonName: "storage-proxies"})
+	g.setSecret("etcd-coreserving-cert", map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key})
+	g.once(names[0])
+	if n := g.r.Core.asked - before; n != 2 {
+		t.Errorf("with other credentials it was asked %d times", n)
+	}
+	g.etcd.Restart(t)
+	g.once(names[0])
+	g.expect(names[0], v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
+	testkit.Eventually(t, "the core to answer", func() string {
+		g.clock.Step(g.r.Timing.rest())
+		g.once(names[0])
+		if c := g.conditions(names[0]); !strings.Contains(c, "CoreReachable=True") {
+			return c
+		}
+		return ""
+	})
+	before = g.r.Core.asked
+	for _, name := range names {
+		g.sync(name)
+		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Answers", "")
+	}
+	if n := g.r.Core.asked - before; n < len(names) {
+		t.Errorf("the core that answers was asked %d times", n)
 	}
 }

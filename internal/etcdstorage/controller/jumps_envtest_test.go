@@ -66,6 +66,7 @@ func TestTheClockJumps(t *testing.T) {
 			m.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
 			m.etcd.Restart(t)
 			testkit.Eventually(t, "the core to answer", func() string {
+				m.clock.Step(m.r.Timing.rest()) // it is left alone for so long
 				m.settle(name, &none, nil)
 				if c := m.conditions(name); !strings.Contains(c, "CoreReachable=True") {
 					return c

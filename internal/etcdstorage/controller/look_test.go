@@ -28,7 +28,7 @@ func TestWhenTheNextLookIs(t *testing.T) {
 	}{
 		"nothing to do":             {func(*sight) {}, r.Timing.Resync},
 		"a refusal":                 {func(g *sight) { g.plan.Refusals = []operator.Refusal{{Reason: operator.ReasonMissingPermission}} }, r.Timing.Retry},
-		"a certificate is missing":  {func(g *sight) { g.trouble = "x" }, r.Timing.Retry},
+		"a certificate is missing":  {func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "x"} }, r.Timing.Retry},
 		"pods are waited for":       {func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies are still there" }, r.Timing.Poll},
 		"a renewal within that":     {func(g *sight) { g.plan.Certificates[1].Decision.Next = g.s.world.Now.Add(time.Minute) }, time.Minute},
 		"a renewal after that":      {func(g *sight) { g.plan.Certificates[1].Decision.Next = g.s.world.Now.Add(time.Hour) }, r.Timing.Resync},
@@ -36,7 +36,7 @@ func TestWhenTheNextLookIs(t *testing.T) {
 	} {
 		g := serving(t)
 		c.change(g)
-		setConditions(&g.is, g.s, g.plan, g.trouble)
+		setConditions(&g.is, g.s, g.plan, g.failed)
 		if got := r.next(g.s, g.plan, g.is); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,12 +85,13 @@ func (r *Reconciler) readOthers(ctx context.Context, s *scene) error {
 
 func (r *Reconciler) readObjects(ctx context.Context, s *scene) error {
 	for _, ref := range operator.Refs(s.object.GetName()) {
-		o, err := r.get(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), r.Settings.Namespace, ref.Name)
-		switch {
-		case err != nil:
+		if err := r.readObject(ctx, s, ref); err != nil {
 			return err
-		case o != nil:
-			s.world.Objects = append(s.world.Objects, operator.Object{Kind: ref.Kind, Content: o.Object})
+		}
+	}
+	if s.world.IssuerConcerned() {
+		if err := r.readIssuer(ctx, s); err != nil {
+			return err
 		}
 	}
 	if s.object.GetDeletionTimestamp() == nil {
@@ -101,6 +103,35 @@ func (r *Reconciler) readObjects(ctx context.Context, s *scene) error {
 		return fmt.Errorf("listing the proxies' pods: %w", err)
 	}
 	s.world.Pods = len(pods.Items)
+	return nil
+}
+
+func (r *Reconciler) readObject(ctx context.Context, s *scene, ref operator.Ref) error {
+	o, err := r.get(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), r.Settings.Namespace, ref.Name)
+	if err == nil && o != nil {
+		s.world.Objects = append(s.world.Objects, operator.Object{Kind: ref.Kind, Content: o.Object})
+	}
+	return err
+}
+
+// readIssuer reads Certificates of cert-manager and the Secrets that it makes of them. That Certificates cannot be read is part of the world, and keeps
+// nothing else from being done.
+func (r *Reconciler) readIssuer(ctx context.Context, s *scene) error {
+	s.world.CertManager.State = operator.Readable
+	for _, ref := range operator.IssuerRefs(s.object.GetName()) {
+		err := r.readObject(ctx, s, ref)
+		switch {
+		case err == nil:
+		case ref.Kind != operator.KindCertificate:
+			return err
+		case meta.IsNoMatchError(err):
+			s.world.CertManager.State = operator.Missing
+		case apierrors.IsForbidden(err):
+			s.world.CertManager.State = operator.Forbidden
+		default:
+			s.world.CertManager.State, s.world.CertManager.Problem = operator.Failed, err.Error()
+		}
+	}
 	return nil
 }
 
@@ -129,13 +160,7 @@ func (r *Reconciler) readCore(ctx context.Context, s *scene) error {
 		s.world.Core.Problem = files.Problem
 		return nil
 	}
-	connection, err := r.Core.connect(r.Settings.CoreURLs, credentials)
-	if err != nil {
-		s.world.Core.Problem = err.Error()
-		return nil //nolint:nilerr // it is part of what is seen
-	}
-	s.core = connection
-	s.world.Core = connection.Observe(ctx, core.Question{
+	s.core, s.world.Core = r.Core.ask(ctx, s.world.Now, r.Timing.rest(), r.Settings.CoreURLs, credentials, core.Question{
 		Tenant: s.world.Storage.Name, Prefix: operator.Prefix(&s.world.Storage), CertificateUser: core.CommonName(proxyCert), Users: r.Settings.TenantUsers,
 		Exiting: s.object.GetDeletionTimestamp() != nil,
 	})

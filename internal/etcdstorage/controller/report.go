@@ -24,12 +24,12 @@ import (
 )
 
 // report writes the status if it says something new, and returns the time until the next look.
-func (r *Reconciler) report(ctx context.Context, s *scene, plan operator.Plan, trouble string) (time.Duration, error) {
+func (r *Reconciler) report(ctx context.Context, s *scene, plan operator.Plan, failed trouble) (time.Duration, error) {
 	storage, err := typed(s.object)
 	if err != nil {
 		return 0, err
 	}
-	is := r.statusOf(s, storage.Status, plan, trouble)
+	is := r.statusOf(s, storage.Status, plan, failed)
 	r.Metrics.observe(s, is)
 	next := r.next(s, plan, is)
 	if equality.Semantic.DeepEqual(storage.Status, is) || s.object.GetDeletionTimestamp() != nil && len(s.object.GetFinalizers()) == 0 {
@@ -108,14 +108,14 @@ func (r *Reconciler) next(s *scene, plan operator.Plan, is v1alpha1.EtcdStorageS
 }
 
 // statusOf is the status that the EtcdStorage should have.
-func (r *Reconciler) statusOf(s *scene, was v1alpha1.EtcdStorageStatus, plan operator.Plan, trouble string) v1alpha1.EtcdStorageStatus {
+func (r *Reconciler) statusOf(s *scene, was v1alpha1.EtcdStorageStatus, plan operator.Plan, failed trouble) v1alpha1.EtcdStorageStatus {
 	ready, _ := s.world.Deployed()
 	is := v1alpha1.EtcdStorageStatus{
 		ObservedGeneration: s.object.GetGeneration(), Endpoint: s.world.Endpoint(), Prefix: operator.Prefix(&s.world.Storage),
 		ReadyReplicas: ready, Proxies: fmt.Sprintf("%d/%d", ready, s.world.Storage.Spec.Replicas),
 		Usage: r.usageOf(s.object, was.Usage), Certificates: times(plan), Conditions: slices.Clone(was.Conditions),
 	}
-	setConditions(&is, s, plan, trouble)
+	setConditions(&is, s, plan, failed)
 	return is
 }
 
@@ -164,6 +164,10 @@ func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav
 		case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded:
 			bad = metav1.ConditionTrue
 		case v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionCoreReachable:
+		case v1alpha1.ConditionDeployed:
+			if c.Reason != reasonWriteFailed {
+				continue // ProxyReady tells of it
+			}
 		case v1alpha1.ConditionProxyReady:
 			if i < 0 || was[i].Status != metav1.ConditionTrue {
 				continue // a new tenant has no proxy yet
@@ -183,7 +187,7 @@ func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step
 		return
 	}
 	reason := map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
 		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
 	}[step.Kind]
 	if reason != "" {

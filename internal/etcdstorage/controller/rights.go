@@ -36,6 +36,8 @@ func NamespaceRights() []rbacv1.PolicyRule {
 		rule("apps", []string{"deployments"}, all...),
 		rule("policy", []string{"poddisruptionbudgets"}, all...),
 		rule("networking.k8s.io", []string{"networkpolicies"}, all...),
+		// Only for EtcdStorages with spec.issuerRef.
+		rule("cert-manager.io", []string{"certificates"}, "get", "create", "patch", "delete"),
 		// Whether proxies are still there while an EtcdStorage is being deleted.
 		rule("", []string{"pods"}, "list"),
 	}

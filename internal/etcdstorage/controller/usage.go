@@ -85,7 +85,7 @@ func (r *Reconciler) measureOne(ctx context.Context, item *unstructured.Unstruct
 	if len(plan.Steps) > 0 {
 		return nil // a round is due anyway
 	}
-	_, err = r.report(ctx, s, plan, "")
+	_, err = r.report(ctx, s, plan, trouble{})
 	return ignoreConflict(err)
 }
 

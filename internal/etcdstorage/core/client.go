@@ -48,7 +48,14 @@ type Client struct {
 	auth clientv3.Auth
 }
 
-// Dial connects. It waits for the core only if it must log in. The error is one sentence without credentials.
+// SilentError is the error of [Dial] where the core did not answer, rather than refuse. It is one sentence.
+type SilentError string
+
+// Error implements error.
+func (e SilentError) Error() string { return string(e) }
+
+// Dial connects. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain. The error is one sentence without
+// credentials.
 func Dial(urls []string, c Credentials) (*Client, error) {
 	config := clientv3.Config{
 		Endpoints: urls, DialTimeout: patience, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: patience,
@@ -64,7 +71,11 @@ func Dial(urls []string, c Credentials) (*Client, error) {
 	where := strings.Join(urls, ",")
 	etcd, err := clientv3.New(config)
 	if err != nil {
-		return nil, errors.New(explain(where, fmt.Errorf("connecting to the core etcd %s: %w", where, err)))
+		message := explain(where, fmt.Errorf("connecting to the core etcd %s: %w", where, err))
+		if silent(err) {
+			return nil, SilentError(message)
+		}
+		return nil, errors.New(message)
 	}
 	return &Client{urls: where, etcd: etcd, kv: etcd.KV, auth: etcd.Auth}, nil
 }

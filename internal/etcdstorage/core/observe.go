@@ -40,7 +40,7 @@ func (c *Client) Observe(ctx context.Context, q Question) operator.Core {
 	var out operator.Core
 	err := c.observe(ctx, q, &out)
 	if err != nil {
-		return operator.Core{Problem: explain(c.urls, err)}
+		return operator.Core{Problem: explain(c.urls, err), Silent: silent(err)}
 	}
 	return out
 }
@@ -53,11 +53,16 @@ func explain(urls string, err error) string {
 			"--etcd-core-admin-secret (keys username and password)"
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return "the core etcd refuses the operator's user name or password: correct them in the Secret of --etcd-core-admin-secret"
-	case errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable:
+	case silent(err):
 		return fmt.Sprintf("the core etcd %s does not answer within %s: see whether it runs, whether a network policy is between, and whether its certificate and the "+
 			"operator's are signed by what the other side trusts", urls, patience)
 	}
 	return err.Error()
+}
+
+// silent says that no answer came.
+func silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }
 
 func (c *Client) observe(ctx context.Context, q Question, out *operator.Core) error {

@@ -34,7 +34,8 @@ func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
 		if d.Namespace == w.Settings.Namespace {
 			continue // it never gets anything
 		}
-		p := place{Place: pki.Place{Name: d.String(), Blocked: refused}, destination: &d}
+		held := d.Delivered != Mark(&w.Storage) && w.obstructed()
+		p := place{Place: pki.Place{Name: d.String(), Blocked: refused || held}, destination: &d}
 		switch {
 		case purpose == pki.Serving && d.Kind == KindConfigMap:
 			p.Bundle = d.Data[v1alpha1.ServingCAKey]
@@ -48,6 +49,16 @@ func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
 		return bundles, []place{w.servingPlace()}
 	}
 	return []place{w.clientCAPlace()}, leaves
+}
+
+// obstructed says that somebody else's object keeps the endpoint from being served. Nothing is delivered for the first time then, since whoever got it
+// would turn to an endpoint that is not this tenant's, or not there. What was delivered before is renewed: it may be in use.
+func (w World) obstructed() bool {
+	return slices.ContainsFunc(Refs(w.Storage.Name), func(ref Ref) bool {
+		o, exists := w.object(ref.Kind, ref.Name)
+		serves := ref.Kind != KindBudget && ref.Kind != KindNetworkPolicy && (ref.Name != UserSecretName(w.Storage.Name) || w.usersWanted())
+		return serves && exists && !o.ownedBy(string(w.Storage.UID))
+	})
 }
 
 func (w World) sortedDestinations() []Destination {
@@ -104,12 +115,18 @@ func (w World) certificates(p *Plan) {
 	if o, exists := w.object(KindSecret, SignersName(w.Storage.Name)); exists && !o.ownedBy(string(w.Storage.UID)) {
 		return // the refusal says so; without CAs nothing can be issued
 	}
+	w.issuer(p)
 	signers := w.signers()
 	for _, purpose := range purposes() {
+		offer, _ := w.offer(purpose)
 		bundles, leaves := w.places(purpose)
 		d := pki.Decide(pki.View{
 			Now: w.Now, Validity: w.validity(purpose), Signers: signers[purpose], Bundles: plain(bundles), Leaves: plain(leaves),
+			Origin: w.origin(), Offer: offer,
 		})
+		if r, late := w.overdue(purpose, d); late {
+			p.Refusals = append(p.Refusals, r)
+		}
 		p.Certificates = append(p.Certificates, Certificates{Purpose: purpose, Decision: d, Signers: signers[purpose], Leaves: plain(leaves), Bundles: plain(bundles)})
 		for _, action := range d.Actions {
 			if !p.add(w.certificateStep(purpose, signers, action, bundles, leaves)) {
@@ -134,11 +151,14 @@ func (w World) certificateStep(purpose pki.Purpose, signers map[pki.Purpose]pki.
 		s := w.signersStep(signers)
 		s.Kind, s.Purpose, s.Generation, s.Validity, s.Reason = MakeCA, purpose, a.Generation, w.validity(purpose).Signing, "a "+string(purpose)+" CA is needed: "+a.Reason
 		return s
-	case pki.DropCA, pki.MarkPublished:
+	case pki.TakeCA, pki.DropCA, pki.MarkPublished:
 		changed := maps.Clone(signers)
 		changed[purpose] = a.Signers
 		s := w.signersStep(changed)
 		s.Reason = string(purpose) + " CA: " + a.Reason
+		if a.Deed == pki.TakeCA {
+			s.Kind = TakeCA
+		}
 		return s
 	case pki.Publish:
 		at := bundles[a.At]
@@ -173,6 +193,9 @@ func (w World) signersStep(signers map[pki.Purpose]pki.Signers) Step {
 	data := map[string][]byte{}
 	for purpose, cas := range signers {
 		maps.Copy(data, cas.Data(purpose))
+	}
+	if record := cmp.Or(w.origin(), w.recorded()); record != "" {
+		data[issuerKey] = []byte(record)
 	}
 	return w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "")
 }

@@ -39,6 +39,9 @@ func (w World) exit(p *Plan) {
 	if p.ended {
 		return
 	}
+	if p.Waiting = w.leaveIssuer(p, "the EtcdStorage is being deleted"); p.Waiting != "" || len(p.Steps) > 0 {
+		return
+	}
 	for _, ref := range Refs(w.Storage.Name) {
 		w.remove(p, ref, "the EtcdStorage is being deleted")
 	}

@@ -66,7 +66,11 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 	t.Parallel()
 	type spec = v1alpha1.EtcdStorageSpec
 	one, five, seven := int32(1), int32(5), int64(7)
+	memory := resource.MustParse("128Mi")
 	bytes, no := resource.MustParse("1Gi"), false
+	issuer := func(kind, group string) func(*spec) {
+		return func(s *spec) { s.IssuerRef = &v1alpha1.IssuerRef{Name: "vault", Kind: kind, Group: group} }
+	}
 	deliver := func(s *spec) { s.CACertConfigMaps = []v1alpha1.Destination{{Name: "x", Namespace: "clients"}} }
 	cases := map[string]struct {
 		change func(*spec)
@@ -77,6 +81,9 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"signingCertificateValidity": {func(s *spec) { s.SigningCertificateValidity.Duration = 4000 * time.Hour }, "MakeCA Secret/a-signers validity=4000h0m0s"},
 		"servingCertificateValidity": {func(s *spec) { s.ServingCertificateValidity.Duration = time.Hour }, "IssueServing Secret/a-server-cert validity=1h0m0s"},
 		"clientCertificateValidity":  {func(s *spec) { s.ClientCertificateValidity.Duration = time.Hour }, "DeliverClient Secret tenant/client-0 validity=1h0m0s"},
+		"issuerRef.name":             {issuer("Issuer", "cert-manager.io"), `"issuerRef":{"group":"cert-manager.io","kind":"Issuer","name":"vault"}`},
+		"issuerRef.kind":             {issuer("ClusterIssuer", "cert-manager.io"), `"kind":"ClusterIssuer","name":"vault"`},
+		"issuerRef.group":            {issuer("Pool", "issuers.example"), `"issuerRef":{"group":"issuers.example"`},
 		"prefix":                     {func(s *spec) { s.Prefix = "/else/" }, `"--prefix=/else/"`},
 		"adoptExistingData":          {func(s *spec) { s.AdoptExistingData = true }, "Claim /.etcd.mooring.dev/owners/a"},
 		"deletionPolicy":             {func(s *spec) { s.DeletionPolicy = v1alpha1.DeletionDelete }, "DeleteKeys 2500 keys under /a/"},
@@ -89,6 +96,8 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"priority":                   {func(s *spec) { s.Priority = 100 }, `"--max-in-flight=16"`},
 		"compaction.mode":            {func(s *spec) { s.Compaction.Mode = v1alpha1.CompactionPerReplica }, `"--system-prefix="`},
 		"replicas":                   {func(s *spec) { s.Replicas = 5 }, `"replicas":5`},
+		"memory.request":             {func(s *spec) { s.Memory.Request = &memory }, `"requests":{"cpu":"50m","memory":"128Mi"}`},
+		"memory.limit":               {func(s *spec) { s.Memory.Limit = &memory }, `"limits":{"memory":"128Mi"}`},
 		"topologySpread.keys":        {func(s *spec) { s.TopologySpread.Keys = []string{"rack"} }, `"topologyKey":"rack","whenUnsatisfiable":"ScheduleAnyway"`},
 		"topologySpread.whenUnsatisfiable": {func(s *spec) { s.TopologySpread.WhenUnsatisfiable = corev1.DoNotSchedule },
 			`"topologyKey":"kubernetes.io/hostname","whenUnsatisfiable":"DoNotSchedule"`},
@@ -193,5 +202,21 @@ func TestSeats(t *testing.T) {
 	w := world("a")
 	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=8") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "requests") }) {
 		t.Errorf("%v", args)
+	}
+}
+
+// The image of the proxies is pulled with the Secrets that the operator was told of. Without any, templates are as they were.
+func TestPullSecrets(t *testing.T) {
+	t.Parallel()
+	w := world("a")
+	w, _ = carryOut(t, w, 99, nil)
+	if got := objectOf[appsv1.Deployment](t, w, KindDeployment, "etcd-a").Spec.Template.Spec.ImagePullSecrets; got != nil {
+		t.Errorf("%v", got)
+	}
+	w.Settings.PullSecrets = []string{"one", "two"}
+	w, done := carryOut(t, w, 99, nil)
+	want := []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}}
+	if got := objectOf[appsv1.Deployment](t, w, KindDeployment, "etcd-a").Spec.Template.Spec.ImagePullSecrets; !slices.Equal(got, want) || len(done) != 1 {
+		t.Errorf("%v %v", got, kinds(done))
 	}
 }

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
@@ -72,7 +73,13 @@ func anyWorld(t *rapid.T) World {
 		w.Destinations[i].State = rapid.SampledFrom([]DestinationState{Readable, Readable, Missing, Forbidden}).Draw(t, "destination")
 		w.Destinations[i].Verb = "get"
 	}
-	for _, ref := range Refs(w.Storage.Name) {
+	refs := Refs(w.Storage.Name)
+	if rapid.IntRange(0, 2).Draw(t, "issuer") == 0 {
+		w.Storage.Spec.IssuerRef = &v1alpha1.IssuerRef{Name: "x", Kind: "ClusterIssuer", Group: "cert-manager.io"}
+		w.CertManager.State = rapid.SampledFrom([]DestinationState{Readable, Readable, Missing, Forbidden}).Draw(t, "cert-manager")
+		refs = append(refs, IssuerRefs(w.Storage.Name)...)
+	}
+	for _, ref := range refs {
 		if rapid.IntRange(0, 15).Draw(t, "foreign "+ref.Name) == 0 {
 			w.Objects = append(w.Objects, foreign(ref))
 		}
@@ -96,7 +103,7 @@ func (w World) After(t fatal, s Step) World {
 		w.Storage.Finalizers = []string{v1alpha1.Finalizer}
 	case Unhold:
 		w.Storage.Finalizers = nil
-	case Apply, MakeCA, IssueServing, MakePassword:
+	case Apply, MakeCA, TakeCA, IssueServing, MakePassword:
 		return w.stored(t, s)
 	case DeliverBundle, DeliverClient, Withdraw:
 		return w.delivered(t, s)
@@ -221,6 +228,7 @@ func carryOut(t fatal, w World, atMost int, look func(before, after World, s Ste
 	t.Helper()
 	var done []Step
 	for range 200 {
+		w = w.certManager(t)
 		p := Make(w)
 		if len(p.Steps) == 0 {
 			return w, done
@@ -235,4 +243,37 @@ func carryOut(t fatal, w World, atMost int, look func(before, after World, s Ste
 	}
 	t.Fatalf("no end: %v", done[len(done)-5:])
 	return w, done
+}
+
+// certManager is the world after cert-manager has issued what Certificates ask for, and renewed what is old.
+func (w World) certManager(t fatal) World {
+	t.Helper()
+	w.CertManager.State = DestinationState(cmp.Or(string(w.CertManager.State), string(Readable)))
+	for _, purpose := range purposes() {
+		name := CAName(w.Storage.Name, purpose)
+		c, exists := w.object(KindCertificate, name)
+		if !exists || w.CertManager.State != Readable || strings.HasPrefix(c.meta("uid"), "foreign") {
+			continue
+		}
+		spec, _ := c.Content["spec"].(map[string]any)
+		from := spec["issuerRef"].(map[string]any)["name"]
+		if old, ok := w.issued(purpose); ok && old.number("metadata", "renew") > w.Now.Unix() && old.annotation(issuerNameAnnotation) == from {
+			continue
+		}
+		life := w.Storage.Spec.SigningCertificateValidity.Duration
+		ca, err := pki.NewCA(rand.Reader, w.Now, "issuer", purpose, 1, life)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		template, _ := spec["secretTemplate"].(map[string]any)
+		annotations := maps.Clone(template["annotations"].(map[string]any))
+		annotations[issuerNameAnnotation] = from
+		w.Objects = append(slices.DeleteFunc(slices.Clone(w.Objects), func(o Object) bool { return o.Kind == KindSecret && o.meta("name") == name }), Object{KindSecret, map[string]any{
+			"metadata": map[string]any{
+				"name": name, "uid": "uid-" + name, "resourceVersion": "1", "annotations": annotations, "renew": w.Now.Add(life * 2 / 3).Unix(),
+			},
+			"data": map[string]any{keyCert: base64.StdEncoding.EncodeToString(ca.CertPEM), keyKey: base64.StdEncoding.EncodeToString(ca.KeyPEM)},
+		}})
+	}
+	return w
 }

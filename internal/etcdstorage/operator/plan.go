@@ -146,14 +146,20 @@ func (w World) objects(p *Plan) {
 	}
 }
 
-// certified says that the pods' own Secrets and ConfigMaps are not somebody else's. That they exist is seen to by the steps before.
+// certified says that the pods' own Secrets and ConfigMaps are not somebody else's. That they exist is seen to by the steps before, or by an issuer.
 func (w World) certified() bool {
 	for _, ref := range Refs(w.Storage.Name)[:4] {
 		if o, exists := w.object(ref.Kind, ref.Name); exists && !o.ownedBy(string(w.Storage.UID)) {
 			return false
 		}
 	}
-	return true
+	if w.Storage.Spec.IssuerRef == nil {
+		return true
+	}
+	// An issuer may give its CA late, or for one purpose only.
+	_, serving := w.own(KindSecret, ServingName(w.Storage.Name))
+	_, trust := w.own(KindConfigMap, ClientCAName(w.Storage.Name))
+	return serving && trust
 }
 
 // applyStep writes an object, with what is there now as its precondition.
@@ -196,10 +202,12 @@ func (w World) refusals() []Refusal {
 			foreign = append(foreign, ref.Kind+" "+ref.Name)
 		}
 	}
+	foreign = append(foreign, w.foreignToIssuer()...)
 	if len(foreign) > 0 {
 		out = append(out, refuse(ReasonForeignObject, "namespace %s has %s, not of this EtcdStorage; delete or rename what is in the way, or choose another name",
 			w.Settings.Namespace, strings.Join(foreign, ", ")))
 	}
+	out = append(out, w.issuerRefusals()...)
 	for _, d := range w.sortedDestinations() {
 		if r, refused := w.refusal(d); refused {
 			out = append(out, r)

@@ -30,7 +30,7 @@ func kinds(steps []Step) []string {
 func safe(t fatal) func(before, after World, s Step) {
 	return func(before, after World, s Step) {
 		t.Helper()
-		if o, exists := before.object(s.Ref.Kind, s.Ref.Name); s.Ref.Kind != "" && exists && !o.ownedBy(string(before.Storage.UID)) {
+		if o, exists := before.object(s.Ref.Kind, s.Ref.Name); s.Ref.Kind != "" && exists && slices.ContainsFunc(foreigners(before), func(f Object) bool { return f.Kind == o.Kind && f.meta("name") == o.meta("name") }) {
 			t.Fatalf("%s: it is somebody else's", s)
 		}
 		_, claimed := before.owner()
@@ -49,6 +49,8 @@ func safe(t fatal) func(before, after World, s Step) {
 			}
 		}
 		switch {
+		case (s.Kind == DeliverBundle || s.Kind == DeliverClient) && s.Destination.Delivered == "" && before.obstructed():
+			t.Fatalf("%s: the endpoint is not the tenant's", s)
 		case s.Ref.Kind == KindDeployment && s.Kind == Apply:
 			_, serving := before.own(KindSecret, ServingName(before.Storage.Name))
 			_, trust := before.own(KindConfigMap, ClientCAName(before.Storage.Name))
@@ -71,8 +73,11 @@ func safe(t fatal) func(before, after World, s Step) {
 	}
 }
 
+// foreigners are the objects of somebody else. What an issuer has issued for the EtcdStorage has its mark.
 func foreigners(w World) []Object {
-	return slices.DeleteFunc(slices.Clone(w.Objects), func(o Object) bool { return o.ownedBy(string(w.Storage.UID)) })
+	return slices.DeleteFunc(slices.Clone(w.Objects), func(o Object) bool {
+		return o.ownedBy(string(w.Storage.UID)) || o.annotation(v1alpha1.DeliveredAnnotation) == Mark(&w.Storage)
+	})
 }
 
 // exited is the world after the user has deleted the EtcdStorage, with data of the tenant.
@@ -93,6 +98,11 @@ func TestAnyTenant(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "times") {
 			w.Now = w.Now.Add(time.Duration(rapid.IntRange(0, 800).Draw(t, "hours")) * time.Hour)
 			w.Settings.ProxyImage = fmt.Sprintf("proxy:%d", rapid.IntRange(1, 2).Draw(t, "image"))
+			if rapid.IntRange(0, 3).Draw(t, "another issuer") == 0 {
+				w.Storage.Spec.IssuerRef = rapid.SampledFrom([]*v1alpha1.IssuerRef{
+					nil, {Name: "x", Kind: "ClusterIssuer", Group: "cert-manager.io"}, {Name: "y", Kind: "ClusterIssuer", Group: "cert-manager.io"},
+				}).Draw(t, "issuer")
+			}
 			if rapid.IntRange(0, 3).Draw(t, "core away") == 0 {
 				w.Core.Problem = "away"
 			}
@@ -392,6 +402,46 @@ func TestHolds(t *testing.T) {
 	} {
 		if got := holds(c.live, c.want); got != c.same {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// Nothing is delivered for the first time while an object of somebody else is where the endpoint should be; what was delivered before is renewed. An
+// object without which the endpoint works is reported, and in nobody's way.
+func TestDeliveryWaitsForTheEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, ref := range Refs("a") {
+		w := world("a").delivering(1, 1)
+		w.Core.Auth = true
+		works := ref.Kind == KindBudget || ref.Kind == KindNetworkPolicy
+		deliveries := func(w World) (World, int) {
+			w, done := carryOut(t, w, 99, nil)
+			n := 0
+			for _, s := range done {
+				if s.Kind == DeliverBundle || s.Kind == DeliverClient {
+					n++
+				}
+			}
+			return w, n
+		}
+		blocked := w
+		blocked.Objects = []Object{foreign(ref)}
+		blocked, n := deliveries(blocked)
+		if (n == 2) != works || n == 1 || !slices.ContainsFunc(Make(blocked).Refusals, func(r Refusal) bool { return r.Reason == ReasonForeignObject }) {
+			t.Errorf("%s is somebody else's: %d deliveries", ref, n)
+		}
+		blocked.Objects = slices.DeleteFunc(slices.Clone(blocked.Objects), func(o Object) bool { return !o.ownedBy("uid-a") })
+		if _, n := deliveries(blocked); (n == 2) == works {
+			t.Errorf("%s is free: %d deliveries", ref, n)
+		}
+		served, _ := deliveries(w)
+		if ref.Kind == KindSecret || ref.Kind == KindConfigMap {
+			continue // without what is in it nothing can be renewed
+		}
+		served.Objects = append(slices.DeleteFunc(slices.Clone(served.Objects), func(o Object) bool { return o.Kind == ref.Kind && o.meta("name") == ref.Name }), foreign(ref))
+		served.Now = served.Now.Add(1500 * time.Hour)
+		if _, n := deliveries(served); n != 1 {
+			t.Errorf("%s is somebody else's by now: %d deliveries at the renewal of the client's certificate", ref, n)
 		}
 	}
 }

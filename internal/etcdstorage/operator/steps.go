@@ -26,6 +26,8 @@ const (
 	Apply Kind = "Apply"
 	// MakeCA makes a CA and adds it to the Secret with the CAs.
 	MakeCA Kind = "MakeCA"
+	// TakeCA adds the CA of an issuer to that Secret.
+	TakeCA Kind = "TakeCA"
 	// IssueServing issues the proxies' certificate.
 	IssueServing Kind = "IssueServing"
 	// DeliverBundle writes a CA bundle to a ConfigMap of the tenant, DeliverClient issues a certificate into a Secret of the tenant. Withdraw takes
@@ -53,7 +55,7 @@ type Step struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
 
-	// Ref and Content are the object of Apply, MakeCA, IssueServing, MakePassword and Remove. What is drawn goes into its data.
+	// Ref and Content are the object of Apply, MakeCA, TakeCA, IssueServing, MakePassword and Remove. What is drawn goes into its data.
 	Ref     Ref            `json:"-"`
 	Content map[string]any `json:"-"`
 	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
@@ -89,7 +91,7 @@ type Step struct {
 // Last says that what follows depends on what the step makes, so that a plan ends with it.
 func (s Step) Last() bool {
 	switch s.Kind {
-	case Hold, Claim, MakeCA, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
+	case Hold, Claim, MakeCA, TakeCA, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
 		return true
 	case Apply, IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
 	}
@@ -115,6 +117,9 @@ const (
 	ReasonMissingObject     Reason = "MissingObject"
 	ReasonDestination       Reason = "InvalidDestination"
 	ReasonDestinationTaken  Reason = "DestinationTaken"
+	ReasonNoCertManager     Reason = "CertManagerMissing"
+	ReasonIssuerNotReady    Reason = "IssuerNotReady"
+	ReasonUnusableCA        Reason = "UnusableCA"
 )
 
 // Refusal is a reason not to act: one sentence that says what is wrong, where, and what to do.

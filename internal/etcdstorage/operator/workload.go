@@ -169,6 +169,10 @@ func (w World) deployment(owner Owner) any {
 			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
 		})
 	}
+	var pull []corev1.LocalObjectReference
+	for _, name := range w.Settings.PullSecrets {
+		pull = append(pull, corev1.LocalObjectReference{Name: name})
+	}
 	volumes, mounts := w.volumes()
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: KindDeployment}, ObjectMeta: w.meta(ProxyName(w.Storage.Name)),
@@ -189,7 +193,7 @@ func (w World) deployment(owner Owner) any {
 						RunAsNonRoot: &yes, RunAsUser: &id, RunAsGroup: &id, FSGroup: &id,
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-					TopologySpreadConstraints: spread, Volumes: volumes, Containers: []corev1.Container{w.container(owner, mounts)},
+					ImagePullSecrets: pull, TopologySpreadConstraints: spread, Volumes: volumes, Containers: []corev1.Container{w.container(owner, mounts)},
 				},
 			},
 		},
@@ -211,14 +215,22 @@ func (w World) container(owner Owner, mounts []corev1.VolumeMount) corev1.Contai
 		LivenessProbe:  &corev1.Probe{ProbeHandler: get("/healthz"), PeriodSeconds: 20},
 		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/readyz"), PeriodSeconds: 5, TimeoutSeconds: 5},
 		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: quantity(w.Storage.Spec.Memory.Request, "64Mi")},
 			// No limit on CPU: a throttled proxy makes every request of the API server slow.
-			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: quantity(w.Storage.Spec.Memory.Limit, "256Mi")},
 		},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
+}
+
+// quantity is what is asked for, or a default.
+func quantity(asked *resource.Quantity, otherwise string) resource.Quantity {
+	if asked == nil {
+		return resource.MustParse(otherwise)
+	}
+	return *asked
 }
 
 // Args are the flags of the proxy.

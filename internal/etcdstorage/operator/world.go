@@ -27,6 +27,8 @@ type World struct {
 	Objects []Object
 	// Destinations are the tenant's ConfigMaps and Secrets that the spec names.
 	Destinations []Destination
+	// CertManager is what is known of cert-manager. It is asked only where [World.IssuerConcerned].
+	CertManager CertManager
 	// Pods counts the proxies' pods that exist. It is read only while the EtcdStorage is being deleted.
 	Pods int
 }
@@ -37,6 +39,8 @@ type Settings struct {
 	Namespace     string
 	ClusterDomain string
 	ProxyImage    string
+	// PullSecrets are Secrets of Namespace with which ProxyImage is pulled, beside those of its account default.
+	PullSecrets []string
 	// CoreURLs are the client URLs of the core.
 	CoreURLs []string
 	// CAConfigMap and CertsSecret are what the proxies use towards the core.
@@ -62,6 +66,8 @@ type CoreFiles struct {
 type Core struct {
 	// Problem says why nothing is known of the core, "" if it answers.
 	Problem string
+	// Silent says that it did not answer at all, rather than with a refusal.
+	Silent bool
 	// Auth says that authentication is on.
 	Auth bool
 	// Revision is the store's at which the owners were read.

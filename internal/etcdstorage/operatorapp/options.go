@@ -84,6 +84,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.UserRotation, "core-user-rotation", s.UserRotation, "How long an etcd user of a tenant is used before another takes its place; 0 for ever.")
 	fs.StringVarP(&s.Namespace, "namespace", "n", s.Namespace, "Namespace of the proxies, and of the Secrets and ConfigMaps above.")
 	fs.StringVar(&s.ProxyImage, "etcd-proxy-image", s.ProxyImage, "Image of etcd-storage-proxy. etcd's own image has another command and does not work.")
+	fs.StringSliceVar(&s.PullSecrets, "etcd-proxy-image-pull-secrets", s.PullSecrets,
+		"Secrets in --namespace with which --etcd-proxy-image is pulled, with commas between several or repeated. Unset means those of the namespace's account default.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "Domain of the cluster's names.")
 	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync, "The time between two looks at an EtcdStorage while nothing happens; 10s to 24h.")
 	fs.DurationVar(&o.timing.Retry, "retry-period", o.timing.Retry, "The time between two looks while a right or the core is missing; 1s to 1h.")
@@ -93,7 +95,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 // validate reports every mistake in the flags, joined, one sentence each.
 func (o *options) validate() error {
 	o.settings.TenantUsers = o.tenantUsers == usersAuto
-	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs()}
+	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs(), o.checkPullSecrets()}
 	if o.tenantUsers != usersAuto && o.tenantUsers != usersOff {
 		errs = append(errs, fmt.Errorf(`--core-tenant-users %q: must be "auto" or "off"`, o.tenantUsers))
 	}
@@ -132,6 +134,15 @@ func (o *options) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (o *options) checkPullSecrets() error {
+	for _, name := range o.settings.PullSecrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return fmt.Errorf("--etcd-proxy-image-pull-secrets %q is not the name of an object", name)
+		}
+	}
+	return nil
 }
 
 func (o *options) checkURLs() error {

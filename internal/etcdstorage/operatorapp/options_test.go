@@ -4,6 +4,7 @@
 package operatorapp
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,9 @@ func TestThePredecessorsFlags(t *testing.T) {
 	if s.CAConfigMap != "ca" || s.CertsSecret != "pair" || s.Namespace != "ns" || o.manager.Kubeconfig != "file" || s.ProxyImage != "image" || len(s.CoreURLs) != 2 || s.TenantUsers {
 		t.Errorf("%+v", s)
 	}
+	if s := parsed(t, "--etcd-proxy-image-pull-secrets=a,b", "--etcd-proxy-image-pull-secrets=c").settings; fmt.Sprint(s.PullSecrets) != "[a b c]" {
+		t.Errorf("%+v", s)
+	}
 	if s := parsed(t, "--etcd-core-certs-secret=pair").settings; s.CertsSecret != "pair" {
 		t.Errorf("%+v", s)
 	}
@@ -64,6 +68,7 @@ func TestMistakes(t *testing.T) {
 		`--cluster-domain ".local" is not a domain: write it without dots at its ends, such as cluster.local`: {url, "--cluster-domain=.local"},
 		`--etcd-core-ca-configmap "" is not the name of an object`:                                            {url, "--etcd-core-ca-configmap="},
 		`--etcd-core-admin-secret "A" is not the name of an object`:                                           {url, "--etcd-core-admin-secret=A"},
+		`--etcd-proxy-image-pull-secrets "B" is not the name of an object`:                                    {url, "--etcd-proxy-image-pull-secrets=a,B"},
 		`--resync-period 1s: must be from 10s to 24h0m0s`:                                                     {url, "--resync-period=1s"},
 		`--retry-period 0s: must be from 1s to 1h0m0s`:                                                        {url, "--retry-period=0s"},
 		`--measure-period 48h0m0s: must be from 1s to 24h0m0s`:                                                {url, "--measure-period=48h"},

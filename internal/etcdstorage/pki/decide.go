@@ -15,6 +15,9 @@ type View struct {
 	Now      time.Time
 	Validity Validity
 	Signers  Signers
+	// Origin is the issuer from which CAs come, "" for none: then they are made here. Offer is the CA that it has issued last; nil if it has none.
+	Origin string
+	Offer  *CA
 	// Bundles are the places that trust the CAs.
 	Bundles []Place
 	// Leaves are the places that hold certificates signed by them.
@@ -41,6 +44,8 @@ type Deed string
 const (
 	// MakeCA adds a CA to the signers. What follows depends on it.
 	MakeCA Deed = "MakeCA"
+	// TakeCA adds the CA of an issuer to the signers.
+	TakeCA Deed = "TakeCA"
 	// DropCA takes CAs out of the signers that have expired or that nobody needs.
 	DropCA Deed = "DropCA"
 	// Publish writes the bundle to a place.
@@ -57,9 +62,9 @@ type Action struct {
 	Reason string
 	// At is the index of the place of Publish and IssueLeaf.
 	At int
-	// Generation is that of the CA that MakeCA makes, or that signs for IssueLeaf.
+	// Generation is that of the CA that MakeCA makes or TakeCA takes, or that signs for IssueLeaf.
 	Generation int
-	// Signers are what DropCA and MarkPublished leave.
+	// Signers are what TakeCA, DropCA and MarkPublished leave.
 	Signers Signers
 	// Bundle is what Publish writes.
 	Bundle []byte
@@ -75,6 +80,8 @@ type Decision struct {
 	Rotating bool
 	// Waiting says what keeps the next CA from signing although it is its time.
 	Waiting string
+	// Overdue says that an issuer has not given the next CA although the next one should sign by now, or none that can sign.
+	Overdue bool
 	// Next is when something is due that is not due now; zero if nothing is.
 	Next time.Time
 }
@@ -92,12 +99,14 @@ func (v View) propagation() time.Duration { return min(maxPropagation, v.Validit
 // Decide says what to do now.
 func Decide(v View) Decision {
 	var d Decision
-	if reason := v.needsCA(); reason != "" {
-		newest, _ := v.Signers.newest()
-		d.Actions = append(d.Actions, Action{Deed: MakeCA, Reason: reason, Generation: newest.Generation + 1})
+	if a, needed := v.nextCA(); needed {
+		d.Actions = append(d.Actions, a)
 		d.Issuer, _ = v.issuer()
 		d.Rotating = d.Issuer > 0
 		return d
+	}
+	if d.Overdue = v.overdue(); !slices.ContainsFunc(v.Signers, func(c CA) bool { return c.signs(v.Now) }) {
+		return d // an issuer has to give one
 	}
 	if kept := v.kept(); len(kept) < len(v.Signers) {
 		d.Actions = append(d.Actions, Action{Deed: DropCA, Reason: "it has expired, or nothing in use was signed by it", Signers: kept})
@@ -124,12 +133,37 @@ func Decide(v View) Decision {
 	return d
 }
 
+// nextCA is the action that adds a CA, if it is time for one.
+func (v View) nextCA() (a Action, needed bool) {
+	newest, _ := v.Signers.newest()
+	if v.Origin == "" {
+		a = Action{Deed: MakeCA, Reason: v.needsCA(), Generation: newest.Generation + 1}
+		return a, a.Reason != ""
+	}
+	if v.Offer == nil || v.Now.After(v.Offer.cert.NotAfter) || slices.ContainsFunc(v.Signers, func(c CA) bool { return c.cert.Equal(v.Offer.cert) }) {
+		return Action{}, false
+	}
+	taken := *v.Offer
+	taken.Generation, taken.Origin, taken.Published = newest.Generation+1, v.Origin, time.Time{}
+	return Action{
+		Deed: TakeCA, Reason: "the issuer has issued it", Generation: taken.Generation, Signers: append(slices.Clone(v.Signers), taken),
+	}, true
+}
+
+// overdue says that an issuer is late: the newest CA is where the next one signs, or there is none that can sign.
+func (v View) overdue() bool {
+	newest, any := v.Signers.newest()
+	return v.Origin != "" && (!any || v.Now.After(newest.cert.NotAfter) || newest.after(v.Now, v.Validity.Signing, 5, 6))
+}
+
 // needsCA says why a CA must be made, "" if none must.
 func (v View) needsCA() string {
 	newest, any := v.Signers.newest()
 	switch {
 	case !any:
 		return "there is none"
+	case newest.Origin != "":
+		return "CAs come from no issuer any more"
 	case !slices.ContainsFunc(v.Signers, func(c CA) bool { return c.signs(v.Now) }):
 		return "none can sign now"
 	case !newest.signs(v.Now) && !newest.cert.NotBefore.After(v.Now):
@@ -216,7 +250,7 @@ func (v View) issuer() (generation int, waiting string) {
 			current = ca
 			continue
 		}
-		due := current.after(v.Now, v.Validity.Signing, 5, 6)
+		due := current.after(v.Now, v.Validity.Signing, 5, 6) || v.replaces(ca, current)
 		must := current.after(v.Now, v.Validity.Signing, 11, 12)
 		trusted := !ca.Published.IsZero() && !v.Now.Before(ca.Published.Add(v.propagation()))
 		switch {
@@ -230,6 +264,20 @@ func (v View) issuer() (generation int, waiting string) {
 	}
 	return current.Generation, waiting
 }
+
+// replaces says that a CA signs before the one before it is old, since that one comes from somewhere else than is wanted now. Whoever reads a bundle at
+// its start only has as long for a restart as in any rotation.
+func (v View) replaces(next, current CA) bool {
+	return v.former(current) && !v.former(next) && !next.Published.IsZero() && !v.Now.Before(v.settled(next))
+}
+
+// former says that a CA, or one after it, comes from somewhere else than is wanted now.
+func (v View) former(ca CA) bool {
+	return slices.ContainsFunc(v.Signers, func(c CA) bool { return c.Generation >= ca.Generation && c.Origin != v.Origin })
+}
+
+// settled is when a CA that was made before its time may sign: a sixth of a CA's life after every bundle held it.
+func (v View) settled(ca CA) time.Time { return ca.Published.Add(v.Validity.Signing / 6) }
 
 // blocked names the first bundle that is blocked.
 func (v View) blocked() string {
@@ -250,6 +298,9 @@ func (v View) next(issuer, newest CA) time.Time {
 		moments = append(moments, ca.cert.NotAfter.Add(time.Second))
 		if !ca.Published.IsZero() {
 			moments = append(moments, ca.Published.Add(v.propagation()))
+			if v.former(issuer) && !v.former(ca) {
+				moments = append(moments, v.settled(ca))
+			}
 		}
 	}
 	for _, p := range v.Leaves {

@@ -172,7 +172,7 @@ func (v View) renewal(want Place, issuer CA) string {
 		return "it speaks for somebody else"
 	case !within(cert, v.Now) || !signer.valid(v.Now):
 		return "it is not valid now"
-	case !v.Now.Before(moment(cert, v.Validity.Leaf, 2, 3)):
+	case !v.Now.Before(moment(cert, v.Validity.Leaf, 2, 3)) && !v.endsWith(cert, issuer):
 		return "two thirds of its life are over"
 	case signer.Generation < issuer.Generation:
 		return "the next CA signs"
@@ -180,11 +180,19 @@ func (v View) renewal(want Place, issuer CA) string {
 	return ""
 }
 
-// signerOf finds the CA that has signed a certificate.
+// endsWith says that a certificate ends with the CA that would sign the next one, which would end no later. It matters where an issuer is late with its
+// next CA: without it a certificate would be issued again and again as the end comes closer.
+func (v View) endsWith(cert *x509.Certificate, issuer CA) bool {
+	end := issuer.cert.NotAfter
+	return cert.NotAfter.Equal(end) && !v.Now.Add(v.Validity.Leaf).Before(end)
+}
+
+// signerOf finds the CA that has signed a certificate: the newest one, since an issuer may have given two of them the same key.
 func (v View) signerOf(cert *x509.Certificate) (CA, bool) {
-	i := slices.IndexFunc(v.Signers, func(ca CA) bool { return cert.CheckSignatureFrom(ca.cert) == nil })
-	if i < 0 {
-		return CA{}, false
+	for _, ca := range slices.Backward(v.Signers) {
+		if cert.CheckSignatureFrom(ca.cert) == nil {
+			return ca, true
+		}
 	}
-	return v.Signers[i], true
+	return CA{}, false
 }

@@ -35,6 +35,9 @@ type scene struct {
 	bundles  []Place
 	leaves   []Place
 	made     int
+	origin   string
+	offer    *CA
+	inUse    int // CAs beyond the usual bound that are kept since certificates of them are in use
 }
 
 func newScene(t fatal, validity Validity, bundles, leaves int) *scene {
@@ -53,7 +56,7 @@ func (s *scene) view() View {
 	if len(problems) > 0 {
 		s.t.Fatalf("%v", problems)
 	}
-	return View{Now: s.now, Validity: s.validity, Signers: signers, Bundles: s.bundles, Leaves: s.leaves}
+	return s.viewOf(signers)
 }
 
 // do carries out one action.
@@ -68,7 +71,7 @@ func (s *scene) do(a Action) {
 		}
 		s.made++
 		s.data = append(signers, ca).Data(s.purpose)
-	case DropCA, MarkPublished:
+	case TakeCA, DropCA, MarkPublished:
 		s.data = a.Signers.Data(s.purpose)
 	case Publish:
 		s.bundles[a.At].Bundle = a.Bundle
@@ -123,7 +126,7 @@ func (s *scene) holds(when string) {
 			}
 		}
 	}
-	if signers, _ := ParseSigners(s.purpose, s.data); len(signers) > mostCAs+1 {
+	if signers, _ := ParseSigners(s.purpose, s.data); len(signers) > mostCAs+1+s.inUse {
 		s.t.Fatalf("%d CAs", len(signers))
 	}
 }
@@ -351,7 +354,7 @@ func TestSignersAreReadBack(t *testing.T) {
 }
 
 func (s *scene) viewOf(signers Signers) View {
-	return View{Now: s.now, Validity: s.validity, Signers: signers, Bundles: s.bundles, Leaves: s.leaves}
+	return View{Now: s.now, Validity: s.validity, Signers: signers, Bundles: s.bundles, Leaves: s.leaves, Origin: s.origin, Offer: s.offer}
 }
 
 // A bundle holds CAs alone: no leaf (S5), and no more than those in use (S2).

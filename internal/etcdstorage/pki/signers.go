@@ -22,6 +22,7 @@ const (
 	certSuffix      = ".crt"
 	keySuffix       = ".key"
 	publishedSuffix = ".published"
+	originSuffix    = ".issuer"
 )
 
 // ParseSigners reads the CAs of a purpose from a Secret's data. What cannot be read is left out, and said so.
@@ -48,6 +49,7 @@ func ParseSigners(purpose Purpose, data map[string][]byte) (out Signers, problem
 		if at, err := time.Parse(time.RFC3339, string(data[stem+publishedSuffix])); err == nil {
 			ca.Published = at
 		}
+		ca.Origin = string(data[stem+originSuffix])
 		out = append(out, ca)
 	}
 	slices.SortFunc(out, func(a, b CA) int { return cmp.Compare(a.Generation, b.Generation) })
@@ -73,6 +75,9 @@ func (s Signers) Data(purpose Purpose) map[string][]byte {
 		}
 		if !ca.Published.IsZero() {
 			out[stem+publishedSuffix] = []byte(ca.Published.UTC().Format(time.RFC3339))
+		}
+		if ca.Origin != "" {
+			out[stem+originSuffix] = []byte(ca.Origin)
 		}
 	}
 	return out

@@ -57,10 +57,11 @@ func BenchmarkMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	scheme, err := newScheme(bgp)
+	scheme, err := newScheme()
 	if err != nil {
 		b.Fatal(err)
 	}
+	bgp.AddToScheme(scheme)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		b.Fatal(err)

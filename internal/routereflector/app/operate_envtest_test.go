@@ -61,10 +61,11 @@ func TestOperate(t *testing.T) { //nolint:paralleltest // the kinds are cluster-
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := newScheme(bgp)
+	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
+	bgp.AddToScheme(scheme)
 	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)

@@ -13,14 +13,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
@@ -37,6 +34,8 @@ type options struct {
 	manager manager.Options
 	logging logging.Options
 	timing  controller.Timing
+	// datastore is Calico's, as the flag says it.
+	datastore string
 }
 
 func newOptions() *options {
@@ -45,7 +44,11 @@ func newOptions() *options {
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.manager.AddFlags(fs)
+	o.addOldFlags(fs)
 	o.logging.AddFlags(fs)
+	fs.StringVar(&o.datastore, "datastore-type", o.datastore,
+		"Calico's datastore, kubernetes or etcdv3. Also DATASTORE_TYPE; etcd endpoints in ETCD_ENDPOINTS or CALICO_ETCD_ENDPOINTS mean etcdv3. "+
+			"Without any of these: kubernetes.")
 	fs.DurationVar(&o.timing.Settle, "settle-period", o.timing.Settle,
 		"How long confd and BIRD are given to take up a change before reflectors are asked for their sessions; 1s to 5m.")
 	fs.DurationVar(&o.timing.Coalesce, "coalesce-period", o.timing.Coalesce, "How long events are collected before a plan is made; 10ms to 1m.")
@@ -78,6 +81,10 @@ func operate(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	where, err := resolveDatastore(o.datastore, os.LookupEnv)
+	if err != nil {
+		return err
+	}
 	handler := logging.NewHandler(os.Stderr, o.logging)
 	log := logging.Install(handler, o.logging)
 	logrusbridge.Install(logrus.StandardLogger(), handler) //nolint:contextcheck // it sets up, nothing there can be canceled
@@ -85,28 +92,28 @@ func operate(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	bgp, err := calico.OpenBGP(ctx, config)
+	if err := o.endpoint(os.Getenv, config); err != nil {
+		return err
+	}
+	store, err := openDatastore(ctx, log, where, config)
 	if err != nil {
 		return err
 	}
-	scheme, err := newScheme(bgp)
-	if err != nil {
-		return err
-	}
-	if err := controller.Preflight(ctx, config, scheme); err != nil {
+	defer func() { _ = store.close() }()
+	if err := controller.Preflight(ctx, config, store.scheme, store.informers); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	mgr, err := newManager(ctx, o, log, config, scheme)
+	mgr, err := newManager(ctx, o, log, config, store)
 	if err != nil {
 		return err
 	}
-	if err := addReconciler(mgr, bgp, o, stop); err != nil {
+	if err := addReconciler(mgr, store, o, stop); err != nil {
 		return err
 	}
 	build := buildinfo.Get()
-	log.Info("Starting", "version", build.Version, "commit", build.Commit, "calicoGroup", bgp.Group().String())
+	log.Info("Starting", append([]any{"version", build.Version, "commit", build.Commit}, store.told...)...)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
@@ -117,22 +124,13 @@ func operate(ctx context.Context, o *options) error {
 	return nil
 }
 
-func newScheme(bgp *calico.BGPKubernetes) (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	bgp.AddToScheme(scheme)
-	return scheme, nil
-}
-
-func newManager(ctx context.Context, o *options, log logr.Logger, config *rest.Config, scheme *runtime.Scheme) (*manager.Manager, error) {
+func newManager(ctx context.Context, o *options, log logr.Logger, config *rest.Config, store *datastore) (*manager.Manager, error) {
 	return manager.New(ctx, o.manager, config, manager.Config{
-		Component: Component, Logger: log, Scheme: scheme, Cache: controller.CacheOptions(), Informers: controller.Informers(),
+		Component: Component, Logger: log, Scheme: store.scheme, Cache: store.cache, Informers: store.informers,
 	})
 }
 
-func addReconciler(mgr *manager.Manager, bgp *calico.BGPKubernetes, o *options, stop context.CancelCauseFunc) error {
+func addReconciler(mgr *manager.Manager, store *datastore, o *options, stop context.CancelCauseFunc) error {
 	client, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("making a client for pods: %w", err)
@@ -141,15 +139,22 @@ func addReconciler(mgr *manager.Manager, bgp *calico.BGPKubernetes, o *options, 
 	if err := mgr.Add(workloads); err != nil {
 		return err
 	}
+	if err := o.addSeeder(mgr, client, mgr.GetLogger()); err != nil {
+		return err
+	}
 	err = mgr.Readiness.Add("calico-datastore", func(ctx context.Context) error {
-		_, err := bgp.DatastoreReady(ctx) // that it is not ready for writes is a condition of topologies, not of the process
+		_, err := store.ready(ctx) // that it is not ready for writes is a condition of topologies, not of the process
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	served, err := store.serve(mgr)
+	if err != nil {
+		return err
+	}
 	r := &controller.Reconciler{
-		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Calico: bgp, Workloads: workloads,
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Calico: served, Workloads: workloads,
 		Events: mgr.GetEventRecorder(Component), Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{},
 		Timing: o.timing, Stop: func(err error) { stop(err) },
 	}

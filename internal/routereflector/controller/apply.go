@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,56 +35,43 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step routereflector.St
 			return r.Calico.CreatePeer(ctx, step.Peer)
 		}
 		return r.Calico.UpdatePeer(ctx, step.Peer, step.UID, step.ResourceVersion)
-	case routereflector.RemovePeer:
+	case routereflector.RemovePeer, routereflector.RetirePeer:
 		return r.Calico.DeletePeer(ctx, step.Peer.Name, step.UID, step.ResourceVersion)
 	case routereflector.MeshOn, routereflector.MeshOff:
 		return r.Calico.SetMesh(ctx, s.configuration, step.Kind == routereflector.MeshOn)
-	case routereflector.Promote:
-		label, id := s.topology.Name, cmp.Or(step.ClusterID, s.world.Topology.Spec.ClusterID)
-		return r.setRole(ctx, step, &label, &id)
+	case routereflector.Promote, routereflector.Adopt:
+		label := s.topology.Name
+		return r.setRole(ctx, step, &label, cmp.Or(step.ClusterID, s.world.Topology.Spec.ClusterID))
 	case routereflector.Demote:
-		return r.setRole(ctx, step, nil, nil)
+		return r.setRole(ctx, step, nil, "")
 	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
-		return r.setLabels(ctx, step)
+		return r.changeNode(ctx, step, step.NodeLabels, nil)
 	}
 	return fmt.Errorf("%s: there is no such kind of step", step.Kind)
 }
 
-// setRole makes a node a reflector or an ordinary one, in one patch of our label and Calico's annotation: between two patches the node would have
-// sessions of one kind by the label and of another by the ID, and lose both (measured: up to 30 s). Anything that has changed on the Node since
-// the step was decided holds the patch back.
-func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, label, id *string) error {
+// setRole makes a node a reflector or an ordinary one, with our labels and Calico's cluster ID in one write.
+func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, label *string, id string) error {
 	labels := map[string]*string{v1alpha1.ReflectorLabel: label}
 	maps.Copy(labels, step.NodeLabels)
-	return r.patchNode(ctx, step, map[string]any{"labels": labels, "annotations": map[string]*string{routereflector.ClusterIDAnnotation: id}})
+	return r.changeNode(ctx, step, labels, &id)
 }
 
-// setLabels says which groups a client is in.
-func (r *Reconciler) setLabels(ctx context.Context, step routereflector.Step) error {
-	return r.patchNode(ctx, step, map[string]any{"labels": step.NodeLabels})
-}
-
-// patchNode patches the metadata of the Node that a step was decided on, if it is still as it was.
-func (r *Reconciler) patchNode(ctx context.Context, step routereflector.Step, metadata map[string]any) error {
-	metadata["uid"], metadata["resourceVersion"] = step.UID, step.ResourceVersion
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+// changeNode changes the node that a step was decided on, if it is still as it was. The cluster ID stays where id is nil.
+func (r *Reconciler) changeNode(ctx context.Context, step routereflector.Step, labels map[string]*string, id *string) error {
+	err := r.Calico.ChangeNode(ctx, calico.NodeChange{
+		Node: step.Node, UID: step.UID, ResourceVersion: step.ResourceVersion, Labels: labels, ClusterID: id,
+	})
 	if err != nil {
-		return err
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: step.Node}}
-	err = r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return &calico.ConflictError{Key: "Node " + step.Node, Detail: err.Error()}
-	}
-	if err != nil {
-		return fmt.Errorf("%s Node %s: %w", step.Kind, step.Node, err)
+		return fmt.Errorf("%s: %w", step.Kind, err)
 	}
 	return nil
 }
 
 // disruptive says that a step takes something away, or starts something that must be alone.
 func disruptive(k routereflector.Kind) bool {
-	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff || k == routereflector.Leave
+	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff || k == routereflector.RetirePeer ||
+		k == routereflector.Leave
 }
 
 // confirm looks once more, live, before a write: whether Calico's datastore may be written to, and before a disruptive step whether the
@@ -101,26 +87,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *scene, step routereflector.
 	if !disruptive(step.Kind) {
 		return nil
 	}
-	live := &metav1.PartialObjectMetadataList{}
-	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := r.Live.List(ctx, live, client.HasLabels{v1alpha1.ReflectorLabel}); err != nil {
-		return fmt.Errorf("looking once more which Nodes are reflectors: %w", err)
-	}
-	var is, was []string
-	for _, n := range live.Items {
-		is = append(is, n.Name+" "+string(n.UID)+" "+n.Labels[v1alpha1.ReflectorLabel])
-	}
-	for _, n := range s.world.Nodes {
-		if label, marked := n.Labels[v1alpha1.ReflectorLabel]; marked {
-			was = append(was, n.Name+" "+n.UID+" "+label)
-		}
-	}
-	slices.Sort(is)
-	slices.Sort(was)
-	if !slices.Equal(is, was) {
-		return &calico.ConflictError{Key: step.Object, Detail: "the reflectors are others than when the step was decided"}
-	}
-	return nil
+	return r.Calico.Unchanged(ctx, s.view, s.world.Nodes, step.Object)
 }
 
 // hold puts the finalizer on the topology, before the first write that has to be undone, or takes it away.

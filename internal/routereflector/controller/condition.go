@@ -79,12 +79,14 @@ func messageOf(r *routereflector.Refusal) string {
 // acceptance is the refusal for what the spec says, nil if it can be worked with.
 func acceptance(plan routereflector.Plan) *routereflector.Refusal {
 	return firstOf(plan, routereflector.ReasonHierarchy, routereflector.ReasonSizing, routereflector.ReasonClusterID, routereflector.ReasonClusterIDTaken,
-		routereflector.ReasonOverlap, routereflector.ReasonConflict, routereflector.ReasonFilterMissing, routereflector.ReasonSessionOptions, routereflector.ReasonNoClients)
+		routereflector.ReasonOverlap, routereflector.ReasonConflict, routereflector.ReasonFilterMissing, routereflector.ReasonSessionOptions, routereflector.ReasonCannotAdopt, routereflector.ReasonNoClients,
+		routereflector.ReasonMeshTooLarge, routereflector.ReasonMeshNotManaged)
 }
 
 // freeze is the refusal for which nothing at all is written.
 func freeze(plan routereflector.Plan) *routereflector.Refusal {
-	return firstOf(plan, routereflector.ReasonPaused, routereflector.ReasonDatastoreNotReady)
+	return firstOf(plan, routereflector.ReasonPaused, routereflector.ReasonDatastoreNotReady, routereflector.ReasonForeignDatastore,
+		routereflector.ReasonNodesVanished, routereflector.ReasonMatchesNothing, routereflector.ReasonMatchesTooFew)
 }
 
 func firstOf(plan routereflector.Plan, reasons ...routereflector.Reason) *routereflector.Refusal {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -53,10 +54,10 @@ func DefaultTiming() Timing {
 type Reconciler struct {
 	// Reader reads from the informers, Live from the API server.
 	Reader, Live client.Reader
-	// Client writes topologies and Nodes.
+	// Client writes topologies.
 	Client client.Client
-	// Calico writes Calico's objects.
-	Calico *calico.BGPKubernetes
+	// Calico reads and writes Calico's objects, and the roles of nodes.
+	Calico Datastore
 	// Workloads counts pods; nil where nobody needs to know.
 	Workloads *Workloads
 	// Events records Events; nil for none.
@@ -81,32 +82,42 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
 	}
-	for _, kind := range Informers() {
+	for _, kind := range r.Calico.Informers() {
 		if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), kind, r.wake())); err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
-	return nil
+	return c.Watch(source.Func(func(ctx context.Context, q queue) error {
+		r.Calico.OnChange(func() {
+			if ctx.Err() == nil {
+				r.wakeAll(ctx, q)
+			}
+		})
+		return nil
+	}))
 }
 
-// wake lets every topology have a round a little later, so that many events make one.
-func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	all := func(ctx context.Context, q queue) {
-		var topologies v1alpha1.RouteReflectorTopologyList
-		if err := r.Reader.List(ctx, &topologies); err != nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Reading RouteReflectorTopologies")
-			return
-		}
-		for _, t := range topologies.Items {
-			q.AddAfter(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}}, r.Timing.Coalesce)
-		}
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// wakeAll lets every topology have a round a little later, so that many events make one.
+func (r *Reconciler) wakeAll(ctx context.Context, q queue) {
+	var topologies v1alpha1.RouteReflectorTopologyList
+	if err := r.Reader.List(ctx, &topologies); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Reading RouteReflectorTopologies")
+		return
 	}
+	for _, t := range topologies.Items {
+		q.AddAfter(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}}, r.Timing.Coalesce)
+	}
+}
+
+// wake wakes all topologies on what informers tell, if it can change a plan.
+func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { r.wakeAll(ctx, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if relevant(e.ObjectOld, e.ObjectNew) {
-				all(ctx, q)
+				r.wakeAll(ctx, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
@@ -114,7 +125,7 @@ func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.R
 				// Its own round forgets it.
 				q.Add(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}})
 			}
-			all(ctx, q)
+			r.wakeAll(ctx, q)
 		},
 	}
 }
@@ -132,7 +143,7 @@ func relevant(before, after client.Object) bool {
 		return !reflect.DeepEqual(a, b)
 	case *v1alpha1.RouteReflectorTopology:
 		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil ||
-			!slices.Equal(before.GetFinalizers(), after.GetFinalizers())
+			!slices.Equal(before.GetFinalizers(), after.GetFinalizers()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 	}
 	return before.GetResourceVersion() != after.GetResourceVersion()
 }
@@ -143,6 +154,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case err == nil:
 		return reconcile.Result{RequeueAfter: next}, nil
+	case errors.Is(err, calico.ErrNotSynced):
+		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting for Calico's datastore", "because", err.Error())
+		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 	case errors.Is(err, calico.ErrConflict):
 		// The informers will tell. If it was somebody else's write that they have shown already, the next round finds out.
 		logr.FromContextOrDiscard(ctx).V(1).Info("Deciding anew", "because", err.Error())
@@ -192,7 +206,10 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 	m := r.memory(name)
 	m.catchUp(s)
 	m.enter(s)
-	plan := routereflector.Make(s.world)
+	plan, err := r.plan(ctx, s)
+	if err != nil {
+		return 0, err
+	}
 	m.prove(s, plan)
 	o := decide(s, m, plan)
 	m.begin(o, s.world.Now)
@@ -221,7 +238,7 @@ func (r *Reconciler) proceed(ctx context.Context, s *scene, m *memory, o outcome
 		return next, err
 	}
 	if exiting && o.act {
-		return 0, r.hold(ctx, s, m, false)
+		return 0, r.release(ctx, s, m)
 	}
 	return r.idle(s, later), nil
 }
@@ -245,6 +262,11 @@ func owns(plan routereflector.Plan) bool {
 
 // carryOut asks who must be asked and carries out the steps that wait for nothing. It returns 0 if nothing is under way.
 func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) (next time.Duration, err error) {
+	if busy(plan) {
+		if err := r.Calico.Claim(ctx, s.view, s.world.Binding); err != nil {
+			return 0, m.failed(err)
+		}
+	}
 	if err := r.ask(ctx, s, m, plan); err != nil {
 		return 0, m.failed(err)
 	}
@@ -252,12 +274,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 		if m.repeats(plan.Steps[0], s.world.Now) {
 			return r.Timing.Poll, nil
 		}
-		for _, step := range plan.Steps[:plan.Ready] {
-			if err := m.failed(r.step(ctx, s, m, step)); err != nil {
-				return r.Timing.Poll, err
-			}
-		}
-		return r.Timing.Poll, nil
+		return r.Timing.Poll, m.failed(r.steps(ctx, s, m, plan))
 	}
 	m.trouble = ""
 	if busy(plan) || len(s.statuses) > 0 {
@@ -292,6 +309,18 @@ func (m *memory) failed(err error) error {
 		m.trouble = err.Error()
 	}
 	return err
+}
+
+// steps carries out the first step, and those after it that need not wait for it ([routereflector.Plan.AtOnce]). Each is a write of its own, on what the one before has
+// left behind.
+func (r *Reconciler) steps(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
+	for _, step := range plan.Steps[:max(plan.AtOnce, 1)] {
+		if err := r.step(ctx, s, m, step); err != nil {
+			return err
+		}
+		s.world = s.world.After(step)
+	}
+	return nil
 }
 
 // step carries out one step and tells of it.

@@ -22,7 +22,10 @@ import (
 
 // The whole of it: an empty spec on a running mesh ends with three reflectors in three zones, two BGPPeers, the mesh off, and nothing left over.
 // Roles change one at a time, each after the one before has all its sessions.
-func TestEnable(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestEnable(t *testing.T) { inBoth(t, testEnable) } //nolint:paralleltest // the kinds are cluster-scoped
+
+func testEnable(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 9)
 	p := s.start()
 	s.create("main", "{}")
@@ -60,8 +63,14 @@ func TestEnable(t *testing.T) { //nolint:paralleltest // the kinds are cluster-s
 func (s *stage) expectNoQuestions() {
 	s.t.Helper()
 	testkit.Eventually(s.t, "all CalicoNodeStatuses to be gone", func() string {
-		var statuses calicov3.CalicoNodeStatusList
-		if err := s.client.List(s.t.Context(), &statuses); err != nil {
+		statuses := &calicov3.CalicoNodeStatusList{}
+		var err error
+		if s.etcd != nil {
+			statuses, err = s.calico.CalicoNodeStatus().List(s.t.Context(), options.ListOptions{})
+		} else {
+			err = s.client.List(s.t.Context(), statuses)
+		}
+		if err != nil {
 			return err.Error()
 		}
 		if len(statuses.Items) > 0 {
@@ -83,7 +92,10 @@ func (s *stage) expectOneAtATime() {
 
 // A process that dies after each of its writes, or before each second one, is followed by one that goes on where it stopped: the end is the same,
 // and so are the reflectors and the order of what changes roles.
-func TestKilledAtEveryWrite(t *testing.T) { //nolint:paralleltest // as above
+func TestKilledAtEveryWrite(t *testing.T) { inBoth(t, testKilledAtEveryWrite) } //nolint:paralleltest // as above
+
+func testKilledAtEveryWrite(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 6)
 	living := s.start()
 	undisturbed := s.roles(func() { s.create("main", "{}") }, "main")
@@ -123,7 +135,10 @@ func TestKilledAtEveryWrite(t *testing.T) { //nolint:paralleltest // as above
 
 // While the mesh is off the topology is not Ready before the last reflector has been seen with all its sessions; and a program that starts while all
 // is well writes nothing at all.
-func TestReadyMeansSeen(t *testing.T) { //nolint:paralleltest // as above
+func TestReadyMeansSeen(t *testing.T) { inBoth(t, testReadyMeansSeen) } //nolint:paralleltest // as above
+
+func testReadyMeansSeen(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 9)
 	p := s.start()
 	s.create("main", "redundancy: 2")
@@ -184,7 +199,10 @@ func (s *stage) roles(run func(), name string) []string {
 }
 
 // Two that both believe to lead do each thing once.
-func TestTwoLeaders(t *testing.T) { //nolint:paralleltest // as above
+func TestTwoLeaders(t *testing.T) { inBoth(t, testTwoLeaders) } //nolint:paralleltest // as above
+
+func testTwoLeaders(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 9)
 	a, b := s.start(), s.start()
 	s.create("main", "{}")
@@ -200,7 +218,10 @@ func TestTwoLeaders(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // A topology that is deleted brings the mesh back before the first reflector goes, and leaves nothing behind; what was stashed of the mesh returns.
-func TestExit(t *testing.T) { //nolint:paralleltest // as above
+func TestExit(t *testing.T) { inBoth(t, testExit) } //nolint:paralleltest // as above
+
+func testExit(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 6)
 	before := s.configure(func(c *calicov3.BGPConfiguration) {
 		c.Spec.NodeMeshMaxRestartTime = &metav1.Duration{Duration: 77 * time.Second}
@@ -227,9 +248,8 @@ func TestExit(t *testing.T) { //nolint:paralleltest // as above
 	if got := s.reflectors(); len(got) != 0 {
 		t.Errorf("these are still reflectors: %v", got)
 	}
-	var peers calicov3.BGPPeerList
-	if err := s.client.List(t.Context(), &peers); err != nil || len(peers.Items) != 0 {
-		t.Errorf("BGPPeers left: %v, %v", peers.Items, err)
+	if peers := s.peers(); len(peers) != 0 {
+		t.Errorf("BGPPeers left: %v", peers)
 	}
 	s.expectNoQuestions()
 	after := s.configuration()

@@ -58,6 +58,8 @@ type stage struct {
 	client client.Client
 	calico clientv3.Interface
 	sim    *calicostatus.Simulator
+	// etcd is Calico's datastore where that is etcdv3, else nil.
+	etcd *testkit.Etcd
 }
 
 // timing is [DefaultTiming] in haste. The simulator is quicker still.
@@ -153,7 +155,11 @@ func (s *stage) clear(ctx context.Context) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		_ = s.client.Patch(ctx, &topologies.Items[i], patch)
 	}
-	for _, kind := range Informers() {
+	kinds := Informers()
+	if s.etcd != nil {
+		kinds = EtcdInformers()
+	}
+	for _, kind := range kinds {
 		if err := s.client.DeleteAllOf(ctx, kind); err != nil {
 			s.t.Fatal(err)
 		}
@@ -187,8 +193,13 @@ func (s *stage) makeNode(i int) {
 		Labels: map[string]string{
 			corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), corev1.LabelHostname: nodeName(i), corev1.LabelOSStable: "linux",
 		},
-		Annotations: map[string]string{routereflector.IPv4Annotation: fmt.Sprintf("10.%d.%d.%d/8", 1+i>>16, i>>8&255, i&255)},
 	}}
+	address := fmt.Sprintf("10.%d.%d.%d/8", 1+i>>16, i>>8&255, i&255)
+	if s.etcd != nil {
+		s.makeCalicoNode(s.calicoName(i), node, address)
+	} else {
+		node.Annotations = map[string]string{routereflector.IPv4Annotation: address}
+	}
 	if err := s.client.Create(s.t.Context(), node); err != nil {
 		s.t.Error(err)
 		return
@@ -222,7 +233,11 @@ func (s *stage) simulate() {
 		_, err = s.calico.CalicoNodeStatus().Update(ctx, have, options.SetOptions{})
 		return err
 	}
-	sim, err := calicostatus.Start(ctx, calicostatus.Options{Config: s.cluster.Config, Up: sessionsUp, Answer: answer, Write: write})
+	o := calicostatus.Options{Config: s.cluster.Config, Up: sessionsUp, Answer: answer, Write: write}
+	if s.etcd != nil {
+		o.Etcd = s.calico
+	}
+	sim, err := calicostatus.Start(ctx, o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -256,18 +271,7 @@ func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
 	for _, f := range configure {
 		f(r, p.tap)
 	}
-	var err error
-	if r.Calico, err = calico.OpenBGP(ctx, config); err != nil {
-		s.t.Fatal(err)
-	}
-	o := manager.DefaultOptions("")
-	o.MetricsBindAddress, o.HealthProbeBindAddress = manager.Disabled, manager.Disabled
-	mgr, err := manager.New(ctx, o, config, manager.Config{
-		Component: "test", Logger: logr.Discard(), Scheme: schemeOf(r.Calico), Cache: CacheOptions(), Informers: Informers(),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	mgr := s.manage(ctx, p, r, config)
 	r.Reader, r.Live, r.Client, p.reader = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient(), mgr.GetCache()
 	if r.Workloads != nil {
 		if err := mgr.Add(r.Workloads); err != nil {
@@ -283,6 +287,39 @@ func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
 	}()
 	s.t.Cleanup(p.stop)
 	return p
+}
+
+// manage makes the manager of an operator, and its way to Calico's datastore.
+func (s *stage) manage(ctx context.Context, p *process, r *Reconciler, config *rest.Config) *manager.Manager {
+	s.t.Helper()
+	o := manager.DefaultOptions("")
+	o.MetricsBindAddress, o.HealthProbeBindAddress = manager.Disabled, manager.Disabled
+	if s.etcd != nil {
+		mgr, err := manager.New(ctx, o, config, manager.Config{
+			Component: "test", Logger: logr.Discard(), Scheme: etcdScheme(), Cache: EtcdCacheOptions(), Informers: EtcdInformers(),
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		store := s.openEtcd(ctx, p.tap)
+		if err := mgr.Add(store.BGPEtcd); err != nil {
+			s.t.Fatal(err)
+		}
+		r.Calico = store
+		return mgr
+	}
+	bgp, err := calico.OpenBGP(ctx, config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	mgr, err := manager.New(ctx, o, config, manager.Config{
+		Component: "test", Logger: logr.Discard(), Scheme: schemeOf(bgp), Cache: CacheOptions(), Informers: Informers(),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Calico = &KubernetesDatastore{BGPKubernetes: bgp, Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()}
+	return mgr
 }
 
 // create creates a topology with a spec as YAML, or an empty one.
@@ -325,7 +362,7 @@ func (s *stage) await(name string, phase v1alpha1.Phase) *v1alpha1.RouteReflecto
 	return topology
 }
 
-// reflectors are the nodes that are reflectors by Calico's annotation, sorted.
+// reflectors are the nodes that are reflectors by their cluster ID in Calico, sorted.
 func (s *stage) reflectors() []string {
 	s.t.Helper()
 	var nodes corev1.NodeList
@@ -333,15 +370,26 @@ func (s *stage) reflectors() []string {
 		s.t.Fatal(err)
 	}
 	var out []string
-	for _, n := range nodes.Items {
-		labeled := n.Labels[v1alpha1.ReflectorLabel] != ""
-		if id := n.Annotations[routereflector.ClusterIDAnnotation]; id != "" {
-			out = append(out, n.Name)
+	judge := func(name string, labels map[string]string, id string) {
+		labeled := labels[v1alpha1.ReflectorLabel] != ""
+		if id != "" {
+			out = append(out, name)
 			if !labeled {
-				s.t.Errorf("%s has a cluster ID and no label", n.Name)
+				s.t.Errorf("%s has a cluster ID and no label", name)
 			}
 		} else if labeled {
-			s.t.Errorf("%s has a label and no cluster ID", n.Name)
+			s.t.Errorf("%s has a label and no cluster ID", name)
+		}
+	}
+	for _, n := range nodes.Items {
+		judge(n.Name, n.Labels, n.Annotations[routereflector.ClusterIDAnnotation])
+	}
+	if s.etcd != nil {
+		if len(out) > 0 {
+			s.t.Errorf("the Kubernetes Nodes %v were written, and Calico does not read them", out)
+		}
+		for _, n := range s.calicoNodes() {
+			judge(n.Name, n.Labels, n.Spec.BGP.RouteReflectorClusterID)
 		}
 	}
 	slices.Sort(out)
@@ -397,35 +445,14 @@ func (t *tap) refuse(end string) {
 
 func (t *tap) over(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		write := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events")
-		t.mu.Lock()
-		if t.dead {
-			t.mu.Unlock()
-			return nil, errDead
-		}
 		kind := r.Method
 		if r.Method == http.MethodGet && r.URL.Query().Get("watch") != "" {
 			kind = "WATCH"
 		}
-		t.requests = append(t.requests, kind+" "+r.URL.Path)
-		if write {
-			t.writes++
-			if t.writes == t.dieBefore {
-				t.dead = true
-				t.mu.Unlock()
-				t.die()
-				return nil, errDead
-			}
+		after, err := t.enter(kind, r.URL.Path)
+		if err != nil {
+			return nil, err
 		}
-		if write && t.refused != "" && strings.HasSuffix(r.URL.Path, t.refused) {
-			t.mu.Unlock()
-			return nil, errAway
-		}
-		after := write && t.writes == t.dieAfter
-		if after {
-			t.dead = true // nothing else leaves the process
-		}
-		t.mu.Unlock()
 		response, err := next.RoundTrip(r)
 		if after {
 			t.die()
@@ -436,6 +463,49 @@ func (t *tap) over(next http.RoundTripper) http.RoundTripper {
 		}
 		return response, err
 	})
+}
+
+// call is a request that is not one over HTTP.
+func (t *tap) call(request string, do func() error) error {
+	kind, path, _ := strings.Cut(request, " ")
+	after, err := t.enter(kind, path)
+	if err != nil {
+		return err
+	}
+	err = do()
+	if after {
+		t.die()
+		return errDead
+	}
+	return err
+}
+
+// enter counts a request, and says whether the process dies after it; or the error with which it fails.
+func (t *tap) enter(kind, path string) (after bool, err error) {
+	write := kind != http.MethodGet && kind != "WATCH" && !strings.Contains(path, "/events")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead {
+		return false, errDead
+	}
+	t.requests = append(t.requests, kind+" "+path)
+	if !write {
+		return false, nil
+	}
+	t.writes++
+	if t.writes == t.dieBefore {
+		t.dead = true
+		t.die()
+		return false, errDead
+	}
+	if t.refused != "" && strings.HasSuffix(path, t.refused) {
+		return false, errAway
+	}
+	after = t.writes == t.dieAfter
+	if after {
+		t.dead = true // nothing else leaves the process
+	}
+	return after, nil
 }
 
 var (

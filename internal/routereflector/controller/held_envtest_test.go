@@ -194,7 +194,10 @@ func (s *stage) deletePeer(name string) {
 }
 
 // Somebody else's BGPPeers are as they were after everything that a topology goes through.
-func TestForeignPeers(t *testing.T) { //nolint:paralleltest // as above
+func TestForeignPeers(t *testing.T) { inBoth(t, testForeignPeers) } //nolint:paralleltest // as above
+
+func testForeignPeers(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 5)
 	want := s.foreignPeer("to-the-rack")
 	s.start()
@@ -291,13 +294,17 @@ func TestStaleEvidence(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // One reflector is replaced by another before it goes.
-func TestReplace(t *testing.T) { //nolint:paralleltest // as above
+func TestReplace(t *testing.T) { inBoth(t, testReplace) } //nolint:paralleltest // as above
+
+func testReplace(t *testing.T, newStage stageMaker) {
+	t.Helper()
 	s := newStage(t, 9)
 	s.start()
 	s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)
 	leaver := s.reflectors()[0]
-	s.patch("main", `{"spec":{"reflectors":{"excluded":{"matchLabels":{"`+corev1.LabelHostname+`":"`+leaver+`"}}}}}`)
+	host := strings.TrimPrefix(leaver, "calico-") // by its name in Kubernetes
+	s.patch("main", `{"spec":{"reflectors":{"excluded":{"matchLabels":{"`+corev1.LabelHostname+`":"`+host+`"}}}}}`)
 	testkit.Eventually(t, "the replacement", func() string {
 		changes := s.sim.Changes()
 		if len(changes) == 6 {
@@ -327,16 +334,16 @@ func TestMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Preflight(t.Context(), bare.Config, schemeOf(b)); err == nil || err.Error() != "the API server does not serve RouteReflectorTopology: apply config/crd first" {
+	if err := Preflight(t.Context(), bare.Config, schemeOf(b), Informers()); err == nil || err.Error() != "the API server does not serve RouteReflectorTopology: apply config/crd first" {
 		t.Errorf("without the CRD the error is %v", err)
 	}
 	installTopologies(t, bare)
-	if err := Preflight(t.Context(), bare.Config, schemeOf(b)); err != nil {
+	if err := Preflight(t.Context(), bare.Config, schemeOf(b), Informers()); err != nil {
 		t.Errorf("with everything the error is %v", err)
 	}
 	nobody := rest.CopyConfig(bare.Config)
 	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
-	if err := Preflight(t.Context(), nobody, schemeOf(b)); err == nil || !strings.Contains(err.Error(), "a right is missing, apply the operator's ClusterRole: routereflectortopologies") {
+	if err := Preflight(t.Context(), nobody, schemeOf(b), Informers()); err == nil || !strings.Contains(err.Error(), "a right is missing, apply the operator's ClusterRole: routereflectortopologies") {
 		t.Errorf("without rights the error is %v", err)
 	}
 	away := &rest.Config{Host: "https://127.0.0.1:1"}

@@ -10,30 +10,30 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
-	corev1 "k8s.io/api/core/v1"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // From flat to a hierarchy and back to flat, on a real API server: the cluster IDs stay, a new node costs one write, and in the end nothing of the
 // hierarchy is left. Then the topology is deleted while it is a hierarchy.
-func TestFlatToHierarchicalAndBack(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestFlatToHierarchicalAndBack(t *testing.T) { inBoth(t, testFlatToHierarchicalAndBack) } //nolint:paralleltest // the kinds are cluster-scoped
+
+func testFlatToHierarchicalAndBack(t *testing.T, newStage stageMaker) {
 	s := newStage(t, 16)
 	p := s.start()
 	s.create("main", "rollout: {sessionTimeout: 10m}")
 	s.await("main", v1alpha1.PhaseReady)
-	flat := s.ids()
+	flat := s.groupIDs()
 	if diff := cmp.Diff(map[string]string{"1": "244.0.0.1"}, flat); diff != "" {
 		t.Fatal(diff)
 	}
 	s.patch("main", `{"spec":{"sizing":{"maxClientsPerReflector":8}}}`)
 	is := s.await("main", v1alpha1.PhaseReady).Status
-	if diff := cmp.Diff(map[string]string{"1": "244.0.0.1", "2": "244.0.0.3", "spine": "244.0.0.2"}, s.ids()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"1": "244.0.0.1", "2": "244.0.0.3", "spine": "244.0.0.2"}, s.groupIDs()); diff != "" {
 		t.Error(diff)
 	}
 	if is.Mode != v1alpha1.ModeHierarchical || is.Groups != 2 || is.Clients != 10 || is.DesiredReflectors != 6 || is.ReadyReflectors != 6 || is.Sessions.Summary != "20/20" {
@@ -57,10 +57,7 @@ func TestFlatToHierarchicalAndBack(t *testing.T) { //nolint:paralleltest // the 
 	s.makeNode(16)
 	p = s.start()
 	testkit.Eventually(t, "the new node to be in a group", func() string {
-		var n corev1.Node
-		if err := s.client.Get(t.Context(), client.ObjectKey{Name: nodeName(16)}, &n); err != nil {
-			return err.Error()
-		}
+		n := s.calicoNodes()[slices.IndexFunc(s.calicoNodes(), func(n libapiv3.Node) bool { return n.Name == s.calicoName(16) })]
 		if n.Labels[v1alpha1.ClientLabel] == "" {
 			return fmt.Sprint(n.Labels)
 		}
@@ -69,12 +66,16 @@ func TestFlatToHierarchicalAndBack(t *testing.T) { //nolint:paralleltest // the 
 	written := slices.DeleteFunc(p.tap.written(), func(r string) bool {
 		return strings.Contains(r, "/events") || strings.HasSuffix(r, "/status")
 	})
-	if diff := cmp.Diff([]string{"PATCH /api/v1/nodes/" + nodeName(16)}, written); diff != "" {
+	want := "PATCH /api/v1/nodes/" + nodeName(16)
+	if s.etcd != nil {
+		want = "PUT /etcd/nodes/" + s.calicoName(16)
+	}
+	if diff := cmp.Diff([]string{want}, written); diff != "" {
 		t.Errorf("for a new node there was written: %s", diff)
 	}
 	s.patch("main", `{"spec":{"mode":"Flat"}}`)
 	is = s.await("main", v1alpha1.PhaseReady).Status
-	if diff := cmp.Diff(flat, s.ids()); diff != "" {
+	if diff := cmp.Diff(flat, s.groupIDs()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"main-clients", "main-reflectors"}, s.peerNames()); diff != "" || is.Mode != v1alpha1.ModeFlat || is.Groups != 1 || len(is.Reflectors) != 3 {
@@ -100,16 +101,12 @@ func TestFlatToHierarchicalAndBack(t *testing.T) { //nolint:paralleltest // the 
 	s.expectOneAtATime()
 }
 
-// ids are the cluster IDs of the reflectors, by the group that they are labeled with; the first has no label.
-func (s *stage) ids() map[string]string {
+// groupIDs are the cluster IDs of the reflectors, by the group that they are labeled with; the first has no label.
+func (s *stage) groupIDs() map[string]string {
 	s.t.Helper()
-	var nodes corev1.NodeList
-	if err := s.client.List(s.t.Context(), &nodes); err != nil {
-		s.t.Fatal(err)
-	}
 	out := map[string]string{}
-	for _, n := range nodes.Items {
-		id := n.Annotations[routereflector.ClusterIDAnnotation]
+	for _, n := range s.calicoNodes() {
+		id := n.Spec.BGP.RouteReflectorClusterID
 		if id == "" {
 			continue
 		}
@@ -125,28 +122,10 @@ func (s *stage) ids() map[string]string {
 	return out
 }
 
-func (s *stage) peerNames() []string {
-	s.t.Helper()
-	var peers calicov3.BGPPeerList
-	if err := s.client.List(s.t.Context(), &peers); err != nil {
-		s.t.Fatal(err)
-	}
-	var out []string
-	for _, p := range peers.Items {
-		out = append(out, p.Name)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // expectNoGroups looks for labels of groups.
 func (s *stage) expectNoGroups() {
 	s.t.Helper()
-	var nodes corev1.NodeList
-	if err := s.client.List(s.t.Context(), &nodes); err != nil {
-		s.t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
+	for _, n := range s.calicoNodes() {
 		for _, key := range []string{v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel} {
 			if value, has := n.Labels[key]; has {
 				s.t.Errorf("Node %s has the label %s=%s", n.Name, key, value)

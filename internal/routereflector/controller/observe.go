@@ -14,6 +14,7 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// Informers are the kinds that are watched.
+// Informers are the kinds that are watched where Calico keeps its data in the API server.
 func Informers() []client.Object {
 	return []client.Object{
 		&v1alpha1.RouteReflectorTopology{}, &corev1.Node{}, &calicov3.BGPPeer{}, &calicov3.BGPConfiguration{},
@@ -101,6 +102,9 @@ func trimStatus(in any) (any, error) {
 type scene struct {
 	topology *v1alpha1.RouteReflectorTopology
 	world    routereflector.World
+	// view is what the world was made of, on Calico's side, nodes are the UIDs of the Nodes on the other.
+	view  calico.BGPView
+	nodes map[types.UID]bool
 	// configuration is BGPConfiguration default, nil if there is none.
 	configuration *calicov3.BGPConfiguration
 	// statuses are the CalicoNodeStatuses of the topology.
@@ -109,7 +113,7 @@ type scene struct {
 	moment routereflector.Moment
 	// podsRead is false while the topology needs to know which pods run where, and that has not been read.
 	podsRead bool
-	// unread are sentences about BGPPeers that could not be read.
+	// unread are sentences about Calico's objects that could not be read.
 	unread []string
 }
 
@@ -143,29 +147,22 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 }
 
 func (r *Reconciler) observeCalico(ctx context.Context, s *scene) error {
-	var configurations calicov3.BGPConfigurationList
-	var informations calicov3.ClusterInformationList
-	var peers calicov3.BGPPeerList
-	var statuses calicov3.CalicoNodeStatusList
-	var filters calicov3.BGPFilterList
-	for _, list := range []client.ObjectList{&configurations, &informations, &peers, &statuses, &filters} {
-		if err := r.Reader.List(ctx, list); err != nil {
-			return fmt.Errorf("reading Calico's objects: %w", err)
-		}
+	view, err := r.Calico.View(ctx)
+	if err != nil {
+		return err
 	}
-	for i := range configurations.Items {
-		if configurations.Items[i].Name == "default" {
-			s.configuration = &configurations.Items[i]
+	s.view, s.unread = view, slices.Clone(view.Unread)
+	for i := range view.Configurations {
+		if view.Configurations[i].Name == "default" {
+			s.configuration = &view.Configurations[i]
 		}
 	}
 	s.world.Mesh = routereflector.MeshFrom(s.configuration)
-	for _, info := range informations.Items {
-		if info.Name == "default" && info.Spec.DatastoreReady != nil {
-			s.world.DatastoreReady = *info.Spec.DatastoreReady
-		}
+	if info := information(view); info != nil && info.Spec.DatastoreReady != nil {
+		s.world.DatastoreReady = *info.Spec.DatastoreReady
 	}
-	for i := range peers.Items {
-		p, err := routereflector.PeerFrom(&peers.Items[i], parseSelector)
+	for i := range view.Peers {
+		p, err := routereflector.PeerFrom(&view.Peers[i], parseSelector)
 		if err != nil {
 			// Calico cannot read it either: it makes no session of it.
 			s.unread = append(s.unread, err.Error())
@@ -173,11 +170,11 @@ func (r *Reconciler) observeCalico(ctx context.Context, s *scene) error {
 		}
 		s.world.Peers = append(s.world.Peers, p)
 	}
-	s.world.Filters = make(map[string]bool, len(filters.Items))
-	for i := range filters.Items {
-		s.world.Filters[filters.Items[i].Name] = true
+	s.world.Filters = make(map[string]bool, len(view.Filters))
+	for _, name := range view.Filters {
+		s.world.Filters[name] = true
 	}
-	for _, status := range statuses.Items {
+	for _, status := range view.Statuses {
 		if status.Labels[v1alpha1.TopologyLabel] == s.topology.Name {
 			s.statuses = append(s.statuses, status)
 		}
@@ -193,6 +190,10 @@ func (r *Reconciler) observeNodes(ctx context.Context, s *scene) error {
 	if err := r.Reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("reading Nodes: %w", err)
 	}
+	s.nodes = make(map[types.UID]bool, len(nodes.Items))
+	for i := range nodes.Items {
+		s.nodes[nodes.Items[i].UID] = true
+	}
 	workloads := map[string]int{}
 	if selection := s.world.Topology.Spec.Reflectors; r.Workloads != nil && (*selection.AvoidWorkloads || selection.Dedicated) {
 		workloads, s.podsRead = r.Workloads.Counts()
@@ -200,10 +201,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, s *scene) error {
 		s.podsRead = true
 	}
 	as := routereflector.ASNumberFrom(s.configuration)
-	s.world.Nodes = make([]routereflector.Node, 0, len(nodes.Items))
-	for i := range nodes.Items {
-		s.world.Nodes = append(s.world.Nodes, routereflector.NodeFrom(&nodes.Items[i], workloads[nodes.Items[i].Name], as))
-	}
+	s.world.Nodes, s.world.Binding = r.Calico.NodesFrom(s.view, nodes.Items, workloads, as)
 	return nil
 }
 

@@ -88,6 +88,7 @@ func TestPage(t *testing.T) {
 	var events []string
 	for _, kind := range []routereflector.Kind{
 		routereflector.EnsurePeer, routereflector.RemovePeer, routereflector.Promote, routereflector.Demote, routereflector.MeshOn, routereflector.MeshOff,
+		routereflector.Adopt, routereflector.RetirePeer,
 	} {
 		events = append(events, told(kind))
 	}
@@ -102,6 +103,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, own := range []string{
 		v1alpha1.ReflectorLabel, v1alpha1.TopologyLabel, v1alpha1.KeepAnnotation, v1alpha1.MeshAnnotation, routereflector.ClusterIDAnnotation,
+		v1alpha1.BelieveAnnotation, v1alpha1.ForceExitAnnotation,
 	} {
 		if !strings.Contains(string(content), own) {
 			t.Errorf("the page does not name %s", own)

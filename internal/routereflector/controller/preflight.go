@@ -21,12 +21,12 @@ import (
 
 // Preflight reads one object of each kind that will be watched. An informer that may not read would be silent about it for minutes; the error
 // says in a sentence what is missing: the CRD, a right, or the API server.
-func Preflight(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
+func Preflight(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, kinds []client.Object) error {
 	live, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return unreachable(config, err)
 	}
-	for _, kind := range Informers() {
+	for _, kind := range kinds {
 		gvk, err := live.GroupVersionKindFor(kind)
 		if err != nil {
 			return err

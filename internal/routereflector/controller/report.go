@@ -139,7 +139,7 @@ func patience(was, is v1alpha1.RouteReflectorTopologyStatus) time.Duration {
 // essence is a status without the steps that remain, and without numbers and words.
 func essence(in v1alpha1.RouteReflectorTopologyStatus) v1alpha1.RouteReflectorTopologyStatus {
 	out := *in.DeepCopy()
-	out.Clients, out.ReadyReflectors, out.Sessions, out.Reflectors = 0, 0, v1alpha1.SessionCount{}, nil
+	out.Clients, out.ReadyReflectors, out.Sessions, out.Reflectors, out.Baseline = 0, 0, v1alpha1.SessionCount{}, nil, nil
 	if out.Plan != nil {
 		out.Plan.WaitingFor, out.Plan.Steps = "", nil
 	}
@@ -172,7 +172,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	was, plan := s.topology.Status, o.plan
 	is := v1alpha1.RouteReflectorTopologyStatus{
 		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: groups(plan),
-		Mesh:       meshState(s),
+		Mesh: meshState(s), Baseline: plan.Baseline,
 		Conditions: slices.Clone(was.Conditions),
 	}
 	for _, reflector := range plan.Reflectors {
@@ -298,6 +298,10 @@ func told(k routereflector.Kind) string {
 		return "Promoted"
 	case routereflector.Demote:
 		return "Demoted"
+	case routereflector.Adopt:
+		return "Adopted"
+	case routereflector.RetirePeer:
+		return "PeerRetired"
 	case routereflector.MeshOn:
 		return "MeshEnabled"
 	case routereflector.MeshOff:

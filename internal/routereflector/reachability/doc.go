@@ -8,7 +8,8 @@
 //
 //   - all speakers are of one AS; each announces its own prefix on all of its sessions;
 //   - a speaker without a cluster ID passes nothing on;
-//   - a session is a client session at a speaker exactly if the speaker has a cluster ID and the other end has not the same one;
+//   - a session is a client session at a speaker exactly if the speaker has a cluster ID and the other end has not the same one, as far as the
+//     speaker knows: of a peer that a BGPPeer gives it by address it does not know the ID;
 //   - a route from a client goes to all other sessions, a route from a non-client to client sessions alone (RFC 4456, section 6);
 //   - whoever passes a route on adds its cluster ID to the route's cluster list; a client session neither takes in nor sends out a route whose
 //     list has the speaker's own ID, a non-client session takes in any;

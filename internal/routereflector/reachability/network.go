@@ -21,6 +21,8 @@ type Network struct {
 	speakers []Speaker
 	// sessions holds, for each speaker, the indexes of the speakers it has a session with, sorted, each once.
 	sessions [][]int32
+	// blind holds the speakers that do not know the cluster ID of a peer, each with the peer; see [Network.Blind].
+	blind map[[2]int32]bool
 }
 
 // New returns the network of the speakers without sessions. It keeps the slice.
@@ -35,6 +37,18 @@ func (n *Network) Connect(a, b int32) {
 	}
 	n.sessions[a] = insert(n.sessions[a], b)
 	n.sessions[b] = insert(n.sessions[b], a)
+}
+
+// Blind says that the speaker with index at does not know the cluster ID of a peer, because a BGPPeer gives it the peer by its address. A reflector
+// then takes the peer for a client, even one of its own cluster ID.
+func (n *Network) Blind(at, peer int32) {
+	if n.speakers[at].ClusterID == "" {
+		return // it makes no difference
+	}
+	if n.blind == nil {
+		n.blind = map[[2]int32]bool{}
+	}
+	n.blind[[2]int32{at, peer}] = true
 }
 
 // usual is how many sessions a speaker has room for at first: as many as a flat topology gives a client.
@@ -125,6 +139,7 @@ func (n *Network) HasSession(a, b int32) bool {
 func (n *Network) Surviving(after *Network, reset func(a, b int32) bool) *Network {
 	speakers := slices.Clone(after.speakers)
 	out := New(speakers)
+	out.blind = after.blind
 	for i := range speakers {
 		// Who enters the mesh with a write has no sessions there yet.
 		speakers[i].Mesh = speakers[i].Mesh && n.speakers[i].Mesh

@@ -73,7 +73,7 @@ func (n *Network) flood(origin int32) (held map[int32][]arrival, all bool) {
 // isClient says whether the session with peer is a client session at speaker at.
 func (n *Network) isClient(at, peer int32) bool {
 	own := n.speakers[at].ClusterID
-	return own != "" && n.speakers[peer].ClusterID != own
+	return own != "" && (n.speakers[peer].ClusterID != own || n.blind[[2]int32{at, peer}])
 }
 
 // passes says whether the reflector passes a route that it holds on to a peer.

@@ -115,6 +115,55 @@ func TestASecondReflectorKeepsWhatItHears(t *testing.T) {
 	}
 }
 
+// What real BIRDs did: a reflector that is given another of its cluster by address takes it for a client, and refuses from it what their cluster has
+// reflected. The other, which is given the first by the reverse of that BGPPeer, knows better.
+func TestABlindReflectorTakesItsTwinForAClient(t *testing.T) {
+	t.Parallel()
+	b := newNet(t).reflector("1.1.1.1", "r1", "r2").client("c", "d").link("r1", "r2").link("c", "r1").link("d", "r2")
+	n := b.build()
+	n.Blind(b.index["r1"], b.index["r2"])
+	n.Blind(b.index["c"], b.index["r1"]) // it passes nothing on, and so need not know
+	for _, pair := range []struct {
+		to, origin string
+		paths      int
+	}{{"r1", "d", 0}, {"r2", "c", 1}, {"c", "d", 0}, {"d", "c", 0}, {"c", "r2", 1}, {"d", "r1", 1}, {"r1", "r2", 1}} {
+		if got := b.at(n, pair.to, pair.origin); got != pair.paths {
+			t.Errorf("%s has %d paths to %s, want %d", pair.to, got, pair.origin, pair.paths)
+		}
+	}
+	before := b.build()
+	if kept := before.Surviving(n, nil); kept.HasSession(b.index["r1"], b.index["r2"]) || !kept.HasSession(b.index["c"], b.index["r1"]) {
+		t.Error("a session that becomes a client session restarts, and no other")
+	}
+	if kept := n.Surviving(n, nil); b.at(kept, "r1", "d") != 0 || !kept.HasSession(b.index["r1"], b.index["r2"]) {
+		t.Error("what survives knows no more than what was before")
+	}
+}
+
+// Paths gives of every speaker what a look at the pair gives.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	b := newNet(t).reflector("1.1.1.1", "r1").reflector("2.2.2.2", "r2").client("c").meshed("m", "n").full("r1", "r2", "c").link("m", "r1")
+	n := b.build()
+	paths, all := n.Paths(b.index["c"])
+	if diff := cmp.Diff([]int{2, 2, 0, 1 + 1, 0}, paths); diff != "" || !all {
+		t.Errorf("paths to c (-want +got), all %v:\n%s", all, diff)
+	}
+	paths, _ = n.Paths(b.index["m"])
+	if diff := cmp.Diff([]int{1, 1, 2, 0, 1}, paths); diff != "" {
+		t.Errorf("paths to m (-want +got):\n%s", diff)
+	}
+	explosion := newNet(t).client("c")
+	var names []string
+	for i := range 10 {
+		names = append(names, fmt.Sprintf("r%d", i))
+		explosion.reflector(fmt.Sprintf("1.1.1.%d", i), names[i])
+	}
+	if _, all := explosion.full(names...).link("c", names...).build().Paths(0); all {
+		t.Error("ten reflectors with an ID each are said to have been counted to the end")
+	}
+}
+
 // With an ID each, in a full mesh, every simple path through the reflectors is a path of its own: floor(e·(R−1)!) at a reflector.
 func TestDistinctClusterIDsInAMeshExplode(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,9 @@ type Host struct {
 	AddressV6 netip.Addr
 	// Bits and BitsV6 are the prefix lengths of the machine's network as autodetected, 24 and 64 if zero.
 	Bits, BitsV6 int
+	// DualStack gives each pod an address of both families, as the CNI plugin does with assign_ipv4 and assign_ipv6; there
+	// must be a pool of each.
+	DualStack bool
 	// IPIP, VXLAN, VXLANv6, Wireguard and WireguardV6 give the machine tunnel addresses. The first three need an enabled
 	// IP pool of that encapsulation and IP version, the others one of the IP version. (calico-node decides the first
 	// three from the pools alone; here one pool can serve machines with and without.)

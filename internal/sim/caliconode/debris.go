@@ -74,11 +74,11 @@ func (a *Agent) LeaveOrphanedHandle(ctx context.Context) (string, error) {
 // the two, and from garbage collection of IPAM that saw the pod go first. With the Kubernetes datastore the endpoint is
 // the pod itself.
 func (a *Agent) LeaveStaleEndpoint(ctx context.Context, pod *corev1.Pod) (netip.Addr, error) {
-	address, err := a.PodNetwork().Add(ctx, pod)
+	addresses, err := a.PodNetwork().Add(ctx, pod)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return address, a.release(ctx, pod)
+	return addresses[0], a.release(ctx, pod)
 }
 
 // BorrowAddress connects a pod of this host with an address from a block of the lender's, and returns the address. Hosts
@@ -108,7 +108,11 @@ func (a *Agent) borrow(ctx context.Context, pod *corev1.Pod, lender *Agent) (net
 		return netip.Addr{}, fmt.Errorf("assigning %s: %w", ip, err)
 	}
 	// The rest is an ordinary connection, which finds the address under the pod's handle.
-	return a.PodNetwork().Add(ctx, pod)
+	addresses, err := a.PodNetwork().Add(ctx, pod)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return addresses[0], nil
 }
 
 // ownBlock is a block that is affine to the host.

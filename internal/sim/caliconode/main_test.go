@@ -81,11 +81,11 @@ func pod(name string) *corev1.Pod {
 
 func add(t *testing.T, agent *caliconode.Agent, p *corev1.Pod) netip.Addr {
 	t.Helper()
-	address, err := agent.PodNetwork().Add(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
+	addresses, err := agent.PodNetwork().Add(t.Context(), p)
+	if err != nil || len(addresses) != 1 {
+		t.Fatal(addresses, err)
 	}
-	return address
+	return addresses[0]
 }
 
 // judge finds, as libcalico-go's own clients read the datastore, what does not fit together in it: the second judge beside

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
@@ -21,6 +22,7 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/k8s/resources"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
+	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 )
 
@@ -49,35 +51,35 @@ type PodNetwork struct{ agent *Agent }
 func (a *Agent) PodNetwork() *PodNetwork { return &PodNetwork{agent: a} }
 
 // Add writes what the plugins write for a new pod: an allocation of one IPv4 address under the pod's handle (an IPv6
-// address if there is no IPv4 pool), and the WorkloadEndpoint. With the Kubernetes datastore the latter is three
+// address if there is no IPv4 pool, one of each family if the host is dual stack), and the WorkloadEndpoint. With the Kubernetes datastore the latter is three
 // annotations on the pod, which must exist. If the endpoint cannot be written, the address is released.
 //
 // Needed of the pod are name, namespace, UID, labels, annotations, generateName, service account and container ports.
-func (n *PodNetwork) Add(ctx context.Context, pod *corev1.Pod) (netip.Addr, error) {
-	address, err := n.add(ctx, pod)
+func (n *PodNetwork) Add(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
+	addresses, err := n.add(ctx, pod)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("connecting pod %s/%s on host %q: %w", pod.Namespace, pod.Name, n.agent.host.Name, err)
+		return nil, fmt.Errorf("connecting pod %s/%s on host %q: %w", pod.Namespace, pod.Name, n.agent.host.Name, err)
 	}
-	return address, nil
+	return addresses, nil
 }
 
-func (n *PodNetwork) add(ctx context.Context, pod *corev1.Pod) (netip.Addr, error) {
+func (n *PodNetwork) add(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
 	if err := n.agent.ready(ctx); err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	existing, err := n.agent.existingEndpoint(ctx, pod)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
-	address, err := n.agent.assign(ctx, pod)
+	addresses, err := n.agent.assign(ctx, pod)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
-	if err := n.agent.writeEndpoint(ctx, pod, existing, address); err != nil {
+	if err := n.agent.writeEndpoint(ctx, pod, existing, addresses); err != nil {
 		release := n.agent.datastore.client.IPAM().ReleaseByHandle(ctx, HandleID(pod))
-		return netip.Addr{}, errors.Join(err, wrap(ignoreAbsent(release), "releasing the address again"))
+		return nil, errors.Join(err, wrap(ignoreAbsent(release), "releasing the address again"))
 	}
-	return address, nil
+	return addresses, nil
 }
 
 // Del undoes Add: the WorkloadEndpoint goes, unless it has become that of another sandbox, and then whatever the pod's
@@ -136,19 +138,19 @@ func (a *Agent) existingEndpoint(ctx context.Context, pod *corev1.Pod) (*libapi.
 	return nil, nil
 }
 
-// assign allocates an address for the pod, or returns the one that its handle holds already.
-func (a *Agent) assign(ctx context.Context, pod *corev1.Pod) (netip.Addr, error) {
+// assign allocates the pod's addresses, or returns those that its handle holds already.
+func (a *Agent) assign(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
 	handle := HandleID(pod)
 	held, err := a.datastore.client.IPAM().IPsByHandle(ctx, handle)
 	if ignoreAbsent(err) != nil {
-		return netip.Addr{}, fmt.Errorf("reading the addresses of handle %q: %w", handle, err)
+		return nil, fmt.Errorf("reading the addresses of handle %q: %w", handle, err)
 	}
 	if len(held) > 0 {
-		return toAddr(held[0].IP)
+		return inOrder(held, func(ip cnet.IP) net.IP { return ip.IP })
 	}
 	v4, err := a.hasPool(ctx, 4)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	args := ipam.AutoAssignArgs{
 		HandleID: &handle, Hostname: a.host.Name, IntendedUse: apiv3.IPPoolAllowedUseWorkload,
@@ -156,7 +158,8 @@ func (a *Agent) assign(ctx context.Context, pod *corev1.Pod) (netip.Addr, error)
 	}
 	if v4 {
 		args.Num4 = 1
-	} else {
+	}
+	if !v4 || a.host.DualStack {
 		args.Num6 = 1
 	}
 	return a.autoAssign(ctx, args)
@@ -172,26 +175,42 @@ func podAttributes(host string, pod *corev1.Pod) map[string]string {
 	}
 }
 
-// autoAssign allocates the one address that args ask for.
-func (a *Agent) autoAssign(ctx context.Context, args ipam.AutoAssignArgs) (netip.Addr, error) {
+// autoAssign allocates the addresses that args ask for, of which there is at least one.
+func (a *Agent) autoAssign(ctx context.Context, args ipam.AutoAssignArgs) ([]netip.Addr, error) {
 	a.ipam.Lock()
 	defer a.ipam.Unlock()
 	v4, v6, err := a.datastore.client.IPAM().AutoAssign(ctx, args)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("assigning an address: %w", err)
+		return nil, fmt.Errorf("assigning an address: %w", err)
 	}
+	var all []cnet.IPNet
 	for _, assigned := range []*ipam.IPAMAssignments{v4, v6} {
 		if assigned == nil {
 			continue
 		}
 		if err := assigned.PartialFulfillmentError(); err != nil {
-			return netip.Addr{}, fmt.Errorf("assigning an address: %w", err)
+			return nil, fmt.Errorf("assigning an address: %w", err)
 		}
-		if len(assigned.IPs) > 0 {
-			return toAddr(assigned.IPs[0].IP)
-		}
+		all = append(all, assigned.IPs...)
 	}
-	return netip.Addr{}, errors.New("assigning an address: IPAM gave none")
+	if len(all) == 0 {
+		return nil, errors.New("assigning an address: IPAM gave none")
+	}
+	return inOrder(all, func(ip cnet.IPNet) net.IP { return ip.IP })
+}
+
+// inOrder are libcalico-go's addresses, the IPv4 ones first.
+func inOrder[T any](all []T, ip func(T) net.IP) ([]netip.Addr, error) {
+	out := make([]netip.Addr, 0, len(all))
+	for _, one := range all {
+		address, err := toAddr(ip(one))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, address)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out, nil
 }
 
 func (a *Agent) hasPool(ctx context.Context, version int) (bool, error) {
@@ -209,7 +228,7 @@ func (a *Agent) hasPool(ctx context.Context, version int) (bool, error) {
 }
 
 // writeEndpoint creates the pod's endpoint, or makes the existing one that of this sandbox.
-func (a *Agent) writeEndpoint(ctx context.Context, pod *corev1.Pod, wep *libapi.WorkloadEndpoint, address netip.Addr) error {
+func (a *Agent) writeEndpoint(ctx context.Context, pod *corev1.Pod, wep *libapi.WorkloadEndpoint, addresses []netip.Addr) error {
 	// Labels, profiles, ports and so on are libcalico-go's reading of the pod, as in the plugin.
 	placed := pod.DeepCopy()
 	placed.Spec.NodeName = a.host.Name
@@ -238,7 +257,10 @@ func (a *Agent) writeEndpoint(ctx context.Context, pod *corev1.Pod, wep *libapi.
 	wep.Spec.ServiceAccountName = from.Spec.ServiceAccountName
 	wep.Spec.InterfaceName = from.Spec.InterfaceName
 	wep.Spec.AllowSpoofedSourcePrefixes = from.Spec.AllowSpoofedSourcePrefixes
-	wep.Spec.IPNetworks = []string{netip.PrefixFrom(address, address.BitLen()).String()}
+	wep.Spec.IPNetworks = nil
+	for _, address := range addresses {
+		wep.Spec.IPNetworks = append(wep.Spec.IPNetworks, netip.PrefixFrom(address, address.BitLen()).String())
+	}
 	wep.Spec.MAC = macOf(pod)
 
 	ctx = resources.ContextWithPatchMode(ctx, resources.PatchModeCNI)

@@ -4,6 +4,7 @@
 package caliconode_test
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -57,6 +58,36 @@ func TestPodComesAndGoes(t *testing.T) {
 }
 
 // A StatefulSet's pod has a successor of the same name; the late end of the old sandbox must not take the new endpoint.
+func TestDualStackPodHasAnAddressOfEachFamily(t *testing.T) {
+	t.Parallel()
+	datastore, _ := connect(t, caliconode.Pool{CIDR: "fd00:30::/64"})
+	worker := host("worker-1", "192.168.0.11")
+	worker.AddressV6, worker.DualStack = netip.MustParseAddr("fd00:192::11"), true
+	agent := start(t, datastore, worker)
+	cart := pod("cart")
+	first, err := agent.PodNetwork().Add(t.Context(), cart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first) != 2 || !first[0].Is4() || !first[1].Is6() {
+		t.Fatalf("the pod has %v, want an IPv4 and an IPv6 address", first)
+	}
+	if again, err := agent.PodNetwork().Add(t.Context(), cart); err != nil || !slices.Equal(again, first) {
+		t.Errorf("asked again, the pod has %v (%v), had %v", again, err, first)
+	}
+	want := []string{first[0].String() + "/32", first[1].String() + "/128"}
+	if got := endpoints(t, datastore); len(got) != 1 || !slices.Equal(got[0].Spec.IPNetworks, want) {
+		t.Errorf("the endpoints are %+v, want one with %v", got, want)
+	}
+	wantInconsistencies(t, datastore)
+	if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := datastore.Client().IPAM().IPsByHandle(t.Context(), caliconode.HandleID(cart)); err == nil && len(held) > 0 {
+		t.Errorf("the pod is gone and %v are held", held)
+	}
+}
+
 func TestEndOfAnOldSandboxLeavesTheEndpointOfTheNew(t *testing.T) {
 	t.Parallel()
 	datastore, _ := connect(t)

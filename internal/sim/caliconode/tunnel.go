@@ -133,7 +133,7 @@ func (a *Agent) reconcileTunnel(ctx context.Context, node *libapi.Node, pools []
 	if err != nil {
 		return fmt.Errorf("assigning a tunnel address (%s): %w", t.kind, err)
 	}
-	*address = assigned.String()
+	*address = assigned[0].String()
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,8 @@ import (
 type Options struct {
 	// Config reaches the API server.
 	Config *rest.Config
+	// Etcd is Calico's client of its etcdv3 datastore, from which everything is read then, and to which statuses are written; nil for the API server.
+	Etcd clientv3.Interface
 	// Group is the API group of Calico's kinds: crd.projectcalico.org/v1 if empty.
 	Group schema.GroupVersion
 	// Up is how long a session takes from the change that makes or restarts it until it is Established.
@@ -84,14 +87,14 @@ func Start(ctx context.Context, o Options) (*Simulator, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	client, err := dynamic.NewForConfig(o.Config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for the simulator: %w", err)
-	}
 	s := &Simulator{
-		options: o, client: client, done: make(chan struct{}), net: newNetwork(), statuses: map[string]*report{}, silent: map[string]bool{},
+		options: o, done: make(chan struct{}), net: newNetwork(), statuses: map[string]*report{}, silent: map[string]bool{},
 	}
-	if err := s.watch(ctx); err != nil {
+	begin := s.watch
+	if o.Etcd != nil {
+		begin = s.follow
+	}
+	if err := begin(ctx); err != nil {
 		return nil, err
 	}
 	go s.run(ctx)
@@ -137,6 +140,10 @@ func (s *Simulator) Written() int {
 }
 
 func (s *Simulator) watch(ctx context.Context) error {
+	var err error
+	if s.client, err = dynamic.NewForConfig(s.options.Config); err != nil {
+		return fmt.Errorf("making a client for the simulator: %w", err)
+	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(s.client, 0)
 	calico := s.options.Group
 	for resource, see := range map[schema.GroupVersionResource]func(u *unstructured.Unstructured, gone bool) error{
@@ -310,6 +317,9 @@ func (s *Simulator) filled() []*apiv3.CalicoNodeStatus {
 func (s *Simulator) write(ctx context.Context, status *apiv3.CalicoNodeStatus) error {
 	if s.options.Write != nil {
 		return s.options.Write(ctx, status)
+	}
+	if s.options.Etcd != nil {
+		return update(ctx, s.options.Etcd, status)
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {

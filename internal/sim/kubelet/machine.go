@@ -20,10 +20,10 @@ import (
 
 // PodNetwork is a machine's CNI plugin, as a kubelet sees it.
 type PodNetwork interface {
-	// Add gives the pod an address and returns it. It is idempotent: for a pod (by UID) that has an address it returns
-	// that address again, because a kubelet that restarts asks again.
-	Add(ctx context.Context, pod *corev1.Pod) (netip.Addr, error)
-	// Del takes the pod's address back. It is idempotent, and succeeds for a pod it has never heard of.
+	// Add gives the pod an address, or one of each family with the pod's first address first, and returns them. It is
+	// idempotent: for a pod (by UID) that has addresses it returns them again, because a kubelet that restarts asks again.
+	Add(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error)
+	// Del takes the pod's addresses back. It is idempotent, and succeeds for a pod it has never heard of.
 	Del(ctx context.Context, pod *corev1.Pod) error
 }
 

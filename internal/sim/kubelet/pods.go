@@ -6,6 +6,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,23 +122,23 @@ func (f *Fleet) start(ctx context.Context, m *machine, pod *corev1.Pod) error {
 	if _, running := f.sandbox(keyOf(pod)); running && pod.Status.Phase == corev1.PodRunning {
 		return f.patchPodStatus(ctx, pod, gatedStatus(pod, now))
 	}
-	address := m.Address
+	addresses := []netip.Addr{m.Address}
 	if !pod.Spec.HostNetwork {
 		if m.PodNetwork == nil {
 			return nil // no CNI plugin: it stays Pending
 		}
 		var err error
-		if address, err = m.PodNetwork.Add(ctx, pod.DeepCopy()); err != nil {
+		if addresses, err = m.PodNetwork.Add(ctx, pod.DeepCopy()); err != nil {
 			return fmt.Errorf("giving pod %s an address: %w", keyOf(pod), err)
 		}
 	}
 	// From here on there is something to tear down, whatever becomes of the status.
 	f.keepSandbox(keyOf(pod), sandbox{machine: m, pod: pod})
-	status := runningStatus(pod, m.Address, address, now)
+	status := runningStatus(pod, m.Address, addresses, now)
 	if err := f.patchPodStatus(ctx, pod, status); err != nil {
 		return err
 	}
-	f.cfg.Logger.V(1).Info("Started pod", "pod", keyOf(pod).String(), "node", m.Name, "address", address.String())
+	f.cfg.Logger.V(1).Info("Started pod", "pod", keyOf(pod).String(), "node", m.Name, "addresses", addresses)
 	return nil
 }
 

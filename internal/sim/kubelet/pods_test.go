@@ -25,16 +25,18 @@ import (
 type addresses struct {
 	mu     sync.Mutex
 	failed bool
-	next   byte
-	held   map[types.UID]netip.Addr
+	// dual gives each pod an IPv6 address as well.
+	dual bool
+	next byte
+	held map[types.UID]netip.Addr
 }
 
-func (a *addresses) Add(_ context.Context, pod *corev1.Pod) (netip.Addr, error) {
+func (a *addresses) Add(_ context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.failed {
 		a.failed = true
-		return netip.Addr{}, errors.New("not yet")
+		return nil, errors.New("not yet")
 	}
 	if a.held == nil {
 		a.held = map[types.UID]netip.Addr{}
@@ -43,7 +45,10 @@ func (a *addresses) Add(_ context.Context, pod *corev1.Pod) (netip.Addr, error) 
 		a.next++
 		a.held[pod.UID] = netip.AddrFrom4([4]byte{10, 9, 8, a.next})
 	}
-	return a.held[pod.UID], nil
+	if a.dual {
+		return []netip.Addr{a.held[pod.UID], netip.MustParseAddr("fd00::9")}, nil
+	}
+	return []netip.Addr{a.held[pod.UID]}, nil
 }
 
 func (a *addresses) Del(_ context.Context, pod *corev1.Pod) error {
@@ -112,6 +117,20 @@ func (w *world) pod(namespace, name string) *corev1.Pod {
 func ready(pod *corev1.Pod) bool {
 	return pod != nil && pod.Status.Phase == corev1.PodRunning && slices.ContainsFunc(pod.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
+func TestPodOfBothFamilies(t *testing.T) {
+	t.Parallel()
+	m := machine("dual-runs")
+	m.PodNetwork = &addresses{dual: true}
+	w := newWorld(t, m)
+	ns := w.namespace()
+	w.run(ns, "app", m.Name)
+	w.eventually("the pod is ready", func() bool { return ready(w.pod(ns, "app")) })
+	status := w.pod(ns, "app").Status
+	if want := []corev1.PodIP{{IP: "10.9.8.1"}, {IP: "fd00::9"}}; status.PodIP != want[0].IP || !slices.Equal(status.PodIPs, want) {
+		t.Errorf("pod IP %q %v, want %v", status.PodIP, status.PodIPs, want)
+	}
 }
 
 func TestPodRunsAndEnds(t *testing.T) {

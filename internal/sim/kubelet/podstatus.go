@@ -18,7 +18,7 @@ func IsTerminal(pod *corev1.Pod) bool {
 }
 
 // runningStatus is the status of a pod whose containers all run and are ready.
-func runningStatus(pod *corev1.Pod, host, address netip.Addr, now metav1.Time) corev1.PodStatus {
+func runningStatus(pod *corev1.Pod, host netip.Addr, addresses []netip.Addr, now metav1.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.ObservedGeneration = pod.Generation
 	status.Phase = corev1.PodRunning
@@ -26,9 +26,11 @@ func runningStatus(pod *corev1.Pod, host, address netip.Addr, now metav1.Time) c
 		status.HostIP = host.String()
 		status.HostIPs = []corev1.HostIP{{IP: host.String()}}
 	}
-	if address.IsValid() {
-		status.PodIP = address.String()
-		status.PodIPs = []corev1.PodIP{{IP: address.String()}}
+	if len(addresses) > 0 && addresses[0].IsValid() {
+		status.PodIP, status.PodIPs = addresses[0].String(), nil
+		for _, address := range addresses {
+			status.PodIPs = append(status.PodIPs, corev1.PodIP{IP: address.String()})
+		}
 	}
 	if status.StartTime == nil {
 		status.StartTime = &now

@@ -7,6 +7,7 @@
 //	fabric    one namespace for each machine, on a bridge
 //	speaker   for each machine Debian's bird and bird6, inside, and Calico's confd and status reporter (agent), outside
 //	network   the process that makes all that follow the lab's machines, and the socket on which it is asked
+//	birdc     questions to a BIRD
 //	probe     packets between all pairs of pods, and what became of them
 //	scenario  changes of route reflectors under a probe, by the operator
 //	command   `lab probe` and `lab scenario`

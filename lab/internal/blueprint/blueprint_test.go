@@ -280,6 +280,12 @@ func TestResolveRefuses(t *testing.T) {
 		}, "bgp-network cannot run without nodes; add nodes to --components"},
 		"network without bird": {func(o *blueprint.Options) { o.Network, o.Datastore, o.Bird = blueprint.NetworkBGP, "", "" },
 			"--network bgp needs the paths of confd's templates, of bird and of bird6"},
+		"unknown families": {func(o *blueprint.Options) {
+			o.Network, o.Datastore, o.IPFamilies = blueprint.NetworkBGP, "", "ipv6,ipv4"
+		},
+			`--ip-families "ipv6,ipv4" is unknown; use ipv4, ipv6, or ipv4,ipv6 for dual stack`},
+		"IPv6 that is only said": {func(o *blueprint.Options) { o.IPFamilies = blueprint.FamilyIPv6 },
+			"--ip-families ipv6 is for addresses that packets reach, and there are none; add --network bgp"},
 		"pods on the BGP network": {func(o *blueprint.Options) { o.Pods, o.Network, o.Datastore = true, blueprint.NetworkBGP, "" },
 			"--pods and --network bgp exclude each other, as each gives pods a network of its own; leave one of them out"},
 		"pods that seem to run beside real ones": {func(o *blueprint.Options) { o.Pods = true },
@@ -304,6 +310,28 @@ func TestResolveRefuses(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: the error is more than one sentence: %v", name, err)
+		}
+	}
+}
+
+// TestFamiliesOfTheNetwork sees what the processes are told: pools and machines of each family that is asked for.
+func TestFamiliesOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	for families, want := range map[string]struct{ pools, nodes string }{
+		"": {"--pod-cidr=10.244.0.0/16", ""}, blueprint.FamilyIPv4: {"--pod-cidr=10.244.0.0/16", ""},
+		blueprint.FamilyIPv6:   {"--pod-cidr=fd00:10:244::/64", "--ip-families=ipv6"},
+		blueprint.BothFamilies: {"--pod-cidr=10.244.0.0/16,fd00:10:244::/64", "--ip-families=ipv4,ipv6"},
+	} {
+		description := design(t, options(func(o *blueprint.Options) { o.Network, o.Datastore, o.IPFamilies = blueprint.NetworkBGP, "", families }))
+		for _, p := range description.Processes {
+			text := strings.Join(p.Args, " ") + " "
+			switch {
+			case p.Name == blueprint.Setup && !strings.Contains(text, want.pools+" "):
+				t.Errorf("%q: setup is told %s, want %s", families, text, want.pools)
+			case p.Name == blueprint.Nodes && want.nodes == "" && strings.Contains(text, "--ip-families"),
+				p.Name == blueprint.Nodes && !strings.Contains(text, want.nodes):
+				t.Errorf("%q: nodes are told %s, want %q", families, text, want.nodes)
+			}
 		}
 	}
 }

@@ -44,6 +44,13 @@ const (
 	NetworkBGP      = "bgp"
 )
 
+// Values of Options.IPFamilies.
+const (
+	FamilyIPv4   = "ipv4"
+	FamilyIPv6   = "ipv6"
+	BothFamilies = "ipv4,ipv6"
+)
+
 // Values of Options.Datastore.
 const (
 	DatastoreEtcd       = "etcdv3"
@@ -71,6 +78,8 @@ type Options struct {
 	// Network is what packets between pods travel on: loopback (none do; addresses are only said) or bgp (a network namespace for each machine,
 	// with routes that Debian's bird and Calico's confd make). The latter needs Datastore kubernetes, which is implied if that is empty.
 	Network string `json:"network"`
+	// IPFamilies are the families in which the machines and pods of a BGP network have addresses: ipv4 (also if empty), ipv6 or ipv4,ipv6.
+	IPFamilies string `json:"ipFamilies,omitempty"`
 	// Pods says that pods are real: all of the lab runs in a network namespace of its own, with a network of pods, Services and names in it.
 	Pods bool `json:"pods,omitempty"`
 	// Images are further images that pods may name, each REPOSITORY=PATH with the absolute path of the binary that it stands for.
@@ -239,6 +248,10 @@ func checkCloud(o Options) error {
 
 func checkNetwork(o Options) error {
 	switch {
+	case !slices.Contains([]string{"", FamilyIPv4, FamilyIPv6, BothFamilies}, o.IPFamilies):
+		return fmt.Errorf("--ip-families %q is unknown; use ipv4, ipv6, or ipv4,ipv6 for dual stack", o.IPFamilies)
+	case o.speaksIPv6() && o.Network != NetworkBGP:
+		return fmt.Errorf("--ip-families %s is for addresses that packets reach, and there are none; add --network bgp", o.IPFamilies)
 	case o.Network == NetworkLoopback:
 		return nil
 	case o.Network != NetworkBGP:
@@ -318,6 +331,21 @@ func (o Options) runs(name string) bool {
 		return o.Pods
 	}
 	return slices.Contains(o.Components, name) || slices.Contains(o.With, name)
+}
+
+// speaksIPv6 reports whether machines and pods have IPv6 addresses.
+func (o Options) speaksIPv6() bool { return o.IPFamilies == FamilyIPv6 || o.IPFamilies == BothFamilies }
+
+// podCIDRs are Calico's address pools, with commas between.
+func (o Options) podCIDRs() string {
+	switch o.IPFamilies {
+	case FamilyIPv6:
+		return PodCIDRv6
+	case BothFamilies:
+		return PodCIDR + "," + PodCIDRv6
+	default:
+		return PodCIDR
+	}
 }
 
 // needsSetup reports whether there is anything for the Setup process to prepare: rights for nodes or for the product's component, or

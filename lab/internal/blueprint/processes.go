@@ -19,6 +19,8 @@ const (
 	NamesService = "10.96.0.10"
 	// PodCIDR is Calico's address pool.
 	PodCIDR = "10.244.0.0/16"
+	// PodCIDRv6 is that of a BGP network with IPv6.
+	PodCIDRv6 = "fd00:10:244::/64"
 	// ControlPlaneAddress is where kube-apiserver is reached by pods, if those are real: an address of machines.Network that no machine gets.
 	ControlPlaneAddress = "172.30.0.1"
 )
@@ -199,7 +201,7 @@ func (d draft) leaseInterval() time.Duration {
 func (d draft) setup() Process {
 	p := Process{
 		Name:      Setup,
-		Args:      []string{Setup, "--kubeconfig=" + d.Kubeconfig(), "--pod-cidr=" + PodCIDR, "--calico-datastore=" + d.Datastore},
+		Args:      []string{Setup, "--kubeconfig=" + d.Kubeconfig(), "--pod-cidr=" + d.podCIDRs(), "--calico-datastore=" + d.Datastore},
 		Env:       d.calicoEnv(d.Kubeconfig()),
 		DependsOn: d.existing(APIServer, CalicoEtcd),
 		Once:      true,
@@ -239,6 +241,9 @@ func (d draft) nodes() Process {
 	}
 	if d.runs(BGPNetwork) {
 		p.Args = append(p.Args, "--network="+d.Network)
+	}
+	if d.speaksIPv6() {
+		p.Args = append(p.Args, "--ip-families="+d.IPFamilies)
 	}
 	if d.Pods {
 		p.Args = append(p.Args, "--real-pods")

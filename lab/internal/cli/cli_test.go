@@ -330,6 +330,15 @@ func TestNetworkIsRemembered(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--network bgp contradicts the lab in "+dir+", which was made with loopback; leave the option out") {
 		t.Errorf("another network for the same folder: %v", err)
 	}
+	remember("bgp")
+	_, err = run(settings(), "up", "--dry-run", "--dir", dir, "--ip-families=ipv4,ipv6")
+	if err == nil || !strings.Contains(err.Error(), "--ip-families ipv4,ipv6 contradicts the lab in "+dir+", which was made with ipv4; leave the option out") {
+		t.Errorf("other families for the same folder: %v", err)
+	}
+	if _, err = run(settings(), "up", "--dry-run", "--dir", dir, "--ip-families=ipv4"); err != nil {
+		t.Errorf("the same families, said: %v", err)
+	}
+	remember("")
 	if output, err := run(settings(), "node", "add", "late", "--dir", dir); err != nil || output != "machine late created\n" {
 		t.Errorf("without a BGP network: %q, %v", output, err)
 	}

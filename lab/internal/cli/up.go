@@ -62,6 +62,8 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 		"(default digitalocean, or none if that is not built or --components is given)")
 	flags.StringVar(&o.Network, "network", blueprint.NetworkLoopback, "what pods' packets travel on: loopback (there are none), or bgp for a network "+
 		"namespace with Debian's bird and Calico's confd for each of up to 50 machines, which needs and implies --calico-datastore kubernetes")
+	flags.StringVar(&o.IPFamilies, "ip-families", blueprint.FamilyIPv4, "with --network bgp, the families in which machines and pods have addresses: "+
+		"ipv4, ipv6, or ipv4,ipv6 for dual stack")
 	flags.BoolVar(&o.Pods, "pods", false, "run pods as processes with real addresses, and all of the lab in namespaces of its own")
 	flags.StringArrayVar(&o.Images, "image", nil, "with --pods, REPOSITORY=/PATH/OF/BINARY: what pods of a further image run; may be repeated")
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
@@ -75,7 +77,8 @@ func given(command *cobra.Command) runner.Given {
 	changed := command.Flags().Changed
 	return runner.Given{
 		Datastore: changed("calico-datastore"), Nodes: changed("nodes"), Zones: changed("zones"), Cloud: changed("cloud"), Network: changed("network"),
-		Pods: changed("pods"),
+		IPFamilies: changed("ip-families"),
+		Pods:       changed("pods"),
 	}
 }
 

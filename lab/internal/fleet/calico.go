@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
@@ -49,11 +50,18 @@ func (f *fleet) newCalicoHost(machine machines.Machine) *calicoHost {
 	if f.datastore == nil {
 		return nil
 	}
+	host := caliconode.Host{
+		Name: machine.Name, KubernetesNode: machine.Name, Address: machine.Address, Bits: machines.Network().Bits(), IPIP: f.tunnels,
+		BitsV6: machines.NetworkV6().Bits(),
+	}
+	switch f.families {
+	case blueprint.FamilyIPv6:
+		host.Address, host.Bits = machines.IPv6(machine.Address), machines.NetworkV6().Bits()
+	case blueprint.BothFamilies:
+		host.AddressV6, host.DualStack = machines.IPv6(machine.Address), true
+	}
 	return &calicoHost{
-		datastore: f.datastore,
-		host: caliconode.Host{
-			Name: machine.Name, KubernetesNode: machine.Name, Address: machine.Address, Bits: machines.Network().Bits(), IPIP: f.tunnels,
-		},
+		datastore: f.datastore, host: host,
 		logger:   f.logger.WithValues("machine", machine.Name),
 		stopped:  make(chan struct{}),
 		starting: f.starting,
@@ -146,10 +154,10 @@ func (c *calicoHost) plugin() (kubelet.PodNetwork, error) {
 }
 
 // Add implements kubelet.PodNetwork.
-func (c *calicoHost) Add(ctx context.Context, pod *corev1.Pod) (netip.Addr, error) {
+func (c *calicoHost) Add(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
 	plugin, err := c.plugin()
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("connecting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("connecting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return plugin.Add(ctx, pod)
 }

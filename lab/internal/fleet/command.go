@@ -25,10 +25,10 @@ import (
 )
 
 type options struct {
-	kubeconfig, machines, datastore, cloud, network, readyFile string
-	podsPerNode                                                int
-	leaseInterval                                              time.Duration
-	realPods                                                   bool
+	kubeconfig, machines, datastore, cloud, network, families, readyFile string
+	podsPerNode                                                          int
+	leaseInterval                                                        time.Duration
+	realPods                                                             bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -42,6 +42,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.readyFile, "ready-file", "", "file to write once all machines are up")
 	flags.StringVar(&o.cloud, "cloud", blueprint.CloudNone, "what the machines stand on; without a cloud this process deletes the Nodes of machines that are gone")
 	flags.StringVar(&o.network, "network", blueprint.NetworkLoopback, "what pods' packets travel on; the BGP network has no tunnels between machines")
+	flags.StringVar(&o.families, "ip-families", blueprint.FamilyIPv4, "families of the addresses of machines and pods in a BGP network: ipv4, ipv6, or ipv4,ipv6")
 	flags.DurationVar(&o.leaseInterval, "lease-interval", 0, "time between two heartbeats of a machine (default that of kubelets)")
 	flags.IntVar(&o.podsPerNode, "pods-per-node", 0, "number of pods to create for each machine")
 	flags.BoolVar(&o.realPods, "real-pods", false, "leave pods to somebody else, who runs them")
@@ -75,7 +76,7 @@ func (o options) run(ctx context.Context) error {
 	}
 	kubelets := kubelet.NewFleet(kubelet.Config{Client: api, LeaseInterval: o.leaseInterval, WithoutPods: o.realPods, Logger: logger.WithName("kubelet")})
 	f := &fleet{
-		api: api, kubelets: kubelets, datastore: datastore, tunnels: o.network != blueprint.NetworkBGP, path: o.machines, podsPerNode: o.podsPerNode,
+		api: api, kubelets: kubelets, datastore: datastore, tunnels: o.network != blueprint.NetworkBGP, families: o.families, path: o.machines, podsPerNode: o.podsPerNode,
 		removesNodes: o.cloud == blueprint.CloudNone, logger: logger, members: map[string]*member{}, starting: make(chan struct{}, calicoStarts),
 	}
 	return f.run(ctx, func() error { return os.WriteFile(o.readyFile, []byte("ready\n"), 0o600) })

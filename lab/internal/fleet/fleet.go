@@ -42,7 +42,9 @@ type fleet struct {
 	kubelets  *kubelet.Fleet
 	datastore *caliconode.Datastore // nil without Calico
 	// tunnels says that calico-nodes have tunnel addresses, as in a pool of Calico's manifests. Where the pool gives none they would wait for one.
-	tunnels     bool
+	tunnels bool
+	// families are the families in which machines and pods have addresses: one of blueprint's values.
+	families    string
 	path        string
 	podsPerNode int
 	// removesNodes says that there is no cloud controller manager, and nobody else who deletes the Node of a machine that is gone.

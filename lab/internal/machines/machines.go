@@ -50,6 +50,16 @@ var ErrUnknown = errors.New("there is no such machine")
 // Network is where machines have their addresses. Only in a lab with a BGP network does anything answer there; else addresses are only said.
 func Network() netip.Prefix { return netip.MustParsePrefix("172.30.0.0/16") }
 
+// NetworkV6 is where machines of a BGP network have their IPv6 addresses, and IPv6 the one of the machine with an address of Network.
+func NetworkV6() netip.Prefix { return netip.MustParsePrefix("fd00:172:30::/64") }
+
+// IPv6 is the IPv6 address of the machine with an address of Network: the same host in [NetworkV6].
+func IPv6(address netip.Addr) netip.Addr {
+	from, to := address.As4(), NetworkV6().Addr().As16()
+	to[14], to[15] = from[2], from[3]
+	return netip.AddrFrom16(to)
+}
+
 // Seed lists node-1 … node-N spread over zones zone-a, zone-b, … in turn.
 func Seed(nodes, zones int) List {
 	var list List

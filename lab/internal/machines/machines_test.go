@@ -6,6 +6,7 @@ package machines_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +29,16 @@ func TestSeed(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestIPv6FollowsTheAddress(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[string]string{"172.30.0.2": "fd00:172:30::2", "172.30.255.254": "fd00:172:30::fffe", "172.30.1.0": "fd00:172:30::100"} {
+		got := machines.IPv6(netip.MustParseAddr(from))
+		if got.String() != want || !machines.NetworkV6().Contains(got) {
+			t.Errorf("%s has %s, want %s in %s", from, got, want, machines.NetworkV6())
+		}
 	}
 }
 

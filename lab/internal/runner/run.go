@@ -4,6 +4,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type Request struct {
 }
 
 // Given says which options the user chose.
-type Given struct{ Datastore, Nodes, Zones, Cloud, Network, Pods bool }
+type Given struct{ Datastore, Nodes, Zones, Cloud, Network, IPFamilies, Pods bool }
 
 // memory is options.json: what later starts in the same folder must agree with.
 type memory struct {
@@ -60,6 +61,8 @@ type memory struct {
 	Cloud string `json:"cloud,omitempty"`
 	// Network is empty in the folder of a lab that was made when there was only one.
 	Network string `json:"network,omitempty"`
+	// IPFamilies is empty if machines and pods have IPv4 addresses alone.
+	IPFamilies string `json:"ipFamilies,omitempty"`
 	// Pods says that pods are real.
 	Pods bool `json:"pods,omitempty"`
 }
@@ -133,14 +136,21 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 	case given.Network && options.Network != remembered.Network:
 		return blueprint.Options{}, fmt.Errorf("--network %s contradicts the lab in %s, which was made with %s; %s",
 			options.Network, options.Dir, remembered.Network, fresh)
+	case given.IPFamilies && families(options.IPFamilies) != families(remembered.IPFamilies):
+		return blueprint.Options{}, fmt.Errorf("--ip-families %s contradicts the lab in %s, which was made with %s; %s",
+			options.IPFamilies, options.Dir, families(remembered.IPFamilies), fresh)
 	case given.Pods && options.Pods != remembered.Pods:
 		return blueprint.Options{}, fmt.Errorf("--pods=%t contradicts the lab in %s, which was made %s --pods; %s",
 			options.Pods, options.Dir, map[bool]string{true: "with", false: "without"}[remembered.Pods], fresh)
 	}
 	options.Datastore, options.NodeCount, options.ZoneCount = remembered.Datastore, remembered.Nodes, remembered.Zones
 	options.Cloud, options.Network, options.Pods = remembered.Cloud, remembered.Network, remembered.Pods
+	options.IPFamilies = remembered.IPFamilies
 	return blueprint.Resolve(options)
 }
+
+// families is what is meant if nothing is said.
+func families(said string) string { return cmp.Or(said, blueprint.FamilyIPv4) }
 
 // Cloud says what the machines of the lab in the folder stand on, running or not: one of the values of blueprint.Options.Cloud.
 func Cloud(layout blueprint.Layout) (string, error) {
@@ -258,7 +268,7 @@ func (r Request) prepare(claimed *folder.Folder, description blueprint.Blueprint
 		}
 	}
 	o := r.Options
-	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount, Cloud: o.Cloud, Network: o.Network, Pods: o.Pods}
+	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount, Cloud: o.Cloud, Network: o.Network, IPFamilies: o.IPFamilies, Pods: o.Pods}
 	if err := folder.WriteJSON(claimed.OptionsFile(), remembered); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ const patience = 2 * time.Minute
 
 type options struct {
 	kubeconfig              string
-	podCIDR                 string
+	podCIDRs                []string
 	datastore               string
 	network                 string
 	calicoNodeSyncManifests string
@@ -41,7 +41,7 @@ func NewCommand() *cobra.Command {
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the administrator's kubeconfig")
-	flags.StringVar(&o.podCIDR, "pod-cidr", "", "Calico's address pool")
+	flags.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "Calico's address pools")
 	flags.StringVar(&o.datastore, "calico-datastore", "", "where Calico keeps its data; etcd's address is in the environment")
 	flags.StringVar(&o.network, "network", blueprint.NetworkLoopback, "what pods' packets travel on; the BGP network has no tunnels between machines")
 	flags.StringVar(&o.calicoNodeSyncManifests, "calico-node-sync-manifests", "", "folder with the manifests of calico-node-sync")
@@ -71,15 +71,19 @@ func (o options) run(ctx context.Context) error {
 	if o.datastore == blueprint.DatastoreNone {
 		return nil
 	}
-	pool := caliconode.Pool{CIDR: o.podCIDR, Encapsulation: caliconode.IPIP}
-	if o.network == blueprint.NetworkBGP {
-		// The kernel at hand may have no tunnels, and Debian's bird does not know Calico's.
-		pool.Encapsulation = caliconode.Unencapsulated
+	var pools []caliconode.Pool
+	for _, cidr := range o.podCIDRs {
+		pool := caliconode.Pool{CIDR: cidr, Encapsulation: caliconode.IPIP}
+		if o.network == blueprint.NetworkBGP {
+			// The kernel at hand may have no tunnels, and Debian's bird does not know Calico's.
+			pool.Encapsulation = caliconode.Unencapsulated
+		}
+		pools = append(pools, pool)
 	}
-	return initializeCalico(ctx, pool)
+	return initializeCalico(ctx, pools)
 }
 
-func initializeCalico(ctx context.Context, pool caliconode.Pool) error {
+func initializeCalico(ctx context.Context, pools []caliconode.Pool) error {
 	config, err := apiconfig.LoadClientConfigFromEnvironment()
 	if err != nil {
 		return fmt.Errorf("reading the address of Calico's datastore: %w", err)
@@ -88,7 +92,7 @@ func initializeCalico(ctx context.Context, pool caliconode.Pool) error {
 	if err != nil {
 		return err
 	}
-	if err := datastore.InitializeWith(ctx, pool); err != nil {
+	if err := datastore.InitializeWith(ctx, pools...); err != nil {
 		return err
 	}
 	return datastore.Close()

@@ -5,8 +5,26 @@ SPDX-License-Identifier: Apache-2.0
 Parts of calico-route-reflector-operator. Each takes the component's values.
 */ -}}
 
+{{- /* Refuses contradictions, which the schema can only call a wrong number of items. */ -}}
+{{- define "calicoRouteReflectorOperator.check" -}}
+{{- $endpoints := join "," .etcd.endpoints -}}
+{{- if and (eq .datastore "kubernetes") (or .etcd.endpoints .etcd.configMap) -}}
+{{- fail "calicoRouteReflectorOperator.datastore is kubernetes, but calicoRouteReflectorOperator.etcd names an etcd: set datastore to etcdv3, or remove the etcd" -}}
+{{- end -}}
+{{- if and .etcd.endpoints .etcd.configMap -}}
+{{- fail "calicoRouteReflectorOperator.etcd.endpoints and calicoRouteReflectorOperator.etcd.configMap both name an etcd: remove one of them" -}}
+{{- end -}}
+{{- if and (contains "http://" $endpoints) (contains "https://" $endpoints) -}}
+{{- fail "calicoRouteReflectorOperator.etcd.endpoints mixes http and https: use one of them for all" -}}
+{{- end -}}
+{{- if ne (empty .etcd.certKey) (empty .etcd.keyKey) -}}
+{{- fail "calicoRouteReflectorOperator.etcd: only one of certKey and keyKey is set: a client certificate needs both" -}}
+{{- end -}}
+{{- end }}
+
 {{- define "calicoRouteReflectorOperator.extraArgs" -}}
 {{- include "mooring.extraArgs" (dict "path" "calicoRouteReflectorOperator.extraArgs" "args" .extraArgs "own" (dict
+  "datastore-type" "set calicoRouteReflectorOperator.datastore"
   "metrics-cert-path" "set calicoRouteReflectorOperator.metrics.certificateSecret"
   "metrics-secure" "the Service and the ServiceMonitor expect https"
   "metrics-bind-address" "the Service and the NetworkPolicy expect port 8443"
@@ -15,4 +33,36 @@ Parts of calico-route-reflector-operator. Each takes the component's values.
   "leader-election-id" "the Role allows one Lease"
   "leader-election-namespace" "the Role allows the Lease in this namespace only"
 )) }}
+{{- end }}
+
+{{- define "calicoRouteReflectorOperator.volumeMounts" -}}
+{{- if include "calicoNodeSync.etcdSecret" . }}
+- name: etcd-certs
+  mountPath: /calico-secrets
+  readOnly: true
+{{- end }}
+{{- if .metrics.certificateSecret }}
+- name: metrics-certificate
+  mountPath: /metrics-certificate
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "calicoRouteReflectorOperator.volumes" -}}
+{{- if include "calicoNodeSync.etcdSecret" . }}
+- name: etcd-certs
+  secret:
+    secretName: {{ .etcd.secret }}
+    # Readable through fsGroup by 65532, which does not own the files.
+    defaultMode: 0440
+    # An etcd without TLS has no certificates. With TLS, files that are missing stop the start with a message that names them.
+    optional: true
+{{- end }}
+{{- if .metrics.certificateSecret }}
+- name: metrics-certificate
+  secret:
+    secretName: {{ .metrics.certificateSecret }}
+    # Readable through fsGroup by 65532, which does not own the file.
+    defaultMode: 0440
+{{- end }}
 {{- end }}

@@ -44,6 +44,15 @@ func TestScenarios(t *testing.T) {
 		if name == scenario.ReplaceAll && !l.part("killed", killed) {
 			return
 		}
+		if name == scenario.ReplaceOne && !l.part("adopt by hand", adoptByHand) {
+			return
+		}
+		if name == scenario.Grow && !l.part("adopt multi", adoptMulti) {
+			return
+		}
+	}
+	if testing.Short() {
+		l.failures(aBirdIsKilled, aReflectorDies)
 	}
 	// The last of all scenarios ends without reflectors, that of the short form with two.
 	name := scenario.Enable
@@ -64,13 +73,13 @@ func TestSize(t *testing.T) {
 	judge(t, l.scenario(scenario.Enable, "--interval", "250ms"))
 }
 
-// startScenarios starts a lab and sees that there is an operator to run in it.
-func startScenarios(t *testing.T, nodes int) *lab {
+// startScenarios starts a lab and sees that there is an operator to run in it. More arguments are those of `lab up`.
+func startScenarios(t *testing.T, nodes int, args ...string) *lab {
 	t.Helper()
 	if _, err := os.Stat(operator()); err != nil {
 		need(t, "the operator's binary is needed: build it with `make build` or name it in "+operatorVariable)
 	}
-	l := start(t, nodes, "--cloud", blueprint.CloudNone)
+	l := start(t, nodes, append(args, "--cloud", blueprint.CloudNone)...)
 	t.Cleanup(func() {
 		if content, err := os.ReadFile(filepath.Join(l.BGPNetwork(), operatorLog)); err == nil && t.Failed() {
 			t.Logf("log of the operator:\n%s", content)

@@ -11,6 +11,8 @@
 //	node-2: eth0 172.30.0.3/16 ─┘
 //	        cali0 10.244.2.9/32
 //
+// With IPv6, each has an address of fd00:172:30::/64 as well, or instead, and so have pods one of fd00:10:244::/64.
+//
 // Pod addresses are reachable only through routes that BIRD has learned by BGP.
 package fabric
 
@@ -34,8 +36,8 @@ import (
 // Machine is what a machine of the fabric is made of.
 type Machine struct {
 	Name string
-	// Address is the node's own, with the length of the network that all machines share.
-	Address netip.Prefix
+	// Address is the node's own, with the length of the network that all machines share, and AddressV6 its IPv6 address. One of them may be missing.
+	Address, AddressV6 netip.Prefix
 	// Pods are the addresses of its pods.
 	Pods []netip.Addr
 }
@@ -231,8 +233,13 @@ func configure(m Machine) error {
 			return err
 		}
 	}
-	if err := addAddress(nodeDevice, m.Address); err != nil {
-		return err
+	for _, address := range []netip.Prefix{m.Address, m.AddressV6} {
+		if !address.IsValid() {
+			continue
+		}
+		if err := addAddress(nodeDevice, address); err != nil {
+			return err
+		}
 	}
 	for _, pod := range m.Pods {
 		if err := addAddress(podDevice, netip.PrefixFrom(pod, pod.BitLen())); err != nil {
@@ -268,7 +275,11 @@ func change(deed string, do func(netlink.Link, *netlink.Addr) error, device stri
 		return fmt.Errorf("finding %s: %w", device, err)
 	}
 	ip := &net.IPNet{IP: address.Addr().AsSlice(), Mask: net.CIDRMask(address.Bits(), address.Addr().BitLen())}
-	if err := do(link, &netlink.Addr{IPNet: ip}); err != nil {
+	own := &netlink.Addr{IPNet: ip}
+	if address.Addr().Is6() {
+		own.Flags = unix.IFA_F_NODAD // nobody else has it, and it is to be of use at once
+	}
+	if err := do(link, own); err != nil {
 		return fmt.Errorf("%s the address %v of %s: %w", deed, address, device, err)
 	}
 	return nil

@@ -82,6 +82,37 @@ func TestMachinesReachEachOtherButNotTheirPods(t *testing.T) {
 	}
 }
 
+// TestMachinesOfBothFamilies has a machine with both addresses and two with IPv6 alone: they reach each other by IPv6 at once, and pods not.
+func TestMachinesOfBothFamilies(t *testing.T) {
+	t.Parallel()
+	f := build(t, 0)
+	for i := range 3 {
+		m := machine(i)
+		m.AddressV6 = netip.MustParsePrefix(fmt.Sprintf("fd00:172:30::%x/64", i+2))
+		m.Pods = append(m.Pods, netip.MustParseAddr(fmt.Sprintf("fd00:10:244:%x::1", i)))
+		if i > 0 {
+			m.Address = netip.Prefix{}
+		}
+		if _, err := f.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var nodes []probe.End
+	for _, h := range f.Hosts() {
+		nodes = append(nodes, probe.End{Node: h.Name, Address: h.AddressV6.Addr(), Do: h.Do})
+	}
+	nodes = append(nodes, probe.End{Node: "m0", Address: f.Hosts()[0].Address.Addr(), Do: f.Hosts()[0].Do})
+	r := measure(t, nodes)
+	if r.Pairs != 6 || r.IPv6 == nil || r.IPv6.All != r.All || r.All.Sent == 0 || r.All.Lost > 0 {
+		t.Errorf("between node addresses: %d pairs, %+v, by IPv6 %+v; want 6 and nothing lost, and nothing between families", r.Pairs, r.All, r.IPv6)
+	}
+	first, second := f.Hosts()[0], f.Hosts()[1]
+	missing, err := first.Missing([]netip.Addr{second.Pods[1], second.AddressV6.Addr()})
+	if err != nil || len(missing) != 1 || missing[0] != second.Pods[1] {
+		t.Errorf("routes are missing to %v (%v), want only to the pod", missing, err)
+	}
+}
+
 // ends are the machines' own addresses.
 func ends(hosts []fabric.Host) []probe.End {
 	var out []probe.End

@@ -154,7 +154,7 @@ func (f *follower) add(ctx context.Context, m fabric.Machine) error {
 	if err := f.speakers.Add(ctx, h); err != nil {
 		return errors.Join(err, f.remove(m.Name))
 	}
-	f.Logger.Info("A machine has joined", "machine", m.Name, "address", m.Address, "pods", m.Pods)
+	f.Logger.Info("A machine has joined", "machine", m.Name, "address", m.Address, "addressV6", m.AddressV6, "pods", m.Pods)
 	return nil
 }
 

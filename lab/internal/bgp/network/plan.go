@@ -51,16 +51,17 @@ func (c changes) pending() []string {
 func plan(w world) changes {
 	out := changes{pods: map[string][]netip.Addr{}}
 	addresses, pods := addressesOf(w.nodes), podsOf(w.pods)
-	there := map[string]bool{}
+	there := map[string]own{}
 	for _, h := range w.hosts {
 		m, ok := w.list.Find(h.Name)
-		if !ok || m.State == machines.Off || m.Address != h.Address.Addr() {
+		has := own{h.Address, h.AddressV6}
+		if !ok || m.State == machines.Off || !has.of(m) {
 			out.remove = append(out.remove, h.Name)
 			continue
 		}
-		there[h.Name] = true
-		if !slices.Equal(h.Pods, pods[h.Name]) {
-			out.pods[h.Name] = pods[h.Name]
+		there[h.Name] = has
+		if want := has.reached(pods[h.Name]); !slices.Equal(h.Pods, want) {
+			out.pods[h.Name] = want
 		}
 	}
 	for _, m := range w.list.Machines {
@@ -68,11 +69,16 @@ func plan(w world) changes {
 			continue
 		}
 		address, ok := addresses[m.Name]
-		ok = ok && address.Addr() == m.Address // else it is that of an earlier machine of the name
-		if ok && !there[m.Name] {
-			out.add = append(out.add, fabric.Machine{Name: m.Name, Address: address, Pods: pods[m.Name]})
+		ok = ok && address.of(m) // else it is that of an earlier machine of the name
+		has, joined := there[m.Name]
+		if !joined {
+			has = address
 		}
-		if isAwaited(m) && (len(pods[m.Name]) == 0 || !ok && !there[m.Name]) {
+		reached := has.reached(pods[m.Name])
+		if ok && !joined {
+			out.add = append(out.add, fabric.Machine{Name: m.Name, Address: address.v4, AddressV6: address.v6, Pods: reached})
+		}
+		if isAwaited(m) && (len(reached) == 0 || !ok && !joined) {
 			out.awaited = append(out.awaited, m.Name)
 		}
 	}
@@ -85,12 +91,35 @@ func isAwaited(m machines.Machine) bool {
 	return m.State == machines.Running && (!m.ExternalCloudProvider || m.Droplet != 0)
 }
 
-// addressesOf are the nodes' addresses, with the length of their network, as calico-node has written them.
-func addressesOf(nodes []*corev1.Node) map[string]netip.Prefix {
-	out := map[string]netip.Prefix{}
+// own are a machine's addresses, with the length of their networks; what it has not is the zero Prefix.
+type own struct{ v4, v6 netip.Prefix }
+
+// of says whether the addresses are those of the machine. Which families it has is what calico-node has written.
+func (o own) of(m machines.Machine) bool {
+	return (o.v4.IsValid() || o.v6.IsValid()) &&
+		(!o.v4.IsValid() || o.v4.Addr() == m.Address) && (!o.v6.IsValid() || o.v6.Addr() == machines.IPv6(m.Address))
+}
+
+// reached are those of the pods' addresses to which there can be routes: of the families that the machine has.
+func (o own) reached(pods []netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	for _, pod := range pods {
+		if pod.Is4() && o.v4.IsValid() || pod.Is6() && o.v6.IsValid() {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// addressesOf are the nodes' addresses, as calico-node has written them, all of a node's at once.
+func addressesOf(nodes []*corev1.Node) map[string]own {
+	out := map[string]own{}
 	for _, node := range nodes {
-		if address, err := netip.ParsePrefix(node.Annotations[routereflector.IPv4Annotation]); err == nil {
-			out[node.Name] = address
+		var o own
+		o.v4, _ = netip.ParsePrefix(node.Annotations[routereflector.IPv4Annotation]) // the zero Prefix if there is none
+		o.v6, _ = netip.ParsePrefix(node.Annotations[routereflector.IPv6Annotation])
+		if o.v4.IsValid() || o.v6.IsValid() {
+			out[node.Name] = o
 		}
 	}
 	return out
@@ -100,10 +129,17 @@ func addressesOf(nodes []*corev1.Node) map[string]netip.Prefix {
 func podsOf(pods []*corev1.Pod) map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for _, pod := range pods {
-		address, err := netip.ParseAddr(pod.Status.PodIP)
-		ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-		if err == nil && address.Is4() && !pod.Spec.HostNetwork && !ended {
-			out[pod.Spec.NodeName] = append(out[pod.Spec.NodeName], address)
+		if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		all := pod.Status.PodIPs
+		if len(all) == 0 {
+			all = []corev1.PodIP{{IP: pod.Status.PodIP}}
+		}
+		for _, ip := range all {
+			if address, err := netip.ParseAddr(ip.IP); err == nil {
+				out[pod.Spec.NodeName] = append(out[pod.Spec.NodeName], address)
+			}
 		}
 	}
 	for _, addresses := range out {

@@ -35,6 +35,56 @@ func podAt(node, address string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+// dual gives a node, a machine of the network and a pod their IPv6 addresses as well; with six they have those alone.
+func dual(w world) world {
+	w.nodes[0].Annotations[routereflector.IPv6Annotation] = "fd00:172:30::2/64"
+	w.pods[0].Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.7"}, {IP: "fd00:10:244::7"}}
+	w.hosts[0].AddressV6 = netip.PrefixFrom(address("fd00:172:30::2"), 64)
+	w.hosts[0].Pods = []netip.Addr{address("10.244.0.7"), address("fd00:10:244::7")}
+	return w
+}
+
+func six(w world) world {
+	w = dual(w)
+	delete(w.nodes[0].Annotations, routereflector.IPv4Annotation)
+	w.pods[0].Status.PodIP, w.pods[0].Status.PodIPs = "fd00:10:244::7", w.pods[0].Status.PodIPs[1:]
+	w.hosts[0].Address, w.hosts[0].Pods = netip.Prefix{}, w.hosts[0].Pods[1:]
+	return w
+}
+
+// TestFamilies follows machines with addresses of both families, and with IPv6 ones alone.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(world) world{"dual stack": dual, "IPv6": six} {
+		whole := make(quiet())
+		check := func(what string, w world, want changes) {
+			t.Helper()
+			if want.pods == nil {
+				want.pods = map[string][]netip.Addr{}
+			}
+			if diff := cmp.Diff(want, plan(w), cmp.AllowUnexported(changes{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, what, diff)
+			}
+		}
+		check("nothing to do", whole, changes{})
+		booted := make(quiet())
+		booted.hosts = nil
+		check("it has booted", booted, changes{add: []fabric.Machine{whole.hosts[0]}})
+		other := make(quiet())
+		other.nodes[0].Annotations[routereflector.IPv6Annotation] = "fd00:172:30::9/64"
+		other.hosts = nil
+		check("the Node has the IPv6 address of an earlier machine", other, changes{awaited: []string{"a"}})
+		moved := make(quiet())
+		moved.hosts[0].AddressV6 = netip.PrefixFrom(address("fd00:172:30::9"), 64)
+		check("the network has the IPv6 address of an earlier machine", moved, changes{remove: []string{"a"}, add: []fabric.Machine{whole.hosts[0]}})
+		lost := make(quiet())
+		lost.pods[0].Status.PodIPs = lost.pods[0].Status.PodIPs[:1]
+		if want := lost.hosts[0].Pods[:1]; name == "dual stack" {
+			check("a pod loses an address", lost, changes{pods: map[string][]netip.Addr{"a": want}})
+		}
+	}
+}
+
 func hostAt(name, at string, pods ...netip.Addr) fabric.Machine {
 	return fabric.Machine{Name: name, Address: netip.PrefixFrom(address(at), 16), Pods: pods}
 }

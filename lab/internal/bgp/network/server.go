@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,9 +34,12 @@ type State struct {
 
 // NodeState is one node's.
 type NodeState struct {
-	Name    string       `json:"name"`
-	Address netip.Prefix `json:"address"`
-	Pods    []netip.Addr `json:"pods"`
+	Name string `json:"name"`
+	// Address is empty, and AddressV6 absent, where the node has none of the family.
+	Address   netip.Prefix `json:"address"`
+	AddressV6 netip.Prefix `json:"addressV6,omitzero"`
+	// Pods are the IPv4 addresses first.
+	Pods []netip.Addr `json:"pods"`
 	// Missing are the pod addresses of other nodes to which this one has no route.
 	Missing []netip.Addr `json:"missing"`
 }
@@ -117,7 +121,7 @@ func (s *server) state(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		out.Nodes = append(out.Nodes, NodeState{Name: h.Name, Address: h.Address, Pods: h.Pods, Missing: missing})
+		out.Nodes = append(out.Nodes, NodeState{Name: h.Name, Address: h.Address, AddressV6: h.AddressV6, Pods: h.Pods, Missing: missing})
 	}
 	reply(w, out)
 }
@@ -130,8 +134,10 @@ func (s *server) start(w http.ResponseWriter, r *http.Request) {
 	}
 	var ends []probe.End
 	for _, h := range s.hosts() {
-		if len(h.Pods) > 0 {
-			ends = append(ends, probe.End{Node: h.Name, Address: h.Pods[0], Do: h.Do})
+		for _, family := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
+			if i := slices.IndexFunc(h.Pods, family); i >= 0 {
+				ends = append(ends, probe.End{Node: h.Name, Address: h.Pods[i], Do: h.Do})
+			}
 		}
 	}
 	prober, err := probe.Start(context.WithoutCancel(r.Context()), ends, interval)

@@ -56,6 +56,19 @@ type track struct {
 	shots []Shot
 }
 
+// family is that of the end, as in Pair.
+func (e End) family() string {
+	if e.Address.Is6() {
+		return IPv6
+	}
+	return ""
+}
+
+// pair says whether packets go from one end to another: they are of different nodes and one family.
+func (p *Prober) pair(from, to int) bool {
+	return p.ends[from].Node != p.ends[to].Node && p.ends[from].family() == p.ends[to].family()
+}
+
 // Start begins to send; the end of ctx ends that. The sockets are bound to the ends' addresses, in their namespaces.
 func Start(ctx context.Context, ends []End, interval time.Duration) (*Prober, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -105,8 +118,8 @@ func (p *Prober) Stop() map[Pair][]Shot {
 	out := make(map[Pair][]Shot, len(p.tracks))
 	for from, a := range p.ends {
 		for to, b := range p.ends {
-			if from != to {
-				out[Pair{a.Node, b.Node}] = p.tracks[from*len(p.ends)+to].shots
+			if p.pair(from, to) {
+				out[Pair{From: a.Node, To: b.Node, Family: a.family()}] = p.tracks[from*len(p.ends)+to].shots
 			}
 		}
 	}
@@ -125,7 +138,7 @@ func (p *Prober) send(ctx context.Context, from int) {
 		case <-ticker.C:
 		}
 		for to := range p.ends {
-			if to == from {
+			if !p.pair(from, to) {
 				continue
 			}
 			number := from*len(p.ends) + to

@@ -13,11 +13,16 @@ import (
 	"time"
 )
 
-// Pair is a direction between two nodes.
+// Pair is a direction between two nodes, in one address family.
 type Pair struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Family is IPv6, or empty for IPv4.
+	Family string `json:"family,omitempty"`
 }
+
+// IPv6 is the Pair's Family of that name.
+const IPv6 = "IPv6"
 
 // Shot is one probe.
 type Shot struct {
@@ -82,8 +87,16 @@ type Report struct {
 	// All is of all pairs, Collateral of those without a node of Changed.
 	All        Loss `json:"all"`
 	Collateral Loss `json:"collateral"`
+	// IPv6 is the part of All and Collateral that was sent by IPv6; nil if nothing was.
+	IPv6 *Part `json:"ipv6,omitempty"`
 	// Losers are the pairs that lost anything, the longest outages first.
 	Losers []PairLoss `json:"losers"`
+}
+
+// Part is the loss in one address family.
+type Part struct {
+	All        Loss `json:"all"`
+	Collateral Loss `json:"collateral"`
 }
 
 // add adds the loss of other pairs.
@@ -142,14 +155,27 @@ func Summarize(shots map[Pair][]Shot, interval time.Duration, changed []string) 
 		if !p.RoleChange {
 			r.Collateral.add(p.Loss)
 		}
+		if pair.Family == IPv6 {
+			r.addIPv6(p)
+		}
 		if p.Lost > 0 {
 			r.Losers = append(r.Losers, p)
 		}
 	}
 	slices.SortFunc(r.Losers, func(a, b PairLoss) int {
-		return cmp.Or(cmp.Compare(b.LongestOutage, a.LongestOutage), cmp.Compare(b.Lost, a.Lost), strings.Compare(a.From, b.From), strings.Compare(a.To, b.To))
+		return cmp.Or(cmp.Compare(b.LongestOutage, a.LongestOutage), cmp.Compare(b.Lost, a.Lost), strings.Compare(a.From, b.From), strings.Compare(a.To, b.To), strings.Compare(a.Family, b.Family))
 	})
 	return r
+}
+
+func (r *Report) addIPv6(p PairLoss) {
+	if r.IPv6 == nil {
+		r.IPv6 = &Part{}
+	}
+	r.IPv6.All.add(p.Loss)
+	if !p.RoleChange {
+		r.IPv6.Collateral.add(p.Loss)
+	}
 }
 
 // shownLosers is how many pairs the text names.
@@ -165,16 +191,21 @@ func (r Report) WriteText(out io.Writer) error {
 	fmt.Fprintf(out, "nodes whose role changed: %s\n\n", changed)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "PAIRS\tLOST\tSENT\tOUTAGES\tLONGEST")
-	for _, line := range []struct {
+	type line struct {
 		name string
 		Loss
-	}{{"all", r.All}, {"collateral", r.Collateral}} {
+	}
+	lines := []line{{"all", r.All}, {"collateral", r.Collateral}}
+	if r.IPv6 != nil {
+		lines = append(lines, line{"all by IPv6", r.IPv6.All}, line{"collateral by IPv6", r.IPv6.Collateral})
+	}
+	for _, line := range lines {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%v\n", line.name, line.Lost, line.Sent, line.Outages, line.LongestOutage)
 	}
 	if len(r.Losers) > 0 {
 		fmt.Fprintln(table, "\nFROM\tTO\tLOST\tOUTAGES\tLONGEST\tAT\tROLE CHANGED")
 		for _, p := range r.Losers[:min(len(r.Losers), shownLosers)] {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%v\t%v\t%v\n", p.From, p.To, p.Lost, p.Outages, p.LongestOutage, p.OutageAt, p.RoleChange)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%v\t%v\t%v\n", p.From, strings.TrimSpace(p.To+" "+p.Family), p.Lost, p.Outages, p.LongestOutage, p.OutageAt, p.RoleChange)
 		}
 		if more := len(r.Losers) - shownLosers; more > 0 {
 			fmt.Fprintf(table, "and %d more\n", more)

@@ -100,6 +100,54 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestIPv6 has one pair in both families: what was sent by IPv6 is in the totals, and is said apart.
+func TestIPv6(t *testing.T) {
+	t.Parallel()
+	r := probe.Summarize(map[probe.Pair][]probe.Shot{
+		{From: "a", To: "b"}: shots("..xx.."), {From: "a", To: "b", Family: probe.IPv6}: shots(".xxx.."), {From: "a", To: "c", Family: probe.IPv6}: shots("...x.."),
+	}, 20*time.Millisecond, []string{"b"})
+	if want := (probe.Loss{Sent: 18, Lost: 6, Outages: 2, LongestOutage: ms(60)}); r.All != want {
+		t.Errorf("all: %+v, want %+v", r.All, want)
+	}
+	want := &probe.Part{All: probe.Loss{Sent: 12, Lost: 4, Outages: 1, LongestOutage: ms(60)}, Collateral: probe.Loss{Sent: 6, Lost: 1}}
+	if diff := cmp.Diff(want, r.IPv6); diff != "" {
+		t.Errorf("by IPv6 (-want +got):\n%s", diff)
+	}
+	if report().IPv6 != nil {
+		t.Error("a probe without IPv6 says something of it")
+	}
+	var out strings.Builder
+	if err := r.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	const text = `3 nodes, 3 pairs, a probe every 20ms for 100ms
+nodes whose role changed: b
+
+PAIRS                LOST   SENT   OUTAGES   LONGEST
+all                  6      18     2         60ms
+collateral           1      6      0         0s
+all by IPv6          4      12     1         60ms
+collateral by IPv6   1      6      0         0s
+
+FROM   TO       LOST   OUTAGES   LONGEST   AT     ROLE CHANGED
+a      b IPv6   3      1         60ms      20ms   true
+a      b        2      1         40ms      40ms   true
+a      c IPv6   1      0         0s        0s     false
+`
+	if diff := cmp.Diff(text, out.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"ipv6":{"all":{"sent":12,`, `{"from":"a","to":"b","family":"IPv6",`} {
+		if !strings.Contains(string(encoded), want) {
+			t.Errorf("%s is not in %s", want, encoded)
+		}
+	}
+}
+
 // TestJSON holds the names that scripts read.
 func TestJSON(t *testing.T) {
 	t.Parallel()

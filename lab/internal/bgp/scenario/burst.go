@@ -134,7 +134,9 @@ func (c *cluster) apply(ctx context.Context, t v1alpha1.RouteReflectorTopology, 
 		return c.calico.UpdatePeer(ctx, s.Peer, s.UID, s.ResourceVersion)
 	case routereflector.RemovePeer:
 		return c.calico.DeletePeer(ctx, s.Peer.Name, s.UID, s.ResourceVersion)
-	case routereflector.Promote:
+	case routereflector.RetirePeer:
+		return c.calico.DeletePeer(ctx, s.Peer.Name, s.UID, s.ResourceVersion)
+	case routereflector.Promote, routereflector.Adopt:
 		return c.setRole(ctx, s, t.Name, cmp.Or(s.ClusterID, t.Spec.ClusterID))
 	case routereflector.Demote:
 		return c.setRole(ctx, s, nil, nil)

@@ -72,7 +72,8 @@ type observation struct {
 // member is what matters of a Node.
 type member struct {
 	label, clusterID string
-	address          netip.Addr
+	// addresses are those of the families, IPv4 first; the zero Addr where it has none.
+	addresses [2]netip.Addr
 	// written is when the operator last wrote it, by managedFields.
 	written time.Time
 	// since is the version of the last change of its role, 0 if there was none.
@@ -150,8 +151,10 @@ func (l *ledger) takeNode(o observation, n *corev1.Node) {
 
 func memberFrom(n *corev1.Node) member {
 	out := member{label: n.Labels[v1alpha1.ReflectorLabel], clusterID: n.Annotations[routereflector.ClusterIDAnnotation]}
-	if prefix, err := netip.ParsePrefix(n.Annotations[routereflector.IPv4Annotation]); err == nil {
-		out.address = prefix.Addr()
+	for i, annotation := range []string{routereflector.IPv4Annotation, routereflector.IPv6Annotation} {
+		if prefix, err := netip.ParsePrefix(n.Annotations[annotation]); err == nil {
+			out.addresses[i] = prefix.Addr()
+		}
 	}
 	for _, f := range n.ManagedFields {
 		if f.Manager == operatorName && f.Time != nil && f.Time.After(out.written) {
@@ -222,7 +225,7 @@ func (l *ledger) takeStatus(o observation, s *calicov3.CalicoNodeStatus) {
 		return
 	}
 	a := answer{asked: l.created[s.Name], said: o.version, peers: map[netip.Addr]bool{}, mesh: map[netip.Addr]bool{}}
-	for _, p := range s.Status.BGP.PeersV4 {
+	for _, p := range slices.Concat(s.Status.BGP.PeersV4, s.Status.BGP.PeersV6) {
 		address, err := netip.ParseAddr(p.PeerIP)
 		switch {
 		case err != nil || p.State != calicov3.BGPSessionStateEstablished:
@@ -271,10 +274,10 @@ func (l *ledger) change(o observation, kind routereflector.Kind, object, node st
 		said := l.answers[name]
 		switch {
 		case l.nodes[name].clusterID != "":
-			c.Reflectors = append(c.Reflectors, l.witness(name, func(other string) (expected, seen bool) { return true, l.seen(name, other) }))
+			c.Reflectors = append(c.Reflectors, l.witness(name, func(other string, family int) (expected, seen bool) { return true, l.seen(name, other, family) }))
 		case said.asked > l.last:
-			c.Members = append(c.Members, l.witness(name, func(other string) (expected, seen bool) {
-				return l.nodes[other].clusterID == "", said.mesh[l.nodes[other].address]
+			c.Members = append(c.Members, l.witness(name, func(other string, family int) (expected, seen bool) {
+				return l.nodes[other].clusterID == "", said.mesh[l.nodes[other].addresses[family]]
 			}))
 		}
 	}
@@ -282,34 +285,36 @@ func (l *ledger) change(o observation, kind routereflector.Kind, object, node st
 	l.last = o.version
 }
 
-// seen says whether the session of two nodes by a BGPPeer has been seen to be Established. What either end says counts if it was asked after all
+// seen says whether the session of two nodes by a BGPPeer, in one address family, has been seen to be Established. What either end says counts if it was asked after all
 // that may have reset the session; of two the later word.
-func (l *ledger) seen(one, other string) bool {
+func (l *ledger) seen(one, other string, family int) bool {
 	after := max(l.nodes[one].since, l.nodes[other].since, l.peered)
 	a, b := l.answers[one], l.answers[other]
 	yes, said := false, uint64(0)
 	if a.asked > after {
-		yes, said = a.peers[l.nodes[other].address], a.said
+		yes, said = a.peers[l.nodes[other].addresses[family]], a.said
 	}
 	if b.asked > after && b.said > said {
-		yes = b.peers[l.nodes[one].address]
+		yes = b.peers[l.nodes[one].addresses[family]]
 	}
 	return yes
 }
 
-// witness counts the sessions of a node with the others with an address.
-func (l *ledger) witness(name string, with func(other string) (expected, seen bool)) Witness {
+// witness counts the sessions of a node with the others: one for each address family that both have.
+func (l *ledger) witness(name string, with func(other string, family int) (expected, seen bool)) Witness {
 	w := Witness{Node: name}
 	for other, m := range l.nodes {
-		if other == name || !m.address.IsValid() {
-			continue
-		}
-		expected, seen := with(other)
-		if expected {
-			w.Expected++
-		}
-		if expected && seen {
-			w.Established++
+		for family, address := range m.addresses {
+			if other == name || !address.IsValid() || !l.nodes[name].addresses[family].IsValid() {
+				continue
+			}
+			expected, seen := with(other, family)
+			if expected {
+				w.Expected++
+			}
+			if expected && seen {
+				w.Established++
+			}
 		}
 	}
 	return w

@@ -97,6 +97,39 @@ func (s *story) kinds() (out []routereflector.Kind) {
 	return out
 }
 
+// inBoth gives a node its IPv6 address too, and saysBoth has it say as well which sessions it has by IPv6.
+func inBoth(n *corev1.Node) *corev1.Node {
+	n.Annotations[routereflector.IPv6Annotation] = "fd00::" + n.Name[1:] + "/64"
+	return n
+}
+
+func saysBoth(s *calicov3.CalicoNodeStatus, kind calicov3.BGPPeerType, peers ...string) *calicov3.CalicoNodeStatus {
+	for _, p := range peers {
+		s.Status.BGP.PeersV6 = append(s.Status.BGP.PeersV6, calicov3.CalicoNodePeer{PeerIP: "fd00::" + p[1:], Type: kind, State: calicov3.BGPSessionStateEstablished})
+	}
+	return s
+}
+
+// In dual stack each family's session must have been seen.
+func TestWitnessesOfBothFamilies(t *testing.T) {
+	t.Parallel()
+	s := begin()
+	for _, name := range []string{"n1", "n2", "n3"} {
+		s.happens(inBoth(node(name, "", "")))
+	}
+	s.happens(peer("p"), inBoth(node("n1", "lab", "1.1.1.1")), question("n1"))
+	kind := calicov3.BGPPeerTypeNodePeer
+	s.happens(saysBoth(says("n1", kind, "n2", "n3"), kind, "n2"), mesh(false))
+	want := []Witness{{Node: "n1", Established: 3, Expected: 4}}
+	if diff := cmp.Diff(want, s.changes[len(s.changes)-1].Reflectors); diff != "" {
+		t.Errorf("with a session missing by IPv6 (-want +got):\n%s", diff)
+	}
+	s.happens(saysBoth(says("n1", kind, "n2", "n3"), kind, "n2", "n3"), mesh(true))
+	if diff := cmp.Diff([]Witness{{Node: "n1", Established: 4, Expected: 4}}, s.changes[len(s.changes)-1].Reflectors); diff != "" {
+		t.Errorf("with all sessions (-want +got):\n%s", diff)
+	}
+}
+
 func TestKindsOfChanges(t *testing.T) {
 	t.Parallel()
 	s := begin().happens(peer("p"), node("n1", "lab", "1.1.1.1"), node("n1", "lab", "1.1.1.1"), mesh(true), mesh(false), mesh(false), mesh(true), node("n1", "", ""))

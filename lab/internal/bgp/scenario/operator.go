@@ -38,6 +38,16 @@ type operator struct {
 	err     error // why it ended, once ended is closed
 }
 
+// Operate starts the operator beside whatever a caller does to the cluster, and returns once it is ready; its log is appended to a file. stop lets it end
+// and waits for that.
+func Operate(ctx context.Context, program, kubeconfig, log string) (stop func() error, err error) {
+	o, err := startOperator(ctx, program, kubeconfig, log)
+	if err != nil {
+		return nil, err
+	}
+	return o.stop, nil
+}
+
 // startOperator starts the operator and waits until it is ready. Its log is appended to a file.
 func startOperator(ctx context.Context, program, kubeconfig, log string) (*operator, error) {
 	if _, err := os.Stat(program); err != nil {

@@ -218,6 +218,10 @@ func (s *Speakers) startAgent(h fabric.Host) (*exec.Cmd, error) {
 		"BGP_LOGSEVERITYSCREEN=warning",
 		"CALICO_STARTUP_LOGLEVEL=WARNING",
 	}, s.config.Datastore...)
+	if !h.Address.IsValid() {
+		// The router ID, a number of four bytes, is the IPv4 address otherwise.
+		command.Env = append(command.Env, "CALICO_ROUTER_ID=hash")
+	}
 	return command, s.start(h.Name, "agent", command, s.startHere)
 }
 

@@ -1,0 +1,390 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// label sets a label of a Node, or with null as value takes it away.
+func (s *stage) label(node, key, value string) {
+	s.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
+	object := &corev1.Node{}
+	object.Name = node
+	if err := s.client.Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// deleteNode deletes a Node, as a cloud controller does whose machine is gone.
+func (s *stage) deleteNode(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		object := &corev1.Node{}
+		object.Name = name
+		if err := s.client.Delete(s.t.Context(), object); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// patchNode changes a Node.
+func (s *stage) patchNode(name, patch string) {
+	s.t.Helper()
+	object := &corev1.Node{}
+	object.Name = name
+	if err := s.client.Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ordinary are the nodes that are no reflectors.
+func (s *stage) ordinary(of int) []string {
+	var out []string
+	are := s.reflectors()
+	for i := range of {
+		if !slices.Contains(are, nodeName(i)) {
+			out = append(out, nodeName(i))
+		}
+	}
+	return out
+}
+
+// told waits until the topology has a condition with a reason, and returns its message.
+func (s *stage) told(kind, reason string) (message string) {
+	s.t.Helper()
+	testkit.Eventually(s.t, kind+" to be "+reason, func() string {
+		for _, c := range s.topology("main").Status.Conditions {
+			if c.Type != kind {
+				continue
+			}
+			if message = c.Message; c.Reason == reason {
+				return ""
+			}
+			return c.Reason + ": " + c.Message
+		}
+		return "there is no such condition"
+	})
+	return message
+}
+
+// believed is the annotation that a message asks for.
+func (s *stage) believe(message string) {
+	s.t.Helper()
+	_, word, found := strings.Cut(message, v1alpha1.BelieveAnnotation+"=")
+	if !found {
+		s.t.Fatalf("the message names no word: %s", message)
+	}
+	s.patch("main", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.BelieveAnnotation, word))
+}
+
+// Labels that all nodes lose while no operator runs are noticed by the next one. It writes nothing but the status until they are back, or until somebody
+// says that it is meant.
+func TestFrozenAcrossARestart(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+	s := newStage(t, 6)
+	for i := range 6 {
+		s.label(nodeName(i), "pool", `"a"`)
+	}
+	p := s.start()
+	s.create("main", "reflectors: {required: {matchLabels: {pool: a}}}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	p.stop()
+	before := s.reflectors()
+	for i := range 6 {
+		s.label(nodeName(i), "pool", "null")
+	}
+	p = s.start()
+	s.told(v1alpha1.ConditionFrozen, "SelectorMatchesNothing")
+	if is := s.await("main", v1alpha1.PhaseFrozen).Status; is.Baseline == nil || is.Baseline.Candidates != 6 || is.Baseline.DoubtedSince == nil {
+		t.Errorf("the baseline is %+v", is.Baseline)
+	}
+	// What would be written otherwise: a reflector is about to go.
+	s.patchNode(before[0], `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
+	for range 20 {
+		if got := s.reflectors(); !slices.Equal(got, before) {
+			t.Fatalf("the reflectors are %v, were %v", got, before)
+		}
+	}
+	onlyStatus(t, p)
+	for i := range 6 {
+		s.label(nodeName(i), "pool", `"a"`)
+	}
+	s.await("main", v1alpha1.PhaseReady)
+	if got := s.reflectors(); slices.Contains(got, before[0]) || len(got) != 3 {
+		t.Errorf("afterwards the reflectors are %v", got)
+	}
+	for i := range 6 {
+		s.label(nodeName(i), "pool", "null")
+	}
+	s.believe(s.told(v1alpha1.ConditionFrozen, "SelectorMatchesNothing"))
+	s.told(v1alpha1.ConditionFrozen, "Believable")
+	s.told(v1alpha1.ConditionDegraded, "TooFewReflectors")
+}
+
+// ahead is a clock that can be set forward.
+type ahead struct {
+	clock.PassiveClock
+	by atomic.Int64
+}
+
+// Now implements clock.PassiveClock.
+func (a *ahead) Now() time.Time { return a.PassiveClock.Now().Add(time.Duration(a.by.Load())) }
+
+// Half of the Nodes vanish: nothing is written for minutes. Then a list of the API server is asked for, and what it says is believed: nobody is needed.
+func TestNodesVanish(t *testing.T) { //nolint:paralleltest // as above
+	s := newStage(t, 9)
+	now := &ahead{PassiveClock: clock.RealClock{}}
+	p := s.start(func(r *Reconciler, _ *tap) { r.Clock = now })
+	s.create("main", "redundancy: 2")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	before, changes := s.reflectors(), len(s.sim.Changes())
+	s.deleteNode(s.ordinary(9)[:5]...)
+	if got := s.told(v1alpha1.ConditionFrozen, "NodesVanished"); !strings.Contains(got, "of 9 Nodes at ") || !strings.Contains(got, " there are 4 left") {
+		t.Errorf("it says %q", got)
+	}
+	asked := p.tap.count()
+	s.patch("main", `{"spec":{"reflectors":{"excluded":{"matchLabels":{"kubernetes.io/hostname":"`+before[0]+`"}}}}}`)
+	s.await("main", v1alpha1.PhaseFrozen)
+	for _, r := range p.tap.since(asked) {
+		if !strings.HasSuffix(r, "/status") {
+			t.Errorf("while it is frozen: %s", r)
+		}
+	}
+	now.by.Store(int64(routereflector.Believable + time.Minute))
+	s.told(v1alpha1.ConditionFrozen, "Believable")
+	if is := s.topology("main").Status.Baseline; is.Nodes != 4 || is.DoubtedSince != nil {
+		t.Errorf("the baseline is %+v", is)
+	}
+	if !slices.Contains(p.tap.since(asked), "GET /api/v1/nodes") {
+		t.Error("the API server was not asked")
+	}
+	now.by.Store(0) // nobody's word would be fresh by the other clock
+	testkit.Eventually(t, "the replacement", func() string {
+		if got := s.reflectors(); len(got) != 2 || slices.Contains(got, before[0]) {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	if got := s.sim.Changes()[changes:]; len(got) != 2 || got[0].What != "promote" || got[1].Node != before[0] {
+		t.Errorf("the changes were %+v", got)
+	}
+}
+
+// A reflector whose Node is deleted is replaced by one promotion; one that is cordoned by another one, before it goes.
+func TestDeletedAndCordoned(t *testing.T) { //nolint:paralleltest // as above
+	s := newStage(t, 9)
+	s.start()
+	s.create("main", "{}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.deleteNode(s.reflectors()[0])
+	testkit.Eventually(t, "the replacement", func() string {
+		if got := s.reflectors(); len(got) != 3 {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	s.await("main", v1alpha1.PhaseReady)
+	// To the simulator the Node that is gone is a demotion.
+	if changes := s.sim.Changes()[4:]; len(changes) != 2 || changes[1].What != "promote" {
+		t.Errorf("the changes were %+v", changes)
+	}
+	who := s.reflectors()[1]
+	s.patchNode(who, `{"spec":{"unschedulable":true}}`)
+	testkit.Eventually(t, "the replacement of the one that is cordoned", func() string {
+		if got := s.reflectors(); len(got) != 3 || slices.Contains(got, who) {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	if changes := s.sim.Changes()[6:]; len(changes) != 2 || changes[0].What != "promote" || changes[1].What != "demote" || changes[1].Node != who {
+		t.Errorf("the changes were %+v", changes)
+	}
+	s.expectOneAtATime()
+}
+
+// All reflectors are deleted at once: as many others are promoted, although none has been Ready for as long as the spec wants, and although the first
+// of them never says a word.
+func TestAllReflectorsGone(t *testing.T) { //nolint:paralleltest // as above
+	s := newStage(t, 7)
+	p := s.start()
+	s.create("main", "{}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	p.stop()
+	s.patch("main", `{"spec":{"failure":{"stabilization":"24h"}}}`)
+	left := s.ordinary(7)
+	for _, name := range left {
+		s.sim.Silence(name, true)
+	}
+	s.deleteNode(s.reflectors()...)
+	s.start()
+	testkit.Eventually(t, "three others", func() string {
+		if got := s.reflectors(); len(got) != 3 {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	if s.mesh() {
+		t.Error("the mesh is on")
+	}
+	for _, name := range left {
+		s.sim.Silence(name, false)
+	}
+	s.await("main", v1alpha1.PhaseReady)
+}
+
+// Where the mesh is too large for the cluster the end of a topology is refused, and nothing is written but that. By force it ends, though the process
+// dies after each write, and leaves nothing.
+func TestExitRefusedAndForced(t *testing.T) { //nolint:paralleltest // as above
+	s := newStage(t, 6)
+	p := s.start()
+	topology := s.create("main", "sizing: {maxMeshNodes: 5}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	p.stop()
+	if err := s.client.Delete(t.Context(), topology); err != nil {
+		t.Fatal(err)
+	}
+	p = s.start()
+	expectCondition(t, s.await("main", v1alpha1.PhaseRefused), v1alpha1.ConditionAccepted, "MeshTooLarge", "would have 6 nodes, more than spec.sizing.maxMeshNodes (5)")
+	onlyStatus(t, p)
+	if got := s.reflectors(); len(got) != 3 || s.mesh() {
+		t.Errorf("the reflectors are %v, the mesh is on: %v", got, s.mesh())
+	}
+	p.stop()
+	s.patch("main", `{"metadata":{"annotations":{"`+v1alpha1.ForceExitAnnotation+`":"MeshTooLarge"}}}`)
+	gone := func() bool {
+		return apierrors.IsNotFound(s.client.Get(t.Context(), client.ObjectKey{Name: "main"}, &v1alpha1.RouteReflectorTopology{}))
+	}
+	processes := 0
+	for !gone() {
+		p := s.start(func(_ *Reconciler, t *tap) { t.dieAfter = 1 })
+		processes++
+		testkit.Eventually(t, "the process to die or the topology to be gone", func() string {
+			select {
+			case <-p.done:
+				return ""
+			default:
+			}
+			if gone() {
+				return ""
+			}
+			return "neither"
+		})
+		p.stop()
+	}
+	if processes < 7 { // the mesh, three reflectors, two BGPPeers, the finalizer
+		t.Errorf("%d processes died on the way, which is too few to show anything", processes)
+	}
+	s.expectNothingLeft()
+}
+
+// expectNothingLeft fails if anything of a topology is still there.
+func (s *stage) expectNothingLeft() {
+	s.t.Helper()
+	if got := s.reflectors(); len(got) != 0 || !s.mesh() {
+		s.t.Errorf("the reflectors are %v, the mesh is on: %v", got, s.mesh())
+	}
+	var nodes corev1.NodeList
+	var peers calicov3.BGPPeerList
+	if err := errors.Join(s.client.List(s.t.Context(), &nodes), s.client.List(s.t.Context(), &peers)); err != nil || len(peers.Items) > 0 {
+		s.t.Errorf("left are %v, %v", peers.Items, err)
+	}
+	for _, n := range nodes.Items {
+		for key := range n.Labels {
+			if strings.Contains(key, "bgp.mooring.dev") {
+				s.t.Errorf("%s has the label %s", n.Name, key)
+			}
+		}
+		for key := range n.Annotations {
+			if strings.Contains(key, "bgp.mooring.dev") || key == routereflector.ClusterIDAnnotation {
+				s.t.Errorf("%s has the annotation %s", n.Name, key)
+			}
+		}
+	}
+	if c := s.configuration(); c == nil || c.Annotations[v1alpha1.MeshAnnotation] != "" {
+		s.t.Errorf("BGPConfiguration default is %+v", c)
+	}
+	s.expectNoQuestions()
+}
+
+// With spec.mesh Observe or Ignore and the mesh off the reflectors stay until somebody says that they may go, or turns the mesh on.
+func TestExitWithoutAMesh(t *testing.T) { //nolint:paralleltest // as above
+	for policy, release := range map[string]func(s *stage){
+		"Observe": func(s *stage) {
+			s.patch("main", `{"metadata":{"annotations":{"`+v1alpha1.ForceExitAnnotation+`":"MeshNotManaged"}}}`)
+		},
+		"Ignore": func(s *stage) { s.patch("main", `{"spec":{"mesh":"Manage"}}`) },
+	} {
+		t.Run(policy, func(t *testing.T) {
+			s := newStage(t, 5)
+			p := s.start()
+			topology := s.create("main", "redundancy: 2")
+			s.await("main", v1alpha1.PhaseReady)
+			s.expectNoQuestions()
+			p.stop()
+			s.patch("main", `{"spec":{"mesh":"`+policy+`"}}`)
+			if err := s.client.Delete(t.Context(), topology); err != nil {
+				t.Fatal(err)
+			}
+			p = s.start()
+			expectCondition(t, s.await("main", v1alpha1.PhaseRefused), v1alpha1.ConditionAccepted, "MeshNotManaged", "spec.mesh is "+policy)
+			onlyStatus(t, p)
+			if got := s.reflectors(); len(got) != 2 {
+				t.Errorf("the reflectors are %v", got)
+			}
+			release(s)
+			s.awaitGone("main")
+			if got := s.reflectors(); len(got) != 0 || s.mesh() != (policy == "Ignore") {
+				t.Errorf("the reflectors are %v, the mesh is on: %v", got, s.mesh())
+			}
+		})
+	}
+}
+
+// The finalizer stays as long as the API server itself shows a reflector, whatever the informers do.
+func TestTheFinalizerGoesLast(t *testing.T) { //nolint:paralleltest // as above
+	s := newStage(t, 2)
+	topology := s.create("main", "{}")
+	s.patch("main", `{"metadata":{"finalizers":["`+Finalizer+`"]}}`)
+	s.label(nodeName(1), v1alpha1.ReflectorLabel, `"main"`)
+	topology = s.topology(topology.Name)
+	r := &Reconciler{Calico: &KubernetesDatastore{Live: s.client}, Client: s.client, Metrics: NewMetrics(prometheus.NewRegistry())}
+	err := r.release(t.Context(), &scene{topology: topology}, &memory{})
+	if !errors.Is(err, calico.ErrConflict) || !strings.Contains(err.Error(), "node-0001") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := s.topology("main").Finalizers; len(got) != 1 {
+		t.Errorf("the finalizers are %v", got)
+	}
+	s.label(nodeName(1), v1alpha1.ReflectorLabel, "null")
+	if err := r.release(t.Context(), &scene{topology: topology}, &memory{}); err != nil {
+		t.Error(err)
+	}
+	if got := s.topology("main").Finalizers; len(got) != 0 {
+		t.Errorf("the finalizers are %v", got)
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
+	"github.com/projectcalico/calico/libcalico-go/lib/options"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// stageMaker makes a stage with so many nodes.
+type stageMaker func(t *testing.T, nodes int) *stage
+
+// inBoth runs a test in each of Calico's datastores.
+func inBoth(t *testing.T, test func(t *testing.T, newStage stageMaker)) {
+	t.Helper()
+	t.Run("kubernetes", func(t *testing.T) { test(t, newStage) })
+	t.Run("etcdv3", func(t *testing.T) { test(t, newEtcdStage) })
+}
+
+// newEtcdStage is a cluster whose Calico keeps its data in an etcd of its own.
+func newEtcdStage(t *testing.T, nodes int) *stage {
+	t.Helper()
+	s := emptyEtcdStage(t)
+	s.makeNodes(nodes)
+	s.simulate()
+	return s
+}
+
+func emptyEtcdStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, cluster: testkit.ControlPlane(t), etcd: testkit.NewEtcd(t)}
+	s.config = s.cluster.Config
+	installTopologies(t, s.cluster)
+	var err error
+	if s.client, err = client.New(s.cluster.Config, client.Options{Scheme: etcdScheme()}); err != nil {
+		t.Fatal(err)
+	}
+	s.clear(t.Context())
+	t.Cleanup(func() { s.clear(context.WithoutCancel(t.Context())) })
+	config := apiconfig.NewCalicoAPIConfig()
+	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, s.etcd.Endpoint
+	if s.calico, err = clientv3.New(*config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.calico.Close() })
+	if err := s.calico.EnsureInitialized(t.Context(), "v3.31.0", "k8s,bgp"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// etcdScheme knows none of Calico's kinds.
+func etcdScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	_ = corev1.AddToScheme(scheme)
+	_ = v1alpha1.AddToScheme(scheme)
+	return scheme
+}
+
+// calicoName is the name of a Node in Calico, which here is another one than in Kubernetes for each third.
+func (s *stage) calicoName(i int) string {
+	if s.etcd != nil && i%3 == 2 {
+		return "calico-" + nodeName(i)
+	}
+	return nodeName(i)
+}
+
+// makeCalicoNode does what calico-node and kube-controllers do for a Node.
+func (s *stage) makeCalicoNode(name string, node *corev1.Node, address string) {
+	s.t.Helper()
+	n := libapiv3.NewNode()
+	n.Name, n.Labels = name, maps.Clone(node.Labels)
+	n.Annotations = map[string]string{"projectcalico.org/kube-labels": "{}"}
+	n.Spec = libapiv3.NodeSpec{
+		OrchRefs: []libapiv3.OrchRef{{NodeName: node.Name, Orchestrator: "k8s"}}, BGP: &libapiv3.NodeBGPSpec{IPv4Address: address},
+	}
+	if _, err := s.calico.Nodes().Create(s.t.Context(), n, options.SetOptions{}); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// calicoNodes are the nodes as Calico reads them.
+func (s *stage) calicoNodes() []libapiv3.Node {
+	s.t.Helper()
+	list, err := s.calico.Nodes().List(s.t.Context(), options.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// peers are the BGPPeers as Calico reads them.
+func (s *stage) peers() []calicov3.BGPPeer {
+	s.t.Helper()
+	list, err := s.calico.BGPPeers().List(s.t.Context(), options.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// pause is a moment for the others.
+func (s *stage) pause() <-chan time.Time { return clock.RealClock{}.After(20 * time.Millisecond) }
+
+// openEtcd is the operator's own way to the datastore, with a tap.
+func (s *stage) openEtcd(ctx context.Context, t *tap) *tapped {
+	s.t.Helper()
+	etcd, err := calico.OpenEtcd(calico.EtcdConfig{Endpoints: []string{s.etcd.Endpoint}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = etcd.Close() })
+	bgp := calico.NewBGPEtcd(etcd, s.clusterUID(ctx), clock.RealClock{})
+	return &tapped{EtcdDatastore: &EtcdDatastore{BGPEtcd: bgp, Clock: clock.RealClock{}}, tap: t}
+}
+
+func (s *stage) clusterUID(ctx context.Context) string {
+	s.t.Helper()
+	namespace, err := s.cluster.Client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(namespace.UID)
+}
+
+// tapped is a datastore whose calls go through a tap. Each write of it is one transaction.
+type tapped struct {
+	*EtcdDatastore
+
+	tap *tap
+}
+
+func (d *tapped) DatastoreReady(ctx context.Context) (ready bool, err error) {
+	err = d.tap.call("GET /etcd/clusterinformations/default", func() error {
+		ready, err = d.EtcdDatastore.DatastoreReady(ctx)
+		return err
+	})
+	return ready, err
+}
+
+func (d *tapped) Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, object string) error {
+	return d.tap.call("GET /etcd/nodes", func() error { return d.EtcdDatastore.Unchanged(ctx, v, nodes, object) })
+}
+
+func (d *tapped) Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error {
+	if b.Recorded != "" {
+		return d.EtcdDatastore.Claim(ctx, v, b) // no request
+	}
+	return d.tap.call("PUT /etcd/clusterinformations/default", func() error { return d.EtcdDatastore.Claim(ctx, v, b) })
+}
+
+func (d *tapped) ChangeNode(ctx context.Context, c calico.NodeChange) error {
+	return d.tap.call("PUT /etcd/nodes/"+c.Node, func() error { return d.EtcdDatastore.ChangeNode(ctx, c) })
+}
+
+func (d *tapped) CreatePeer(ctx context.Context, p routereflector.Peer) error {
+	return d.tap.call("PUT /etcd/bgppeers/"+p.Name, func() error { return d.EtcdDatastore.CreatePeer(ctx, p) })
+}
+
+func (d *tapped) UpdatePeer(ctx context.Context, p routereflector.Peer, uid, version string) error {
+	return d.tap.call("PUT /etcd/bgppeers/"+p.Name, func() error { return d.EtcdDatastore.UpdatePeer(ctx, p, uid, version) })
+}
+
+func (d *tapped) DeletePeer(ctx context.Context, name, uid, version string) error {
+	return d.tap.call("DELETE /etcd/bgppeers/"+name, func() error { return d.EtcdDatastore.DeletePeer(ctx, name, uid, version) })
+}
+
+func (d *tapped) SetMesh(ctx context.Context, have *calicov3.BGPConfiguration, on bool) error {
+	return d.tap.call("PUT /etcd/bgpconfigurations/default", func() error { return d.EtcdDatastore.SetMesh(ctx, have, on) })
+}
+
+func (d *tapped) CreateStatus(ctx context.Context, r calico.StatusRequest) error {
+	return d.tap.call("PUT /etcd/caliconodestatuses/"+r.Name, func() error { return d.EtcdDatastore.CreateStatus(ctx, r) })
+}
+
+func (d *tapped) DeleteStatus(ctx context.Context, name, uid string) error {
+	return d.tap.call("DELETE /etcd/caliconodestatuses/"+name, func() error { return d.EtcdDatastore.DeleteStatus(ctx, name, uid) })
+}

@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// remembering is the world once what is believed of it is in the status, as the controller writes it there.
+func (w World) remembering() World {
+	w.Topology.Status.Baseline = Make(w).Baseline
+	return w
+}
+
+// labeled is a cluster with reflectors on the nodes of pool rr, clients in pool work, and its baseline.
+func labeled(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, nodes int,
+) World {
+	t.Helper()
+	w := cluster(nodes, 3)
+	for i := range w.Nodes {
+		w.Nodes[i].Labels["pool"] = map[bool]string{true: "rr", false: "work"}[i < 6]
+		w.Nodes[i].Labels["bgp"] = "yes"
+	}
+	w.Topology.Spec.ClientSelector.MatchLabels = map[string]string{"bgp": "yes"}
+	w.Topology.Spec.Reflectors.Required.MatchLabels = map[string]string{"pool": "rr"}
+	w, _ = carryOut(t, w, nil)
+	return w.remembering()
+}
+
+// unlabel takes a label from the first nodes that have it.
+func (w World) unlabel(count int, key string, which func(n *Node) bool) World {
+	var names []string
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; len(names) < count && which(n) {
+			names = append(names, n.Name)
+		}
+	}
+	return w.with(func(n *Node) {
+		n.Labels = maps.Clone(n.Labels)
+		delete(n.Labels, key)
+	}, names...)
+}
+
+func anybody(*Node) bool  { return true }
+func inPool(n *Node) bool { return n.Labels["pool"] == "rr" }
+func (w World) first(count int) []string {
+	var out []string
+	for _, n := range w.Nodes[len(w.Nodes)-count:] {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+// What is seen all of a sudden is not believed, and nothing is written.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	w := labeled(t, 20)
+	promoted := func(n *Node) bool { return n.ClusterID != "" }
+	for name, c := range map[string]struct {
+		w      World
+		reason Reason
+		words  string
+	}{
+		"clients: none":            {w.unlabel(20, "bgp", anybody), ReasonMatchesNothing, "spec.clientSelector selects none of the 20 Nodes that it selected at 2026-11-21T03:00:00Z and that are still there"},
+		"clients: less than half":  {w.unlabel(11, "bgp", anybody), ReasonMatchesTooFew, "spec.clientSelector selects only 9 of the 20 Nodes that it selected"},
+		"clients: half":            {w.unlabel(10, "bgp", anybody), "", ""},
+		"required: none":           {w.unlabel(20, "pool", inPool), ReasonMatchesNothing, "spec.reflectors.required selects none of the 6 Nodes that it selected"},
+		"required: less than half": {w.unlabel(4, "pool", inPool), ReasonMatchesTooFew, "spec.reflectors.required selects only 2 of the 6 Nodes that it selected"},
+		"required: half":           {w.unlabel(3, "pool", func(n *Node) bool { return inPool(n) && !promoted(n) }), "", ""},
+		"reflectors: less than half": {
+			w.unlabel(2, "pool", promoted), ReasonMatchesTooFew, "spec.reflectors.required selects only 1 of the 3 Nodes that it selected",
+		},
+		"reflectors: one":       {w.unlabel(1, "pool", promoted), "", ""},
+		"nodes: half":           {w.without(w.first(10)...), ReasonNodesVanished, "of 20 Nodes at 2026-11-21T03:00:00Z there are 10 left; nothing is written until that has stood for 5m0s"},
+		"nodes: less than half": {w.without(w.first(9)...), "", ""},
+		"addresses":             {w.with(func(n *Node) { n.ForeignAS = true }, w.first(20)...), ReasonMatchesNothing, "spec.clientSelector selects none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := Make(c.w.settled())
+			if c.reason == "" {
+				if len(p.Refusals) > 0 {
+					t.Errorf("%+v", p.Refusals)
+				}
+				return
+			}
+			if len(p.Steps)+len(p.Witnesses) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != c.reason || !strings.Contains(p.Refusals[0].Message, c.words) {
+				t.Fatalf("%v, %+v", p.Steps, p.Refusals)
+			}
+			// The same after a day, whoever looks.
+			later := c.w.remembering()
+			later.Now = later.Now.Add(24 * time.Hour)
+			if p := Make(later.remembering()); len(p.Refusals) != 1 || p.Refusals[0].Reason != c.reason {
+				t.Errorf("a day later %+v", p.Refusals)
+			}
+			// Somebody who knows better repeats the word of the message; it holds once.
+			_, word, _ := strings.Cut(p.Refusals[0].Message, v1alpha1.BelieveAnnotation+"=")
+			believed := later
+			believed.Topology.Annotations = map[string]string{v1alpha1.BelieveAnnotation: word}
+			if p := Make(believed); slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == c.reason }) {
+				t.Errorf("believed, and yet %+v", p.Refusals)
+			}
+			believed = believed.remembering()
+			if p := Make(believed); slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == c.reason }) || p.Baseline.DoubtedSince != nil {
+				t.Errorf("believed once, and yet %+v", p.Refusals)
+			}
+			if again := believed.without(believed.first(len(believed.Nodes)/2 + 1)...); len(Make(again).Refusals) == 0 {
+				t.Error("the word holds for the next loss as well")
+			}
+		})
+	}
+}
+
+// A selector that is changed on purpose may select whom it likes.
+func TestASelectorThatIsChanged(t *testing.T) {
+	t.Parallel()
+	w := labeled(t, 20)
+	w.Topology.Spec.Reflectors.Required.MatchLabels = map[string]string{"pool": "work"}
+	w = w.remembering()
+	w, done := carryOut(t, w, nil)
+	if got := order(done); got != "Promote Promote Promote Demote Demote Demote" || len(Make(w.remembering()).Refusals) != 0 {
+		t.Errorf("%s, %+v", got, Make(w.remembering()).Refusals)
+	}
+}
+
+// Labels that come back end the doubt, and so does a list of the API server once a loss of Nodes has stood for a while.
+func TestThaw(t *testing.T) {
+	t.Parallel()
+	w := labeled(t, 20)
+	frozen := w.unlabel(20, "bgp", anybody).remembering()
+	if frozen.Topology.Status.Baseline.DoubtedSince == nil {
+		t.Error("nothing says since when")
+	}
+	frozen.Nodes = w.Nodes
+	if p := Make(frozen); len(p.Refusals) != 0 || p.Baseline.DoubtedSince != nil || p.Baseline.Nodes != 20 {
+		t.Errorf("%+v, %+v", p.Refusals, p.Baseline)
+	}
+	gone := w.without(w.first(12)...).remembering()
+	for _, c := range []struct {
+		after     time.Duration
+		confirmed bool
+		frozen    bool
+		confirm   bool
+	}{
+		{0, true, true, false},
+		{Believable - time.Second, true, true, false},
+		{Believable, false, true, true},
+		{Believable, true, false, false},
+	} {
+		later := gone
+		later.Now, later.Confirmed = later.Now.Add(c.after), c.confirmed
+		p := Make(later)
+		if len(p.Refusals) > 0 != c.frozen || p.Confirm != c.confirm {
+			t.Errorf("after %v, confirmed %v: %+v, asks for a list: %v", c.after, c.confirmed, p.Refusals, p.Confirm)
+		}
+		if !c.frozen && (p.Baseline.Nodes != 8 || p.Baseline.DoubtedSince != nil) {
+			t.Errorf("believed is %+v", p.Baseline)
+		}
+	}
+}
+
+// In an emergency nothing is lost by acting on what is gone: but what is gone is not believed for it.
+func TestAnEmergencyIsNotFrozen(t *testing.T) {
+	t.Parallel()
+	w := labeled(t, 20)
+	for _, r := range w.marked() {
+		w.Topology.Status.Reflectors = append(w.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: r, Role: string(RoleReflector)})
+	}
+	w = w.without(append(w.marked(), w.first(12)...)...)
+	p := Make(w)
+	if p.AtOnce != 3 || len(p.Refusals) != 0 || p.Baseline.Nodes != 20 {
+		t.Fatalf("%v, %+v, %+v", p.Steps, p.Refusals, p.Baseline)
+	}
+	for _, s := range p.Steps {
+		w = w.After(s)
+	}
+	if p := Make(w.remembering()); len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonNodesVanished {
+		t.Errorf("afterwards %+v", p.Refusals)
+	}
+}
+
+// The end of a topology waits for Nodes that vanished as well: an informer that lacks them would leave their reflectors behind. It does not care for labels.
+func TestExitAndFreeze(t *testing.T) {
+	t.Parallel()
+	w := labeled(t, 20)
+	now := metav1.NewTime(w.Now)
+	w.Topology.DeletionTimestamp = &now
+	if p := Make(w.without(w.first(12)...)); len(p.Steps) != 0 || p.Refusals[0].Reason != ReasonNodesVanished {
+		t.Errorf("%v, %+v", p.Steps, p.Refusals)
+	}
+	if p := Make(w.unlabel(20, "bgp", anybody)); len(p.Refusals) != 0 || len(p.Steps) == 0 {
+		t.Errorf("%v, %+v", p.Steps, p.Refusals)
+	}
+}
+
+// The baseline follows what adds to it at once and what takes away from it slowly, and stays the same object while nothing changes: it is in the status,
+// and nothing is to be written in a steady state.
+func TestBaseline(t *testing.T) {
+	t.Parallel()
+	w := labeled(t, 20)
+	first := *w.Topology.Status.Baseline
+	if first.Nodes != 20 || first.Clients != 20 || first.Candidates != 6 || first.Reflectors != 3 {
+		t.Errorf("%+v", first)
+	}
+	w.Now = w.Now.Add(time.Hour)
+	if got := *Make(w).Baseline; got != first {
+		t.Errorf("without a change it is %+v, was %+v", got, first)
+	}
+	grown := w
+	late := machine(100, 3)
+	late.Created, late.Labels["bgp"] = w.Now.Add(time.Second), "yes" // the clock of the API server is ahead
+	grown.Nodes = append(slices.Clone(w.Nodes), late)
+	grown = grown.remembering()
+	if got := *grown.Topology.Status.Baseline; got.Nodes != 21 || got.Clients != 21 || !got.Newest.Time.Equal(late.Created) || !got.Time.Time.Equal(w.Now) {
+		t.Errorf("grown it is %+v", got)
+	}
+	fewer := grown.without(grown.first(3)...)
+	if got := *Make(fewer).Baseline; got.Nodes != 21 {
+		t.Errorf("at once it is %+v", got)
+	}
+	fewer.Now = fewer.Now.Add(Believable + time.Second)
+	if got := *Make(fewer).Baseline; got.Nodes != 18 || !got.Time.Time.Equal(fewer.Now) {
+		t.Errorf("later it is %+v", got)
+	}
+	// One for one: the number is the same, and the old ones are forgotten all the same.
+	swapped := grown.without(grown.first(1)...)
+	next := machine(101, 3)
+	next.Created, next.Labels["bgp"] = grown.Now.Add(time.Minute), "yes"
+	swapped.Nodes = append(slices.Clone(swapped.Nodes), next)
+	swapped.Now = swapped.Now.Add(2 * Believable)
+	if got := *Make(swapped).Baseline; got.Nodes != 21 || !got.Time.Time.Equal(swapped.Now) {
+		t.Errorf("after an exchange it is %+v", got)
+	}
+}
+
+// Whatever an autoscaler does, and however fast, no person is needed: Nodes come and go, labels stay, and what is doubted is believed when it has stood.
+func TestAutoscalingNeedsNobody(t *testing.T) {
+	t.Parallel()
+	steady := labeled(t, 24)
+	rapid.Check(t, func(t *rapid.T) {
+		w, serial := steady, 1000
+		for range rapid.IntRange(1, 12).Draw(t, "events") {
+			// Who is created in the very second of the newest of those who were counted cannot be told from them.
+			w.Now = w.Now.Add(time.Second)
+			w.Nodes = slices.Clone(w.Nodes)
+			for range rapid.IntRange(0, 20).Draw(t, "come") {
+				n := machine(serial, 3)
+				n.Labels["bgp"], n.Labels["pool"], n.Created, n.ReadySince, serial = "yes", rapid.SampledFrom([]string{"rr", "work", "other"}).Draw(t, "pool"), w.Now, w.Now, serial+1
+				if n.Labels["pool"] == "other" {
+					delete(n.Labels, "bgp")
+				}
+				w.Nodes = append(w.Nodes, n)
+			}
+			for range rapid.IntRange(0, 20).Draw(t, "go") {
+				if at := rapid.IntRange(0, len(w.Nodes)-1).Draw(t, "who"); len(w.Nodes) > 2 {
+					w.Nodes = slices.Delete(w.Nodes, at, at+1)
+				}
+			}
+			w.Now, w.Confirmed = w.Now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds"))*time.Second), false
+			p := Make(w)
+			for _, r := range p.Refusals {
+				if r.Reason == ReasonMatchesNothing || r.Reason == ReasonMatchesTooFew {
+					t.Fatalf("%+v; believed was %+v", r, w.Topology.Status.Baseline)
+				}
+			}
+			w = w.remembering()
+		}
+		w.Now = w.Now.Add(Believable)
+		w.Confirmed = true
+		if p := Make(w); w.doubt() != nil || len(p.Baseline.Selectors) == 0 {
+			t.Fatalf("it is still doubted: %+v", p.Refusals)
+		}
+	})
+}
+
+// Labels that are lost by all nodes are noticed, however many writes it takes, as long as it takes less than the time for which a baseline holds.
+func TestLabelsLostOneByOne(t *testing.T) {
+	t.Parallel()
+	steady := labeled(t, 20)
+	steady.Now = steady.Now.Add(time.Hour)
+	rapid.Check(t, func(t *rapid.T) {
+		w, frozen := steady, false
+		for left := 20; left > 0; {
+			batch := rapid.IntRange(1, 3).Draw(t, "batch")
+			w = w.unlabel(batch, "bgp", func(n *Node) bool { return n.Labels["bgp"] != "" })
+			left -= batch
+			w.Now = w.Now.Add(time.Duration(rapid.IntRange(1, 13).Draw(t, "seconds")) * time.Second)
+			w = w.remembering()
+			if frozen = frozen || w.Topology.Status.Baseline.DoubtedSince != nil; frozen && len(Make(w).Steps) != 0 {
+				t.Fatalf("frozen, and yet %v", Make(w).Steps)
+			}
+		}
+		if !frozen {
+			t.Fatal("all labels were lost, and nobody noticed")
+		}
+	})
+}
