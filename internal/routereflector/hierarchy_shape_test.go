@@ -190,3 +190,97 @@ func TestClientsAtOnce(t *testing.T) {
 		t.Errorf("%d at once are the most", most)
 	}
 }
+
+// A hierarchy whose reflectors' Nodes are all gone is made anew in one round, although nothing says any more how many groups there were but the clients'
+// number; and whoever is about to leave is replaced in its own group first.
+func TestReflectorsOfAllGroupsGo(t *testing.T) {
+	t.Parallel()
+	steady := inTheEnd(limited(80, 2, 16)).settled()
+	gone := steady.without(steady.marked()...)
+	for _, name := range steady.marked() {
+		gone.Topology.Status.Reflectors = append(gone.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Role: string(RoleReflector)})
+	}
+	p := Make(gone.settled())
+	promoted := 0
+	for _, s := range p.Steps[:p.AtOnce] {
+		promoted += boolInt(s.Kind == Promote)
+	}
+	if want := 2*4 + spineCount; !gone.emergency() || len(p.Groups) != 5 || promoted != want {
+		t.Errorf("%d groups, %d of %d at once: %v, %+v", len(p.Groups), promoted, want, kinds(p.Steps[:p.AtOnce]), p.Refusals)
+	}
+	w, _ := travel(t, gone, nil)
+	if got := Make(w.settled()); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 {
+		t.Errorf("afterwards %+v", got.Checks)
+	}
+
+	for _, group := range []int{firstGroup, 2, spines} {
+		leaving := groupOf(steady.working(nil), group)[0].Name
+		w, done := travel(t, steady.with(cordon, leaving), guarded(t, 2))
+		if n, _ := w.node(leaving); n.marked(&w.Topology) || len(groupOf(w.working(nil), group)) != 2 || done[0].Kind != Promote {
+			t.Errorf("group %s: %v", groupName(group), kinds(done))
+		}
+		if w.ids()[groupName(group)] != steady.ids()[groupName(group)] {
+			t.Errorf("group %s: the IDs are %v", groupName(group), w.ids())
+		}
+		// Where nobody can take its place it stays.
+		alone := steady.with(cordon, leaving).with(cordon, steady.others()...)
+		if p := Make(alone.settled()); len(p.Steps) != 0 {
+			t.Errorf("group %s, with nobody else: %v", groupName(group), kinds(p.Steps))
+		}
+	}
+}
+
+// A group needs nodes that have been Ready for long: those that have not are for when there is need.
+func TestFreshNodesMakeNoGroup(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, limited(24, 2, 100), nil)
+	w = w.with(young(w.Now), w.others()...)
+	w.Topology.Spec.Sizing.MaxClientsPerReflector = 12
+	note := "24 nodes ask for 2 groups of 2 reflectors each and 2 spines, and only 3 nodes may be reflectors"
+	if p := Make(w.settled()); p.Mode != v1alpha1.ModeFlat || len(p.Steps) != 0 || !slices.Contains(p.Notes, note) {
+		t.Errorf("%s, %v, %q", p.Mode, kinds(p.Steps), p.Notes)
+	}
+}
+
+// A client whose sessions are not there yet is not taken along with those whose sessions are.
+func TestClientsAtOnceWait(t *testing.T) {
+	t.Parallel()
+	w, _ := moving(t)
+	for _, s := range Make(w).Steps {
+		if s.Kind == Join {
+			w = w.After(s)
+		}
+	}
+	w = w.settled()
+	if open := Make(w).Steps[0]; open.Kind == EnsurePeer {
+		w = w.After(open).settled()
+	}
+	p := Make(w)
+	if p.AtOnce < 3 || p.Steps[0].Kind != Leave || p.Steps[1].Kind != Leave {
+		t.Fatalf("%d at once of %v", p.AtOnce, kinds(p.Steps))
+	}
+	late, _ := w.node(p.Steps[1].Node)
+	w = w.said(w.joined(late)[0].Name, func(s *Sighting) { s.Established = without(s.Established, late.IPv4) })
+	p = Make(w)
+	at := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind == Leave && s.Node == late.Name })
+	if p.AtOnce < 2 || p.Waiting != "" || at >= 0 && at < p.AtOnce {
+		t.Errorf("%d at once of %v, waiting for %q", p.AtOnce, kinds(p.Steps), p.Waiting)
+	}
+	if at < 0 {
+		t.Errorf("%s is not among %v", late.Name, kinds(p.Steps))
+	}
+}
+
+// Labels of groups that somebody has left on a reflector go with its adoption: with them it would be no reflector of the flat topology.
+func TestAdoptionTakesLabelsOfGroupsAway(t *testing.T) {
+	t.Parallel()
+	w := handMade(cluster(8, 2), 2)
+	for _, key := range []string{v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel} {
+		w.Nodes[0].Labels[key] = "2"
+	}
+	w, done := carryOut(t, w, nil)
+	adopted := slices.IndexFunc(done, func(s Step) bool { return s.Kind == Adopt && s.Node == w.Nodes[0].Name })
+	if adopted < 0 || len(w.Nodes[0].without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)) != 0 || len(w.marked()) != 3 {
+		t.Errorf("%v; %v", w.Nodes[0].Labels, kinds(done))
+	}
+}
