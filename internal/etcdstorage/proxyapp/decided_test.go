@@ -68,6 +68,8 @@ func (o *office) do(t *testing.T, now time.Time, signers pki.Signers, a pki.Acti
 		o.data = append(signers, ca).Data(o.purpose)
 	case pki.DropCA, pki.MarkPublished:
 		o.data = a.Signers.Data(o.purpose)
+	case pki.TakeCA:
+		t.Fatal("there is no issuer to take a CA from")
 	case pki.Publish:
 		o.bundle = a.Bundle
 	case pki.IssueLeaf:

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -52,14 +51,15 @@ func (o *options) endpoint(env func(string) string, config *rest.Config) error {
 const accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // addSeeder lets the old operator's variables make a topology.
-func (o *options) addSeeder(mgr *manager.Manager, kube kubernetes.Interface, log logr.Logger) error {
+func (o *options) addSeeder(mgr *manager.Manager, kube kubernetes.Interface, store controller.Datastore) error {
 	namespace := o.manager.LeaderElectionNamespace
 	if namespace == "" {
 		text, _ := os.ReadFile(filepath.Clean(accountNamespace))
 		namespace = cmp.Or(strings.TrimSpace(string(text)), "default")
 	}
 	return mgr.Add(&controller.Seeder{
-		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Leases: kube.CoordinationV1().Leases(namespace), Getenv: os.Getenv,
-		Events: mgr.GetEventRecorder(Component), Clock: clock.RealClock{}, Log: log,
+		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Calico: store,
+		Leases: kube.CoordinationV1().Leases(namespace), Getenv: os.Getenv,
+		Events: mgr.GetEventRecorder(Component), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
 	})
 }

@@ -139,9 +139,6 @@ func addReconciler(mgr *manager.Manager, store *datastore, o *options, stop cont
 	if err := mgr.Add(workloads); err != nil {
 		return err
 	}
-	if err := o.addSeeder(mgr, client, mgr.GetLogger()); err != nil {
-		return err
-	}
 	err = mgr.Readiness.Add("calico-datastore", func(ctx context.Context) error {
 		_, err := store.ready(ctx) // that it is not ready for writes is a condition of topologies, not of the process
 		return err
@@ -151,6 +148,9 @@ func addReconciler(mgr *manager.Manager, store *datastore, o *options, stop cont
 	}
 	served, err := store.serve(mgr)
 	if err != nil {
+		return err
+	}
+	if err := o.addSeeder(mgr, client, served); err != nil {
 		return err
 	}
 	r := &controller.Reconciler{

@@ -46,6 +46,8 @@ type Seeder struct {
 	Reader, Live client.Reader
 	// Client creates the topology.
 	Client client.Client
+	// Calico is only read.
+	Calico Datastore
 	// Leases are those of the operator's own namespace.
 	Leases coordinationclient.LeaseInterface
 	// Getenv is as os.Getenv.
@@ -131,7 +133,7 @@ func (s *Seeder) result(ctx context.Context, settings predecessor.Settings, prob
 	v1alpha1.SetDefaults(blank)
 	sight := &scene{topology: blank}
 	sight.world.Topology = *blank
-	reader := &Reconciler{Reader: s.Reader}
+	reader := &Reconciler{Reader: s.Reader, Calico: s.Calico}
 	if err := reader.observeCalico(ctx, sight); err != nil {
 		return predecessor.Result{}, err
 	}

@@ -63,7 +63,7 @@ func (s *stage) seeder(config *rest.Config, env map[string]string) *seeder {
 	}
 	out := &seeder{told: events.NewFakeRecorder(10), clock: clocktesting.NewFakeClock(s.now())}
 	out.Seeder = Seeder{
-		Reader: s.client, Live: c, Client: c, Leases: coordinationclient.NewForConfigOrDie(config).Leases("default"), Events: out.told, Clock: out.clock,
+		Reader: s.client, Live: c, Client: c, Calico: &KubernetesDatastore{BGPKubernetes: b, Reader: s.client}, Leases: coordinationclient.NewForConfigOrDie(config).Leases("default"), Events: out.told, Clock: out.clock,
 		Getenv: func(name string) string { return env[name] }, Log: funcr.New(out.write, funcr.Options{}),
 	}
 	return out

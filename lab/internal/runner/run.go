@@ -119,34 +119,42 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 	case err != nil:
 		return blueprint.Options{}, err
 	}
-	fresh := fmt.Sprintf("leave the option out to go on with that lab, or start afresh after `lab down --delete --dir %s`", options.Dir)
-	switch {
-	case given.Datastore && options.Datastore != remembered.Datastore:
-		return blueprint.Options{}, fmt.Errorf("--calico-datastore %s contradicts the lab in %s, which was made with %s; %s",
-			options.Datastore, options.Dir, remembered.Datastore, fresh)
-	case given.Nodes && options.NodeCount != remembered.Nodes:
-		return blueprint.Options{}, fmt.Errorf("--nodes %d contradicts the lab in %s, which was made with %d; use `lab node add|remove`, or %s",
-			options.NodeCount, options.Dir, remembered.Nodes, fresh)
-	case given.Zones && options.ZoneCount != remembered.Zones:
-		return blueprint.Options{}, fmt.Errorf("--zones %d contradicts the lab in %s, which was made with %d; %s",
-			options.ZoneCount, options.Dir, remembered.Zones, fresh)
-	case given.Cloud && options.Cloud != remembered.Cloud:
-		return blueprint.Options{}, fmt.Errorf("--cloud %s contradicts the lab in %s, which was made with %s; %s",
-			options.Cloud, options.Dir, remembered.Cloud, fresh)
-	case given.Network && options.Network != remembered.Network:
-		return blueprint.Options{}, fmt.Errorf("--network %s contradicts the lab in %s, which was made with %s; %s",
-			options.Network, options.Dir, remembered.Network, fresh)
-	case given.IPFamilies && families(options.IPFamilies) != families(remembered.IPFamilies):
-		return blueprint.Options{}, fmt.Errorf("--ip-families %s contradicts the lab in %s, which was made with %s; %s",
-			options.IPFamilies, options.Dir, families(remembered.IPFamilies), fresh)
-	case given.Pods && options.Pods != remembered.Pods:
-		return blueprint.Options{}, fmt.Errorf("--pods=%t contradicts the lab in %s, which was made %s --pods; %s",
-			options.Pods, options.Dir, map[bool]string{true: "with", false: "without"}[remembered.Pods], fresh)
+	if err := contradiction(options, given, remembered); err != nil {
+		return blueprint.Options{}, err
 	}
 	options.Datastore, options.NodeCount, options.ZoneCount = remembered.Datastore, remembered.Nodes, remembered.Zones
 	options.Cloud, options.Network, options.Pods = remembered.Cloud, remembered.Network, remembered.Pods
 	options.IPFamilies = remembered.IPFamilies
 	return blueprint.Resolve(options)
+}
+
+// contradiction says which of the options that were given is not that of the lab in the folder.
+func contradiction(options blueprint.Options, given Given, remembered memory) error {
+	fresh := fmt.Sprintf("leave the option out to go on with that lab, or start afresh after `lab down --delete --dir %s`", options.Dir)
+	switch {
+	case given.Datastore && options.Datastore != remembered.Datastore:
+		return fmt.Errorf("--calico-datastore %s contradicts the lab in %s, which was made with %s; %s",
+			options.Datastore, options.Dir, remembered.Datastore, fresh)
+	case given.Nodes && options.NodeCount != remembered.Nodes:
+		return fmt.Errorf("--nodes %d contradicts the lab in %s, which was made with %d; use `lab node add|remove`, or %s",
+			options.NodeCount, options.Dir, remembered.Nodes, fresh)
+	case given.Zones && options.ZoneCount != remembered.Zones:
+		return fmt.Errorf("--zones %d contradicts the lab in %s, which was made with %d; %s",
+			options.ZoneCount, options.Dir, remembered.Zones, fresh)
+	case given.Cloud && options.Cloud != remembered.Cloud:
+		return fmt.Errorf("--cloud %s contradicts the lab in %s, which was made with %s; %s",
+			options.Cloud, options.Dir, remembered.Cloud, fresh)
+	case given.Network && options.Network != remembered.Network:
+		return fmt.Errorf("--network %s contradicts the lab in %s, which was made with %s; %s",
+			options.Network, options.Dir, remembered.Network, fresh)
+	case given.IPFamilies && families(options.IPFamilies) != families(remembered.IPFamilies):
+		return fmt.Errorf("--ip-families %s contradicts the lab in %s, which was made with %s; %s",
+			options.IPFamilies, options.Dir, families(remembered.IPFamilies), fresh)
+	case given.Pods && options.Pods != remembered.Pods:
+		return fmt.Errorf("--pods=%t contradicts the lab in %s, which was made %s --pods; %s",
+			options.Pods, options.Dir, map[bool]string{true: "with", false: "without"}[remembered.Pods], fresh)
+	}
+	return nil
 }
 
 // families is what is meant if nothing is said.

@@ -195,11 +195,12 @@ func (s *site) runPod(u *up, name string) {
 	u.pods = append(u.pods, name)
 	pod, err := pods.Get(s.t.Context(), name, metav1.GetOptions{})
 	s.must(err)
-	address, err := u.agent.PodNetwork().Add(s.t.Context(), pod)
+	addresses, err := u.agent.PodNetwork().Add(s.t.Context(), pod)
 	s.must(err)
+	address := addresses[0].String()
 	pod, err = pods.Get(s.t.Context(), name, metav1.GetOptions{}) // with the kubernetes datastore it has annotations now
 	s.must(err)
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address.String(), PodIPs: []corev1.PodIP{{IP: address.String()}}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}}
 	_, err = pods.UpdateStatus(s.t.Context(), pod, metav1.UpdateOptions{})
 	s.must(err)
 }

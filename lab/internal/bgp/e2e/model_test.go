@@ -379,7 +379,7 @@ func (b *bench) compare(s *shape) (summary string, err error) {
 			return summary, nil
 		}
 		if !same && rested >= still || ctx.Err() != nil {
-			return summary, fmt.Errorf("%s\npending: %v, error: %v\n%s", summary, pending, err, difference(want, seen))
+			return summary, fmt.Errorf("%s\npending: %v, error: %w\n%s", summary, pending, err, difference(want, seen))
 		}
 		select {
 		case <-ctx.Done():

@@ -236,7 +236,7 @@ func (s *shape) beside() {
 	count := s.between(1, 3)
 	s.mesh = true
 	s.say("mesh")
-	id := func(i int) string { return "244.0.0.1" }
+	id := func(int) string { return "244.0.0.1" }
 	if s.coin() {
 		id = func(i int) string { return fmt.Sprintf("244.0.0.%d", i+1) }
 	}

@@ -51,19 +51,7 @@ func (c changes) pending() []string {
 func plan(w world) changes {
 	out := changes{pods: map[string][]netip.Addr{}}
 	addresses, pods := addressesOf(w.nodes), podsOf(w.pods)
-	there := map[string]own{}
-	for _, h := range w.hosts {
-		m, ok := w.list.Find(h.Name)
-		has := own{h.Address, h.AddressV6}
-		if !ok || m.State == machines.Off || !has.of(m) {
-			out.remove = append(out.remove, h.Name)
-			continue
-		}
-		there[h.Name] = has
-		if want := has.reached(pods[h.Name]); !slices.Equal(h.Pods, want) {
-			out.pods[h.Name] = want
-		}
-	}
+	there := out.stay(w, pods)
 	for _, m := range w.list.Machines {
 		if m.State == machines.Off {
 			continue
@@ -83,6 +71,24 @@ func plan(w world) changes {
 		}
 	}
 	return out
+}
+
+// stay notes of the machines on the network who goes and whose pods are others by now, and returns the addresses of those that stay.
+func (c *changes) stay(w world, pods map[string][]netip.Addr) map[string]own {
+	there := map[string]own{}
+	for _, h := range w.hosts {
+		m, ok := w.list.Find(h.Name)
+		has := own{h.Address, h.AddressV6}
+		if !ok || m.State == machines.Off || !has.of(m) {
+			c.remove = append(c.remove, h.Name)
+			continue
+		}
+		there[h.Name] = has
+		if want := has.reached(pods[h.Name]); !slices.Equal(h.Pods, want) {
+			c.pods[h.Name] = want
+		}
+	}
+	return there
 }
 
 // isAwaited reports whether a machine will join by itself: not one that is silent, nor one that waits for a cloud controller manager which does not
