@@ -41,7 +41,7 @@ type Datastore interface {
 	Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error
 	// DatastoreReady asks live whether the datastore may be written to.
 	DatastoreReady(ctx context.Context) (bool, error)
-	// Unchanged asks live whether the reflectors still are those of the view and the nodes; object is for whom, in the error.
+	// Unchanged asks live whether the reflectors still are those of the nodes, which were made of the view; object is for whom, in the error.
 	Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, object string) error
 	// Rediscover asks how the datastore is served, after an answer that it is not. [calico.ErrGroupMoved] wants a new start.
 	Rediscover(ctx context.Context) error
@@ -225,8 +225,18 @@ func (d *EtcdDatastore) Claim(ctx context.Context, v calico.BGPView, b *routeref
 	return d.Bind(ctx, info)
 }
 
-// Unchanged implements Datastore.
-func (d *EtcdDatastore) Unchanged(ctx context.Context, v calico.BGPView, _ []routereflector.Node, _ string) error {
+// Unchanged implements Datastore. The roles that count are those of the nodes: what the round itself has written since the view is no surprise.
+func (d *EtcdDatastore) Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, _ string) error {
+	now := make(map[string]*routereflector.Node, len(nodes))
+	for i := range nodes {
+		now[nodes[i].Name] = &nodes[i]
+	}
+	v.Nodes = slices.Clone(v.Nodes)
+	for i := range v.Nodes {
+		if n, known := now[v.Nodes[i].Name]; known {
+			v.Nodes[i].Labels, v.Nodes[i].ClusterID = n.Labels, n.ClusterID
+		}
+	}
 	return d.BGPEtcd.Unchanged(ctx, v)
 }
 
