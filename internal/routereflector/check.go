@@ -93,25 +93,45 @@ func (w World) in(s state) World {
 // judged is a state with what the model says of it.
 type judged struct {
 	state
+	// networks and verdicts are one for each family.
 	networks []*reachability.Network
+	verdicts []reachability.Verdict
 	checks   Checks
 }
 
-// judge asks the model about a state in which everything has settled.
-func (w World) judge(s state) judged {
+// judge asks the model about a state in which everything has settled. known are states of the same nodes that it has been asked about.
+func (w World) judge(s state, known ...judged) judged {
 	j := judged{state: s}
 	for _, f := range familiesOf(s.nodes) {
 		j.networks = append(j.networks, f.network(s.nodes, s.peers, s.mesh))
 	}
-	j.checks = w.verdict(j.state, j.networks, "")
+	j.checks, j.verdicts = w.verdicts(j.state, j.networks, "", known...)
 	return j
 }
 
 // verdict looks at networks, one for each family. exempt names a node whose own traffic does not count, "" for none.
-func (w World) verdict(s state, networks []*reachability.Network, exempt string) Checks {
+func (w World) verdict(s state, networks []*reachability.Network, exempt string, known ...judged) Checks {
+	checks, _ := w.verdicts(s, networks, exempt, known...)
+	return checks
+}
+
+// verdicts is verdict, and what was said of each family. What is known of a network is not asked again: most steps change it for few nodes or none, no step
+// changes who is up, and to follow all routes is most of the work of a plan.
+func (w World) verdicts(s state, networks []*reachability.Network, exempt string, known ...judged) (Checks, []reachability.Verdict) {
 	out := Checks{MinSessionsPerClient: -1}
+	var verdicts []reachability.Verdict
 	for i, f := range familiesOf(s.nodes) {
-		v := networks[i].Judge(func(at int32) bool { return !f.up(&s.nodes[at]) || s.nodes[at].Name == exempt })
+		at := -1
+		if exempt == "" {
+			at = slices.IndexFunc(known, func(k judged) bool { return networks[i].Same(k.networks[i]) })
+		}
+		var v reachability.Verdict
+		if at >= 0 {
+			v = known[at].verdicts[i]
+		} else {
+			v = networks[i].Judge(func(at int32) bool { return !f.up(&s.nodes[at]) || s.nodes[at].Name == exempt })
+		}
+		verdicts = append(verdicts, v)
 		out.UnreachablePairs += v.UnreachablePairs
 		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths)
 		out.Examples = append(out.Examples, v.Examples...)
@@ -120,7 +140,7 @@ func (w World) verdict(s state, networks []*reachability.Network, exempt string)
 		}
 	}
 	out.MinSessionsPerClient = max(out.MinSessionsPerClient, 0)
-	return out
+	return out, verdicts
 }
 
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without clients.
@@ -158,7 +178,7 @@ func (w World) transit(before, after judged, step Step) Checks {
 	for i := range networks {
 		networks[i] = before.networks[i].Surviving(after.networks[i], reset)
 	}
-	return w.verdict(after.state, networks, step.exempt())
+	return w.verdict(after.state, networks, step.exempt(), before, after)
 }
 
 // changesRole says that the step makes a node a reflector, or an ordinary one.

@@ -55,8 +55,8 @@ func TestAnyHierarchy(t *testing.T) {
 		w := anyHierarchy(t)
 		for range rapid.IntRange(1, 3).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 12).Draw(t, "steps before something happens") {
-				w = w.settled()
-				p := Make(w)
+				var p Plan
+				w, p = w.planned()
 				if len(p.Steps) == 0 || p.Waiting != "" {
 					break
 				}
@@ -89,8 +89,8 @@ func arrive(t *rapid.T, w World, look func(before, after World, p Plan)) (World,
 	t.Helper()
 	var done []Step
 	for range 600 {
-		w = w.settled()
-		p := Make(w)
+		var p Plan
+		w, p = w.planned()
 		for _, r := range p.Refusals {
 			if r.Reason == ReasonUnsafe {
 				t.Fatalf("%s\nafter %v", r.Message, kinds(done))
@@ -116,8 +116,8 @@ func TestHierarchyIsOrderBlind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyHierarchy(t)
 		for range rapid.IntRange(0, 25).Draw(t, "steps done") {
-			w = w.settled()
-			p := Make(w)
+			var p Plan
+			w, p = w.planned()
 			if len(p.Steps) == 0 {
 				break
 			}

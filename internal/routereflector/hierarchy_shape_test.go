@@ -112,8 +112,8 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 	} {
 		w := steady.with(silentSince(steady.Now), c.lost...)
 		w.Now = steady.Now.Add(2 * time.Minute)
-		w = w.settled()
-		p := Make(w)
+		var p Plan
+		w, p = w.planned()
 		if w.emergency() != c.emergency || p.AtOnce != c.atOnce || p.Waiting != "" || len(p.Refusals) > 0 {
 			t.Errorf("%s: emergency %t, %d at once of %v, waiting for %q, %+v", name, w.emergency(), p.AtOnce, kinds(p.Steps), p.Waiting, p.Refusals)
 			continue

@@ -50,8 +50,8 @@ func travel(t interface {
 	t.Helper()
 	var done []Step
 	for range 2000 {
-		w = w.settled()
-		p := Make(w)
+		var p Plan
+		w, p = w.planned()
 		if len(p.Refusals) > 0 {
 			t.Fatalf("after %d steps: %+v\n%v", len(done), p.Refusals, kinds(done))
 		}

@@ -63,6 +63,12 @@ func machine(i, zones int) Node {
 
 // settled is the world once every session that can be is Established, and the reflectors and all witnesses of the plan have said so.
 func (w World) settled() World {
+	w, _ = w.planned()
+	return w
+}
+
+// planned is the settled world with its plan.
+func (w World) planned() (World, Plan) {
 	w.Sightings = nil
 	networks := make([]*reachability.Network, len(families()))
 	for i, f := range families() {
@@ -84,7 +90,7 @@ func (w World) settled() World {
 			}
 		}
 		if len(w.Sightings) == before {
-			return w
+			return w, p
 		}
 	}
 }
@@ -143,8 +149,8 @@ func carryOut(t interface {
 	t.Helper()
 	var done []Step
 	for range 200 {
-		w = w.settled()
-		p := Make(w)
+		var p Plan
+		w, p = w.planned()
 		if len(p.Steps) == 0 {
 			return w, done
 		}

@@ -167,7 +167,7 @@ func (w World) check(p *Plan, now judged, chosen choice) (at World) {
 			}
 			next := now
 			if !now.retired(step) {
-				next = w.judge(w.afterAll(now.state, step))
+				next = w.judge(w.afterAll(now.state, step), now)
 				if broken := w.breaks(now, next, step, chosen.least()); broken != "" && !w.abandons() {
 					p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
 					return at

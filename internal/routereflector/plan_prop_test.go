@@ -94,8 +94,8 @@ func TestOrderBlind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyWorld(t, 20)
 		for range rapid.IntRange(0, 6).Draw(t, "steps done") {
-			w = w.settled()
-			p := Make(w)
+			var p Plan
+			w, p = w.planned()
 			if len(p.Steps) == 0 {
 				break
 			}

@@ -25,8 +25,8 @@ func beforeMeshOff(t *testing.T, nodes, zones int) World {
 	w := cluster(nodes, zones)
 	w.Topology.Spec.Mode = v1alpha1.ModeFlat
 	for range 20 {
-		w = w.settled()
-		p := Make(w)
+		var p Plan
+		w, p = w.planned()
 		if len(p.Steps) == 1 && p.Steps[0].Kind == MeshOff {
 			if p.Waiting != "" {
 				t.Fatal(p.Waiting)
@@ -127,8 +127,8 @@ func TestSamplesComeLast(t *testing.T) {
 	t.Parallel()
 	w := cluster(9, 3)
 	for range 20 {
-		w = w.settled()
-		p := Make(w)
+		var p Plan
+		w, p = w.planned()
 		if last := len(p.Steps) == 1; last != (len(p.Samples) > 0) {
 			t.Fatalf("before %s these are asked for routes: %v", p.Steps[0], p.Samples)
 		}

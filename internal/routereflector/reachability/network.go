@@ -4,6 +4,7 @@
 package reachability
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -131,6 +132,11 @@ func (n *Network) hash(i int) uint64 {
 func (n *Network) HasSession(a, b int32) bool {
 	_, found := slices.BinarySearch(n.sessions[a], b)
 	return found
+}
+
+// Same says that the two networks have the same speakers and the same sessions, so that whatever holds for one of them holds for the other.
+func (n *Network) Same(other *Network) bool {
+	return slices.Equal(n.speakers, other.speakers) && slices.EqualFunc(n.sessions, other.sessions, slices.Equal) && maps.Equal(n.blind, other.blind)
 }
 
 // Surviving returns the network of the sessions that are in both networks and stay the same ones, with the speakers of after: sessions that a

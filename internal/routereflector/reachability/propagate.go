@@ -34,46 +34,74 @@ func (l *clusterList) has(id string) bool {
 	return false
 }
 
+// holdings are the routes that each reflector holds of the prefix of one speaker, by the reflector's index.
+type holdings [][]arrival
+
+// flooder follows routes. It keeps what it needs from one prefix to the next.
+type flooder struct {
+	*Network
+	held holdings
+	// queue are the routes to follow, in the order in which reflectors got hold of them.
+	queue []hop
+}
+
+// hop is a route at the reflector that holds it.
+type hop struct {
+	at int32
+	arrival
+}
+
+// flooder returns one that has followed nothing yet.
+func (n *Network) flooder() *flooder { return &flooder{Network: n, held: make(holdings, len(n.speakers))} }
+
 // flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, once there are more than MaxPaths routes.
-func (n *Network) flood(origin int32) (held map[int32][]arrival, all bool) {
-	held = map[int32][]arrival{}
-	type hop struct {
-		at int32
-		arrival
+func (n *Network) flood(origin int32) (held holdings, all bool) { return n.flooder().flood(origin) }
+
+// flood is [Network.flood]. What it returned before is gone.
+func (f *flooder) flood(origin int32) (held holdings, all bool) {
+	for _, h := range f.queue {
+		f.held[h.at] = f.held[h.at][:0]
 	}
-	var queue []hop
-	offer := func(at int32, a arrival) {
-		if n.speakers[at].ClusterID == "" || at == origin {
-			return
-		}
-		if a.client = n.isClient(at, a.from); a.client && a.list.has(n.speakers[at].ClusterID) {
-			return
-		}
-		held[at] = append(held[at], a)
-		queue = append(queue, hop{at, a})
+	f.queue = f.queue[:0]
+	for _, peer := range f.sessions[origin] {
+		f.offer(origin, peer, arrival{from: origin})
 	}
-	for _, peer := range n.sessions[origin] {
-		offer(peer, arrival{from: origin})
-	}
-	for len(queue) > 0 {
-		if len(queue) > MaxPaths {
-			return held, false
+	for next := 0; next < len(f.queue); next++ {
+		if len(f.queue)-next > MaxPaths {
+			return f.held, false
 		}
-		h := queue[0]
-		queue = queue[1:]
-		for _, peer := range n.sessions[h.at] {
-			if n.speakers[peer].ClusterID != "" && n.passes(h.at, peer, h.arrival) {
-				offer(peer, arrival{from: h.at, list: &clusterList{n.speakers[h.at].ClusterID, h.list}})
+		h := f.queue[next]
+		var list *clusterList
+		for _, peer := range f.sessions[h.at] {
+			if f.speakers[peer].ClusterID == "" || !f.passes(h.at, peer, h.arrival) {
+				continue
 			}
+			if list == nil {
+				list = &clusterList{f.speakers[h.at].ClusterID, h.list}
+			}
+			f.offer(origin, peer, arrival{from: h.at, list: list})
 		}
 	}
-	return held, true
+	return f.held, true
+}
+
+// offer brings a route to a speaker.
+func (f *flooder) offer(origin, at int32, a arrival) {
+	id := f.speakers[at].ClusterID
+	if id == "" || at == origin {
+		return
+	}
+	if a.client = f.isClient(at, a.from); a.client && a.list.has(id) {
+		return
+	}
+	f.held[at] = append(f.held[at], a)
+	f.queue = append(f.queue, hop{at, a})
 }
 
 // isClient says whether the session with peer is a client session at speaker at.
 func (n *Network) isClient(at, peer int32) bool {
 	own := n.speakers[at].ClusterID
-	return own != "" && (n.speakers[peer].ClusterID != own || n.blind[[2]int32{at, peer}])
+	return own != "" && (n.speakers[peer].ClusterID != own || len(n.blind) > 0 && n.blind[[2]int32{at, peer}])
 }
 
 // passes says whether the reflector passes a route that it holds on to a peer.
@@ -89,7 +117,7 @@ func (n *Network) passes(reflector, peer int32, route arrival) bool {
 }
 
 // paths counts the paths to the prefix of origin that speaker to has, given what the reflectors hold of it.
-func (n *Network) paths(origin, to int32, held map[int32][]arrival) int {
+func (n *Network) paths(origin, to int32, held holdings) int {
 	if n.speakers[to].ClusterID != "" {
 		return len(held[to])
 	}
@@ -114,6 +142,7 @@ func (n *Network) paths(origin, to int32, held map[int32][]arrival) int {
 // it, and which peers of other sessions do, by index. The slice is reused. It is what calico-node of that speaker lists as its routes.
 func (n *Network) Learn(at int32, visit func(origin int32, mesh bool, from []int32)) {
 	var from []int32
+	routes := n.flooder()
 	for i := range n.speakers {
 		origin := int32(i)
 		if origin == at {
@@ -123,7 +152,7 @@ func (n *Network) Learn(at int32, visit func(origin int32, mesh bool, from []int
 		if n.HasSession(origin, at) {
 			from = append(from, origin)
 		}
-		held, _ := n.flood(origin)
+		held, _ := routes.flood(origin)
 		for _, peer := range n.sessions[at] {
 			if peer != origin && slices.ContainsFunc(held[peer], func(route arrival) bool { return n.passes(peer, at, route) }) {
 				from = append(from, peer)

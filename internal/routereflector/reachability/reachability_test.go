@@ -332,3 +332,34 @@ func TestWorkFollowsClasses(t *testing.T) {
 		t.Error("sessions are not sorted")
 	}
 }
+
+// Networks are the same if nothing that a verdict is made from differs: who speaks, with which ID, in the mesh or not; the sessions; and who is blind.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	build := func(change func(*net)) *Network {
+		b := newNet(t).reflector("1.1.1.1", "r1", "r2").client("c").meshed("m").full("r1", "r2").link("c", "r1")
+		if change != nil {
+			change(b)
+		}
+		return b.build()
+	}
+	n := build(nil)
+	if !n.Same(build(nil)) {
+		t.Error("a network differs from itself")
+	}
+	blind := build(nil)
+	blind.Blind(0, 1)
+	for name, other := range map[string]*Network{
+		"a session":      build(func(b *net) { b.link("c", "r2") }),
+		"another ID":     build(func(b *net) { b.speakers[1].ClusterID = "2.2.2.2" }),
+		"no ID":          build(func(b *net) { b.speakers[1].ClusterID = "" }),
+		"a mesh":         build(func(b *net) { b.speakers[2].Mesh = true }),
+		"a speaker more": build(func(b *net) { b.client("d") }),
+		"another name":   build(func(b *net) { b.speakers[2].Name = "d" }),
+		"blindness":      blind,
+	} {
+		if n.Same(other) || other.Same(n) {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+}

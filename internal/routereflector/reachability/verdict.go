@@ -35,21 +35,23 @@ func (n *Network) Judge(exempt func(i int32) bool) Verdict {
 			}
 		}
 	}
+	routes := n.flooder()
 	for i, c := range classes {
 		if counted[i] == 0 {
 			continue
 		}
-		n.judgeOrigin(&v, classes, counted, i, c.members[0], exempt)
+		held, all := routes.flood(c.members[0])
+		if !all {
+			v.MaxPaths = MaxPaths
+		}
+		n.judgeOrigin(&v, classes, counted, i, held, exempt)
 	}
 	return v
 }
 
-// judgeOrigin judges the routes to the members of class i, of which origin is one.
-func (n *Network) judgeOrigin(v *Verdict, classes []class, counted []int, i int, origin int32, exempt func(i int32) bool) {
-	held, all := n.flood(origin)
-	if !all {
-		v.MaxPaths = MaxPaths
-	}
+// judgeOrigin judges the routes to the members of class i, given what the reflectors hold of the first of them.
+func (n *Network) judgeOrigin(v *Verdict, classes []class, counted []int, i int, held holdings, exempt func(i int32) bool) {
+	origin := classes[i].members[0]
 	for j, to := range classes {
 		if counted[j] == 0 {
 			continue
