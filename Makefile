@@ -51,6 +51,8 @@ e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers build ## Fault campaigns 
 	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m ./internal/nodesync -rapid.checks=10000
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
+	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAny|^TestHierarchyIsOrderBlind|^TestNobodyElseIsReshuffled' \
+	  ./internal/routereflector -rapid.checks=1000
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ISOLATION_REQUESTS=1000000 MOORING_ISOLATION_CONNECTIONS=40000 MOORING_DIFFERENCE_REQUESTS=60000 MOORING_DIFFERENCE_ROUNDS=120 \
 	  MOORING_HISTORY_SECONDS=60 go test -count=1 -timeout 60m ./test/contract/etcdstorage/{isolation,history}
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_CLOUD_RUNS=5000 go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/docloud/provider/simulated

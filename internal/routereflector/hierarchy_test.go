@@ -85,9 +85,10 @@ func guarded(t interface {
 	return func(before, after World, p Plan) {
 		t.Helper()
 		step := p.Steps[0]
-		b, a := before.judge(before.state()), after.judge(after.state())
-		others := before.verdict(b.state, b.networks, step.exempt())
-		for when, is := range map[string]Checks{"for a moment": before.transit(b, a, step), "for good": after.verdict(a.state, a.networks, step.exempt())} {
+		b := before.judge(before.state())
+		a := after.judge(after.state(), b)
+		others := before.verdict(b.state, b.networks, step.exempt(), b)
+		for when, is := range map[string]Checks{"for a moment": before.transit(b, a, step), "for good": after.verdict(a.state, a.networks, step.exempt(), a)} {
 			if is.UnreachablePairs > others.UnreachablePairs {
 				t.Fatalf("%s: %d pairs lose their path %s: %v", step, is.UnreachablePairs-others.UnreachablePairs, when, is.Examples)
 			}

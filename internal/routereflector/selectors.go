@@ -96,7 +96,7 @@ func (m reflectorsMatcher) Evaluate(labels map[string]string) bool {
 
 // String is the Calico selector of the same meaning.
 func (m reflectorsMatcher) String() string {
-	return fmt.Sprintf("%s == '%s'", v1alpha1.ReflectorLabel, m.topology)
+	return v1alpha1.ReflectorLabel + " == '" + m.topology + "'"
 }
 
 // groupMatcher is who the BGPPeers of a hierarchy select as the reflectors of a group, or as its spines.
@@ -121,9 +121,9 @@ func (m groupMatcher) Evaluate(labels map[string]string) bool {
 func (m groupMatcher) String() string {
 	all := reflectorsMatcher{m.topology}.String()
 	if m.group == firstGroup {
-		return fmt.Sprintf("%s && !has(%s)", all, v1alpha1.GroupLabel)
+		return all + " && !has(" + v1alpha1.GroupLabel + ")"
 	}
-	return fmt.Sprintf("%s && %s == '%s'", all, v1alpha1.GroupLabel, groupName(m.group))
+	return all + " && " + v1alpha1.GroupLabel + " == '" + groupName(m.group) + "'"
 }
 
 // belowSpinesMatcher is who has sessions with the spines: the reflectors of all groups.

@@ -18,6 +18,11 @@ import (
 // InstallCalicoCRDs puts the CRDs of the pinned Calico into the cluster and waits until they are served. It may be called more than once.
 func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 	tb.Helper()
+	c.calico.Lock()
+	defer c.calico.Unlock()
+	if c.calico.served {
+		return
+	}
 	client, err := apiextensions.NewForConfig(c.Config)
 	if err != nil {
 		tb.Fatal(err)
@@ -46,6 +51,7 @@ func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 		}
 		return ""
 	})
+	c.calico.served = true
 }
 
 // AllowPods makes the service account that pods of a namespace run as, which is kube-controller-manager's work where there is one.

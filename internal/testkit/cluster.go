@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +29,11 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	binary string
+	// calico says that Calico's CRDs are served. They are large, and each test of a package asks for them.
+	calico struct {
+		sync.Mutex
+		served bool
+	}
 }
 
 // ControlPlane returns the package's cluster and starts it on the first call. Tests that share it use names of their own.

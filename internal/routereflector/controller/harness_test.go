@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -118,20 +119,23 @@ func schemeOf(b *calico.BGPKubernetes) *runtime.Scheme {
 
 func installTopologies(t *testing.T, cluster *testkit.Cluster) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
 	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+	name := "routereflectortopologies." + v1alpha1.GroupVersion.Group
+	if _, err := crds.Get(t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
 	}
 	testkit.Eventually(t, "the kind to be served", func() string {
-		have, err := crds.Get(t.Context(), crd.Name, metav1.GetOptions{})
+		have, err := crds.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -356,7 +360,7 @@ func (s *stage) await(name string, phase v1alpha1.Phase) *v1alpha1.RouteReflecto
 		if topology.Status.Phase == phase && topology.Status.ObservedGeneration == topology.Generation {
 			return ""
 		}
-		text, _ := yaml.Marshal(topology.Status)
+		text, _ := json.Marshal(topology.Status) // not YAML, which takes longer than all else that a look does
 		return string(text)
 	})
 	return topology

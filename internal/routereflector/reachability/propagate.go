@@ -52,7 +52,9 @@ type hop struct {
 }
 
 // flooder returns one that has followed nothing yet.
-func (n *Network) flooder() *flooder { return &flooder{Network: n, held: make(holdings, len(n.speakers))} }
+func (n *Network) flooder() *flooder {
+	return &flooder{Network: n, held: make(holdings, len(n.speakers))}
+}
 
 // flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, once there are more than MaxPaths routes.
 func (n *Network) flood(origin int32) (held holdings, all bool) { return n.flooder().flood(origin) }
