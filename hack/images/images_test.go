@@ -111,9 +111,16 @@ func TestImages(t *testing.T) {
 		t.Errorf("the archive's image has the tag %q", tag)
 	}
 	commit := git(t, first, "rev-parse", "HEAD")
-	t.Run("two folders make the same bytes", func(t *testing.T) { same(t, out, again) })
-	t.Run("the archive is an OCI image for both platforms", func(t *testing.T) { valid(t, index, commit) })
+	t.Run("two folders make the same bytes", func(t *testing.T) {
+		t.Parallel()
+		same(t, out, again)
+	})
+	t.Run("the archive is an OCI image for both platforms", func(t *testing.T) {
+		t.Parallel()
+		valid(t, index, commit)
+	})
 	t.Run("the digests are those of the archives", func(t *testing.T) {
+		t.Parallel()
 		digest, err := index.Digest()
 		want := "registry.example/team/tiny@" + digest.String() + "\n"
 		if file := read(t, out, digestsFile); err != nil || file != want || printed.String() != want {
@@ -121,6 +128,7 @@ func TestImages(t *testing.T) {
 		}
 	})
 	t.Run("each platform has a list of modules", func(t *testing.T) {
+		t.Parallel()
 		for _, arch := range []string{"amd64", "arm64"} {
 			list := document(t, read(t, out, "tiny."+arch+".spdx.json"))
 			if got := list.moduleLines(); !slices.Equal(got, []string{"example.org/tiny v1.2.3", "stdlib " + runtime.Version()}) {
@@ -128,7 +136,10 @@ func TestImages(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a registry takes it", func(t *testing.T) { pushed(t, first, out, index) })
+	t.Run("a registry takes it", func(t *testing.T) {
+		t.Parallel()
+		pushed(t, first, out, index)
+	})
 }
 
 // same compares two folders.

@@ -9,5 +9,4 @@
 // DigitalOcean's API, and Calico's etcd when no ETCD_CA_CERT_FILE is set. internal/archtest keeps it out of the others.
 package publicroots
 
-// The import is the package.
-import _ "golang.org/x/crypto/x509roots/fallback"
+import _ "golang.org/x/crypto/x509roots/fallback" // the import is the package
