@@ -63,6 +63,7 @@ func TestGoldenTexts(t *testing.T) {
 		"help":               {"--help"},
 		"help-version":       {"version", "--help"},
 		"help-topology":      {"topology", "--help"},
+		"help-agreement":     {"agreement", "--help"},
 		"help-plan":          {"plan", "--help"},
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
 		"help-migrate":       {"migrate", "--help"},

@@ -54,9 +54,16 @@ func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address 
 	}
 }
 
-// A cluster's topologies, in each format; bad input is told in one sentence.
-func TestTopology(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+// Both commands look at one cluster, which the second finds as the first has left it.
+func TestTopologyAndAgreement(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := testkit.NewControlPlane(t)
+	testTopology(t, cluster)
+	testAgreement(t, cluster)
+}
+
+// A cluster's topologies, in each format; bad input is told in one sentence.
+func testTopology(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
 	base := []string{"topology", "--kubeconfig", cluster.Kubeconfig}
 	ask := func(args ...string) []string { return append(slices.Clone(base), args...) }
 	expect(t, 1, "", ask(), "error: the cluster has no kind RouteReflectorTopology: install calico-route-reflector-operator first")
