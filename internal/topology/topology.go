@@ -174,9 +174,6 @@ func newBuilder(seen Seen, nodes []Node) *builder {
 }
 
 func (b *builder) reflector(group, clusterID string, r Reflector) {
-	if b.isReflector[r.Node] {
-		return
-	}
 	b.isReflector[r.Node] = true
 	g := b.groups[group]
 	if g == nil {
