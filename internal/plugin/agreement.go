@@ -136,7 +136,7 @@ func (l agreementList) Table() Table {
 }
 
 func (a *agreementCommand) print(l agreementList, out io.Writer) error {
-	text := ""
+	var text string
 	switch a.output.format {
 	case FormatTable:
 		columns, colors := terminal(out)

@@ -128,8 +128,7 @@ func readCalico(ctx context.Context, c *cluster) (agreement.Calico, error) {
 	}
 	snapshot, err := snapshotOf(ctx, c, config)
 	if err != nil {
-		out.Problem = err.Error()
-		return out, nil
+		return agreement.Calico{OnNodes: out.OnNodes, Side: agreement.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}}, nil
 	}
 	for _, n := range snapshot.Nodes {
 		out.Nodes = append(out.Nodes, agreement.CalicoNode{Name: n.Name, Kubernetes: kubernetesName(n), Host: n.Implied})
@@ -162,7 +161,7 @@ func snapshotOf(ctx context.Context, c *cluster, config calico.Config) (calico.S
 	if err != nil {
 		return calico.Snapshot{}, err
 	}
-	defer store.Close() //nolint:errcheck // nothing was written
+	defer store.Close()
 	snapshot, err := store.Snapshot(ctx)
 	if err != nil {
 		return snapshot, err
