@@ -39,6 +39,7 @@ func cases() map[string]blueprint.Options {
 		"kubernetes": options(func(o *blueprint.Options) { o.Datastore = blueprint.DatastoreKubernetes }),
 		"none":       options(func(o *blueprint.Options) { o.Datastore = blueprint.DatastoreNone }),
 		"bgp":        options(func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, "" }),
+		"bgp-etcd":   options(func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, blueprint.DatastoreEtcd }),
 		"bgp-cloud": options(func(o *blueprint.Options) {
 			o.Network, o.Datastore, o.Cloud, o.NodeCount = blueprint.NetworkBGP, blueprint.DatastoreKubernetes, blueprint.CloudDigitalOcean, blueprint.MaxBGPNodes
 		}),
@@ -269,8 +270,8 @@ func TestResolveRefuses(t *testing.T) {
 			o.Cloud, o.Components, o.Datastore = blueprint.CloudDigitalOcean, []string{blueprint.Etcd}, blueprint.DatastoreNone
 		}, "digitalocean-cloud-controller-manager cannot run without kube-apiserver"},
 		"unknown network": {func(o *blueprint.Options) { o.Network = "vxlan" }, `--network "vxlan" is unknown; use bgp or loopback`},
-		"network with etcd": {func(o *blueprint.Options) { o.Network = blueprint.NetworkBGP },
-			"--network bgp needs --calico-datastore kubernetes, not etcdv3, as Calico's confd reads the Nodes; leave --calico-datastore out"},
+		"network without Calico": {func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, blueprint.DatastoreNone },
+			"--network bgp needs a datastore that Calico's confd reads; use --calico-datastore kubernetes or etcdv3, or leave it out"},
 		"too many nodes for the network": {func(o *blueprint.Options) { o.Network, o.Datastore, o.NodeCount = blueprint.NetworkBGP, "", 51 },
 			"--nodes 51 is more than the BGP network can hold; use at most 50, or --network loopback"},
 		"network without pods": {func(o *blueprint.Options) { o.Network, o.Datastore, o.PodsPerNode = blueprint.NetworkBGP, "", 0 },
