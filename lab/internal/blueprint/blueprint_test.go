@@ -178,7 +178,14 @@ func TestNetwork(t *testing.T) {
 				t.Errorf("%s: %s is told of the BGP network: %t, want %t", name, process, !wanted, wanted)
 			}
 		}
-		if wanted && (made.Options.Datastore != blueprint.DatastoreKubernetes || network.Ready.File == "" || !slices.Contains(network.DependsOn, blueprint.Nodes)) {
+		datastore, inEtcd := blueprint.DatastoreKubernetes, o.Datastore == blueprint.DatastoreEtcd
+		if inEtcd {
+			datastore = o.Datastore
+		}
+		if wanted && (slices.Contains(network.Args, "--calico-datastore=etcdv3") != inEtcd || slices.Contains(network.DependsOn, blueprint.CalicoEtcd) != inEtcd) {
+			t.Errorf("%s: the network is told of etcd: %t, want %t", name, !inEtcd, inEtcd)
+		}
+		if wanted && (made.Options.Datastore != datastore || network.Ready.File == "" || !slices.Contains(network.DependsOn, blueprint.Nodes)) {
 			t.Errorf("%s: datastore %s, %+v", name, made.Options.Datastore, network)
 		}
 	}

@@ -169,7 +169,7 @@ func (e *onEtcd) settled(want int) []string {
 		}
 		slices.Sort(said)
 		if len(names) != want || !slices.Equal(said, names) || isReady(&t) != nil || e.mesh() {
-			return fmt.Errorf("they are %v, the mesh is on: %v; want %d; the topology: %v", names, e.mesh(), want, isReady(&t))
+			return fmt.Errorf("they are %v, the mesh is on: %v; want %d; the topology: %w", names, e.mesh(), want, isReady(&t))
 		}
 		return nil
 	})
