@@ -71,6 +71,16 @@ type BGPView struct {
 	keys     int64
 }
 
+// Recorded is the UID of kube-system of the cluster that the datastore belongs to by its own record, "" if none stands there.
+func (v BGPView) Recorded() string {
+	for i := range v.Informations {
+		if v.Informations[i].Name == "default" {
+			return v.Informations[i].Annotations[routereflector.BindingAnnotation]
+		}
+	}
+	return ""
+}
+
 // ErrNotSynced says that Calico's etcd has not been read yet.
 var ErrNotSynced = errors.New("Calico's etcd has not been read yet") //nolint:staticcheck // Calico is a name
 
@@ -198,6 +208,15 @@ func (b *BGPEtcd) readAll(ctx context.Context) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
+// Look reads everything once, all of it as it was at one moment, for commands that do not follow what comes. What is in the view must not be changed.
+// The error is one sentence that names the endpoints.
+func (b *BGPEtcd) Look(ctx context.Context) (BGPView, error) {
+	if _, err := b.readAll(ctx); err != nil {
+		return BGPView{}, err
+	}
+	return b.View()
+}
+
 // take takes in what a watch has brought.
 func (b *BGPEtcd) take(kind string, events []*clientv3.Event) {
 	changed := false
@@ -295,6 +314,8 @@ func bgpNode(n *libapiv3.Node, revision int64) *routereflector.CalicoNode {
 		}
 		if id, err := netip.ParseAddr(bgp.RouteReflectorClusterID); err == nil && id.Is4() {
 			out.ClusterID = id.String()
+		} else {
+			out.InvalidID = bgp.RouteReflectorClusterID
 		}
 	}
 	return out

@@ -19,6 +19,7 @@ import (
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	libcalicov3 "github.com/projectcalico/calico/libcalico-go/lib/clientv3"
+	cerrors "github.com/projectcalico/calico/libcalico-go/lib/errors"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -484,5 +485,58 @@ func (w *bgpWorld) setReady(t *testing.T, ready bool) {
 	info.Spec.DatastoreReady = &ready
 	if _, err := w.client.ClusterInformation().Update(t.Context(), info, options.SetOptions{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// calico-node's status reporter takes a question from a watch, as it is stored, updates it, and goes by the kind of the error: after a conflict it reads the
+// object anew and tries again, after any other it tries the same again for ever (Calico v3.31, node/pkg/status/reporter.go). One that Calico's own client
+// has created it can never answer.
+func TestQuestionsCanBeAnswered(t *testing.T) {
+	t.Parallel()
+	w := newBGPWorld(t)
+	ctx := t.Context()
+	stored := func(name string) *apiv3.CalicoNodeStatus {
+		t.Helper()
+		kv, err := w.calico.Backend().Get(ctx, model.ResourceKey{Kind: apiv3.KindCalicoNodeStatus, Name: name}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, ok := kv.Value.(*apiv3.CalicoNodeStatus)
+		if !ok {
+			t.Fatalf("%T is stored", kv.Value)
+		}
+		return status
+	}
+	answer := func(s *apiv3.CalicoNodeStatus) (*apiv3.CalicoNodeStatus, error) {
+		out := s.DeepCopy()
+		out.Status.LastUpdated = metav1.Now()
+		return w.client.CalicoNodeStatus().Update(ctx, out, options.SetOptions{})
+	}
+	if err := w.bgp.CreateStatus(ctx, StatusRequest{Name: "question", Node: "a", Period: 2 * time.Second, Labels: map[string]string{v1alpha1.TopologyLabel: "main"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := answer(stored("question"))
+	if _, conflict := errors.AsType[cerrors.ErrorResourceUpdateConflict](err); !conflict {
+		t.Fatalf("the first try gives %v, want a conflict, after which the reporter reads anew", err)
+	}
+	now, err := w.client.CalicoNodeStatus().Get(ctx, "question", options.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it goes on from what an update returns
+		if now, err = answer(now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.seen(t, "the answer", func(v BGPView) bool { return len(v.Statuses) == 1 && !v.Statuses[0].Status.LastUpdated.IsZero() })
+
+	usual := now.DeepCopy()
+	usual.ObjectMeta, usual.Status = metav1.ObjectMeta{Name: "usual"}, apiv3.CalicoNodeStatusStatus{}
+	if _, err := w.client.CalicoNodeStatus().Create(ctx, usual, options.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = answer(stored("usual"))
+	if _, invalid := errors.AsType[cerrors.ErrorValidation](err); !invalid {
+		t.Errorf("Calico's own objects give %v: if Calico's reporter can answer them by now, noRevision is no longer needed", err)
 	}
 }

@@ -97,12 +97,13 @@ func (b *BGPEtcd) create(ctx context.Context, kind, name string, labels, annotat
 	if seen[key] != 0 {
 		return &ConflictError{Key: kind + " " + name, Detail: "somebody else created it meanwhile"}
 	}
-	value, err := json.Marshal(map[string]any{
-		"kind": kind, "apiVersion": apiv3.GroupVersionCurrent, "spec": spec,
-		"metadata": metav1.ObjectMeta{
-			Name: name, UID: uuid.NewUUID(), CreationTimestamp: metav1.NewTime(b.clock.Now()), Labels: labels, Annotations: annotations,
-		},
-	})
+	metadata := metav1.ObjectMeta{
+		Name: name, UID: uuid.NewUUID(), CreationTimestamp: metav1.NewTime(b.clock.Now()), Labels: labels, Annotations: annotations,
+	}
+	if kind == apiv3.KindCalicoNodeStatus {
+		metadata.ResourceVersion = noRevision
+	}
+	value, err := json.Marshal(map[string]any{"kind": kind, "apiVersion": apiv3.GroupVersionCurrent, "spec": spec, "metadata": metadata})
 	if err != nil {
 		return err
 	}
@@ -338,6 +339,13 @@ func merge(object map[string]json.RawMessage, patch map[string]any) error {
 	}
 	return nil
 }
+
+// noRevision stands as the resourceVersion in the values of new CalicoNodeStatuses; no key ever has that revision, since the first write of an etcd is 2.
+//
+// calico-node's status reporter takes the objects from a watch of etcd as they are stored, where Calico's own client leaves no resourceVersion, and then
+// tries to update them: Calico's client refuses that for want of one, for ever (v3.31, node/pkg/status/reporter.go and libcalico-go
+// lib/clientv3/resources.go). With one that is out of date the reporter learns of a conflict, reads the object anew, and goes on from there.
+const noRevision = "1"
 
 // CreateStatus creates a CalicoNodeStatus, which calico-node fills in and keeps up with what changes as long as it is there.
 func (b *BGPEtcd) CreateStatus(ctx context.Context, r StatusRequest) error {

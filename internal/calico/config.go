@@ -69,6 +69,27 @@ func Resolve(flag string, lookup func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
+// ResolveOrKubernetes is [Resolve] for what may run without a datastore being named, which is kubernetes then: the route reflectors' operator and its
+// tools. incluster means kubernetes as well: calico-route-reflector-operator by mhmxs called it so.
+func ResolveOrKubernetes(flag string, lookup func(string) (string, bool)) (Config, error) {
+	const inCluster = "incluster"
+	named := flag != ""
+	for _, name := range []string{"DATASTORE_TYPE", "CALICO_DATASTORE_TYPE", "ETCD_ENDPOINTS", "CALICO_ETCD_ENDPOINTS"} {
+		value, _ := lookup(name)
+		named = named || value != ""
+	}
+	if flag == inCluster || !named {
+		flag = string(Kubernetes)
+	}
+	return Resolve(flag, func(name string) (string, bool) {
+		value, set := lookup(name)
+		if value == inCluster && (name == "DATASTORE_TYPE" || name == "CALICO_DATASTORE_TYPE") {
+			value = string(Kubernetes)
+		}
+		return value, set
+	})
+}
+
 func resolveKind(flag, variable, endpoints string) (Kind, error) {
 	if flag != "" && variable != "" && flag != variable {
 		return "", fmt.Errorf("--datastore-type says %q and DATASTORE_TYPE says %q: set one of them, or both alike", flag, variable)

@@ -6,9 +6,13 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// completionTime bounds how long a shell waits for names from the cluster.
+const completionTime = 3 * time.Second
 
 // kubectlScript is what kubectl runs, under the name kubectl_complete-mooring, to complete the words
 // after "kubectl mooring".

@@ -9,17 +9,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
-	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
-	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
 )
@@ -32,9 +26,14 @@ was left on, single reflectors, reflectors of one zone, BGPPeers that contradict
 of Kubernetes may take away.
 
 It reads the cluster of the kubeconfig (Nodes, BGPPeers, BGPConfiguration; it writes nothing), or, with --nodes, files that hold
-what kubectl prints.`
+what kubectl prints.
+
+Where Calico keeps its data in etcd, name that as for calicoctl: DATASTORE_TYPE=etcdv3 (or --datastore-type), ETCD_ENDPOINTS, and
+where they are needed ETCD_USERNAME, ETCD_PASSWORD, ETCD_CA_CERT_FILE, ETCD_CERT_FILE and ETCD_KEY_FILE; each variable may begin with
+CALICO_ as well. Kubernetes' Nodes are read from the cluster of the kubeconfig then, too.`
 
 const doctorRouteReflectorsExample = `  kubectl mooring doctor routereflectors
+  ETCD_ENDPOINTS=https://10.0.0.1:2379 ETCD_CA_CERT_FILE=ca.pem kubectl mooring doctor routereflectors
   kubectl get nodes -o json > nodes.json; kubectl get bgppeers -o json > peers.json
   kubectl mooring doctor routereflectors --nodes nodes.json --bgppeers peers.json -o json`
 
@@ -42,6 +41,8 @@ type doctorRouteReflectors struct {
 	env    *Env
 	names  files.Names
 	output Output
+	// datastore is Calico's, as the flag says it.
+	datastore string
 }
 
 func newDoctorRouteReflectors(env *Env) *cobra.Command {
@@ -61,6 +62,7 @@ func newDoctorRouteReflectors(env *Env) *cobra.Command {
 	flags.StringVar(&d.names.Nodes, "nodes", "", "File with the Nodes, a List as `kubectl get nodes -o json` prints it, or YAML; - is standard input. Without it the cluster is read.")
 	flags.StringVar(&d.names.Peers, "bgppeers", "", "File with the BGPPeers there are. Without it, and with --nodes: none.")
 	flags.StringVar(&d.names.Configuration, "bgpconfiguration", "", "File with BGPConfiguration default. Without it, and with --nodes: none, so that the mesh is on.")
+	flags.StringVar(&d.datastore, "datastore-type", "", "Calico's datastore, kubernetes or etcdv3. Also DATASTORE_TYPE; endpoints in ETCD_ENDPOINTS mean etcdv3. Without any of these: kubernetes.")
 	d.output.AddTo(cmd)
 	return cmd
 }
@@ -106,6 +108,9 @@ func (d *doctorRouteReflectors) evidence(ctx context.Context, in io.Reader, note
 		}
 		return d.fromCluster(ctx)
 	}
+	if d.datastore != "" {
+		return doctor.Evidence{}, errors.New("--datastore-type and --nodes: give one of them, since files are read without a datastore")
+	}
 	if used := slices.DeleteFunc([]string{d.names.Nodes, d.names.Peers, d.names.Configuration}, func(s string) bool { return s != "-" }); len(used) > 1 {
 		return doctor.Evidence{}, errors.New(`standard input ("-") can be read for one of the flags alone`)
 	}
@@ -117,49 +122,4 @@ func (d *doctorRouteReflectors) evidence(ctx context.Context, in io.Reader, note
 		fmt.Fprintln(notes, "note: "+note)
 	}
 	return doctor.Evidence{Nodes: w.Nodes, Peers: w.Peers, Mesh: w.Mesh}, nil
-}
-
-// clusterTime bounds the reading of the cluster.
-const clusterTime = time.Minute
-
-func (d *doctorRouteReflectors) fromCluster(ctx context.Context) (doctor.Evidence, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterTime)
-	defer cancel()
-	config, err := d.env.Kube.RESTConfig()
-	if err != nil {
-		return doctor.Evidence{}, err
-	}
-	bgp, err := calico.OpenBGP(ctx, config)
-	if err != nil {
-		return doctor.Evidence{}, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return doctor.Evidence{}, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	configurations, err := bgp.Configurations(ctx)
-	if err != nil {
-		return doctor.Evidence{}, err
-	}
-	var configuration *calicov3.BGPConfiguration
-	if at := slices.IndexFunc(configurations, func(c calicov3.BGPConfiguration) bool { return c.Name == "default" }); at >= 0 {
-		configuration = &configurations[at]
-	}
-	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration)}
-	peers, err := bgp.Peers(ctx)
-	if err != nil {
-		return doctor.Evidence{}, err
-	}
-	if e.Peers, err = files.Peers(peers); err != nil {
-		return doctor.Evidence{}, err
-	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return doctor.Evidence{}, fmt.Errorf("listing Nodes: %w", err)
-	}
-	as := routereflector.ASNumberFrom(configuration)
-	for i := range nodes.Items {
-		e.Nodes = append(e.Nodes, routereflector.NodeFrom(&nodes.Items[i], 0, as))
-	}
-	return e, nil
 }

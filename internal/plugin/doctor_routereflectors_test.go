@@ -155,4 +155,5 @@ func TestDoctorRouteReflectorsOfACluster(t *testing.T) { //nolint:paralleltest /
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	golden(t, "doctor-routereflectors", out)
+	inBothDatastores(t, cluster)
 }

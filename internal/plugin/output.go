@@ -25,6 +25,12 @@ const (
 	FormatYAML  Format = "yaml"
 )
 
+// The formats that some commands know besides: more columns, and kind/name alone, a line each.
+const (
+	FormatWide Format = "wide"
+	FormatName Format = "name"
+)
+
 func formats() []string { return []string{string(FormatTable), string(FormatJSON), string(FormatYAML)} }
 
 // Tabler is a result that can be printed in every format: as JSON and YAML by its json tags, and as a
@@ -43,16 +49,27 @@ type Table struct {
 
 // Output is -o/--output; it implements pflag.Value, so that a wrong format is refused before the
 // command does anything. The zero value prints tables.
-type Output struct{ format Format }
+type Output struct {
+	format Format
+	// known are the formats of a command that has others than [Tabler]'s, its default first; nil for those.
+	known []string
+}
+
+func (o *Output) formats() []string {
+	if o.known != nil {
+		return o.known
+	}
+	return formats()
+}
 
 // AddTo gives cmd the flag and its completion.
 func (o *Output) AddTo(cmd *cobra.Command) {
 	if o.format == "" {
-		o.format = FormatTable
+		o.format = Format(o.formats()[0])
 	}
-	cmd.Flags().VarP(o, "output", "o", "Output format: "+strings.Join(formats(), ", ")+".")
+	cmd.Flags().VarP(o, "output", "o", "Output format: "+strings.Join(o.formats(), ", ")+".")
 	// The only error is a flag that does not exist or has its completion already.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // String is the format's name.
@@ -61,10 +78,10 @@ func (o *Output) String() string { return string(o.format) }
 // Type names the value in the help text.
 func (*Output) Type() string { return "format" }
 
-// Set accepts the formats every command knows.
+// Set accepts the formats that the command knows.
 func (o *Output) Set(s string) error {
-	if !slices.Contains(formats(), s) {
-		return fmt.Errorf("use one of %s", strings.Join(formats(), ", "))
+	if !slices.Contains(o.formats(), s) {
+		return fmt.Errorf("use one of %s", strings.Join(o.formats(), ", "))
 	}
 	o.format = Format(s)
 	return nil
@@ -73,7 +90,7 @@ func (o *Output) Set(s string) error {
 // Print writes v in the chosen format.
 func (o *Output) Print(w io.Writer, v Tabler) error {
 	var err error
-	switch o.format {
+	switch o.format { //nolint:exhaustive // the formats of single commands are printed by them
 	case FormatJSON:
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")

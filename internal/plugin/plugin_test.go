@@ -62,6 +62,8 @@ func TestGoldenTexts(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help":               {"--help"},
 		"help-version":       {"version", "--help"},
+		"help-topology":      {"topology", "--help"},
+		"help-agreement":     {"agreement", "--help"},
 		"help-plan":          {"plan", "--help"},
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
 		"help-migrate":       {"migrate", "--help"},

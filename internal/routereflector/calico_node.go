@@ -26,8 +26,9 @@ type CalicoNode struct {
 	IPv4, IPv6 netip.Addr
 	// ASNumber is the node's own, 0 for the cluster's.
 	ASNumber uint32
-	// ClusterID is the route reflector cluster ID, "" if none.
-	ClusterID string
+	// ClusterID is the route reflector cluster ID, "" if none. InvalidID is what stands in its place if that is no IPv4 address: Calico's own tools write
+	// no such thing, and confd gives it to BIRD, which refuses its whole configuration.
+	ClusterID, InvalidID string
 }
 
 // NodesFrom joins what the two sides know of nodes, in a cluster with Calico's etcdv3 datastore. Labels, addresses, AS number and cluster ID are the
@@ -110,10 +111,12 @@ type Binding struct {
 	Present, Referenced int
 }
 
-// binding refuses everything in a datastore that is another cluster's by its record, or without one by its nodes: a wrong endpoint, or a
-// kubeconfig of the wrong cluster.
-func (w World) binding() *Refusal {
-	b := w.Binding
+// binding refuses everything in a datastore that is another cluster's.
+func (w World) binding() *Refusal { return w.Binding.Refusal() }
+
+// Refusal says that the datastore is another cluster's by its record, or without one by its nodes: a wrong endpoint, or a kubeconfig of the wrong
+// cluster. It is nil if nothing speaks for that, or if there is no binding.
+func (b *Binding) Refusal() *Refusal {
 	switch {
 	case b == nil || b.Recorded == b.Cluster && b.Cluster != "":
 		return nil

@@ -24,27 +24,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 )
 
-// resolveDatastore works out Calico's datastore as [calico.Resolve] does, but that one that is not named at all is kubernetes, and that incluster means
-// that as well: calico-route-reflector-operator by mhmxs called it so.
-func resolveDatastore(flag string, lookup func(string) (string, bool)) (calico.Config, error) {
-	const inCluster = "incluster"
-	named := flag != ""
-	for _, name := range []string{"DATASTORE_TYPE", "CALICO_DATASTORE_TYPE", "ETCD_ENDPOINTS", "CALICO_ETCD_ENDPOINTS"} {
-		value, _ := lookup(name)
-		named = named || value != ""
-	}
-	if flag == inCluster || !named {
-		flag = string(calico.Kubernetes)
-	}
-	return calico.Resolve(flag, func(name string) (string, bool) {
-		value, set := lookup(name)
-		if value == inCluster && (name == "DATASTORE_TYPE" || name == "CALICO_DATASTORE_TYPE") {
-			value = string(calico.Kubernetes)
-		}
-		return value, set
-	})
-}
-
 // datastore is Calico's datastore on its way to the reconciler.
 type datastore struct {
 	scheme    *runtime.Scheme

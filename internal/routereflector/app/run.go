@@ -81,7 +81,7 @@ func operate(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	where, err := resolveDatastore(o.datastore, os.LookupEnv)
+	where, err := calico.ResolveOrKubernetes(o.datastore, os.LookupEnv)
 	if err != nil {
 		return err
 	}

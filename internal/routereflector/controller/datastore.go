@@ -205,15 +205,7 @@ func (d *EtcdDatastore) NodesFrom(
 		}
 	}
 	d.absent = still
-	return nodes, &routereflector.Binding{Cluster: d.Cluster(), Recorded: recorded(v), Present: present, Referenced: referenced}
-}
-
-// recorded is the cluster that stands in the datastore.
-func recorded(v calico.BGPView) string {
-	if info := information(v); info != nil {
-		return info.Annotations[routereflector.BindingAnnotation]
-	}
-	return ""
+	return nodes, &routereflector.Binding{Cluster: d.Cluster(), Recorded: v.Recorded(), Present: present, Referenced: referenced}
 }
 
 // Claim implements Datastore.

@@ -168,6 +168,22 @@ func TestHazards(t *testing.T) {
 			}(), Peers: usual(t), Mesh: off},
 			want: []string{`problem cluster-ids: annotation projectcalico.org/RouteReflectorClusterID of Node n5 is "1.2.3.4%!(EXTRA int32=7)", which is no IPv4 address`},
 		},
+		"an ID that is none, in etcd": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Etcd: true, InvalidIDs: map[string]string{"n5": "10.0.0.0/8"}},
+			want:     []string{`problem cluster-ids: spec.bgp.routeReflectorClusterID of Calico Node n5 is "10.0.0.0/8", which is no IPv4 address`},
+			why:      "BIRD takes no such file",
+		},
+		"an annotation, in etcd": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := reflect(nodes(9), 3, shared)
+				all[5].Annotations[routereflector.ClusterIDAnnotation] = "244.0.0.9"
+				return all
+			}(), Peers: usual(t), Mesh: off, Etcd: true},
+		},
+		"what cannot be read": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Etcd: true, Unread: []string{"BGPPeer x cannot be read"}},
+			want:     []string{"problem unreadable: BGPPeer x cannot be read"},
+		},
 		"two operators": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: func() []routereflector.Peer {
 				all := usual(t)

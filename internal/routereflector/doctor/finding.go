@@ -23,6 +23,7 @@ const (
 	CheckClusterIDs   = "cluster-ids"
 	CheckOwners       = "owners"
 	CheckPeers        = "bgppeers"
+	CheckUnread       = "unreadable"
 )
 
 // Evidence is what is judged. The order of its lists does not matter.
@@ -30,6 +31,12 @@ type Evidence struct {
 	Nodes []routereflector.Node
 	Peers []routereflector.Peer
 	Mesh  routereflector.Mesh
+	// Etcd says that Calico keeps its data in etcd: annotations of Kubernetes' Nodes are nothing to it there.
+	Etcd bool
+	// InvalidIDs is what stands in the place of the cluster ID of Calico Nodes in etcd and is none, by name.
+	InvalidIDs map[string]string
+	// Unread are sentences about objects that cannot be read.
+	Unread []string
 }
 
 // examined is the evidence with what the model makes of it.
@@ -65,5 +72,6 @@ func checks() []finding.Check[examined] {
 		{Name: CheckClusterIDs, Find: clusterIDs},
 		{Name: CheckOwners, Find: owners},
 		{Name: CheckPeers, Find: peers},
+		{Name: CheckUnread, Find: unread},
 	}
 }

@@ -129,3 +129,15 @@ func peers(x examined) []finding.Finding {
 		Do:  "BGPPeers with selectors instead of one for each node: a flat RouteReflectorTopology has two",
 	}}
 }
+
+// unread passes on what could not be read.
+func unread(x examined) []finding.Finding {
+	out := make([]finding.Finding, 0, len(x.Unread))
+	for _, sentence := range x.Unread {
+		out = append(out, finding.Finding{
+			Severity: finding.Problem, What: sentence, Why: "what it asks for is left out of all that is said here, and Calico leaves it out as well",
+			Do: "write it anew with calicoctl, or delete it",
+		})
+	}
+	return out
+}

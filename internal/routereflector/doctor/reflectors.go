@@ -88,15 +88,21 @@ func zones(x examined) []finding.Finding {
 	}}
 }
 
-// clusterIDs finds cluster IDs that Calico does not understand.
+// clusterIDs finds cluster IDs that Calico or BIRD does not understand.
 func clusterIDs(x examined) []finding.Finding {
 	var out []finding.Finding
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
-		if id := n.Annotations[routereflector.ClusterIDAnnotation]; id != "" && n.ClusterID == "" {
+		id, stored := n.Annotations[routereflector.ClusterIDAnnotation], fmt.Sprintf("annotation %s of Node %s", routereflector.ClusterIDAnnotation, n.Name)
+		why := "Calico passes over it without a word: the node is no reflector, whatever its labels say, and passes no route on"
+		if x.Etcd {
+			id, stored = x.InvalidIDs[n.Name], "spec.bgp.routeReflectorClusterID of Calico Node "+n.Name
+			why = "confd writes it into that node's bird.cfg as it is, and BIRD takes no such file: from then on the node follows no change"
+		}
+		if id != "" && n.ClusterID == "" {
 			out = append(out, finding.Finding{
-				Severity: finding.Problem, What: fmt.Sprintf("annotation %s of Node %s is %q, which is no IPv4 address", routereflector.ClusterIDAnnotation, n.Name, id),
-				Why: "Calico passes over it without a word: the node is no reflector, whatever its labels say, and passes no route on", Do: "write an address such as 244.0.0.1, or remove it",
+				Severity: finding.Problem, What: fmt.Sprintf("%s is %q, which is no IPv4 address", stored, id), Why: why,
+				Do: "write an address such as 244.0.0.1, or remove it",
 			})
 		}
 	}

@@ -58,9 +58,13 @@ func reachable(x examined) []finding.Finding {
 		})
 	}
 	if len(x.families) == 0 {
+		look := "annotation " + routereflector.IPv4Annotation + " of the Nodes"
+		if x.Etcd {
+			look = "spec.bgp of the Calico Nodes"
+		}
 		out = append(out, finding.Finding{
 			Severity: finding.Problem, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
-			Do: "look at annotation " + routereflector.IPv4Annotation + " of the Nodes and at calico-node's log",
+			Do: "look at " + look + " and at calico-node's log",
 		})
 	}
 	return out

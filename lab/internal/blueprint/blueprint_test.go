@@ -39,6 +39,7 @@ func cases() map[string]blueprint.Options {
 		"kubernetes": options(func(o *blueprint.Options) { o.Datastore = blueprint.DatastoreKubernetes }),
 		"none":       options(func(o *blueprint.Options) { o.Datastore = blueprint.DatastoreNone }),
 		"bgp":        options(func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, "" }),
+		"bgp-etcd":   options(func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, blueprint.DatastoreEtcd }),
 		"bgp-cloud": options(func(o *blueprint.Options) {
 			o.Network, o.Datastore, o.Cloud, o.NodeCount = blueprint.NetworkBGP, blueprint.DatastoreKubernetes, blueprint.CloudDigitalOcean, blueprint.MaxBGPNodes
 		}),
@@ -177,7 +178,14 @@ func TestNetwork(t *testing.T) {
 				t.Errorf("%s: %s is told of the BGP network: %t, want %t", name, process, !wanted, wanted)
 			}
 		}
-		if wanted && (made.Options.Datastore != blueprint.DatastoreKubernetes || network.Ready.File == "" || !slices.Contains(network.DependsOn, blueprint.Nodes)) {
+		datastore, inEtcd := blueprint.DatastoreKubernetes, o.Datastore == blueprint.DatastoreEtcd
+		if inEtcd {
+			datastore = o.Datastore
+		}
+		if wanted && (slices.Contains(network.Args, "--calico-datastore=etcdv3") != inEtcd || slices.Contains(network.DependsOn, blueprint.CalicoEtcd) != inEtcd) {
+			t.Errorf("%s: the network is told of etcd: %t, want %t", name, !inEtcd, inEtcd)
+		}
+		if wanted && (made.Options.Datastore != datastore || network.Ready.File == "" || !slices.Contains(network.DependsOn, blueprint.Nodes)) {
 			t.Errorf("%s: datastore %s, %+v", name, made.Options.Datastore, network)
 		}
 	}
@@ -269,8 +277,8 @@ func TestResolveRefuses(t *testing.T) {
 			o.Cloud, o.Components, o.Datastore = blueprint.CloudDigitalOcean, []string{blueprint.Etcd}, blueprint.DatastoreNone
 		}, "digitalocean-cloud-controller-manager cannot run without kube-apiserver"},
 		"unknown network": {func(o *blueprint.Options) { o.Network = "vxlan" }, `--network "vxlan" is unknown; use bgp or loopback`},
-		"network with etcd": {func(o *blueprint.Options) { o.Network = blueprint.NetworkBGP },
-			"--network bgp needs --calico-datastore kubernetes, not etcdv3, as Calico's confd reads the Nodes; leave --calico-datastore out"},
+		"network without Calico": {func(o *blueprint.Options) { o.Network, o.Datastore = blueprint.NetworkBGP, blueprint.DatastoreNone },
+			"--network bgp needs a datastore that Calico's confd reads; use --calico-datastore kubernetes or etcdv3, or leave it out"},
 		"too many nodes for the network": {func(o *blueprint.Options) { o.Network, o.Datastore, o.NodeCount = blueprint.NetworkBGP, "", 51 },
 			"--nodes 51 is more than the BGP network can hold; use at most 50, or --network loopback"},
 		"network without pods": {func(o *blueprint.Options) { o.Network, o.Datastore, o.PodsPerNode = blueprint.NetworkBGP, "", 0 },

@@ -9,7 +9,7 @@ const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 // bgpNetwork describes the process that holds the machines' network namespaces and BGP speakers. Its paths were found when the lab was asked for,
 // because the process inherits nothing by which it could find them.
 func (d draft) bgpNetwork() Process {
-	return Process{
+	p := Process{
 		Name: BGPNetwork,
 		Args: []string{
 			BGPNetwork,
@@ -23,7 +23,12 @@ func (d draft) bgpNetwork() Process {
 		},
 		Env: []string{"PATH=" + systemPath},
 		// After the machines, whose addresses it waits for, and ended before them.
-		DependsOn: d.existing(APIServer, Nodes),
+		DependsOn: d.existing(APIServer, CalicoEtcd, Nodes),
 		Ready:     Readiness{File: d.ReadyFile(BGPNetwork)},
 	}
+	if d.Datastore == DatastoreEtcd {
+		p.Args = append(p.Args, "--calico-datastore="+d.Datastore)
+		p.Env = append(p.Env, d.calicoEtcdEnv()...)
+	}
+	return p
 }

@@ -256,8 +256,8 @@ func checkNetwork(o Options) error {
 		return nil
 	case o.Network != NetworkBGP:
 		return fmt.Errorf("--network %q is unknown; use bgp or loopback", o.Network)
-	case o.Datastore != DatastoreKubernetes:
-		return fmt.Errorf("--network bgp needs --calico-datastore kubernetes, not %s, as Calico's confd reads the Nodes; leave --calico-datastore out", o.Datastore)
+	case o.Datastore == DatastoreNone:
+		return errors.New("--network bgp needs a datastore that Calico's confd reads; use --calico-datastore kubernetes or etcdv3, or leave it out")
 	case o.NodeCount > MaxBGPNodes:
 		return fmt.Errorf("--nodes %d is more than the BGP network can hold; use at most %d, or --network loopback", o.NodeCount, MaxBGPNodes)
 	case o.PodsPerNode < 1:

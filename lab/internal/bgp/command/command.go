@@ -132,6 +132,9 @@ applied at once, which shows what waiting is good for.`,
 			if err != nil {
 				return err
 			}
+			if err := checkDatastore(layout); err != nil {
+				return err
+			}
 			if o, err = complete(o, layout); err != nil {
 				return err
 			}
@@ -167,6 +170,15 @@ func checkKill(o scenario.Options) error {
 		return errors.New("--kill-at: with --burst there is no operator to kill")
 	}
 	return nil
+}
+
+// checkDatastore refuses a lab whose Calico keeps its data in etcd: scenarios read and write them in the Kubernetes API.
+func checkDatastore(layout blueprint.Layout) error {
+	var lab folder.Lab
+	if err := folder.ReadJSON(layout.LabFile(), &lab); err == nil && lab.CalicoDatastore == blueprint.DatastoreEtcd {
+		return errors.New("scenarios are for Calico's kubernetes datastore, and this lab has etcdv3; make a lab with `lab up --network bgp` alone")
+	}
+	return nil // the scenario will say what is wrong with a lab that cannot be read
 }
 
 // complete fills in what the user has not said: where everything is. An operator that the lab runs is not started a second time.

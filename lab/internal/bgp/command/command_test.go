@@ -5,6 +5,7 @@ package command_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,6 +36,12 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(command.Folder(used), network.SocketName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	etcd := t.TempDir()
+	for path, text := range map[string]string{filepath.Join(command.Folder(etcd), network.SocketName): "", filepath.Join(etcd, "lab.json"): `{"calicoDatastore":"etcdv3"}`} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	const scenarios = "give one of the scenarios idle, enable, steady, replace-one, replace-all, grow, shrink, disable"
 	for _, test := range []struct {
 		dir  string
@@ -49,6 +56,7 @@ func TestRefusals(t *testing.T) {
 		{used, []string{"scenario", "enable", "--kill-at", "-1"}, "--kill-at and --kill-delay: must not be negative"},
 		{used, []string{"scenario", "enable", "--kill-delay", "-1s"}, "--kill-at and --kill-delay: must not be negative"},
 		{used, []string{"scenario", "enable", "--burst", "--kill-at", "1"}, "--kill-at: with --burst there is no operator to kill"},
+		{etcd, []string{"scenario", "enable"}, "scenarios are for Calico's kubernetes datastore, and this lab has etcdv3; make a lab with `lab up --network bgp` alone"},
 	} {
 		if err := run(t, test.dir, test.args...); err == nil || err.Error() != test.want {
 			t.Errorf("lab %v: %v\nwant: %s", test.args, err, test.want)

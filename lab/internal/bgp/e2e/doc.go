@@ -17,6 +17,9 @@
 // TestFailures has reflectors fail, alone and together: BIRD, a kubelet, a machine, a zone, a pool that is replaced, all of them. The short form has two of
 // these parts. No pair may have an outage unless one of its nodes failed or changed its role; only where all reflectors die at once the others have one.
 //
+// TestEtcd does the same with Calico's data in etcd (`lab up --calico-datastore etcdv3`): confd and Calico's status reporter read and write there, and the
+// operator's roles, BGPPeers and questions are there alone. The short form enables reflectors and adds one.
+//
 // The model against reality: a network is taken through generated topologies, and what package routereflector predicts of them is compared with
 // what BIRD has: sessions, paths, routes. Scenarios run in dual stack and with IPv6 alone, too.
 //

@@ -43,6 +43,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.Dir, "network-dir", "", "folder of the network")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the administrator")
 	flags.StringVar(&o.Machines, "machines", "", "file with the list of machines")
+	flags.StringVar(&o.Datastore, "calico-datastore", blueprint.DatastoreKubernetes, "where Calico keeps its data; etcd's address is in the environment")
 	flags.StringVar(&o.Templates, "templates", "", "folder of confd's templates")
 	flags.StringVar(&o.Bird, "bird", "", "path of bird")
 	flags.StringVar(&o.Bird6, "bird6", "", "path of bird6")

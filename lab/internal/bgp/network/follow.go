@@ -15,7 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/fabric"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
@@ -38,6 +40,8 @@ type follower struct {
 	speakers *speaker.Speakers
 	nodes    corelisters.NodeLister
 	pods     corelisters.PodLister
+	// calico follows Calico's etcd, nil where the Nodes hold what Calico has given them.
+	calico *calico.BGPEtcd
 	// restore undoes what was changed in the kernel for many machines; nil until there were many.
 	restore func() error
 }
@@ -59,6 +63,27 @@ func (f *follower) watch(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
+// watchCalico follows Calico's etcd from now on, if its data are there. A watch that breaks goes on by itself with what was known.
+func (f *follower) watchCalico(ctx context.Context) error {
+	if f.Datastore != blueprint.DatastoreEtcd {
+		return nil
+	}
+	where, err := calico.Resolve(f.Datastore, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	etcd, err := calico.OpenEtcd(where.Etcd)
+	if err != nil {
+		return err
+	}
+	f.calico = calico.NewBGPEtcd(etcd, "", clock.RealClock{})
+	go func() {
+		_ = f.calico.Start(ctx)
+		_ = etcd.Close()
+	}()
+	return nil
+}
+
 // look reads what the network is to be. A list of machines that cannot be read is an error, and never an empty one.
 func (f *follower) look() (world, error) {
 	list, err := machines.Load(f.Machines)
@@ -75,6 +100,14 @@ func (f *follower) look() (world, error) {
 	for _, h := range f.fabric.Hosts() {
 		w.hosts = append(w.hosts, h.Machine)
 	}
+	if f.calico == nil {
+		return w, nil
+	}
+	view, err := f.calico.View()
+	if err != nil {
+		return world{}, err
+	}
+	w.calico, w.inEtcd = view.Nodes, true
 	return w, nil
 }
 

@@ -15,18 +15,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-dev/mooring/lab/internal/bgp/fabric"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
 // Options are what a network needs. All paths are absolute.
 type Options struct {
 	// Dir is the network's folder, Kubeconfig the administrator's, Machines the list of machines.
 	Dir, Kubeconfig, Machines string
+	// Datastore is Calico's, kubernetes or etcdv3. Where etcd is says the environment, by the names that Calico has for it.
+	Datastore string
 	// Templates is the folder of confd's templates, Bird and Bird6 are the paths of these programs.
 	Templates, Bird, Bird6 string
 	// ReadyFile is written once the speakers of the first machines run.
@@ -53,7 +57,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	speakers, err := speaker.New(speaker.Config{
 		Dir: o.Dir, Templates: o.Templates, Bird: o.Bird, Bird6: o.Bird6, Executable: executable, Logger: o.Logger,
-		Datastore: []string{"DATASTORE_TYPE=kubernetes", "KUBECONFIG=" + o.Kubeconfig},
+		Datastore: o.environment(),
 	})
 	if err != nil {
 		return err
@@ -64,10 +68,24 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := f.watch(ctx, config); err != nil {
+	if err := errors.Join(f.watch(ctx, config), f.watchCalico(ctx)); err != nil {
 		return errors.Join(err, f.close())
 	}
 	return errors.Join(f.serve(ctx), f.close())
+}
+
+// environment names Calico's datastore to confd.
+func (o Options) environment() []string {
+	out := []string{"DATASTORE_TYPE=" + o.Datastore}
+	if o.Datastore == blueprint.DatastoreKubernetes {
+		return append(out, "KUBECONFIG="+o.Kubeconfig)
+	}
+	for _, variable := range os.Environ() {
+		if strings.HasPrefix(variable, "ETCD_") {
+			out = append(out, variable)
+		}
+	}
+	return out
 }
 
 // serve follows the machines and answers questions until ctx ends.

@@ -20,6 +20,17 @@ type world struct {
 	nodes []*corev1.Node
 	pods  []*corev1.Pod
 	hosts []fabric.Machine
+	// calico are the Calico Nodes where they are not part of the Nodes, which inEtcd says.
+	calico []routereflector.CalicoNode
+	inEtcd bool
+}
+
+// addresses are what calico-node has given the nodes, all of a node's at once.
+func (w world) addresses() map[string]own {
+	if w.inEtcd {
+		return addressesInEtcd(w.calico)
+	}
+	return addressesOf(w.nodes)
 }
 
 // changes are what has to be done to the network, in this order.
@@ -50,7 +61,7 @@ func (c changes) pending() []string {
 //	not in the list                                goes
 func plan(w world) changes {
 	out := changes{pods: map[string][]netip.Addr{}}
-	addresses, pods := addressesOf(w.nodes), podsOf(w.pods)
+	addresses, pods := w.addresses(), podsOf(w.pods)
 	there := out.stay(w, pods)
 	for _, m := range w.list.Machines {
 		if m.State == machines.Off {
@@ -126,6 +137,24 @@ func addressesOf(nodes []*corev1.Node) map[string]own {
 		o.v6, _ = netip.ParsePrefix(node.Annotations[routereflector.IPv6Annotation])
 		if o.v4.IsValid() || o.v6.IsValid() {
 			out[node.Name] = o
+		}
+	}
+	return out
+}
+
+// addressesInEtcd are those of Calico Nodes. The length of their networks, which is not kept of them, is that of the machines'.
+func addressesInEtcd(nodes []routereflector.CalicoNode) map[string]own {
+	out := map[string]own{}
+	for _, n := range nodes {
+		var o own
+		if n.IPv4.IsValid() {
+			o.v4 = netip.PrefixFrom(n.IPv4, machines.Network().Bits())
+		}
+		if n.IPv6.IsValid() {
+			o.v6 = netip.PrefixFrom(n.IPv6, machines.NetworkV6().Bits())
+		}
+		if o.v4.IsValid() || o.v6.IsValid() {
+			out[n.Name] = o
 		}
 	}
 	return out

@@ -154,3 +154,29 @@ func TestPending(t *testing.T) {
 		t.Errorf("pods alone make %v pending", got)
 	}
 }
+
+// TestEtcd follows machines whose addresses Calico keeps in etcd: what stands on the Nodes is nothing there.
+func TestEtcd(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(world) world{"IPv4": func(w world) world { return w }, "dual stack": dual, "IPv6": six} {
+		whole := make(quiet())
+		given := routereflector.CalicoNode{Name: "a", IPv4: whole.hosts[0].Address.Addr(), IPv6: whole.hosts[0].AddressV6.Addr()}
+		for what, test := range map[string]struct {
+			calico []routereflector.CalicoNode
+			want   changes
+		}{
+			"calico-node has started":     {[]routereflector.CalicoNode{given}, changes{add: []fabric.Machine{whole.hosts[0]}}},
+			"calico-node has not started": {nil, changes{awaited: []string{"a"}}},
+			"it has no address":           {[]routereflector.CalicoNode{{Name: "a"}}, changes{awaited: []string{"a"}}},
+		} {
+			w := make(quiet())
+			w.hosts, w.calico, w.inEtcd = nil, test.calico, true
+			if test.want.pods == nil {
+				test.want.pods = map[string][]netip.Addr{}
+			}
+			if diff := cmp.Diff(test.want, plan(w), cmp.AllowUnexported(changes{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, what, diff)
+			}
+		}
+	}
+}

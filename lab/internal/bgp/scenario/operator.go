@@ -32,16 +32,17 @@ const (
 
 // operator is a running operator, a child of this process: it ends with it, whatever ends it.
 type operator struct {
-	process *os.Process
-	log     string
-	ended   chan struct{}
-	err     error // why it ended, once ended is closed
+	process     *os.Process
+	log         string
+	environment []string
+	ended       chan struct{}
+	err         error // why it ended, once ended is closed
 }
 
-// Operate starts the operator beside whatever a caller does to the cluster, and returns once it is ready; its log is appended to a file. stop lets it end
-// and waits for that.
-func Operate(ctx context.Context, program, kubeconfig, log string) (stop func() error, err error) {
-	o, err := startOperator(ctx, program, kubeconfig, log)
+// Operate starts the operator beside whatever a caller does to the cluster, and returns once it is ready; its log is appended to a file. environment, which
+// may be nothing, names a datastore of Calico's that is not the cluster's own. stop lets it end and waits for that.
+func Operate(ctx context.Context, program, kubeconfig, log string, environment ...string) (stop func() error, err error) {
+	o, err := startOperator(ctx, program, kubeconfig, log, environment...)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func Operate(ctx context.Context, program, kubeconfig, log string) (stop func() 
 }
 
 // startOperator starts the operator and waits until it is ready. Its log is appended to a file.
-func startOperator(ctx context.Context, program, kubeconfig, log string) (*operator, error) {
+func startOperator(ctx context.Context, program, kubeconfig, log string, environment ...string) (*operator, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("%s is not there; build it with `make build` or name it with --operator", program)
 	}
@@ -58,7 +59,7 @@ func startOperator(ctx context.Context, program, kubeconfig, log string) (*opera
 		return nil, err
 	}
 	health := fmt.Sprintf("%s:%d", ports.Host, port)
-	o := &operator{log: log, ended: make(chan struct{})}
+	o := &operator{log: log, environment: append(os.Environ(), environment...), ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go o.run(started, program, "--kubeconfig="+kubeconfig, "--leader-elect", "--leader-election-namespace="+leaseNamespace,
 		"--metrics-bind-address=0", "--health-probe-bind-address="+health)
@@ -108,7 +109,7 @@ func (o *operator) run(started chan<- error, program string, args ...string) {
 	}
 	defer func() { _ = log.Close() }()
 	command := exec.Command(program, args...) //nolint:noctx // stop and kill end it
-	command.Stdout, command.Stderr = log, log
+	command.Stdout, command.Stderr, command.Env = log, log, o.environment
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := command.Start(); err != nil {
 		started <- err

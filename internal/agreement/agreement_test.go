@@ -1,0 +1,366 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agreement_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (run the test with -update to write it)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got), rewrite it with -update if that is meant:\n%s", path, diff)
+	}
+}
+
+func now() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
+
+// before is that long before now.
+func before(d time.Duration) time.Time { return now().Add(-d) }
+
+func node(name string, id int) agreement.Node {
+	return agreement.Node{
+		Name: name, ProviderID: fmt.Sprintf("digitalocean://%d", id), Created: before(72 * time.Hour), Ready: "True", ReadySince: before(71 * time.Hour),
+		Address: fmt.Sprintf("10.0.0.%d", id),
+	}
+}
+
+func droplet(node string, id int) agreement.Droplet {
+	return agreement.Droplet{Node: node, ID: id, Existence: agreement.Exists}
+}
+
+// healthy is three machines, of which the first is a reflector.
+func healthy() agreement.World {
+	w := agreement.World{Now: now()}
+	for i := 1; i <= 3; i++ {
+		n := node(fmt.Sprintf("n%d", i), i)
+		if i == 1 {
+			n.Reflector, n.ClusterID = "main", "244.0.0.1"
+		}
+		w.Nodes, w.Cloud.Droplets = append(w.Nodes, n), append(w.Cloud.Droplets, droplet(n.Name, i))
+	}
+	w.Calico = agreement.Calico{OnNodes: true, Nodes: []agreement.CalicoNode{{Name: "n1", Kubernetes: "n1", Host: true}}}
+	w.Reflectors = agreement.Reflectors{
+		Topologies: []string{"main"}, Reflectors: []agreement.Reflector{{Topology: "main", Node: "n1", ClusterID: "244.0.0.1", Role: "Reflector"}},
+	}
+	return w
+}
+
+// etcd is the same machines with Calico's etcdv3 datastore, where the first is known by another name.
+func etcd() agreement.World {
+	w := healthy()
+	for i := range w.Nodes {
+		w.Nodes[i].Address, w.Nodes[i].Reflector, w.Nodes[i].ClusterID = "", "", ""
+	}
+	w.Calico = agreement.Calico{Nodes: []agreement.CalicoNode{{Name: "n1.example", Kubernetes: "n1"}, {Name: "n2", Kubernetes: "n2"}, {Name: "n3"}}}
+	w.Reflectors.Reflectors[0].Node = "n1.example"
+	return w
+}
+
+// found is what is said of one machine: its verdict, and everything with a mark for disagreements and unknowns.
+func found(w agreement.World, machine string) string {
+	for _, r := range agreement.Rows(w) {
+		if r.Machine != machine {
+			continue
+		}
+		text := string(r.Verdict)
+		for _, d := range r.Disagreements {
+			text += "\n! " + d.What
+			if d.Since != nil {
+				text += " @" + now().Sub(*d.Since).String()
+			}
+		}
+		for _, u := range r.Unknowns {
+			text += "\n? " + u
+		}
+		return text
+	}
+	return ""
+}
+
+// What can be wrong with one machine, word for word, and with since when.
+func TestDisagreements(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		base    func() agreement.World
+		change  func(w *agreement.World)
+		machine string
+		want    string
+	}{
+		"all well":    {healthy, func(*agreement.World) {}, "n1", "agree"},
+		"all well, 2": {etcd, func(*agreement.World) {}, "n1", "agree"},
+		"a droplet that is gone": {healthy, func(w *agreement.World) {
+			w.Cloud.Droplets[1].Existence = agreement.Gone
+			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(12*time.Minute)
+		}, "n2", "disagree\n! droplet 2 is gone, and its Node is still there @12m0s"},
+		"gone while Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Existence = agreement.Gone }, "n2",
+			"disagree\n! droplet 2 is gone, and its Node is still there"},
+		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
+			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Unknown, "it was not asked for by ID"
+		}, "n2", "unknown\n? it was not asked for by ID"},
+		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\n? nothing is known of its droplet"},
+		"switched off and Ready":   {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2", "disagree\n! droplet 2 is switched off, and its Node is Ready"},
+		"switched off":             {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2", "agree"},
+		"a Node that waits": {healthy, func(w *agreement.World) { w.Nodes[1].Uninitialized = true }, "n2",
+			"disagree\n! the Node waits for its cloud controller (taint uninitialized) @72h0m0s"},
+		"a new Node": {healthy, func(w *agreement.World) {
+			w.Nodes[1].Uninitialized, w.Nodes[1].Address, w.Nodes[1].Created = true, "", before(agreement.Settle-1)
+		}, "n2", "agree"},
+		"one ID twice": {healthy, func(w *agreement.World) {
+			w.Nodes[1].ProviderID, w.Nodes[1].Created = w.Nodes[2].ProviderID, before(time.Hour)
+		}, "n3", "disagree\n! it has the provider ID of Node n2 as well @1h0m0s"},
+		"no IDs at all": {healthy, func(w *agreement.World) {
+			w.Cloud = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}
+			for i := range w.Nodes {
+				w.Nodes[i].ProviderID = ""
+			}
+		}, "n3", "agree"},
+		"no address of Calico's": {healthy, func(w *agreement.World) { w.Nodes[1].Address = "" }, "n2",
+			"disagree\n! calico-node has not written its address on this Node, as it has on others @72h0m0s"},
+		"nobody has one": {healthy, func(w *agreement.World) {
+			for i := range w.Nodes {
+				w.Nodes[i].Address = ""
+			}
+		}, "n2", "agree"},
+		"addresses of no Node": {healthy, func(w *agreement.World) {
+			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old", Kubernetes: "old", Host: true})
+		}, "old", "disagree\n! Calico holds addresses for a host that is no Kubernetes Node"},
+		"a Calico Node of no Node": {etcd, func(w *agreement.World) {
+			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
+		}, "old", "disagree\n! there is a Calico Node, and no Kubernetes Node"},
+		"a host that never was a Node": {etcd, func(w *agreement.World) { w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "metal"}) }, "metal", "agree"},
+		"no Calico Node":               {etcd, func(w *agreement.World) { w.Calico.Nodes = w.Calico.Nodes[:2] }, "n3", "disagree\n! Calico has no Calico Node for this Node @72h0m0s"},
+		"only addresses": {etcd, func(w *agreement.World) { w.Calico.Nodes[2].Host = true }, "n3",
+			"disagree\n! Calico holds addresses for this Node, and has no Calico Node for it"},
+		"two Calico Nodes": {etcd, func(w *agreement.World) {
+			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "a", Kubernetes: "n2"})
+		}, "n2", "disagree\n! 2 Calico Nodes name this Node: a, n2"},
+		"one that cannot be parsed": {etcd, func(w *agreement.World) { w.Calico.Nodes, w.Calico.Unreadable = w.Calico.Nodes[:2], []string{"zzz"} }, "n3",
+			"unknown\n? its Calico Node may be one of those that cannot be parsed: zzz"},
+		"the one itself": {etcd, func(w *agreement.World) { w.Calico.Unreadable = []string{"zzz"} }, "zzz", "unknown\n? Calico Node zzz cannot be parsed"},
+		"a reflector without its label": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector = "" }, "n1",
+			"disagree\n! topology main lists it as a reflector, and the Node does not have its label"},
+		"one that joins": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector, w.Reflectors.Reflectors[0].Role = "", "Joining" }, "n1", "agree"},
+		"another cluster ID": {healthy, func(w *agreement.World) { w.Nodes[0].ClusterID = "" }, "n1",
+			"disagree\n! topology main lists it with cluster ID 244.0.0.1, and the Node has none"},
+		"a label of no topology": {healthy, func(w *agreement.World) { w.Nodes[1].Reflector = "old" }, "n2",
+			"disagree\n! its label says that it is a reflector of topology old, which there is not"},
+		"a label that nobody lists": {healthy, func(w *agreement.World) { w.Nodes[1].Reflector = "main" }, "n2",
+			"disagree\n! its label says that it is a reflector of topology main, which does not list it"},
+		"a reflector of no Node": {healthy, func(w *agreement.World) { w.Reflectors.Reflectors[0].Node = "old" }, "old",
+			"disagree\n! topology main lists it as a reflector, and there is no Node"},
+		"the same with etcdv3": {etcd, func(w *agreement.World) { w.Reflectors.Reflectors[0].Node = "old" }, "old",
+			"disagree\n! topology main lists it as a reflector, and there is no Node"},
+		"a reflector by a name that nobody can look up": {etcd, func(w *agreement.World) {
+			w.Calico = agreement.Calico{Side: agreement.Side{Problem: "timeout"}}
+		}, "n1.example", "unknown\n? topology main lists it as a reflector, by a name of Calico's that could not be looked up"},
+		"no cloud": {healthy, func(w *agreement.World) { w.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "401"}} }, "n1",
+			"unknown\n? the cloud could not be read: 401"},
+		"no Calico": {healthy, func(w *agreement.World) { w.Calico.Side.Problem = "timeout" }, "n1", "unknown\n? Calico's datastore could not be read: timeout"},
+		"no topologies": {healthy, func(w *agreement.World) {
+			w.Reflectors = agreement.Reflectors{Side: agreement.Side{Problem: "forbidden"}}
+		}, "n1",
+			"unknown\n? the RouteReflectorTopologies could not be read: forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := tt.base()
+			tt.change(&w)
+			if got := found(w, tt.machine); got != tt.want {
+				t.Errorf("%s:\n%s\nwant\n%s", tt.machine, got, tt.want)
+			}
+		})
+	}
+}
+
+// mixed is a cluster with something of everything.
+func mixed() agreement.World {
+	w := healthy()
+	for i := 4; i <= 7; i++ {
+		w.Nodes, w.Cloud.Droplets = append(w.Nodes, node(fmt.Sprintf("worker-pool-%d", i), i)), append(w.Cloud.Droplets, droplet(fmt.Sprintf("worker-pool-%d", i), i))
+	}
+	w.Cloud.Droplets[3].Existence, w.Nodes[3].Ready, w.Nodes[3].ReadySince = agreement.Gone, "Unknown", before(12*time.Minute)
+	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = agreement.Unknown, "droplet 5 is not in the list, and asking for it failed: 500 Internal Server Error from DigitalOcean"
+	w.Nodes[5].Address, w.Nodes[5].Created, w.Nodes[5].Ready = "", before(10*24*time.Hour), "False"
+	w.Nodes[6].Created, w.Nodes[6].Address = before(time.Minute), ""
+	w.Nodes[4].Deleting = true
+	w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "worker-pool-3", Kubernetes: "worker-pool-3", Host: true})
+	w.Reflectors.Reflectors = append(w.Reflectors.Reflectors, agreement.Reflector{Topology: "main", Node: "n2", Group: "2", Role: "Joining"})
+	return w
+}
+
+// What a person sees, at both widths.
+func TestText(t *testing.T) {
+	t.Parallel()
+	blind := etcd()
+	blind.Calico = agreement.Calico{Side: agreement.Side{Problem: "dialing https://10.0.0.1:2379: connection refused, and that is a long sentence"}}
+	blind.Cloud = agreement.Cloud{Side: agreement.Side{NotAsked: "there is no token"}}
+	for name, w := range map[string]agreement.World{"healthy": healthy(), "mixed": mixed(), "etcd": etcd(), "blind": blind, "empty": {}} {
+		rows := agreement.Rows(w)
+		for _, width := range []int{80, 200} {
+			text := agreement.Text(rows, now(), width, agreement.Plain)
+			golden(t, fmt.Sprintf("%s-%d.txt", name, width), text)
+			for line := range strings.Lines(text) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s: a line of %d columns at %d: %s", name, n, width, line)
+				}
+			}
+		}
+		text, err := json.MarshalIndent(rows, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "mixed" {
+			golden(t, name+".json", string(text)+"\n")
+		}
+		for _, row := range rows {
+			if len(row.Wide(now())) != len(agreement.Columns()) {
+				t.Errorf("%q has not all columns", row.Wide(now()))
+			}
+		}
+	}
+	if got, want := agreement.Rows(mixed())[3].Wide(now()), []string{"worker-pool-3", "-", "-", "addresses", "-", "disagree", "", "Calico holds addresses for a host that is no Kubernetes Node"}; !slices.Equal(got, want) {
+		t.Errorf("wide: %q", got)
+	}
+	painted := agreement.Text(agreement.Rows(mixed()), now(), 0, func(text string, well bool) string { return fmt.Sprintf("<%s %t>", text, well) })
+	if strings.Count(painted, "<agree true>") != 4 || strings.Count(painted, "<disagree false>") != 3 || strings.Count(painted, "<unknown false>") != 1 {
+		t.Errorf("painted:\n%s", painted)
+	}
+}
+
+// Since when, in the largest unit of which there are two.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	for ago, want := range map[time.Duration]string{
+		-time.Second: "0s", 90 * time.Second: "90s", 2 * time.Minute: "2m", 119 * time.Minute: "119m", 2 * time.Hour: "2h", 47 * time.Hour: "47h", 48 * time.Hour: "2d",
+	} {
+		since := before(ago)
+		row := agreement.Row{Disagreements: []agreement.Disagreement{{What: "x"}, {What: "y", Since: &since}}}
+		if got := row.Wide(now()); got[6] != want || got[7] != "x; y" {
+			t.Errorf("%s: %q, want %s", ago, got[6:], want)
+		}
+	}
+}
+
+func worlds() *rapid.Generator[agreement.World] {
+	return rapid.Custom(func(t *rapid.T) agreement.World {
+		names := []string{"a", "b", "c", "d", "e"}
+		name := rapid.SampledFrom(names)
+		side := rapid.SampledFrom([]agreement.Side{{}, {}, {NotAsked: "x"}, {Problem: "y"}})
+		w := agreement.World{Now: now(), Cloud: agreement.Cloud{Side: side.Draw(t, "cloud")}, Calico: agreement.Calico{Side: side.Draw(t, "calico")}}
+		w.Reflectors.Side = side.Draw(t, "reflectors")
+		w.Calico.OnNodes = rapid.Bool().Draw(t, "kubernetes")
+		for _, n := range rapid.SliceOfDistinct(name, rapid.ID).Draw(t, "nodes") {
+			made := node(n, rapid.IntRange(1, 4).Draw(t, "id"))
+			made.Ready = rapid.SampledFrom([]string{"True", "False", "Unknown"}).Draw(t, "ready")
+			made.Created = before(time.Duration(rapid.IntRange(0, 5).Draw(t, "age")) * time.Minute)
+			made.Reflector = rapid.SampledFrom([]string{"", "main", "old"}).Draw(t, "label")
+			made.Uninitialized = rapid.Bool().Draw(t, "taint")
+			made.Address = rapid.SampledFrom([]string{"", "10.0.0.1"}).Draw(t, "address")
+			w.Nodes = append(w.Nodes, made)
+			w.Cloud.Droplets = append(w.Cloud.Droplets, agreement.Droplet{
+				Node: n, ID: rapid.IntRange(1, 4).Draw(t, "droplet"), Off: rapid.Bool().Draw(t, "off"),
+				Existence: rapid.SampledFrom([]agreement.Existence{agreement.Exists, agreement.Gone, agreement.Unknown}).Draw(t, "existence"),
+			})
+		}
+		// A side that was not read may have part of what there is all the same.
+		for _, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "calico nodes") {
+			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{
+				Name: n, Kubernetes: rapid.SampledFrom(append(names, "")).Draw(t, "ref"), Host: rapid.Bool().Draw(t, "host"),
+			})
+		}
+		w.Calico.Unreadable = rapid.SliceOfNDistinct(name, 0, 2, rapid.ID).Draw(t, "unreadable")
+		w.Reflectors.Topologies = []string{"main"}
+		for _, n := range rapid.SliceOfNDistinct(name, 0, 3, rapid.ID).Draw(t, "listed") {
+			w.Reflectors.Reflectors = append(w.Reflectors.Reflectors, agreement.Reflector{Topology: "main", Node: n, Role: "Reflector", ClusterID: "244.0.0.1"})
+		}
+		return w
+	})
+}
+
+// The order of what was read does not matter.
+func TestRowsAreOrderBlind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := worlds().Draw(t, "world")
+		want := agreement.Rows(w)
+		w.Nodes = rapid.Permutation(w.Nodes).Draw(t, "nodes")
+		w.Cloud.Droplets = rapid.Permutation(w.Cloud.Droplets).Draw(t, "droplets")
+		w.Calico.Nodes = rapid.Permutation(w.Calico.Nodes).Draw(t, "calico")
+		w.Calico.Unreadable = rapid.Permutation(w.Calico.Unreadable).Draw(t, "unreadable")
+		w.Reflectors.Reflectors = rapid.Permutation(w.Reflectors.Reflectors).Draw(t, "reflectors")
+		if diff := cmp.Diff(want, agreement.Rows(w)); diff != "" {
+			t.Fatalf("the order matters:\n%s", diff)
+		}
+	})
+}
+
+// A side that was not read is no evidence: nothing is said to be gone or missing there, and no verdict is better than what is known. Each Node has one row.
+func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := worlds().Draw(t, "world")
+		rows := agreement.Rows(w)
+		gone := map[string]bool{}
+		for _, d := range w.Cloud.Droplets {
+			gone[d.Node] = d.Existence == agreement.Gone && w.Cloud.Side == (agreement.Side{})
+		}
+		seen := map[string]int{}
+		for _, r := range rows {
+			seen[r.Machine]++
+			text := fmt.Sprint(r.Disagreements)
+			if strings.Contains(r.Droplet+text, "gone") && !gone[r.Machine] {
+				t.Fatalf("gone without evidence: %+v", r)
+			}
+			if w.Calico.Side != (agreement.Side{}) && (strings.Contains(text, "Calico") || strings.Contains(text, "calico")) {
+				t.Fatalf("Calico was not read: %+v", r)
+			}
+			if w.Reflectors.Side != (agreement.Side{}) && strings.Contains(text, "topology") {
+				t.Fatalf("no topology was read: %+v", r)
+			}
+			if (w.Cloud.Problem != "" || w.Calico.Problem != "" || w.Reflectors.Problem != "") && r.HasNode && r.Verdict == agreement.Agree {
+				t.Fatalf("a side could not be read: %+v", r)
+			}
+		}
+		for _, n := range w.Nodes {
+			if seen[n.Name] != 1 {
+				t.Fatalf("Node %s has %d rows", n.Name, seen[n.Name])
+			}
+		}
+		// Less evidence never makes a disagreement: without the cloud's word, no row disagrees that agreed.
+		blind := w
+		blind.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "y"}}
+		for i, r := range agreement.Rows(blind) {
+			if r.Verdict == agreement.Disagree && rows[i].Verdict != agreement.Disagree {
+				t.Fatalf("without the cloud %+v, with it %+v", r, rows[i])
+			}
+		}
+	})
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agreement
+
+import "time"
+
+// World is what each side said. The order of its lists does not matter. Kubernetes' Nodes have been read wholly: without them there is nothing
+// to compare with.
+type World struct {
+	Now        time.Time
+	Nodes      []Node
+	Cloud      Cloud
+	Calico     Calico
+	Reflectors Reflectors
+}
+
+// Side says whether a side was read.
+type Side struct {
+	// NotAsked says why nobody asked, "" if somebody did. What was not asked cannot disagree, and leaves no doubt either.
+	NotAsked string
+	// Problem says why it could not be read, "" if it was.
+	Problem string
+}
+
+func (s Side) read() bool { return s.NotAsked == "" && s.Problem == "" }
+
+// Node is a Kubernetes Node.
+type Node struct {
+	Name, ProviderID string
+	Created          time.Time
+	// Ready is the status of the condition of that name: True, False or Unknown. ReadySince is when it last changed.
+	Ready      string
+	ReadySince time.Time
+	Deleting   bool
+	// Uninitialized says that the Node waits for its cloud controller.
+	Uninitialized bool
+	// Address is what calico-node has written on the Node, ClusterID the route reflector cluster ID there; both with the kubernetes datastore alone.
+	Address, ClusterID string
+	// Reflector is the topology that the Node's label names, "" for none.
+	Reflector string
+}
+
+// Cloud is what the cloud says of the Nodes' machines.
+type Cloud struct {
+	Side
+	Droplets []Droplet
+}
+
+// Existence is what is known of a droplet.
+type Existence string
+
+// What may be known. Gone needs proof: a complete list without it, and an answer by ID, both from the account of the cluster.
+const (
+	Exists  Existence = "exists"
+	Gone    Existence = "gone"
+	Unknown Existence = "unknown"
+)
+
+// Droplet is the verdict on the droplet of one Node.
+type Droplet struct {
+	Node string
+	// ID is 0 if the Node names none.
+	ID        int
+	Existence Existence
+	// Message says why it is not known.
+	Message string
+	// Off says that it is switched off.
+	Off bool
+}
+
+// Calico is what Calico's datastore holds.
+type Calico struct {
+	Side
+	// OnNodes says that the datastore is kubernetes: a Calico Node is the Kubernetes Node there, and Nodes below are hosts that hold addresses.
+	OnNodes bool
+	Nodes   []CalicoNode
+	// Unreadable are the names of Calico Nodes that there are and that cannot be parsed.
+	Unreadable []string
+}
+
+// CalicoNode is a Calico Node, or a host that holds something in Calico's address management.
+type CalicoNode struct {
+	Name string
+	// Kubernetes is the name of its Kubernetes Node, "" if it does not say, which means its own name.
+	Kubernetes string
+	// Host says that there is no Calico Node, only what a host of that name holds.
+	Host bool
+}
+
+// Reflectors is what the topologies say.
+type Reflectors struct {
+	Side
+	// Topologies are the names of all that there are.
+	Topologies []string
+	Reflectors []Reflector
+}
+
+// Reflector is one entry of a topology's status.
+type Reflector struct {
+	Topology, Node, Group, ClusterID string
+	// Role is Reflector, Joining or Leaving.
+	Role string
+}

@@ -1,0 +1,273 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// The cloud component's variables, with its meaning.
+const (
+	envDOToken     = "DO_ACCESS_TOKEN"
+	envDOTokenFile = "DO_ACCESS_TOKEN_FILE"
+	envDOURL       = "DO_OVERRIDE_URL"
+)
+
+// Where the cloud component keeps whose droplets the cluster's are (package docloud/provider, which links Kubernetes' cloud controllers).
+const (
+	accountLease      = "digitalocean-cloud-controller-manager-account"
+	accountAnnotation = "cloud.mooring.dev/account"
+	teamAnnotation    = "cloud.mooring.dev/team"
+)
+
+// mostAsked bounds how many droplets are asked for by ID: those that a complete list does not have. Others stay unknown.
+const mostAsked = 50
+
+// uninitializedTaint is on Nodes that wait for a cloud controller (k8s.io/cloud-provider/api).
+const uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// calicoKinds is where Calico's kubernetes datastore is.
+const calicoKinds = "crd.projectcalico.org/v1"
+
+// world reads every side. Calico and topologies are read before the Nodes: what they know of a machine by then has its Node by now, if it has one.
+func (a *agreementCommand) world(ctx context.Context) (agreement.World, error) {
+	c, err := a.env.cluster()
+	if err != nil {
+		return agreement.World{}, err
+	}
+	var w agreement.World
+	if w.Calico, err = readCalico(ctx, c); err != nil {
+		return w, err
+	}
+	w.Reflectors = readReflectors(ctx, c)
+	nodes, err := c.nodes(ctx)
+	if err != nil {
+		return w, err
+	}
+	for i := range nodes {
+		w.Nodes = append(w.Nodes, agreementNode(&nodes[i]))
+	}
+	if w.Cloud, err = a.cloud(ctx, c, nodes); err != nil {
+		return w, err
+	}
+	w.Now = a.clock.Now()
+	return w, nil
+}
+
+func agreementNode(n *corev1.Node) agreement.Node {
+	known := routereflector.NodeFrom(n, 0, 0)
+	out := agreement.Node{
+		Name: n.Name, ProviderID: n.Spec.ProviderID, Created: n.CreationTimestamp.Time, Ready: string(known.Ready), ReadySince: known.ReadySince,
+		Deleting: known.Deleting, ClusterID: known.ClusterID, Reflector: n.Labels[v1alpha1.ReflectorLabel],
+		Uninitialized: slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedTaint }),
+	}
+	if address := known.IPv4; address.IsValid() {
+		out.Address = address.String()
+	} else if known.IPv6.IsValid() {
+		out.Address = known.IPv6.String()
+	}
+	return out
+}
+
+func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
+	list, served, err := c.topologies(ctx)
+	out := agreement.Reflectors{}
+	switch {
+	case err != nil:
+		out.Problem = err.Error()
+	case !served:
+		out.NotAsked = "there is no kind RouteReflectorTopology"
+	}
+	for _, t := range list {
+		out.Topologies = append(out.Topologies, t.Topology.Name)
+		for _, r := range t.Topology.Status.Reflectors {
+			out.Reflectors = append(out.Reflectors, agreement.Reflector{
+				Topology: t.Topology.Name, Node: r.Node, Group: t.Groups[r.Node], ClusterID: r.ClusterID, Role: r.Role,
+			})
+		}
+	}
+	return out
+}
+
+// readCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
+// read is part of the answer.
+func readCalico(ctx context.Context, c *cluster) (agreement.Calico, error) {
+	named := slices.ContainsFunc([]string{"DATASTORE_TYPE", "ETCD_ENDPOINTS"}, func(s string) bool { return os.Getenv(s)+os.Getenv("CALICO_"+s) != "" })
+	config := calico.Config{Kind: calico.Kubernetes}
+	if named {
+		var err error
+		if config, err = calico.Resolve("", os.LookupEnv); err != nil {
+			return agreement.Calico{}, err
+		}
+	}
+	out := agreement.Calico{OnNodes: config.Kind == calico.Kubernetes}
+	if out.OnNodes {
+		if _, err := c.typed.Discovery().ServerResourcesForGroupVersion(calicoKinds); apierrors.IsNotFound(err) {
+			out.NotAsked = "its kinds are not served; for etcdv3 set ETCD_ENDPOINTS"
+			return out, nil
+		}
+	}
+	snapshot, err := snapshotOf(ctx, c, config)
+	if err != nil {
+		return agreement.Calico{OnNodes: out.OnNodes, Side: agreement.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}}, nil
+	}
+	for _, n := range snapshot.Nodes {
+		out.Nodes = append(out.Nodes, agreement.CalicoNode{Name: n.Name, Kubernetes: kubernetesName(n), Host: n.Implied})
+	}
+	for _, key := range snapshot.Unreadable {
+		out.Unreadable = append(out.Unreadable, path.Base(key))
+	}
+	return out, nil
+}
+
+// kubernetesName is the Kubernetes Node that a Calico Node names, "" if it names none.
+func kubernetesName(n calico.Node) string {
+	for _, ref := range n.OrchRefs {
+		if ref.Orchestrator == "k8s" && ref.NodeName != "" {
+			return ref.NodeName
+		}
+	}
+	return ""
+}
+
+func snapshotOf(ctx context.Context, c *cluster, config calico.Config) (calico.Snapshot, error) {
+	if config.Kind == calico.Kubernetes {
+		store, err := calico.OpenKubernetes(c.config)
+		if err != nil {
+			return calico.Snapshot{}, err
+		}
+		return store.Snapshot(ctx)
+	}
+	store, err := calico.OpenEtcd(config.Etcd)
+	if err != nil {
+		return calico.Snapshot{}, err
+	}
+	defer store.Close()
+	snapshot, err := store.Snapshot(ctx)
+	if err != nil {
+		return snapshot, err
+	}
+	system, err := c.typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return snapshot, fmt.Errorf("reading namespace kube-system: %w", err)
+	}
+	if bound := snapshot.ClusterInformation.Annotations[routereflector.BindingAnnotation]; bound != "" && bound != string(system.UID) {
+		return snapshot, fmt.Errorf("this etcd belongs to the cluster whose namespace kube-system has UID %s, and this one's has %s", bound, system.UID)
+	}
+	return snapshot, nil
+}
+
+// cloud asks DigitalOcean, if there is a token. What the variables say wrongly is an error.
+func (a *agreementCommand) cloud(ctx context.Context, c *cluster, nodes []corev1.Node) (agreement.Cloud, error) {
+	token, file := os.Getenv(envDOToken), os.Getenv(envDOTokenFile)
+	var source doapi.TokenSource = doapi.StaticToken(token)
+	switch {
+	case token == "" && file == "":
+		return agreement.Cloud{Side: agreement.Side{NotAsked: "there is no token in " + envDOToken}}, nil
+	case token != "" && file != "":
+		return agreement.Cloud{}, errors.New(envDOToken + " and " + envDOTokenFile + " are both set: unset one of them")
+	case file != "":
+		var err error
+		if source, err = doapi.NewFileToken(file, a.clock); err != nil {
+			return agreement.Cloud{}, err
+		}
+	default:
+		if err := doapi.ValidateToken(token); err != nil {
+			return agreement.Cloud{}, fmt.Errorf("the DigitalOcean token in %s: %w", envDOToken, err)
+		}
+	}
+	client, err := doapi.New(doapi.Options{URL: os.Getenv(envDOURL), Token: source, UserAgent: buildinfo.Get().UserAgent(Name)})
+	if err != nil {
+		return agreement.Cloud{}, fmt.Errorf("%s: %w", envDOURL, err)
+	}
+	w := instance.World{Answers: map[int]instance.Answer{}}
+	for i := range nodes {
+		w.Nodes = append(w.Nodes, &nodes[i])
+	}
+	droplets, err := a.ask(ctx, c, client, &w)
+	if err != nil {
+		return agreement.Cloud{Side: agreement.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}}, nil
+	}
+	return judged(w, droplets), nil
+}
+
+// evidence is by which rules a droplet counts as gone: the cloud component's, but for the pace, since nothing is deleted here.
+func evidence() instance.Config {
+	config := instance.DefaultConfig()
+	config.Percent = 100
+	return config
+}
+
+// ask reads the account, all droplets, and by ID those that the list does not have.
+func (a *agreementCommand) ask(ctx context.Context, c *cluster, client *doapi.Client, w *instance.World) ([]instance.Droplet, error) {
+	lease, err := c.typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, accountLease, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		w.Recorded = instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+	}
+	if w.Current, err = client.Account(ctx); err != nil {
+		return nil, fmt.Errorf("asking for the account: %w", err)
+	}
+	w.List.At = a.clock.Now()
+	droplets, err := client.Droplets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing droplets: %w", err)
+	}
+	w.List.Complete = true
+	for _, d := range droplets {
+		w.List.Droplets = append(w.List.Droplets, d.ID)
+	}
+	w.Now = a.clock.Now()
+	missing := instance.Decide(*w, evidence()).Ask
+	for _, id := range missing[:min(len(missing), mostAsked)] {
+		at := a.clock.Now()
+		found, err := client.Droplet(ctx, id)
+		switch {
+		case err == nil:
+			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerFound}
+			droplets = append(droplets, found)
+		case errors.Is(err, doapi.ErrNotFound):
+			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerNotFound}
+		default:
+			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerFailed, Problem: err.Error()}
+		}
+	}
+	w.Now = a.clock.Now()
+	return droplets, nil
+}
+
+// judged is the cloud component's verdict on each Node.
+func judged(w instance.World, droplets []instance.Droplet) agreement.Cloud {
+	off := map[int]bool{}
+	for _, d := range droplets {
+		off[d.ID] = instance.IsShutdown(d)
+	}
+	var out agreement.Cloud
+	for _, v := range instance.Decide(w, evidence()).Verdicts {
+		out.Droplets = append(out.Droplets, agreement.Droplet{
+			Node: v.Node, ID: v.Droplet, Existence: agreement.Existence(v.Existence), Message: v.Message, Off: off[v.Droplet],
+		})
+	}
+	return out
+}

@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+)
+
+// The labels that put nodes into the groups of a hierarchy, and the value of the spines. In a flat topology no node has them.
+const (
+	groupLabel  = "bgp.mooring.dev/group"
+	clientLabel = "bgp.mooring.dev/client"
+	spine       = "spine"
+	firstGroup  = "1"
+)
+
+// GroupedAbove is the number of nodes above which drawings show how many clients a zone has instead of their names.
+const GroupedAbove = 200
+
+// Node is a Kubernetes Node, as far as a drawing is concerned.
+type Node struct {
+	Name   string
+	Labels map[string]string
+	// Speaks says that the node speaks BGP as far as is known, so that it may be a client.
+	Speaks bool
+}
+
+// Map is one topology as it is seen. Its JSON form is a contract with programs.
+type Map struct {
+	Name     string `json:"name"`
+	Phase    string `json:"phase,omitempty"`
+	Mode     string `json:"mode,omitempty"`
+	Mesh     string `json:"mesh,omitempty"`
+	Clients  int    `json:"clients"`
+	Sessions string `json:"sessions,omitempty"` // established/expected, empty while nobody has counted
+	// WaitingFor is what the operator waits for, empty for nothing.
+	WaitingFor string `json:"waitingFor,omitempty"`
+	// Groups are the spines first, then the groups by number, then clients that are in no group.
+	Groups []Group `json:"groups"`
+}
+
+// Group is reflectors of one cluster ID, and their clients.
+type Group struct {
+	// Name is empty in a flat topology, "spine", or a number; "none" holds clients whose group has no reflectors.
+	Name       string      `json:"name,omitempty"`
+	ClusterID  string      `json:"clusterID,omitempty"`
+	Clients    int         `json:"clients"`
+	Reflectors []Reflector `json:"reflectors,omitempty"`
+	Zones      []Zone      `json:"zones,omitempty"`
+}
+
+// Reflector is a node that is a reflector, becomes one, or ceases to be one.
+type Reflector struct {
+	Node string `json:"node"`
+	Zone string `json:"zone,omitempty"`
+	// Role is Reflector, Joining or Leaving; NotReported for a Node that has the label although the topology's status does not list it.
+	Role string `json:"role"`
+	// Expected and Established count its sessions with clients, by the topology's status.
+	Expected    int `json:"expected"`
+	Established int `json:"established"`
+	// Missing says that there is no Node of that name.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// NotReported is the role of a Node that has a topology's label although the topology's status does not list it.
+const NotReported = "NotReported"
+
+// Zone is the clients of a group in one zone.
+type Zone struct {
+	// Name is the value of the topology's first topology key, empty where nodes have none.
+	Name    string   `json:"name,omitempty"`
+	Clients []string `json:"clients"`
+}
+
+// Seen is a topology, with the groups that its status gives to reflectors, by node. A label on the Node says it as well.
+type Seen struct {
+	Topology v1alpha1.RouteReflectorTopology
+	Groups   map[string]string
+}
+
+// Maps returns what is seen of each topology, in the order of their names. The order of the lists does not matter.
+// An error is one sentence about a spec.clientSelector that cannot be read.
+func Maps(topologies []Seen, nodes []Node) ([]Map, error) {
+	out := make([]Map, 0, len(topologies))
+	for _, t := range topologies {
+		m, err := mapOf(t, nodes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b Map) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func mapOf(seen Seen, nodes []Node) (Map, error) {
+	t := &seen.Topology
+	m := Map{
+		Name: t.Name, Phase: string(t.Status.Phase), Mode: string(t.Status.Mode), Mesh: string(t.Status.Mesh),
+		Sessions: t.Status.Sessions.Summary,
+	}
+	if t.Status.Plan != nil {
+		m.WaitingFor = t.Status.Plan.WaitingFor
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&t.Spec.ClientSelector)
+	if err != nil {
+		return m, fmt.Errorf("spec.clientSelector of RouteReflectorTopology %s: %w", t.Name, err)
+	}
+	b := newBuilder(seen, nodes)
+	for _, node := range nodes {
+		if !b.isReflector[node.Name] && node.Speaks && selector.Matches(labels.Set(node.Labels)) {
+			b.client(node)
+			m.Clients++
+		}
+	}
+	m.Groups = b.sorted()
+	return m, nil
+}
+
+// builder gathers the groups of one topology.
+type builder struct {
+	zoneKey     string
+	groups      map[string]*Group
+	zones       map[[2]string]*Zone
+	isReflector map[string]bool
+	// hierarchical says that there is a group beside the first.
+	hierarchical bool
+}
+
+func newBuilder(seen Seen, nodes []Node) *builder {
+	t := &seen.Topology
+	b := &builder{
+		zoneKey: corev1.LabelTopologyZone, groups: map[string]*Group{}, zones: map[[2]string]*Zone{}, isReflector: map[string]bool{},
+	}
+	if len(t.Spec.TopologyKeys) > 0 {
+		b.zoneKey = t.Spec.TopologyKeys[0]
+	}
+	byName := make(map[string]Node, len(nodes))
+	for _, node := range nodes {
+		byName[node.Name] = node
+	}
+	groupOf := func(name string) string {
+		return cmp.Or(byName[name].Labels[groupLabel], seen.Groups[name], firstGroup)
+	}
+	for _, r := range t.Status.Reflectors {
+		node, there := byName[r.Node]
+		b.reflector(groupOf(r.Node), r.ClusterID, Reflector{
+			Node: r.Node, Zone: cmp.Or(r.Zone, node.Labels[b.zoneKey]), Role: r.Role, Expected: int(r.Clients), Established: int(r.Established), Missing: !there,
+		})
+	}
+	for _, node := range nodes {
+		if node.Labels[v1alpha1.ReflectorLabel] == t.Name && !b.isReflector[node.Name] {
+			b.reflector(groupOf(node.Name), "", Reflector{Node: node.Name, Zone: node.Labels[b.zoneKey], Role: NotReported})
+		}
+	}
+	if len(b.groups) == 0 {
+		b.groups[firstGroup] = &Group{Name: firstGroup} // whose clients are still without reflectors
+	}
+	if g := b.groups[firstGroup]; g != nil && g.ClusterID == "" {
+		g.ClusterID = t.Spec.ClusterID
+	}
+	b.hierarchical = len(b.groups) > 1 || b.groups[firstGroup] == nil
+	return b
+}
+
+func (b *builder) reflector(group, clusterID string, r Reflector) {
+	b.isReflector[r.Node] = true
+	g := b.groups[group]
+	if g == nil {
+		g = &Group{Name: group}
+		b.groups[group] = g
+	}
+	// During a change of the ID both are about; the greater is shown, whatever the order.
+	g.ClusterID = max(g.ClusterID, clusterID)
+	g.Reflectors = append(g.Reflectors, r)
+}
+
+// none is the group of clients of a hierarchy whose label names no group that has reflectors.
+const none = "none"
+
+func (b *builder) client(node Node) {
+	group := firstGroup
+	if b.hierarchical {
+		if group = node.Labels[clientLabel]; group == spine || b.groups[group] == nil {
+			group = none
+		}
+	}
+	g := b.groups[group]
+	if g == nil {
+		g = &Group{Name: group}
+		b.groups[group] = g
+	}
+	g.Clients++
+	key := [2]string{group, node.Labels[b.zoneKey]}
+	if b.zones[key] == nil {
+		b.zones[key] = &Zone{Name: key[1]}
+	}
+	b.zones[key].Clients = append(b.zones[key].Clients, node.Name)
+}
+
+func (b *builder) sorted() []Group {
+	for key, zone := range b.zones {
+		slices.Sort(zone.Clients)
+		b.groups[key[0]].Zones = append(b.groups[key[0]].Zones, *zone)
+	}
+	out := make([]Group, 0, len(b.groups))
+	for _, g := range b.groups {
+		slices.SortFunc(g.Reflectors, func(x, y Reflector) int { return cmp.Compare(x.Node, y.Node) })
+		slices.SortFunc(g.Zones, func(x, y Zone) int { return cmp.Compare(x.Name, y.Name) })
+		if !b.hierarchical {
+			g.Name = ""
+		}
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(x, y Group) int {
+		return cmp.Or(cmp.Compare(rank(x.Name), rank(y.Name)), cmp.Compare(x.Name, y.Name))
+	})
+	return out
+}
+
+// rank puts the spines first, then numbers in their order, then everything else.
+func rank(group string) int {
+	number, err := strconv.Atoi(group)
+	switch {
+	case group == spine:
+		return -1
+	case err == nil:
+		return number
+	}
+	return 1 << 30
+}
+
+// grouped says whether the drawing of these topologies shows counts instead of names.
+func grouped(maps []Map) bool {
+	nodes := 0
+	for _, m := range maps {
+		nodes += m.Clients
+		for _, g := range m.Groups {
+			nodes += len(g.Reflectors)
+		}
+	}
+	return nodes > GroupedAbove
+}
+
+// title is a topology in one line.
+func (m Map) title() string {
+	reflectors := 0
+	for _, g := range m.Groups {
+		reflectors += len(g.Reflectors)
+	}
+	text := "Topology " + m.Name + ": " + cmp.Or(m.Phase, "no status yet")
+	if m.Mode != "" {
+		text += ", " + m.Mode
+	}
+	text += ", " + plural(m.Clients, "client") + " of " + plural(reflectors, "reflector")
+	if m.Sessions != "" {
+		text += ", sessions " + m.Sessions
+	}
+	if m.Mesh != "" {
+		text += ", mesh " + m.Mesh
+	}
+	return text
+}
+
+// heading is a group in one line.
+func (g Group) heading() string {
+	name := "group " + g.Name
+	switch g.Name {
+	case "":
+		name = "one group"
+	case spine:
+		name = "spines"
+	case none:
+		return "without a group: " + plural(g.Clients, "client")
+	}
+	if g.ClusterID != "" {
+		name += " (cluster ID " + g.ClusterID + ")"
+	}
+	name += ": " + plural(len(g.Reflectors), "reflector")
+	if g.Name != spine {
+		name += ", " + plural(g.Clients, "client")
+	}
+	return name
+}
+
+// state is what there is to say of a reflector, and whether it is well.
+func (r Reflector) state() (text string, well bool) {
+	switch {
+	case r.Missing:
+		return "there is no such Node", false
+	case r.Role == NotReported:
+		return "has the label, but the topology's status does not list it", false
+	}
+	if text = "no clients"; r.Expected > 0 {
+		text = fmt.Sprintf("%d/%d sessions", r.Established, r.Expected)
+	}
+	if r.Role != "Reflector" {
+		return r.Role + ", " + text, false
+	}
+	return text, r.Established >= r.Expected
+}
+
+// label is the zone's name for people.
+func (z Zone) label() string {
+	if z.Name == "" {
+		return "no zone"
+	}
+	return "zone " + z.Name
+}
+
+// plural is "1 thing" or "n things".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
