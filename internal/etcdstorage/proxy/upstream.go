@@ -62,9 +62,14 @@ func newCore(p *Proxy) (*core, error) {
 	}
 	return &core{p: p, cfg: cfg, logins: make(chan struct{}, 1), pool: h2.NewPool(p.ctx, h2.PoolConfig{
 		Endpoints: endpoints, Connections: cfg.Connections, Credentials: creds, DialTimeout: cfg.DialTimeout, Dialer: cfg.Dialer,
+		Look: cfg.Look,
 		Failed: func(address string, err error) {
 			p.metrics.dialFailures.Inc()
 			p.log.V(1).Info("Connecting to the core etcd failed", "endpoint", address, "error", err.Error())
+		},
+		Renewed: func(address string) {
+			p.metrics.renewals.Inc()
+			p.log.Info("Connected to the core etcd anew, with the TLS files of now", "endpoint", address)
 		},
 	})}, nil
 }

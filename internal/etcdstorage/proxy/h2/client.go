@@ -58,6 +58,9 @@ type Conn struct {
 	seen     uint64        // keep-alive's own
 	idle     int
 	reads    atomic.Uint64
+	auth     Renewable     // nil when the credentials stay what they are
+	retired  chan struct{} // closed when another connection has taken its place
+	gone     chan struct{} // closed when its reader has ended
 }
 
 // clientCall is one call's stream.
@@ -75,7 +78,10 @@ type clientCall struct {
 
 // newConn begins HTTP/2 on a connection whose handshake is done. The reader must be started.
 func newConn(conn net.Conn, s *sock, scheme, authority string, room func()) *Conn {
-	c := &Conn{scheme: scheme, authority: authority, room: room, next: 1, unusable: make(chan struct{}), ready: make(chan struct{})}
+	c := &Conn{
+		scheme: scheme, authority: authority, room: room, next: 1, unusable: make(chan struct{}), ready: make(chan struct{}),
+		retired: make(chan struct{}), gone: make(chan struct{}),
+	}
 	c.t = newTransport(countedReads{conn, &c.reads}, s, c, clientReadBuffer, clientWindow, clientStream)
 	c.t.out = append(c.t.out, preface...)
 	c.t.out = appendSettings(c.t.out, [2]uint32{settingEnablePush, 0}, [2]uint32{settingInitialWindow, clientStream},
@@ -172,6 +178,7 @@ func (c *Conn) start(b *Batch, r *Request, message []byte, sink Sink) (*clientCa
 func (c *clientCall) Cancel(b *Batch) {
 	if c.t.reset(&c.stream, Cancel, b) {
 		c.conn.ended()
+		c.conn.closeAway()
 	}
 }
 

@@ -50,6 +50,8 @@ func (c coreStream) Send(m []byte) error { return c.SendMsg(&m) }
 
 func (c coreStream) LoggedOut(string) {}
 
+func (c coreStream) Retired() <-chan struct{} { return nil }
+
 func (c coreStream) Recv() ([]byte, error) {
 	var m []byte
 	err := c.RecvMsg(&m)
