@@ -170,7 +170,7 @@ func (r *rpc) forward(b *h2.Batch, request []byte) {
 	r.request = h2.GetBuf(h2.MessageRoom + len(request) + len(request)/8 + 256)
 	err := r.rewrite(request)
 	switch {
-	case errors.Is(err, errNotLoaded):
+	case errors.Is(err, errNotLoaded), errors.Is(err, errBehind):
 		request := append(make([]byte, 0, len(request)), request...)
 		r.later(func() { r.loaded(request) })
 		return
@@ -214,7 +214,7 @@ func (f *forward) end(state int64) {
 	}
 }
 
-// loaded goes on once the compact revision is known.
+// loaded goes on once the compact revision and what the tenant stores are known.
 func (r *rpc) loaded(request []byte) {
 	err := r.p.compaction.wait(r.s.Context())
 	if err == nil {
@@ -222,6 +222,12 @@ func (r *rpc) loaded(request []byte) {
 	}
 	if err == nil {
 		err = r.rewrite(request)
+	}
+	if errors.Is(err, errBehind) {
+		r.p.ledger.catchUp(r.s.Context())
+		if err = r.rewrite(request); errors.Is(err, errBehind) {
+			err = r.p.ledger.refused() // by writes that are newer than this request
+		}
 	}
 	if err != nil {
 		r.fail(nil, r.p.answer(r.s.Method, err))

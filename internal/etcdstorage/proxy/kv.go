@@ -83,6 +83,13 @@ func (p *Proxy) room(g *growth, bytes int64) (state int64, err error) {
 	return p.ledger.reserve(g)
 }
 
+// changed is told of each answer to a write.
+func (p *Proxy) changed(info wire.ResponseInfo) {
+	if p.ledger != nil && info.Wrote {
+		p.ledger.answeredAt(info.Header.Revision)
+	}
+}
+
 // wrote is told of the answer to a request for which room was made, and whether it succeeded: a Txn that did not has run its other branch.
 func (p *Proxy) wrote(state int64, succeeded bool, revision int64) {
 	switch {
@@ -112,6 +119,7 @@ func (p *Proxy) sized(bytes int) error {
 func (p *Proxy) putResponse(dst []byte, state int64, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendPutResponse(dst, p.tenant, response)
 	if err == nil {
+		p.changed(info)
 		p.wrote(state, true, info.Header.Revision)
 	}
 	return out, err
@@ -126,7 +134,10 @@ func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, int64, error) {
 }
 
 func (p *Proxy) deleteResponse(dst []byte, _ int64, response []byte) ([]byte, error) {
-	out, _, err := wire.AppendDeleteRangeResponse(dst, p.tenant, response)
+	out, info, err := wire.AppendDeleteRangeResponse(dst, p.tenant, response)
+	if err == nil {
+		p.changed(info)
+	}
 	return out, err
 }
 
@@ -151,8 +162,11 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, int64, error) {
 
 func (p *Proxy) txnResponse(dst []byte, state int64, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendTxnResponse(dst, p.tenant, response)
-	if err == nil && state > 0 {
-		p.wrote(state, info.Succeeded, info.Header.Revision)
+	if err == nil {
+		p.changed(info)
+		if state > 0 {
+			p.wrote(state, info.Succeeded, info.Header.Revision)
+		}
 	}
 	return out, err
 }

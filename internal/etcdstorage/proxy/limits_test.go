@@ -124,12 +124,7 @@ func TestAtTheQuota(t *testing.T) {
 		good(c.Put(t.Context(), "3", ""))
 		full(c.Put(t.Context(), "4", ""))
 		good(c.Delete(t.Context(), "", clientv3.WithPrefix()))
-		testkit.Eventually(t, "room after the deletion", func() string {
-			if _, err := c.Put(t.Context(), "new", value); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
+		good(c.Put(t.Context(), "new", value))
 		alarms(t, c, 0)
 		status, err := c.Status(t.Context(), replica.Endpoint)
 		good(status, err)
@@ -143,6 +138,36 @@ func TestAtTheQuota(t *testing.T) {
 			}
 			return ""
 		})
+	}
+}
+
+// What a client has the answer to counts in its next write: what it has just put is not new, and where it has just deleted there is room.
+func TestOwnWritesCountAtOnce(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcd(t)
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Bytes: 1000}
+	c := start(t, cfg).Client
+	value := strings.Repeat("v", 900)
+	good := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 200 {
+		key := fmt.Sprint("key ", n)
+		good(c.Put(t.Context(), key, value))
+		good(c.Put(t.Context(), key, value))
+		good(c.Txn(t.Context()).Then(clientv3.OpPut(key, value[1:])).Commit())
+		if _, err := c.Put(t.Context(), key+"'", value); !errors.Is(err, rpctypes.ErrNoSpace) {
+			t.Fatalf("got %v, want %v", err, rpctypes.ErrNoSpace)
+		}
+		if n%2 == 0 {
+			good(c.Delete(t.Context(), key))
+		} else {
+			good(c.Txn(t.Context()).Then(clientv3.OpDelete(key)).Commit())
+		}
 	}
 }
 

@@ -26,6 +26,10 @@ import (
 // quotaScanRate bounds the first count of what the tenant stores, in bytes per second; growth waits for its end.
 const quotaScanRate = 64 << 20
 
+// catchUpLimit bounds how long growth that would be refused waits for the watch to bring the tenant's own newest writes. Usually it takes
+// milliseconds.
+const catchUpLimit = 2 * time.Second
+
 // errRecount tells that the watch of the tenant's keys lost its place, so that they must be counted anew.
 var errRecount = errors.New("the watch of the tenant's keys cannot go on where it was")
 
@@ -38,6 +42,8 @@ type ledger struct {
 	book     *quota.Ledger
 	isLoaded bool
 	loaded   chan struct{} // closed after the first count
+	answered int64         // revision of the newest write that the tenant knows to be done
+	advanced chan struct{} // closed at the book's next change, nil while nobody waits
 }
 
 // newLedger returns nil if nothing limits what the tenant stores.
@@ -94,12 +100,69 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 		return 0, errNotLoaded
 	}
 	id, ok := l.book.Reserve(l.limits, g.success, g.failure)
-	if !ok {
-		l.p.metrics.refused("space").Inc()
-		l.tell()
-		return 0, rpctypes.ErrGRPCNoSpace
+	switch {
+	case ok:
+		return id, nil
+	case l.book.Revision() < l.answered:
+		return 0, errBehind
 	}
-	return id, nil
+	return 0, l.refuse()
+}
+
+// refuse counts a refusal; the caller holds the lock.
+func (l *ledger) refuse() error {
+	l.p.metrics.refused("space").Inc()
+	l.tell()
+	return rpctypes.ErrGRPCNoSpace
+}
+
+// refused is refuse for who does not hold the lock.
+func (l *ledger) refused() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refuse()
+}
+
+// answeredAt is told of the revision of each write, before the tenant is: whoever has the answer to a write may rely on it in the next, so a
+// key that was just written does not count as new, and what was just deleted leaves room.
+func (l *ledger) answeredAt(revision int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered = max(l.answered, revision)
+}
+
+// catchUp returns when all writes that were answered by now are in the book, or when that takes too long.
+func (l *ledger) catchUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpLimit)
+	defer cancel()
+	l.mu.Lock()
+	until := l.answered
+	l.mu.Unlock()
+	for {
+		l.mu.Lock()
+		done := l.book.Revision() >= until
+		if l.advanced == nil {
+			l.advanced = make(chan struct{})
+		}
+		advanced := l.advanced
+		l.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-advanced:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// advance wakes who waits for the book; the caller holds the lock.
+func (l *ledger) advance() {
+	if l.advanced != nil {
+		close(l.advanced)
+		l.advanced = nil
+	}
 }
 
 // settle is told of the answer to a request for which room was made, and which branch of a Txn ran; all else succeeds.
@@ -197,6 +260,7 @@ func (l *ledger) count(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.book.Replace(book, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+	l.advance()
 	l.tell()
 	if !l.isLoaded {
 		l.isLoaded = true
@@ -260,6 +324,7 @@ func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
 	}
 	if !answer.Fragment && !answer.Created {
 		l.book.Advance(answer.Header.Revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+		l.advance()
 	}
 	l.tell()
 }

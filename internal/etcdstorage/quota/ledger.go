@@ -32,7 +32,7 @@ type Ledger struct {
 	last     int64 // ID of the newest reservation
 	reserved map[int64]*reservation
 	pending  Size // of all reservations
-	refused  Size // what the last refused request asked for, until it would fit
+	refused  Size // what the last refused request asked for, until it would fit or as much was let in
 }
 
 type reservation struct {
@@ -116,6 +116,9 @@ func (l *Ledger) Reserve(limits Limits, success, failure Size) (id int64, ok boo
 	if !l.fits(limits, growth) {
 		l.refused = growth
 		return 0, false
+	}
+	if growth.Bytes >= l.refused.Bytes && growth.Keys >= l.refused.Keys {
+		l.refused = Size{} // it was let in, or as much as it
 	}
 	l.last++
 	l.reserved[l.last] = &reservation{size: growth, branches: [...]Size{success, failure}}

@@ -192,6 +192,24 @@ func TestReservations(t *testing.T) {
 	}
 }
 
+// The tenant is not at its limit any more once what was refused was let in, though as much again would not be.
+func TestWhatWasRefusedIsLetIn(t *testing.T) {
+	t.Parallel()
+	limits := quota.Limits{Bytes: 10}
+	l := newLedger()
+	l.Put([]byte("a"), 8)
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}); ok || !l.Exceeded(limits) {
+		t.Fatal("6 more were let in beside 8 of 10, or their refusal was forgotten")
+	}
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 2}, quota.Size{}); !ok || !l.Exceeded(limits) {
+		t.Error("2 that fit were refused, or made the refusal of 6 forgotten")
+	}
+	l.Delete([]byte("a"))
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}); !ok || l.Exceeded(limits) {
+		t.Error("6 were refused beside 2 of 10, or are still said to be refused")
+	}
+}
+
 // A Txn reserves what its larger branch would add, and once it is answered what the branch that ran has added, until that is seen.
 func TestReservationsOfBranches(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,8 @@ type ResponseInfo struct {
 	More  bool
 	// Deleted is a DeleteRange's.
 	Deleted int64
+	// Wrote tells that a key was put or deleted, also by an operation of a Txn; the answer's revision is then that of the change.
+	Wrote bool
 	// Succeeded is a Txn's.
 	Succeeded bool
 }
@@ -166,6 +168,7 @@ func (a *answer) streamResponse(message []byte) error {
 }
 
 func (a *answer) putResponse(message []byte, top bool) (err error) {
+	a.info.Wrote = true
 	var before seen
 	for len(message) > 0 {
 		r, rest, ok := next(message)
@@ -204,6 +207,7 @@ func (a *answer) deleteResponse(message []byte, top bool) (err error) {
 			err = a.header(r.data, top)
 		case 2<<3 | varint:
 			a.dst = appendInt(a.dst, 2, int64(r.value))
+			a.info.Wrote = a.info.Wrote || r.value != 0
 			if top {
 				a.info.Deleted = int64(r.value)
 			}

@@ -422,16 +422,26 @@ func TestResponseInfos(t *testing.T) {
 		"range": {wire.AppendRangeResponse, &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{kv, kv}, More: true, Count: 9},
 			wire.ResponseInfo{Header: same, HasHeader: true, KVs: 2, Count: 9, More: true}},
 		"chunk":    {wire.AppendRangeStreamResponse, &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv}}}, wire.ResponseInfo{KVs: 1}},
-		"put":      {wire.AppendPutResponse, &pb.PutResponse{Header: header, PrevKv: kv}, wire.ResponseInfo{Header: same, HasHeader: true, KVs: 1}},
-		"deletion": {wire.AppendDeleteRangeResponse, &pb.DeleteRangeResponse{Deleted: 5, PrevKvs: []*mvccpb.KeyValue{kv}}, wire.ResponseInfo{KVs: 1, Deleted: 5}},
+		"put":      {wire.AppendPutResponse, &pb.PutResponse{Header: header, PrevKv: kv}, wire.ResponseInfo{Header: same, HasHeader: true, KVs: 1, Wrote: true}},
+		"deletion": {wire.AppendDeleteRangeResponse, &pb.DeleteRangeResponse{Deleted: 5, PrevKvs: []*mvccpb.KeyValue{kv}}, wire.ResponseInfo{KVs: 1, Deleted: 5, Wrote: true}},
+		"nothing":  {wire.AppendDeleteRangeResponse, &pb.DeleteRangeResponse{Header: header}, wire.ResponseInfo{Header: same, HasHeader: true}},
 		"txn": {wire.AppendTxnResponse, &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{
 			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Header: other, Kvs: []*mvccpb.KeyValue{kv}, More: true, Count: 7}}},
 			{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: other, PrevKv: kv}}},
 			{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{Header: other, Deleted: 1}}},
-		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true, KVs: 2}},
+		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true, KVs: 2, Wrote: true}},
 		"txn inside": {wire.AppendTxnResponse, &pb.TxnResponse{Responses: []*pb.ResponseOp{
 			{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Header: other, Succeeded: true}}},
 		}}, wire.ResponseInfo{}},
+		"txn reads": {wire.AppendTxnResponse, &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{
+			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Count: 7}}},
+			{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}},
+		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true}},
+		"txn deletes inside": {wire.AppendTxnResponse, &pb.TxnResponse{Responses: []*pb.ResponseOp{
+			{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Responses: []*pb.ResponseOp{
+				{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{Deleted: 1}}},
+			}}}},
+		}}, wire.ResponseInfo{Wrote: true}},
 	} {
 		_, got, err := tc.rewrite(nil, tenant, encode(t, tc.in))
 		if err != nil || got != tc.want {
