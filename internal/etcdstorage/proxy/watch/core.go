@@ -144,21 +144,26 @@ func (c *core) fail(err error) {
 		c.hub.moveLater(c.class)
 	}
 	for _, f := range c.feeds {
-		f.giveTurn()
-		switch {
-		case f.owner != nil && f.owner.created != nil && !f.live:
-			f.owner.lost(err) // its session tries again
-		case f.owner != nil:
-			f.owner.session.fail(err)
-		case f.group != nil && f.group.feed == f:
-			for _, w := range f.group.members {
-				w.session.fail(err)
-			}
-			c.hub.dropGroup(f.group)
-		}
+		f.lost(err)
 	}
 	if next := c.class.next; next != nil && c.class.shared == nil {
 		next.fail(errEnded) // it was to take over from this one, and nobody is left
+	}
+}
+
+// lost ends the sessions that live from a feed whose stream has ended.
+func (f *feed) lost(err error) {
+	f.giveTurn()
+	switch {
+	case f.owner != nil && f.owner.created != nil && !f.live:
+		f.owner.lost(err) // its session tries again
+	case f.owner != nil:
+		f.owner.session.fail(err)
+	case f.group != nil && f.group.feed == f:
+		for _, w := range f.group.members {
+			w.session.fail(err)
+		}
+		f.core.hub.dropGroup(f.group)
 	}
 }
 
