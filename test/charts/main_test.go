@@ -98,6 +98,7 @@ calicoNodeSync: {enabled: true, datastore: etcdv3, etcd: {endpoints: ["http://19
 		"everything": `
 global: {somebody: elses}
 imagePullSecrets: [{name: registry}]
+dashboards: {enabled: true, labels: {dashboard: "yes"}, annotations: {grafana_folder: Mooring}}
 calicoNodeSync:
   enabled: true
   datastore: etcdv3

@@ -203,6 +203,7 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 		`"replicas":3`, `"cpu":"1"`, `"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"tolerations":[{"operator":"Exists"}]`,
 		`"key":"disk"`, `"team":"network"`, `"example.com/note":"any text, also: this"`,
 		`"name":"prometheus-k8s","namespace":"monitoring"`, `"secretName":"metrics-certificate"`, `"interval":"1m"`, `"release":"prometheus"`,
+		`"dashboard":"yes"`, `"grafana_dashboard":"1"`, `"grafana_folder":"Mooring"`,
 		`"serverName":"calico-node-sync-metrics.mooring-system.svc"`, `"cidr":"2001:db8::/64"`, `"cidr":"192.0.2.10/32"`,
 	} {
 		if !strings.Contains(string(content), want) {
