@@ -231,8 +231,8 @@ func (s *ClientStream) CloseSend() error {
 // Recv returns the next message; io.EOF when the core ended the call well, else a Status.
 func (s *ClientStream) Recv() ([]byte, error) {
 	m, err := s.call.inbox.recv(s.ctx)
-	if err != nil {
-		s.stop()
+	if err != nil && s.stop() && s.ctx.Err() != nil {
+		s.call.Cancel(nil) // we have heard of the end of the context before the function that stop has stopped did
 	}
 	return m, err
 }

@@ -285,3 +285,44 @@ func TestLingers(t *testing.T) {
 		}
 	}
 }
+
+// slowContext ends without calling those who wait for that by context.AfterFunc, as happens for a moment at the end of any context.
+type slowContext struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c slowContext) Done() <-chan struct{} { return c.done }
+
+func (c slowContext) Err() error {
+	select {
+	case <-c.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// AfterFunc is what context.AfterFunc asks.
+func (slowContext) AfterFunc(func()) func() bool { return func() bool { return true } }
+
+// TestNoStreamIsLeftBehind shows that a stream whose context has ended is given up on the core's side, too, when the reader is the first to notice: else it would
+// hold an old connection up.
+func TestNoStreamIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	r := newRenewing(t, 0)
+	ctx := slowContext{t.Context(), make(chan struct{})}
+	s, err := r.Stream(ctx, &h2.Request{Method: "/test/hang"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stream", func() bool { return r.core.Hanging.Load() == 1 })
+	close(ctx.done)
+	if _, err := s.Recv(); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	eventually(t, "the core to hear of it", func() bool { return r.core.Canceled.Load() == 1 })
+}
