@@ -83,6 +83,8 @@ func newConn(conn net.Conn, s *sock, scheme, authority string, room func()) *Con
 		retired: make(chan struct{}), gone: make(chan struct{}),
 	}
 	c.t = newTransport(countedReads{conn, &c.reads}, s, c, clientReadBuffer, clientWindow, clientStream)
+	c.t.mu.Lock() // what is left of the handshake may flush
+	defer c.t.mu.Unlock()
 	c.t.out = append(c.t.out, preface...)
 	c.t.out = appendSettings(c.t.out, [2]uint32{settingEnablePush, 0}, [2]uint32{settingInitialWindow, clientStream},
 		[2]uint32{settingMaxHeaderListSize, mostHeaderBlock})
