@@ -33,7 +33,7 @@ E2E_FLAGS    ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/provider/simulated ./test/contract/etcdstorage/bench
 
-.PHONY: help lab test e2e e2e-bgp bench lint generate manifests verify build images docker-build docker-push install deploy \
+.PHONY: help lab test e2e e2e-bgp bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -125,13 +125,16 @@ bin/kube-controllers: go.kube-controllers.mod
 
 docker-build: ## Build one image: make docker-build BINARY=calico-node-sync [IMG=...].
 	$(CONTAINER_TOOL) build --build-arg BINARY=$(BINARY) --build-arg VERSION=$(VERSION) \
-	  --build-arg COMMIT="$$(git rev-parse HEAD)" -t $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION)) .
+	  --build-arg COMMIT="$$(git rev-parse HEAD)" --build-arg DATE="$$(TZ=UTC git log -1 --date=format-local:%FT%TZ --format=%cd)" -t $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION)) .
 
 docker-push: ## Push one image: make docker-push BINARY=calico-node-sync [IMG=...].
 	$(CONTAINER_TOOL) push $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION))
 
-images: ## Build the image of every binary that runs in a cluster.
-	@for b in $(filter-out kubectl-mooring,$(BINARIES)); do $(MAKE) docker-build BINARY=$$b; done
+images: ## Build OCI archives with module lists of all images, or of BINARY's, into bin/images; needs no container engine.
+	@go run ./hack/images -registry '$(REGISTRY)' -version '$(VERSION)' $(BINARY)
+
+push-images: ## Push what `make images` has built to REGISTRY.
+	@go run ./hack/images -push -registry '$(REGISTRY)' $(BINARY)
 
 clean: ## Remove bin/ (Go's build cache stays).
 	rm -rf bin

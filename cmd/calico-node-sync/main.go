@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	_ "github.com/mooring-dev/mooring/internal/platform/publicroots" // the image has no store of certificates
 )
 
 func main() { os.Exit(command.Main(app.NewCommand(), command.WithSingleDash())) }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	_ "github.com/mooring-dev/mooring/internal/platform/publicroots" // the image has no store of certificates
 	"github.com/mooring-dev/mooring/internal/routereflector/app"
 )
 

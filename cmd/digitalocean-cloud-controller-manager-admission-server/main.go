@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	_ "github.com/mooring-dev/mooring/internal/platform/publicroots" // the image has no store of certificates
 )
 
 // Flags with one dash are those of the predecessor, which used Go's own flag package.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/app"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	_ "github.com/mooring-dev/mooring/internal/platform/publicroots" // the image has no store of certificates
 )
 
 func main() {

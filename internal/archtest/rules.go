@@ -200,5 +200,10 @@ func Bans() []Ban {
 			Packages: []string{"github.com/projectcalico/...", "internal/calico/...", "internal/nodesync/...", "internal/routereflector/..."},
 			Reason:   "a drop-in cloud controller manager knows nothing of the network's datastore",
 		},
+		{
+			Binaries: []string{"cmd/etcd-storage-operator", "cmd/etcd-storage-proxy", "cmd/kubectl-mooring"},
+			Packages: []string{"internal/platform/publicroots", "golang.org/x/crypto/x509roots/..."},
+			Reason:   "their servers' authorities are named to them, or the machine has a store; a list to keep up to date is for images that meet public servers",
+		},
 	}
 }

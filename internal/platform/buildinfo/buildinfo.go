@@ -16,7 +16,7 @@ import (
 //
 //	-ldflags "-X github.com/mooring-dev/mooring/internal/platform/buildinfo.version=v1.2.3 …"
 //
-// The names MUST not be changed without the Makefile, the Dockerfile and the release workflow.
+// The names MUST not be changed without the Dockerfile and hack/images.
 var (
 	version string // a semantic version with leading v
 	commit  string //nolint:gochecknoglobals // the full git commit; only the linker writes it
