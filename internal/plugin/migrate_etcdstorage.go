@@ -36,6 +36,21 @@ ConfigMaps and Secrets keep their names, and data stays where it is: the new
 objects have spec.adoptExistingData true. The old objects are never touched.
 What to do before and after: docs/migration/etcd-storage-operator.md
 
+-o json and -o yaml print one report in place of the objects and the text:
+  storages: one per old object, in their order, with
+    name     its name; may be empty for what is refused
+    result   whole    carried over as it was
+             changed  carried over, but for what lost says
+             refused  not converted, for what refused says
+             failed   converted and not written, for what error says
+    written  with --apply: created, configured or unchanged
+    error    why it was not written
+    refused, lost, hints   lists of {field, text}
+    object   the new EtcdStorage
+  dryRun: true with --dry-run
+Other fields may come later. Without a report, standard output is empty and the
+exit code 1.
+
 Exit codes:
   0  every object was carried over as it was
   1  an object could not be converted or written, or the input cannot be read
@@ -44,12 +59,14 @@ Exit codes:
 const migrateEtcdStorageExample = `  kubectl mooring migrate etcdstorage > storages.yaml
   kubectl mooring migrate etcdstorage team-a --apply --dry-run
   kubectl mooring migrate etcdstorage team-a --apply
+  kubectl mooring migrate etcdstorage -o json | jq '.storages[] | select(.result != "whole")'
   kubectl mooring migrate etcdstorage -f old.yaml | kubectl apply --server-side -f -`
 
 // migrateFlags are the flags of migrate etcdstorage.
 type migrateFlags struct {
 	filename      string
 	apply, dryRun bool
+	output        migrateFormat
 	settings      predecessor.Settings
 }
 
@@ -70,6 +87,7 @@ func newMigrateEtcdStorage(env *Env) *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "With --apply: the API server checks and says what it would do, and writes nothing.")
 	flags.StringVar(&f.settings.OperatorNamespace, "operator-namespace", "kube-apiserver-storage",
 		"Namespace of etcd-storage-operator, which delivers nothing there.")
+	f.output.addTo(cmd)
 	return cmd
 }
 
@@ -95,18 +113,22 @@ func (f *migrateFlags) run(cmd *cobra.Command, env *Env, names []string) error {
 		return err
 	}
 	conversions := convertAll(old, f.settings)
-	notes := cmd.ErrOrStderr()
+	var all []migrated
+	if f.output.machine() {
+		all = f.write(cmd.Context(), client, conversions, func(migrated) {})
+		if err := f.output.writeTo(out(cmd), report(all, f.dryRun)); err != nil {
+			return err
+		}
+		return verdict(all)
+	}
 	if !f.apply {
 		if err := printConversions(out(cmd), conversions); err != nil {
 			return fmt.Errorf("printing the objects: %w", err)
 		}
 	}
-	tellConversions(notes, conversions)
-	failed := 0
-	if f.apply {
-		failed = f.write(cmd.Context(), cmd, client, conversions)
-	}
-	return verdict(conversions, failed)
+	tellConversions(cmd.ErrOrStderr(), conversions)
+	all = f.write(cmd.Context(), client, conversions, func(m migrated) { f.tell(cmd, m) })
+	return verdict(all)
 }
 
 func (f *migrateFlags) read(cmd *cobra.Command, client dynamic.Interface) ([]map[string]any, error) {
@@ -217,19 +239,19 @@ func tellConversions(w io.Writer, conversions []predecessor.Conversion) {
 }
 
 // verdict is the command's exit code.
-func verdict(conversions []predecessor.Conversion, failed int) error {
-	lost := 0
-	for _, c := range conversions {
+func verdict(all []migrated) error {
+	failed, lost := 0, 0
+	for _, m := range all {
 		switch {
-		case c.Object == nil:
+		case m.Object == nil || m.err != nil:
 			failed++
-		case len(c.Lost) > 0:
+		case len(m.Lost) > 0:
 			lost++
 		}
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("%d of %d EtcdStorages could not be carried over, see above", failed, len(conversions))
+		return fmt.Errorf("%d of %d EtcdStorages could not be carried over, see above", failed, len(all))
 	case lost > 0:
 		return command.Exit(command.ExitAttention, nil)
 	}
@@ -255,22 +277,29 @@ func wrap(w io.Writer, first, next, text string) {
 	fmt.Fprintln(w, line)
 }
 
-// write applies what was converted, each on its own, and returns how many failed.
-func (f *migrateFlags) write(ctx context.Context, cmd *cobra.Command, client dynamic.Interface, conversions []predecessor.Conversion) (failed int) {
+// write applies what was converted, if that is wanted, each on its own, and calls tell after each.
+func (f *migrateFlags) write(ctx context.Context, client dynamic.Interface, conversions []predecessor.Conversion, tell func(migrated)) []migrated {
+	var all []migrated
 	for _, c := range conversions {
-		if c.Object == nil {
-			continue
+		m := migrated{Conversion: c}
+		if f.apply && c.Object != nil {
+			m.did, m.err = applyStorage(ctx, client, c, f.dryRun)
+			tell(m)
 		}
-		did, err := applyStorage(ctx, client, c, f.dryRun)
-		if err != nil {
-			failed++
-			wrap(cmd.ErrOrStderr(), "", "  ", "EtcdStorage "+c.Name+": "+command.OneLine(err.Error()))
-			continue
-		}
-		if f.dryRun {
-			did += " (server dry run)"
-		}
-		fmt.Fprintf(out(cmd), "etcdstorage.%s/%s %s\n", v1alpha1.GroupVersion.Group, c.Name, did)
+		all = append(all, m)
 	}
-	return failed
+	return all
+}
+
+// tell says what became of one object in the cluster.
+func (f *migrateFlags) tell(cmd *cobra.Command, m migrated) {
+	switch {
+	case m.err != nil:
+		wrap(cmd.ErrOrStderr(), "", "  ", "EtcdStorage "+m.Name+": "+command.OneLine(m.err.Error()))
+	case f.dryRun:
+		m.did += " (server dry run)"
+		fallthrough
+	default:
+		fmt.Fprintf(out(cmd), "etcdstorage.%s/%s %s\n", v1alpha1.GroupVersion.Group, m.Name, m.did)
+	}
 }

@@ -251,7 +251,7 @@ func (c *compaction) followed(ctx context.Context) bool {
 
 // watch reads changes of the record from a revision on; nil when it worked for a while.
 func (c *compaction) watch(ctx context.Context, from int64) error {
-	stream, err := c.p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
+	stream, err := c.p.follow(ctx)
 	if err != nil {
 		return err
 	}

@@ -118,31 +118,39 @@ func drawLease() (uint32, error) {
 }
 
 // leaseKeepAlive passes one stream on. As in etcd, a request is read when the one before it is answered. The end of the core's stream (no leader,
-// connection lost) is the end of the tenant's at once, even while nothing is asked.
+// connection lost) is the end of the tenant's at once, even while nothing is asked. When the connection to the core was replaced, the stream goes on
+// over the new one; the tenant sees nothing of it.
 func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	core, err := p.up.Stream(ctx, etcdserverpb.Lease_LeaseKeepAlive_FullMethodName, stream.RequireLeader())
-	if err != nil {
+	k := keepAlive{tenant: p.tenant, stream: stream}
+	if err := k.connect(ctx, p.up); err != nil {
 		return err
 	}
-	k := keepAlive{tenant: p.tenant, stream: stream, core: core}
 	requests := receiveAll(ctx, stream.Recv)
-	responses := receiveAll(ctx, core.Recv)
 	open := requests // nil while the core's answer is awaited
 	for {
+		retired := k.retired
+		if open == nil {
+			retired = nil // the answer comes on the old stream
+		}
+		var err error
 		select {
 		case <-p.draining:
 			return errDraining
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
+		case <-retired:
+			if k.connect(ctx, p.up) != nil {
+				k.retired = nil // the old one still serves
+			}
 		case r := <-open:
 			if errors.Is(r.err, io.EOF) {
 				return nil // the tenant has no more
 			}
 			err = k.request(r)
 			open = nil
-		case r := <-responses:
+		case r := <-k.responses:
 			err = k.response(r)
 			open = requests
 		}
@@ -154,10 +162,28 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 
 // keepAlive is one stream of keep-alives.
 type keepAlive struct {
-	tenant *tenancy.Tenant
-	stream ServerStream
-	core   ClientStream
-	asked  int64 // the lease of the last request
+	tenant    *tenancy.Tenant
+	stream    ServerStream
+	core      ClientStream
+	responses <-chan received
+	retired   <-chan struct{} // of core
+	leave     func()          // ends core
+	asked     int64           // the lease of the last request
+}
+
+// connect opens a stream to the core in place of the one that there was, if there was one.
+func (k *keepAlive) connect(ctx context.Context, up upstream) error {
+	ctx, cancel := context.WithCancel(ctx)
+	core, err := up.Stream(ctx, etcdserverpb.Lease_LeaseKeepAlive_FullMethodName, k.stream.RequireLeader())
+	if err != nil {
+		cancel()
+		return err
+	}
+	if k.leave != nil {
+		k.leave()
+	}
+	k.core, k.leave, k.retired, k.responses = core, cancel, core.Retired(), receiveAll(ctx, core.Recv)
+	return nil
 }
 
 func (k *keepAlive) request(r received) (err error) {

@@ -37,3 +37,17 @@ func TestWaitingForALogin(t *testing.T) {
 		t.Errorf("the login itself: %v", err)
 	}
 }
+
+// What a change of anybody's users in the core interrupted is done again, with a token or without.
+func TestInterruptedByAChangeOfUsers(t *testing.T) {
+	t.Parallel()
+	const changed = "etcdserver: revision of auth store is old"
+	certificate := &core{}
+	if !certificate.loggedOut("", changed) || certificate.loggedOut("", "etcdserver: permission denied") || certificate.loggedOut("", "etcdserver: invalid auth token") {
+		t.Error("by certificate: wrong")
+	}
+	token := &core{cfg: UpstreamConfig{Password: func() (string, error) { return "", nil }}, token: "t"}
+	if !token.loggedOut("t", changed) || token.token != "" || token.loggedOut("", "etcdserver: permission denied") {
+		t.Error("by token: wrong")
+	}
+}

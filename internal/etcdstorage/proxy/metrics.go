@@ -24,6 +24,7 @@ type metrics struct {
 	violations      prometheus.Counter
 	panics          prometheus.Counter
 	dialFailures    prometheus.Counter
+	renewals        prometheus.Counter
 	compactRevision prometheus.Gauge
 	keys            prometheus.Gauge
 	bytes           prometheus.Gauge
@@ -91,6 +92,10 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		Name: "mooring_etcdstorage_proxy_connections_over_total", ConstLabels: labels,
 		Help: "Connections of the tenant that were told to connect anew, since the certificate of the client or the one that it was shown (serving) had ended.",
 	}, []string{"certificate"})
+	m.renewals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mooring_etcdstorage_proxy_core_connections_renewed_total", ConstLabels: labels,
+		Help: "Connections to the core etcd that were made anew since the certificate or the CAs had been replaced.",
+	})
 	m.compactRevision.Set(neverCompacted)
 	m.keys.Set(-1)
 	m.bytes.Set(-1)
@@ -100,7 +105,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	}
 	for _, c := range []prometheus.Collector{
 		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.keys, m.bytes,
-		m.exceeded, m.refusedTotal, m.overTotal,
+		m.exceeded, m.refusedTotal, m.overTotal, m.renewals,
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the proxy's metrics: %w", err)

@@ -41,6 +41,9 @@ type UpstreamConfig struct {
 	DialTimeout time.Duration
 	// Dialer replaces net.Dialer in tests.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
+	// Look is how often it is looked whether the Credentials were replaced with which the connections were made (see h2.Renewable); then they are made
+	// anew. 0 is 5 s.
+	Look time.Duration
 }
 
 // Config is everything a Proxy needs.

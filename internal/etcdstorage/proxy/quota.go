@@ -271,7 +271,7 @@ func (l *ledger) count(ctx context.Context) error {
 
 // watch follows all keys of the tenant from where the ledger is.
 func (l *ledger) watch(ctx context.Context) (began bool, err error) {
-	stream, err := l.p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
+	stream, err := l.p.follow(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -55,6 +55,9 @@ type ClientStream interface {
 	CloseSend() error
 	// Recv returns the next message, which is the caller's; io.EOF when the core ended the stream with OK, else a status error.
 	Recv() ([]byte, error)
+	// Retired is closed when the stream's connection was replaced by a newer one: open-ended streams should be opened anew, and the old one is cut
+	// off some time later.
+	Retired() <-chan struct{}
 }
 
 // upstream reaches the core.

@@ -62,9 +62,14 @@ func newCore(p *Proxy) (*core, error) {
 	}
 	return &core{p: p, cfg: cfg, logins: make(chan struct{}, 1), pool: h2.NewPool(p.ctx, h2.PoolConfig{
 		Endpoints: endpoints, Connections: cfg.Connections, Credentials: creds, DialTimeout: cfg.DialTimeout, Dialer: cfg.Dialer,
+		Look: cfg.Look,
 		Failed: func(address string, err error) {
 			p.metrics.dialFailures.Inc()
 			p.log.V(1).Info("Connecting to the core etcd failed", "endpoint", address, "error", err.Error())
+		},
+		Renewed: func(address string) {
+			p.metrics.renewals.Inc()
+			p.log.Info("Connected to the core etcd anew, with the TLS files of now", "endpoint", address)
 		},
 	})}, nil
 }
@@ -149,10 +154,11 @@ func (c *core) remember(token string, off bool) {
 	c.token, c.off = token, off
 }
 
-// loggedOut forgets a token that the core no longer takes; true when a call that got this answer is worth another try.
+// loggedOut forgets a token that the core no longer takes; true when a call that got this answer is worth another try. Who is known by a certificate has
+// no token, but is refused, too, when a user or role of anybody's changes between the core's check and the deed: nothing has been done then.
 func (c *core) loggedOut(token string, message string) bool {
 	if c.cfg.Password == nil {
-		return false
+		return message == rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision)
 	}
 	switch message {
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken), rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty),
@@ -236,6 +242,25 @@ func (c *core) Stream(ctx context.Context, method string, requireLeader bool) (C
 		return nil, c.error(err)
 	}
 	return &coreStream{c: c, token: token, ClientStream: s}, nil
+}
+
+// follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced: who follows something begins again where it was,
+// and does not hold an old connection up. ctx must end when the stream is of no use any more.
+func (p *Proxy) follow(ctx context.Context) (ClientStream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() {
+		defer cancel()
+		select {
+		case <-stream.Retired():
+		case <-ctx.Done():
+		}
+	}()
+	return stream, nil
 }
 
 type coreStream struct {

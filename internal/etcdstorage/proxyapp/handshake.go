@@ -9,10 +9,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -121,13 +123,41 @@ func (c coreSide) ClientHandshake(ctx context.Context, authority string, raw net
 	if err != nil {
 		host = authority
 	}
-	conn, info, err := credentials.NewTLS(c.files.HandshakeConfig(host)).ClientHandshake(ctx, authority, raw)
+	config, with := c.files.HandshakeConfig(host)
+	conn, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
 	address := raw.RemoteAddr().String()
 	if err != nil {
 		c.state.failed(address, err)
 		return nil, nil, err
 	}
+	if state, ok := info.(credentials.TLSInfo); ok {
+		info = coreInfo{TLSInfo: state, files: c.files, with: with}
+	}
 	return &verdictConn{Conn: conn, heard: func(err error) { c.state.heard(address, err) }}, info, nil
+}
+
+// coreInfo says of a connection to the core what it was made with. It is a h2.Renewable: once there are other files the connection is made anew.
+// Handshakes alone look at certificates, and connections live for months: without this the proxy would be known to the core by certificates that have
+// ended or were withdrawn, and an error in new ones would be found out by the next outage.
+type coreInfo struct {
+	credentials.TLSInfo
+	files *certreload.Reloader
+	with  *certreload.Snapshot
+}
+
+// Outdated implements h2.Renewable. Files that were read again and are the same are the same snapshot.
+func (c coreInfo) Outdated() bool { return c.files.Current() != c.with }
+
+// Left implements h2.Renewable: until the end of our certificate, or of the last CA that was trusted.
+func (c coreInfo) Left() time.Duration {
+	end := c.with.CANotAfter()
+	if own := c.with.NotAfter(); end.IsZero() || !own.IsZero() && own.Before(end) {
+		end = own
+	}
+	if end.IsZero() {
+		return math.MaxInt64
+	}
+	return end.Sub(c.files.Now())
 }
 
 // verdictConn tells what the first read brought: in TLS 1.3 a server's verdict on the client's certificate comes after the handshake.

@@ -48,12 +48,18 @@ type inside struct {
 
 func startInside(t *testing.T, clock *hand, args ...string) *inside {
 	t.Helper()
+	return startInsideWith(t, clock, func(*proxy.Config) {}, args...)
+}
+
+func startInsideWith(t *testing.T, clock *hand, change func(*proxy.Config), args ...string) *inside {
+	t.Helper()
 	p, err := newProgramAt(parsed(t, args), mustSettings(t, args), logr.Discard(), clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := p.proxyConfig()
-	config.Look = 5 * time.Millisecond
+	config.Look, config.Upstream.Look = 5*time.Millisecond, 5*time.Millisecond
+	change(&config)
 	server, err := proxy.New(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -94,6 +94,9 @@ func New(files Files, o Options) (*Reloader, error) {
 // Current is the last good snapshot; never nil.
 func (r *Reloader) Current() *Snapshot { return r.current.Load() }
 
+// Now is the time that certificates are held against: Options.Now, or the system's clock.
+func (r *Reloader) Now() time.Time { return r.now() }
+
 // Reload reads the files now. changed tells whether another set is served from here on; with an error
 // the last good one still is.
 func (r *Reloader) Reload() (changed bool, err error) {

@@ -63,14 +63,15 @@ func (r *Reloader) ClientConfig(serverName string) *tls.Config {
 
 // HandshakeConfig returns a configuration for one handshake with the server called serverName (a host name or an IP address): the CAs and the key pair
 // of this moment, checked by crypto/tls itself. For clients that make a configuration for each connection, which then need none of
-// ClientConfig's detours and may address servers by IP. TLS 1.3 is the least.
-func (r *Reloader) HandshakeConfig(serverName string) *tls.Config {
+// ClientConfig's detours and may address servers by IP. TLS 1.3 is the least. The snapshot is what the configuration was made of: when it is not Current
+// any more, another handshake would be made with something else.
+func (r *Reloader) HandshakeConfig(serverName string) (*tls.Config, *Snapshot) {
 	now := r.Current()
 	out := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: serverName, RootCAs: now.CAs, Time: r.now}
 	if now.Certificate != nil {
 		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.Certificate, nil }
 	}
-	return out
+	return out, now
 }
 
 func (r *Reloader) verifyServer(serverName string) func(tls.ConnectionState) error {

@@ -250,6 +250,12 @@ func TestWithoutAKeyPair(t *testing.T) {
 	}
 }
 
+// handshake is a configuration for one handshake.
+func handshake(r *certreload.Reloader, name string) *tls.Config {
+	config, _ := r.HandshakeConfig(name)
+	return config
+}
+
 // A configuration per handshake knows the server by IP address as well as by name, and takes the CA and the pair of the moment.
 func TestHandshakeConfig(t *testing.T) {
 	t.Parallel()
@@ -259,22 +265,29 @@ func TestHandshakeConfig(t *testing.T) {
 	client := newReloader(t, clientFiles.files(), certreload.Options{})
 	addr := echo(t, server.ServerConfig(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}))
 	for _, name := range []string{"127.0.0.1", "localhost"} {
-		conn := mustDial(t, addr, client.HandshakeConfig(name))
+		conn := mustDial(t, addr, handshake(client, name))
 		if v := conn.ConnectionState().Version; v != tls.VersionTLS13 {
 			t.Errorf("%s: version %x", name, v)
 		}
 	}
 	for _, name := range []string{"127.0.0.2", "other"} {
-		if _, err := dial(t, addr, client.HandshakeConfig(name)); err == nil || !strings.Contains(err.Error(), "certificate is valid for") {
+		if _, err := dial(t, addr, handshake(client, name)); err == nil || !strings.Contains(err.Error(), "certificate is valid for") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
 	serverFiles.write(t, newCA.issue(t, 2), newCA.pem)
 	mustReload(t, server)
-	if _, err := dial(t, addr, client.HandshakeConfig("localhost")); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+	if _, err := dial(t, addr, handshake(client, "localhost")); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("a server of another CA: got %v", err)
+	}
+	_, old := client.HandshakeConfig("localhost")
+	if old != client.Current() {
+		t.Error("it was not made of what there is")
 	}
 	clientFiles.write(t, newCA.issue(t, 12), newCA.pem)
 	mustReload(t, client)
-	mustDial(t, addr, client.HandshakeConfig("localhost"))
+	mustDial(t, addr, handshake(client, "localhost"))
+	if _, now := client.HandshakeConfig("localhost"); now != client.Current() || now == old {
+		t.Error("what was reloaded is not told from what was there before")
+	}
 }

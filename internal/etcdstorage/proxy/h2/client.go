@@ -58,6 +58,9 @@ type Conn struct {
 	seen     uint64        // keep-alive's own
 	idle     int
 	reads    atomic.Uint64
+	auth     Renewable     // nil when the credentials stay what they are
+	retired  chan struct{} // closed when another connection has taken its place
+	gone     chan struct{} // closed when its reader has ended
 }
 
 // clientCall is one call's stream.
@@ -75,8 +78,13 @@ type clientCall struct {
 
 // newConn begins HTTP/2 on a connection whose handshake is done. The reader must be started.
 func newConn(conn net.Conn, s *sock, scheme, authority string, room func()) *Conn {
-	c := &Conn{scheme: scheme, authority: authority, room: room, next: 1, unusable: make(chan struct{}), ready: make(chan struct{})}
+	c := &Conn{
+		scheme: scheme, authority: authority, room: room, next: 1, unusable: make(chan struct{}), ready: make(chan struct{}),
+		retired: make(chan struct{}), gone: make(chan struct{}),
+	}
 	c.t = newTransport(countedReads{conn, &c.reads}, s, c, clientReadBuffer, clientWindow, clientStream)
+	c.t.mu.Lock() // what is left of the handshake may flush
+	defer c.t.mu.Unlock()
 	c.t.out = append(c.t.out, preface...)
 	c.t.out = appendSettings(c.t.out, [2]uint32{settingEnablePush, 0}, [2]uint32{settingInitialWindow, clientStream},
 		[2]uint32{settingMaxHeaderListSize, mostHeaderBlock})
@@ -172,6 +180,7 @@ func (c *Conn) start(b *Batch, r *Request, message []byte, sink Sink) (*clientCa
 func (c *clientCall) Cancel(b *Batch) {
 	if c.t.reset(&c.stream, Cancel, b) {
 		c.conn.ended()
+		c.conn.closeAway()
 	}
 }
 
@@ -224,8 +233,8 @@ func (s *ClientStream) CloseSend() error {
 // Recv returns the next message; io.EOF when the core ended the call well, else a Status.
 func (s *ClientStream) Recv() ([]byte, error) {
 	m, err := s.call.inbox.recv(s.ctx)
-	if err != nil {
-		s.stop()
+	if err != nil && s.stop() && s.ctx.Err() != nil {
+		s.call.Cancel(nil) // we have heard of the end of the context before the function that stop has stopped did
 	}
 	return m, err
 }

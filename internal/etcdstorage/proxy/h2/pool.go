@@ -43,6 +43,12 @@ type PoolConfig struct {
 	KeepAlive time.Duration
 	// Failed is told why an attempt to connect failed; for the log.
 	Failed func(address string, err error)
+	// Renewed is told of each connection that took the place of one with older credentials (see Renewable); nil tells nobody.
+	Renewed func(address string)
+	// Look is how often connections are asked whether they are outdated; 0 is 5 s.
+	Look time.Duration
+	// Linger is the most that an old connection has for its last calls then; 0 is 5 minutes. It has less when its credentials end before.
+	Linger time.Duration
 }
 
 // Pool keeps several connections to the core. It begins to connect with the first call.
@@ -65,6 +71,8 @@ type slot struct {
 	// Guarded by Pool.mu.
 	failed bool // the last attempt failed, and the next has not begun
 	kick   chan struct{}
+	// renewal holds one value when the connection is outdated.
+	renewal chan struct{}
 }
 
 // NewPool returns a pool that lives until ctx ends or it is closed.
@@ -75,7 +83,7 @@ func NewPool(ctx context.Context, cfg PoolConfig) *Pool {
 	p := &Pool{cfg: cfg, changed: make(chan struct{})}
 	p.ctx, p.stop = context.WithCancel(ctx)
 	for range cfg.Connections {
-		p.slots = append(p.slots, &slot{kick: make(chan struct{}, 1)})
+		p.slots = append(p.slots, &slot{kick: make(chan struct{}, 1), renewal: make(chan struct{}, 1)})
 	}
 	return p
 }
@@ -97,6 +105,7 @@ func (p *Pool) begin() {
 			p.work.Go(func() { p.keep(i, s) })
 		}
 		p.work.Go(p.keepAlive)
+		p.work.Go(p.keepFresh)
 	})
 }
 
@@ -216,10 +225,7 @@ func (p *Pool) keep(i int, s *slot) {
 		if err == nil {
 			p.set(s, c, false)
 			pause = redialLeast
-			select {
-			case <-c.unusable:
-			case <-p.ctx.Done():
-			}
+			p.stay(i, s, c)
 			p.set(s, nil, false)
 			select { // a core that accepts and hangs up must not be called in a tight loop
 			case <-time.After(redialLeast / 4):
@@ -234,6 +240,20 @@ func (p *Pool) keep(i int, s *slot) {
 		p.pause(s, pause)
 		pause = min(2*pause, redialMost)
 		p.set(s, nil, false)
+	}
+}
+
+// stay returns when a slot's connection, or the last that took its place, takes no more calls.
+func (p *Pool) stay(i int, s *slot, c *Conn) {
+	for {
+		select {
+		case <-c.unusable:
+			return
+		case <-p.ctx.Done():
+			return
+		case <-s.renewal:
+			c = p.replace(i, s, c)
+		}
 	}
 }
 
@@ -291,15 +311,17 @@ func (p *Pool) connect(e Endpoint) (*Conn, error) {
 	}
 	s := newSock(raw)
 	conn, scheme := net.Conn(s), "http"
+	var info credentials.AuthInfo
 	if p.cfg.Credentials != nil {
 		scheme = "https"
-		conn, _, err = p.cfg.Credentials.ClientHandshake(ctx, e.Authority, s)
+		conn, info, err = p.cfg.Credentials.ClientHandshake(ctx, e.Authority, s)
 		if err != nil {
 			_ = raw.Close()
 			return nil, err
 		}
 	}
 	c := newConn(conn, s, scheme, e.Authority, p.notify)
+	c.auth, _ = info.(Renewable)
 	c.t.flush()
 	ended := make(chan error, 1)
 	p.work.Go(func() {
@@ -308,6 +330,7 @@ func (p *Pool) connect(e Endpoint) (*Conn, error) {
 		c.t.mu.Lock()
 		c.leave()
 		c.t.mu.Unlock()
+		close(c.gone)
 		var broken *PanicError
 		if errors.As(err, &broken) && p.cfg.Failed != nil {
 			p.cfg.Failed(e.Address, err)

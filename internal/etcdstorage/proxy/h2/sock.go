@@ -49,6 +49,13 @@ func newSock(c net.Conn) *sock {
 	return s
 }
 
+// tell has f called whenever what had to wait was written. A handshake that is just over may have left something that does.
+func (s *sock) tell(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drained = f
+}
+
 // blocked tells whether earlier bytes still wait.
 func (s *sock) blocked() bool { return s.busy.Load() }
 
@@ -104,8 +111,9 @@ func (s *sock) drain() {
 		if len(buf) == 0 || s.err != nil {
 			s.pending = nil
 			s.busy.Store(false)
+			drained := s.drained
 			s.mu.Unlock()
-			s.drained()
+			drained()
 			return
 		}
 		s.mu.Unlock()

@@ -105,7 +105,7 @@ func newTransport(conn net.Conn, s *sock, r role, readBuffer int, ownWindow, own
 	t.enc = hpack.NewEncoder(&t.block)
 	t.dec = hpack.NewDecoder(4096, t.onField)
 	t.dec.SetMaxStringLength(mostHeaderBlock)
-	s.drained = t.flush
+	s.tell(t.flush)
 	return t
 }
 

@@ -28,6 +28,8 @@ type core struct {
 	out  [][]byte      // requests to send
 	wake chan struct{} // holds one signal when out is not empty
 	err  error         // why it ended
+	// retired is set when its connection was replaced by a newer one.
+	retired bool
 
 	header   wire.Header // of the last answer
 	feeds    map[int64]*feed
@@ -137,19 +139,31 @@ func (c *core) fail(err error) {
 			break
 		}
 	}
+	if c.class.next == c {
+		c.class.forgetNext()
+		c.hub.moveLater(c.class)
+	}
 	for _, f := range c.feeds {
-		f.giveTurn()
-		switch {
-		case f.owner != nil && f.owner.created != nil && !f.live:
-			f.owner.lost(err) // its session tries again
-		case f.owner != nil:
-			f.owner.session.fail(err)
-		case f.group != nil:
-			for _, w := range f.group.members {
-				w.session.fail(err)
-			}
-			c.hub.dropGroup(f.group)
+		f.lost(err)
+	}
+	if next := c.class.next; next != nil && c.class.shared == nil {
+		next.fail(errEnded) // it was to take over from this one, and nobody is left
+	}
+}
+
+// lost ends the sessions that live from a feed whose stream has ended.
+func (f *feed) lost(err error) {
+	f.giveTurn()
+	switch {
+	case f.owner != nil && f.owner.created != nil && !f.live:
+		f.owner.lost(err) // its session tries again
+	case f.owner != nil:
+		f.owner.session.fail(err)
+	case f.group != nil && f.group.feed == f:
+		for _, w := range f.group.members {
+			w.session.fail(err)
 		}
+		f.core.hub.dropGroup(f.group)
 	}
 }
 
@@ -268,12 +282,20 @@ func (c *core) handle(p *packet) {
 			if p = f.whole(p); p == nil {
 				return
 			}
-			if f.group != nil {
-				f.group.handle(p)
-			} else {
-				f.owner.handle(p)
-			}
+			f.handle(p)
 		}
+	}
+}
+
+// handle hands a message on.
+func (f *feed) handle(p *packet) {
+	switch {
+	case f.group == nil:
+		f.owner.handle(p)
+	case f.group.next == f:
+		f.group.hold(p)
+	default:
+		f.group.handle(p)
 	}
 }
 
@@ -298,6 +320,12 @@ func (c *core) handleCreated(p *packet) {
 		f.live = true
 	}
 	switch {
+	case f.group != nil && f.group.next == f && p.Canceled:
+		c.fail(errEnded) // the old one serves on
+		return
+	case f.group != nil && f.group.next == f:
+		f.pos = p.Header.Revision
+		c.class.takeOver()
 	case f.group != nil && p.Canceled:
 		c.hub.dropGroup(f.group)
 	case f.group != nil:
@@ -325,6 +353,10 @@ func loggedOut(reason string) string {
 // handleCanceled deals with the end of a watch: our own wish, or the core's, which has compacted what the watch was to see.
 func (c *core) handleCanceled(f *feed, p *packet) {
 	if !f.detached.Load() {
+		if f.group != nil && f.group.next == f {
+			c.fail(errEnded) // the old one serves on
+			return
+		}
 		if f.group != nil {
 			f.group.handleCanceled(p)
 		} else {
@@ -348,7 +380,7 @@ func (c *core) rest() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	if c.unanswered > 0 || len(c.class.idle) >= maxIdle || c.hub.closed {
+	if c.retired || c.unanswered > 0 || len(c.class.idle) >= maxIdle || c.hub.closed {
 		c.fail(errClosed)
 		return
 	}
@@ -358,7 +390,7 @@ func (c *core) rest() {
 
 // ask sends a progress request if anybody waits for one and none is in flight.
 func (c *core) ask() {
-	if c.err != nil || c.inFlight || (c.shared && len(c.next) == 0) {
+	if c.err != nil || c.inFlight || (c.shared && len(c.next) == 0 && !c.leaving()) {
 		return
 	}
 	c.asking, c.next = c.next, c.asking
@@ -411,7 +443,7 @@ func (c *core) again() {
 	}
 	switch {
 	case c.err != nil:
-	case !c.shared && len(c.feeds) == 0, c.shared && len(c.asking)+len(c.next) == 0:
+	case !c.shared && len(c.feeds) == 0, c.shared && len(c.asking)+len(c.next) == 0 && !c.leaving():
 		c.inFlight = false
 	case !c.shared && c.tryAgain():
 	case !c.inFlight:
@@ -442,6 +474,7 @@ func (c *core) handleProgress(p *packet) {
 	}
 	if c.shared {
 		c.answer(p)
+		c.class.takeOver()
 		return
 	}
 	for _, f := range c.feeds {
@@ -471,7 +504,7 @@ func (c *core) answer(p *packet) {
 	switch {
 	case asked:
 		c.ask()
-	case len(c.next) > 0:
+	case len(c.next) > 0, c.leaving():
 		c.wait(firstRetry)
 	}
 }

@@ -34,6 +34,13 @@
 // (Were a group's feed to start at a revision, the core would not answer for the shared stream before it has caught up, and before that revision
 // exists.)
 //
+// # Moving to another connection
+//
+// When the connection of the shared stream was replaced (other certificates), another stream is opened on the newer one, and each group gets a feed
+// there, too, from "now" on. What the new feeds bring waits. Once each group has handed on all up to where its new feed began, for which the old
+// stream is asked for its progress, the new stream takes over for all groups at once; events that both have brought are dropped. The tenant sees
+// nothing of it. Watchers that catch up end on the old connection what they began there.
+//
 // # Slow readers
 //
 // What waits is bounded, per session and in all. A private feed is not read while there is no room for its events, so replaying a long history goes at

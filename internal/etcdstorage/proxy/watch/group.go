@@ -21,16 +21,25 @@ type group struct {
 	// or between the fragments of a response.
 	members []*watcher
 	waiting map[*watcher]struct{}
+	// next is the feed that is to take over on class.next, ahead what it has brought so far. skip: events of a feed that took over up to this revision
+	// were already handed on.
+	next  *feed
+	ahead []*packet
+	skip  int64
 }
 
 // joinable tells whether a watcher may begin to listen.
 func (g *group) joinable() bool { return g.feed != nil && g.feed.live && !g.feed.mid }
 
-// startGroup gives a group its feed.
+// startGroup gives a group its feed, and another on the stream that is to take over if there is one.
 func (h *Hub) startGroup(g *group) {
 	if g.feed == nil {
 		g.feed = &feed{group: g}
 		g.class.shared.create(g.feed, &g.key, 0)
+	}
+	if g.class.next != nil && g.next == nil {
+		g.next = &feed{group: g}
+		g.class.next.create(g.next, &g.key, 0)
 	}
 }
 
@@ -50,6 +59,15 @@ func (h *Hub) dropGroup(g *group) {
 		}
 	}
 	g.members, g.waiting = nil, nil
+	g.dropNext()
+}
+
+// dropNext ends the feed that was to take over.
+func (g *group) dropNext() {
+	if f := g.next; f != nil {
+		g.next, g.ahead = nil, nil
+		f.core.drop(f, true)
+	}
 }
 
 // leaveBehind forgets the group of a watcher.
@@ -81,6 +99,7 @@ func (g *group) endIfEmpty() {
 	if g.feed != nil {
 		g.feed.core.drop(g.feed, true)
 	}
+	g.dropNext()
 }
 
 // settle lets those join who waited.
@@ -104,6 +123,11 @@ func (g *group) settle() {
 
 // handle hands a message of the core on.
 func (g *group) handle(p *packet) {
+	whole := p
+	if p = g.unseen(p); p == nil {
+		g.feed.moved(whole)
+		return
+	}
 	var overfull []*watcher
 	for _, w := range g.members {
 		switch {
@@ -121,6 +145,7 @@ func (g *group) handle(p *packet) {
 	if !g.feed.mid && len(g.waiting) > 0 {
 		g.settle()
 	}
+	g.class.takeOver()
 }
 
 // handleCanceled ends the group's watchers as the core ended its watch: it was behind, and the core has compacted what it was to see next. Those

@@ -33,6 +33,8 @@ type CoreStream interface {
 	Recv() ([]byte, error)
 	// LoggedOut is called when the core refused a watch because the login that the stream was opened with is no longer good; message is etcd's.
 	LoggedOut(message string)
+	// Retired is closed when the stream's connection was replaced by a newer one, on which streams are opened from then on.
+	Retired() <-chan struct{}
 }
 
 // Defaults of Config.
@@ -61,6 +63,7 @@ var (
 	errEnded  = status.Error(codes.Unavailable, "etcd-storage-proxy: the core etcd ended the watch stream")
 	errBehind = status.Error(codes.Unavailable, "etcd-storage-proxy: the core etcd compacted what a shared watch was to bring next, try again")
 	errClosed = status.Error(codes.Unavailable, "etcd-storage-proxy: shutting down")
+	errMoved  = status.Error(codes.Unavailable, "etcd-storage-proxy: the connection to the core etcd was replaced, try again")
 	errLogin  = status.Error(codes.Unavailable, "etcd-storage-proxy: the login to the core etcd ended, try again")
 )
 
@@ -114,6 +117,8 @@ type Hub struct {
 type class struct {
 	requireLeader bool
 	shared        *core // nil until a group needs it
+	next          *core // is to take its place, since its connection was replaced; see move.go
+	ahead         int   // bytes that next has brought
 	opening       bool
 	idle          []*core
 	groups        map[groupKey]*group
@@ -239,10 +244,23 @@ func (h *Hub) open(ctx context.Context, cl *class, shared bool) (*core, error) {
 	h.mu.Lock()
 	h.streams++
 	h.mu.Unlock()
-	h.work.Add(2)
+	h.work.Add(3)
 	go c.sendLoop()
 	go c.receiveLoop()
+	go c.stay()
 	return c, nil
+}
+
+// stay waits until the stream ends, or its connection is replaced.
+func (c *core) stay() {
+	defer c.hub.work.Done()
+	select {
+	case <-c.stream.Retired():
+		c.hub.mu.Lock()
+		defer c.hub.mu.Unlock()
+		c.retire()
+	case <-c.ctx.Done():
+	}
 }
 
 // private returns a catch-up stream, used tells whether it served another watcher before: it may then have died unnoticed.
@@ -270,17 +288,23 @@ func (h *Hub) needShared(cl *class) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		cl.opening = false
-		if err != nil || c.err != nil {
-			for _, g := range cl.groups {
-				h.dropGroup(g) // those who wait stay private and ask again
-			}
-			return
-		}
-		cl.shared = c
-		for _, g := range cl.groups {
-			h.startGroup(g)
-		}
+		h.opened(cl, c, err)
 	})
+}
+
+// opened gives the groups of a class their feeds on a new shared stream.
+func (h *Hub) opened(cl *class, c *core, err error) {
+	if err != nil || c.err != nil {
+		for _, g := range cl.groups {
+			h.dropGroup(g) // those who wait stay private and ask again
+		}
+		return
+	}
+	cl.shared = c
+	for _, g := range cl.groups {
+		h.startGroup(g)
+	}
+	h.moveOn(cl) // its connection may have been replaced meanwhile
 }
 
 // ended makes the end of a stream to the core an error for the tenant.

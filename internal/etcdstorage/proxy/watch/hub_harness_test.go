@@ -44,11 +44,16 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (bytesCodec) Name() string { return "proto" }
 
-type coreStream struct{ grpc.ClientStream }
+type coreStream struct {
+	grpc.ClientStream
+	retired <-chan struct{}
+}
 
 func (c coreStream) Send(m []byte) error { return c.SendMsg(&m) }
 
 func (c coreStream) LoggedOut(string) {}
+
+func (c coreStream) Retired() <-chan struct{} { return c.retired }
 
 func (c coreStream) Recv() ([]byte, error) {
 	var m []byte
@@ -60,9 +65,11 @@ func (c coreStream) Recv() ([]byte, error) {
 type hub struct {
 	*watch.Hub
 	compacted atomic.Int64
+	opened    atomic.Int64 // streams to the core
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu      sync.Mutex
+	conns   []net.Conn
+	retired chan struct{} // of the streams that are opened now
 }
 
 // newHub makes a hub for the tenant below /a/.
@@ -72,7 +79,7 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &hub{}
+	h := &hub{retired: make(chan struct{})}
 	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(core, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -94,7 +101,10 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 			if err != nil {
 				return nil, err
 			}
-			return coreStream{s}, nil
+			h.opened.Add(1)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return coreStream{s, h.retired}, nil
 		},
 		Compacted:  h.compacted.Load,
 		Load:       func(context.Context) error { return nil },
@@ -121,6 +131,14 @@ func (h *hub) cut() {
 		_ = c.Close()
 	}
 	h.conns = nil
+}
+
+// retire makes all streams that there are ones of a connection that was replaced.
+func (h *hub) retire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.retired)
+	h.retired = make(chan struct{})
 }
 
 // memoryStream is both ends of a tenant's stream in memory: without buffers, so that who does not read holds the sender up.

@@ -42,6 +42,7 @@ type scriptedStream struct {
 	ctx       context.Context //nolint:containedctx // as in gRPC
 	requests  chan *pb.WatchRequest
 	responses chan []byte
+	retired   chan struct{}
 }
 
 func newScriptedCore(t *testing.T) *scriptedCore {
@@ -54,7 +55,7 @@ func newScriptedCore(t *testing.T) *scriptedCore {
 	c.hub.Hub = watch.New(watch.Config{
 		Tenant: &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
 		Open: func(ctx context.Context, _ bool) (watch.CoreStream, error) {
-			return &scriptedStream{core: c, tb: t, ctx: ctx, requests: make(chan *pb.WatchRequest, 1000), responses: make(chan []byte)}, nil
+			return &scriptedStream{core: c, tb: t, ctx: ctx, requests: make(chan *pb.WatchRequest, 1000), responses: make(chan []byte), retired: make(chan struct{})}, nil
 		},
 		Compacted: c.hub.compacted.Load,
 		Load:      func(context.Context) error { return nil },
@@ -86,6 +87,9 @@ func (s *scriptedStream) Send(m []byte) error {
 
 // LoggedOut implements watch.CoreStream.
 func (s *scriptedStream) LoggedOut(message string) { s.core.logouts <- message }
+
+// Retired implements watch.CoreStream.
+func (s *scriptedStream) Retired() <-chan struct{} { return s.retired }
 
 // Recv implements watch.CoreStream.
 func (s *scriptedStream) Recv() ([]byte, error) {

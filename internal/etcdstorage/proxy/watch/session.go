@@ -304,6 +304,7 @@ func (s *session) create(r *wire.WatchRequest) error {
 		case err == nil || s.stream.Context().Err() != nil:
 			return err
 		case used: // an old stream that had died; the next is another one
+		case errors.Is(err, errMoved): // likewise, on the newer connection
 		case errors.Is(err, errLogin) && !login:
 			login = true // the next stream has a new one
 		default:
