@@ -23,7 +23,12 @@ import (
 func installTopologies(t *testing.T, cluster *testkit.Cluster) {
 	t.Helper()
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	mustKubectl(t, cluster, "", "wait", "--for=condition=Established", "crd/routereflectortopologies."+v1alpha1.GroupVersion.Group, "--timeout=60s")
+	testkit.Eventually(t, "the kind to be served", func() string { // kubectl wait ends at once where a kind has no conditions yet
+		if out, err := kubectl(t, cluster, "", "get", "routereflectortopologies."+v1alpha1.GroupVersion.Group); err != nil {
+			return out
+		}
+		return ""
+	})
 }
 
 // makeTopology makes a topology with a status.

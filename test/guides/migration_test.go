@@ -92,7 +92,7 @@ func TestMigrateAgainstACluster(t *testing.T) {
 	fails("", "error: the cluster serves no etcdstorages.etcd.xmudrii.com: there is nothing of etcdproxy-controller; give -f FILE for objects in a file\ncode 1\n")
 	fails(file+"team-a --apply", "the cluster does not serve")
 	s.apply("testdata/etcdproxy-controller.yaml")
-	r.run("kubectl apply --server-side -f config/crd/bases/*_etcdstorages.yaml && kubectl wait crd --all --for=condition=Established --timeout=120s")
+	r.run("kubectl apply --server-side -f config/crd/bases/*_etcdstorages.yaml && until kubectl get etcdstorages.etcd.mooring.dev; do sleep 1; done")
 	s.served()
 	fails("--apply --dry-run", "/team-a created (server dry run)\ncode 2\n")
 	if out := r.run("kubectl get etcdstorages.etcd.mooring.dev 2>&1"); !strings.Contains(out, "No resources found") {

@@ -151,7 +151,12 @@ func (l *lab) deployOperator(t *testing.T) {
 
 	config := filepath.Join(testkit.Root(t), "config")
 	l.kubectl("", "apply", "--server-side", "-f", filepath.Join(config, "crd/bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
-	l.kubectl("", "wait", "--for=condition=Established", "crd", "etcdstorages."+v1alpha1.GroupVersion.Group, "--timeout=120s")
+	testkit.Eventually(t, "the kind to be served", func() string { // kubectl wait ends at once where a kind has no conditions yet
+		if _, err := l.client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String()); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	l.kubectl("", "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(config, "etcd-storage-operator/base"))
 	l.available("kube-apiserver-storage", "etcd-storage-operator")
 }
