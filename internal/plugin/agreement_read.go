@@ -98,10 +98,10 @@ func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
 		out.NotAsked = "there is no kind RouteReflectorTopology"
 	}
 	for _, t := range list {
-		out.Topologies = append(out.Topologies, t.Topology.Name)
-		for _, r := range t.Topology.Status.Reflectors {
+		out.Topologies = append(out.Topologies, t.Name)
+		for _, r := range t.Status.Reflectors {
 			out.Reflectors = append(out.Reflectors, agreement.Reflector{
-				Topology: t.Topology.Name, Node: r.Node, Group: t.Groups[r.Node], ClusterID: r.ClusterID, Role: r.Role,
+				Topology: t.Name, Node: r.Node, Group: r.Group, ClusterID: r.ClusterID, Role: r.Role,
 			})
 		}
 	}

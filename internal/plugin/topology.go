@@ -82,7 +82,7 @@ func topologyNames(ctx context.Context, env *Env) []string {
 	}
 	var names []string
 	for _, t := range list {
-		names = append(names, t.Topology.Name)
+		names = append(names, t.Name)
 	}
 	return names
 }
@@ -113,7 +113,7 @@ func readTopologies(ctx context.Context, env *Env, args []string) ([]topology.Ma
 		return nil, errors.New("the cluster has no kind RouteReflectorTopology: install calico-route-reflector-operator first")
 	}
 	if len(args) > 0 {
-		list = slices.DeleteFunc(list, func(t topology.Seen) bool { return t.Topology.Name != args[0] })
+		list = slices.DeleteFunc(list, func(t v1alpha1.RouteReflectorTopology) bool { return t.Name != args[0] })
 		if len(list) == 0 {
 			return nil, fmt.Errorf("there is no RouteReflectorTopology %q", args[0])
 		}
