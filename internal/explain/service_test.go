@@ -41,7 +41,7 @@ func TestServiceAnnotations(t *testing.T) {
 	t.Parallel()
 	e := web(map[string]string{
 		annotation.Type: "REGIONAL", annotation.HTTPPorts: "80", annotation.TLSPorts: "443", annotation.CertificateName: "shop", annotation.AllowRules: "cidr:10.0.0.0/8",
-		annotation.Hostname: "web.example.com", annotation.Algorithm: "round_robin", annotation.LoadBalancerID: "lb-1", "service.beta.kubernetes.io/do-loadbalancer-algoritm": "x",
+		annotation.Hostname: "web.example.com", annotation.Algorithm: "round_robin", annotation.LoadBalancerID: "lb-1", annotation.Prefix + "unheard-of": "x",
 	})
 	got := explain.Service(e)
 	says(t, got, true, // a warning

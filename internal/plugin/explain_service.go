@@ -74,7 +74,8 @@ func askAboutService(ctx context.Context, cloud *doapi.Client, evidence *explain
 			return fmt.Errorf("reading load balancer %s: %w", id, err)
 		}
 	}
-	needs, err := loadbalancer.NeedsOf(in), error(nil)
+	var err error
+	needs := loadbalancer.NeedsOf(in)
 	if needs.Droplets {
 		if in.Droplets, err = cloud.Droplets(ctx); err != nil {
 			return fmt.Errorf("listing droplets: %w", err)
