@@ -111,12 +111,13 @@ func TestNodeByItsNames(t *testing.T) {
 		Decisions: []nodesync.Decision{{Of: nodesync.Subject{Host: "other", KubernetesNode: "other"}, Because: "it is gone"}},
 		Refusals: []nodesync.Refusal{
 			{Of: nodesync.Subject{Host: "worker-1.example"}, Gate: nodesync.GateAmbiguousName, Message: "two names"},
+			{Of: nodesync.Subject{Host: "called-otherwise", KubernetesNode: "worker-1"}, Gate: nodesync.GateKeep, Message: "kept"},
 			{Of: nodesync.Subject{Host: "worker-10"}, Gate: nodesync.GateGrace, Message: "not this one"},
 			{Of: nodesync.Subject{Host: "/calico/resources/v3/nodes/worker-1"}, Gate: nodesync.GateUnreadable, Message: "cannot be parsed"},
 		},
 	}
 	got := explain.Node(e)
-	says(t, got, true, "!held back: cannot be parsed (unreadable)")
+	says(t, got, true, "!held back: cannot be parsed (unreadable)", "left alone: kept (keep)")
 	silent(t, got, "step")
 	e.CalicoNames = []string{"worker-1.example"}
 	got = explain.Node(e)

@@ -56,6 +56,9 @@ func TestReflectorReasons(t *testing.T) {
 		"role: reflector of the only group, in zone a, cluster ID 244.0.0.1: it is a reflector and fit to be one",
 		"topology: Ready, as its operator says")
 	silent(t, seen(six(), "n0"), "client")
+	w := six()
+	w.Nodes[0].Unschedulable = true // so that it leaves
+	says(t, seen(w, "n3"), false, "role: no reflector; it may be one, and others are enough: n1, "+joining(w))
 	e := seen(six(), "n3")
 	says(t, e, false, "role: no reflector; it may be one, and others are enough: n0, n1",
 		"client: of the only group, cluster ID 244.0.0.1, whose reflectors shall be n0, n1")
@@ -97,6 +100,16 @@ func TestReflectorReasons(t *testing.T) {
 	}
 }
 
+// joining is the node that is to become a reflector.
+func joining(w routereflector.World) string {
+	for _, r := range routereflector.Make(w).Reflectors {
+		if r.Role == routereflector.RoleJoining {
+			return r.Node
+		}
+	}
+	return "nobody"
+}
+
 // What is pending of a node, and what holds the whole topology back.
 func TestReflectorSteps(t *testing.T) {
 	t.Parallel()
@@ -126,6 +139,9 @@ func TestReflectorSteps(t *testing.T) {
 	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: "SessionTimeout", Message: "n1 is silent"}}
 	says(t, seen(w, "n3"), true, "!operator: SessionTimeout: n1 is silent",
 		"!held back: Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it (DatastoreNotReady)")
+	// The operator's word that says the same is not repeated.
+	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "DatastoreNotReady", Message: routereflector.Make(w).Refusals[0].Message}}
+	silent(t, seen(w, "n3"), "operator")
 	w = six()
 	w.Topology.Status.Phase = ""
 	says(t, seen(w, "n0"), true, "!topology: its operator has not said anything of it: is calico-route-reflector-operator running?")
