@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 // The cloud component's variables, with its meaning.
@@ -89,7 +90,11 @@ func agreementNode(n *corev1.Node) agreement.Node {
 }
 
 func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
-	list, served, err := c.topologies(ctx)
+	return reflectorsFrom(c.topologies(ctx))
+}
+
+// reflectorsFrom is what a list of the topologies says.
+func reflectorsFrom(list []topology.Seen, served bool, err error) agreement.Reflectors {
 	out := agreement.Reflectors{}
 	switch {
 	case err != nil:
