@@ -104,9 +104,10 @@ func reflectorsOf(w World, m matcher) List {
 		l.Summary = "the cluster has no kind RouteReflectorTopology"
 	}
 	var lines []line
+	var waits []string
 	for _, t := range sortedMaps(w.Topologies) {
 		if t.WaitingFor != "" {
-			lines = append(lines, line{Row{Cells: cells(t.Name, "", "", "", "waits: "+t.WaitingFor)}, []string{t.Name, "waits", t.WaitingFor}})
+			waits = append(waits, "topology "+t.Name+" waits for "+t.WaitingFor)
 		}
 		for _, g := range t.Groups {
 			for _, r := range g.Reflectors {
@@ -117,7 +118,9 @@ func reflectorsOf(w World, m matcher) List {
 			}
 		}
 	}
-	return m.list(l, "reflector", lines)
+	l = m.list(l, "reflector", lines)
+	l.Summary = tidy(strings.Join(append([]string{l.Summary}, some(waits)...), "; "))
+	return l
 }
 
 func sortedMaps(maps []topology.Map) []topology.Map {
@@ -194,9 +197,9 @@ func targetsOf(w World) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(list)-i))
 			break
 		}
-		parts = append(parts, e.Node+" "+e.Reason)
+		parts = append(parts, e.Node+" ("+e.Reason+")")
 	}
-	return text + "; not " + strings.Join(parts, ", ")
+	return text + ", without " + strings.Join(parts, ", ")
 }
 
 func tenantsOf(w World, m matcher) List {
@@ -241,10 +244,10 @@ func (t Tenant) state() (text string, ill bool) {
 // bars are what a tenant stores, and whether a limit is near.
 func (t Tenant) bars() (bars []Bar, full bool) {
 	for _, u := range t.Usage {
-		b := Bar{Label: u.amount(u.Used) + " " + u.unit(), Percent: -1}
+		b := Bar{Label: u.amount(u.Used) + " " + u.unit(u.Used), Percent: -1}
 		if u.Limit > 0 {
 			b.Percent = int(min(100, max(0, float64(u.Used)/float64(u.Limit)*100)))
-			b.Label = fmt.Sprintf("%s of %s %s", u.amount(u.Used), u.amount(u.Limit), u.unit())
+			b.Label = fmt.Sprintf("%s of %s %s", u.amount(u.Used), u.amount(u.Limit), u.unit(u.Limit))
 			full = full || b.Percent >= nearFull
 		}
 		bars = append(bars, b)
@@ -252,9 +255,13 @@ func (t Tenant) bars() (bars []Bar, full bool) {
 	return bars, full
 }
 
-func (u Usage) unit() string {
-	if u.What == "bytes" {
+// unit is what is counted; n says of how many.
+func (u Usage) unit(n int64) string {
+	switch {
+	case u.What == "bytes":
 		return "stored"
+	case n == 1:
+		return strings.TrimSuffix(tidy(u.What), "s")
 	}
 	return tidy(u.What)
 }

@@ -45,9 +45,7 @@ func (c *Counts) add(v agreement.Verdict) {
 
 // Zone is the machines of a zone, those first that need attention, otherwise in the order of names.
 type Zone struct {
-	// Name is for people, Key the same for the script: zones keep theirs whatever else changes.
 	Name string `json:"name"`
-	Key  string `json:"key"`
 	Counts
 	Machines []Machine `json:"machines,omitempty"`
 	// Hidden is how many are counted above and not named.
@@ -92,8 +90,9 @@ func machinesOf(w World, m matcher) Machines {
 	out.Grouped = out.Total > MostShown
 	out.Summary = out.sentence(len(w.Machines), m)
 	shown := chosen(matched)
+	var zones []placed
 	for name, rows := range matched {
-		z := Zone{Name: tidy(name), Key: name}
+		z := placed{name, Zone{Name: tidy(name)}}
 		slices.SortFunc(rows, byNeed)
 		for _, r := range rows {
 			z.add(r.Verdict)
@@ -104,9 +103,9 @@ func machinesOf(w World, m matcher) Machines {
 			}
 			z.Machines = append(z.Machines, tile(r))
 		}
-		out.Zones = append(out.Zones, z)
+		zones = append(zones, z)
 	}
-	out.bound()
+	out.place(zones)
 	return out
 }
 
@@ -132,30 +131,36 @@ func chosen(matched map[string][]agreement.Row) map[string]bool {
 	return out
 }
 
-// bound keeps as many zones as have a box, those that need attention before others, and puts them in the order of names.
-func (o *Machines) bound() {
-	slices.SortFunc(o.Zones, func(a, b Zone) int {
+// placed is a zone with its name as it is, by which zones are ordered: two may look the same.
+type placed struct {
+	raw string
+	Zone
+}
+
+// place keeps as many zones as have a box, those that need attention before others, in the order of names.
+func (o *Machines) place(zones []placed) {
+	slices.SortFunc(zones, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(min(b.Disagree, 1), min(a.Disagree, 1)), cmp.Compare(min(b.Unknown, 1), min(a.Unknown, 1)), byZone(a, b))
 	})
-	if len(o.Zones) > MostZones {
+	if len(zones) > MostZones {
 		var rest Counts
-		for _, z := range o.Zones[MostZones:] {
+		for _, z := range zones[MostZones:] {
 			rest.Total, rest.Disagree, rest.Unknown = rest.Total+z.Total, rest.Disagree+z.Disagree, rest.Unknown+z.Unknown
 		}
 		o.More = fmt.Sprintf("%s more with %s, of which %d disagree and %d are unknown; filter to see them",
-			plural(len(o.Zones)-MostZones, "zone"), plural(rest.Total, "machine"), rest.Disagree, rest.Unknown)
-		o.Zones = o.Zones[:MostZones]
+			plural(len(zones)-MostZones, "zone"), plural(rest.Total, "machine"), rest.Disagree, rest.Unknown)
+		zones = zones[:MostZones]
 	}
-	slices.SortFunc(o.Zones, byZone)
-	for i := range o.Zones {
-		o.Zones[i].Key = tidy(o.Zones[i].Key)
+	slices.SortFunc(zones, byZone)
+	for _, z := range zones {
+		o.Zones = append(o.Zones, z.Zone)
 	}
 }
 
 // byZone is the order of names, with those last that are none.
-func byZone(a, b Zone) int {
-	last := func(z Zone) int { return slices.Index([]string{noZone, noNode}, z.Key) }
-	return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(a.Key, b.Key))
+func byZone(a, b placed) int {
+	last := func(z placed) int { return slices.Index([]string{noZone, noNode}, z.raw) }
+	return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(a.raw, b.raw))
 }
 
 func (o *Machines) sentence(all int, m matcher) string {

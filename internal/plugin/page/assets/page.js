@@ -61,7 +61,7 @@
   function tile(zone, machine, first) {
     const label = machine.name + ", " + machine.verdict + (machine.says ? ": " + machine.says : "");
     const b = make("button", {
-      type: "button", class: "tile " + machine.verdict, tabindex: first ? 0 : -1, "data-key": zone.key + "\n" + machine.name,
+      type: "button", class: "tile " + machine.verdict, tabindex: first ? 0 : -1, "data-key": zone.name + "\n" + machine.name,
       "aria-label": label, title: label, "aria-haspopup": "dialog",
     }, machine.name);
     b.addEventListener("click", () => show(zone, machine));
@@ -103,7 +103,7 @@
   }
 
   function show(zone, machine) {
-    state.chosen = zone.key + "\n" + machine.name;
+    state.chosen = zone.name + "\n" + machine.name;
     by("detail-name").textContent = machine.name;
     by("detail-verdict").textContent = machine.verdict + " · " + zone.name;
     by("detail-verdict").className = machine.verdict;
@@ -121,12 +121,13 @@
 
   function machines(m) {
     by("summary").textContent = m.summary;
+    by("zones").className = m.grouped ? "grouped" : "";
     by("zones").replaceChildren(...(m.zones || []).map((z) => zoneOf(z, m.grouped)));
     by("more-zones").textContent = m.more || "";
     count("machines", m.disagree || m.unknown || m.total, m.disagree > 0);
     for (const z of m.zones || []) {
       for (const x of z.machines || []) {
-        if (by("detail").open && state.chosen === z.key + "\n" + x.name) show(z, x);
+        if (by("detail").open && state.chosen === z.name + "\n" + x.name) show(z, x);
       }
     }
   }
