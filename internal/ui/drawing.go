@@ -6,6 +6,7 @@ package ui
 import (
 	"hash/fnv"
 	"strconv"
+	"strings"
 
 	"github.com/mooring-dev/mooring/internal/topology"
 )
@@ -43,12 +44,9 @@ func drawingOf(w World) Drawing {
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(drawn)) // which never fails
-	text := ""
-	for i, m := range sortedMaps(w.Topologies) {
-		if i > 0 {
-			text += ". "
-		}
-		text += m.Title()
+	var titles []string
+	for _, m := range sortedMaps(w.Topologies) {
+		titles = append(titles, m.Title())
 	}
-	return Drawing{Version: strconv.FormatUint(sum.Sum64(), 36), Text: tidy(text)}
+	return Drawing{Version: strconv.FormatUint(sum.Sum64(), 36), Text: tidy(strings.Join(titles, ". "))}
 }

@@ -33,7 +33,7 @@ func drawn(p *chromium.Page) {
 }
 
 // answered runs a step that asks the server, and waits for its answer.
-func answered(p *chromium.Page, t *testing.T, step func()) {
+func answered(t *testing.T, p *chromium.Page, step func()) {
 	t.Helper()
 	var before float64
 	if err := p.Eval(`Number(document.querySelector("#summary").dataset.asked)`, &before); err != nil {
@@ -71,14 +71,13 @@ func quiet(t *testing.T, p *chromium.Page, server string) {
 
 // The page in a real browser: at each size in both colors, with mouse and keyboard, with hostile names, and when the cluster goes away.
 func TestPageInChromium(t *testing.T) {
-	t.Parallel()
 	browser := chromium.Start(t)
-	t.Run("sizes", func(t *testing.T) { testSizes(t, browser) })       //nolint:paralleltest // one browser, one page after the other
-	t.Run("filters", func(t *testing.T) { testFilters(t, browser) })   //nolint:paralleltest // as above
-	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, browser) }) //nolint:paralleltest // as above
-	t.Run("changes", func(t *testing.T) { testChanges(t, browser) })   //nolint:paralleltest // as above
-	t.Run("narrow", func(t *testing.T) { testNarrow(t, browser) })     //nolint:paralleltest // as above
-	t.Run("hostile", func(t *testing.T) { testHostile(t, browser) })   //nolint:paralleltest // as above
+	t.Run("sizes", func(t *testing.T) { testSizes(t, browser) })
+	t.Run("filters", func(t *testing.T) { testFilters(t, browser) })
+	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, browser) })
+	t.Run("changes", func(t *testing.T) { testChanges(t, browser) })
+	t.Run("narrow", func(t *testing.T) { testNarrow(t, browser) })
+	t.Run("hostile", func(t *testing.T) { testHostile(t, browser) })
 }
 
 // picture takes pictures in both colors if a person wants them.
@@ -145,9 +144,9 @@ func testFilters(t *testing.T, browser *chromium.Browser) {
 	defer p.Close()
 	p.Go(server.URL())
 	drawn(p)
-	answered(p, t, func() { p.Click("#attention") })
+	answered(t, p, func() { p.Click("#attention") })
 	want(t, p, `document.querySelector("#summary").textContent`, "53 of 5000 machines: 33 disagree, 20 unknown.")
-	answered(p, t, func() { p.Click("#attention") })
+	answered(t, p, func() { p.Click("#attention") })
 	p.Click("#words")
 	p.Type("worker-04990")
 	p.Until("the machine that was asked for", `document.querySelectorAll(".tile").length === 1 && document.querySelector(".tile").textContent === "worker-04990"`)
@@ -226,7 +225,7 @@ func testChanges(t *testing.T, browser *chromium.Browser) {
 	want(t, p, focus, "worker-00002")
 	step := func() {
 		c.SetTime(c.Now().Add(page.Every))
-		answered(p, t, func() { _ = p.Eval(`document.querySelector("#refresh").dispatchEvent(new Event("click"))`, nil) })
+		answered(t, p, func() { _ = p.Eval(`document.querySelector("#refresh").dispatchEvent(new Event("click"))`, nil) })
 	}
 	s.set(func(s *source) {
 		s.world.Machines[0].Verdict, s.world.Machines[0].Disagreements = agreement.Disagree, []agreement.Disagreement{{What: "it was changed"}}
