@@ -43,7 +43,7 @@ run() {
 	echo "== ${PWD#"$root"/} $name: ${#list[@]} packages $*"
 	# shellcheck disable=SC2086 # TEST_FLAGS is a list
 	"$root/bin/gotestsum" --format pkgname-and-test-fails --format-hide-empty-pkg --jsonfile "$json/$name.json" -- \
-		-shuffle=on -timeout 15m "$@" ${TEST_FLAGS:-} "${list[@]}" || failed=1
+		-shuffle=on -timeout 30m "$@" ${TEST_FLAGS:-} "${list[@]}" || failed=1
 }
 
 cgo=0

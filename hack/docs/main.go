@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs writes docs/reference from the code: the flags of the binaries, the environment variables and the annotations of the cloud component, so
+// Command docs writes docs/reference from the code: the commands and flags of the binaries, the environment variables and the annotations of the cloud component, so
 // that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
 package main
 
@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -21,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxyapp"
 	nodesync "github.com/mooring-dev/mooring/internal/nodesync/app"
+	"github.com/mooring-dev/mooring/internal/plugin"
 	routereflector "github.com/mooring-dev/mooring/internal/routereflector/app"
 )
 
@@ -42,6 +42,7 @@ func pages() (map[string][]byte, error) {
 	}
 	sync, proxy, reflectors := nodesync.NewCommand(), proxyapp.NewCommand(), routereflector.NewCommand()
 	admission, storage := admissionapp.NewCommand(), operatorapp.NewCommand()
+	people := plugin.NewCommand(plugin.Builtin()...)
 	return map[string][]byte{
 		sync.Name() + ".md":           page(sync, ""),
 		cloud.Name() + ".md":          page(cloud, environment()),
@@ -49,6 +50,7 @@ func pages() (map[string][]byte, error) {
 		proxy.Name() + ".md":          page(proxy, ""),
 		storage.Name() + ".md":        page(storage, ""),
 		reflectors.Name() + ".md":     page(reflectors, ""),
+		people.Name() + ".md":         commands(people),
 		"digitalocean-annotations.md": annotations(annotation.Table()),
 	}, nil
 }
@@ -76,22 +78,8 @@ func page(command *cobra.Command, before string) []byte {
 	}
 	fmt.Fprintf(&b, "%s# %s: %s\n\n%s\n\nWritten by `make generate` from the flags themselves; do not edit.\n\n", header, command.Name(), title, command.Long)
 	b.WriteString(before)
-	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
 	command.InitDefaultHelpFlag()
-	command.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
-		name := "`--" + f.Name + "`"
-		if f.Shorthand != "" {
-			name = "`-" + f.Shorthand + "`, " + name
-		}
-		def := ""
-		if f.DefValue != "" {
-			def = "`" + cell(f.DefValue) + "`"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, def, cell(f.Usage))
-	})
+	flags(&b, command.Flags())
 	return b.Bytes()
 }
 

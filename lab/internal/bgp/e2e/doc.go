@@ -20,6 +20,9 @@
 // TestEtcd does the same with Calico's data in etcd (`lab up --calico-datastore etcdv3`): confd and Calico's status reporter read and write there, and the
 // operator's roles, BGPPeers and questions are there alone. The short form enables reflectors and adds one.
 //
+// TestHierarchy has Auto make a hierarchy of a flat topology and back, twice, and ends it while it is one; in each shape the model is compared with BIRD. Nobody
+// whose role stays may have an outage. The long form only.
+//
 // The model against reality: a network is taken through generated topologies, and what package routereflector predicts of them is compared with
 // what BIRD has: sessions, paths, routes. Scenarios run in dual stack and with IPv6 alone, too.
 //
