@@ -90,7 +90,11 @@ func agreementNode(n *corev1.Node) agreement.Node {
 }
 
 func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
-	list, served, err := c.topologies(ctx)
+	return reflectorsFrom(c.topologies(ctx))
+}
+
+// reflectorsFrom is what a list of the topologies says.
+func reflectorsFrom(list []v1alpha1.RouteReflectorTopology, served bool, err error) agreement.Reflectors {
 	out := agreement.Reflectors{}
 	switch {
 	case err != nil:

@@ -6,9 +6,8 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"math"
 	"regexp"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,30 +16,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/explain"
 )
 
-// ours are the components that tell of machines in Events, by the names under which they do.
-func ours() []string {
-	return []string{"calico-node-sync", "calico-route-reflector-operator", "digitalocean-cloud-controller-manager"}
-}
-
-// events lists Events, of all namespaces if none is named.
-func (c *cluster) events(ctx context.Context, namespace string, selector fields.Set) ([]corev1.Event, error) {
-	var out []corev1.Event
-	options := metav1.ListOptions{Limit: listPage, FieldSelector: selector.AsSelector().String()}
-	for {
-		page, err := c.typed.CoreV1().Events(namespace).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("listing Events: %w", err)
-		}
-		out = append(out, page.Items...)
-		if options.Continue = page.Continue; options.Continue == "" {
-			return out, nil
-		}
-	}
-}
-
 // eventsAbout are the Events about one object.
 func (c *cluster) eventsAbout(ctx context.Context, kind, namespace, name string) ([]explain.Event, explain.Side) {
-	list, err := c.events(ctx, namespace, fields.Set{"involvedObject.kind": kind, "involvedObject.name": name})
+	list, _, err := c.events(ctx, namespace, fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
 	var out []explain.Event
 	for i := range list {
 		out = append(out, eventOf(&list[i]))
@@ -52,8 +30,8 @@ func (c *cluster) eventsAbout(ctx context.Context, kind, namespace, name string)
 // gone has none.
 func (c *cluster) eventsOfMachine(ctx context.Context, names []string) ([]explain.Event, explain.Side) {
 	var out []explain.Event
-	for _, source := range ours() {
-		list, err := c.events(ctx, metav1.NamespaceAll, fields.Set{"source": source})
+	for _, source := range eventSources() {
+		list, _, err := c.events(ctx, metav1.NamespaceAll, fields.Set{"source": source}, math.MaxInt)
 		if err != nil {
 			return nil, sideOf(err)
 		}
@@ -79,18 +57,8 @@ func tellsOf(e *corev1.Event, names []string) bool {
 }
 
 func eventOf(e *corev1.Event) explain.Event {
-	out := explain.Event{
-		At: e.CreationTimestamp.Time, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message,
-		Source: cmp.Or(e.ReportingController, e.Source.Component), Count: e.Count,
+	at, count := lastSeen(e)
+	return explain.Event{
+		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: cmp.Or(e.ReportingController, e.Source.Component), Count: count,
 	}
-	times := []time.Time{e.FirstTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time}
-	if e.Series != nil {
-		times, out.Count = append(times, e.Series.LastObservedTime.Time), max(out.Count, e.Series.Count)
-	}
-	for _, t := range times {
-		if t.After(out.At) {
-			out.At = t
-		}
-	}
-	return out
 }

@@ -147,6 +147,8 @@ func testExplain(t *testing.T, cluster *testkit.Cluster) {
 	explainService(t, cluster, kubeconfig)
 	explainTenant(t, cluster, kubeconfig)
 	explainCompletes(t, kubeconfig)
+	mustKubectl(t, cluster, "", "delete", "-n", "shop", "service/web")
+	mustKubectl(t, cluster, "", "delete", "ets", "team-a")
 }
 
 // events are made as a component makes them.

@@ -65,6 +65,7 @@ func TestGoldenTexts(t *testing.T) {
 		"help-topology":      {"topology", "--help"},
 		"help-agreement":     {"agreement", "--help"},
 		"help-explain":       {"explain", "--help"},
+		"help-ui":            {"ui", "--help"},
 		"help-plan":          {"plan", "--help"},
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
 		"help-migrate":       {"migrate", "--help"},

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -122,6 +123,11 @@ func readTopologies(ctx context.Context, env *Env, args []string) ([]topology.Ma
 	if err != nil {
 		return nil, err
 	}
+	return topology.Maps(list, drawnNodes(nodes))
+}
+
+// drawnNodes are the Nodes as far as drawings are concerned.
+func drawnNodes(nodes []corev1.Node) []topology.Node {
 	drawn := make([]topology.Node, len(nodes))
 	anyone := false
 	for i := range nodes {
@@ -133,7 +139,7 @@ func readTopologies(ctx context.Context, env *Env, args []string) ([]topology.Ma
 		// With Calico's etcdv3 datastore no Node says its address here, so that each counts.
 		drawn[i].Speaks = drawn[i].Speaks || !anyone
 	}
-	return topology.Maps(list, drawn)
+	return drawn
 }
 
 // topologyList is what JSON and YAML have.

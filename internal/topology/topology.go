@@ -239,8 +239,8 @@ func grouped(maps []Map) bool {
 	return nodes > GroupedAbove
 }
 
-// title is a topology in one line.
-func (m Map) title() string {
+// Title is a topology in one line.
+func (m Map) Title() string {
 	reflectors := 0
 	for _, g := range m.Groups {
 		reflectors += len(g.Reflectors)
@@ -280,8 +280,8 @@ func (g Group) heading() string {
 	return name
 }
 
-// state is what there is to say of a reflector, and whether it is well.
-func (r Reflector) state() (text string, well bool) {
+// State is what there is to say of a reflector, and whether it is well.
+func (r Reflector) State() (text string, well bool) {
 	switch {
 	case r.Missing:
 		return "there is no such Node", false
