@@ -223,7 +223,9 @@ func planReflectors(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
 		t.Errorf("completes %q", completed)
 	}
 	expect(t, 1, "", ask("nope"), `error: there is no RouteReflectorTopology "nope"`)
+	patch("--subresource=", `{"spec":{"failure":{"stabilization":"0s"}}}`)
 	planReflectorsInEtcd(t, planned)
+	patch("--subresource=", `{"spec":{"failure":null}}`)
 }
 
 // planReflectorsInEtcd: Calico's Nodes count, whatever stands on Kubernetes' own, and another cluster's are refused.
