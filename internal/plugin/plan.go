@@ -16,7 +16,7 @@ func newPlan(env *Env) *cobra.Command {
 		Use:   "plan",
 		Short: "Say what a component would do, without doing it",
 	}
-	for _, build := range []Builder{newPlanRouteReflectors, newPlanLoadBalancer, newPlanFirewall} {
+	for _, build := range []Builder{newPlanNodes, newPlanRouteReflectors, newPlanLoadBalancer, newPlanFirewall} {
 		cmd.AddCommand(build(env))
 	}
 	return cmd
