@@ -116,6 +116,9 @@ func planAbout(ctx context.Context, c *cluster, plan nodesync.Plan, machines []s
 	if err != nil {
 		return plan, err
 	}
+	if side.Problem != "" {
+		return plan, errors.New(side.Problem)
+	}
 	nodes, err := c.nodes(ctx)
 	if err != nil {
 		return plan, err

@@ -116,5 +116,11 @@ func planMachinesInEtcd(t *testing.T, ask func(...string) []string) {
 	if after := etcd.Revision(t); after != before {
 		t.Errorf("the store moved from revision %d to %d", before, after)
 	}
+	foreign := `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default","annotations":{"` + nodesync.BindingAnnotation + `":"another"}},"spec":{"datastoreReady":true}}`
+	if _, err := etcd.Client.Put(t.Context(), prefix+"clusterinformations/default", foreign); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, 2, "", ask(), "left alone: everything: ", "(cluster-binding)\n")
+	expect(t, 1, "", ask("c1"), "error: this etcd belongs to the cluster whose namespace kube-system has UID another")
 	clearEnvironment(t)
 }
