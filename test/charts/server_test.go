@@ -62,7 +62,11 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	for name, values := range admissionScenarios() {
 		all["admission, "+name] = render(t, cloudNamespace, values)
 	}
-	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"]) {
+	for _, set := range valueSets(t) {
+		all["value set "+set.name] = render(t, set.namespace, set.values)
+	}
+	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"],
+		all["value set everything-in-one-namespace"]) {
 		if u.GetKind() == "ServiceAccount" {
 			if err := server.Apply(t.Context(), u); err != nil {
 				t.Fatal(err)
