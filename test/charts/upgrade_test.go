@@ -43,9 +43,9 @@ calicoRouteReflectorOperator: {enabled: true, networkPolicy: {enabled: true}, ` 
 			"--set", "dashboards.enabled=true", "--set", "calicoRouteReflectorOperator.datastore=etcdv3", "--set", "calicoRouteReflectorOperator.etcd.configMap=calico-config",
 		},
 		data: `
-{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: calico-node-sync, namespace: mooring-system}, spec: {holderIdentity: a}}
+{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: calico-node-sync.nodes.mooring.dev, namespace: mooring-system}, spec: {holderIdentity: a}}
 ---
-{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: calico-route-reflector-operator, namespace: mooring-system}, spec: {holderIdentity: b}}
+{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: calico-route-reflector-operator.bgp.mooring.dev, namespace: mooring-system}, spec: {holderIdentity: b}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: calico-node-sync-state, namespace: mooring-system}, data: {state: "1"}}
 ---
@@ -58,7 +58,7 @@ calicoRouteReflectorOperator: {enabled: true, networkPolicy: {enabled: true}, ` 
 			"server: {enabled: true, certificates: {certManager: true}}}, " + monitored + "}",
 		set: []string{"--set", "digitaloceanCloudControllerManager.admission.server.enabled=false", "--set", "dashboards.enabled=true"},
 		data: `
-{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: digitalocean-cloud-controller-manager, namespace: kube-system}, spec: {holderIdentity: a}}
+{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: cloud-controller-manager, namespace: kube-system}, spec: {holderIdentity: a}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: digitalocean, namespace: kube-system}, stringData: {access-token: secret}}`,
 	}, {
@@ -68,7 +68,7 @@ imagePullSecrets: [{name: registry}]
 etcdStorageOperator: {enabled: true, core: {urls: ["https://etcd.etcd-core.svc:2379"]}, ` + monitored + `}`,
 		set: []string{"--set", "dashboards.enabled=true", "--set", "etcdStorageOperator.networkPolicy.enabled=true"},
 		data: `
-{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: etcd-storage-operator, namespace: kube-apiserver-storage}, spec: {holderIdentity: a}}
+{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: etcd-storage-operator.etcd.mooring.dev, namespace: kube-apiserver-storage}, spec: {holderIdentity: a}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: team-a-signers, namespace: kube-apiserver-storage}, stringData: {client-1.key: secret}}
 ---
