@@ -28,6 +28,8 @@ type release struct {
 	// values are the user's, which both versions of the chart take; set is what is set in addition with the upgrade, which the previous version lacks.
 	values string
 	set    []string
+	// kept is a value that brings an object which Helm keeps, and without the one that takes it away.
+	kept, without string
 	// data is what is not Helm's: what the programs write, and what users make for them.
 	data string
 }
@@ -42,6 +44,7 @@ calicoRouteReflectorOperator: {enabled: true, networkPolicy: {enabled: true}, ` 
 		set: []string{
 			"--set", "dashboards.enabled=true", "--set", "calicoRouteReflectorOperator.datastore=etcdv3", "--set", "calicoRouteReflectorOperator.etcd.configMap=calico-config",
 		},
+		kept: "calicoNodeSync.journal.mode=folder", without: "calicoNodeSync.journal.mode=none",
 		data: `
 {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: calico-node-sync.nodes.mooring.dev, namespace: mooring-system}, spec: {holderIdentity: a}}
 ---
@@ -130,8 +133,8 @@ func (u *upgrade) run() {
 	u.helm(u.values, "install", u.name, previousChart)
 	first := u.expect("the previous version", old, nil)
 	data := u.write()
+	u.refusesOldDefaults(first)
 
-	// The documented command; Helm's --reuse-values would keep the previous version's defaults, and lack those that have come since.
 	step := append([]string{"upgrade", u.name, chart, "--reset-then-reuse-values"}, u.set...)
 	u.helm("", step...)
 	second := u.expect("this version", now, first)
@@ -162,10 +165,44 @@ func (u *upgrade) run() {
 	}
 	u.untouched("the uninstallation", data)
 	u.helm(u.values, append([]string{"install", u.name, chart}, u.set...)...)
-	if diff := cmp.Diff(plain(u.expect("a new installation", now, left)), plain(again)); diff != "" {
+	fresh := u.expect("a new installation", now, left)
+	if diff := cmp.Diff(plain(fresh), plain(again)); diff != "" {
 		u.Errorf("an upgraded release is not what a new one is (- new, + upgraded):\n%s", diff)
 	}
 	u.untouched("a new installation", data)
+	if u.kept != "" {
+		u.backTo(u.kept, now, fresh)
+	}
+}
+
+// refusesOldDefaults sees that Helm's --reuse-values, which takes the previous version's defaults for this one's, is refused in one sentence where some are
+// missing, before anything is changed.
+func (u *upgrade) refusesOldDefaults(first map[string]*unstructured.Unstructured) {
+	u.Helper()
+	if !strings.Contains(u.values, "calicoRouteReflectorOperator") {
+		return
+	}
+	const want = "these are the values of an earlier version of the chart: use --reset-then-reuse-values instead of --reuse-values"
+	if out, err := u.try("", "upgrade", u.name, chart, "--reuse-values"); err == nil || !strings.Contains(out, want) {
+		u.Errorf("helm upgrade --reuse-values: %v\n%s", err, out)
+	}
+	if diff := cmp.Diff(plain(first), plain(u.live())); diff != "" {
+		u.Errorf("a refused upgrade has changed (- before, + after):\n%s", diff)
+	}
+}
+
+// backTo goes the way back after an upgrade that left something behind that Helm keeps, by a value: helm rollback does not know it any more and refuses (helm's
+// issue 8228), and an upgrade takes it in again.
+func (u *upgrade) backTo(value string, rendered, before map[string]*unstructured.Unstructured) {
+	u.Helper()
+	u.helm("", "upgrade", u.name, chart, "--reset-then-reuse-values", "--set", u.without)
+	if out, err := u.try("", "rollback", u.name); err == nil || !strings.Contains(out, "original object PersistentVolumeClaim") {
+		u.Errorf("the README says that helm rollback does not know what Helm has kept: %v\n%s", err, out)
+	}
+	u.helm("", "upgrade", u.name, chart, "--reset-then-reuse-values", "--set", value)
+	if diff := cmp.Diff(plain(before), plain(u.expect("the upgrade to what was before", rendered, before))); diff != "" {
+		u.Errorf("going back by an upgrade (- before, + after):\n%s", diff)
+	}
 }
 
 // rendered is what a version makes of the values.
@@ -185,13 +222,18 @@ func (u *upgrade) rendered(path string, set ...string) map[string]*unstructured.
 // helm runs Helm against the cluster, with values if there are some.
 func (u *upgrade) helm(values string, args ...string) {
 	u.Helper()
+	if out, err := u.try(values, args...); err != nil {
+		u.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func (u *upgrade) try(values string, args ...string) (string, error) {
+	u.Helper()
 	if values != "" {
 		args = append(args, "--values", "-")
 	}
 	out, complaint, err := runWith(u.T, values, "helm", append(args, "--namespace", u.namespace, "--kubeconfig", u.kubeconfig)...)
-	if err != nil {
-		u.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, complaint)
-	}
+	return out + complaint, err
 }
 
 // live are the objects of the release that are there, found by their label, not by what should be there.
