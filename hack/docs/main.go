@@ -28,14 +28,14 @@ import (
 const header = "<!-- SPDX-FileCopyrightText: The Mooring Authors -->\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n\n"
 
 func main() {
-	if err := run(filepath.Join("docs", "reference")); err != nil {
+	if err := run("."); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
 		os.Exit(1)
 	}
 }
 
-// pages returns the content of every page by its file name.
-func pages() (map[string][]byte, error) {
+// pages returns the content of every page by its file name. root is the repository's.
+func pages(root string) (map[string][]byte, error) {
 	cloud, err := docloud.NewCommand()
 	if err != nil {
 		return nil, err
@@ -43,6 +43,10 @@ func pages() (map[string][]byte, error) {
 	sync, proxy, reflectors := nodesync.NewCommand(), proxyapp.NewCommand(), routereflector.NewCommand()
 	admission, storage := admissionapp.NewCommand(), operatorapp.NewCommand()
 	people := plugin.NewCommand(plugin.Builtin()...)
+	metrics, err := metricsPage(root)
+	if err != nil {
+		return nil, err
+	}
 	return map[string][]byte{
 		sync.Name() + ".md":           page(sync, ""),
 		cloud.Name() + ".md":          page(cloud, environment()),
@@ -52,17 +56,18 @@ func pages() (map[string][]byte, error) {
 		reflectors.Name() + ".md":     page(reflectors, ""),
 		people.Name() + ".md":         commands(people),
 		"digitalocean-annotations.md": annotations(annotation.Table()),
+		"metrics.md":                  metrics,
 	}, nil
 }
 
-// run writes the pages into dir.
-func run(dir string) error {
-	all, err := pages()
+// run writes the pages into docs/reference.
+func run(root string) error {
+	all, err := pages(root)
 	if err != nil {
 		return err
 	}
 	for name, content := range all {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "docs", "reference", name), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -86,4 +91,27 @@ func page(command *cobra.Command, before string) []byte {
 // cell makes a text fit a cell of a table: a bar would end it, and a line break the row.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), "|", `\|`), "\n", "<br>")
+}
+
+// width is how long lines of text are, where Markdown allows them to end.
+const width = 140
+
+// wrap breaks a text into lines; all but the first begin with indent.
+func wrap(text, indent string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // written is what pages returns: made once, because commands share flags that the process has once, and so cannot be made by two tests at a time.
-var written = sync.OnceValues(pages)
+var written = sync.OnceValues(func() (map[string][]byte, error) { return pages(filepath.Join("..", "..")) })
 
 // TestPagesAreFresh fails when a flag, a variable or an annotation has changed and its page has not.
 func TestPagesAreFresh(t *testing.T) {
