@@ -41,7 +41,11 @@ func constants(root, folder string) ([]constant, error) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if group, ok := n.(*ast.GenDecl); ok && group.Tok == token.CONST {
 				for _, spec := range group.Specs {
-					out = append(out, constantsOf(spec.(*ast.ValueSpec))...) //nolint:forcetypeassert // a group of constants has nothing else
+					value := spec.(*ast.ValueSpec) //nolint:forcetypeassert // a group of constants has nothing else
+					if value.Doc == nil && !group.Lparen.IsValid() {
+						value.Doc = group.Doc
+					}
+					out = append(out, constantsOf(value)...)
 				}
 			}
 			return true
@@ -73,6 +77,12 @@ func constantsOf(spec *ast.ValueSpec) []constant {
 	return out
 }
 
+// warning is a sentence for whoever changes the code.
+var warning = regexp.MustCompile(` ?\b(It |They )?MUST (NOT|not) [^.]*\.`)
+
+// symbol is a link to a symbol of the code, as godoc has them.
+var symbol = regexp.MustCompile(`\[(\w+(?:\.\w+)*)\]`)
+
 // said is what the comment of a constant says of it, from a capital letter to a full stop.
 func said(spec *ast.ValueSpec, name string) string {
 	text := spec.Doc.Text()
@@ -80,7 +90,9 @@ func said(spec *ast.ValueSpec, name string) string {
 		text = spec.Comment.Text()
 	}
 	text = strings.Join(strings.Fields(text), " ")
-	text = regexp.MustCompile(`^`+regexp.QuoteMeta(name)+`(:| is| are)? +`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`^`+regexp.QuoteMeta(name)+`[,:]? +`).ReplaceAllString(text, "")
+	text = warning.ReplaceAllString(text, "")
+	text = symbol.ReplaceAllString(text, "$1")
 	if text == "" {
 		return ""
 	}

@@ -8,8 +8,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,11 +45,18 @@ func pages(root string) (map[string][]byte, error) {
 	sync, proxy, reflectors := nodesync.NewCommand(), proxyapp.NewCommand(), routereflector.NewCommand()
 	admission, storage := admissionapp.NewCommand(), operatorapp.NewCommand()
 	people := plugin.NewCommand(plugin.Builtin()...)
-	metrics, err := metricsPage(root)
+	out, err := kindPages(root)
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
+	for name, make := range map[string]func(string) ([]byte, error){
+		"metrics.md": metricsPage, "marks.md": marksPage, "events.md": eventsPage, "conditions.md": conditionsPage,
+	} {
+		if out[name], err = make(root); err != nil {
+			return nil, err
+		}
+	}
+	maps.Copy(out, map[string][]byte{
 		sync.Name() + ".md":           page(sync, ""),
 		cloud.Name() + ".md":          page(cloud, environment()),
 		admission.Name() + ".md":      page(admission, admissionEnvironment()),
@@ -56,8 +65,21 @@ func pages(root string) (map[string][]byte, error) {
 		reflectors.Name() + ".md":     page(reflectors, ""),
 		people.Name() + ".md":         commands(people),
 		"digitalocean-annotations.md": annotations(annotation.Table()),
-		"metrics.md":                  metrics,
-	}, nil
+	})
+	out["README.md"] = index(out)
+	return out, nil
+}
+
+// index lists all pages by what stands in their headings.
+func index(all map[string][]byte) []byte {
+	var b strings.Builder
+	b.WriteString(header + "# Reference\n\nWritten by `make generate` from the code, as all pages here are; do not edit. `make verify` fails when one is out of date.\n\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		_, title, _ := strings.Cut(string(all[name]), "\n# ")
+		title, _, _ = strings.Cut(title, "\n")
+		fmt.Fprintf(&b, "- [%s](%s)\n", title, name)
+	}
+	return []byte(b.String())
 }
 
 // run writes the pages into docs/reference.
@@ -67,6 +89,9 @@ func run(root string) error {
 		return err
 	}
 	for name, content := range all {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, "docs", "reference", name)), 0o755); err != nil {
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(root, "docs", "reference", name), content, 0o644); err != nil {
 			return err
 		}
@@ -115,3 +140,11 @@ func wrap(text, indent string) string {
 	}
 	return b.String()
 }
+
+// escape keeps what Markdown would take for HTML or emphasis as it is written in the code.
+func escape(text string) string {
+	return strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(text)
+}
+
+// prose is a text of the code as a paragraph.
+func prose(text string) string { return wrap(escape(text), "") }

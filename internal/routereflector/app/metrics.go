@@ -6,8 +6,8 @@ package app
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 )
 
 // RegisterMetrics registers all metrics of ours that the program has, with nothing behind them, for the reference.
