@@ -160,7 +160,7 @@ func eventsPage(root string) ([]byte, error) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.reason, e.kind, cell(escape(e.meaning)))
 		}
 	}
-	b.WriteString("\nThe other programs write none.\n")
+	b.WriteString("\n## Of all programs\n\nKubernetes' leader election writes `LeaderElection` on its Lease. Programs that are not here write none.\n")
 	return b.Bytes(), nil
 }
 
