@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs writes docs/reference from the code: the commands and flags of the binaries, the environment variables and the annotations of the cloud component, so
-// that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
+// Command docs writes docs/reference from the code: commands and flags, environment variables, metrics, the fields of kinds, conditions, Events, labels and
+// annotations, so that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
 package main
 
 import (
@@ -51,6 +51,7 @@ func pages(root string) (map[string][]byte, error) {
 	}
 	for name, make := range map[string]func(string) ([]byte, error){
 		"metrics.md": metricsPage, "marks.md": marksPage, "events.md": eventsPage, "conditions.md": conditionsPage,
+		"variables.md": variablesPage,
 	} {
 		if out[name], err = make(root); err != nil {
 			return nil, err
