@@ -81,7 +81,7 @@ verify: ## Regenerate everything and fail if that changes a file.
 presubmit: verify lint test ## What a change must pass.
 
 ##@ Generated files
-generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the flags.
+generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the code.
 	@if [ -d api ]; then bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...; fi
 	@go run ./hack/docs
 
