@@ -62,6 +62,7 @@ func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address 
 // The commands look at one cluster, which each finds as the one before has left it.
 func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := testkit.NewControlPlane(t)
+	testDoctor(t, cluster)
 	explainNothing(t, cluster)
 	testTopology(t, cluster)
 	testAgreement(t, cluster)
