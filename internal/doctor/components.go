@@ -130,3 +130,29 @@ func names(workloads []Workload) string {
 	}
 	return strings.Join(out, " and ")
 }
+
+// Object names one in a namespace.
+type Object struct {
+	Namespace, Name string
+}
+
+// CoreAuthorities are the ConfigMaps by which the operators of etcd storage know their core (--etcd-core-ca-configmap, with its default).
+func CoreAuthorities(listings []Listing) []Object {
+	var out []Object
+	for _, c := range components() {
+		if c.name != storage {
+			continue
+		}
+		for _, w := range c.of(all(listings)) {
+			o := Object{Namespace: w.Namespace, Name: "etcd-coreserving-ca"}
+			if value, set := w.flag("namespace"); set {
+				o.Namespace = value
+			}
+			if value, set := w.flag("etcd-core-ca-configmap"); set {
+				o.Name = value
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}

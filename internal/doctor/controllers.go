@@ -170,7 +170,8 @@ func replicas(e ControllerEvidence) []finding.Finding {
 func (c component) election(w Workload) (namespace, name string) {
 	elect := c.electing
 	if value, set := w.flag("leader-elect"); set {
-		elect, _ = strconv.ParseBool(value) // what is none would not have started
+		says, err := strconv.ParseBool(value)
+		elect = says || err != nil // a word behind it is another container's
 	}
 	if c.lease == "" || !elect {
 		return "", ""

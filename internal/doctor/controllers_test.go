@@ -175,7 +175,10 @@ func TestControllers(t *testing.T) {
 			},
 			[]string{"warning leader: nobody holds Lease mooring-system/calico-node-sync.nodes.mooring.dev, by which Deployment mooring-system/calico-node-sync elects its leader"},
 		},
-		"another Lease":           {led(runs(nodeSync(args("-leader-elect=true", "--leader-election-id=x", "--leader-election-namespace=y"))), "y/x"), nil},
+		"another Lease": {led(runs(nodeSync(args("-leader-elect=true", "--leader-election-id=x", "--leader-election-namespace=y"))), "y/x"), nil},
+		"flags with values behind": {
+			led(runs(nodeSync(args("--leader-election-id", "x", "--leader-election-namespace", "y", "--leader-elect", "/bin/other"))), "y/x"), nil,
+		},
 		"no election":             {runs(nodeSync(args())), []string{"problem leader: Deployment mooring-system/calico-node-sync has 2 replicas and elects no leader"}},
 		"no election of one":      {runs(nodeSync(args("--leader-elect=false"), pods(1, 1))), nil},
 		"the cloud elects itself": {led(runs(cloudManager(args())), cloudLease), nil},
@@ -292,4 +295,13 @@ func TestWhatIsStoppedDoesNotFight(t *testing.T) {
 			t.Fatalf("%v", said(doctor.Controllers(e)))
 		}
 	})
+}
+
+func TestCoreAuthorities(t *testing.T) {
+	t.Parallel()
+	e := runs(deployment("a/etcd-storage-operator", storageImage), deployment("b/x", storageImage, args("--namespace=c", "--etcd-core-ca-configmap=d")), nodeSync())
+	want := []doctor.Object{{Namespace: "a", Name: "etcd-coreserving-ca"}, {Namespace: "c", Name: "d"}}
+	if diff := cmp.Diff(want, doctor.CoreAuthorities(e.Workloads)); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -84,14 +84,20 @@ func tag(image string) string {
 	return tag
 }
 
-// flag is the value of a flag of one or two dashes; set says whether it is there. One without a value is "true". The last one wins, as it does in Go.
+// flag is the value of a flag of one or two dashes, behind a "=" or as the next word; set says whether it is there. One without a value is "true". The last
+// one wins, as it does in Go.
 func (w Workload) flag(name string) (value string, set bool) {
-	for _, arg := range w.Args {
+	for n, arg := range w.Args {
 		key, v, has := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
 		if !strings.HasPrefix(arg, "-") || key != name {
 			continue
 		}
-		if value, set = v, true; !has {
+		value, set = v, true
+		switch {
+		case has:
+		case n+1 < len(w.Args) && !strings.HasPrefix(w.Args[n+1], "-"):
+			value = w.Args[n+1]
+		default:
 			value = "true"
 		}
 	}

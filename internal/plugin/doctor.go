@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 const doctorLong = `Look for known hazards in a cluster, without changing anything. Without a subcommand all of them look, one after the other:
   controllers      two programs that do the same work, components without pods or a leader, versions that differ
   rbac             rights that a component needs and its service account does not have
+  certificates     certificates that have ended, or end soon; Secrets are only counted, unless --secrets says otherwise
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
 
 Each finding says what is the case, why it matters and what to do, the worst first. What could not be looked at is a finding, too.
@@ -38,6 +40,9 @@ ready pod, Leases of leader election that nobody renews, and versions that diffe
 Deployments, DaemonSets and Leases of all namespaces are read. A component is known by the labels of its manifests and chart, or by
 the last part of its image's name; others by the names that the pages in docs/migration have.`
 
+// partCertificates is the doctor that may read Secrets.
+const partCertificates = "certificates"
+
 // doctorPart is one of the doctors that look at a whole cluster.
 type doctorPart struct {
 	name, short, long string
@@ -49,6 +54,7 @@ func doctorParts() []doctorPart {
 	return []doctorPart{
 		{"controllers", "Find controllers that fight, and components that do not do their work", doctorControllersLong, lookAtControllers},
 		{"rbac", "Find rights that a component needs and does not have", doctorRBACLong, lookAtRights},
+		{partCertificates, "Find certificates that have ended, or end soon", doctorCertificatesLong, lookAtCertificates},
 	}
 }
 
@@ -57,6 +63,8 @@ type doctorCommand struct {
 	env    *Env
 	parts  []doctorPart
 	output Output
+	// secrets says that certificates in Secrets are read.
+	secrets bool
 }
 
 // newDoctor is the command that runs every doctor, and the group of each. They write nothing.
@@ -75,6 +83,9 @@ func (d *doctorCommand) command(use, short, long, example string) *cobra.Command
 		Use: use, Short: short, Long: long, Example: example,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
+	if slices.ContainsFunc(d.parts, func(p doctorPart) bool { return p.name == partCertificates }) {
+		cmd.Flags().BoolVar(&d.secrets, "secrets", false, "Read the certificates (tls.crt) in Secrets of type kubernetes.io/tls, too.")
+	}
 	d.output.AddTo(cmd)
 	return cmd
 }
@@ -90,7 +101,7 @@ func (d *doctorCommand) run(ctx context.Context, out io.Writer) error {
 	if _, err := c.typed.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("asking the API server for its version: %w", err)
 	}
-	x := &examination{env: d.env, cluster: c, clock: clock.RealClock{}}
+	x := &examination{env: d.env, cluster: c, clock: clock.RealClock{}, secrets: d.secrets}
 	var found [][]finding.Finding
 	for _, part := range d.parts {
 		found = append(found, part.look(ctx, x))

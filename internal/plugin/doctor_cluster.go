@@ -23,6 +23,8 @@ type examination struct {
 	env     *Env
 	cluster *cluster
 	clock   clock.PassiveClock
+	// secrets says that certificates in Secrets are read.
+	secrets bool
 	// listings are the workloads, once they were read.
 	listings []doctor.Listing
 }

@@ -70,6 +70,7 @@ func TestGoldenTexts(t *testing.T) {
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
 		"help-doctor":        {"doctor", "--help"},
 		"help-doctor-who":    {"doctor", "controllers", "--help"},
+		"help-doctor-certs":  {"doctor", "certificates", "--help"},
 		"help-doctor-rbac":   {"doctor", "rbac", "--help"},
 		"help-migrate":       {"migrate", "--help"},
 		"help-migrate-ets":   {"migrate", "etcdstorage", "--help"},

@@ -68,6 +68,7 @@ func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the k
 	testAgreement(t, cluster)
 	testExplain(t, cluster)
 	testUI(t, cluster)
+	testDoctorCertificates(t, cluster)
 }
 
 // A cluster's topologies, in each format; bad input is told in one sentence.
