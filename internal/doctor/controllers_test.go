@@ -113,6 +113,9 @@ func TestControllers(t *testing.T) {
 			led(runs(cloudManager(), deployment("do/ccm", "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68")), cloudLease),
 			[]string{"problem fighting: Deployment do/ccm is DigitalOcean's own digitalocean-cloud-controller-manager, and runs beside Deployment kube-system/digitalocean-cloud-controller-manager"},
 		},
+		"ours, from a mirror with their name": {
+			led(runs(deployment("kube-system/c", "m/digitalocean/digitalocean-cloud-controller-manager:v1", made("digitalocean-cloud-controller-manager", ""))), cloudLease), nil,
+		},
 		"DigitalOcean's own, stopped": {led(runs(cloudManager(), deployment("do/ccm", "digitalocean/digitalocean-cloud-controller-manager", pods(0, 0))), cloudLease), nil},
 		"DigitalOcean's own alone": {
 			runs(deployment("kube-system/digitalocean-cloud-controller-manager", "digitalocean/digitalocean-cloud-controller-manager:v0.1.68", pods(1, 0))),
@@ -197,7 +200,7 @@ func TestControllers(t *testing.T) {
 				"Deployment kube-apiserver-storage/etcd-storage-operator has v1"},
 		},
 		"a registry with a port, and digests": {
-			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", "r:5000/etcd-storage-operator", args("--leader-elect", "--etcd-proxy-image=x@sha256:00"))), storageLease), nil,
+			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", "r:5000/etcd-storage-operator@sha256:11", args("--leader-elect", "--etcd-proxy-image=x@sha256:00"))), storageLease), nil,
 		},
 		"lists that may not be read": {
 			doctor.ControllerEvidence{Now: at(), LeaseProblem: "no", Workloads: []doctor.Listing{{Kind: "Deployments", Problem: "forbidden"}}},

@@ -245,8 +245,11 @@ func (i installed) lacks(r rule, name string, verbs []string) finding.Finding {
 		Severity: finding.Problem, Where: r.role, What: fmt.Sprintf("%s may not %s %s, which %s allows it", i.whose(), strings.Join(verbs, ", "), what, r.role),
 		Why: fmt.Sprintf("%s needs it: %s has no right without use", i.workload, i.manifest.file), Do: i.cure(),
 	}
-	if r.group == "cert-manager.io" {
+	switch r.group {
+	case "cert-manager.io":
 		f.Severity, f.Why = finding.Note, "only EtcdStorages with spec.issuerRef need it"
+	case "authentication.k8s.io", "authorization.k8s.io":
+		f.Severity, f.Why = finding.Warning, "without it nobody may read /metrics; all else works"
 	}
 	return f
 }

@@ -83,6 +83,11 @@ func TestRights(t *testing.T) {
 				"which Role etcd-storage-operator allows it"},
 			"kubectl auth reconcile -f dist/etcd-storage-operator.yaml",
 		},
+		"of whoever reads metrics": {
+			asked(func(q doctor.Question) bool { return q.Resource == "tokenreviews" }, cloudManager(func(w *doctor.Workload) { w.Account = "cloud-controller-manager" })),
+			[]string{"warning rights: ServiceAccount kube-system/cloud-controller-manager may not create tokenreviews.authentication.k8s.io, which ClusterRole system:cloud-controller-manager allows it"},
+			"kubectl auth reconcile -f releases/digitalocean-cloud-controller-manager/latest.yml",
+		},
 		"a journal that is a folder": {
 			asked(func(q doctor.Question) bool { return q.Resource == "configmaps" && q.Verb == "delete" }, nodeSync(inEtcd, args("--journal=folder"))), nil, "",
 		},
