@@ -49,11 +49,11 @@ func pages(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, make := range map[string]func(string) ([]byte, error){
+	for name, render := range map[string]func(string) ([]byte, error){
 		"metrics.md": metricsPage, "marks.md": marksPage, "events.md": eventsPage, "conditions.md": conditionsPage,
 		"variables.md": variablesPage,
 	} {
-		if out[name], err = make(root); err != nil {
+		if out[name], err = render(root); err != nil {
 			return nil, err
 		}
 	}
