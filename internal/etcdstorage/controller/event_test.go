@@ -60,6 +60,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{"CertificatesReady", "", "False", "MissingPermission", true},
 		{"CertificatesReady", "True", "False", "WriteFailed", true},
 		{"CertificatesReady", "False", "True", "Issued", false},
+		{"CertificatesReady", "True", "False", "Deleting", false},
 		{"CoreReachable", "True", "False", "CoreUnreachable", true},
 		{"CoreReachable", "False", "True", "Answers", false},
 		{"ProxyReady", "True", "False", "NoProxyReady", true},

@@ -156,8 +156,8 @@ func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav
 	}
 	for _, c := range is {
 		i := slices.IndexFunc(was, func(b metav1.Condition) bool { return b.Type == c.Type })
-		if i >= 0 && was[i].Status == c.Status && was[i].Reason == c.Reason {
-			continue
+		if i >= 0 && was[i].Status == c.Status && was[i].Reason == c.Reason || c.Reason == reasonDeleting {
+			continue // nothing new, or what somebody has asked for
 		}
 		bad := metav1.ConditionFalse
 		switch c.Type {
