@@ -60,8 +60,13 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	shared.mu.Unlock()
 	c := &Cluster{Dir: filepath.Join(dir, "lab"), binary: binary}
 	c.Kubeconfig = filepath.Join(c.Dir, "kubeconfig")
-	process := Start(tb, filepath.Join(dir, "log"), nil, binary, "up", "--foreground", "--stop-with-stdin", "--dir", c.Dir,
-		"--nodes", "0", "--calico-datastore", "none", "--components", "etcd,kube-apiserver")
+	args := []string{
+		"up", "--foreground", "--stop-with-stdin", "--dir", c.Dir, "--nodes", "0", "--calico-datastore", "none", "--components", "etcd,kube-apiserver",
+	}
+	if other := os.Getenv(APIServerVariable); other != "" {
+		args = append(args, "--kube-apiserver", other)
+	}
+	process := Start(tb, filepath.Join(dir, "log"), nil, binary, args...)
 	shared.mu.Lock()
 	shared.stops = append(shared.stops, process.Stop)
 	shared.mu.Unlock()
@@ -83,7 +88,29 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	config.QPS, config.Burst = -1, -1
 	c.Config = config
 	c.Client = kubernetes.NewForConfigOrDie(config)
+	checkVersion(tb, c.Client)
 	return c
+}
+
+// checkVersion fails the test if APIServerVariable names a kube-apiserver of another version than the one that answers: what is tested on a server that
+// nobody meant says nothing of the one that was meant.
+func checkVersion(tb testing.TB, c kubernetes.Interface) {
+	tb.Helper()
+	path := os.Getenv(APIServerVariable)
+	if path == "" {
+		return
+	}
+	out, err := exec.CommandContext(tb.Context(), path, "--version").Output()
+	if err != nil {
+		tb.Fatalf("%s --version: %v", path, err)
+	}
+	is, err := c.Discovery().ServerVersion()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if want := strings.TrimSpace(string(out)); want != "Kubernetes "+is.GitVersion {
+		tb.Fatalf("the API server is Kubernetes %s, and %s is %s", is.GitVersion, path, want)
+	}
 }
 
 // Etcd returns the client URL of the cluster's own etcd, which wants client certificates, and the file of the CA that signed its certificate.

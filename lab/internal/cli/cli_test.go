@@ -108,6 +108,7 @@ func TestBadRequests(t *testing.T) {
 		"foreign folder to delete": {settings(), []string{"down", "--delete", "--dir", foreign},
 			[]string{"not a lab's"}},
 		"little disk":     {full, []string{"up", "--foreground"}, []string{"MiB free", "free some space or choose another folder"}},
+		"no API server":   {settings(), []string{"up", "--foreground", "--kube-apiserver", file}, []string{"--kube-apiserver " + file + " is no program", "leave it out for the lab's own"}},
 		"no program":      {settings(), []string{"up", "--foreground", "--with=calico-node-sync"}, []string{"/nothing/calico-node-sync is not there", "make build"}},
 		"demo no program": {settings(), []string{"demo"}, []string{"/nothing/calico-node-sync is not there", "make build"}},
 		"status":          {settings(), []string{"status"}, []string{"no lab runs in", "start one with `lab up"}},
