@@ -44,13 +44,16 @@ func ControlPlane(tb testing.TB) *Cluster {
 	if shared.cluster == nil {
 		tb.Fatal("the control plane did not start; the first test that asked for it says why")
 	}
+	TellAPIServer(tb, shared.cluster.Client)
 	return shared.cluster
 }
 
 // NewControlPlane starts a cluster for one test alone, which may kill its processes without disturbing others.
 func NewControlPlane(tb testing.TB) *Cluster {
 	tb.Helper()
-	return startCluster(tb, Binary(tb, "lab"))
+	c := startCluster(tb, Binary(tb, "lab"))
+	TellAPIServer(tb, c.Client)
+	return c
 }
 
 func startCluster(tb testing.TB, binary string) *Cluster {
@@ -88,13 +91,15 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	config.QPS, config.Burst = -1, -1
 	c.Config = config
 	c.Client = kubernetes.NewForConfigOrDie(config)
-	checkVersion(tb, c.Client)
 	return c
 }
 
-// checkVersion fails the test if APIServerVariable names a kube-apiserver of another version than the one that answers: what is tested on a server that
-// nobody meant says nothing of the one that was meant.
-func checkVersion(tb testing.TB, c kubernetes.Interface) {
+// OnAPIServer begins the line that a test logs if it runs on a kube-apiserver that APIServerVariable names. After it stands the version.
+const OnAPIServer = "on the kube-apiserver that was named: "
+
+// TellAPIServer logs which kube-apiserver the test runs on, if APIServerVariable names one, and fails it if another version answers: what is tested on a
+// server that nobody meant says nothing of the one that was meant.
+func TellAPIServer(tb testing.TB, c kubernetes.Interface) {
 	tb.Helper()
 	path := os.Getenv(APIServerVariable)
 	if path == "" {
@@ -111,6 +116,7 @@ func checkVersion(tb testing.TB, c kubernetes.Interface) {
 	if want := strings.TrimSpace(string(out)); want != "Kubernetes "+is.GitVersion {
 		tb.Fatalf("the API server is Kubernetes %s, and %s is %s", is.GitVersion, path, want)
 	}
+	tb.Log(OnAPIServer + is.GitVersion)
 }
 
 // Etcd returns the client URL of the cluster's own etcd, which wants client certificates, and the file of the CA that signed its certificate.

@@ -62,6 +62,7 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 	}
 	s.Client = kubernetes.NewForConfigOrDie(s.Config)
 	s.WaitReady(tb)
+	testkit.TellAPIServer(tb, s.Client)
 	return s
 }
 
