@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command matrix runs what stands on a real API server against other minor versions of Kubernetes, and writes docs/reference/kubernetes-versions.md from what it
-// saw. Each version but the lab's own has a kube-VERSION.mod here, from which its kube-apiserver is built; the lab's own is that of bin/lab.
+// saw. Each of them has a kube-VERSION.mod here, from which its kube-apiserver is built. On the lab's own version everything runs with every change.
 //
 //	go run ./hack/matrix [VERSION...]    such as 1.35; without one, all. `make matrix` builds what it needs before
 //	go run ./hack/matrix -page           write the page from the results that there are
@@ -46,8 +46,12 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 	if err != nil {
 		return err
 	}
+	own, err := versionIn(filepath.Join(root, "lab", "go.mod"))
+	if err != nil {
+		return err
+	}
 	if pageOnly {
-		return os.WriteFile(pageFile(root), page(results), 0o644)
+		return os.WriteFile(pageFile(root), page(own.version, results), 0o644)
 	}
 	servers, err := available(root)
 	if err != nil {
@@ -71,11 +75,14 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 		if err != nil {
 			return err
 		}
+		if results, err = readResults(root); err != nil { // another run may have added to them meanwhile
+			return err
+		}
 		results = append(slices.DeleteFunc(results, func(r Result) bool { return r.Minor == s.minor }), result)
 		if err := writeResults(root, results); err != nil {
 			return err
 		}
-		if err := os.WriteFile(pageFile(root), page(results), 0o644); err != nil {
+		if err := os.WriteFile(pageFile(root), page(own.version, results), 0o644); err != nil {
 			return err
 		}
 		failed = append(failed, result.failures()...)
@@ -86,7 +93,7 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 	return nil
 }
 
-// server is a version of kube-apiserver. modfile is empty for the lab's own.
+// server is a version of kube-apiserver, and the file that it is built from.
 type server struct{ minor, version, modfile string }
 
 func (s server) String() string { return s.minor }
@@ -100,25 +107,31 @@ func available(root string) ([]server, error) {
 		return nil, err
 	}
 	var out []server
-	for _, file := range append(files, filepath.Join(root, "lab", "go.mod")) {
-		content, err := os.ReadFile(file)
+	for _, file := range files {
+		s, err := versionIn(file)
 		if err != nil {
 			return nil, err
 		}
-		m := kubernetesVersion.FindStringSubmatch(string(content))
-		if m == nil {
-			return nil, fmt.Errorf("%s does not require k8s.io/kubernetes", file)
-		}
-		s := server{minor: m[1], version: m[1] + m[2], modfile: file}
-		if filepath.Base(file) == "go.mod" {
-			s.modfile = ""
-		} else if filepath.Base(file) != "kube-"+m[1]+".mod" {
+		if filepath.Base(file) != "kube-"+s.minor+".mod" {
 			return nil, fmt.Errorf("%s requires Kubernetes %s", file, s.version)
 		}
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b server) int { return strings.Compare(b.minor, a.minor) })
 	return out, nil
+}
+
+// versionIn is the version of Kubernetes that a module requires.
+func versionIn(modfile string) (server, error) {
+	content, err := os.ReadFile(modfile)
+	if err != nil {
+		return server{}, err
+	}
+	m := kubernetesVersion.FindStringSubmatch(string(content))
+	if m == nil {
+		return server{}, fmt.Errorf("%s does not require k8s.io/kubernetes", modfile)
+	}
+	return server{minor: m[1], version: m[1] + m[2], modfile: modfile}, nil
 }
 
 // build returns the absolute path of the kube-apiserver, which it builds if it is not of this version.
@@ -129,13 +142,6 @@ func (s server) build(ctx context.Context, root string, out io.Writer) (string, 
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
-	}
-	if s.modfile == "" {
-		lab, err := filepath.Abs(filepath.Join(root, "bin", "lab"))
-		if err != nil {
-			return "", err
-		}
-		return path, os.WriteFile(path, []byte("#!/bin/sh\nexec '"+lab+"' kube-apiserver \"$@\"\n"), 0o755) //nolint:gosec // it is a program
 	}
 	if is, err := exec.CommandContext(ctx, path, "--version").Output(); err == nil && strings.TrimSpace(string(is)) == "Kubernetes v"+s.version {
 		return path, nil

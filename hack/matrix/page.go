@@ -13,39 +13,35 @@ import (
 
 // before and after are what the page says beside the table.
 var (
-	//go:embed before.md
+	//go:embed before.txt
 	before string
-	//go:embed after.md
+	//go:embed after.txt
 	after string
 )
 
-// page renders the results.
-func page(results []Result) []byte {
+// page renders the results. own is the version that the lab is made of, on which everything runs with every change.
+func page(own string, results []Result) []byte {
 	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(b.Minor, a.Minor) })
 	var b bytes.Buffer
 	b.WriteString(before)
-	b.WriteString("\n| component | exercised |")
+	fmt.Fprintf(&b, "\n| component | exercised | %s |", own)
 	for _, r := range results {
 		fmt.Fprintf(&b, " %s |", r.Version)
 	}
-	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(results)) + "\n")
+	b.WriteString("\n|---|---|---|" + strings.Repeat("---|", len(results)) + "\n")
 	for _, s := range suites() {
-		fmt.Fprintf(&b, "| %s | %s |", s.component, s.what)
+		fmt.Fprintf(&b, "| %s | %s | all |", s.component, s.what)
 		for _, r := range results {
 			fmt.Fprintf(&b, " %s |", cell(r, s.id))
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("| *last run* | |")
+	b.WriteString("| *last run* | | with every change |")
 	for _, r := range results {
 		fmt.Fprintf(&b, " %s, at %s |", r.Date, r.Commit)
 	}
 	b.WriteString("\n\n")
-	newest := "none"
-	if len(results) > 0 {
-		newest = results[0].Minor
-	}
-	b.WriteString(strings.ReplaceAll(after, "{{newest}}", newest))
+	b.WriteString(strings.ReplaceAll(after, "{{own}}", own))
 	return b.Bytes()
 }
 

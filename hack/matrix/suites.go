@@ -27,7 +27,7 @@ func suites() []suite {
 			id: "manifests", component: "manifests", what: "every object of `dist/`, `releases/` and the examples; the shipped rights, each used and none missing; admission policies",
 			packages: []string{"./test/manifests"},
 		},
-		{id: "chart", component: "chart", what: "dry run of all objects of six value sets; install and uninstall by Helm", packages: []string{"./test/charts"}, run: "Server|Release"},
+		{id: "chart", component: "chart", what: "dry run of all objects of each value set; install and uninstall by Helm", packages: []string{"./test/charts"}, run: "Server|Release"},
 		{
 			id: "nodesync", component: "calico-node-sync", what: "clean-ups on both datastores, deaths at any write, the whole program",
 			packages: []string{"./internal/calico", "./internal/nodesync/controller", "./internal/nodesync/app"},
