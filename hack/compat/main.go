@@ -52,7 +52,7 @@ func read(root string) (listed []string, removed map[string]string, now []string
 	removed = map[string]string{}
 	for _, line := range lines(string(content)) {
 		name, instead, found := strings.Cut(line, " -> ")
-		if !found || strings.TrimSpace(instead) == "" {
+		if !found { // nothing after the arrow is no arrow: lines are trimmed
 			return nil, nil, nil, fmt.Errorf("removed.txt: %q does not say what takes its place: NAME -> VERSION: what to use instead", line)
 		}
 		removed[name] = instead

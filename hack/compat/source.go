@@ -60,7 +60,7 @@ func source(root string) ([]string, error) {
 
 // names are those of one file. Reasons go by the component that the file is of, the first folder below internal.
 func names(file *ast.File, folder string, api bool) []string {
-	component := strings.Split(strings.TrimPrefix(folder, "internal/"), "/")[0]
+	component, _, _ := strings.Cut(strings.TrimPrefix(folder, "internal/"), "/")
 	var out []string
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -75,13 +75,9 @@ func names(file *ast.File, folder string, api bool) []string {
 				}
 			}
 		case *ast.ValueSpec:
-			for i, name := range n.Names {
-				if i >= len(n.Values) {
-					break
-				}
-				value := text(n.Values[i])
-				switch {
-				case value == "" || file.Name.Name == "main":
+			for i, name := range n.Names[:min(len(n.Names), len(n.Values))] {
+				switch value := text(n.Values[i]); {
+				case value == "":
 				case api && name.IsExported():
 					out = append(out, "constant "+folder+" "+name.Name+" "+value)
 				case !api && reasonName.MatchString(name.Name) && reasonValue.MatchString(value):

@@ -42,15 +42,15 @@ func resultsFile(root string) string { return filepath.Join(root, "hack", "matri
 
 // run exercises the versions, one after the other, and keeps what was seen of each as soon as it is done.
 func run(ctx context.Context, root string, versions []string, pageOnly bool, out io.Writer) error {
-	results, err := readResults(root)
-	if err != nil {
-		return err
-	}
 	own, err := versionIn(filepath.Join(root, "lab", "go.mod"))
 	if err != nil {
 		return err
 	}
 	if pageOnly {
+		results, err := readResults(root)
+		if err != nil {
+			return err
+		}
 		return os.WriteFile(pageFile(root), page(own.version, results), 0o644)
 	}
 	servers, err := available(root)
@@ -67,22 +67,11 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 		if len(versions) > 0 && !slices.Contains(versions, s.minor) {
 			continue
 		}
-		path, err := s.build(ctx, root, out)
+		result, err := one(ctx, root, s, out)
 		if err != nil {
 			return err
 		}
-		result, err := exercise(ctx, root, s, path, out)
-		if err != nil {
-			return err
-		}
-		if results, err = readResults(root); err != nil { // another run may have added to them meanwhile
-			return err
-		}
-		results = append(slices.DeleteFunc(results, func(r Result) bool { return r.Minor == s.minor }), result)
-		if err := writeResults(root, results); err != nil {
-			return err
-		}
-		if err := os.WriteFile(pageFile(root), page(own.version, results), 0o644); err != nil {
+		if err := keep(root, own.version, result); err != nil {
 			return err
 		}
 		failed = append(failed, result.failures()...)
@@ -91,6 +80,28 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// one builds a server and exercises it.
+func one(ctx context.Context, root string, s server, out io.Writer) (Result, error) {
+	path, err := s.build(ctx, root, out)
+	if err != nil {
+		return Result{}, err
+	}
+	return exercise(ctx, root, s, path, out)
+}
+
+// keep puts a result in the place of an earlier one of its version, and writes the page. The others are read anew: another run may have added to them meanwhile.
+func keep(root, own string, result Result) error {
+	results, err := readResults(root)
+	if err != nil {
+		return err
+	}
+	results = append(slices.DeleteFunc(results, func(r Result) bool { return r.Minor == result.Minor }), result)
+	if err := writeResults(root, results); err != nil {
+		return err
+	}
+	return os.WriteFile(pageFile(root), page(own, results), 0o644)
 }
 
 // server is a version of kube-apiserver, and the file that it is built from.

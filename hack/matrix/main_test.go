@@ -17,7 +17,7 @@ import (
 )
 
 // root is the repository's.
-var root = filepath.Join("..", "..") //nolint:gochecknoglobals // a constant
+var root = filepath.Join("..", "..")
 
 // TestThePageIsOfTheResults: the page is what the kept results make, each version has its results, of the version that is built now, and of every suite.
 func TestThePageIsOfTheResults(t *testing.T) {

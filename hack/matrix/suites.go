@@ -112,6 +112,11 @@ func read(stream []byte, version string) (Outcome, error) {
 			ended[name] = e.Action
 		}
 	}
+	return count(on, ended), scanner.Err()
+}
+
+// count sorts tests by how they ended.
+func count(on map[string]bool, ended map[string]string) Outcome {
 	var out Outcome
 	for name, how := range ended {
 		switch {
@@ -125,5 +130,5 @@ func read(stream []byte, version string) (Outcome, error) {
 	}
 	slices.Sort(out.Failed)
 	slices.Sort(out.Skipped)
-	return out, scanner.Err()
+	return out
 }
