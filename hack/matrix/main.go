@@ -67,11 +67,12 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 		if len(versions) > 0 && !slices.Contains(versions, s.minor) {
 			continue
 		}
-		result, err := one(ctx, root, s, out)
+		path, err := s.build(ctx, root, out)
 		if err != nil {
 			return err
 		}
-		if err := keep(root, own.version, result); err != nil {
+		result, err := exercise(ctx, root, s, path, out, func(r Result) error { return keep(root, own.version, r) })
+		if err != nil {
 			return err
 		}
 		failed = append(failed, result.failures()...)
@@ -80,15 +81,6 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return nil
-}
-
-// one builds a server and exercises it.
-func one(ctx context.Context, root string, s server, out io.Writer) (Result, error) {
-	path, err := s.build(ctx, root, out)
-	if err != nil {
-		return Result{}, err
-	}
-	return exercise(ctx, root, s, path, out)
 }
 
 // keep puts a result in the place of an earlier one of its version, and writes the page. The others are read anew: another run may have added to them meanwhile.
@@ -170,8 +162,8 @@ func (s server) build(ctx context.Context, root string, out io.Writer) (string, 
 	return path, nil
 }
 
-// exercise runs all suites on one server.
-func exercise(ctx context.Context, root string, s server, path string, out io.Writer) (Result, error) {
+// exercise runs all suites on one server. What was seen is kept after each, so that a run that is ended early is not for nothing.
+func exercise(ctx context.Context, root string, s server, path string, out io.Writer, keep func(Result) error) (Result, error) {
 	commit, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {
 		return Result{}, fmt.Errorf("asking git for the commit: %w", err)
@@ -199,6 +191,9 @@ func exercise(ctx context.Context, root string, s server, path string, out io.Wr
 			return Result{}, fmt.Errorf("%s: not one of its tests ran on kube-apiserver %s; are bin/lab and bin/ built?", suite.id, s.version)
 		}
 		result.Suites[suite.id] = outcome
+		if err := keep(result); err != nil {
+			return Result{}, err
+		}
 		fmt.Fprintf(out, "%s %s: %d passed, failed %v (%s)\n", s.version, suite.id, outcome.Passed, outcome.Failed, time.Since(begun).Round(time.Second))
 	}
 	return result, nil

@@ -19,15 +19,32 @@ type suite struct {
 	run                 string
 }
 
-// suites are what is exercised.
+// suites are what is exercised, what is soon done first.
 func suites() []suite {
 	return []suite{
 		{id: "kinds", component: "kinds", what: "defaults and every validation rule, CEL included, in both directions", packages: []string{"./test/crd"}},
+		{id: "chart", component: "chart", what: "dry run of all objects of each value set; install and uninstall by Helm", packages: []string{"./test/charts"}, run: "Server|Release"},
+		{
+			id: "cloud-policy", component: "admission policies", what: "what ValidatingAdmissionPolicies accept and refuse, beside the program's own judgment",
+			packages: []string{"./internal/docloud/admission/policy"},
+		},
+		{
+			id: "tenant", component: "etcd-storage-proxy", what: "two kube-apiservers of this version as tenants of one core, while a proxy is killed again and again",
+			packages: []string{"./test/contract/etcdstorage/fidelity"}, run: "TestTwoAPIServersLiveOnOneCore",
+		},
+		{id: "plugin", component: "kubectl-mooring", what: "commands that read a cluster", packages: []string{"./internal/plugin"}},
 		{
 			id: "manifests", component: "manifests", what: "every object of `dist/`, `releases/` and the examples; the shipped rights, each used and none missing; admission policies",
 			packages: []string{"./test/manifests"},
 		},
-		{id: "chart", component: "chart", what: "dry run of all objects of each value set; install and uninstall by Helm", packages: []string{"./test/charts"}, run: "Server|Release"},
+		{
+			id: "routereflector", component: "calico-route-reflector-operator", what: "enabling, replacing, hierarchies, taking over and the way back, deaths at any write; the whole program",
+			packages: []string{"./internal/routereflector/controller", "./internal/routereflector/app"},
+		},
+		{
+			id: "etcdstorage", component: "etcd-storage-operator", what: "tenants from creation to deletion, rotation, deaths at any write; the whole program",
+			packages: []string{"./internal/etcdstorage/controller", "./internal/etcdstorage/operatorapp"},
+		},
 		{
 			id: "nodesync", component: "calico-node-sync", what: "clean-ups on both datastores, deaths at any write, the whole program",
 			packages: []string{"./internal/calico", "./internal/nodesync/controller", "./internal/nodesync/app"},
@@ -39,23 +56,6 @@ func suites() []suite {
 				"./internal/docloud/admissionapp",
 			},
 		},
-		{
-			id: "cloud-policy", component: "its admission policies", what: "what ValidatingAdmissionPolicies accept and refuse, beside the program's own judgment",
-			packages: []string{"./internal/docloud/admission/policy"},
-		},
-		{
-			id: "routereflector", component: "calico-route-reflector-operator", what: "enabling, replacing, hierarchies, taking over and the way back, deaths at any write; the whole program",
-			packages: []string{"./internal/routereflector/controller", "./internal/routereflector/app"},
-		},
-		{
-			id: "etcdstorage", component: "etcd-storage-operator", what: "tenants from creation to deletion, rotation, deaths at any write; the whole program",
-			packages: []string{"./internal/etcdstorage/controller", "./internal/etcdstorage/operatorapp"},
-		},
-		{
-			id: "tenant", component: "etcd-storage-proxy", what: "two kube-apiservers of this version as tenants of one core, while a proxy is killed again and again",
-			packages: []string{"./test/contract/etcdstorage/fidelity"}, run: "TestTwoAPIServersLiveOnOneCore",
-		},
-		{id: "plugin", component: "kubectl-mooring", what: "commands that read a cluster", packages: []string{"./internal/plugin"}},
 	}
 }
 

@@ -53,7 +53,9 @@ func cases() map[string]blueprint.Options {
 		"pods": options(func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Cloud = true, 0, blueprint.CloudDigitalOcean }),
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443
-			o.APIServerProgram = "/bin/another-kube-apiserver"
+		}),
+		"another-kube-apiserver": options(func(o *blueprint.Options) {
+			o.Components, o.Datastore, o.APIServerProgram = []string{blueprint.APIServer, blueprint.Etcd}, blueprint.DatastoreNone, "/bin/another-kube-apiserver"
 		}),
 		"etcd-only": options(func(o *blueprint.Options) { o.Components = []string{blueprint.Etcd} }),
 	}

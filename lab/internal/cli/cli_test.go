@@ -222,6 +222,25 @@ func TestDryRunPrintsAndMakesNothing(t *testing.T) {
 	}
 }
 
+// TestAnotherAPIServer names a kube-apiserver, relative to where one is: the lab runs it in place of its own.
+func TestAnotherAPIServer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("another", nil, 0o700); err != nil { //nolint:gosec // it stands for a program
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs("another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--kube-apiserver=another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(output, "program: "+here+"\n") || strings.Contains(output, "- kube-apiserver\n  - --bind-address") {
+		t.Errorf("the API server is not %s:\n%s", here, output)
+	}
+}
+
 func TestDryRunOfPods(t *testing.T) {
 	t.Parallel()
 	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--pods")
