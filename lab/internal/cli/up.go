@@ -70,6 +70,7 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
 	flags.StringVar(&o.APIServerProgram, "kube-apiserver", "", "path of a kube-apiserver to run in place of the lab's own, of another version for instance")
+	addPageFlag(command, o)
 	flags.DurationVar(&o.CalicoNodeSyncGrace, "calico-node-sync-grace-period", 10*time.Second, "grace period of calico-node-sync")
 }
 
@@ -137,7 +138,10 @@ func (a *app) upHere(ctx context.Context, command *cobra.Command, f upFlags, opt
 		return runReporting(ctx, request, os.NewFile(uintptr(f.reportFD), "report"))
 	}
 	request.Progress = func(line string) { fmt.Fprintln(command.ErrOrStderr(), line) }
-	request.Ready = func(folder.Lab) { fmt.Fprintln(command.OutOrStdout(), readyLine) }
+	request.Ready = func(folder.Lab) {
+		fmt.Fprintln(command.OutOrStdout(), readyLine)
+		go a.showPage(ctx, command.OutOrStdout(), options) // the supervisor goes on meanwhile
+	}
 	return runner.Run(ctx, request)
 }
 
@@ -181,7 +185,7 @@ func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blue
 	if o, err = a.findNetwork(command, o); err != nil {
 		return o, err
 	}
-	return findPods(command, o), nil
+	return a.findPage(command, findPods(command, o))
 }
 
 func (a *app) request(o blueprint.Options, given runner.Given) (runner.Request, error) {
