@@ -19,7 +19,8 @@ import (
 // root is the repository's.
 var root = filepath.Join("..", "..")
 
-// TestThePageIsOfTheResults: the page is what the kept results make, each version has its results, of the version that is built now, and of every suite.
+// TestThePageIsOfTheResults: the page is what the kept results make, and each version has its results, of the version that is built now. A suite that was not run is
+// said not to have been; those of which an installation is made were.
 func TestThePageIsOfTheResults(t *testing.T) {
 	t.Parallel()
 	results, err := readResults(root)
@@ -48,7 +49,8 @@ func TestThePageIsOfTheResults(t *testing.T) {
 			continue
 		}
 		for _, suite := range suites() {
-			if results[at].Suites[suite.id].Passed == 0 {
+			outcome, ran := results[at].Suites[suite.id]
+			if needed := slices.Contains([]string{"kinds", "chart", "manifests"}, suite.id); (ran || needed) && outcome.Passed == 0 {
 				t.Errorf("%s: nothing of %s has passed", s.version, suite.id)
 			}
 		}
