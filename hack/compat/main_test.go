@@ -72,7 +72,7 @@ spec:
 		"internal/a/a.go":                              "package a\nconst (\n\treasonGood = \"Good\"\n\treasonText = \"not a reason\"\n\tother = \"Other\"\n\tm = \"mooring_a_total\"\n)\n",
 		"internal/a/a_test.go":                         "package a\nconst m = \"mooring_test_total\"\n",
 		"internal/sim/a.go":                            "package sim\nconst m = \"mooring_sim_total\"\n",
-		"internal/routereflector/controller/report.go": "package controller\nfunc told() string { return \"Told\" }\nfunc untold() string { return \"Untold\" }\n",
+		"internal/routereflector/controller/report.go": "package controller\nconst eventTold = \"Told\"\nfunc untold() string { return \"Untold\" }\n",
 		"hack/compat/removed.txt":                      "# nothing yet\n",
 	} {
 		write(t, filepath.Join(root, name), content)

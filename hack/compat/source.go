@@ -16,14 +16,9 @@ import (
 
 var (
 	metricName  = regexp.MustCompile(`^mooring_[a-z0-9_]*[a-z0-9]$`)
-	reasonName  = regexp.MustCompile(`^([Rr]eason|Event|Token|seed)[A-Z]`)
+	reasonName  = regexp.MustCompile(`^([Rr]eason|[Ee]vent|Token|seed)[A-Z]`)
 	reasonValue = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 )
-
-// namesEvents are the functions in which the reasons of the events of steps stand, by their folder.
-func namesEvents() map[string]string {
-	return map[string]string{"internal/etcdstorage/controller": "event", "internal/routereflector/controller": "told"}
-}
 
 // source reads names off the code that no page or manifest has all of: metrics, reasons of events and conditions, and the constants of the API packages, which
 // are labels, annotations, finalizers, types of conditions and the like.
@@ -68,12 +63,6 @@ func names(file *ast.File, folder string, api bool) []string {
 			if value := text(n); !api && metricName.MatchString(value) {
 				out = append(out, "metric "+value)
 			}
-		case *ast.FuncDecl:
-			if n.Name.Name == namesEvents()[folder] {
-				for _, reason := range literals(n) {
-					out = append(out, "reason "+component+" "+reason)
-				}
-			}
 		case *ast.ValueSpec:
 			for i, name := range n.Names[:min(len(n.Names), len(n.Values))] {
 				switch value := text(n.Values[i]); {
@@ -84,18 +73,6 @@ func names(file *ast.File, folder string, api bool) []string {
 					out = append(out, "reason "+component+" "+value)
 				}
 			}
-		}
-		return true
-	})
-	return out
-}
-
-// literals are the strings in a function that look like reasons.
-func literals(f *ast.FuncDecl) []string {
-	var out []string
-	ast.Inspect(f, func(n ast.Node) bool {
-		if l, ok := n.(*ast.BasicLit); ok && reasonValue.MatchString(text(l)) {
-			out = append(out, text(l))
 		}
 		return true
 	})
