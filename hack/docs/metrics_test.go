@@ -122,7 +122,7 @@ func TestEveryPlaceThatMakesMetricsIsAsked(t *testing.T) {
 func eachFile(t *testing.T, do func(folder string, file *ast.File)) {
 	t.Helper()
 	root := filepath.Join("..", "..", "internal")
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
