@@ -68,6 +68,8 @@ func TestGoldenTexts(t *testing.T) {
 		"help-ui":            {"ui", "--help"},
 		"help-plan":          {"plan", "--help"},
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
+		"help-plan-nodes":    {"plan", "nodes", "--help"},
+		"help-plan-rr":       {"plan", "routereflectors", "--help"},
 		"help-migrate":       {"migrate", "--help"},
 		"help-migrate-ets":   {"migrate", "etcdstorage", "--help"},
 		"help-etcd":          {"etcd", "--help"},

@@ -83,11 +83,11 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	case !s.podsRead && !exiting:
 		o.act, o.held = false, reasonPodsUnread
 		o.why = "which pods run where has not been read yet, and spec.reflectors wants to avoid them; if this lasts, the right to list and watch pods is missing"
-	case rollout.Mode == v1alpha1.RolloutDryRun && len(plan.Steps) > 0:
-		o.act, o.held, o.why = false, reasonDryRun, "spec.rollout.mode is DryRun: the plan is shown and nothing is written; set it to Auto to carry it out"
-	case rollout.Mode == v1alpha1.RolloutManual && !exiting && len(plan.Steps) > 0 && rollout.ApprovedPlan != plan.Hash:
-		o.act, o.held = false, reasonAwaitingApproval
-		o.why = fmt.Sprintf("set spec.rollout.approvedPlan to %s to have the plan carried out", plan.Hash)
+	case s.world.Approval(plan) != "":
+		o.act, o.held, o.why = false, reasonDryRun, s.world.Approval(plan)
+		if rollout.Mode == v1alpha1.RolloutManual {
+			o.held = reasonAwaitingApproval
+		}
 	}
 	if plan.Waiting == "" || !o.act {
 		m.waitingSince = time.Time{}
