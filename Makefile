@@ -89,11 +89,12 @@ generate: bin/controller-gen ## Generate deep copies of the API types, and docs/
 	@if [ -d api ]; then bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...; fi
 	@go run ./hack/docs
 
-manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, and the list of public names.
+manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, the doctor's list of rights, and the list of public names.
 	@if [ -d api ]; then bin/controller-gen crd:headerFile=hack/boilerplate.yaml.txt paths=./api/... output:crd:dir=config/crd/bases; fi
 	@go run ./hack/policies
 	@go run ./hack/dashboards
 	@hack/manifests.sh
+	@go run ./hack/rights
 	@go run ./hack/compat
 
 deps: ## Write cmd/*/deps.txt: what each binary is made of.

@@ -62,6 +62,7 @@ func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address 
 // The commands look at one cluster, which each finds as the one before has left it.
 func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := testkit.NewControlPlane(t)
+	testDoctor(t, cluster)
 	explainNothing(t, cluster)
 	planNothing(t, cluster)
 	testTopology(t, cluster)
@@ -69,6 +70,7 @@ func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the k
 	testExplain(t, cluster)
 	testPlans(t, cluster)
 	testUI(t, cluster)
+	testDoctorCertificates(t, cluster)
 }
 
 // A cluster's topologies, in each format; bad input is told in one sentence.
