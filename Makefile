@@ -30,10 +30,11 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
+VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/provider/simulated ./test/contract/etcdstorage/bench
 
-.PHONY: help lab test e2e e2e-bgp bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
+.PHONY: help lab test e2e e2e-bgp matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -65,6 +66,9 @@ e2e-bgp: bin/lab bin/kubectl build ## Route reflectors on real BIRD, in network 
 e2e-pods: bin/lab ## Labs with real pods: their namespaces, Services and names (needs network namespaces; E2E_FLAGS=-short for the short form).
 	@cd lab && go test -tags e2e -count=1 -timeout 30m $(E2E_FLAGS) ./internal/enclave/e2e
 
+matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
+	@go run ./hack/matrix $(VERSIONS)
+
 bench: bin/lab bin/etcd build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd (BENCH, BENCH_PKGS).
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
 
@@ -85,12 +89,13 @@ generate: bin/controller-gen ## Generate deep copies of the API types, and docs/
 	@if [ -d api ]; then bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...; fi
 	@go run ./hack/docs
 
-manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, and the doctor's list of rights from those.
+manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, the doctor's list of rights, and the list of public names.
 	@if [ -d api ]; then bin/controller-gen crd:headerFile=hack/boilerplate.yaml.txt paths=./api/... output:crd:dir=config/crd/bases; fi
 	@go run ./hack/policies
 	@go run ./hack/dashboards
 	@hack/manifests.sh
 	@go run ./hack/rights
+	@go run ./hack/compat
 
 deps: ## Write cmd/*/deps.txt: what each binary is made of.
 	@go run ./hack/deps

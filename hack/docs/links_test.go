@@ -57,6 +57,51 @@ func TestLinksResolve(t *testing.T) {
 	}
 }
 
+// TestEveryPageIsFound follows links from docs/README.md: each page below docs is reached, or lies in a folder that a page which is reached links to or
+// names as `docs/folder/`.
+func TestEveryPageIsFound(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	folder := regexp.MustCompile("`(docs/[a-z/-]+)/`")
+	start := filepath.Join(root, "docs", "README.md")
+	reached, queue := map[string]bool{start: true}, []string{start}
+	for len(queue) > 0 {
+		page := queue[0]
+		queue = queue[1:]
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range folder.FindAllStringSubmatch(string(content), -1) {
+			reached[filepath.Join(root, match[1])] = true
+		}
+		for _, match := range target.FindAllStringSubmatch(string(content), -1) {
+			link, _, _ := strings.Cut(match[1], "#")
+			to := filepath.Join(filepath.Dir(page), link)
+			if link == "" || strings.Contains(link, "://") || reached[to] {
+				continue
+			}
+			reached[to] = true
+			if strings.HasSuffix(to, ".md") {
+				queue = append(queue, to)
+			}
+		}
+	}
+	pages := 0
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
+			pages++
+			if !reached[path] && !reached[filepath.Dir(path)] {
+				t.Errorf("no link leads from docs/README.md to %s: add one", strings.TrimPrefix(path, root+"/"))
+			}
+		}
+		return err
+	})
+	if err != nil || pages == 0 {
+		t.Fatalf("%d pages: %v", pages, err)
+	}
+}
+
 // hasHeading says whether a page has a heading with the anchor that GitHub makes of it: lower case, blanks as dashes, other signs left out.
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()

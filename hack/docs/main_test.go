@@ -54,6 +54,9 @@ func TestPagesAreAll(t *testing.T) {
 			return err
 		}
 		name, err := filepath.Rel(folder, path)
+		if name == "kubernetes-versions.md" { // hack/matrix writes it, and tests it
+			return err
+		}
 		if _, ok := all[filepath.ToSlash(name)]; !ok {
 			t.Errorf("docs/reference/%s is written by nobody: delete it", name)
 		}

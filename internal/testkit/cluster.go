@@ -44,13 +44,16 @@ func ControlPlane(tb testing.TB) *Cluster {
 	if shared.cluster == nil {
 		tb.Fatal("the control plane did not start; the first test that asked for it says why")
 	}
+	TellAPIServer(tb, shared.cluster.Client)
 	return shared.cluster
 }
 
 // NewControlPlane starts a cluster for one test alone, which may kill its processes without disturbing others.
 func NewControlPlane(tb testing.TB) *Cluster {
 	tb.Helper()
-	return startCluster(tb, Binary(tb, "lab"))
+	c := startCluster(tb, Binary(tb, "lab"))
+	TellAPIServer(tb, c.Client)
+	return c
 }
 
 func startCluster(tb testing.TB, binary string) *Cluster {
@@ -60,8 +63,13 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	shared.mu.Unlock()
 	c := &Cluster{Dir: filepath.Join(dir, "lab"), binary: binary}
 	c.Kubeconfig = filepath.Join(c.Dir, "kubeconfig")
-	process := Start(tb, filepath.Join(dir, "log"), nil, binary, "up", "--foreground", "--stop-with-stdin", "--dir", c.Dir,
-		"--nodes", "0", "--calico-datastore", "none", "--components", "etcd,kube-apiserver")
+	args := []string{
+		"up", "--foreground", "--stop-with-stdin", "--dir", c.Dir, "--nodes", "0", "--calico-datastore", "none", "--components", "etcd,kube-apiserver",
+	}
+	if other := os.Getenv(APIServerVariable); other != "" {
+		args = append(args, "--kube-apiserver", other)
+	}
+	process := Start(tb, filepath.Join(dir, "log"), nil, binary, args...)
 	shared.mu.Lock()
 	shared.stops = append(shared.stops, process.Stop)
 	shared.mu.Unlock()
@@ -84,6 +92,31 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	c.Config = config
 	c.Client = kubernetes.NewForConfigOrDie(config)
 	return c
+}
+
+// OnAPIServer begins the line that a test logs if it runs on a kube-apiserver that APIServerVariable names. After it stands the version.
+const OnAPIServer = "on the kube-apiserver that was named: "
+
+// TellAPIServer logs which kube-apiserver the test runs on, if APIServerVariable names one, and fails it if another version answers: what is tested on a
+// server that nobody meant says nothing of the one that was meant.
+func TellAPIServer(tb testing.TB, c kubernetes.Interface) {
+	tb.Helper()
+	path := os.Getenv(APIServerVariable)
+	if path == "" {
+		return
+	}
+	out, err := exec.CommandContext(tb.Context(), path, "--version").Output()
+	if err != nil {
+		tb.Fatalf("%s --version: %v", path, err)
+	}
+	is, err := c.Discovery().ServerVersion()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if want := strings.TrimSpace(string(out)); want != "Kubernetes "+is.GitVersion {
+		tb.Fatalf("the API server is Kubernetes %s, and %s is %s", is.GitVersion, path, want)
+	}
+	tb.Log(OnAPIServer + is.GitVersion)
 }
 
 // Etcd returns the client URL of the cluster's own etcd, which wants client certificates, and the file of the CA that signed its certificate.

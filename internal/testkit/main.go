@@ -16,6 +16,9 @@ import (
 // LabBinaryVariable names the lab binary to use instead of bin/lab of the repository.
 const LabBinaryVariable = "MOORING_LAB_BINARY"
 
+// APIServerVariable names a kube-apiserver that the tests run on in place of the lab's own, of another version for instance (hack/matrix).
+const APIServerVariable = "MOORING_KUBE_APISERVER"
+
 // shared is what the tests of one package share.
 var shared struct { //nolint:gochecknoglobals // there is one test process per package, which starts each server once
 	mu       sync.Mutex
@@ -52,6 +55,15 @@ func Binary(tb testing.TB, name string) string {
 		Skip(tb, "it needs bin/%s: run `make build`", name)
 	}
 	return path
+}
+
+// APIServer returns the command that is a kube-apiserver: that of bin/lab, or the one that APIServerVariable names.
+func APIServer(tb testing.TB) []string {
+	tb.Helper()
+	if path := os.Getenv(APIServerVariable); path != "" {
+		return []string{path}
+	}
+	return []string{Binary(tb, "lab"), "kube-apiserver"}
 }
 
 // Skip skips a test that lacks something it needs; under CI=true it fails it, since there everything is installed.

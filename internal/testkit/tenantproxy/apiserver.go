@@ -47,12 +47,13 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 		tb.Fatal(err)
 	}
 	key := file("accounts.key", string(accounts.Key))
-	process := testkit.Start(tb, filepath.Join(dir, "log"), nil, testkit.Binary(tb, "lab"), "kube-apiserver",
+	command := testkit.APIServer(tb)
+	process := testkit.Start(tb, filepath.Join(dir, "log"), nil, command[0], append(command[1:],
 		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
 		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+file("accounts.pub", publicKey(tb, accounts)), "--service-account-signing-key-file="+key,
 		"--token-auth-file="+file("tokens.csv", adminToken+",admin,1,system:masters\n"), "--authorization-mode=RBAC",
-		"--event-ttl=1h", "--profiling=false", "--etcd-compaction-interval=2s", "--shutdown-watch-termination-grace-period=500ms")
+		"--event-ttl=1h", "--profiling=false", "--etcd-compaction-interval=2s", "--shutdown-watch-termination-grace-period=500ms")...)
 	tb.Cleanup(process.Kill)
 	s := &APIServer{Process: process}
 	s.Config = &rest.Config{
@@ -61,6 +62,7 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 	}
 	s.Client = kubernetes.NewForConfigOrDie(s.Config)
 	s.WaitReady(tb)
+	testkit.TellAPIServer(tb, s.Client)
 	return s
 }
 

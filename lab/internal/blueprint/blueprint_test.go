@@ -60,6 +60,9 @@ func cases() map[string]blueprint.Options {
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443
 		}),
+		"another-kube-apiserver": options(func(o *blueprint.Options) {
+			o.Components, o.Datastore, o.APIServerProgram = []string{blueprint.APIServer, blueprint.Etcd}, blueprint.DatastoreNone, "/bin/another-kube-apiserver"
+		}),
 		"etcd-only": options(func(o *blueprint.Options) { o.Components = []string{blueprint.Etcd} }),
 	}
 }

@@ -97,6 +97,8 @@ type Options struct {
 	NodeMonitorGracePeriod time.Duration `json:"-"`
 	// APIServerPort is the port of kube-apiserver; 0 means any free one.
 	APIServerPort int `json:"apiServerPort,omitempty"`
+	// APIServerProgram is the absolute path of a kube-apiserver, of another version for instance; empty means the lab's own.
+	APIServerProgram string `json:"-"`
 	// CalicoNodeSyncProgram is the path of that binary and CalicoNodeSyncManifests the folder with its rights, both absolute.
 	// CalicoNodeSyncGrace is its grace period.
 	CalicoNodeSyncProgram   string        `json:"-"`

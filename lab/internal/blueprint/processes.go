@@ -99,10 +99,10 @@ func (d draft) etcdMember(name, clientPort, peerPort, authority, server, client 
 }
 
 func (d draft) apiServer() Process {
-	return Process{
-		Name: APIServer,
+	p := Process{
+		Name:    APIServer,
+		Program: d.APIServerProgram,
 		Args: append([]string{
-			APIServer,
 			"--bind-address=" + d.apiServerBind(),
 			"--advertise-address=" + d.apiServerAdvertise(),
 			"--secure-port=" + d.ports[APIServerPort],
@@ -140,6 +140,10 @@ func (d draft) apiServer() Process {
 			CertFile: d.Certificate(admin), KeyFile: d.Key(admin),
 		},
 	}
+	if p.Program == "" {
+		p.Args = append([]string{APIServer}, p.Args...) // a subcommand of the lab
+	}
+	return p
 }
 
 func (d draft) controllerManager() Process {

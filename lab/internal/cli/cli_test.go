@@ -110,6 +110,7 @@ func TestBadRequests(t *testing.T) {
 		"foreign folder to delete": {settings(), []string{"down", "--delete", "--dir", foreign},
 			[]string{"not a lab's"}},
 		"little disk":     {full, []string{"up", "--foreground"}, []string{"MiB free", "free some space or choose another folder"}},
+		"no API server":   {settings(), []string{"up", "--foreground", "--kube-apiserver", file}, []string{"--kube-apiserver " + file + " is no program", "leave it out for the lab's own"}},
 		"no program":      {settings(), []string{"up", "--foreground", "--with=calico-node-sync"}, []string{"/nothing/calico-node-sync is not there", "make build"}},
 		"demo no program": {settings(), []string{"demo"}, []string{"/nothing/calico-node-sync is not there", "make build"}},
 		"status":          {settings(), []string{"status"}, []string{"no lab runs in", "start one with `lab up"}},
@@ -225,6 +226,25 @@ func TestDryRunPrintsAndMakesNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a dry run made something: %v", err)
+	}
+}
+
+// TestAnotherAPIServer names a kube-apiserver, relative to where one is: the lab runs it in place of its own.
+func TestAnotherAPIServer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("another", nil, 0o700); err != nil { //nolint:gosec // it stands for a program
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs("another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--kube-apiserver=another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(output, "program: "+here+"\n") || strings.Contains(output, "- kube-apiserver\n  - --bind-address") {
+		t.Errorf("the API server is not %s:\n%s", here, output)
 	}
 }
 

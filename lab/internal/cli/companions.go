@@ -12,6 +12,22 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
+// findAPIServer finds the API server that the user has named, if any.
+func findAPIServer(o blueprint.Options) (blueprint.Options, error) {
+	if o.APIServerProgram == "" {
+		return o, nil
+	}
+	path, err := filepath.Abs(o.APIServerProgram)
+	if err != nil {
+		return o, fmt.Errorf("--kube-apiserver: %w", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+		return o, fmt.Errorf("--kube-apiserver %s is no program; name one, or leave it out for the lab's own", o.APIServerProgram)
+	}
+	o.APIServerProgram = path
+	return o, nil
+}
+
 // findCalicoNodeSync finds that component's program beside the lab's own and its manifests in the repository both were built in.
 func (a *app) findCalicoNodeSync(o blueprint.Options) (blueprint.Options, error) {
 	if !slices.Contains(o.With, blueprint.CalicoNodeSync) {

@@ -69,6 +69,7 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
+	flags.StringVar(&o.APIServerProgram, "kube-apiserver", "", "path of a kube-apiserver to run in place of the lab's own, of another version for instance")
 	addPageFlag(command, o)
 	flags.DurationVar(&o.CalicoNodeSyncGrace, "calico-node-sync-grace-period", 10*time.Second, "grace period of calico-node-sync")
 }
@@ -172,6 +173,9 @@ func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blue
 		return o, err
 	}
 	o.Dir = layout.Dir
+	if o, err = findAPIServer(o); err != nil {
+		return o, err
+	}
 	if o, err = a.findCalicoNodeSync(o); err != nil {
 		return o, err
 	}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// defectsOfReflectors is how many defects of the old route reflector operator are known, B1 to B23 of the facts.
+const defectsOfReflectors = 23
+
+// TestComparisonsRestOnTests: on the pages that set a component beside the project that it succeeds, the last cell of each row of a table that says "shown by" is
+// made of tests that are there. The pages of node sync and of etcd storage have tests of their own.
+func TestComparisonsRestOnTests(t *testing.T) {
+	t.Parallel()
+	for page, least := range map[string]int{"calico-route-reflector-operator-compared.md": defectsOfReflectors + 1, "cloud-differences.md": 50} {
+		if rows := shownRows(t, page); rows < least {
+			t.Errorf("%s has %d rows that are shown by tests, want %d at least", page, rows, least)
+		}
+	}
+}
+
+// TestEachDefectOfTheOldReflectorsHasItsRow counts them.
+func TestEachDefectOfTheOldReflectorsHasItsRow(t *testing.T) {
+	t.Parallel()
+	next := 1
+	for line := range strings.Lines(component(t, "calico-route-reflector-operator-compared.md")) {
+		if strings.HasPrefix(line, "| B") {
+			if want := fmt.Sprintf("| B%d |", next); !strings.HasPrefix(line, want) {
+				t.Fatalf("want the row %s: %s", want, line)
+			}
+			next++
+		}
+	}
+	if next != defectsOfReflectors+1 {
+		t.Errorf("there are rows for %d defects, want %d", next-1, defectsOfReflectors)
+	}
+}
+
+func component(t *testing.T, page string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "components", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// shownRows checks the tables of a page whose last column is "shown by", and counts their rows.
+func shownRows(t *testing.T, page string) int {
+	t.Helper()
+	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`")
+	rows, columns := 0, 0
+	for line := range strings.Lines(component(t, page)) {
+		line = strings.TrimSpace(line)
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			columns = 0
+		case strings.HasSuffix(strings.ToLower(line), "| shown by |"):
+			columns = len(cells)
+		case columns == 0 || strings.HasPrefix(line, "|---"):
+		default:
+			rows++
+			last := cells[len(cells)-1]
+			tests := named.FindAllStringSubmatch(last, -1)
+			if rest := strings.TrimSpace(named.ReplaceAllString(last, "")); len(tests) == 0 || rest != "" || len(cells) != columns {
+				t.Errorf("%s: %s has %d cells of %d, or is shown by nothing, or by more than tests: %q", page, cells[0], len(cells), columns, last)
+			}
+			for _, m := range tests {
+				if !hasTest(t, filepath.Join("..", "..", filepath.FromSlash(m[1])), m[2]) {
+					t.Errorf("%s: %s: there is no %s in %s", page, cells[0], m[2], m[1])
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// TestNamedTestsExist: wherever a page of docs names a test with its package, it is there.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	named := regexp.MustCompile("`([a-z0-9]+/[a-z0-9/]+)\\.(Test\\w+)`")
+	seen := 0
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range named.FindAllStringSubmatch(string(content), -1) {
+			seen++
+			if !hasTest(t, filepath.Join(root, filepath.FromSlash(m[1])), m[2]) {
+				t.Errorf("%s: there is no %s in %s", path, m[2], m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || seen == 0 {
+		t.Fatalf("%d tests are named: %v", seen, err)
+	}
+}

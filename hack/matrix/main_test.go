@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// root is the repository's.
+var root = filepath.Join("..", "..")
+
+// TestThePageIsOfTheResults: the page is what the kept results make, and each version has its results, of the version that is built now. A suite that was not run is
+// said not to have been; those of which an installation is made were.
+func TestThePageIsOfTheResults(t *testing.T) {
+	t.Parallel()
+	results, err := readResults(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile(pageFile(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := versionIn(filepath.Join(root, "lab", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(page(own.version, results)), string(have)); diff != "" {
+		t.Errorf("run `go run ./hack/matrix -page`: %s", diff)
+	}
+	servers, err := available(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		at := slices.IndexFunc(results, func(r Result) bool { return r.Version == s.version })
+		if at < 0 {
+			t.Errorf("there is no result of %s: run `make matrix VERSIONS=%s`", s.version, s.minor)
+			continue
+		}
+		for _, suite := range suites() {
+			outcome, ran := results[at].Suites[suite.id]
+			if needed := slices.Contains([]string{"kinds", "chart", "manifests"}, suite.id); (ran || needed) && outcome.Passed == 0 {
+				t.Errorf("%s: nothing of %s has passed", s.version, suite.id)
+			}
+		}
+	}
+	if len(results) != len(servers) {
+		t.Errorf("there are %d results of %d versions", len(results), len(servers))
+	}
+}
+
+// TestTheChartTakesWhatIsExercised: the chart refuses what is older than the oldest version, and nothing else.
+func TestTheChartTakesWhatIsExercised(t *testing.T) {
+	t.Parallel()
+	servers, err := available(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(root, "charts", "mooring", "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("\nkubeVersion: %q\n", ">="+servers[len(servers)-1].minor+".0-0"); !strings.Contains(string(content), want) {
+		t.Errorf("Chart.yaml lacks %s", want)
+	}
+}
+
+// TestTheMarkerIsTheTestkits: what this program looks for is what tests log.
+func TestTheMarkerIsTheTestkits(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(filepath.Join(root, "internal", "testkit", "cluster.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("const OnAPIServer = %q\n", marker); !strings.Contains(string(content), want) {
+		t.Errorf("internal/testkit has no %s", want)
+	}
+}
+
+// TestRead counts what ran on the version that was meant, and every failure.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	line := func(action, test, output string) string {
+		return fmt.Sprintf("{%q:%q,%q:%q,%q:%q,%q:%q}\n", "Action", action, "Package", "a/b", "Test", test, "Output", output)
+	}
+	on := "    x_test.go:1: " + marker + "v1.35.4\n"
+	stream := line("output", "TestOn", on) + line("pass", "TestOn/sub", "") + line("pass", "TestOn", "") +
+		line("output", "TestBySub/sub", on) + line("pass", "TestBySub", "") +
+		line("pass", "TestPure", "") +
+		line("output", "TestOther", "    x_test.go:1: "+marker+"v1.35.40\n") + line("pass", "TestOther", "") +
+		line("output", "TestOff", on) + line("skip", "TestOff", "") + line("skip", "TestPureOff", "") +
+		line("fail", "TestPureBad", "") + line("output", "TestBad", on) + line("fail", "TestBad/sub", "") + line("fail", "TestBad", "") + line("fail", "", "")
+	got, err := read([]byte(stream), "1.35.4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Outcome{Passed: 2, Failed: []string{"b.TestBad", "b.TestPureBad"}, Skipped: []string{"b.TestOff"}}, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := read([]byte("panic: no JSON\n"), "1.35.4"); err == nil {
+		t.Error("it reads what is no event")
+	}
+}
+
+// TestPage shows what passed, what failed and what was left out.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	got := string(page("1.36.3", []Result{
+		{Minor: "1.34", Version: "1.34.4", Commit: "c", Date: "2026-01-02", Suites: map[string]Outcome{"kinds": {Passed: 7, Failed: []string{"crd.TestRules"}, Skipped: []string{"crd.TestX"}}}},
+		{Minor: "1.35", Version: "1.35.4", Commit: "d", Date: "2026-01-03", Suites: map[string]Outcome{"kinds": {Passed: 8}}},
+	}))
+	for _, want := range []string{
+		"| component | exercised | 1.36.3 | 1.35.4 | 1.34.4 |\n|---|---|---|---|---|\n",
+		" | all | 8 pass | 7 pass, skipped: crd.TestX, **1 fail**: crd.TestRules |\n", " | all | not run | not run |\n",
+		"| *last run* | | with every change | 2026-01-03, at d | 2026-01-02, at c |\n", "  1.36.3: on older servers",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+// TestUnknownVersion names those that there are.
+func TestUnknownVersion(t *testing.T) {
+	t.Parallel()
+	if err := run(t.Context(), root, []string{"1.2"}, false, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "there is no version 1.2: there are [1.") {
+		t.Error(err)
+	}
+}
+
+// TestModulesAreOfOneVersion: all of Kubernetes' own modules in a kube-*.mod are of its version.
+func TestModulesAreOfOneVersion(t *testing.T) {
+	t.Parallel()
+	servers, err := available(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		content, err := os.ReadFile(s.modfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced := 0
+		for line := range bytes.Lines(content) {
+			if _, to, found := bytes.Cut(line, []byte("=>")); found {
+				replaced++
+				if fields := strings.Fields(string(to)); len(fields) != 2 || fields[1] != "v0."+strings.TrimPrefix(s.version, "1.") {
+					t.Errorf("%s: %s", s.modfile, line)
+				}
+			}
+		}
+		if replaced < 30 {
+			t.Errorf("%s replaces %d modules", s.modfile, replaced)
+		}
+	}
+}
