@@ -68,6 +68,8 @@ func TestGoldenTexts(t *testing.T) {
 		"help-ui":            {"ui", "--help"},
 		"help-plan":          {"plan", "--help"},
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
+		"help-plan-nodes":    {"plan", "nodes", "--help"},
+		"help-plan-rr":       {"plan", "routereflectors", "--help"},
 		"help-doctor":        {"doctor", "--help"},
 		"help-doctor-who":    {"doctor", "controllers", "--help"},
 		"help-doctor-certs":  {"doctor", "certificates", "--help"},
