@@ -113,7 +113,7 @@ func installations(listings []Listing) []installed {
 
 // find finds the rights that a component is to have: those of its datastore, and of the flags that need some. It says whether the component has any.
 func (i *installed) find() bool {
-	file := ""
+	var file string
 	switch i.component.name {
 	case cloud:
 		file = "releases/digitalocean-cloud-controller-manager/latest.yml"

@@ -40,7 +40,7 @@ func testDoctor(t *testing.T, cluster *testkit.Cluster) {
 
 	manifest := filepath.Join(testkit.Root(t), "dist", "calico-node-sync-kubernetes.yaml")
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", manifest)
-	p.leader(manifest)
+	p.leader()
 	p.rights()
 	p.rival()
 	p.formats()
@@ -86,7 +86,7 @@ func (p patient) renewed(ago time.Duration) {
 	}
 }
 
-func (p patient) leader(manifest string) {
+func (p patient) leader() {
 	p.Helper()
 	ask := p.ask("controllers")
 	expect(p.T, 2, "", ask, "PROBLEM  replicas: Deployment mooring-system/calico-node-sync has no ready pod of 2\n", "ok       components: of Mooring there is calico-node-sync\n")
