@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package tutorials
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/pages"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// programs says what a tutorial runs beside the lab and kubectl.
+func programs() map[string][]string {
+	return map[string][]string{
+		"cloud.md": {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
+	}
+}
+
+func TestTutorials(t *testing.T) {
+	t.Parallel()
+	for page, programs := range programs() {
+		t.Run(strings.TrimSuffix(page, ".md"), func(t *testing.T) {
+			t.Parallel()
+			for _, name := range append([]string{"lab", "kubectl"}, programs...) {
+				testkit.Binary(t, name)
+			}
+			pages.Follow(t, "tutorials/"+page)
+		})
+	}
+}
+
+// Each page of the folder is followed, here or beside the BGP network.
+func TestNoTutorialIsForgotten(t *testing.T) {
+	t.Parallel()
+	found, err := filepath.Glob(filepath.Join(testkit.Root(t), "docs", "tutorials", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := programs()
+	for _, path := range found {
+		page := filepath.Base(path)
+		if _, ok := followed[page]; ok || page == "README.md" {
+			continue
+		}
+		elsewhere := filepath.Join(testkit.Root(t), "lab", "internal", "bgp", "e2e", "tutorial_test.go")
+		if text, err := os.ReadFile(elsewhere); err != nil || !strings.Contains(string(text), `"tutorials/`+page+`"`) {
+			t.Errorf("no test follows docs/tutorials/%s", page)
+		}
+	}
+}
