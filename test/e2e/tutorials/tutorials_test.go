@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // programs says what a tutorial runs beside the lab and kubectl.
 func programs() map[string][]string {
 	return map[string][]string{
-		"cloud.md": {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
+		"cloud.md":            {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
+		"calico-node-sync.md": {"calico-node-sync", "kubectl-mooring"},
 	}
 }
 
