@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -66,7 +67,9 @@ func Follow(t *testing.T, page string) {
 // do does one block.
 func (r *Reader) do(page string, b Block) {
 	r.tb.Helper()
+	begin := time.Now()
 	out, err := r.try(r.tb.Context(), "set -euo pipefail\n"+b.Commands)
+	r.tb.Logf("line %d took %s", b.Line, time.Since(begin).Round(100*time.Millisecond))
 	if err != nil {
 		r.tb.Fatalf("docs/%s, line %d: %v\n%s\nwhich prints:\n%s", page, b.Line, err, b.Commands, out)
 	}

@@ -22,6 +22,7 @@ func programs() map[string][]string {
 	return map[string][]string{
 		"cloud.md":            {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
 		"calico-node-sync.md": {"calico-node-sync", "kubectl-mooring"},
+		"etcd-storage.md":     {"etcd", "etcd-storage-operator", "etcd-storage-proxy", "kubectl-mooring"},
 	}
 }
 
