@@ -31,7 +31,8 @@ func Follow(t *testing.T, page string) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	id := filepath.Base(folder)
-	r := Open(t, page, "TMPDIR="+folder, mark+"="+id, "PATH="+os.Getenv("PATH"))
+	// What one has built is one's own, modules of Go too, and nothing of kubectl's stays there.
+	r := Open(t, page, "TMPDIR="+folder, mark+"="+id, "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "KUBECACHEDIR="+t.TempDir())
 	blocks, err := Tutorial(r.page)
 	if err != nil {
 		t.Fatalf("docs/%s: %v", page, err)
