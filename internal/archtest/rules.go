@@ -92,7 +92,7 @@ func Rooms() []Room {
 		pure, acting, apps = append(pure, c.name), append(acting, c.name+" acting"), append(apps, c.name+" app")
 	}
 	adapters := []string{"calico"}
-	everything := slices.Concat([]string{"api", "finding", "people", "platform"}, pure, adapters, acting)
+	everything := slices.Concat([]string{"api", "finding", "people", "explain", "platform"}, pure, adapters, acting)
 	return append(rooms,
 		Room{
 			Name: "calico", Packages: []string{"internal/calico/..."},
@@ -104,8 +104,13 @@ func Rooms() []Room {
 			Reason: "what doctors say is decided in pure packages, so that what they say it with is pure as well",
 		},
 		Room{
-			Name: "people", Packages: []string{"internal/agreement", "internal/topology"}, MayImport: []string{"api"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: "people", Packages: []string{"internal/agreement", "internal/topology", "internal/ui"}, MayImport: []string{"api"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what people are shown of several components is decided and drawn from values, so that it can be tested without a cluster",
+		},
+		Room{
+			Name: "explain", Packages: []string{"internal/explain"}, MayImport: []string{"api", "people", "nodesync", "routereflector", "docloud"},
+			Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "why an object is as it is follows from what the planners say, and they say it to nobody but a function of values",
 		},
 		Room{
 			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api"}, TestsMayImport: tests,

@@ -110,6 +110,17 @@ func TestPeersAsCalicoReadsThem(t *testing.T) { //nolint:paralleltest // the kin
 	if moved.Labels[v1alpha1.TopologyLabel] != "judged" {
 		t.Errorf("it is not known as ours any more: %v", moved.Labels)
 	}
+	view, err := b.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w routereflector.World
+	if configuration, unread := view.Into(&w); configuration != nil || len(unread) > 0 || len(w.Peers) != 1 || w.Peers[0].Topology != "judged" || !w.Mesh.On || w.DatastoreReady {
+		t.Errorf("a look gives %+v, with %q unread", w, unread)
+	}
+	if !w.Filters["a"] || !w.Filters["b"] || len(w.Filters) != 2 {
+		t.Errorf("a look finds the filters %v", w.Filters)
+	}
 	want.PeerSpec = routereflector.PeerSpec{NodeSelector: "all()", PeerSelector: want.PeerSelector, SourceAddress: "UseNodeIP"}
 	if err := b.UpdatePeer(t.Context(), want, string(moved.UID), "1"); !errors.Is(err, ErrConflict) {
 		t.Errorf("an update of an older version gave %v, want a conflict", err)

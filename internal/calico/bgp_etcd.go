@@ -73,10 +73,8 @@ type BGPView struct {
 
 // Recorded is the UID of kube-system of the cluster that the datastore belongs to by its own record, "" if none stands there.
 func (v BGPView) Recorded() string {
-	for i := range v.Informations {
-		if v.Informations[i].Name == "default" {
-			return v.Informations[i].Annotations[routereflector.BindingAnnotation]
-		}
+	if info := v.Information(); info != nil {
+		return info.Annotations[routereflector.BindingAnnotation]
 	}
 	return ""
 }

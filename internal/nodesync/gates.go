@@ -50,6 +50,12 @@ func Gates() []Gate {
 	}
 }
 
+// Settled says that what the gate leaves alone is as it should be: it is not Kubernetes', is to be kept, or is a person's own. Any other gate holds back what
+// is to be removed sooner or later.
+func (g Gate) Settled() bool {
+	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle}, g)
+}
+
 // candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
 type candidate struct {
 	node    CalicoNode

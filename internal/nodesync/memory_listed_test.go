@@ -4,6 +4,7 @@
 package nodesync
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -24,5 +25,19 @@ func TestAListThatIsNotBelievedStillEndsAbsences(t *testing.T) {
 	}
 	if len(w.Memory.Absences) != 3 {
 		t.Errorf("the World was changed: %+v", w.Memory.Absences)
+	}
+}
+
+// Which gates leave something alone for good; any other holds back what is to go.
+func TestSettledGates(t *testing.T) {
+	t.Parallel()
+	var settled []Gate
+	for _, g := range Gates() {
+		if g.Settled() {
+			settled = append(settled, g)
+		}
+	}
+	if want := []Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle}; !slices.Equal(settled, want) {
+		t.Errorf("settled are %v, want %v", settled, want)
 	}
 }

@@ -89,10 +89,7 @@ func (a *agreementCommand) run(ctx context.Context, args []string, out, notes io
 	if err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		name string
-		side agreement.Side
-	}{{"DigitalOcean", w.Cloud.Side}, {"Calico", w.Calico.Side}, {"reflectors", w.Reflectors.Side}} {
+	for _, s := range sidesOf(w) {
 		if s.side.NotAsked != "" {
 			fmt.Fprintf(notes, "note: %s not asked: %s\n", s.name, s.side.NotAsked)
 		}
@@ -104,6 +101,17 @@ func (a *agreementCommand) run(ctx context.Context, args []string, out, notes io
 		return command.Exit(exitAttention, nil)
 	}
 	return nil
+}
+
+// namedSide is a side by what people call it.
+type namedSide struct {
+	name string
+	side agreement.Side
+}
+
+// sidesOf are the sides that may not have been read.
+func sidesOf(w agreement.World) []namedSide {
+	return []namedSide{{"DigitalOcean", w.Cloud.Side}, {"Calico", w.Calico.Side}, {"reflectors", w.Reflectors.Side}}
 }
 
 // only are the rows of the machines that were asked for; none were means all.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
@@ -89,7 +90,11 @@ func agreementNode(n *corev1.Node) agreement.Node {
 }
 
 func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
-	list, served, err := c.topologies(ctx)
+	return reflectorsFrom(c.topologies(ctx))
+}
+
+// reflectorsFrom is what a list of the topologies says.
+func reflectorsFrom(list []v1alpha1.RouteReflectorTopology, served bool, err error) agreement.Reflectors {
 	out := agreement.Reflectors{}
 	switch {
 	case err != nil:
@@ -98,10 +103,10 @@ func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
 		out.NotAsked = "there is no kind RouteReflectorTopology"
 	}
 	for _, t := range list {
-		out.Topologies = append(out.Topologies, t.Topology.Name)
-		for _, r := range t.Topology.Status.Reflectors {
+		out.Topologies = append(out.Topologies, t.Name)
+		for _, r := range t.Status.Reflectors {
 			out.Reflectors = append(out.Reflectors, agreement.Reflector{
-				Topology: t.Topology.Name, Node: r.Node, Group: t.Groups[r.Node], ClusterID: r.ClusterID, Role: r.Role,
+				Topology: t.Name, Node: r.Node, Group: r.Group, ClusterID: r.ClusterID, Role: r.Role,
 			})
 		}
 	}
@@ -111,13 +116,9 @@ func readReflectors(ctx context.Context, c *cluster) agreement.Reflectors {
 // readCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
 // read is part of the answer.
 func readCalico(ctx context.Context, c *cluster) (agreement.Calico, error) {
-	named := slices.ContainsFunc([]string{"DATASTORE_TYPE", "ETCD_ENDPOINTS"}, func(s string) bool { return os.Getenv(s)+os.Getenv("CALICO_"+s) != "" })
-	config := calico.Config{Kind: calico.Kubernetes}
-	if named {
-		var err error
-		if config, err = calico.Resolve("", os.LookupEnv); err != nil {
-			return agreement.Calico{}, err
-		}
+	config, err := calicoConfig()
+	if err != nil {
+		return agreement.Calico{}, err
 	}
 	out := agreement.Calico{OnNodes: config.Kind == calico.Kubernetes}
 	if out.OnNodes {
@@ -137,6 +138,14 @@ func readCalico(ctx context.Context, c *cluster) (agreement.Calico, error) {
 		out.Unreadable = append(out.Unreadable, path.Base(key))
 	}
 	return out, nil
+}
+
+// calicoConfig is the datastore that the environment names, or the kubernetes one.
+func calicoConfig() (calico.Config, error) {
+	if !slices.ContainsFunc([]string{"DATASTORE_TYPE", "ETCD_ENDPOINTS"}, func(s string) bool { return os.Getenv(s)+os.Getenv("CALICO_"+s) != "" }) {
+		return calico.Config{Kind: calico.Kubernetes}, nil
+	}
+	return calico.Resolve("", os.LookupEnv)
 }
 
 // kubernetesName is the Kubernetes Node that a Calico Node names, "" if it names none.
@@ -178,26 +187,9 @@ func snapshotOf(ctx context.Context, c *cluster, config calico.Config) (calico.S
 
 // cloud asks DigitalOcean, if there is a token. What the variables say wrongly is an error.
 func (a *agreementCommand) cloud(ctx context.Context, c *cluster, nodes []corev1.Node) (agreement.Cloud, error) {
-	token, file := os.Getenv(envDOToken), os.Getenv(envDOTokenFile)
-	var source doapi.TokenSource = doapi.StaticToken(token)
-	switch {
-	case token == "" && file == "":
-		return agreement.Cloud{Side: agreement.Side{NotAsked: "there is no token in " + envDOToken}}, nil
-	case token != "" && file != "":
-		return agreement.Cloud{}, errors.New(envDOToken + " and " + envDOTokenFile + " are both set: unset one of them")
-	case file != "":
-		var err error
-		if source, err = doapi.NewFileToken(file, a.clock); err != nil {
-			return agreement.Cloud{}, err
-		}
-	default:
-		if err := doapi.ValidateToken(token); err != nil {
-			return agreement.Cloud{}, fmt.Errorf("the DigitalOcean token in %s: %w", envDOToken, err)
-		}
-	}
-	client, err := doapi.New(doapi.Options{URL: os.Getenv(envDOURL), Token: source, UserAgent: buildinfo.Get().UserAgent(Name)})
-	if err != nil {
-		return agreement.Cloud{}, fmt.Errorf("%s: %w", envDOURL, err)
+	client, notAsked, err := cloudClient(a.clock)
+	if err != nil || client == nil {
+		return agreement.Cloud{Side: agreement.Side{NotAsked: notAsked}}, err
 	}
 	w := instance.World{Answers: map[int]instance.Answer{}}
 	for i := range nodes {
@@ -208,6 +200,31 @@ func (a *agreementCommand) cloud(ctx context.Context, c *cluster, nodes []corev1
 		return agreement.Cloud{Side: agreement.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}}, nil
 	}
 	return judged(w, droplets), nil
+}
+
+// cloudClient is DigitalOcean by the environment, nil if there is no token: then notAsked says so. What the variables say wrongly is an error.
+func cloudClient(c clock.PassiveClock) (client *doapi.Client, notAsked string, err error) {
+	token, file := os.Getenv(envDOToken), os.Getenv(envDOTokenFile)
+	var source doapi.TokenSource = doapi.StaticToken(token)
+	switch {
+	case token == "" && file == "":
+		return nil, "there is no token in " + envDOToken, nil
+	case token != "" && file != "":
+		return nil, "", errors.New(envDOToken + " and " + envDOTokenFile + " are both set: unset one of them")
+	case file != "":
+		if source, err = doapi.NewFileToken(file, c); err != nil {
+			return nil, "", err
+		}
+	default:
+		if err := doapi.ValidateToken(token); err != nil {
+			return nil, "", fmt.Errorf("the DigitalOcean token in %s: %w", envDOToken, err)
+		}
+	}
+	client, err = doapi.New(doapi.Options{URL: os.Getenv(envDOURL), Token: source, UserAgent: buildinfo.Get().UserAgent(Name)})
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", envDOURL, err)
+	}
+	return client, "", nil
 }
 
 // evidence is by which rules a droplet counts as gone: the cloud component's, but for the pace, since nothing is deleted here.

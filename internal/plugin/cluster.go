@@ -5,20 +5,17 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 // listPage is how many objects one answer of the API server holds.
@@ -63,7 +60,7 @@ func (c *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {
 }
 
 // topologies lists the RouteReflectorTopologies; served says whether the cluster has the kind at all.
-func (c *cluster) topologies(ctx context.Context) (list []topology.Seen, served bool, err error) {
+func (c *cluster) topologies(ctx context.Context) (list []v1alpha1.RouteReflectorTopology, served bool, err error) {
 	resource := v1alpha1.GroupVersion.WithResource("routereflectortopologies")
 	options := metav1.ListOptions{Limit: listPage}
 	for {
@@ -75,43 +72,14 @@ func (c *cluster) topologies(ctx context.Context) (list []topology.Seen, served 
 			return nil, false, fmt.Errorf("listing RouteReflectorTopologies: %w", err)
 		}
 		for i := range page.Items {
-			seen, err := seenTopology(&page.Items[i])
-			if err != nil {
-				return nil, true, err
+			var t v1alpha1.RouteReflectorTopology
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Items[i].Object, &t); err != nil {
+				return nil, true, fmt.Errorf("decoding RouteReflectorTopology %s: %w", page.Items[i].GetName(), err)
 			}
-			list = append(list, seen)
+			list = append(list, t)
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return list, true, nil
 		}
 	}
-}
-
-// seenTopology decodes a topology, with the groups that a newer operator's status gives to its reflectors.
-func seenTopology(object *unstructured.Unstructured) (topology.Seen, error) {
-	seen := topology.Seen{Groups: map[string]string{}}
-	var status struct {
-		Status struct {
-			Reflectors []struct {
-				Node  string `json:"node"`
-				Group string `json:"group"`
-			} `json:"reflectors"`
-		} `json:"status"`
-	}
-	text, err := object.MarshalJSON()
-	if err == nil {
-		err = json.Unmarshal(text, &status)
-	}
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &seen.Topology)
-	}
-	if err != nil {
-		return seen, fmt.Errorf("decoding RouteReflectorTopology %s: %w", object.GetName(), err)
-	}
-	for _, r := range status.Status.Reflectors {
-		if r.Group != "" {
-			seen.Groups[r.Node] = r.Group
-		}
-	}
-	return seen, nil
 }

@@ -64,6 +64,20 @@ func (k *KubeFlags) Namespace() (namespace string, explicit bool, err error) {
 	return namespace, explicit, nil
 }
 
+// describe names the cluster at a host for people: by the context that is used, if there is one.
+func (k *KubeFlags) describe(host string) string {
+	name := k.overrides.CurrentContext
+	if name == "" {
+		if raw, err := k.loader().RawConfig(); err == nil { // an error would have shown before
+			name = raw.CurrentContext
+		}
+	}
+	if name == "" {
+		return host
+	}
+	return name + " at " + host
+}
+
 func (k *KubeFlags) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.kubeconfig

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/explain"
 )
 
 // lbPlan is the answer for one Service in the human form. Its JSON form is that of the machine form and what a person wants to know besides.
@@ -68,7 +69,13 @@ func (p lbPlan) text(b *strings.Builder) {
 		line("disowned", "nothing is sent, annotation %s forbids it", annotation.Disown)
 	}
 	if p.Request != nil {
-		p.request(line)
+		var only loadbalancer.CreateOnly
+		if p.CreateOnly != nil {
+			only = *p.CreateOnly
+		}
+		for _, l := range explain.RequestLines(*p.Request, only) {
+			line(l.Topic, "%s", l.Text)
+		}
 		for _, t := range p.Targets {
 			line("target", "node %s, droplet %d", t.Node, t.Droplet)
 		}
@@ -82,53 +89,4 @@ func (p lbPlan) text(b *strings.Builder) {
 	if p.Draft && p.Request != nil {
 		line("note", "the service does not exist yet: the API server gives it the UID of which the default name is made, and its node ports")
 	}
-}
-
-// request writes what is worth reading of a request.
-func (p lbPlan) request(line func(label, format string, args ...any)) {
-	r := p.Request
-	line("load balancer", "%s, %s, %s, %s%s", r.Name, r.Type, r.Network, r.NetworkStack, in(r.Region))
-	if p.CreateOnly != nil {
-		line("address", "%s, when it is made", p.CreateOnly.IP)
-	}
-	for _, rule := range r.ForwardingRules {
-		line("forwards", "%s", rule)
-	}
-	line("health check", "%s", r.HealthCheck)
-	if r.StickySessions.Type != annotation.StickyNone {
-		line("sticky", "%s", r.StickySessions)
-	}
-	for _, option := range []struct {
-		on   bool
-		text string
-	}{
-		{r.SizeSlug != "", "size " + r.SizeSlug},
-		{r.SizeUnit > 0, fmt.Sprintf("size %d", r.SizeUnit)},
-		{r.RedirectHTTPToHTTPS, "HTTP is redirected to HTTPS"},
-		{r.EnableProxyProtocol, "PROXY protocol"},
-		{r.EnableBackendKeepalive, "connections to droplets are kept open"},
-		{r.DisableLetsEncryptDNSRecords, "no DNS records for Let's Encrypt"},
-		{r.Subnet != "", "subnet " + r.Subnet},
-		{r.Project != "", "project " + r.Project},
-	} {
-		if option.on {
-			line("option", "%s", option.text)
-		}
-	}
-	if r.HTTPIdleTimeoutSeconds != nil {
-		line("option", "idle HTTP connections are closed after %d s", *r.HTTPIdleTimeoutSeconds)
-	}
-	for _, rule := range r.Firewall.Allow {
-		line("allows", "%s", rule)
-	}
-	for _, rule := range r.Firewall.Deny {
-		line("denies", "%s", rule)
-	}
-}
-
-func in(region string) string {
-	if region == "" {
-		return ""
-	}
-	return ", in " + region
 }

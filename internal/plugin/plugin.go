@@ -23,7 +23,7 @@ type Env struct {
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{newAgreement, newTopology, newPlan, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
+	return []Builder{newAgreement, newTopology, newExplain, newUI, newPlan, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.

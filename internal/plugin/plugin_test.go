@@ -64,6 +64,8 @@ func TestGoldenTexts(t *testing.T) {
 		"help-version":       {"version", "--help"},
 		"help-topology":      {"topology", "--help"},
 		"help-agreement":     {"agreement", "--help"},
+		"help-explain":       {"explain", "--help"},
+		"help-ui":            {"ui", "--help"},
 		"help-plan":          {"plan", "--help"},
 		"help-plan-lb":       {"plan", "loadbalancer", "--help"},
 		"help-migrate":       {"migrate", "--help"},

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -82,7 +83,7 @@ func topologyNames(ctx context.Context, env *Env) []string {
 	}
 	var names []string
 	for _, t := range list {
-		names = append(names, t.Topology.Name)
+		names = append(names, t.Name)
 	}
 	return names
 }
@@ -113,7 +114,7 @@ func readTopologies(ctx context.Context, env *Env, args []string) ([]topology.Ma
 		return nil, errors.New("the cluster has no kind RouteReflectorTopology: install calico-route-reflector-operator first")
 	}
 	if len(args) > 0 {
-		list = slices.DeleteFunc(list, func(t topology.Seen) bool { return t.Topology.Name != args[0] })
+		list = slices.DeleteFunc(list, func(t v1alpha1.RouteReflectorTopology) bool { return t.Name != args[0] })
 		if len(list) == 0 {
 			return nil, fmt.Errorf("there is no RouteReflectorTopology %q", args[0])
 		}
@@ -122,6 +123,11 @@ func readTopologies(ctx context.Context, env *Env, args []string) ([]topology.Ma
 	if err != nil {
 		return nil, err
 	}
+	return topology.Maps(list, drawnNodes(nodes))
+}
+
+// drawnNodes are the Nodes as far as drawings are concerned.
+func drawnNodes(nodes []corev1.Node) []topology.Node {
 	drawn := make([]topology.Node, len(nodes))
 	anyone := false
 	for i := range nodes {
@@ -133,7 +139,7 @@ func readTopologies(ctx context.Context, env *Env, args []string) ([]topology.Ma
 		// With Calico's etcdv3 datastore no Node says its address here, so that each counts.
 		drawn[i].Speaks = drawn[i].Speaks || !anyone
 	}
-	return topology.Maps(list, drawn)
+	return drawn
 }
 
 // topologyList is what JSON and YAML have.

@@ -59,11 +59,14 @@ func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address 
 	}
 }
 
-// Both commands look at one cluster, which the second finds as the first has left it.
-func TestTopologyAndAgreement(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+// The commands look at one cluster, which each finds as the one before has left it.
+func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := testkit.NewControlPlane(t)
+	explainNothing(t, cluster)
 	testTopology(t, cluster)
 	testAgreement(t, cluster)
+	testExplain(t, cluster)
+	testUI(t, cluster)
 }
 
 // A cluster's topologies, in each format; bad input is told in one sentence.

@@ -154,6 +154,16 @@ func MeshFrom(c *calicov3.BGPConfiguration) Mesh {
 	return Mesh{Exists: true, UID: string(c.UID), ResourceVersion: c.ResourceVersion, On: on == nil || *on}
 }
 
+// IsWorkload says that a pod would suffer if its node became a reflector, and is not there for the node's own sake: it belongs to no DaemonSet and is
+// not static.
+func IsWorkload(p *corev1.Pod) bool {
+	if _, static := p.Annotations[corev1.MirrorPodAnnotationKey]; static || p.Spec.NodeName == "" {
+		return false
+	}
+	owner := metav1.GetControllerOf(p)
+	return owner == nil || owner.Kind != "DaemonSet"
+}
+
 // ASNumberFrom is the cluster's AS number by BGPConfiguration default, which may be nil.
 func ASNumberFrom(c *calicov3.BGPConfiguration) uint32 {
 	if c == nil || c.Spec.ASNumber == nil {

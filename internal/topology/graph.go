@@ -32,7 +32,7 @@ func graphOf(m Map, prefix string, counts bool) graph {
 	ids := make([][]string, len(m.Groups)) // of reflectors, by group
 	for gi, g := range m.Groups {
 		for _, r := range g.Reflectors {
-			state, well := r.state()
+			state, well := r.State()
 			id := fmt.Sprintf("%sr%d", prefix, len(out.boxes))
 			ids[gi] = append(ids[gi], id)
 			out.boxes = append(out.boxes, box{id: id, lines: []string{r.Node, Zone{Name: r.Zone}.label(), state}, group: gi, reflector: true, well: well})
@@ -84,7 +84,7 @@ func DOT(maps []Map) string {
 	counts := grouped(maps)
 	for mi, m := range maps {
 		g := graphOf(m, fmt.Sprintf("t%d", mi), counts)
-		fmt.Fprintf(&b, "  subgraph cluster_t%d {\n    label=%s;\n", mi, dotQuote([]string{m.title()}))
+		fmt.Fprintf(&b, "  subgraph cluster_t%d {\n    label=%s;\n", mi, dotQuote([]string{m.Title()}))
 		for gi, group := range m.Groups {
 			fmt.Fprintf(&b, "    subgraph cluster_t%dg%d {\n      label=%s;\n", mi, gi, dotQuote([]string{group.heading()}))
 			for _, x := range g.boxes {
@@ -127,7 +127,7 @@ func Mermaid(maps []Map) string {
 	counts := grouped(maps)
 	for mi, m := range maps {
 		g := graphOf(m, fmt.Sprintf("t%d", mi), counts)
-		fmt.Fprintf(&b, "  subgraph t%d[%s]\n", mi, mermaidQuote([]string{m.title()}))
+		fmt.Fprintf(&b, "  subgraph t%d[%s]\n", mi, mermaidQuote([]string{m.Title()}))
 		for gi, group := range m.Groups {
 			fmt.Fprintf(&b, "    subgraph t%dg%d[%s]\n", mi, gi, mermaidQuote([]string{group.heading()}))
 			for _, x := range g.boxes {

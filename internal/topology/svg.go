@@ -66,8 +66,8 @@ func (p at) top() (x, y int)    { return p.x + p.w/2, p.y }
 func (p at) bottom() (x, y int) { return p.x + p.w/2, p.y + p.h }
 
 func (d *drawing) topology(m Map) {
-	d.text(&d.boxes, margin, d.y+14, "title", m.title())
-	d.width = max(d.width, 2*margin+8*utf8.RuneCountInString(m.title()))
+	d.text(&d.boxes, margin, d.y+14, "title", m.Title())
+	d.width = max(d.width, 2*margin+8*utf8.RuneCountInString(m.Title()))
 	d.y += 36
 	groups := m.Groups
 	var spines []at
@@ -159,7 +159,7 @@ func (d *drawing) group(g Group, p at) []at {
 }
 
 func (d *drawing) reflector(r Reflector, p at) {
-	state, well := r.state()
+	state, well := r.State()
 	class := "reflector"
 	if !well {
 		class = "reflector ill"

@@ -16,12 +16,10 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// The labels that put nodes into the groups of a hierarchy, and the value of the spines. In a flat topology no node has them.
+// The group of the spines, and the one whose reflectors have no label ([v1alpha1.GroupLabel]). In a flat topology no node has labels of groups.
 const (
-	groupLabel  = "bgp.mooring.dev/group"
-	clientLabel = "bgp.mooring.dev/client"
-	spine       = "spine"
-	firstGroup  = "1"
+	spine      = "spine"
+	firstGroup = "1"
 )
 
 // GroupedAbove is the number of nodes above which drawings show how many clients a zone has instead of their names.
@@ -82,18 +80,12 @@ type Zone struct {
 	Clients []string `json:"clients"`
 }
 
-// Seen is a topology, with the groups that its status gives to reflectors, by node. A label on the Node says it as well.
-type Seen struct {
-	Topology v1alpha1.RouteReflectorTopology
-	Groups   map[string]string
-}
-
 // Maps returns what is seen of each topology, in the order of their names. The order of the lists does not matter.
 // An error is one sentence about a spec.clientSelector that cannot be read.
-func Maps(topologies []Seen, nodes []Node) ([]Map, error) {
+func Maps(topologies []v1alpha1.RouteReflectorTopology, nodes []Node) ([]Map, error) {
 	out := make([]Map, 0, len(topologies))
-	for _, t := range topologies {
-		m, err := mapOf(t, nodes)
+	for i := range topologies {
+		m, err := mapOf(&topologies[i], nodes)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +95,7 @@ func Maps(topologies []Seen, nodes []Node) ([]Map, error) {
 	return out, nil
 }
 
-func mapOf(seen Seen, nodes []Node) (Map, error) {
-	t := &seen.Topology
+func mapOf(t *v1alpha1.RouteReflectorTopology, nodes []Node) (Map, error) {
 	m := Map{
 		Name: t.Name, Phase: string(t.Status.Phase), Mode: string(t.Status.Mode), Mesh: string(t.Status.Mesh),
 		Sessions: t.Status.Sessions.Summary,
@@ -116,7 +107,7 @@ func mapOf(seen Seen, nodes []Node) (Map, error) {
 	if err != nil {
 		return m, fmt.Errorf("spec.clientSelector of RouteReflectorTopology %s: %w", t.Name, err)
 	}
-	b := newBuilder(seen, nodes)
+	b := newBuilder(t, nodes)
 	for _, node := range nodes {
 		if !b.isReflector[node.Name] && node.Speaks && selector.Matches(labels.Set(node.Labels)) {
 			b.client(node)
@@ -137,8 +128,7 @@ type builder struct {
 	hierarchical bool
 }
 
-func newBuilder(seen Seen, nodes []Node) *builder {
-	t := &seen.Topology
+func newBuilder(t *v1alpha1.RouteReflectorTopology, nodes []Node) *builder {
 	b := &builder{
 		zoneKey: corev1.LabelTopologyZone, groups: map[string]*Group{}, zones: map[[2]string]*Zone{}, isReflector: map[string]bool{},
 	}
@@ -149,18 +139,15 @@ func newBuilder(seen Seen, nodes []Node) *builder {
 	for _, node := range nodes {
 		byName[node.Name] = node
 	}
-	groupOf := func(name string) string {
-		return cmp.Or(byName[name].Labels[groupLabel], seen.Groups[name], firstGroup)
-	}
 	for _, r := range t.Status.Reflectors {
 		node, there := byName[r.Node]
-		b.reflector(groupOf(r.Node), r.ClusterID, Reflector{
+		b.reflector(cmp.Or(node.Labels[v1alpha1.GroupLabel], r.Group, firstGroup), r.ClusterID, Reflector{
 			Node: r.Node, Zone: cmp.Or(r.Zone, node.Labels[b.zoneKey]), Role: r.Role, Expected: int(r.Clients), Established: int(r.Established), Missing: !there,
 		})
 	}
 	for _, node := range nodes {
 		if node.Labels[v1alpha1.ReflectorLabel] == t.Name && !b.isReflector[node.Name] {
-			b.reflector(groupOf(node.Name), "", Reflector{Node: node.Name, Zone: node.Labels[b.zoneKey], Role: NotReported})
+			b.reflector(cmp.Or(node.Labels[v1alpha1.GroupLabel], firstGroup), "", Reflector{Node: node.Name, Zone: node.Labels[b.zoneKey], Role: NotReported})
 		}
 	}
 	if len(b.groups) == 0 {
@@ -191,7 +178,7 @@ const none = "none"
 func (b *builder) client(node Node) {
 	group := firstGroup
 	if b.hierarchical {
-		if group = node.Labels[clientLabel]; group == spine || b.groups[group] == nil {
+		if group = node.Labels[v1alpha1.ClientLabel]; group == spine || b.groups[group] == nil {
 			group = none
 		}
 	}
@@ -252,8 +239,8 @@ func grouped(maps []Map) bool {
 	return nodes > GroupedAbove
 }
 
-// title is a topology in one line.
-func (m Map) title() string {
+// Title is a topology in one line.
+func (m Map) Title() string {
 	reflectors := 0
 	for _, g := range m.Groups {
 		reflectors += len(g.Reflectors)
@@ -293,8 +280,8 @@ func (g Group) heading() string {
 	return name
 }
 
-// state is what there is to say of a reflector, and whether it is well.
-func (r Reflector) state() (text string, well bool) {
+// State is what there is to say of a reflector, and whether it is well.
+func (r Reflector) State() (text string, well bool) {
 	switch {
 	case r.Missing:
 		return "there is no such Node", false

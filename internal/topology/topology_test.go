@@ -56,11 +56,11 @@ func node(name, zone string, labels ...string) topology.Node {
 }
 
 // cluster is how many nodes of three zones, of which the first three are reflectors.
-func cluster(nodes int) (topology.Seen, []topology.Node) {
-	var seen topology.Seen
-	seen.Topology.Name = "main"
-	seen.Topology.Spec.ClusterID = "244.0.0.1"
-	status := &seen.Topology.Status
+func cluster(nodes int) (v1alpha1.RouteReflectorTopology, []topology.Node) {
+	var seen v1alpha1.RouteReflectorTopology
+	seen.Name = "main"
+	seen.Spec.ClusterID = "244.0.0.1"
+	status := &seen.Status
 	status.Phase, status.Mode, status.Mesh = v1alpha1.PhaseReady, v1alpha1.ModeFlat, v1alpha1.MeshOff
 	var list []topology.Node
 	for i := range nodes {
@@ -78,11 +78,11 @@ func cluster(nodes int) (topology.Seen, []topology.Node) {
 }
 
 // deep is a hierarchy in which several things are not as they should be.
-func deep() (topology.Seen, []topology.Node) {
-	var seen topology.Seen
-	seen.Topology.Name = "deep"
-	seen.Topology.Spec.ClusterID = "244.0.0.1"
-	status := &seen.Topology.Status
+func deep() (v1alpha1.RouteReflectorTopology, []topology.Node) {
+	var seen v1alpha1.RouteReflectorTopology
+	seen.Name = "deep"
+	seen.Spec.ClusterID = "244.0.0.1"
+	status := &seen.Status
 	status.Phase, status.Mode, status.Mesh = v1alpha1.PhaseProgressing, v1alpha1.ModeHierarchical, v1alpha1.MeshOn
 	status.Plan = &v1alpha1.PlanStatus{WaitingFor: "the sessions of node r4 with 2 of 3 clients, which were last seen 40 seconds ago and must be Established before the next step is done"}
 	reflector := func(name, id, role string, clients, established int32) {
@@ -95,8 +95,10 @@ func deep() (topology.Seen, []topology.Node) {
 	reflector("r3", "244.0.0.3", "Reflector", 3, 3)
 	reflector("r4", "244.0.0.3", "Joining", 3, 1)
 	reflector("r10", "244.0.0.4", "Reflector", 0, 0)
-	seen.Groups = map[string]string{"s1": "spine", "s2": "spine", "r3": "2", "r10": "10"}
-	const group, client = "bgp.mooring.dev/group", "bgp.mooring.dev/client"
+	for i, r := range status.Reflectors {
+		status.Reflectors[i].Group = map[string]string{"s1": "spine", "s2": "spine", "r3": "2", "r10": "10"}[r.Node]
+	}
+	const group, client = v1alpha1.GroupLabel, v1alpha1.ClientLabel
 	return seen, []topology.Node{
 		node("s1", "b", group, "spine"), node("s2", "b"), node("r1", "b"), node("r3", "b"), node("r4", "b", group, "2"), node("r10", "b"),
 		node("r5", "a", v1alpha1.ReflectorLabel, "deep", group, "2"),
@@ -106,9 +108,9 @@ func deep() (topology.Seen, []topology.Node) {
 	}
 }
 
-func maps(t *testing.T, seen topology.Seen, nodes []topology.Node) []topology.Map {
+func maps(t *testing.T, seen v1alpha1.RouteReflectorTopology, nodes []topology.Node) []topology.Map {
 	t.Helper()
-	m, err := topology.Maps([]topology.Seen{seen}, nodes)
+	m, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +202,8 @@ func TestTreeForPipesAndTerminals(t *testing.T) {
 func TestMapsRefuseASelector(t *testing.T) {
 	t.Parallel()
 	seen, list := cluster(5)
-	seen.Topology.Spec.ClientSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}
-	_, err := topology.Maps([]topology.Seen{seen}, list)
+	seen.Spec.ClientSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}
+	_, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, list)
 	if want := `spec.clientSelector of RouteReflectorTopology main: "Like" is not a valid label selector operator`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -212,8 +214,8 @@ func TestMapsAreOrderBlind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var list []topology.Node
-		var seen topology.Seen
-		seen.Topology.Name = "main"
+		var seen v1alpha1.RouteReflectorTopology
+		seen.Name = "main"
 		labels := []string{"", "1", "2", "10", "spine", "x"}
 		speaking := 0
 		for i := range rapid.IntRange(0, 12).Draw(t, "nodes") {
@@ -228,7 +230,7 @@ func TestMapsAreOrderBlind(t *testing.T) {
 			case 0:
 				n.Labels[v1alpha1.ReflectorLabel] = rapid.SampledFrom([]string{"main", "other"}).Draw(t, "label")
 			case 1:
-				seen.Topology.Status.Reflectors = append(seen.Topology.Status.Reflectors,
+				seen.Status.Reflectors = append(seen.Status.Reflectors,
 					v1alpha1.ReflectorStatus{Node: n.Name, Role: "Reflector", ClusterID: rapid.SampledFrom([]string{"244.0.0.1", "244.0.0.2"}).Draw(t, "id")})
 			}
 			if n.Speaks {
@@ -236,12 +238,12 @@ func TestMapsAreOrderBlind(t *testing.T) {
 			}
 			list = append(list, n)
 		}
-		one, err := topology.Maps([]topology.Seen{seen}, list)
+		one, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, list)
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen.Topology.Status.Reflectors = rapid.Permutation(seen.Topology.Status.Reflectors).Draw(t, "reflectors")
-		two, err := topology.Maps([]topology.Seen{seen}, rapid.Permutation(list).Draw(t, "order"))
+		seen.Status.Reflectors = rapid.Permutation(seen.Status.Reflectors).Draw(t, "reflectors")
+		two, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, rapid.Permutation(list).Draw(t, "order"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +268,7 @@ func TestMapsAreOrderBlind(t *testing.T) {
 		}
 		for _, n := range list {
 			isReflector := n.Labels[v1alpha1.ReflectorLabel] == "main"
-			for _, r := range seen.Topology.Status.Reflectors {
+			for _, r := range seen.Status.Reflectors {
 				isReflector = isReflector || r.Node == n.Name
 			}
 			want := 0
@@ -317,16 +319,16 @@ func FuzzDrawings(f *testing.F) {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, name, zone string) {
-		var seen topology.Seen
-		seen.Topology.Name = name
-		seen.Topology.Status.Sessions.Summary = zone
-		seen.Topology.Status.Plan = &v1alpha1.PlanStatus{WaitingFor: name}
-		seen.Topology.Status.Reflectors = []v1alpha1.ReflectorStatus{{Node: name, Zone: zone, ClusterID: zone, Role: name}}
-		m, err := topology.Maps([]topology.Seen{seen}, []topology.Node{node("c"+name, zone), node("d", "a")})
+		var seen v1alpha1.RouteReflectorTopology
+		seen.Name = name
+		seen.Status.Sessions.Summary = zone
+		seen.Status.Plan = &v1alpha1.PlanStatus{WaitingFor: name}
+		seen.Status.Reflectors = []v1alpha1.ReflectorStatus{{Node: name, Zone: zone, ClusterID: zone, Role: name}}
+		m, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, []topology.Node{node("c"+name, zone), node("d", "a")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := topology.Maps([]topology.Seen{{}}, nil)
+		plain, err := topology.Maps([]v1alpha1.RouteReflectorTopology{{}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func (t tree) line(parts ...string) {
 }
 
 func (t tree) topology(m Map) {
-	title := t.wrapped("", "  ", strings.Fields(m.title()))
+	title := t.wrapped("", "  ", strings.Fields(m.Title()))
 	// The phase is the one word that says how it goes.
 	if m.Phase != "" {
 		title = strings.Replace(title, ": "+m.Phase, ": "+t.paint(m.Phase, m.Phase == "Ready"), 1)
@@ -70,7 +70,7 @@ func (t tree) group(g Group, prefix string) {
 	}
 	for i, r := range g.Reflectors {
 		here, _ := branches(i == len(g.Reflectors)-1 && len(g.Zones) == 0)
-		state, well := r.state()
+		state, well := r.State()
 		t.line(prefix, here, "* ", pad(r.Node, names), "   ", pad(Zone{Name: r.Zone}.label(), zones), "   ", t.paint(state, well))
 	}
 	for i, z := range g.Zones {

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,13 +24,14 @@ import (
 )
 
 // Somebody presses Ctrl-C in `make lab`: while the cluster starts, in the middle of the story, and when the lab stays up and waits for just
-// that. Nothing that it started goes on, and no file of it is anywhere but in its folder.
+// that. Nothing that it started goes on, and no file of it is anywhere but in its folder. On a terminal it serves its page, and opens that on a desktop.
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	testkit.Binary(t, "calico-node-sync")
+	testkit.Binary(t, "kubectl-mooring")
 	for name, moment := range map[string]string{
 		"starting":   "Starting a lab in",
-		"in between": "ready after",
+		"in between": pageTold,
 		"staying":    "Leave with Ctrl-C",
 	} {
 		if testing.Short() && name != "in between" {
@@ -51,7 +53,8 @@ func pressCtrlC(t *testing.T, moment string) {
 		t.Fatal(err)
 	}
 	mark := "MOORING_E2E_TERMINAL=" + dir
-	environment := []string{mark, "PATH=" + os.Getenv("PATH")}
+	bin, opened := desktop(t)
+	environment := []string{mark, "PATH=" + bin + ":" + os.Getenv("PATH"), "DISPLAY=:0"}
 	for variable, folder := range map[string]string{"HOME": "home", "TMPDIR": "tmp", "XDG_RUNTIME_DIR": "runtime", "PWD": "work"} {
 		folder = filepath.Join(elsewhere, folder)
 		if err := os.Mkdir(folder, 0o700); err != nil {
@@ -80,6 +83,9 @@ func pressCtrlC(t *testing.T, moment string) {
 		close(ended)
 	}()
 	awaitText(t, said, ended, moment)
+	if moment == pageTold {
+		opensItsPage(t, said, opened)
+	}
 	if len(marked(mark)) < 2 {
 		t.Fatal("its processes cannot be told by the mark in their environment")
 	}
@@ -113,6 +119,46 @@ func pressCtrlC(t *testing.T, moment string) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// pageTold is what is said before the address of the page.
+const pageTold = "page:   http://127.0.0.1:"
+
+// desktop is a folder with an xdg-open that opens nothing, but writes what it was to open into a file.
+func desktop(t *testing.T) (bin, opened string) {
+	t.Helper()
+	bin = t.TempDir()
+	opened = filepath.Join(bin, "opened")
+	script := "#!/bin/sh\necho \"$*\" >" + opened + ".new\nmv " + opened + ".new " + opened + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	return bin, opened
+}
+
+// opensItsPage: the desktop was asked to open what the screen shows, and there is the page.
+func opensItsPage(t *testing.T, said func() string, opened string) {
+	t.Helper()
+	url := ""
+	testkit.Eventually(t, "the page on the desktop", func() string {
+		text, err := os.ReadFile(opened)
+		if err != nil {
+			return err.Error()
+		}
+		url = strings.TrimSpace(string(text))
+		return ""
+	})
+	if !strings.Contains(said(), "page:   "+url+"\r\n") {
+		t.Errorf("the desktop opens %q, the screen shows:\n%s", url, said())
+	}
+	response, err := http.Get(url) //nolint:noctx // it is on this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), "<title>Mooring</title>") {
+		t.Errorf("%s, %v: %s", response.Status, err, body)
 	}
 }
 

@@ -41,7 +41,7 @@ type backends struct {
 func backendsOf(nodes []*corev1.Node, lbType, network string) backends {
 	var b backends
 	for _, node := range nodes {
-		reason := excluded(node)
+		reason := Excluded(node)
 		if reason == "" && network == annotation.NetworkExternal {
 			a := addressesOf(node)
 			switch {
@@ -67,8 +67,8 @@ func (b *backends) leaveOut(node *corev1.Node, reason string) {
 	b.leftOut = append(b.leftOut, LeftOut{Node: node.Name, Reason: reason})
 }
 
-// excluded says why a Node gets no traffic whatever its addresses, empty for those that do.
-func excluded(node *corev1.Node) string {
+// Excluded says why a Node gets no traffic whatever its addresses, empty for those that do.
+func Excluded(node *corev1.Node) string {
 	label, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
 	switch exclude, err := strconv.ParseBool(label); {
 	case !node.DeletionTimestamp.IsZero():

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -108,10 +106,7 @@ func newOneShot(
 ) *controller.Reconciler {
 	config := o.config
 	config.OneShot = oneShot
-	return &controller.Reconciler{
-		State: state, Datastore: store, Cluster: cluster, Config: config, DryRun: true,
-		Clock: now, Log: logr.Discard(), Metrics: controller.NewMetrics(prometheus.NewRegistry()),
-	}
+	return controller.NewOneShot(config, store, cluster, state, now)
 }
 
 // await looks, without writing, until no machine is left that it is worth waiting for.

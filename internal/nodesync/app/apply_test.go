@@ -234,7 +234,7 @@ func (s *scene) errand() (*errand, *bytes.Buffer) {
 	o.manager.Kubeconfig, o.config.Grace, o.config.Pace = s.cluster.Kubeconfig, 0, time.Second
 	var out bytes.Buffer
 	return &errand{
-		options: o, store: store, cluster: once{controller.NewKubernetesCluster(reader(s.t, s.cluster), clock.RealClock{})},
+		options: o, store: store, cluster: controller.ReadOnce(reader(s.t, s.cluster), clock.RealClock{}),
 		account: newAccount(&out, &out, outputText), clock: clock.RealClock{}, notes: &notebook{clock: clock.RealClock{}}, patience: 2 * time.Second,
 	}, &out
 }

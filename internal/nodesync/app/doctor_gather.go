@@ -131,7 +131,7 @@ func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) 
 		e.KubernetesNodes = failed[[]string](err)
 		return
 	}
-	x.watch = once{controller.NewKubernetesCluster(live, x.clock)}
+	x.watch = controller.ReadOnce(live, x.clock)
 	e.ClusterUID = ask(ctx, x.watch.UID)
 	e.KubernetesNodes = ask(ctx, x.kubernetesNodes)
 	e.Deployments, e.DaemonSets = x.workloads(ctx)

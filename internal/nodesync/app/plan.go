@@ -15,10 +15,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -92,9 +90,9 @@ func openBoth(ctx context.Context, o *options) (bothSides, error) {
 	if err != nil {
 		return bothSides{}, err
 	}
-	live, err := client.New(cluster, client.Options{Scheme: runtime.NewScheme()})
+	live, err := controller.NewLive(cluster)
 	if err != nil {
-		return bothSides{}, fmt.Errorf("making a client for Kubernetes: %w", err)
+		return bothSides{}, err
 	}
 	store, err := connect(config, cluster)
 	if err != nil {
@@ -103,7 +101,7 @@ func openBoth(ctx context.Context, o *options) (bothSides, error) {
 	if err := store.Ping(ctx); err != nil {
 		return bothSides{}, errors.Join(err, store.Close())
 	}
-	return bothSides{store: store, cluster: once{controller.NewKubernetesCluster(live, clock.RealClock{})}, config: cluster}, nil
+	return bothSides{store: store, cluster: controller.ReadOnce(live, clock.RealClock{}), config: cluster}, nil
 }
 
 // preview plans once, with what a controller keeps if its namespace is known.
@@ -112,28 +110,12 @@ func (b bothSides) preview(ctx context.Context, o *options) (nodesync.Plan, erro
 	if err != nil {
 		return nodesync.Plan{}, err
 	}
-	watched, err := watchKept(ctx, state, o.config)
+	watched, err := controller.WatchKept(ctx, state, o.config, clock.RealClock{}.Now())
 	if err != nil {
 		return nodesync.Plan{}, fmt.Errorf("reading what the controller keeps in namespace %s: %w", o.manager.Namespace(), err)
 	}
 	return newOneShot(o, !watched, b.store, b.cluster, state, clock.RealClock{}).Preview(ctx)
 }
-
-// watchKept says that a controller has kept watch until lately: then it is the one to act on a confirmation, and otherwise it is apply.
-func watchKept(ctx context.Context, state controller.State, c nodesync.Config) (bool, error) {
-	if state == nil {
-		return false, nil
-	}
-	memory, _, err := state.Read(ctx)
-	memory.Absences = []nodesync.Absence{{}} // whether this is believed is the question
-	return len(memory.Recalled(clock.RealClock{}.Now(), c).Absences) > 0, err
-}
-
-// once is a cluster that is read once: there is no watch that would have to be filled, the list is a quorum list all the same.
-type once struct{ *controller.KubernetesCluster }
-
-// Synced implements controller.Cluster.
-func (once) Synced() bool { return true }
 
 func printPlan(out io.Writer, output string, plan nodesync.Plan) error {
 	text := plan.String()
@@ -164,6 +146,5 @@ func planCode(plan nodesync.Plan) int {
 
 // held says that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.
 func held(refusals []nodesync.Refusal) bool {
-	settled := []nodesync.Gate{nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration, nodesync.GateOrphanedHandle}
-	return slices.ContainsFunc(refusals, func(r nodesync.Refusal) bool { return !slices.Contains(settled, r.Gate) })
+	return slices.ContainsFunc(refusals, func(r nodesync.Refusal) bool { return !r.Gate.Settled() })
 }

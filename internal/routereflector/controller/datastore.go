@@ -210,7 +210,7 @@ func (d *EtcdDatastore) NodesFrom(
 
 // Claim implements Datastore.
 func (d *EtcdDatastore) Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error {
-	info := information(v)
+	info := v.Information()
 	if b == nil || b.Recorded != "" || info == nil {
 		return nil
 	}
@@ -234,13 +234,3 @@ func (d *EtcdDatastore) Unchanged(ctx context.Context, v calico.BGPView, nodes [
 
 // Rediscover implements Datastore.
 func (d *EtcdDatastore) Rediscover(context.Context) error { return nil }
-
-// information is ClusterInformation default, nil if there is none.
-func information(v calico.BGPView) *calicov3.ClusterInformation {
-	for i := range v.Informations {
-		if v.Informations[i].Name == "default" {
-			return &v.Informations[i]
-		}
-	}
-	return nil
-}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
-	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,29 +150,8 @@ func (r *Reconciler) observeCalico(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	s.view, s.unread = view, slices.Clone(view.Unread)
-	for i := range view.Configurations {
-		if view.Configurations[i].Name == "default" {
-			s.configuration = &view.Configurations[i]
-		}
-	}
-	s.world.Mesh = routereflector.MeshFrom(s.configuration)
-	if info := information(view); info != nil && info.Spec.DatastoreReady != nil {
-		s.world.DatastoreReady = *info.Spec.DatastoreReady
-	}
-	for i := range view.Peers {
-		p, err := routereflector.PeerFrom(&view.Peers[i], parseSelector)
-		if err != nil {
-			// Calico cannot read it either: it makes no session of it.
-			s.unread = append(s.unread, err.Error())
-			continue
-		}
-		s.world.Peers = append(s.world.Peers, p)
-	}
-	s.world.Filters = make(map[string]bool, len(view.Filters))
-	for _, name := range view.Filters {
-		s.world.Filters[name] = true
-	}
+	s.view = view
+	s.configuration, s.unread = view.Into(&s.world)
 	for _, status := range view.Statuses {
 		if status.Labels[v1alpha1.TopologyLabel] == s.topology.Name {
 			s.statuses = append(s.statuses, status)
@@ -182,8 +160,6 @@ func (r *Reconciler) observeCalico(ctx context.Context, s *scene) error {
 	slices.SortFunc(s.statuses, func(a, b calicov3.CalicoNodeStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
 }
-
-func parseSelector(text string) (routereflector.Matcher, error) { return selector.Parse(text) }
 
 func (r *Reconciler) observeNodes(ctx context.Context, s *scene) error {
 	var nodes corev1.NodeList

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
 // Workloads counts the pods on each node that belong to no DaemonSet and are not static. Of a pod it keeps no more than its UID and its node, so
@@ -75,17 +77,8 @@ const podsPerPage = 500
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a replica that waits counts as well, to know when it takes over.
 func (w *Workloads) NeedLeaderElection() bool { return false }
 
-// workload says that the pod would suffer if its node became a reflector, and is not there for the node's own sake.
-func workload(p *corev1.Pod) bool {
-	if _, static := p.Annotations[corev1.MirrorPodAnnotationKey]; static || p.Spec.NodeName == "" {
-		return false
-	}
-	owner := metav1.GetControllerOf(p)
-	return owner == nil || owner.Kind != "DaemonSet"
-}
-
 func (w *Workloads) set(p *corev1.Pod) {
-	if _, counted := w.pods[p.UID]; counted || !workload(p) {
+	if _, counted := w.pods[p.UID]; counted || !routereflector.IsWorkload(p) {
 		return
 	}
 	name, known := w.names[p.Spec.NodeName]

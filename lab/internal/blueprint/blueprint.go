@@ -145,6 +145,7 @@ func Make(o Options, ports Ports) (Blueprint, error) {
 		{o.runs(Nodes), d.nodes},
 		{o.runs(BGPNetwork), d.bgpNetwork},
 		{o.runs(CalicoNodeSync), d.calicoNodeSync},
+		{o.runs(Page), d.page},
 	} {
 		if part.wanted {
 			blueprint.Processes = append(blueprint.Processes, d.complete(part.make()))

@@ -50,6 +50,12 @@ func cases() map[string]blueprint.Options {
 		"cloud-without-nodes": options(func(o *blueprint.Options) {
 			o.Cloud, o.Components, o.Datastore = blueprint.CloudDigitalOcean, []string{blueprint.Etcd, blueprint.APIServer}, blueprint.DatastoreNone
 		}),
+		"page": options(func(o *blueprint.Options) {
+			o.Page, o.PageProgram, o.Cloud = true, "/bin/kubectl-mooring", blueprint.CloudDigitalOcean
+		}),
+		"page-kubernetes": options(func(o *blueprint.Options) {
+			o.Page, o.PageProgram, o.Datastore = true, "/bin/kubectl-mooring", blueprint.DatastoreKubernetes
+		}),
 		"pods": options(func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Cloud = true, 0, blueprint.CloudDigitalOcean }),
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443

@@ -30,6 +30,8 @@ const (
 	BGPNetwork = "bgp-network"
 	// Services carries what is sent to Services to the pods behind them, and answers for their names; it runs with real pods.
 	Services = "services"
+	// Page is the page of kubectl mooring ui; it runs when asked for, and on a terminal.
+	Page = "page"
 )
 
 // Values of Options.Cloud.
@@ -104,6 +106,9 @@ type Options struct {
 	// not there.
 	CloudProgram   string `json:"-"`
 	CloudManifests string `json:"-"`
+	// Page says that the page is served, and PageProgram is the absolute path of kubectl-mooring, empty if it is not there.
+	Page        bool   `json:"page,omitempty"`
+	PageProgram string `json:"-"`
 	// BGPTemplates is the folder of confd's templates, Bird and Bird6 are the paths of these programs, all absolute; only for Network bgp.
 	BGPTemplates string `json:"-"`
 	Bird         string `json:"-"`
@@ -139,20 +144,10 @@ func Resolve(o Options) (Options, error) {
 			o.Components = without(o.Components, CalicoEtcd)
 		}
 	}
-	if err := checkComponents(o); err != nil {
-		return Options{}, err
-	}
-	if err := checkCloud(o); err != nil {
-		return Options{}, err
-	}
-	if err := checkPods(o); err != nil {
-		return Options{}, err
-	}
-	if err := checkNetwork(o); err != nil {
-		return Options{}, err
-	}
-	if err := checkWith(o); err != nil {
-		return Options{}, err
+	for _, check := range []func(Options) error{checkComponents, checkCloud, checkPods, checkNetwork, checkWith, checkPage} {
+		if err := check(o); err != nil {
+			return Options{}, err
+		}
 	}
 	o.Components = inStartOrder(o.Components)
 	return o, nil
@@ -187,6 +182,7 @@ func needs(o Options) map[string][]string {
 		CloudControllerManager: {APIServer},
 		BGPNetwork:             {APIServer, Nodes},
 		Services:               {APIServer, ControllerManager, Nodes},
+		Page:                   {APIServer},
 	}
 	if o.Datastore == DatastoreEtcd {
 		table[Nodes] = append(table[Nodes], CalicoEtcd)
@@ -326,6 +322,9 @@ func (o Options) runs(name string) bool {
 	}
 	if name == BGPNetwork {
 		return o.Network == NetworkBGP
+	}
+	if name == Page {
+		return o.Page
 	}
 	if name == Services || name == Scheduler || name == PodAgents {
 		return o.Pods

@@ -59,12 +59,17 @@ type Settings struct {
 	TryNetwork func(ctx context.Context, executable string) error
 	// TryPods sees whether this machine allows the namespaces of real pods.
 	TryPods func(ctx context.Context, executable string) error
+	// OnTerminal reports whether somebody sits at the keyboard and sees what is printed.
+	OnTerminal func() bool
+	// Browse opens an address in the browser of the desktop.
+	Browse func(ctx context.Context, url string) error
 }
 
 // DefaultSettings are those of the real command.
 func DefaultSettings() Settings {
 	return Settings{
 		MinFreeBytes: folder.MinFreeBytes, Executable: os.Executable, FindTools: network.FindTools, TryNetwork: network.Try, TryPods: enclave.Try,
+		OnTerminal: onTerminal, Browse: browse,
 	}
 }
 

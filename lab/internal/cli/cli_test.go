@@ -45,6 +45,8 @@ func settings() cli.Settings {
 	}
 	s.TryNetwork = func(context.Context, string) error { return nil }
 	s.TryPods = func(context.Context, string) error { return nil }
+	s.OnTerminal = func() bool { return false }
+	s.Browse = func(context.Context, string) error { return errors.New("there is no desktop in a test") }
 	return s
 }
 
@@ -132,6 +134,11 @@ func TestBadRequests(t *testing.T) {
 			[]string{"--nodes 51 is more than the BGP network can hold; use at most 50, or --network loopback"}},
 		"network without Calico": {settings(), []string{"up", "--foreground", "--network=bgp", "--calico-datastore=none"},
 			[]string{"--network bgp needs a datastore that Calico's confd reads", "use --calico-datastore kubernetes or etcdv3, or leave it out"}},
+		"page beside pods": {settings(), []string{"up", "--foreground", "--pods", "--page"},
+			[]string{"--page and --pods exclude each other", "run `kubectl mooring ui --kubeconfig $(lab kubeconfig)`"}},
+		"page not built": {settings(), []string{"up", "--foreground", "--page"}, []string{"--page needs kubectl-mooring beside the lab's own binary", "make build"}},
+		"page of no cluster": {settings(), []string{"up", "--foreground", "--page", "--components=etcd", "--calico-datastore=none"},
+			[]string{"page cannot run without kube-apiserver; add kube-apiserver to --components"}},
 		"pods without permission": {withoutNamespaces(), []string{"up", "--pods"},
 			[]string{"--pods: network namespaces may not be made here; run as root, or allow unprivileged user namespaces"}},
 		"pods on the BGP network": {settings(), []string{"up", "--foreground", "--pods", "--network=bgp"}, []string{"--pods and --network bgp exclude each other"}},

@@ -41,6 +41,7 @@ an earlier demo in the same folder has destroyed are brought back first.`,
 	flags.IntVar(&o.ZoneCount, "zones", 2, "number of zones that they are spread over")
 	flags.IntVar(&o.PodsPerNode, "pods-per-node", 2, "number of pods that are bound to each node")
 	flags.DurationVar(&o.CalicoNodeSyncGrace, "grace-period", o.CalicoNodeSyncGrace, "grace period of calico-node-sync")
+	addPageFlag(command, &o)
 	flags.StringVar(&victim, "victim", "node-3", "machine to destroy")
 	return command
 }
@@ -88,6 +89,7 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 	}
 	fmt.Fprintf(out, "  ready after %.1f s\n", time.Since(begin).Seconds())
 	layout := blueprint.Layout{Dir: o.Dir}
+	a.showPage(ctx, out, o)
 	story := &demo.Story{
 		Layout: layout, Lab: lab, Newcomer: fmt.Sprintf("node-%d", o.NodeCount+1), Victim: victim, PodsPerNode: o.PodsPerNode, Out: out,
 	}
@@ -95,7 +97,7 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 	if storyErr == nil {
 		fmt.Fprintf(out, "\nThe main job is done.\n")
 	}
-	if storyErr == nil && onTerminal() {
+	if storyErr == nil && a.OnTerminal() {
 		stay(ctx, command, layout, ended)
 	}
 	stopLab()

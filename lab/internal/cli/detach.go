@@ -98,6 +98,7 @@ func (a *app) upDetached(command *cobra.Command, o blueprint.Options) error {
 		return err
 	}
 	printWelcome(command.OutOrStdout(), blueprint.Layout{Dir: o.Dir}, time.Since(begin))
+	a.showPage(ctx, command.OutOrStdout(), o)
 	return nil
 }
 

@@ -22,7 +22,7 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the processes of the running lab, and its BGP network",
+		Short: "Show the processes of the running lab, its BGP network and its page",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			layout, err := a.layout()
@@ -39,6 +39,7 @@ func (a *app) statusCommand() *cobra.Command {
 			ctx, cancel := untilSignal(command)
 			defer cancel()
 			printNetwork(ctx, command.OutOrStdout(), layout, state)
+			printPage(command.OutOrStdout(), layout, state)
 			return nil
 		},
 	}

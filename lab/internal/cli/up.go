@@ -69,6 +69,7 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
+	addPageFlag(command, o)
 	flags.DurationVar(&o.CalicoNodeSyncGrace, "calico-node-sync-grace-period", 10*time.Second, "grace period of calico-node-sync")
 }
 
@@ -136,7 +137,10 @@ func (a *app) upHere(ctx context.Context, command *cobra.Command, f upFlags, opt
 		return runReporting(ctx, request, os.NewFile(uintptr(f.reportFD), "report"))
 	}
 	request.Progress = func(line string) { fmt.Fprintln(command.ErrOrStderr(), line) }
-	request.Ready = func(folder.Lab) { fmt.Fprintln(command.OutOrStdout(), readyLine) }
+	request.Ready = func(folder.Lab) {
+		fmt.Fprintln(command.OutOrStdout(), readyLine)
+		go a.showPage(ctx, command.OutOrStdout(), options) // the supervisor goes on meanwhile
+	}
 	return runner.Run(ctx, request)
 }
 
@@ -177,7 +181,7 @@ func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blue
 	if o, err = a.findNetwork(command, o); err != nil {
 		return o, err
 	}
-	return findPods(command, o), nil
+	return a.findPage(command, findPods(command, o))
 }
 
 func (a *app) request(o blueprint.Options, given runner.Given) (runner.Request, error) {

@@ -79,8 +79,8 @@ func (l *lab) run(args ...string) string {
 	return output
 }
 
-// up starts the lab in the background and stops it, come what may, at the end of the test.
-func (l *lab) up(args ...string) {
+// up starts the lab in the background and stops it, come what may, at the end of the test. It returns what the start says.
+func (l *lab) up(args ...string) string {
 	l.t.Helper()
 	l.t.Cleanup(func() {
 		state := l.state()
@@ -97,7 +97,7 @@ func (l *lab) up(args ...string) {
 			l.showLogs()
 		}
 	})
-	l.run(append([]string{"up"}, args...)...)
+	return l.run(append([]string{"up"}, args...)...)
 }
 
 func (l *lab) showLogs() {

@@ -5,6 +5,10 @@ package labtest_test
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +18,8 @@ import (
 // TestKubernetesDatastore boots a lab where Calico keeps its data in Kubernetes.
 func TestKubernetesDatastore(t *testing.T) {
 	l := newLab(t)
-	l.up("--calico-datastore=kubernetes", "--nodes=1", "--components=etcd,kube-apiserver,nodes")
+	said := l.up("--calico-datastore=kubernetes", "--nodes=1", "--components=etcd,kube-apiserver,nodes", "--page")
+	showsItsPage(t, l, said)
 	pods, err := l.client().CoreV1().Pods("lab").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -36,5 +41,32 @@ func TestKubernetesDatastore(t *testing.T) {
 			err := l.metadata(resource).Do(ctx).Into(&list)
 			return err == nil && len(list.Items) == want, err
 		})
+	}
+}
+
+// showsItsPage: what the lab says on its start is where its machine is shown, and `lab status` says it again.
+func showsItsPage(t *testing.T, l *lab, said string) {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^page:   (http://127\.0\.0\.1:\d+/\S+/)$`).FindStringSubmatch(said)
+	if found == nil {
+		t.Fatalf("no page is told of:\n%s", said)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, found[1]+"page.json", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var page struct {
+		Machines struct{ Total int } `json:"machines"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&page); err != nil || response.StatusCode != http.StatusOK || page.Machines.Total != 1 {
+		t.Errorf("the page: %s, %v, %+v", response.Status, err, page)
+	}
+	if status := l.run("status"); !strings.Contains(status, "\npage: "+found[1]+"\n") {
+		t.Errorf("status does not know the page:\n%s", status)
 	}
 }

@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+)
+
+// EtcdStorageEvidence is what was read of an EtcdStorage.
+type EtcdStorageEvidence struct {
+	Now        time.Time
+	Storage    v1alpha1.EtcdStorage
+	Events     []Event
+	EventsRead Side
+}
+
+// readyCondition is the type of the summary of all conditions.
+const readyCondition = "Ready"
+
+// EtcdStorage explains a tenant: its conditions as sentences, what it stores of what it may, when certificates end, and what is pending.
+func EtcdStorage(e EtcdStorageEvidence) Explanation {
+	return explanation("EtcdStorage", "", e.Storage.Name, e.tenant(), e.conditions(), e.usage(), e.certificates(), told{e.Events, e.EventsRead, true}.section(e.Now))
+}
+
+// tenant says what it is and what is pending.
+func (e EtcdStorageEvidence) tenant() Section {
+	s, storage := Section{Title: "Tenant (etcd-storage-operator)"}, e.Storage
+	status := storage.Status
+	s.say("keys", "under %s of the core; they are %s", cmp.Or(status.Prefix, storage.Spec.Prefix, "/"+storage.Name+"/"), map[bool]string{
+		true: "deleted with it (spec.deletionPolicy Delete)", false: "kept when it is deleted (spec.deletionPolicy Retain)",
+	}[storage.Spec.DeletionPolicy == v1alpha1.DeletionDelete])
+	if status.Endpoint != "" {
+		s.say("served at", "%s", status.Endpoint)
+	}
+	if status.Proxies != "" {
+		s.say("proxies", "%s ready", status.Proxies)
+	}
+	if at := storage.DeletionTimestamp; at != nil {
+		s.heed("pending", "its deletion, asked for %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(storage.Finalizers), "none"))
+	}
+	switch {
+	case len(status.Conditions) == 0:
+		s.heed("pending", "the operator has not said anything of it yet: is etcd-storage-operator running?")
+	case status.ObservedGeneration < storage.Generation:
+		s.heed("pending", "a change of the spec: what follows is about generation %d, and it is at %d", status.ObservedGeneration, storage.Generation)
+	}
+	if status.ReadyReplicas < storage.Spec.Replicas && len(status.Conditions) > 0 {
+		s.say("pending", "proxies that are not ready: %d of %d", storage.Spec.Replicas-status.ReadyReplicas, storage.Spec.Replicas)
+	}
+	return s
+}
+
+// order are the conditions in the order in which they explain each other: the summary, then what must be before the next can be.
+func order() []string {
+	return []string{
+		readyCondition, v1alpha1.ConditionConflict, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady,
+		v1alpha1.ConditionDeployed, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRotationInProgress,
+	}
+}
+
+// sentences are what a condition means when it is True, when it is False, and before it is known.
+func sentences(kind string) (yes, no, unknown string) {
+	switch kind {
+	case readyCondition:
+		return "it is ready", "it is not ready", "whether it is ready is not known"
+	case v1alpha1.ConditionConflict:
+		return "something of somebody else is in the way", "nothing of others is in the way", "whether something is in the way is not known"
+	case v1alpha1.ConditionCoreReachable:
+		return "the core etcd answers", "the core etcd does not answer as it must", "whether the core etcd answers is not known"
+	case v1alpha1.ConditionCertificatesReady:
+		return "every certificate is where it belongs", "a certificate or bundle is missing", "whether certificates are where they belong is not known"
+	case v1alpha1.ConditionProxyReady:
+		return "a proxy serves", "no proxy of the current template serves", "whether a proxy serves is not known"
+	case v1alpha1.ConditionDeployed:
+		return "it is deployed", "it is not deployed", "whether it is deployed is not known"
+	case v1alpha1.ConditionQuotaExceeded:
+		return "it is at a bound of its quota", "it is within its quota", "what it stores has not been counted yet"
+	case v1alpha1.ConditionRotationInProgress:
+		return "two generations of a CA are trusted", "no CA is being exchanged", "there is no CA to look at yet"
+	}
+	return "it holds", "it does not hold", "it is not known"
+}
+
+// conditions are the conditions as sentences.
+func (e EtcdStorageEvidence) conditions() Section {
+	s := Section{Title: "Conditions"}
+	list := slices.Clone(e.Storage.Status.Conditions)
+	rank := func(c metav1.Condition) int {
+		if at := slices.Index(order(), c.Type); at >= 0 {
+			return at
+		}
+		return len(order())
+	}
+	slices.SortStableFunc(list, func(a, b metav1.Condition) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a.Type, b.Type)) })
+	for _, c := range list {
+		yes, no, text := sentences(c.Type)
+		switch c.Status {
+		case metav1.ConditionTrue:
+			text = yes
+		case metav1.ConditionFalse:
+			text = no
+		case metav1.ConditionUnknown:
+		}
+		if !c.LastTransitionTime.IsZero() {
+			text += ", since " + ago(e.Now, c.LastTransitionTime.Time)
+		}
+		text += " (" + c.Reason + ")"
+		if c.Message != "" {
+			text += ": " + c.Message
+		}
+		s.sayIf(bad(c), c.Type, "%s", text)
+	}
+	return s
+}
+
+// bad says that a condition needs attention. What is not known yet of quota and rotation does not: Ready tells when something is in the way of knowing.
+func bad(c metav1.Condition) bool {
+	switch c.Type {
+	case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded:
+		return c.Status == metav1.ConditionTrue
+	case v1alpha1.ConditionRotationInProgress:
+		return false
+	}
+	return slices.Contains(order(), c.Type) && c.Status != metav1.ConditionTrue
+}
+
+// usage is what the tenant stores of what it may.
+func (e EtcdStorageEvidence) usage() Section {
+	s, quota := Section{Title: "Usage"}, e.Storage.Spec.Quota
+	u := e.Storage.Status.Usage
+	if u == nil {
+		s.say("counted", "not yet")
+		return s
+	}
+	s.say("keys", "%s", of(u.Keys, quota.Keys, func(n int64) string { return fmt.Sprint(n) }))
+	var most *int64
+	if quota.Bytes != nil {
+		value := quota.Bytes.Value()
+		most = &value
+	}
+	s.say("bytes", "%s", of(u.Bytes.Value(), most, size))
+	s.say("leases", "%s", of(u.Leases, quota.Leases, func(n int64) string { return fmt.Sprint(n) }))
+	s.say("counted", "%s ago", ago(e.Now, u.ObservedAt.Time))
+	if rate := quota.RequestsPerSecond; rate != nil {
+		s.say("requests", "each proxy serves at most %d in a second", *rate)
+	}
+	if watches := quota.Watches; watches != nil {
+		s.say("watches", "each proxy has at most %d open", *watches)
+	}
+	return s
+}
+
+// of is a number with its bound.
+func of(n int64, most *int64, text func(int64) string) string {
+	if most == nil || *most <= 0 {
+		return text(n) + ", unbounded"
+	}
+	return fmt.Sprintf("%s of %s (%d %%)", text(n), text(*most), int64(float64(n)*100/float64(*most)))
+}
+
+// size is a number of bytes, such as 3.2Mi.
+func size(n int64) string {
+	for _, unit := range []struct {
+		of   float64
+		name string
+	}{{1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
+		if float64(n) >= unit.of {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/unit.of), ".0") + unit.name
+		}
+	}
+	return resource.NewQuantity(n, resource.BinarySI).String()
+}
+
+// certificates says when they end.
+func (e EtcdStorageEvidence) certificates() Section {
+	s, spec := Section{Title: "Certificates"}, e.Storage.Spec
+	times := e.Storage.Status.Certificates
+	if times == nil {
+		s.say("issued", "none yet")
+		return s
+	}
+	for _, c := range []struct {
+		name     string
+		ends     *metav1.Time
+		validity time.Duration
+		// after says when the operator puts the next one in its place.
+		after string
+	}{
+		{"serving CA", times.ServingCA, spec.SigningCertificateValidity.Duration, "the next one signs after five sixths"},
+		{"serving", times.Serving, spec.ServingCertificateValidity.Duration, "it is renewed after two thirds"},
+		{"client CA", times.ClientCA, spec.SigningCertificateValidity.Duration, "the next one signs after five sixths"},
+		{"client", times.Client, spec.ClientCertificateValidity.Duration, "it is renewed after two thirds"},
+	} {
+		if c.ends == nil {
+			s.say(c.name, "none yet")
+			continue
+		}
+		at, left := c.ends.UTC().Format(time.RFC3339), c.ends.Sub(e.Now)
+		switch {
+		case left <= 0:
+			s.heed(c.name, "it ended at %s, %s ago", at, span(-left))
+		case left < c.validity/late:
+			s.heed(c.name, "it ends at %s, in %s, which is late for a validity of %s: %s of that", at, span(left), span(c.validity), c.after)
+		default:
+			s.say(c.name, "it ends at %s, in %s; %s of %s", at, span(left), c.after, span(c.validity))
+		}
+	}
+	return s
+}
+
+// late is the part of its validity in which a certificate should have been renewed: less is left than a CA has when its successor signs.
+const late = 10

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Explanation is why an object is as it is. Its JSON form is a contract with programs.
+type Explanation struct {
+	// Kind is Node, Service or EtcdStorage.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Attention says that a line needs a person's attention.
+	Attention bool      `json:"attention"`
+	Sections  []Section `json:"sections"`
+}
+
+// Section is what one side or component has to say.
+type Section struct {
+	Title string `json:"title"`
+	Lines []Line `json:"lines"`
+}
+
+// Line is one sentence about one thing.
+type Line struct {
+	// Topic says in a word or two what it is about.
+	Topic string `json:"topic"`
+	Text  string `json:"text"`
+	// Attention says that it needs a person's attention.
+	Attention bool `json:"attention,omitempty"`
+}
+
+// say adds a line.
+func (s *Section) say(topic, format string, args ...any) {
+	s.Lines = append(s.Lines, Line{Topic: plain(topic), Text: plain(fmt.Sprintf(format, args...))})
+}
+
+// heed adds a line that needs attention.
+func (s *Section) heed(topic, format string, args ...any) {
+	s.say(topic, format, args...)
+	s.Lines[len(s.Lines)-1].Attention = true
+}
+
+// sayIf is [Section.heed] if something is wrong, else [Section.say].
+func (s *Section) sayIf(wrong bool, topic, format string, args ...any) {
+	s.say(topic, format, args...)
+	s.Lines[len(s.Lines)-1].Attention = wrong
+}
+
+// plain makes one line of anybody's text, without what a terminal would take for an order.
+func plain(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// explanation puts the sections together; those that have nothing to say are left out.
+func explanation(kind, namespace, name string, sections ...Section) Explanation {
+	out := Explanation{Kind: kind, Namespace: namespace, Name: name}
+	for _, s := range sections {
+		if len(s.Lines) == 0 {
+			continue
+		}
+		out.Sections = append(out.Sections, s)
+		out.Attention = out.Attention || slices.ContainsFunc(s.Lines, func(l Line) bool { return l.Attention })
+	}
+	return out
+}
+
+// Side is whether something was read that an explanation is made of.
+type Side struct {
+	// NotAsked says why nobody asked, Problem why it could not be read; both are "" if it was.
+	NotAsked, Problem string
+}
+
+// told says what became of a side that was not read, and whether it was. What could not be read needs attention; what nobody asked does not.
+func (s Side) told(section *Section, topic string) (read bool) {
+	switch {
+	case s.NotAsked != "":
+		section.say(topic, "not asked: %s", s.NotAsked)
+	case s.Problem != "":
+		section.heed(topic, "not known: %s", s.Problem)
+	default:
+		return true
+	}
+	return false
+}
+
+// ago is how long ago a time was, in the largest unit of which there are two.
+func ago(now, then time.Time) string { return span(now.Sub(then)) }
+
+// span is a duration in the largest unit of which there are two, such as 90s and 36h. What is negative counts as 0.
+func span(d time.Duration) string {
+	d = max(d, 0)
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if d >= 2*unit.of {
+			return fmt.Sprintf("%d%s", d/unit.of, unit.name)
+		}
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// Event is what a component told of an object.
+type Event struct {
+	// At is when it was told last.
+	At time.Time
+	// Warning says that it was a warning.
+	Warning bool
+	// Reason and Text are the Event's own, Source is who told it.
+	Reason, Text, Source string
+	// Count is how often, 0 for once.
+	Count int32
+}
+
+// The bounds of what is shown of Events. A warning is news for as long as a controller that fails goes without trying again.
+const (
+	mostEvents = 10
+	news       = 10 * time.Minute
+)
+
+// told are Events with whether they could be read.
+type told struct {
+	list []Event
+	side Side
+	// fresh says that a recent warning needs attention.
+	fresh bool
+}
+
+// section is the Events, the last one first. Those of the same words count once.
+func (t told) section(now time.Time) Section {
+	s := Section{Title: "Events"}
+	if !t.side.told(&s, "Events") {
+		return s
+	}
+	list := slices.Clone(t.list)
+	slices.SortFunc(list, func(a, b Event) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Source, b.Source))
+	})
+	for i, e := range list[:min(len(list), mostEvents)] {
+		text := e.Reason + ": " + e.Text
+		if e.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", e.Count)
+		}
+		if e.Warning {
+			text = "Warning " + text
+		}
+		// An old warning is history: what still holds is said above.
+		s.sayIf(t.fresh && e.Warning && now.Sub(e.At) < news && !overtaken(list[:i], e), ago(now, e.At)+" ago", "%s (%s)", text, cmp.Or(e.Source, "nobody's name"))
+	}
+	if more := len(list) - mostEvents; more > 0 {
+		s.say("older", "%d more", more)
+	}
+	return s
+}
+
+// overtaken says that the same source has since told of something that went well.
+func overtaken(later []Event, e Event) bool {
+	return slices.ContainsFunc(later, func(l Event) bool { return !l.Warning && l.Source == e.Source && l.At.After(e.At) })
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// NodeEvidence is what was read of a machine.
+type NodeEvidence struct {
+	Now  time.Time
+	Name string
+	// Machine is what the sides say of it; NotAsked are those that nobody asked, with why.
+	Machine  agreement.Row
+	NotAsked []Named
+	// CalicoNames are its names in Calico's datastore, beside its own.
+	CalicoNames []string
+	NodeSync    NodeSync
+	Reflectors  Reflectors
+	Events      []Event
+	EventsRead  Side
+}
+
+// Named is a side with what there is to say of it.
+type Named struct{ Name, Text string }
+
+// NodeSync is what calico-node-sync would do now.
+type NodeSync struct {
+	Side
+	Plan nodesync.Plan
+	// Grace is the grace period that the plan was made with.
+	Grace time.Duration
+	// Memory says whose memory of absences counts, "" for none: then every absence begins with the plan.
+	Memory string
+}
+
+// Node explains a machine: what the sides say, what would be done about it and why, and what was told.
+func Node(e NodeEvidence) Explanation {
+	sections := []Section{e.machine(), e.nodeSync()}
+	sections = append(sections, e.Reflectors.sections()...)
+	return explanation("Node", "", e.Name, append(sections, told{e.Events, e.EventsRead, true}.section(e.Now))...)
+}
+
+func (e NodeEvidence) machine() Section {
+	s, m := Section{Title: "Machine"}, e.Machine
+	for _, side := range []Named{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode}, {"reflector", m.Reflector}} {
+		s.say(side.Name, "%s", side.Text)
+	}
+	for _, d := range m.Disagreements {
+		since := ""
+		if d.Since != nil {
+			since = " (since " + ago(e.Now, *d.Since) + ")"
+		}
+		s.heed("disagrees", "%s%s", d.What, since)
+	}
+	for _, u := range m.Unknowns {
+		s.heed("unknown", "%s", u)
+	}
+	for _, n := range e.NotAsked {
+		s.say("not asked", "%s: %s", n.Name, n.Text)
+	}
+	if m.Verdict == agreement.Agree {
+		s.say("verdict", "all sides that were asked agree")
+	}
+	return s
+}
+
+// nodeSync says what calico-node-sync would do about the machine, or which gate holds it back.
+func (e NodeEvidence) nodeSync() Section {
+	s := Section{Title: "Clean-up (calico-node-sync)"}
+	if !e.NodeSync.told(&s, "plan") {
+		return s
+	}
+	plan, concerned := e.NodeSync.Plan, false
+	for _, d := range plan.Decisions {
+		if e.isAbout(d.Of) {
+			s.heed("plan", "%s", d.Because)
+		}
+	}
+	for _, step := range plan.Steps {
+		if e.isAbout(step.Subject()) {
+			s.heed("step", "%s", step)
+			concerned = true
+		}
+	}
+	for _, r := range plan.Refusals {
+		switch {
+		case r.Of == (nodesync.Subject{}):
+			s.heed("held back", "nothing at all is removed: %s (%s)", r.Message, r.Gate)
+		case !e.isAbout(r.Of):
+			continue
+		case r.Gate.Settled():
+			s.say("left alone", "%s (%s)", r.Message, r.Gate)
+		default:
+			s.heed("held back", "%s (%s)", r.Message, r.Gate)
+		}
+		concerned = true
+	}
+	switch {
+	case !concerned && e.Machine.HasNode:
+		s.say("plan", "nothing: its Kubernetes Node is there, so that nothing of it is removed")
+		return s
+	case !concerned:
+		s.say("plan", "nothing: there is nothing of it that would be removed")
+		return s
+	}
+	s.say("limits", "those of a controller without flags, with a grace period of %s", span(e.NodeSync.Grace))
+	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "none of a controller was found, so that an absence begins now"))
+	return s
+}
+
+// isAbout says that a subject is the machine, by any of its names.
+func (e NodeEvidence) isAbout(of nodesync.Subject) bool {
+	host := of.Host
+	if strings.Contains(host, "/") {
+		host = path.Base(host) // a key of the datastore
+	}
+	return of.KubernetesNode == e.Name || host == e.Name || slices.Contains(e.CalicoNames, host)
+}

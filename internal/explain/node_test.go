@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// alive is a machine about which all agree.
+func alive(name string) explain.NodeEvidence {
+	return explain.NodeEvidence{
+		Now: now, Name: name, NotAsked: []explain.Named{{Name: "DigitalOcean", Text: "there is no token"}},
+		Machine:    agreement.Row{Machine: name, Droplet: "not asked", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true},
+		Reflectors: explain.Reflectors{Side: explain.Side{NotAsked: "there is no kind RouteReflectorTopology"}},
+	}
+}
+
+// gone is a machine whose Node is missing since that long, with the plan that follows.
+func gone(t *testing.T, absent time.Duration, change func(w *nodesync.World, c *nodesync.Config)) explain.NodeEvidence {
+	t.Helper()
+	c := nodesync.DefaultConfig()
+	calico := func(name string) nodesync.CalicoNode {
+		return nodesync.CalicoNode{Name: name, Revision: 7, OrchRefs: []nodesync.OrchRef{{Orchestrator: "k8s", NodeName: name}}}
+	}
+	w := nodesync.World{
+		Now: now,
+		Kubernetes: nodesync.Kubernetes{
+			ClusterUID: "u", Synced: true, Nodes: []nodesync.KubernetesNode{{Name: "a"}, {Name: "b"}},
+			Lookups: []nodesync.Lookup{{Node: "old", Verdict: nodesync.VerdictGone}}, RunningPods: []nodesync.RunningPods{{Node: "old"}},
+		},
+		Calico: nodesync.Calico{
+			Ready: true, Binding: nodesync.Binding{ClusterUID: "u"}, Nodes: []nodesync.CalicoNode{calico("a"), calico("b"), calico("old")},
+			Hosts: []nodesync.Host{{Name: "old", Affinities: []nodesync.Affinity{{CIDR: netip.MustParsePrefix("10.1.0.0/26"), State: "confirmed", Revision: 3}}}},
+		},
+		Memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "old", KubernetesNode: "old", Since: now.Add(-absent), Revision: 7}}},
+	}
+	if change != nil {
+		change(&w, &c)
+	}
+	since := now.Add(-absent)
+	return explain.NodeEvidence{
+		Now: now, Name: "old",
+		Machine: agreement.Row{
+			Machine: "old", Droplet: "none", Node: "none", CalicoNode: "old", Reflector: "none", Verdict: agreement.Disagree,
+			Disagreements: []agreement.Disagreement{{What: "there is a Calico Node, and no Kubernetes Node", Since: &since}},
+		},
+		NodeSync:   explain.NodeSync{Plan: nodesync.MakePlan(w, c), Grace: c.Grace, Memory: "that of the running controller"},
+		Reflectors: explain.Reflectors{},
+	}
+}
+
+func TestNodeThatIsWell(t *testing.T) {
+	t.Parallel()
+	e := explain.Node(alive("worker-1"))
+	says(t, e, false,
+		"droplet: not asked", "Node: Ready", "Calico: worker-1", "reflector: none", "not asked: DigitalOcean: there is no token",
+		"verdict: all sides that were asked agree", "plan: nothing: its Kubernetes Node is there, so that nothing of it is removed",
+		"plan: not asked: there is no kind RouteReflectorTopology",
+	)
+	silent(t, e, "limits", "memory", "held back")
+	golden(t, "node-well", e)
+}
+
+// What is planned for a machine that is gone, and each way in which it is held back, in the planner's words.
+func TestNodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	e := explain.Node(gone(t, time.Hour, nil))
+	says(t, e, true,
+		"!disagrees: there is a Calico Node, and no Kubernetes Node (since 60m)",
+		"!plan: Kubernetes Node old is gone: missing from the list, absent for 1h0m0s, a live read says NotFound, no pod runs there",
+		"limits: those of a controller without flags, with a grace period of 5m", "memory: that of the running controller",
+		"plan: there is no RouteReflectorTopology",
+	)
+	golden(t, "node-gone", e)
+	for name, c := range map[string]struct {
+		absent time.Duration
+		change func(w *nodesync.World, c *nodesync.Config)
+		want   string
+	}{
+		"grace": {time.Minute, nil, "!held back: absent since 2026-11-22T11:59:00Z; the grace period of 5m0s ends at 2026-11-22T12:04:00Z (grace)"},
+		"keep": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Nodes[2].Keep = true },
+			"left alone: annotation nodes.mooring.dev/keep forbids it (keep)"},
+		"a lock": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Ready = false },
+			"!held back: nothing at all is removed: Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated (datastore-not-ready)"},
+		"a live read": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Kubernetes.Lookups[0].Verdict = nodesync.VerdictAlive },
+			"!held back: a live read finds Kubernetes Node \"old\" (not-confirmed-gone)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			says(t, explain.Node(gone(t, c.absent, c.change)), true, c.want)
+		})
+	}
+	forgotten := gone(t, time.Minute, nil)
+	forgotten.NodeSync.Memory = ""
+	says(t, explain.Node(forgotten), true, "memory: none of a controller was found, so that an absence begins now")
+}
+
+// Others' steps and refusals are not this machine's; its other names are.
+func TestNodeByItsNames(t *testing.T) {
+	t.Parallel()
+	e := alive("worker-1")
+	e.NodeSync.Plan = nodesync.Plan{
+		Steps:     []nodesync.Step{nodesync.Fence{Of: nodesync.Subject{Host: "other", KubernetesNode: "other"}}},
+		Decisions: []nodesync.Decision{{Of: nodesync.Subject{Host: "other", KubernetesNode: "other"}, Because: "it is gone"}},
+		Refusals: []nodesync.Refusal{
+			{Of: nodesync.Subject{Host: "worker-1.example"}, Gate: nodesync.GateAmbiguousName, Message: "two names"},
+			{Of: nodesync.Subject{Host: "called-otherwise", KubernetesNode: "worker-1"}, Gate: nodesync.GateKeep, Message: "kept"},
+			{Of: nodesync.Subject{Host: "worker-10"}, Gate: nodesync.GateGrace, Message: "not this one"},
+			{Of: nodesync.Subject{Host: "/calico/resources/v3/nodes/worker-1"}, Gate: nodesync.GateUnreadable, Message: "cannot be parsed"},
+		},
+	}
+	got := explain.Node(e)
+	says(t, got, true, "!held back: cannot be parsed (unreadable)", "left alone: kept (keep)")
+	silent(t, got, "step")
+	e.CalicoNames = []string{"worker-1.example"}
+	got = explain.Node(e)
+	says(t, got, true, "!held back: two names (ambiguous-name)")
+	for _, line := range flat(got) {
+		if line == "!held back: not this one (grace)" || line == "!plan: it is gone" {
+			t.Errorf("another machine's: %s", line)
+		}
+	}
+}
+
+// What was not read is said; what failed needs attention, what nobody asked does not.
+func TestNodeOfWhichLittleIsKnown(t *testing.T) {
+	t.Parallel()
+	e := alive("x")
+	e.NodeSync.Side = explain.Side{NotAsked: "its kinds are not served"}
+	says(t, explain.Node(e), false, "plan: not asked: its kinds are not served")
+	e.NodeSync.Side = explain.Side{Problem: "no answer in time"}
+	e.EventsRead = explain.Side{Problem: "listing Events: forbidden"}
+	says(t, explain.Node(e), true, "!plan: not known: no answer in time", "!Events: not known: listing Events: forbidden")
+	e = alive("x")
+	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Doubtful, Unknowns: []string{"the cloud could not be read: 401"}}
+	says(t, explain.Node(e), true, "!unknown: the cloud could not be read: 401", "plan: nothing: there is nothing of it that would be removed")
+}
+
+// The last Events come first; a warning is news for ten minutes, and not once the same source has told of something good.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	at := func(ago time.Duration, warning bool, source, text string) explain.Event {
+		return explain.Event{At: now.Add(-ago), Warning: warning, Reason: "R", Text: text, Source: source, Count: 3}
+	}
+	e := alive("x")
+	e.Events = []explain.Event{at(time.Hour, true, "s", "old"), at(90*time.Second, false, "t", "well\x1b[31m\nand two lines")}
+	got := explain.Node(e)
+	says(t, got, false, "60m ago: Warning R: old (3 times) (s)", "90s ago: R: well[31m and two lines (3 times) (t)")
+	if lines := got.Sections[len(got.Sections)-1].Lines; lines[0].Topic != "90s ago" {
+		t.Errorf("the first is %+v", lines[0])
+	}
+	e.Events = append(e.Events, at(3*time.Minute, true, "s", "new"))
+	says(t, explain.Node(e), true, "!3m ago: Warning R: new (3 times) (s)")
+	e.Events = append(e.Events, at(time.Minute, false, "s", "well again"))
+	says(t, explain.Node(e), false, "3m ago: Warning R: new (3 times) (s)")
+	e.Events = nil
+	for range 13 {
+		e.Events = append(e.Events, explain.Event{At: now.Add(-time.Hour), Reason: "R", Text: "x"})
+	}
+	says(t, explain.Node(e), false, "older: 3 more", "60m ago: R: x (nobody's name)")
+}

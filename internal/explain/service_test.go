@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/explain"
+)
+
+// web is a Service with a load balancer and two Nodes, one of which has no provider ID yet.
+func web(annotations map[string]string) explain.ServiceEvidence {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "0000-1111", Annotations: annotations},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{
+			{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP}, {Name: "https", Port: 443, NodePort: 30443, Protocol: corev1.ProtocolTCP},
+		}},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}},
+	}
+	node := func(name, id string) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.7"}}},
+		}
+	}
+	return explain.ServiceEvidence{
+		Now: now, Cloud: explain.Side{NotAsked: "there is no token"},
+		Input: loadbalancer.Input{Service: service, Nodes: []*corev1.Node{node("a", "digitalocean://11"), node("b", "")}, Cluster: loadbalancer.Cluster{Region: "nyc1"}},
+	}
+}
+
+// What each annotation gives is what the planner would send without it.
+func TestServiceAnnotations(t *testing.T) {
+	t.Parallel()
+	e := web(map[string]string{
+		annotation.Type: "REGIONAL", annotation.HTTPPorts: "80", annotation.TLSPorts: "443", annotation.CertificateName: "shop", annotation.AllowRules: "cidr:10.0.0.0/8",
+		annotation.Hostname: "web.example.com", annotation.Algorithm: "round_robin", annotation.LoadBalancerID: "lb-1", annotation.Prefix + "unheard-of": "x",
+	})
+	got := explain.Service(e)
+	says(t, got, true, // a warning
+		"asks for: a load balancer of DigitalOcean (type LoadBalancer, no class)", "has: load balancer lb-1", "answers at: 203.0.113.9",
+		"DigitalOcean: not asked: there is no token", "granted: that droplets and certificates which the Service needs are there",
+		"forwards: https:443 → http:30443 with certificate (shop)",
+		`http-ports: "80": forwards http:80 → http:30080`, `allow-rules: "cidr:10.0.0.0/8": allows cidr:10.0.0.0/8`,
+		`hostname: "web.example.com": changes nothing that is sent. The Service's status shows this name, in lower case, instead of the load balancer's addresses.`,
+		"targets: 2: a (droplet 11), b (no provider ID yet)",
+	)
+	silent(t, got, "refused", "left out", "to change", "kubernetes.digitalocean.com/load-balancer-id")
+	golden(t, "service-annotations", got)
+}
+
+// What is refused is said in the planner's words, once for each thing; nothing is said of what a refused annotation would give.
+func TestServiceRefused(t *testing.T) {
+	t.Parallel()
+	e := web(map[string]string{annotation.Type: "REGIONAL", annotation.Protocol: "gopher", annotation.SizeUnit: "2"})
+	e.Input.Service.Status = corev1.ServiceStatus{}
+	_, err := loadbalancer.Desired(e.Input)
+	got := explain.Service(e)
+	says(t, got, true, "!answers at: nothing yet: status.loadBalancer is empty", "!refused: "+err.Error(),
+		`protocol: "gopher": it is refused, see above`, `size-unit: "2": The number of the load balancer's own nodes. It can be changed once an hour.`)
+	silent(t, got, "load balancer", "forwards")
+	golden(t, "service-refused", got)
+}
+
+// Each Node that gets no traffic is named with the reason; one that somebody wants left out needs no attention.
+func TestServiceNodes(t *testing.T) {
+	t.Parallel()
+	e := web(nil)
+	e.Input.Nodes[0].Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
+	says(t, explain.Service(e), false, "left out: node a has the label node.kubernetes.io/exclude-from-external-load-balancers")
+	e.Input.Nodes[0].Labels = nil
+	e.Input.Nodes[0].Status.Addresses = nil
+	says(t, explain.Service(e), true, "!left out: node a has no IPv4 address", "targets: 1: b (no provider ID yet)")
+	e.Input.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}}
+	says(t, explain.Service(e), false, "left out: node a has no IPv4 address")
+	for range 25 {
+		e.Input.Nodes = append(e.Input.Nodes, e.Input.Nodes[0])
+	}
+	says(t, explain.Service(e), false, "left out: 6 more")
+}
+
+// With DigitalOcean's word nothing is taken for granted, and what there is is compared with what must be.
+func TestServiceObserved(t *testing.T) {
+	t.Parallel()
+	e := web(map[string]string{annotation.LoadBalancerID: "lb-1"})
+	e.Cloud = explain.Side{}
+	says(t, explain.Service(e), true, "!left out: node b has no provider ID, and no droplet matches its name", "targets: 1: a (droplet 11)")
+	e.Input.Nodes = e.Input.Nodes[:1]
+	result, err := loadbalancer.Desired(e.Input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := loadbalancer.Observed{ID: "lb-1", Name: "by-hand", Status: loadbalancer.StatusNew, Type: result.Request.Type, Network: result.Request.Network}
+	e.Input.Observed = &o
+	got := explain.Service(e)
+	says(t, got, true, `!state: load balancer "by-hand" (lb-1) is being made`)
+	silent(t, got, "DigitalOcean", "granted")
+	differences := 0
+	for _, line := range flat(got) {
+		if len(line) > 11 && line[:11] == "!to change:" {
+			differences++
+		}
+	}
+	if want := len(loadbalancer.Diff(o, mustDesire(t, e.Input))); differences != want || want == 0 {
+		t.Errorf("%d differences are told, want %d", differences, want)
+	}
+	e.Input.Observed, e.Lost = nil, true
+	says(t, explain.Service(e), true, "!has: load balancer lb-1, which DigitalOcean does not know with this token")
+	e.Cloud = explain.Side{Problem: "reading load balancer lb-1: 401"}
+	says(t, explain.Service(e), true, "!DigitalOcean: not known: reading load balancer lb-1: 401")
+}
+
+func mustDesire(t *testing.T, in loadbalancer.Input) loadbalancer.Request {
+	t.Helper()
+	result, err := loadbalancer.Desired(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Request
+}
+
+// Of a Service that asks for nothing there is nothing to say, not even what its Events warn of.
+func TestServiceOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	e := web(nil)
+	e.Input.Service.Spec.Type = corev1.ServiceTypeClusterIP
+	e.Events = []explain.Event{{At: now, Warning: true, Reason: "X", Text: "x", Source: "y"}}
+	got := explain.Service(e)
+	says(t, got, false, "asks for: no load balancer of DigitalOcean: the service gets no load balancer from DigitalOcean: service shop/web is of type ClusterIP, not LoadBalancer")
+	silent(t, got, "load balancer", "targets", "answers at")
+}
+
+// Defaults of the cluster are told from the Service's own annotations; a disowned load balancer, a deletion and conditions are told.
+func TestServiceStanding(t *testing.T) {
+	t.Parallel()
+	e := web(map[string]string{annotation.Disown: "true"})
+	e.Input.Cluster.Defaults = annotation.Defaults{annotation.SizeUnit: "3"}
+	deleted := metav1.NewTime(now.Add(-5 * time.Minute))
+	e.Input.Service.DeletionTimestamp, e.Input.Service.Finalizers = &deleted, []string{"service.kubernetes.io/load-balancer-cleanup"}
+	e.Input.Service.Status.Conditions = []metav1.Condition{{Type: "LoadBalancerPortsError", Status: metav1.ConditionTrue, Reason: "Ports", Message: "no UDP"}}
+	says(t, explain.Service(e), true,
+		"disowned: nothing is sent, annotation service.kubernetes.io/do-loadbalancer-disown forbids it", `size-unit: "3", a default of the cluster: option size 3`,
+		"!deletion: asked for 5m ago; finalizers that hold it: service.kubernetes.io/load-balancer-cleanup", "condition: LoadBalancerPortsError is True, Ports: no UDP")
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Paint colors text that tells of something that is well, or is not. It must not change what is visible.
+type Paint func(text string, well bool) string
+
+// Plain paints nothing.
+func Plain(text string, _ bool) string { return text }
+
+// The words of the first line.
+const (
+	wordAttention = "needs attention"
+	wordWell      = "nothing needs attention"
+)
+
+// leastText is how many columns a text must have beside its topic, as many as its longest word at least; where there are fewer it stands below.
+const leastText = 30
+
+// Text is the explanation for a terminal of that width in columns, 0 for one without end. Lines that need attention begin with an exclamation mark.
+func Text(e Explanation, width int, paint Paint) string {
+	var b strings.Builder
+	word := wordWell
+	if e.Attention {
+		word = wordAttention
+	}
+	b.WriteString(e.Kind + " " + strings.TrimPrefix(e.Namespace+"/"+e.Name, "/") + ": " + paint(word, !e.Attention) + "\n")
+	for _, s := range e.Sections {
+		b.WriteString("\n" + s.Title + "\n")
+		topics := 0
+		for _, l := range s.Lines {
+			topics = max(topics, utf8.RuneCountInString(l.Topic))
+		}
+		for _, l := range s.Lines {
+			l.write(&b, topics, width, paint)
+		}
+	}
+	return b.String()
+}
+
+// write writes a line in a section whose longest topic has so many columns.
+func (l Line) write(b *strings.Builder, topics, width int, paint Paint) {
+	mark := " "
+	if l.Attention {
+		mark = paint("!", false)
+	}
+	indent := 4 + topics + 2
+	b.WriteString("  " + mark + " " + l.Topic)
+	words, longest := strings.Fields(l.Text), 0
+	for _, word := range words {
+		longest = max(longest, utf8.RuneCountInString(word))
+	}
+	if width > 0 && width-indent < max(leastText, longest) {
+		indent = 8
+		b.WriteString("\n" + strings.Repeat(" ", indent))
+	} else {
+		b.WriteString(strings.Repeat(" ", indent-4-utf8.RuneCountInString(l.Topic)))
+	}
+	column := indent
+	for i, word := range words {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case width > 0 && column+1+length > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += length
+	}
+	b.WriteByte('\n')
+}

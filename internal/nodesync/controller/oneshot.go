@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// NewOneShot returns a Reconciler for a command that looks once: it has no watch, plans with [Reconciler.Preview], and writes nothing. state may be nil.
+func NewOneShot(config nodesync.Config, store Datastore, cluster Cluster, state State, now clock.Clock) *Reconciler {
+	return &Reconciler{
+		State: state, Datastore: store, Cluster: cluster, Config: config, DryRun: true,
+		Clock: now, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+}
+
+// readOnce is a cluster that is read once: there is no watch that would have to be filled, the list is a quorum list all the same.
+type readOnce struct{ *KubernetesCluster }
+
+// Synced implements Cluster.
+func (readOnce) Synced() bool { return true }
+
+// ReadOnce is a cluster without a watch, for commands that look once. Reader must not be a cache.
+func ReadOnce(reader client.Reader, now clock.PassiveClock) Cluster {
+	return readOnce{NewKubernetesCluster(reader, now)}
+}
+
+// NewLive returns a client that reads the API server live.
+func NewLive(config *rest.Config) (client.Client, error) {
+	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for Kubernetes: %w", err)
+	}
+	return live, nil
+}
+
+// WatchKept says that a controller has kept watch until lately: then it is the one to act on a confirmation, and otherwise it is the command that was
+// given one. state may be nil, which is no controller.
+func WatchKept(ctx context.Context, state State, c nodesync.Config, now time.Time) (bool, error) {
+	if state == nil {
+		return false, nil
+	}
+	memory, _, err := state.Read(ctx)
+	memory.Absences = []nodesync.Absence{{}} // whether this is believed is the question
+	return len(memory.Recalled(now, c).Absences) > 0, err
+}

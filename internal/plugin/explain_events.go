@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/mooring-dev/mooring/internal/explain"
+)
+
+// eventsAbout are the Events about one object.
+func (c *cluster) eventsAbout(ctx context.Context, kind, namespace, name string) ([]explain.Event, explain.Side) {
+	list, _, err := c.events(ctx, namespace, fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
+	var out []explain.Event
+	for i := range list {
+		out = append(out, eventOf(&list[i]))
+	}
+	return out, sideOf(err)
+}
+
+// eventsOfMachine are the Events of Mooring's components that are about a machine: those about its Node, and those that name it, since a Node that is
+// gone has none.
+func (c *cluster) eventsOfMachine(ctx context.Context, names []string) ([]explain.Event, explain.Side) {
+	var out []explain.Event
+	for _, source := range eventSources() {
+		list, _, err := c.events(ctx, metav1.NamespaceAll, fields.Set{"source": source}, math.MaxInt)
+		if err != nil {
+			return nil, sideOf(err)
+		}
+		for i := range list {
+			if tellsOf(&list[i], names) {
+				out = append(out, eventOf(&list[i]))
+			}
+		}
+	}
+	return out, explain.Side{}
+}
+
+// tellsOf says that an Event is about one of the names of a machine.
+func tellsOf(e *corev1.Event, names []string) bool {
+	for _, name := range names {
+		about := e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name
+		related := e.Related != nil && e.Related.Kind == "Node" && e.Related.Name == name
+		if about || related || regexp.MustCompile(`(?i)\bnode[ /]"?`+regexp.QuoteMeta(name)+`([^-.a-z0-9]|\.?$|\.\s)`).MatchString(e.Message) {
+			return true
+		}
+	}
+	return false
+}
+
+func eventOf(e *corev1.Event) explain.Event {
+	at, count := lastSeen(e)
+	return explain.Event{
+		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: cmp.Or(e.ReportingController, e.Source.Component), Count: count,
+	}
+}

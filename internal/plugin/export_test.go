@@ -1,0 +1,7 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+// EventSources is for tests.
+func EventSources() []string { return eventSources() }

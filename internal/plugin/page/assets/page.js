@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Draws what the server has decided to show. Texts become text nodes and attributes, never markup: the page's policy (trusted types) would refuse it.
+"use strict";
+
+(() => {
+  const by = (id) => document.getElementById(id);
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // make is an element with attributes and children; null children are left out.
+  function make(name, attributes, ...children) {
+    const e = name === "svg" || name === "rect" ? document.createElementNS(SVG, name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (value !== null && value !== undefined && value !== false) e.setAttribute(key, value === true ? "" : String(value));
+    }
+    e.append(...children.filter((c) => c !== null && c !== undefined));
+    return e;
+  }
+
+  const state = { q: "", only: "", asked: 0, shown: 0, body: "", every: 15, timer: 0, readAt: null, drawing: "", chosen: null };
+
+  // Time ------------------------------------------------------------------------------------------------------------------------------------------
+
+  function ago(moment) {
+    const s = Math.max(0, Math.round((Date.now() - moment.getTime()) / 1000));
+    if (s < 5) return "now";
+    for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+      if (s >= 2 * size) return Math.floor(s / size) + " " + unit + " ago";
+    }
+    return s + " s ago";
+  }
+
+  function time(iso) {
+    const at = new Date(iso);
+    return make("time", { datetime: iso, title: at.toLocaleString() }, ago(at));
+  }
+
+  function tick() {
+    for (const t of document.querySelectorAll("time")) {
+      const text = ago(new Date(t.dateTime));
+      if (t.textContent !== text) t.textContent = text;
+    }
+    if (state.readAt) by("read").textContent = "read " + ago(state.readAt);
+  }
+
+  // Machines --------------------------------------------------------------------------------------------------------------------------------------
+
+  function share(zone) {
+    const bar = make("svg", { class: "share", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
+    let x = 0;
+    for (const [verdict, n] of [["disagree", zone.disagree], ["unknown", zone.unknown], ["agree", zone.total - zone.disagree - zone.unknown]]) {
+      // What is there at all is seen, however few.
+      const width = n ? Math.max(100 * n / zone.total, 1) : 0;
+      if (width) bar.append(make("rect", { class: verdict, x, y: 0, width, height: 1 }));
+      x += width;
+    }
+    return bar;
+  }
+
+  function tile(zone, machine, first) {
+    const label = machine.name + ", " + machine.verdict + (machine.says ? ": " + machine.says : "");
+    const b = make("button", {
+      type: "button", class: "tile " + machine.verdict, tabindex: first ? 0 : -1, "data-key": zone.name + "\n" + machine.name,
+      "aria-label": label, title: label, "aria-haspopup": "dialog",
+    }, machine.name);
+    b.addEventListener("click", () => show(zone, machine));
+    return b;
+  }
+
+  function zoneOf(zone, grouped) {
+    const counts = [zone.total + (zone.total === 1 ? " machine" : " machines")];
+    if (zone.disagree) counts.push(zone.disagree + " disagree");
+    if (zone.unknown) counts.push(zone.unknown + " unknown");
+    const box = make("div", { class: "zone" + (zone.disagree ? " ill" : ""), role: "group", "aria-label": zone.name + ": " + counts.join(", ") },
+      make("h3", {}, zone.name + " ", make("span", {}, counts.join(", "))));
+    if (grouped) box.append(share(zone));
+    const tiles = make("ul", { class: "tiles" });
+    (zone.machines || []).forEach((m, i) => tiles.append(make("li", {}, tile(zone, m, i === 0))));
+    if (tiles.childElementCount) box.append(tiles);
+    if (zone.hidden) box.append(make("p", { class: "more" }, (zone.machines ? "and " : "") + zone.hidden + (zone.machines ? " more" : " not named") + "; filter to see them"));
+    return box;
+  }
+
+  // Arrow keys move among the tiles of a zone, of which one at a time is in the order of Tab.
+  function arrows(event) {
+    const from = event.target.closest(".tile");
+    if (!from) return;
+    const all = [...from.closest(".tiles").querySelectorAll(".tile")];
+    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+    let to = all.indexOf(from);
+    if (event.key in steps) to += steps[event.key];
+    else if (event.key === "Home") to = 0;
+    else if (event.key === "End") to = all.length - 1;
+    else return;
+    event.preventDefault();
+    rove(all[Math.min(all.length - 1, Math.max(0, to))]);
+  }
+
+  function rove(to) {
+    for (const t of to.closest(".tiles").querySelectorAll(".tile")) t.tabIndex = t === to ? 0 : -1;
+    to.focus();
+  }
+
+  function show(zone, machine) {
+    state.chosen = zone.name + "\n" + machine.name;
+    by("detail-name").textContent = machine.name;
+    by("detail-verdict").textContent = machine.verdict + " · " + zone.name;
+    by("detail-verdict").className = machine.verdict;
+    const sides = make("dl");
+    for (const [side, says] of machine.sides) sides.append(make("dt", {}, side), make("dd", {}, says));
+    const body = [sides];
+    if (machine.differs) {
+      body.push(make("h3", {}, "What disagrees"), make("ul", {}, ...machine.differs.map((d) =>
+        make("li", {}, d.what, d.since ? make("span", { class: "hint" }, " (since at least ", time(d.since), ")") : null))));
+    }
+    if (machine.unknown) body.push(make("h3", {}, "What is not known"), make("ul", {}, ...machine.unknown.map((u) => make("li", {}, u))));
+    by("detail-body").replaceChildren(...body);
+    if (!by("detail").open) by("detail").showModal();
+  }
+
+  function machines(m) {
+    by("summary").textContent = m.summary;
+    by("zones").className = m.grouped ? "grouped" : "";
+    by("zones").replaceChildren(...(m.zones || []).map((z) => zoneOf(z, m.grouped)));
+    by("more-zones").textContent = m.more || "";
+    count("machines", m.disagree || m.unknown || m.total, m.disagree > 0);
+    for (const z of m.zones || []) {
+      for (const x of z.machines || []) {
+        if (by("detail").open && state.chosen === z.name + "\n" + x.name) show(z, x);
+      }
+    }
+  }
+
+  function count(key, n, ill) {
+    by("count-" + key).textContent = n;
+    by("count-" + key).className = "count" + (ill ? " ill" : "");
+  }
+
+  // Tables ----------------------------------------------------------------------------------------------------------------------------------------
+
+  function bars(cell) {
+    return make("td", { class: "bars" }, ...cell.bars.map((b) => make("div", { class: "usage" },
+      b.percent < 0 ? make("div", { class: "unbounded", title: "no limit" })
+        : make("progress", { max: 100, value: b.percent, class: b.percent >= 90 ? "full" : null, "aria-label": b.label + ", " + b.percent + " percent" }),
+      make("span", {}, b.label))));
+  }
+
+  function cell(c) {
+    if (c.bars) return bars(c);
+    if (c.at) return make("td", { class: "moment" }, time(c.at));
+    return make("td", {}, c.text || "");
+  }
+
+  function list(l) {
+    const rows = l.rows || [];
+    const parts = [make("p", {}, l.summary)];
+    if (l.problem) parts.unshift(make("p", { class: "problem" }, l.problem));
+    if (rows.length) {
+      parts.push(make("table", { "aria-labelledby": "title-" + l.key },
+        make("thead", {}, make("tr", {}, ...l.columns.map((c) => make("th", { scope: "col" }, c)))),
+        make("tbody", {}, ...rows.map((r) => make("tr", { class: r.ill ? "ill" : null }, ...r.cells.map(cell))))));
+    }
+    if (l.more) parts.push(make("p", { class: "more" }, l.more));
+    by("list-" + l.key).replaceChildren(...parts);
+    const ill = rows.filter((r) => r.ill).length;
+    count(l.key, ill || rows.length + (l.more ? "+" : ""), ill > 0 || Boolean(l.problem));
+  }
+
+  function drawing(d) {
+    by("drawn").textContent = d.version ? "" : d.text || "";
+    by("drawing").hidden = !d.version;
+    if (d.version === state.drawing) return;
+    state.drawing = d.version;
+    by("drawing").replaceChildren(...(d.version ? [make("img", { src: "topology.svg?v=" + encodeURIComponent(d.version), alt: d.text })] : []));
+  }
+
+  // The whole page --------------------------------------------------------------------------------------------------------------------------------
+
+  function render(page) {
+    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : undefined;
+    const roved = [...document.querySelectorAll('.tile[tabindex="0"]')].map((t) => t.dataset.key);
+    by("cluster").textContent = page.cluster;
+    document.title = (page.machines.disagree ? "(" + page.machines.disagree + ") " : "") + "Mooring " + page.cluster;
+    machines(page.machines);
+    page.lists.forEach(list);
+    drawing(page.drawing);
+    by("notes").replaceChildren(...(page.notes || []).map((n) => make("li", {}, n)));
+    // Whoever stood on a tile stands on it again.
+    for (const t of document.querySelectorAll(".tile")) {
+      if (roved.includes(t.dataset.key)) {
+        for (const other of t.closest(".tiles").querySelectorAll(".tile")) other.tabIndex = other === t ? 0 : -1;
+      }
+      if (focused && t.dataset.key === focused && !by("detail").open) rove(t);
+    }
+  }
+
+  function trouble(text) {
+    by("stale").textContent = text;
+    by("stale").hidden = !text;
+  }
+
+  async function load(fresh) {
+    const asked = ++state.asked;
+    const query = new URLSearchParams();
+    if (state.q) query.set("q", state.q);
+    if (state.only) query.set("only", state.only);
+    if (fresh) query.set("fresh", "1");
+    try {
+      const response = await fetch("page.json?" + query, { cache: "no-store" });
+      if (!response.ok) throw new Error(await response.text());
+      const page = await response.json();
+      if (asked < state.shown) return; // a later question was answered already
+      state.shown = asked;
+      state.every = page.everySeconds;
+      state.readAt = new Date(page.readAt);
+      trouble(page.stale ? "The cluster could not be read again; what is shown is old: " + page.stale : "");
+      delete page.readAt;
+      const body = JSON.stringify(page);
+      if (body !== state.body) {
+        state.body = body;
+        render(page);
+      }
+      tick();
+    } catch (err) {
+      if (asked >= state.shown) trouble("kubectl mooring ui does not answer: is it still running? (" + err.message + ")");
+    }
+    by("summary").dataset.asked = asked; // for tests: this question was answered
+  }
+
+  // A page that nobody looks at asks for nothing.
+  function next() {
+    clearTimeout(state.timer);
+    state.timer = setTimeout(async () => {
+      if (document.visibilityState === "visible") await load(true);
+      next();
+    }, state.every * 1000);
+  }
+
+  function remember() {
+    const hash = new URLSearchParams();
+    if (state.q) hash.set("q", state.q);
+    if (state.only) hash.set("only", state.only);
+    history.replaceState(null, "", location.pathname + (hash.size ? "?" + hash : ""));
+  }
+
+  function filter() {
+    state.q = by("words").value.trim();
+    state.only = by("attention").checked ? "attention" : "";
+    remember();
+    load(false);
+  }
+
+  const given = new URLSearchParams(location.search);
+  state.q = by("words").value = given.get("q") || "";
+  state.only = given.get("only") === "attention" ? "attention" : "";
+  by("attention").checked = Boolean(state.only);
+
+  by("words").addEventListener("input", filter);
+  by("attention").addEventListener("change", filter);
+  by("filter").addEventListener("submit", (event) => event.preventDefault());
+  by("refresh").addEventListener("click", () => { load(true); next(); });
+  by("zones").addEventListener("keydown", arrows);
+  by("detail").addEventListener("close", () => {
+    const back = [...document.querySelectorAll(".tile")].find((t) => t.dataset.key === state.chosen);
+    state.chosen = null;
+    if (back) rove(back);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !by("detail").open && document.activeElement !== by("words")) {
+      event.preventDefault();
+      by("words").focus();
+    }
+  });
+  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") { load(true); next(); } });
+  setInterval(tick, 5000);
+  load(false);
+  next();
+})();

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/plugin/page"
+	"github.com/mooring-dev/mooring/internal/topology"
+	"github.com/mooring-dev/mooring/internal/ui"
+)
+
+// worldOf is a cluster of so many machines, one of them without a Node, in three zones; of small ones one in sixteen disagrees and one in twenty-five is
+// unknown, of large ones a tenth of that.
+func worldOf(machines int) ui.World {
+	machines--
+	rare := 1
+	if machines >= 1000 {
+		rare = 10
+	}
+	now := time.Now()
+	w := ui.World{
+		Cluster: "production at https://203.0.113.1:6443", ReadAt: now, Zones: map[string]string{}, Notes: []string{"DigitalOcean not asked: there is no token in DO_ACCESS_TOKEN"},
+		Candidates: machines, Excluded: []ui.Excluded{{Node: "worker-00002", Reason: "is being deleted"}},
+	}
+	groups := map[string]*topology.Zone{}
+	for i := range machines {
+		name, zone := fmt.Sprintf("worker-%05d", i+1), fmt.Sprintf("fra1-%c", 'a'+i%3)
+		r := agreement.Row{Machine: name, Droplet: fmt.Sprintf("droplet %d", 4000+i), Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true}
+		switch {
+		case i%(16*rare) == 1:
+			since := now.Add(-time.Duration(i+3) * time.Minute)
+			r.Verdict, r.Droplet, r.Node = agreement.Disagree, r.Droplet+", gone", "NotReady"
+			r.Disagreements = []agreement.Disagreement{{What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node is still there", Since: &since}}
+		case i%(25*rare) == 3:
+			r.Verdict, r.Unknowns = agreement.Doubtful, []string{"the cloud could not be read: 429 Too Many Requests"}
+		}
+		w.Machines, w.Zones[name] = append(w.Machines, r), zone
+		if groups[zone] == nil {
+			groups[zone] = &topology.Zone{Name: zone}
+		}
+		groups[zone].Clients = append(groups[zone].Clients, name)
+	}
+	w.Machines = append(w.Machines, agreement.Row{
+		Machine: "left-behind", Droplet: "none", Node: "none", CalicoNode: "left-behind", Reflector: "none", Verdict: agreement.Disagree,
+		Disagreements: []agreement.Disagreement{{What: "there is a Calico Node, and no Kubernetes Node"}},
+	})
+	g := topology.Group{ClusterID: "244.0.0.1", Clients: machines, Reflectors: []topology.Reflector{
+		{Node: "reflector-1", Zone: "fra1-a", Role: "Reflector", Expected: machines, Established: machines},
+		{Node: "reflector-2", Zone: "fra1-b", Role: "Reflector", Expected: machines, Established: machines - 1},
+	}}
+	for _, zone := range []string{"fra1-a", "fra1-b", "fra1-c"} {
+		if groups[zone] != nil {
+			g.Zones = append(g.Zones, *groups[zone])
+		}
+	}
+	w.Topologies = []topology.Map{{Name: "main", Phase: "Ready", Mode: "Flat", Mesh: "Off", Clients: machines, Groups: []topology.Group{g}}}
+	lists(&w, min(machines, 300), now)
+	return w
+}
+
+// lists fills in the tables.
+func lists(w *ui.World, n int, now time.Time) {
+	for i := range max(2, n/10) {
+		b := ui.Balancer{
+			Namespace: "shop", Name: fmt.Sprintf("front-%d", i+1), Created: now.Add(-time.Duration(i) * time.Hour), Addresses: []string{fmt.Sprintf("203.0.113.%d", i+1)},
+			Ports: []ui.Port{{Protocol: "TCP", Port: 443, Node: 30443}, {Protocol: "UDP", Port: 443, Node: 30444}}, ID: fmt.Sprintf("8b5f8e1e-%04d", i), Local: i%3 == 2,
+		}
+		if i == 1 {
+			b.Addresses = nil
+		}
+		w.Balancers = append(w.Balancers, b)
+		ten := ui.Tenant{
+			Name: fmt.Sprintf("tenant-%d", i+1), Proxies: "3/3", Ready: "True", Since: now.Add(-48 * time.Hour), Counted: true,
+			Usage: []ui.Usage{{What: "bytes", Used: int64(i+1) * 3 << 20, Limit: 64 << 20}, {What: "keys", Used: int64(i+1) * 913, Limit: 10_000}, {What: "leases", Used: int64(i)}},
+		}
+		if i == 1 {
+			ten.Ready, ten.Reason, ten.Message, ten.Usage[0].Used = "False", "QuotaExceeded", "it stores as much as it may: growth is refused", 63<<20
+		}
+		w.Tenants = append(w.Tenants, ten)
+	}
+	for i := range max(4, n) {
+		e := ui.Entry{
+			At: now.Add(-time.Duration(i*7) * time.Minute), Component: "calico-node-sync", About: fmt.Sprintf("worker-%05d", i+1), Reason: "Journaled",
+			Text: "5 steps, because its Node is gone and DigitalOcean has no such droplet", Times: 1,
+		}
+		if i%5 == 2 {
+			e.Component, e.About, e.Reason, e.Text = "digitalocean-cloud-controller-manager", "Service shop/front-2", "SyncLoadBalancerFailed", "the account has no load balancer left"
+			e.Warning, e.Times = true, i
+		}
+		w.Entries = append(w.Entries, e)
+	}
+}
+
+// source is a cluster that a test changes.
+type source struct {
+	mu    sync.Mutex
+	world ui.World
+	err   error
+	reads int
+}
+
+func (s *source) read(context.Context) (ui.World, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	return s.world, s.err
+}
+
+func (s *source) set(change func(*source)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// serve serves a source until the test ends.
+func serve(t *testing.T, s *source, c clock.PassiveClock) *page.Server {
+	t.Helper()
+	server, err := page.Listen(t.Context(), 0, s.read, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serving ended with %v", err)
+		}
+	})
+	return server
+}
+
+// quietClock stands still until a test moves it.
+func quietClock() *clocktesting.FakePassiveClock {
+	return clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+}

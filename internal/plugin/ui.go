@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/plugin/page"
+)
+
+const uiLong = `Serve a page about the cluster to this machine's browser: the machines by zone with what disagrees in red, the topologies of route reflectors,
+load balancers and their targets, tenants of etcd with what they use, and what components did lately and why. Nothing is written.
+
+The page reads what your kubeconfig may read, and what the environment names as for kubectl mooring agreement; no Secret is read. It is at
+127.0.0.1 alone, under an address that nobody can guess: whoever knows the address sees the page. It loads nothing from elsewhere.
+
+The cluster is read again while somebody looks at the page. Ctrl-C ends it.
+
+Exit codes: 0 ended by Ctrl-C; 1 the cluster cannot be read, or the port is taken.`
+
+const uiExample = `  kubectl mooring ui
+  kubectl mooring ui --port 8080 --no-browser
+  DO_ACCESS_TOKEN=... kubectl mooring ui --context production`
+
+// uiCommand is the command; its zero values are set by newUI.
+type uiCommand struct {
+	env       *Env
+	clock     clock.PassiveClock
+	port      int
+	noBrowser bool
+	// browse opens an address in the person's browser.
+	browse func(ctx context.Context, url string) error
+}
+
+func newUI(env *Env) *cobra.Command {
+	u := &uiCommand{env: env, clock: clock.RealClock{}, browse: browse}
+	cmd := &cobra.Command{
+		Use:     "ui",
+		Short:   "Show the cluster on a page in the browser",
+		Long:    uiLong,
+		Example: uiExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return u.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().IntVar(&u.port, "port", 0, "Port at 127.0.0.1; 0 is any that is free.")
+	cmd.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Only print the address, do not open a browser.")
+	return cmd
+}
+
+func (u *uiCommand) run(ctx context.Context, out, notes io.Writer) error {
+	if u.port < 0 || u.port > 65535 {
+		return fmt.Errorf("--port %d: use 0 to 65535", u.port)
+	}
+	c, err := u.env.cluster()
+	if err != nil {
+		return err
+	}
+	reader := &uiReader{cluster: c, agreement: agreementCommand{env: u.env, clock: u.clock}, name: u.env.Kube.describe(c.config.Host), clock: u.clock}
+	server, err := page.Listen(ctx, u.port, reader.read, u.clock)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out, server.URL()); err != nil {
+		return errors.Join(fmt.Errorf("printing the address: %w", err), server.Close())
+	}
+	fmt.Fprintln(notes, "note: whoever knows this address sees the page; Ctrl-C ends it")
+	if !u.noBrowser {
+		if err := u.browse(ctx, server.TicketURL()); err != nil {
+			fmt.Fprintf(notes, "note: no browser was opened: %v\n", err)
+		}
+	}
+	return server.Serve(ctx)
+}
+
+// browse asks the desktop to open an address. What the browser itself does is not waited for.
+func browse(ctx context.Context, url string) error {
+	name, args := "xdg-open", []string{url}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", url}
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // a browser may outlive the page
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() { _ = cmd.Wait() }() // or it stays as a zombie
+	return nil
+}

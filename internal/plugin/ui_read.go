@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/topology"
+	"github.com/mooring-dev/mooring/internal/ui"
+)
+
+// How long what DigitalOcean said stands. A page is read again many times an hour, and an account has 5,000 requests in one, of which 5,000 droplets
+// take 25. Nodes that were not there then are asked for sooner.
+const (
+	cloudStands    = 5 * time.Minute
+	cloudStandsNew = time.Minute
+)
+
+// uiReader reads all that the page shows.
+type uiReader struct {
+	cluster   *cluster
+	agreement agreementCommand
+	name      string
+	clock     clock.PassiveClock
+
+	// cloud is what DigitalOcean said, at cloudAt.
+	cloud   agreement.Cloud
+	cloudAt time.Time
+}
+
+// read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
+func (u *uiReader) read(ctx context.Context) (ui.World, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	w := ui.World{Cluster: u.name, Zones: map[string]string{}}
+	// Calico and topologies before the Nodes, as for the command agreement.
+	sides := agreement.World{}
+	var err error
+	if sides.Calico, err = readCalico(ctx, u.cluster); err != nil {
+		return w, err
+	}
+	seen, served, problem := u.cluster.topologies(ctx)
+	sides.Reflectors = reflectorsFrom(seen, served, problem)
+	nodes, err := u.cluster.nodes(ctx)
+	if err != nil {
+		return w, err
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		sides.Nodes = append(sides.Nodes, agreementNode(n))
+		w.Zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
+		if reason := loadbalancer.Excluded(n); reason != "" {
+			w.Excluded = append(w.Excluded, ui.Excluded{Node: n.Name, Reason: reason})
+		}
+	}
+	w.Candidates = len(nodes)
+	if sides.Cloud, err = u.droplets(ctx, nodes); err != nil {
+		return w, err
+	}
+	sides.Now = u.clock.Now()
+	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
+	u.topologies(&w, seen, served, problem, nodes)
+	w.Balancers, w.BalancerProblem = problemOf(u.cluster.balancers(ctx))
+	u.tenants(ctx, &w)
+	w.Entries, w.JournalProblems = u.cluster.entries(ctx)
+	if err := ctx.Err(); err != nil {
+		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
+	}
+	w.ReadAt = u.clock.Now()
+	return w, nil
+}
+
+// problemOf is a list, or one sentence about why there is none.
+func problemOf[T any](list []T, err error) ([]T, string) {
+	if err != nil {
+		return nil, err.Error()
+	}
+	return list, ""
+}
+
+// notesOf says which sides nobody asked.
+func notesOf(w agreement.World) []string {
+	var out []string
+	for _, s := range sidesOf(w) {
+		if s.side.NotAsked != "" {
+			out = append(out, s.name+" not asked: "+s.side.NotAsked)
+		}
+		if s.side.Problem != "" {
+			out = append(out, s.name+" could not be read: "+s.side.Problem)
+		}
+	}
+	return out
+}
+
+// droplets asks DigitalOcean, or takes what it said before.
+func (u *uiReader) droplets(ctx context.Context, nodes []corev1.Node) (agreement.Cloud, error) {
+	age, now := cloudStands, u.clock.Now()
+	known := map[string]bool{}
+	for _, d := range u.cloud.Droplets {
+		known[d.Node] = true
+	}
+	if slices.ContainsFunc(nodes, func(n corev1.Node) bool { return !known[n.Name] }) || u.cloud.Problem != "" {
+		age = cloudStandsNew
+	}
+	if !u.cloudAt.IsZero() && now.Sub(u.cloudAt) < age {
+		return u.cloud, nil
+	}
+	cloud, err := u.agreement.cloud(ctx, u.cluster, nodes)
+	if err == nil {
+		u.cloud, u.cloudAt = cloud, now
+	}
+	return cloud, err
+}
+
+// topologies fills in what is drawn.
+func (*uiReader) topologies(w *ui.World, seen []v1alpha1.RouteReflectorTopology, served bool, problem error, nodes []corev1.Node) {
+	w.TopologiesAbsent = !served && problem == nil
+	if problem == nil {
+		w.Topologies, problem = topology.Maps(seen, drawnNodes(nodes))
+	}
+	if problem != nil {
+		w.TopologyProblem = problem.Error()
+	}
+}

@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/ui"
+)
+
+// lockedBuffer is written by a command while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// servedPage is a running `kubectl mooring ui`.
+type servedPage struct {
+	url  string
+	stop func() (code int, stderr string)
+}
+
+// serveUI runs the command until stop, which does what Ctrl-C does.
+func serveUI(t *testing.T, args ...string) servedPage {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs lockedBuffer
+	done := make(chan int, 1)
+	go func() {
+		done <- command.Run(ctx, plugin.NewCommand(plugin.Builtin()...), append([]string{"ui", "--no-browser"}, args...), &out, &errs)
+	}()
+	t.Cleanup(cancel)
+	testkit.Eventually(t, "the page's address", func() string {
+		select {
+		case code := <-done:
+			t.Fatalf("the command ended with %d: %s", code, errs.String())
+		default:
+		}
+		if strings.HasSuffix(out.String(), "/\n") {
+			return ""
+		}
+		return "printed so far: " + out.String() + errs.String()
+	})
+	stop := func() (int, string) {
+		cancel()
+		return <-done, errs.String()
+	}
+	return servedPage{strings.TrimSpace(out.String()), stop}
+}
+
+// get asks for a file of the page.
+func (s servedPage) get(t *testing.T, name string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+name, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err := response.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v: %s", name, response.Status, err, body)
+	}
+	return string(body)
+}
+
+func (s servedPage) page(t *testing.T, query string) ui.Page {
+	t.Helper()
+	var p ui.Page
+	if err := json.Unmarshal([]byte(s.get(t, "page.json"+query)), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// texts are the rows of one of the page's tables, cells joined.
+func texts(p ui.Page, key string) []string {
+	for _, l := range p.Lists {
+		if l.Key != key {
+			continue
+		}
+		out := []string{l.Summary, l.Problem}
+		for _, r := range l.Rows {
+			var cells []string
+			for _, c := range r.Cells {
+				for _, b := range c.Bars {
+					cells = append(cells, b.Label)
+				}
+				if c.Text != "" {
+					cells = append(cells, c.Text)
+				}
+			}
+			out = append(out, strings.Join(cells, " | "))
+		}
+		return out
+	}
+	return nil
+}
+
+// testUI serves the page to somebody who may read what it shows, and no Secret.
+func testUI(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	clearEnvironment(t)
+	uiObjects(t, cluster)
+	uiRights(t, cluster)
+	s := serveUI(t, "--kubeconfig", cluster.Kubeconfig, "--as=ui-reader")
+	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {
+		t.Errorf("the page is at %s", s.url)
+	}
+	p := s.page(t, "")
+	if p.Machines.Total < 4 || p.Stale != "" || !strings.Contains(p.Cluster, " at https://") {
+		t.Errorf("cluster %q, %d machines, stale %q", p.Cluster, p.Machines.Total, p.Stale)
+	}
+	zones := map[string][]string{}
+	for _, z := range p.Machines.Zones {
+		for _, m := range z.Machines {
+			zones[z.Name] = append(zones[z.Name], m.Name)
+		}
+	}
+	if !slices.Contains(zones["a"], "c1") || !slices.Contains(zones["b"], "c2") || !slices.Contains(zones["no zone"], "no-calico") {
+		t.Errorf("zones %v", zones)
+	}
+	uiLists(t, p)
+	if found := s.page(t, "?q=no-calico"); found.Machines.Total != 1 {
+		t.Errorf("a filter finds %d machines", found.Machines.Total)
+	}
+	if drawn := s.get(t, "topology.svg"); !strings.Contains(drawn, "Topology main") {
+		t.Errorf("the drawing is %.300s", drawn)
+	}
+	if html := s.get(t, ""); !strings.Contains(html, "<title>Mooring</title>") {
+		t.Errorf("the page is %.300s", html)
+	}
+	if code, stderr := s.stop(); code != 0 || stderr != "note: whoever knows this address sees the page; Ctrl-C ends it\n" {
+		t.Errorf("ended with %d, %s", code, stderr)
+	}
+	uiWithFewRights(t, cluster)
+	uiRefusals(t, cluster)
+}
+
+// uiRights makes a user who may read what the page shows, and one who may read Nodes.
+func uiRights(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	mustKubectl(t, cluster, `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"ui-reader"},"rules":[
+		{"apiGroups":[""],"resources":["nodes","services","events","configmaps"],"verbs":["list"]},
+		{"apiGroups":["bgp.mooring.dev"],"resources":["routereflectortopologies"],"verbs":["list"]},
+		{"apiGroups":["etcd.mooring.dev"],"resources":["etcdstorages"],"verbs":["list"]},
+		{"apiGroups":["crd.projectcalico.org"],"resources":["*"],"verbs":["get","list"]}]}`, "create", "-f", "-")
+	mustKubectl(t, cluster, "", "create", "clusterrolebinding", "ui-reader", "--clusterrole=ui-reader", "--user=ui-reader")
+	mustKubectl(t, cluster, "", "create", "clusterrole", "ui-nodes", "--verb=list", "--resource=nodes")
+	mustKubectl(t, cluster, "", "create", "clusterrolebinding", "ui-nodes", "--clusterrole=ui-nodes", "--user=ui-nodes")
+}
+
+// uiObjects makes one of each thing that the page lists; the journal's entry is written by calico-node-sync's own code.
+func uiObjects(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	ctx := t.Context()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "default", Annotations: map[string]string{"kubernetes.digitalocean.com/load-balancer-id": "lb-1"}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}}, ExternalTrafficPolicy: "Local"},
+	}
+	service, err := cluster.Client.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
+	if _, err := cluster.Client.CoreV1().Services("default").UpdateStatus(ctx, service, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustKubectl(t, cluster, "", "label", "node", "c1", corev1.LabelNodeExcludeBalancers+"=true")
+	for _, source := range []string{"etcd-storage-operator", "somebody-else"} {
+		event := &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: "event-of-" + source, Namespace: "default"}, Source: corev1.EventSource{Component: source}, Reason: "Told", Message: "by " + source,
+			InvolvedObject: corev1.ObjectReference{Kind: "EtcdStorage", Name: "shop"}, Type: corev1.EventTypeWarning, Count: 3, LastTimestamp: metav1.Now(),
+		}
+		if _, err := cluster.Client.CoreV1().Events("default").Create(ctx, event, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal, err := controller.NewConfigMapJournal(cluster.Config, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := controller.Entry{
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Host: "gone-1", Because: "its Node is gone", Steps: []string{"remove it"}, Objects: []calico.Object{{Key: "/k", Value: "v"}},
+	}
+	if err := journal.Record(ctx, entry); err != nil {
+		t.Fatal(err)
+	}
+	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", etcdv1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
+	mustKubectl(t, cluster, "", "wait", "--for=condition=Established", "crd/etcdstorages."+etcdv1alpha1.GroupVersion.Group, "--timeout=60s")
+	mustKubectl(t, cluster, `{"apiVersion":"`+etcdv1alpha1.GroupVersion.String()+`","kind":"EtcdStorage","metadata":{"name":"shop"},"spec":{"quota":{"bytes":"4Mi","keys":200}}}`, "create", "-f", "-")
+	mustKubectl(t, cluster, "", "patch", "ets", "shop", "--type=merge", "--subresource=status", "-p", `{"status":{"proxies":"3/3",
+		"usage":{"keys":20,"bytes":"1Mi","leases":2,"observedAt":"2026-01-02T03:04:05Z"},
+		"conditions":[{"type":"Ready","status":"False","reason":"ProxyNotReady","message":"a proxy is not ready","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`)
+}
+
+// uiLists looks at what stands in the tables.
+func uiLists(t *testing.T, p ui.Page) {
+	t.Helper()
+	balancers := texts(p, "balancers")
+	if len(balancers) != 3 || !strings.HasPrefix(balancers[2], "default/shop | 203.0.113.7 (lb-1) | 443/TCP → 30443 | ") ||
+		!strings.Contains(balancers[2], "c1 (has the label "+corev1.LabelNodeExcludeBalancers+")") || !strings.Contains(balancers[2], "externalTrafficPolicy Local") {
+		t.Errorf("load balancers %q", balancers)
+	}
+	tenants := texts(p, "tenants")
+	if want := "shop | ProxyNotReady: a proxy is not ready | 3/3 | 1.0 MiB of 4.0 MiB stored | 20 of 200 keys | 2 leases"; len(tenants) != 3 || tenants[2] != want {
+		t.Errorf("tenants %q, want %q", tenants, want)
+	}
+	journal := texts(p, "journal")
+	for _, want := range []string{
+		"etcd-storage-operator | EtcdStorage shop | Told | by etcd-storage-operator (3 times)", "calico-node-sync | gone-1 | Journaled | 1 steps, because its Node is gone",
+	} {
+		if !slices.Contains(journal, want) {
+			t.Errorf("%q is not in %q", want, journal)
+		}
+	}
+	if strings.Contains(strings.Join(journal, "\n"), "somebody-else") {
+		t.Errorf("an Event of somebody else is shown: %q", journal)
+	}
+	if reflectors := strings.Join(texts(p, "reflectors"), "\n"); !strings.Contains(reflectors, "main |  | r1") && !strings.Contains(reflectors, "main | r1") {
+		t.Errorf("reflectors %q", reflectors)
+	}
+}
+
+// What may not be read is said where it is missing; all else is shown.
+func uiWithFewRights(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	s := serveUI(t, "--kubeconfig", cluster.Kubeconfig, "--as=ui-nodes")
+	p := s.page(t, "")
+	if p.Machines.Total < 4 {
+		t.Errorf("%d machines", p.Machines.Total)
+	}
+	for key, want := range map[string]string{
+		"reflectors": "listing RouteReflectorTopologies: ", "balancers": "listing Services: ", "tenants": "listing EtcdStorages: ", "journal": "listing the journal of calico-node-sync: ",
+	} {
+		if problem := texts(p, key)[1]; !strings.HasPrefix(problem, want) || !strings.Contains(problem, "forbidden") {
+			t.Errorf("%s: %q", key, problem)
+		}
+	}
+	if code, _ := s.stop(); code != 0 {
+		t.Errorf("ended with %d", code)
+	}
+}
+
+// Bad input is told in one sentence, before anything is listened at.
+func uiRefusals(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	expect(t, 1, "", []string{"ui", "--kubeconfig", cluster.Kubeconfig, "--as=nobody", "--no-browser"}, "error: listing Nodes: ")
+	expect(t, 1, "", []string{"ui", "--kubeconfig", "/no/such/file"}, "error: reading the kubeconfig, pass --kubeconfig or --context to choose another")
+	expect(t, 1, "", []string{"ui", "--port", "70000"}, "error: --port 70000: use 0 to 65535")
+	expect(t, 1, "", []string{"ui", "what"}, "error: ")
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	expect(t, 1, "", []string{"ui", "--kubeconfig", cluster.Kubeconfig, "--no-browser", "--port", port}, "error: listening for the browser, pass --port for another port: ")
+}
+
+// The components whose Events are shown are called as their binaries are.
+func TestEventSourcesAreBinaries(t *testing.T) {
+	t.Parallel()
+	for _, source := range plugin.EventSources() {
+		if _, err := os.Stat(filepath.Join(testkit.Root(t), "cmd", source)); err != nil {
+			t.Error(err)
+		}
+	}
+}

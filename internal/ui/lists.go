@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/topology"
+)
+
+// List is a section of the page that is a table.
+type List struct {
+	// Key names the section: reflectors, balancers, tenants or journal.
+	Key     string `json:"key"`
+	Title   string `json:"title"`
+	Summary string `json:"summary"`
+	// Problem says why it could not be read, or not wholly, "" if it could.
+	Problem string   `json:"problem,omitempty"`
+	Columns []string `json:"columns"`
+	Rows    []Row    `json:"rows,omitempty"`
+	// More counts the rows that are not shown, "" if there are none.
+	More string `json:"more,omitempty"`
+}
+
+// Row is a line of a table, with as many cells as there are columns.
+type Row struct {
+	// Ill marks what needs attention.
+	Ill   bool   `json:"ill,omitempty"`
+	Cells []Cell `json:"cells"`
+}
+
+// Cell is a text, and instead of it or beside it a moment or bars.
+type Cell struct {
+	Text string     `json:"text,omitempty"`
+	At   *time.Time `json:"at,omitempty"`
+	Bars []Bar      `json:"bars,omitempty"`
+}
+
+// Bar is what is used of a limit.
+type Bar struct {
+	Label string `json:"label"`
+	// Percent is 0 to 100, -1 without a limit.
+	Percent int `json:"percent"`
+}
+
+// nearFull is from which percentage a limit needs attention.
+const nearFull = 90
+
+// line is a row before the filter.
+type line struct {
+	row   Row
+	texts []string
+}
+
+// list filters and bounds. The lines are in their final order.
+func (m matcher) list(l List, thing string, lines []line) List {
+	matched := 0
+	for _, x := range lines {
+		if !m.matches(!x.row.Ill, x.texts...) {
+			continue
+		}
+		if matched++; matched <= MostShown {
+			l.Rows = append(l.Rows, x.row)
+		}
+	}
+	l.Problem = tidy(l.Problem)
+	if matched > MostShown {
+		l.More = fmt.Sprintf("and %d more; filter to see them", matched-MostShown)
+	}
+	if (m.narrows() || m.attention) && len(lines) > 0 {
+		l.Summary = fmt.Sprintf("%d of %s", matched, plural(len(lines), thing))
+	} else if l.Summary == "" {
+		l.Summary = plural(len(lines), thing)
+	}
+	return l
+}
+
+// cells are tidy texts.
+func cells(texts ...string) []Cell {
+	out := make([]Cell, len(texts))
+	for i, text := range texts {
+		out[i].Text = tidy(text)
+	}
+	return out
+}
+
+// moment is a cell with a time, empty if nobody knows it.
+func moment(at time.Time) Cell {
+	if at.IsZero() {
+		return Cell{Text: "unknown"}
+	}
+	at = at.UTC()
+	return Cell{At: &at}
+}
+
+func reflectorsOf(w World, m matcher) List {
+	l := List{Key: "reflectors", Title: "Route reflectors", Problem: w.TopologyProblem, Columns: []string{"Topology", "Group", "Node", "Zone", "State"}}
+	if w.TopologiesAbsent {
+		l.Summary = "the cluster has no kind RouteReflectorTopology"
+	}
+	var lines []line
+	var waits []string
+	for _, t := range sortedMaps(w.Topologies) {
+		if t.WaitingFor != "" {
+			waits = append(waits, "topology "+t.Name+" waits for "+t.WaitingFor)
+		}
+		for _, g := range t.Groups {
+			for _, r := range g.Reflectors {
+				state, well := r.State()
+				lines = append(lines, line{
+					Row{Ill: !well, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}, []string{t.Name, g.Name, r.Node, r.Zone, state},
+				})
+			}
+		}
+	}
+	l = m.list(l, "reflector", lines)
+	l.Summary = tidy(strings.Join(append([]string{l.Summary}, some(waits)...), "; "))
+	return l
+}
+
+func sortedMaps(maps []topology.Map) []topology.Map {
+	out := slices.Clone(maps)
+	slices.SortFunc(out, func(a, b topology.Map) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func balancersOf(w World, m matcher) List {
+	l := List{
+		Key: "balancers", Title: "Load balancers", Problem: w.BalancerProblem,
+		Columns: []string{"Service", "Addresses", "Ports", "Targets", "Since"},
+	}
+	list := slices.Clone(w.Balancers)
+	slices.SortFunc(list, func(a, b Balancer) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	targets := targetsOf(w)
+	lines := make([]line, len(list))
+	for i, b := range list {
+		name, address, target := b.Namespace+"/"+b.Name, strings.Join(sortedTexts(b.Addresses), ", "), targets
+		switch {
+		case b.Deleting:
+			address = strings.TrimPrefix(address+", being deleted", ", ")
+		case address == "":
+			address = "none yet"
+		}
+		if b.Class != "" {
+			name += " (class " + b.Class + ")"
+		}
+		if b.ID != "" {
+			address += " (" + b.ID + ")"
+		}
+		if b.Local {
+			target += ", of which those with its pods (externalTrafficPolicy Local)"
+		}
+		row := Row{Ill: len(b.Addresses) == 0, Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
+		lines[i] = line{row, []string{name, address, portsOf(b.Ports), target}}
+	}
+	return m.list(l, "load balancer", lines)
+}
+
+func sortedTexts(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
+
+// portsOf are a Service's ports: what is served, and at which port of Nodes.
+func portsOf(ports []Port) string {
+	var out []string
+	for i, p := range ports {
+		if i == MostSaid {
+			out = append(out, fmt.Sprintf("and %d more", len(ports)-i))
+			break
+		}
+		text := fmt.Sprintf("%d/%s", p.Port, cmp.Or(p.Protocol, "TCP"))
+		if p.Node != 0 {
+			text += fmt.Sprintf(" → %d", p.Node)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+// targetsOf says which Nodes get traffic, the same for all.
+func targetsOf(w World) string {
+	text := fmt.Sprintf("%d of %s", w.Candidates-len(w.Excluded), plural(w.Candidates, "Node"))
+	if len(w.Excluded) == 0 {
+		return text
+	}
+	const named = 3
+	list := slices.Clone(w.Excluded)
+	slices.SortFunc(list, func(a, b Excluded) int { return cmp.Compare(a.Node, b.Node) })
+	var parts []string
+	for i, e := range list {
+		if i == named {
+			parts = append(parts, fmt.Sprintf("and %d more", len(list)-i))
+			break
+		}
+		parts = append(parts, e.Node+" ("+e.Reason+")")
+	}
+	return text + ", without " + strings.Join(parts, ", ")
+}
+
+func tenantsOf(w World, m matcher) List {
+	l := List{Key: "tenants", Title: "Tenants of etcd", Problem: w.TenantProblem, Columns: []string{"EtcdStorage", "State", "Since", "Proxies", "Usage"}}
+	if w.TenantsAbsent {
+		l.Summary = "the cluster has no kind EtcdStorage"
+	}
+	list := slices.Clone(w.Tenants)
+	slices.SortFunc(list, func(a, b Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	lines := make([]line, len(list))
+	for i, t := range list {
+		state, ill := t.state()
+		bars, full := t.bars()
+		row := Row{Ill: ill || full, Cells: cells(t.Name, state)}
+		row.Cells = append(row.Cells, moment(t.Since), Cell{Text: tidy(t.Proxies)}, Cell{Bars: bars})
+		if !t.Counted {
+			row.Cells[len(row.Cells)-1] = Cell{Text: "not counted yet"}
+		}
+		lines[i] = line{row, []string{t.Name, state, t.Proxies, t.Endpoint}}
+	}
+	return m.list(l, "tenant", lines)
+}
+
+// state is how a tenant is, and whether that needs attention.
+func (t Tenant) state() (text string, ill bool) {
+	switch {
+	case t.Deleting:
+		text = "being deleted"
+	case t.Ready == "True":
+		return "Ready", false
+	case t.Ready == "":
+		text = "no status yet"
+	default:
+		text = cmp.Or(t.Reason, "not Ready")
+	}
+	if t.Ready != "True" && t.Message != "" {
+		text += ": " + t.Message
+	}
+	return text, true
+}
+
+// bars are what a tenant stores, and whether a limit is near.
+func (t Tenant) bars() (bars []Bar, full bool) {
+	for _, u := range t.Usage {
+		b := Bar{Label: u.amount(u.Used) + " " + u.unit(u.Used), Percent: -1}
+		if u.Limit > 0 {
+			b.Percent = int(min(100, max(0, float64(u.Used)/float64(u.Limit)*100)))
+			b.Label = fmt.Sprintf("%s of %s %s", u.amount(u.Used), u.amount(u.Limit), u.unit(u.Limit))
+			full = full || b.Percent >= nearFull
+		}
+		bars = append(bars, b)
+	}
+	return bars, full
+}
+
+// unit is what is counted; n says of how many.
+func (u Usage) unit(n int64) string {
+	switch {
+	case u.What == "bytes":
+		return "stored"
+	case n == 1:
+		return strings.TrimSuffix(tidy(u.What), "s")
+	}
+	return tidy(u.What)
+}
+
+// amount is a number for people: bytes in powers of 1024.
+func (u Usage) amount(n int64) string {
+	if u.What != "bytes" || n < 1024 {
+		if u.What == "bytes" {
+			return fmt.Sprintf("%d B", n)
+		}
+		return fmt.Sprint(n)
+	}
+	value, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	for len(units) > 1 && value >= 1023.95 { // which would print as 1024.0
+		value, units = value/1024, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", value, units[0])
+}
+
+func journalOf(w World, m matcher) List {
+	l := List{
+		Key: "journal", Title: "Recent steps", Problem: strings.Join(w.JournalProblems, "; "), Columns: []string{"When", "Component", "About", "Reason", "What"},
+	}
+	list := slices.Clone(w.Entries)
+	slices.SortFunc(list, func(a, b Entry) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Component, b.Component), cmp.Compare(a.About, b.About), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Times, b.Times))
+	})
+	lines := make([]line, len(list))
+	for i, e := range list {
+		text := e.Text
+		if e.Times > 1 {
+			text += fmt.Sprintf(" (%d times)", e.Times)
+		}
+		row := Row{Ill: e.Warning, Cells: append([]Cell{moment(e.At)}, cells(e.Component, e.About, e.Reason, text)...)}
+		lines[i] = line{row, []string{e.Component, e.About, e.Reason, text}}
+	}
+	return m.list(l, "step", lines)
+}

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+)
+
+// Machines is the map: all machines by zone.
+type Machines struct {
+	// Summary is one sentence.
+	Summary string `json:"summary"`
+	Counts
+	// Grouped says that there are too many to name all.
+	Grouped bool   `json:"grouped"`
+	Zones   []Zone `json:"zones"`
+	// More counts the zones without a box of their own, "" if there are none.
+	More string `json:"more,omitempty"`
+}
+
+// Counts are how many machines match the filter, by their verdicts.
+type Counts struct {
+	Total    int `json:"total"`
+	Disagree int `json:"disagree"`
+	Unknown  int `json:"unknown"`
+}
+
+func (c *Counts) add(v agreement.Verdict) {
+	c.Total++
+	switch v {
+	case agreement.Disagree:
+		c.Disagree++
+	case agreement.Doubtful:
+		c.Unknown++
+	case agreement.Agree:
+	}
+}
+
+// Zone is the machines of a zone, those first that need attention, otherwise in the order of names.
+type Zone struct {
+	Name string `json:"name"`
+	Counts
+	Machines []Machine `json:"machines,omitempty"`
+	// Hidden is how many are counted above and not named.
+	Hidden int `json:"hidden,omitempty"`
+}
+
+// Machine is a tile of the map, and what is shown of it when it is chosen.
+type Machine struct {
+	Name    string            `json:"name"`
+	Verdict agreement.Verdict `json:"verdict"`
+	// Says is the first thing that is wrong.
+	Says string `json:"says,omitempty"`
+	// Sides are what each side says, Differs on what they disagree, Unknown what could not be compared.
+	Sides   [][2]string  `json:"sides"`
+	Differs []Difference `json:"differs,omitempty"`
+	Unknown []string     `json:"unknown,omitempty"`
+}
+
+// Difference is one disagreement; Since is nil if nobody knows.
+type Difference struct {
+	What  string     `json:"what"`
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// Where machines stand whose Node names no zone, and those that have no Node.
+const (
+	noZone = "no zone"
+	noNode = "no Node"
+)
+
+// machinesOf is the map.
+func machinesOf(w World, m matcher) Machines {
+	var out Machines
+	matched := map[string][]agreement.Row{}
+	for _, r := range w.Machines {
+		zone := zoneOf(w, r)
+		if m.matches(r.Verdict == agreement.Agree, machineTexts(r, zone)...) {
+			out.add(r.Verdict)
+			matched[zone] = append(matched[zone], r)
+		}
+	}
+	out.Grouped = out.Total > MostShown
+	out.Summary = out.sentence(len(w.Machines), m)
+	shown := chosen(matched)
+	var zones []placed
+	for name, rows := range matched {
+		z := placed{name, Zone{Name: tidy(name)}}
+		slices.SortFunc(rows, byNeed)
+		for _, r := range rows {
+			z.add(r.Verdict)
+			// Many that are well are counted and not named: a person looks for the others.
+			if !shown[r.Machine] || out.Grouped && r.Verdict == agreement.Agree && !m.narrows() {
+				z.Hidden++
+				continue
+			}
+			z.Machines = append(z.Machines, tile(r))
+		}
+		zones = append(zones, z)
+	}
+	out.place(zones)
+	return out
+}
+
+// narrows says that the person looks for something, so that names are wanted.
+func (m matcher) narrows() bool { return len(m.words) > 0 }
+
+// byNeed orders what a person must look at first, then by name.
+func byNeed(a, b agreement.Row) int {
+	return cmp.Or(cmp.Compare(rank(a.Verdict), rank(b.Verdict)), cmp.Compare(a.Machine, b.Machine))
+}
+
+// chosen are the machines that may be named: of all zones together as many as a page has.
+func chosen(matched map[string][]agreement.Row) map[string]bool {
+	var all []agreement.Row
+	for _, rows := range matched {
+		all = append(all, rows...)
+	}
+	slices.SortFunc(all, byNeed)
+	out := map[string]bool{}
+	for _, r := range all[:min(len(all), MostShown)] {
+		out[r.Machine] = true
+	}
+	return out
+}
+
+// placed is a zone with its name as it is, by which zones are ordered: two may look the same.
+type placed struct {
+	raw string
+	Zone
+}
+
+// place keeps as many zones as have a box, those that need attention before others, in the order of names.
+func (o *Machines) place(zones []placed) {
+	slices.SortFunc(zones, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(min(b.Disagree, 1), min(a.Disagree, 1)), cmp.Compare(min(b.Unknown, 1), min(a.Unknown, 1)), byZone(a, b))
+	})
+	if len(zones) > MostZones {
+		var rest Counts
+		for _, z := range zones[MostZones:] {
+			rest.Total, rest.Disagree, rest.Unknown = rest.Total+z.Total, rest.Disagree+z.Disagree, rest.Unknown+z.Unknown
+		}
+		o.More = fmt.Sprintf("%s more with %s, of which %d disagree and %d are unknown; filter to see them",
+			plural(len(zones)-MostZones, "zone"), plural(rest.Total, "machine"), rest.Disagree, rest.Unknown)
+		zones = zones[:MostZones]
+	}
+	slices.SortFunc(zones, byZone)
+	for _, z := range zones {
+		o.Zones = append(o.Zones, z.Zone)
+	}
+}
+
+// byZone is the order of names, with those last that are none.
+func byZone(a, b placed) int {
+	last := func(z placed) int { return slices.Index([]string{noZone, noNode}, z.raw) }
+	return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(a.raw, b.raw))
+}
+
+func (o *Machines) sentence(all int, m matcher) string {
+	if all == 0 {
+		return "There is no machine."
+	}
+	text := plural(o.Total, "machine")
+	if m.narrows() || m.attention {
+		text = fmt.Sprintf("%d of %s", o.Total, plural(all, "machine"))
+	}
+	switch {
+	case o.Total == 0 && m.attention && !m.narrows():
+		return "None of " + plural(all, "machine") + " needs attention."
+	case o.Total == 0:
+		return text + " match the filter."
+	case o.Disagree == 0 && o.Unknown == 0:
+		return text + ", all sides agree."
+	}
+	var parts []string
+	if o.Disagree > 0 {
+		parts = append(parts, fmt.Sprintf("%d disagree", o.Disagree))
+	}
+	if o.Unknown > 0 {
+		parts = append(parts, fmt.Sprintf("%d unknown", o.Unknown))
+	}
+	return text + ": " + strings.Join(parts, ", ") + "."
+}
+
+func zoneOf(w World, r agreement.Row) string {
+	if !r.HasNode {
+		return noNode
+	}
+	return cmp.Or(w.Zones[r.Machine], noZone)
+}
+
+// machineTexts is what a filter looks at.
+func machineTexts(r agreement.Row, zone string) []string {
+	texts := []string{r.Machine, zone, r.Droplet, r.Node, r.CalicoNode, r.Reflector, string(r.Verdict)}
+	for _, d := range r.Disagreements {
+		texts = append(texts, d.What)
+	}
+	return append(texts, r.Unknowns...)
+}
+
+func tile(r agreement.Row) Machine {
+	t := Machine{Name: tidy(r.Machine), Verdict: r.Verdict, Unknown: some(r.Unknowns), Sides: [][2]string{
+		{"Droplet", tidy(r.Droplet)}, {"Node", tidy(r.Node)}, {"Calico Node", tidy(r.CalicoNode)}, {"Reflector", tidy(r.Reflector)},
+	}}
+	for i, x := range r.Disagreements {
+		if i == MostSaid {
+			t.Differs = append(t.Differs, Difference{What: fmt.Sprintf("and %d more", len(r.Disagreements)-i)})
+			break
+		}
+		t.Differs = append(t.Differs, Difference{What: tidy(x.What), Since: x.Since})
+	}
+	switch {
+	case len(t.Differs) > 0:
+		t.Says = t.Differs[0].What
+	case len(t.Unknown) > 0:
+		t.Says = t.Unknown[0]
+	}
+	return t
+}

@@ -1,0 +1,338 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/topology"
+	"github.com/mooring-dev/mooring/internal/ui"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func at(minutes int) time.Time {
+	return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(-time.Duration(minutes) * time.Minute)
+}
+
+// small has one of each thing that is shown.
+func small() ui.World {
+	since := at(7)
+	return ui.World{
+		Cluster: "lab at https://127.0.0.1:6443", ReadAt: at(0), Notes: []string{"DigitalOcean not asked: there is no token"},
+		Zones: map[string]string{"w1": "a", "w2": "a", "w3": "b"}, Candidates: 4, Excluded: []ui.Excluded{{"w3", "is being deleted"}, {"w2", "has a label"}},
+		Machines: []agreement.Row{
+			{Machine: "w3", HasNode: true, Verdict: agreement.Doubtful, Unknowns: []string{"the cloud could not be read"}},
+			{Machine: "w1", HasNode: true, Verdict: agreement.Agree, Droplet: "droplet 1", Node: "Ready", CalicoNode: "w1", Reflector: "main"},
+			{Machine: "w4", HasNode: true, Verdict: agreement.Agree},
+			{Machine: "gone", Verdict: agreement.Disagree, Disagreements: []agreement.Disagreement{{What: "there is no Node"}}},
+			{Machine: "w2", HasNode: true, Verdict: agreement.Disagree, Disagreements: []agreement.Disagreement{{What: "its droplet is gone", Since: &since}, {What: "and more"}}},
+		},
+		Topologies: []topology.Map{
+			{Name: "other", WaitingFor: "a Node"},
+			{Name: "main", Phase: "Ready", Clients: 1, Groups: []topology.Group{{Reflectors: []topology.Reflector{
+				{Node: "w1", Zone: "a", Role: "Reflector", Expected: 1, Established: 1}, {Node: "w9", Zone: "b", Role: "Reflector", Missing: true},
+			}}}},
+		},
+		Balancers: []ui.Balancer{
+			{Namespace: "shop", Name: "front", Created: at(120), Addresses: []string{"203.0.113.2", "2001:db8::2"}, ID: "lb-1", Ports: []ui.Port{{"TCP", 443, 30443}, {"", 80, 0}}},
+			{Namespace: "shop", Name: "back", Created: at(3), Class: "example.com/other", Local: true},
+			{Namespace: "a", Name: "going", Deleting: true, Addresses: []string{"203.0.113.3"}},
+		},
+		Tenants: []ui.Tenant{
+			{Name: "quiet", Ready: "True", Since: at(60), Proxies: "3/3", Counted: true, Usage: []ui.Usage{{"bytes", 1 << 20, 4 << 20}, {"keys", 1, 0}}},
+			{Name: "full", Ready: "True", Since: at(60), Proxies: "3/3", Counted: true, Usage: []ui.Usage{{"bytes", 900, 1000}}},
+			{Name: "ill", Ready: "False", Reason: "Conflict", Message: "another has its prefix", Since: at(5)},
+			{Name: "new"}, {Name: "going", Ready: "True", Deleting: true},
+		},
+		Entries: []ui.Entry{
+			{At: at(9), Component: "calico-node-sync", About: "gone", Reason: "Journaled", Text: "5 steps, because its Node is gone", Times: 1},
+			{At: at(2), Component: "etcd-storage-operator", About: "EtcdStorage ill", Reason: "Conflict", Text: "another has its prefix", Times: 4, Warning: true},
+		},
+	}
+}
+
+// Every sentence of the page, for each filter.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, filter := range map[string]ui.Filter{"all": {}, "attention": {Attention: true}, "words": {Text: " W1 rEaDy "}, "nothing": {Text: "no such thing"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := json.MarshalIndent(ui.View(small(), filter, ""), "", " ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(path, append(got, '\n'), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatalf("%v (run the test with -update to write it)", err)
+			}
+			if diff := cmp.Diff(string(want), string(got)+"\n"); diff != "" {
+				t.Errorf("%s differs (-want +got), rewrite it with -update if that is meant:\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// The sentences that a golden file does not have.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	if got := ui.View(ui.World{}, ui.Filter{}, "listing Nodes: refused"); got.Machines.Summary != "There is no machine." || got.Stale != "listing Nodes: refused" {
+		t.Errorf("of nothing: %q, %q", got.Machines.Summary, got.Stale)
+	}
+	well := ui.World{Machines: []agreement.Row{{Machine: "w1", Verdict: agreement.Agree, HasNode: true}}, TopologiesAbsent: true, TenantsAbsent: true, JournalProblems: []string{"a", "b"}}
+	if got := ui.View(well, ui.Filter{}, ""); got.Machines.Summary != "1 machine, all sides agree." {
+		t.Errorf("of one that is well: %q", got.Machines.Summary)
+	}
+	got := ui.View(well, ui.Filter{Attention: true}, "")
+	if got.Machines.Summary != "None of 1 machine needs attention." {
+		t.Errorf("of none that needs attention: %q", got.Machines.Summary)
+	}
+	for i, want := range []string{"the cluster has no kind RouteReflectorTopology", "0 load balancers", "the cluster has no kind EtcdStorage", "0 steps"} {
+		if got.Lists[i].Summary != want {
+			t.Errorf("%s: %q, want %q", got.Lists[i].Key, got.Lists[i].Summary, want)
+		}
+	}
+	if got.Lists[3].Problem != "a; b" {
+		t.Errorf("problems of the journal: %q", got.Lists[3].Problem)
+	}
+}
+
+// Above 200 machines those that are well are counted, and named when somebody looks for them.
+func TestGrouped(t *testing.T) {
+	t.Parallel()
+	w := ui.World{Zones: map[string]string{}}
+	for i := range 5000 {
+		name := fmt.Sprintf("w%04d", i)
+		r := agreement.Row{Machine: name, HasNode: true, Verdict: agreement.Agree}
+		if i%1000 == 7 {
+			r.Verdict = agreement.Disagree
+		}
+		w.Machines, w.Zones[name] = append(w.Machines, r), string(rune('a'+i%2))
+		if i != 199 && i != 200 {
+			continue
+		}
+		if got := ui.View(w, ui.Filter{}, "").Machines; got.Grouped != (i == 200) || got.Zones[0].Hidden > 0 != got.Grouped {
+			t.Errorf("of %d machines: grouped %v, %d hidden", i+1, got.Grouped, got.Zones[0].Hidden)
+		}
+	}
+	named := func(f ui.Filter) (names []string, hidden int) {
+		for _, z := range ui.View(w, f, "").Machines.Zones {
+			hidden += z.Hidden
+			for _, m := range z.Machines {
+				names = append(names, m.Name)
+			}
+		}
+		return names, hidden
+	}
+	if names, hidden := named(ui.Filter{}); !slices.Equal(names, []string{"w0007", "w1007", "w2007", "w3007", "w4007"}) || hidden != 4995 {
+		t.Errorf("all: %q and %d", names, hidden)
+	}
+	if names, hidden := named(ui.Filter{Text: "w49"}); len(names) != 100 || hidden != 0 {
+		t.Errorf("found: %d and %d", len(names), hidden)
+	}
+	if names, hidden := named(ui.Filter{Text: "w4"}); len(names) != 200 || hidden != 800 {
+		t.Errorf("too many found: %d and %d", len(names), hidden)
+	}
+}
+
+// anything is any text, hostile ones among them.
+func anything() *rapid.Generator[string] {
+	return rapid.OneOf(rapid.StringN(0, 12, 40), rapid.SampledFrom([]string{
+		"<script>alert(1)</script>", "\u202egnp.exe", "a\x00b", "line\nline", strings.Repeat("x", 5000), "\xff\xfe", "w1", "",
+	}))
+}
+
+// worlds are Worlds with repeated machines, names and zones of any kind.
+func worlds() *rapid.Generator[ui.World] {
+	verdicts := []agreement.Verdict{agreement.Agree, agreement.Agree, agreement.Disagree, agreement.Agree, agreement.Doubtful}
+	return rapid.Custom(func(t *rapid.T) ui.World {
+		w := ui.World{Cluster: anything().Draw(t, "cluster"), Zones: map[string]string{}, Notes: rapid.SliceOfN(anything(), 0, 12).Draw(t, "notes")}
+		zones, kinds := rapid.IntRange(1, 300).Draw(t, "zones"), rapid.IntRange(1, 9).Draw(t, "kinds")
+		for i := range rapid.SampledFrom([]int{0, 1, 5, 200, 201, 320}).Draw(t, "machines") {
+			name := fmt.Sprintf("m%d", i)
+			r := agreement.Row{Machine: name, Verdict: verdicts[i/3*kinds%len(verdicts)], HasNode: i%7 != 6, Node: "Ready"}
+			if r.Verdict == agreement.Disagree {
+				for range i%12 + 1 {
+					r.Disagreements = append(r.Disagreements, agreement.Disagreement{What: "what"})
+				}
+			}
+			w.Machines, w.Zones[name] = append(w.Machines, r), fmt.Sprintf("zone %d", i%zones)
+		}
+		for i := range rapid.IntRange(0, 3).Draw(t, "hostile") {
+			name := anything().Draw(t, "name") + fmt.Sprint(i)
+			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: agreement.Doubtful, Unknowns: []string{anything().Draw(t, "unknown")}})
+			w.Zones[name] = anything().Draw(t, "zone")
+		}
+		for i := range rapid.SampledFrom([]int{0, 2, 201}).Draw(t, "things") {
+			text := anything().Draw(t, "text")
+			w.Balancers = append(w.Balancers, ui.Balancer{Namespace: text, Name: fmt.Sprint(i), Addresses: []string{text}})
+			w.Tenants = append(w.Tenants, ui.Tenant{Name: fmt.Sprint(i, text), Ready: "False", Message: text, Counted: true, Usage: []ui.Usage{{"keys", int64(i) - 3, int64(i) % 5}}})
+			w.Entries = append(w.Entries, ui.Entry{At: at(i % 9), About: text, Text: fmt.Sprint(text, i), Times: i % 3})
+		}
+		return w
+	})
+}
+
+// reversed is another order.
+func reversed[T any](list []T) []T {
+	out := slices.Clone(list)
+	slices.Reverse(out)
+	return out
+}
+
+// Whatever the cluster holds: the page is bounded, its texts are on one line and printable, the counts are right, nothing that disagrees hides behind
+// what is well, and the order of lists changes nothing.
+func TestAnyPage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := worlds().Draw(t, "world")
+		f := ui.Filter{Text: rapid.SampledFrom([]string{"", "m1", "zone 1", "x", "ready m"}).Draw(t, "text"), Attention: rapid.Bool().Draw(t, "attention")}
+		page := ui.View(w, f, "")
+		body, err := json.Marshal(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bounded(t, page, body)
+		counted(t, w, f, page.Machines)
+		again := w
+		again.Machines, again.Balancers = reversed(w.Machines), reversed(w.Balancers)
+		again.Tenants, again.Entries = reversed(w.Tenants), reversed(w.Entries)
+		if diff := cmp.Diff(page, ui.View(again, f, "")); diff != "" {
+			t.Errorf("the order matters: %s", diff)
+		}
+	})
+}
+
+// mostBytes is how large a page may be.
+const mostBytes = 1 << 20
+
+func bounded(t *rapid.T, page ui.Page, body []byte) {
+	if len(body) > mostBytes {
+		t.Errorf("%d bytes", len(body))
+	}
+	tiles := 0
+	for _, z := range page.Machines.Zones {
+		tiles += len(z.Machines)
+	}
+	if tiles > ui.MostShown || len(page.Machines.Zones) > ui.MostZones {
+		t.Errorf("%d tiles in %d zones", tiles, len(page.Machines.Zones))
+	}
+	for _, l := range page.Lists {
+		if len(l.Rows) > ui.MostShown {
+			t.Errorf("%s has %d rows", l.Key, len(l.Rows))
+		}
+		for _, r := range l.Rows {
+			if len(r.Cells) != len(l.Columns) {
+				t.Errorf("%s has %d columns, a row %d cells", l.Key, len(l.Columns), len(r.Cells))
+			}
+			for _, c := range r.Cells {
+				for _, b := range c.Bars {
+					if b.Percent < -1 || b.Percent > 100 {
+						t.Errorf("a bar of %d %%", b.Percent)
+					}
+				}
+			}
+		}
+	}
+	var all any
+	if err := json.Unmarshal(body, &all); err != nil {
+		t.Fatal(err)
+	}
+	printable(t, all)
+}
+
+// printable looks at every text of a page.
+func printable(t *rapid.T, value any) {
+	switch v := value.(type) {
+	case string:
+		if len([]rune(v)) > ui.MostRunes+1 || strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) && r != unicode.ReplacementChar }) {
+			t.Errorf("a text of %d bytes: %.80q", len(v), v)
+		}
+	case []any:
+		for _, x := range v {
+			printable(t, x)
+		}
+	case map[string]any:
+		for _, x := range v {
+			printable(t, x)
+		}
+	}
+}
+
+func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
+	if f.Text == "" && !f.Attention && m.Total != len(w.Machines) {
+		t.Errorf("%d of %d machines are counted", m.Total, len(w.Machines))
+	}
+	var sum ui.Counts
+	named := map[agreement.Verdict]int{}
+	for _, z := range m.Zones {
+		sum.Total, sum.Disagree, sum.Unknown = sum.Total+z.Total, sum.Disagree+z.Disagree, sum.Unknown+z.Unknown
+		if len(z.Machines)+z.Hidden != z.Total {
+			t.Errorf("zone %q has %d machines, %d named, %d hidden", z.Name, z.Total, len(z.Machines), z.Hidden)
+		}
+		for _, x := range z.Machines {
+			named[x.Verdict]++
+			if f.Attention && x.Verdict == agreement.Agree {
+				t.Errorf("%s is well", x.Name)
+			}
+		}
+	}
+	if m.More != "" {
+		return // zones without a box hide what they have
+	}
+	if sum != m.Counts {
+		t.Errorf("zones have %+v, all %+v", sum, m.Counts)
+	}
+	if want := min(m.Disagree, ui.MostShown); named[agreement.Disagree] != want {
+		t.Errorf("%d of %d that disagree are named", named[agreement.Disagree], want)
+	}
+	if want := min(m.Unknown, ui.MostShown-named[agreement.Disagree]); named[agreement.Doubtful] != want {
+		t.Errorf("%d of %d unknown ones are named", named[agreement.Doubtful], want)
+	}
+}
+
+// A drawing that no browser should be given is not given.
+func TestDrawingIsBounded(t *testing.T) {
+	t.Parallel()
+	m := topology.Map{Name: "main"}
+	g := topology.Group{}
+	for i := range 400 {
+		g.Reflectors = append(g.Reflectors, topology.Reflector{Node: fmt.Sprint("r", i)})
+		g.Zones = append(g.Zones, topology.Zone{Name: fmt.Sprint("z", i), Clients: []string{"c"}})
+	}
+	m.Groups = []topology.Group{g}
+	w := ui.World{Topologies: []topology.Map{m}}
+	page := ui.View(w, ui.Filter{}, "")
+	if ui.SVG(w) != "" || page.Drawing.Version != "" || page.Drawing.Text != "The topologies are too large to draw: see kubectl mooring topology." {
+		t.Errorf("drawn: %+v", page.Drawing)
+	}
+	w.Topologies[0].Groups[0].Zones = nil
+	drawn := ui.View(w, ui.Filter{}, "").Drawing
+	if drawn.Version == "" || ui.SVG(w) == "" || !strings.HasPrefix(drawn.Text, "Topology main: ") {
+		t.Errorf("not drawn: %+v", drawn)
+	}
+	w.Topologies[0].Phase = "Ready"
+	if ui.View(w, ui.Filter{}, "").Drawing.Version == drawn.Version {
+		t.Error("a change has the same version")
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/topology"
+)
+
+// World is what was read of a cluster. The order of its lists does not matter. Machines have been read wholly; of each other part a problem says why
+// it could not be read, "" if it was.
+type World struct {
+	// Cluster is what the kubeconfig calls it.
+	Cluster string
+	// ReadAt is when the reading was complete.
+	ReadAt time.Time
+	// Notes say which sides of the agreement were not asked, and why.
+	Notes []string
+
+	// Machines are all that any side knows; Zones has the zones of their Nodes, by name.
+	Machines []agreement.Row
+	Zones    map[string]string
+
+	Topologies       []topology.Map
+	TopologiesAbsent bool // there is no such kind
+	TopologyProblem  string
+
+	Balancers       []Balancer
+	BalancerProblem string
+	// Candidates is how many Nodes there are, Excluded why some of them are no load balancer's targets.
+	Candidates int
+	Excluded   []Excluded
+
+	Tenants       []Tenant
+	TenantsAbsent bool // there is no such kind
+	TenantProblem string
+
+	// Entries are the steps that were told of, JournalProblems why some could not be read, a sentence for each place.
+	Entries         []Entry
+	JournalProblems []string
+}
+
+// Balancer is a Service of type LoadBalancer.
+type Balancer struct {
+	Namespace, Name string
+	Created         time.Time
+	Deleting        bool
+	// Class is the class of load balancers that it asks for, "" for the cluster's own.
+	Class string
+	// ID is the load balancer's at DigitalOcean, "" if the Service does not say.
+	ID string
+	// Addresses are IP addresses and host names at which it serves, none while there is no load balancer.
+	Addresses []string
+	Ports     []Port
+	// Local says that only Nodes with a pod of the Service get its traffic.
+	Local bool
+}
+
+// Port is one port of a Service. Node is 0 where Nodes have none.
+type Port struct {
+	Protocol   string
+	Port, Node int32
+}
+
+// Excluded is a Node that is no target, and why.
+type Excluded struct{ Node, Reason string }
+
+// Tenant is an EtcdStorage.
+type Tenant struct {
+	Name, Endpoint, Proxies string
+	Deleting                bool
+	// Ready is the status of the condition of that name, "" while there is none; Reason and Message are its own, Since is when it last changed.
+	Ready, Reason, Message string
+	Since                  time.Time
+	// Counted says that somebody has counted what it stores.
+	Counted bool
+	Usage   []Usage
+}
+
+// Usage is one thing that a tenant stores. A Limit of 0 is none.
+type Usage struct {
+	What        string // bytes, keys or leases
+	Used, Limit int64
+}
+
+// Entry is a step that a component has told of, in its journal or by an Event.
+type Entry struct {
+	At time.Time
+	// Component did it; About is the object or the machine.
+	Component, About string
+	// Reason is one word, Text the sentence. Times is how often it was told.
+	Reason, Text string
+	Times        int
+	Warning      bool
+}
