@@ -69,7 +69,7 @@ func Follow(t *testing.T, page string) {
 func (r *Reader) do(page string, b Block) {
 	r.tb.Helper()
 	begin := time.Now()
-	out, err := r.try(r.tb.Context(), "set -euo pipefail\n"+b.Commands)
+	out, err := r.try(r.tb.Context(), strict+b.Commands)
 	r.tb.Logf("line %d took %s", b.Line, time.Since(begin).Round(100*time.Millisecond))
 	if err != nil {
 		r.tb.Fatalf("docs/%s, line %d: %v\n%s\nwhich prints:\n%s", page, b.Line, err, b.Commands, out)

@@ -21,6 +21,9 @@ import (
 // patience is how long one block may take, a bound that only a hang exceeds: it is above what the waiting commands of pages allow themselves.
 const patience = 6 * time.Minute
 
+// strict has the first command that fails end a block, also within a pipe.
+const strict = "set -euo pipefail\n"
+
 // A Reader follows a page with a shell.
 type Reader struct {
 	tb        testing.TB
@@ -75,7 +78,7 @@ func (r *Reader) Blocks(heading string) []string {
 // Run runs commands from the root of the repository and returns what they print. What they export later ones have. The first that fails, fails the test.
 func (r *Reader) Run(commands string) string {
 	r.tb.Helper()
-	out, err := r.try(r.tb.Context(), "set -euo pipefail\n"+commands)
+	out, err := r.try(r.tb.Context(), strict+commands)
 	if err != nil {
 		r.tb.Fatalf("%s\n%v\n%s", commands, err, out)
 	}
