@@ -47,7 +47,7 @@ test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/helm bin/kustomize bi
 	@hack/test.sh
 
 ##@ More tests
-e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
+e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
 	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m ./internal/nodesync -rapid.checks=10000
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
@@ -81,15 +81,16 @@ verify: ## Regenerate everything and fail if that changes a file.
 presubmit: verify lint test ## What a change must pass.
 
 ##@ Generated files
-generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the flags.
+generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the code.
 	@if [ -d api ]; then bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...; fi
 	@go run ./hack/docs
 
-manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, and dist/*.yaml from config/.
+manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, and the doctor's list of rights from those.
 	@if [ -d api ]; then bin/controller-gen crd:headerFile=hack/boilerplate.yaml.txt paths=./api/... output:crd:dir=config/crd/bases; fi
 	@go run ./hack/policies
 	@go run ./hack/dashboards
 	@hack/manifests.sh
+	@go run ./hack/rights
 
 deps: ## Write cmd/*/deps.txt: what each binary is made of.
 	@go run ./hack/deps

@@ -1,15 +1,17 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs writes docs/reference from the code: the commands and flags of the binaries, the environment variables and the annotations of the cloud component, so
-// that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
+// Command docs writes docs/reference from the code: commands and flags, environment variables, metrics, the fields of kinds, conditions, Events, labels and
+// annotations, so that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
 package main
 
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,14 +30,14 @@ import (
 const header = "<!-- SPDX-FileCopyrightText: The Mooring Authors -->\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n\n"
 
 func main() {
-	if err := run(filepath.Join("docs", "reference")); err != nil {
+	if err := run("."); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
 		os.Exit(1)
 	}
 }
 
-// pages returns the content of every page by its file name.
-func pages() (map[string][]byte, error) {
+// pages returns the content of every page by its file name. root is the repository's.
+func pages(root string) (map[string][]byte, error) {
 	cloud, err := docloud.NewCommand()
 	if err != nil {
 		return nil, err
@@ -43,7 +45,19 @@ func pages() (map[string][]byte, error) {
 	sync, proxy, reflectors := nodesync.NewCommand(), proxyapp.NewCommand(), routereflector.NewCommand()
 	admission, storage := admissionapp.NewCommand(), operatorapp.NewCommand()
 	people := plugin.NewCommand(plugin.Builtin()...)
-	return map[string][]byte{
+	out, err := kindPages(root)
+	if err != nil {
+		return nil, err
+	}
+	for name, make := range map[string]func(string) ([]byte, error){
+		"metrics.md": metricsPage, "marks.md": marksPage, "events.md": eventsPage, "conditions.md": conditionsPage,
+		"variables.md": variablesPage,
+	} {
+		if out[name], err = make(root); err != nil {
+			return nil, err
+		}
+	}
+	maps.Copy(out, map[string][]byte{
 		sync.Name() + ".md":           page(sync, ""),
 		cloud.Name() + ".md":          page(cloud, environment()),
 		admission.Name() + ".md":      page(admission, admissionEnvironment()),
@@ -52,17 +66,34 @@ func pages() (map[string][]byte, error) {
 		reflectors.Name() + ".md":     page(reflectors, ""),
 		people.Name() + ".md":         commands(people),
 		"digitalocean-annotations.md": annotations(annotation.Table()),
-	}, nil
+	})
+	out["README.md"] = index(out)
+	return out, nil
 }
 
-// run writes the pages into dir.
-func run(dir string) error {
-	all, err := pages()
+// index lists all pages by what stands in their headings.
+func index(all map[string][]byte) []byte {
+	var b strings.Builder
+	b.WriteString(header + "# Reference\n\nWritten by `make generate` from the code, as all pages here are; do not edit. `make verify` fails when one is out of date.\n\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		_, title, _ := strings.Cut(string(all[name]), "\n# ")
+		title, _, _ = strings.Cut(title, "\n")
+		fmt.Fprintf(&b, "- [%s](%s)\n", title, name)
+	}
+	return []byte(b.String())
+}
+
+// run writes the pages into docs/reference.
+func run(root string) error {
+	all, err := pages(root)
 	if err != nil {
 		return err
 	}
 	for name, content := range all {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, "docs", "reference", name)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(root, "docs", "reference", name), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -87,3 +118,34 @@ func page(command *cobra.Command, before string) []byte {
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), "|", `\|`), "\n", "<br>")
 }
+
+// width is how long lines of text are, where Markdown allows them to end.
+const width = 140
+
+// wrap breaks a text into lines; all but the first begin with indent.
+func wrap(text, indent string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+// escape keeps what Markdown would take for HTML or emphasis as it is written in the code.
+func escape(text string) string {
+	return strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(text)
+}
+
+// prose is a text of the code as a paragraph.
+func prose(text string) string { return wrap(escape(text), "") }

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ import (
 )
 
 // written is what pages returns: made once, because commands share flags that the process has once, and so cannot be made by two tests at a time.
-var written = sync.OnceValues(pages)
+var written = sync.OnceValues(func() (map[string][]byte, error) { return pages(filepath.Join("..", "..")) })
 
 // TestPagesAreFresh fails when a flag, a variable or an annotation has changed and its page has not.
 func TestPagesAreFresh(t *testing.T) {
@@ -37,6 +38,30 @@ func TestPagesAreFresh(t *testing.T) {
 		if diff := cmp.Diff(string(content), string(have)); diff != "" {
 			t.Errorf("%s is out of date, run make generate (-want +have):\n%s", path, diff)
 		}
+	}
+}
+
+// TestPagesAreAll: what is no longer written, because a kind or a program is gone, does not stay behind.
+func TestPagesAreAll(t *testing.T) {
+	t.Parallel()
+	all, err := written()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, seen := filepath.Join("..", "..", "docs", "reference"), 0
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if _, ok := all[filepath.ToSlash(name)]; !ok {
+			t.Errorf("docs/reference/%s is written by nobody: delete it", name)
+		}
+		seen++
+		return err
+	})
+	if err != nil || seen != len(all) {
+		t.Errorf("%d files for %d pages: %v", seen, len(all), err)
 	}
 }
 

@@ -47,7 +47,7 @@ func components() []component {
 		},
 		{
 			name:     "routereflector",
-			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/doctor", "internal/routereflector/predecessor"},
+			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
 			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/..."},
 			apps:     []string{"internal/routereflector/app/..."},
 			adapters: []string{"calico"},
@@ -92,7 +92,7 @@ func Rooms() []Room {
 		pure, acting, apps = append(pure, c.name), append(acting, c.name+" acting"), append(apps, c.name+" app")
 	}
 	adapters := []string{"calico"}
-	everything := slices.Concat([]string{"api", "finding", "people", "explain", "platform"}, pure, adapters, acting)
+	everything := slices.Concat([]string{"api", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
 	return append(rooms,
 		Room{
 			Name: "calico", Packages: []string{"internal/calico/..."},
@@ -111,6 +111,10 @@ func Rooms() []Room {
 			Name: "explain", Packages: []string{"internal/explain"}, MayImport: []string{"api", "people", "nodesync", "routereflector", "docloud"},
 			Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "why an object is as it is follows from what the planners say, and they say it to nobody but a function of values",
+		},
+		Room{
+			Name: "doctor", Packages: []string{"internal/doctor"}, MayImport: []string{"finding"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what is wrong between programs is judged from values, so that each judgment can be tested without a cluster",
 		},
 		Room{
 			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api"}, TestsMayImport: tests,

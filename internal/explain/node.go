@@ -5,9 +5,6 @@ package explain
 
 import (
 	"cmp"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
@@ -119,9 +116,5 @@ func (e NodeEvidence) nodeSync() Section {
 
 // isAbout says that a subject is the machine, by any of its names.
 func (e NodeEvidence) isAbout(of nodesync.Subject) bool {
-	host := of.Host
-	if strings.Contains(host, "/") {
-		host = path.Base(host) // a key of the datastore
-	}
-	return of.KubernetesNode == e.Name || host == e.Name || slices.Contains(e.CalicoNames, host)
+	return of.Is(e.Name, e.CalicoNames...)
 }

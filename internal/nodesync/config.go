@@ -14,9 +14,9 @@ import (
 const (
 	// FenceAnnotation marks a Calico Node whose clean-up has begun. Its value is the name of the Kubernetes Node that is gone.
 	FenceAnnotation = "nodes.mooring.dev/decommission"
-	// BindingAnnotation, on Calico's ClusterInformation, holds the UID of kube-system of the cluster that the datastore belongs to.
+	// BindingAnnotation on Calico's ClusterInformation: the UID of kube-system of the cluster that the datastore belongs to.
 	BindingAnnotation = "nodes.mooring.dev/cluster-uid"
-	// ConfirmAnnotation, on the ConfigMap calico-node-sync-state, lets the mass guard pass for the nodes whose hash it names:
+	// ConfirmAnnotation on the ConfigMap calico-node-sync-state: it lets the mass guard pass for the nodes whose hash it names:
 	// HASH/TIME, the time (RFC 3339) being until when.
 	ConfirmAnnotation = "nodes.mooring.dev/confirm"
 	// KeepAnnotation, with any value but "false", forbids removing a Calico Node and anything of it.

@@ -218,6 +218,19 @@ func runs(n int) string {
 	return fmt.Sprintf("%d running pods are", n)
 }
 
+// About is what the plan says of some machines, and what it says of the cluster as a whole where that holds everything back.
+func (p Plan) About(concerned func(Subject) bool) Plan {
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return !concerned(s.Subject()) })
+	p.Decisions = slices.DeleteFunc(slices.Clone(p.Decisions), func(d Decision) bool { return !concerned(d.Of) })
+	p.Refusals = slices.DeleteFunc(slices.Clone(p.Refusals), func(r Refusal) bool { return r.Of != (Subject{}) && !concerned(r.Of) })
+	return p
+}
+
+// Held says that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.
+func Held(refusals []Refusal) bool {
+	return slices.ContainsFunc(refusals, func(r Refusal) bool { return !r.Gate.Settled() })
+}
+
 // StepsText is one line for each step: what the plan would change, without the reasons, which contain times.
 func (p Plan) StepsText() string {
 	lines := make([]string, len(p.Steps))

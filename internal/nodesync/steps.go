@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +29,15 @@ type Step interface {
 type Subject struct {
 	Host           string `json:"host"`
 	KubernetesNode string `json:"kubernetesNode"`
+}
+
+// Is says that the subject is the machine of that name, which may have others in Calico's datastore.
+func (s Subject) Is(machine string, calico ...string) bool {
+	host := s.Host
+	if strings.Contains(host, "/") {
+		host = path.Base(host) // a key of the datastore
+	}
+	return s.KubernetesNode == machine || host == machine || slices.Contains(calico, host)
 }
 
 // Fence puts the fence annotation on the Calico Node, if it is still at Revision. Every later step about the same host holds only

@@ -3,16 +3,140 @@
 
 package plugin
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
 
-// newDoctor is the group of commands that look for what is dangerous in a cluster, whoever made it so. They write nothing.
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	routereflectors "github.com/mooring-dev/mooring/internal/routereflector/doctor"
+)
+
+const doctorLong = `Look for known hazards in a cluster, without changing anything. Without a subcommand all of them look, one after the other:
+  controllers      two programs that do the same work, components without pods or a leader, versions that differ
+  rbac             rights that a component needs and its service account does not have
+  certificates     certificates that have ended, or end soon; Secrets are only counted, unless --secrets says otherwise
+  routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
+
+Each finding says what is the case, why it matters and what to do, the worst first. What could not be looked at is a finding, too.
+
+Exit codes: 0 nothing to do; 2 a problem, a warning, or something that was not looked at; 1 the cluster does not answer.`
+
+const doctorExample = `  kubectl mooring doctor
+  kubectl mooring doctor -o json | jq '.findings[] | select(.severity == "problem")'`
+
+const doctorControllersLong = `Look at who does the work of Mooring's components: predecessors and others beside them, two installations of one, Deployments without a
+ready pod, Leases of leader election that nobody renews, and versions that differ within one release.
+
+Deployments, DaemonSets and Leases of all namespaces are read. A component is known by the labels of its manifests and chart, or by
+the last part of its image's name; others by the names that the pages in docs/migration have.`
+
+// partCertificates is the doctor that may read Secrets.
+const partCertificates = "certificates"
+
+// doctorPart is one of the doctors that look at a whole cluster.
+type doctorPart struct {
+	name, short, long string
+	look              func(context.Context, *examination) []finding.Finding
+}
+
+// doctorParts are those that are commands of their own by this alone.
+func doctorParts() []doctorPart {
+	return []doctorPart{
+		{"controllers", "Find controllers that fight, and components that do not do their work", doctorControllersLong, lookAtControllers},
+		{"rbac", "Find rights that a component needs and does not have", doctorRBACLong, lookAtRights},
+		{partCertificates, "Find certificates that have ended, or end soon", doctorCertificatesLong, lookAtCertificates},
+	}
+}
+
+// doctorCommand runs some of the doctors.
+type doctorCommand struct {
+	env    *Env
+	parts  []doctorPart
+	output Output
+	// secrets says that certificates in Secrets are read.
+	secrets bool
+}
+
+// newDoctor is the command that runs every doctor, and the group of each. They write nothing.
 func newDoctor(env *Env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Look for known hazards, without changing anything",
+	whole := append(doctorParts(), doctorPart{name: "routereflectors", look: lookAtRouteReflectors})
+	cmd := (&doctorCommand{env: env, parts: whole}).command("doctor", "Look for known hazards, without changing anything", doctorLong, doctorExample)
+	for _, part := range doctorParts() {
+		cmd.AddCommand((&doctorCommand{env: env, parts: []doctorPart{part}}).command(part.name, part.short, part.long, "  kubectl mooring doctor "+part.name))
 	}
-	for _, build := range []Builder{newDoctorRouteReflectors} {
-		cmd.AddCommand(build(env))
-	}
+	cmd.AddCommand(newDoctorRouteReflectors(env))
 	return cmd
+}
+
+func (d *doctorCommand) command(use, short, long, example string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	if slices.ContainsFunc(d.parts, func(p doctorPart) bool { return p.name == partCertificates }) {
+		cmd.Flags().BoolVar(&d.secrets, "secrets", false, "Read the certificates (tls.crt) in Secrets of type kubernetes.io/tls, too.")
+	}
+	d.output.AddTo(cmd)
+	return cmd
+}
+
+func (d *doctorCommand) run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	c, err := d.env.cluster()
+	if err != nil {
+		return err
+	}
+	// One question that everybody may ask tells a cluster that does not answer from sides that may not be read.
+	if _, err := c.typed.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	x := &examination{env: d.env, cluster: c, clock: clock.RealClock{}, secrets: d.secrets}
+	var found [][]finding.Finding
+	for _, part := range d.parts {
+		found = append(found, part.look(ctx, x))
+	}
+	return tell(finding.Merge(found...), &d.output, out)
+}
+
+// tell prints findings; what needs attention is in the exit code.
+func tell(findings []finding.Finding, output *Output, out io.Writer) error {
+	var err error
+	if output.format == FormatTable {
+		columns, _ := terminal(out)
+		_, err = io.WriteString(out, finding.Wrapped(findings, columns))
+	} else {
+		err = output.Print(out, findingList{findings})
+	}
+	if err != nil {
+		return err
+	}
+	if worst := finding.Worst(findings); worst == finding.Problem || worst == finding.Warning {
+		return command.Exit(exitAttention, nil)
+	}
+	return nil
+}
+
+// lookAtRouteReflectors is the doctor of that name, as part of all. A cluster without Calico's kinds has nothing for it.
+func lookAtRouteReflectors(ctx context.Context, x *examination) []finding.Finding {
+	const check, side = "routereflectors", "route reflectors"
+	evidence, err := (&doctorRouteReflectors{env: x.env}).fromCluster(ctx)
+	if err == nil {
+		return routereflectors.Findings(evidence)
+	}
+	f := doctor.NotLookedAt(side, plain(err))
+	if f.Check = check; errors.Is(err, calico.ErrNoBGPKinds) {
+		f.Severity, f.Why, f.Do = finding.Note, "", ""
+	}
+	return []finding.Finding{f}
 }

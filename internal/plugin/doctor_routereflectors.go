@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
@@ -72,19 +71,7 @@ func (d *doctorRouteReflectors) run(ctx context.Context, in io.Reader, out, note
 	if err != nil {
 		return err
 	}
-	findings := doctor.Findings(evidence)
-	if d.output.format == FormatTable {
-		_, err = io.WriteString(out, finding.Text(findings))
-	} else {
-		err = d.output.Print(out, findingList{findings})
-	}
-	if err != nil {
-		return err
-	}
-	if worst := finding.Worst(findings); worst == finding.Problem || worst == finding.Warning {
-		return command.Exit(exitAttention, nil)
-	}
-	return nil
+	return tell(doctor.Findings(evidence), &d.output, out)
 }
 
 // findingList prints findings as a list, in JSON and YAML.

@@ -5,3 +5,6 @@ package plugin
 
 // EventSources is for tests.
 func EventSources() []string { return eventSources() }
+
+// Fold is for tests.
+func Fold(text string, width int) string { return fold(text, width) }

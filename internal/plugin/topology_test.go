@@ -62,11 +62,15 @@ func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address 
 // The commands look at one cluster, which each finds as the one before has left it.
 func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := testkit.NewControlPlane(t)
+	testDoctor(t, cluster)
 	explainNothing(t, cluster)
+	planNothing(t, cluster)
 	testTopology(t, cluster)
 	testAgreement(t, cluster)
 	testExplain(t, cluster)
+	testPlans(t, cluster)
 	testUI(t, cluster)
+	testDoctorCertificates(t, cluster)
 }
 
 // A cluster's topologies, in each format; bad input is told in one sentence.
@@ -77,6 +81,7 @@ func testTopology(t *testing.T, cluster *testkit.Cluster) {
 	expect(t, 1, "", ask(), "error: the cluster has no kind RouteReflectorTopology: install calico-route-reflector-operator first")
 	installTopologies(t, cluster)
 	expect(t, 0, "", ask(), "note: there is no RouteReflectorTopology; for reflectors that others made see\nkubectl mooring doctor routereflectors\n")
+	expect(t, 0, "", []string{"plan", "rr", "--kubeconfig", cluster.Kubeconfig}, "note: there is no RouteReflectorTopology; --filename and --nodes plan for files\n")
 	const zone = "topology.kubernetes.io/zone"
 	makeNode(t, cluster, "r1", "", "10.0.0.1/24", map[string]string{zone: "a", v1alpha1.ReflectorLabel: "main"})
 	makeNode(t, cluster, "c1", "", "10.0.0.2/24", map[string]string{zone: "a"})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
 const (
@@ -206,4 +208,17 @@ func (w World) ClientsAtRisk() int {
 		}
 	}
 	return len(risk)
+}
+
+// Approval says what somebody has to do before the plan's steps are carried out, "" if nothing: spec.rollout.mode asks for it.
+func (w World) Approval(p Plan) string {
+	rollout := w.Topology.Spec.Rollout
+	switch {
+	case len(p.Steps) == 0:
+	case rollout.Mode == v1alpha1.RolloutDryRun:
+		return "spec.rollout.mode is DryRun: the plan is shown and nothing is written; set it to Auto to carry it out"
+	case rollout.Mode == v1alpha1.RolloutManual && !w.exiting() && rollout.ApprovedPlan != p.Hash:
+		return fmt.Sprintf("set spec.rollout.approvedPlan to %s to have the plan carried out", p.Hash)
+	}
+	return ""
 }

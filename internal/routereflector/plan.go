@@ -76,26 +76,49 @@ type Reason string
 
 // The reasons for which nothing, or not everything, is planned.
 const (
-	ReasonPaused            Reason = "Paused"
+	// ReasonPaused of Frozen=True: spec.paused is true.
+	ReasonPaused Reason = "Paused"
+	// ReasonDatastoreNotReady of Frozen=True: Calico's datastore is being moved or upgraded, and nobody may write to it.
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
-	ReasonForeignDatastore  Reason = "ForeignDatastore"
-	ReasonHierarchy         Reason = "HierarchyNotPossible"
-	ReasonSizing            Reason = "InvalidSizing"
-	ReasonClusterID         Reason = "InvalidClusterID"
-	ReasonClusterIDTaken    Reason = "ClusterIDTaken"
-	ReasonOverlap           Reason = "OverlappingTopology"
-	ReasonConflict          Reason = "ForeignObject"
-	ReasonNoClients         Reason = "NoClients"
-	ReasonNoReflectors      Reason = "NoEligibleReflectors"
-	ReasonUnsafe            Reason = "UnsafeStep"
-	ReasonSessionOptions    Reason = "SessionOptionsChange"
-	ReasonFilterMissing     Reason = "BGPFilterNotFound"
-	ReasonMatchesNothing    Reason = "SelectorMatchesNothing"
-	ReasonMatchesTooFew     Reason = "SelectorMatchesTooFew"
-	ReasonNodesVanished     Reason = "NodesVanished"
-	ReasonMeshTooLarge      Reason = "MeshTooLarge"
-	ReasonMeshNotManaged    Reason = "MeshNotManaged"
-	ReasonCannotAdopt       Reason = "CannotAdopt"
+	// ReasonForeignDatastore of Frozen=True: Calico's etcd is another cluster's, or does not look like this one's.
+	ReasonForeignDatastore Reason = "ForeignDatastore"
+	// ReasonHierarchy of Accepted=False: spec.mode Hierarchical is not possible with these nodes, or not beside spec.sizing.perZone.
+	ReasonHierarchy Reason = "HierarchyNotPossible"
+	// ReasonSizing of Accepted=False: spec.sizing.perZone needs spec.topologyKeys.
+	ReasonSizing Reason = "InvalidSizing"
+	// ReasonClusterID of Accepted=False: spec.clusterID is no address that can be used, or spec.clusterIDRange has no free one.
+	ReasonClusterID Reason = "InvalidClusterID"
+	// ReasonClusterIDTaken of Accepted=False: a node or an older topology has the cluster ID already.
+	ReasonClusterIDTaken Reason = "ClusterIDTaken"
+	// ReasonOverlap of Accepted=False: an older topology has clients of this one.
+	ReasonOverlap Reason = "OverlappingTopology"
+	// ReasonConflict of Accepted=False: a BGPPeer of the name that is needed is somebody else's.
+	ReasonConflict Reason = "ForeignObject"
+	// ReasonNoClients of Accepted=False: no node is selected that runs Calico's BGP.
+	ReasonNoClients Reason = "NoClients"
+	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts why.
+	ReasonNoReflectors Reason = "NoEligibleReflectors"
+	// ReasonUnsafe of Degraded=True: the model says that the next step would cut nodes off, or take clients too many sessions.
+	ReasonUnsafe Reason = "UnsafeStep"
+	// ReasonSessionOptions of Accepted=False: spec.session has changed, which would reset every session at once, and the mesh cannot carry the clients
+	// meanwhile.
+	ReasonSessionOptions Reason = "SessionOptionsChange"
+	// ReasonFilterMissing of Accepted=False: a BGPFilter of spec.session.filters is not there; nothing is written until it is, or is taken out of the
+	// list.
+	ReasonFilterMissing Reason = "BGPFilterNotFound"
+	// ReasonMatchesNothing of Frozen=True: the nodes that a selector of the spec selected are still there, and it selects nothing any more.
+	ReasonMatchesNothing Reason = "SelectorMatchesNothing"
+	// ReasonMatchesTooFew of Frozen=True: most of the nodes that a selector of the spec selected are still there, and are selected no more.
+	ReasonMatchesTooFew Reason = "SelectorMatchesTooFew"
+	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until that has stood, or somebody says that it is true.
+	ReasonNodesVanished Reason = "NodesVanished"
+	// ReasonMeshTooLarge of Accepted=False: the topology is being deleted, and the mesh would have more nodes than spec.sizing.maxMeshNodes.
+	ReasonMeshTooLarge Reason = "MeshTooLarge"
+	// ReasonMeshNotManaged of Accepted=False: the topology is being deleted while the mesh is off, and spec.mesh does not let the program turn it on.
+	ReasonMeshNotManaged Reason = "MeshNotManaged"
+	// ReasonCannotAdopt of Accepted=False: what spec.adopt names cannot be taken over without resetting sessions that need no reset; the message has the
+	// cure.
+	ReasonCannotAdopt Reason = "CannotAdopt"
 )
 
 // Refusal is a reason not to act.

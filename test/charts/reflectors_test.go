@@ -197,6 +197,7 @@ func TestReflectorsRefusals(t *testing.T) {
 		"another datastore":  {on + "datastore: kdd}", at + "datastore': value must be one of 'etcdv3', 'kubernetes'"},
 		"no endpoints":       {on + "datastore: etcdv3}", at + "etcd/endpoints': minItems: got 0, want 1"},
 		"a contradiction":    {on + "etcd: {configMap: calico-config}}", "calicoRouteReflectorOperator.etcd names an etcd: set datastore to etcdv3, or remove the etcd"},
+		"an older version's": {on + "etcd: null}", "calicoRouteReflectorOperator.etcd is missing: these are the values of an earlier version of the chart"},
 		"two sources":        {etcd + `{endpoints: ["https://a:2379"], configMap: b}}`, "both name an etcd: remove one of them"},
 		"http and https":     {etcd + `{endpoints: ["https://a:2379", "http://b:2379"]}}`, "calicoRouteReflectorOperator.etcd.endpoints mixes http and https"},
 		"half a certificate": {etcd + `{endpoints: ["https://a:2379"], keyKey: ""}}`, "only one of certKey and keyKey is set"},

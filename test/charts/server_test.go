@@ -5,7 +5,6 @@ package charts_test
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,18 +30,7 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
 	tool(t, "helm")
 	server := objects.Connect(t)
-	for _, path := range []string{"testdata/monitoring-crds.yaml", "../objects/testdata/cert-manager-crds.yaml"} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, u := range objects.Parse(t, path, content) {
-			if err := server.Apply(t.Context(), u); err != nil {
-				t.Fatal(err)
-			}
-			awaitKind(t, server, u.GetName())
-		}
-	}
+	serveForeignKinds(t, server)
 	makeNamespace(t, server, namespace)
 	makeNamespace(t, server, etcdNamespace)
 	server.DefaultAccount(t, cloudNamespace)
@@ -62,7 +50,11 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	for name, values := range admissionScenarios() {
 		all["admission, "+name] = render(t, cloudNamespace, values)
 	}
-	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"]) {
+	for _, set := range valueSets(t) {
+		all["value set "+set.name] = render(t, set.namespace, set.values)
+	}
+	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"],
+		all["value set everything-in-one-namespace"]) {
 		if u.GetKind() == "ServiceAccount" {
 			if err := server.Apply(t.Context(), u); err != nil {
 				t.Fatal(err)

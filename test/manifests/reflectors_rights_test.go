@@ -226,6 +226,7 @@ func (r *reflectorsRun) scrapeReflectors() {
 		if strings.Contains(body, `topology="main"`) {
 			return "there still are metrics of the topology"
 		}
+		testkit.CheckMetrics(r.t, reflectorsName, body)
 		return ""
 	})
 	if code, _ := r.metrics(r.token("stranger")); code != http.StatusForbidden {

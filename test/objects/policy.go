@@ -79,6 +79,22 @@ func Unrestricted(tb testing.TB, meta *metav1.ObjectMeta, spec *corev1.PodSpec) 
 	return ""
 }
 
+// Standard is the strictest Pod Security Standard of the newest version that the pod meets; the privileged one is met by all.
+func Standard(tb testing.TB, meta *metav1.ObjectMeta, spec *corev1.PodSpec) api.Level {
+	tb.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, level := range []api.Level{api.LevelRestricted, api.LevelBaseline} {
+		version := api.LevelVersion{Level: level, Version: api.LatestVersion()}
+		if policy.AggregateCheckResults(evaluator.EvaluatePod(version, meta, spec)).Allowed {
+			return level
+		}
+	}
+	return api.LevelPrivileged
+}
+
 // CheckRoles states what no role of ours may ever grant (Excessive), but for the exceptions above, and that Roles stay in the namespace.
 func CheckRoles(tb testing.TB, source, namespace string, all []*unstructured.Unstructured) {
 	tb.Helper()

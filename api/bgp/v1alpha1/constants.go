@@ -8,17 +8,17 @@ package v1alpha1
 const (
 	// ReflectorLabel marks a Node that is a route reflector. Its value is the name of the topology.
 	ReflectorLabel = "bgp.mooring.dev/reflector"
-	// GroupLabel on a reflector of a hierarchy names its group: "spine", or a number from 2 on. The reflectors of the first group have no such label.
+	// GroupLabel on a reflector of a hierarchy: its group, "spine", or a number from 2 on. The reflectors of the first group have no such label.
 	GroupLabel = "bgp.mooring.dev/group"
-	// ClientLabel on a client of a hierarchy is the number of the group whose reflectors it has sessions with.
+	// ClientLabel on a client of a hierarchy: the number of the group whose reflectors it has sessions with.
 	ClientLabel = "bgp.mooring.dev/client"
-	// JoinsLabel on a client that moves is the number of the group that it moves to. Until the move is over it has sessions with both groups.
+	// JoinsLabel on a client that moves: the number of the group that it moves to. Until the move is over it has sessions with both groups.
 	JoinsLabel = "bgp.mooring.dev/client-joins"
 	// TopologyLabel marks a BGPPeer, a CalicoNodeStatus or another object of Mooring's own with the topology that it belongs to.
 	TopologyLabel = "bgp.mooring.dev/topology"
 	// KeepAnnotation on a Node that is a reflector: it stays one as long as it lives and is fit, and is not moved for the sake of spread.
 	KeepAnnotation = "bgp.mooring.dev/keep"
-	// MeshAnnotation on BGPConfiguration default holds, as JSON, what the mesh had before it was turned off: its password and restart time.
+	// MeshAnnotation on BGPConfiguration default: as JSON, what the mesh had before it was turned off: its password and restart time.
 	MeshAnnotation = "bgp.mooring.dev/mesh-before"
 	// BelieveAnnotation on a topology that is frozen: what is seen is meant. Its value is the word that the condition's message names, which holds for
 	// this one time.

@@ -11,9 +11,9 @@ const (
 	// DeliveredAnnotation marks a tenant's ConfigMap or Secret into which certificates were written. Its value is the name and the UID of the
 	// EtcdStorage, with a '/' between.
 	DeliveredAnnotation = "etcd.mooring.dev/delivered-by"
-	// AppliedAnnotation on the operator's own objects holds a hash of what was applied last, so that what an older version applied is taken away.
+	// AppliedAnnotation on the operator's own objects: a hash of what was applied last, so that what an older version applied is taken away.
 	AppliedAnnotation = "etcd.mooring.dev/applied"
-	// Finalizer on an EtcdStorage keeps it until its data is released or deleted.
+	// Finalizer on an EtcdStorage: it stays until its data is released or deleted.
 	Finalizer = "etcd.mooring.dev/storage"
 )
 
@@ -42,6 +42,6 @@ const (
 	ConditionRotationInProgress = "RotationInProgress"
 	// ConditionConflict: something of somebody else is in the way. It is left as it is. Unknown while the core does not say whose the prefix is.
 	ConditionConflict = "Conflict"
-	// ConditionDeployed is etcdproxy-controller's only condition. Here it is True only when a proxy is ready.
+	// ConditionDeployed: a proxy is ready. It is etcdproxy-controller's only condition.
 	ConditionDeployed = "Deployed"
 )

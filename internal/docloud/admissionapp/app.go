@@ -66,7 +66,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(files.Collector("webhook"))
+	registry.MustRegister(files.Collector(servingCertificate))
 	h := &handler{cluster: o.cluster, metrics: NewMetrics(registry), clock: clock.RealClock{}, log: log}
 	where := newRegion(o.cluster.Region, o.metadataURL, log)
 	if o.asks() {

@@ -234,6 +234,7 @@ func (s *scene) calls() []string {
 func (s *scene) metric(series string) string {
 	s.t.Helper()
 	_, body := get(s.t.Context(), s.ops()+"/metrics")
+	testkit.CheckMetrics(s.t, Component, body)
 	for line := range strings.Lines(body) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
 			return strings.TrimSpace(value)

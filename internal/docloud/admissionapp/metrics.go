@@ -17,6 +17,9 @@ const (
 	outcomeUnreadable = "unreadable"
 )
 
+// servingCertificate is the value of the label certificate for the webhook's certificate. It MUST NOT change.
+const servingCertificate = "webhook"
+
 // Metrics of the webhook. Their names are a contract with dashboards and alerts: MUST NOT change.
 type Metrics struct {
 	requests  *prometheus.CounterVec

@@ -59,11 +59,11 @@ func (e Errors) Unwrap() []error {
 
 // Reasons of a [Warning]. They are reasons of events and MUST not be changed: alerts and scripts select by them.
 const (
-	// ReasonNoEffect means that the annotation, or its value, changes nothing.
+	// ReasonNoEffect, Warning: an annotation, or its value, changes nothing.
 	ReasonNoEffect = "AnnotationHasNoEffect"
-	// ReasonDoubtful means that the value is sent as it is although DigitalOcean documents that it will not take it.
+	// ReasonDoubtful, Warning: a value is sent as it is although DigitalOcean documents that it will not take it.
 	ReasonDoubtful = "AnnotationValueDoubtful"
-	// ReasonUnknown means that the name is none of the table's: a slip of the pen, most likely.
+	// ReasonUnknown, Warning: a name begins like ours and is none of them: a slip of the pen, most likely.
 	ReasonUnknown = "AnnotationUnknown"
 )
 

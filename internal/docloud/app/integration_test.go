@@ -263,6 +263,7 @@ func TestPredecessorsRoleIsEnough(t *testing.T) {
 			t.Errorf("/metrics (%d) lacks %s", code, want)
 		}
 	}
+	testkit.CheckMetrics(t, Component, body)
 	if strings.Contains(body, sim.DefaultToken) {
 		t.Error("the token is in the metrics")
 	}

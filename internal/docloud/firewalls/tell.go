@@ -24,12 +24,19 @@ import (
 // Reasons of events. Alerts and scripts select by them: they MUST not be changed. FirewallConfigError and the warnings of package annotation are
 // on Services, the others on the firewall's stand-in.
 const (
-	reasonConfig    = "FirewallConfigError"
-	reasonForeign   = "FirewallForeign"
-	reasonRefused   = "FirewallRefused"
-	reasonFailed    = "UpdateFirewallFailed"
-	reasonDoubt     = "DigitalOceanAccountInDoubt"
-	reasonRepaired  = "FirewallRepaired"
+	// reasonConfig, Warning on Services: a value that the firewall depends on cannot be understood; what it has for the Service stays.
+	reasonConfig = "FirewallConfigError"
+	// reasonForeign, Warning: the firewall of that name covers other droplets only, and is left alone.
+	reasonForeign = "FirewallForeign"
+	// reasonRefused, Warning: DigitalOcean does not take what the firewall must be.
+	reasonRefused = "FirewallRefused"
+	// reasonFailed, Warning: the firewall could not be read or written, and is tried again.
+	reasonFailed = "UpdateFirewallFailed"
+	// reasonDoubt, Warning: the firewall is left as it is while it is in doubt whose the account is.
+	reasonDoubt = "DigitalOceanAccountInDoubt"
+	// reasonRepaired, Normal: rules, tags or its name were changed elsewhere, and are put right.
+	reasonRepaired = "FirewallRepaired"
+	// reasonRecreated, Warning: the firewall was deleted elsewhere, and is made anew.
 	reasonRecreated = "FirewallRecreated"
 )
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LabelsAnnotation is on Nodes: which labels were made of tags, and with which values, as JSON. By it what is ours is told from what somebody else
+// LabelsAnnotation on Nodes: which labels were made of tags, and with which values, as JSON. By it what is ours is told from what somebody else
 // has set. It MUST NOT change: labels that a version before has made would be taken for somebody else's.
 const LabelsAnnotation = "cloud.mooring.dev/labels-from-tags"
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionTokenHealthy is the type of the condition about the token.
+// ConditionTokenHealthy: DigitalOcean accepts the token for all that was asked, and it is the cluster's. False says what is wrong and what to do.
 const ConditionTokenHealthy = "TokenHealthy"
 
 // TokenReason says in one word how the token fares. It is the reason of a condition and the label of a metric, and MUST NOT change.
@@ -19,14 +19,15 @@ type TokenReason string
 
 // The reasons. All but TokenAccepted need a person.
 const (
+	// TokenAccepted of TokenHealthy=True: DigitalOcean accepts it for all that was asked, and it is the cluster's.
 	TokenAccepted TokenReason = "Accepted"
-	// TokenRefused means that DigitalOcean answers 401.
+	// TokenRefused of TokenHealthy=False: DigitalOcean answers 401.
 	TokenRefused TokenReason = "Refused"
-	// TokenAnotherAccount means that it is one of another account than the cluster's.
+	// TokenAnotherAccount of TokenHealthy=False: it is one of another account than the cluster's.
 	TokenAnotherAccount TokenReason = "AnotherAccount"
-	// TokenScopeMissing means that some call is answered 403, since the token lacks a scope.
+	// TokenScopeMissing of TokenHealthy=False: some call is answered 403, since the token lacks a scope.
 	TokenScopeMissing TokenReason = "ScopeMissing"
-	// TokenNothingVisible means that it is of the right account, and shows none of the cluster's droplets.
+	// TokenNothingVisible of TokenHealthy=False: it is of the right account, and shows none of the cluster's droplets.
 	TokenNothingVisible TokenReason = "NothingVisible"
 )
 

@@ -91,8 +91,7 @@ type LeftOut struct {
 	Reason string `json:"reason"`
 }
 
-// ReasonKept is the reason of a warning that says that a field keeps its value because DigitalOcean does not let it change. It is the reason
-// of an event and MUST not be changed.
+// ReasonKept, Warning: a field keeps its value, since DigitalOcean does not let it change. MUST NOT change: it is the reason of an event.
 const ReasonKept = "LoadBalancerFieldKept"
 
 // Needs is what has to be read before [Desired] can answer.

@@ -94,8 +94,7 @@ func (f *forwarding) idle(name, problem string) {
 	})
 }
 
-// ReasonSpec is the reason of a warning about a field of the Service's spec that is sent as it is, or ignored. It is the reason of an event
-// and MUST not be changed.
+// ReasonSpec, Warning: a field of the Service's spec is sent as it is, or ignored. MUST NOT change: it is the reason of an event.
 const ReasonSpec = "ServiceFieldDoubtful"
 
 // protocols returns the protocols that the lists give to ports. A later list wins over an earlier one: http2 over the https that 443 gets by

@@ -23,12 +23,13 @@ const (
 	// RecordNamespace and RecordName name the Lease that holds the record.
 	RecordNamespace = metav1.NamespaceSystem
 	RecordName      = "digitalocean-cloud-controller-manager-account"
-	// AccountAnnotation is the UUID of the account that the cluster is bound to, TeamAnnotation that of the team, if there is one.
+	// AccountAnnotation on the Lease kube-system/digitalocean-cloud-controller-manager-account: the UUID of the account that the cluster is bound to.
 	AccountAnnotation = "cloud.mooring.dev/account"
-	TeamAnnotation    = "cloud.mooring.dev/team"
-	// LossesAnnotation is what instance.Memory asks to remember, as JSON.
+	// TeamAnnotation on the Lease of the account: the UUID of the account's team, if there is one.
+	TeamAnnotation = "cloud.mooring.dev/team"
+	// LossesAnnotation on the Lease of the account: what is remembered of machines that are gone (instance.Memory), as JSON.
 	LossesAnnotation = "cloud.mooring.dev/losses"
-	// TokenAnnotation is how the token fares, for people and their tools: a condition of type TokenHealthy as JSON. Nothing is decided by it.
+	// TokenAnnotation on the Lease of the account: how the token fares, for people and their tools: a condition of type TokenHealthy as JSON. Nothing is decided by it.
 	TokenAnnotation = "cloud.mooring.dev/token-healthy"
 )
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AttemptAnnotation is on a Service while its load balancer is being made. It holds the name that the load balancer was to have when DigitalOcean
+// AttemptAnnotation on a Service while its load balancer is being made: the name that the load balancer was to have when DigitalOcean
 // was last asked to make it: it is found by that name if whoever asked died before an answer came and the Service is to have another name by now.
 // It MUST not be changed: a Service may carry it while another version takes over.
 const AttemptAnnotation = "cloud.mooring.dev/load-balancer-attempted"

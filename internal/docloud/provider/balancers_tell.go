@@ -20,20 +20,34 @@ import (
 // Reasons of events on Services, besides those of warnings (packages annotation and loadbalancer). Alerts and scripts select by them: they MUST
 // not be changed. LoadBalancerConfigError is the predecessor's; UnAvailableLoadBalancer and UpdateLoadBalancerFailed are the framework's.
 const (
-	reasonConfig      = "LoadBalancerConfigError"
-	reasonNoNodes     = "UnAvailableLoadBalancer"
-	reasonFailed      = "UpdateLoadBalancerFailed"
-	reasonForeign     = "LoadBalancerForeign"
-	reasonKept        = "LoadBalancerNotDeleted"
-	reasonDoubt       = "DigitalOceanAccountInDoubt"
-	reasonLeftOut     = "LoadBalancerNodesLeftOut"
-	reasonRepaired    = "LoadBalancerRepaired"
-	reasonRecreated   = "LoadBalancerRecreated"
-	reasonLeftover    = "LoadBalancerLeftOver"
-	reasonPending     = "LoadBalancerPending"
+	// reasonConfig, Warning: a value is refused; which, and what may stand there.
+	reasonConfig = "LoadBalancerConfigError"
+	// reasonNoNodes, Warning: no Node can be a target.
+	reasonNoNodes = "UnAvailableLoadBalancer"
+	// reasonFailed, Warning: a look at the load balancer failed, and is tried again.
+	reasonFailed = "UpdateLoadBalancerFailed"
+	// reasonForeign, Warning: a load balancer that is somebody else's is in the way.
+	reasonForeign = "LoadBalancerForeign"
+	// reasonKept, Warning: the load balancer is kept although the Service goes, since it is not the Service's alone.
+	reasonKept = "LoadBalancerNotDeleted"
+	// reasonDoubt, Warning: nothing is made or given up while it is in doubt whose the DigitalOcean account is.
+	reasonDoubt = "DigitalOceanAccountInDoubt"
+	// reasonLeftOut, Warning: Nodes that get no traffic, and why.
+	reasonLeftOut = "LoadBalancerNodesLeftOut"
+	// reasonRepaired, Normal: settings were changed elsewhere, and are put right.
+	reasonRepaired = "LoadBalancerRepaired"
+	// reasonRecreated, Warning: the load balancer was deleted elsewhere; the new one has another address.
+	reasonRecreated = "LoadBalancerRecreated"
+	// reasonLeftover, Warning: a load balancer with this cluster's tag and the Service's ports is no Service's; it may be left over.
+	reasonLeftover = "LoadBalancerLeftOver"
+	// reasonPending, Normal: DigitalOcean is making the load balancer; its address follows.
+	reasonPending = "LoadBalancerPending"
+	// reasonCertPending, Normal: the certificate is being issued, and what that needs.
 	reasonCertPending = "LoadBalancerCertificatePending"
-	reasonCertFailed  = "LoadBalancerCertificateFailed"
-	reasonEnsured     = "EnsuredLoadBalancer" // the framework's, for what it leaves to this controller
+	// reasonCertFailed, Warning: the certificate could not be made or issued; what to do.
+	reasonCertFailed = "LoadBalancerCertificateFailed"
+	// reasonEnsured, Normal: an address is published. It is the framework's reason, for what that leaves to this controller.
+	reasonEnsured = "EnsuredLoadBalancer"
 )
 
 // source is who sends the events.

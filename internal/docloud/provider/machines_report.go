@@ -22,19 +22,20 @@ import (
 
 // Reasons of events about Nodes. They are a contract with whoever filters events: MUST NOT change.
 const (
-	// EventAnotherAccount: the token is of another account than the recorded one, or the account or its record cannot be read.
+	// EventAnotherAccount, Warning: the token is of another account than the recorded one, or the account or its record cannot be read. The Node is kept, or
+	// not initialized.
 	EventAnotherAccount = "CloudAccountNotVerified"
-	// EventNothingVisible: none of the cluster's droplets is visible.
+	// EventNothingVisible, Warning: none of the cluster's droplets is visible; the Node is kept.
 	EventNothingVisible = "NoDropletVisible"
-	// EventExistenceUnknown: the Node is kept because it cannot be said whether its droplet exists.
+	// EventExistenceUnknown, Warning: the Node is kept because it cannot be said whether its droplet exists.
 	EventExistenceUnknown = "DropletExistenceUnknown"
-	// EventNotItsTurn: the droplet is gone like many others, and Nodes are deleted at a bounded pace.
+	// EventNotItsTurn, Warning: the droplet is gone like many others, and Nodes are deleted at a bounded pace.
 	EventNotItsTurn = "DropletGoneWaiting"
-	// EventAmbiguous: several droplets could be the Node's.
+	// EventAmbiguous, Warning: several droplets could be the Node's.
 	EventAmbiguous = "AmbiguousDroplet"
-	// EventNoDroplet: the Node has waited for a while, and there is no droplet of its name.
+	// EventNoDroplet, Warning: the Node has waited for a while, and there is no droplet of its name.
 	EventNoDroplet = "DropletNotFound"
-	// EventTagNoLabel: a tag of the Node's droplet that is to become a label cannot, and why.
+	// EventTagNoLabel, Warning: a tag of the droplet that is to become a label of the Node cannot, or the label is somebody else's.
 	EventTagNoLabel = "DropletTagNotLabel"
 )
 

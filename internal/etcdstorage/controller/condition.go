@@ -18,22 +18,41 @@ import (
 
 // Reasons of conditions, beside those of [operator.Reason]. They are a contract with users' alerts: MUST NOT change.
 const (
-	reasonIssued       = "Issued"
-	reasonPending      = "Pending"
-	reasonDeleting     = "Deleting"
-	reasonAvailable    = "Available"
-	reasonRolling      = "RollingOut"
-	reasonUnavailable  = "NoProxyReady"
-	reasonAnswers      = "Answers"
-	reasonWithin       = "WithinQuota"
-	reasonExceeded     = "Exceeded"
-	reasonUnmeasured   = "NotMeasured"
-	reasonSteady       = "Steady"
-	reasonOverlap      = "Overlap"
-	reasonNoConflict   = "NoConflict"
-	reasonDeployed     = "Deployed"        // etcdproxy-controller's
-	reasonFailedDeploy = "FailedDeploying" // etcdproxy-controller's
-	reasonWriteFailed  = "WriteFailed"
+	// reasonIssued of CertificatesReady=True: all certificates and bundles are where they belong.
+	reasonIssued = "Issued"
+	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown: certificates are still to be made or delivered; the message says what comes
+	// first.
+	reasonPending = "Pending"
+	// reasonDeleting of Ready=False, CertificatesReady=False, ProxyReady=False, Deployed=False, RotationInProgress=False: the EtcdStorage is being
+	// deleted; the message says what it waits for.
+	reasonDeleting = "Deleting"
+	// reasonAvailable of ProxyReady=True: proxies of the newest template are ready.
+	reasonAvailable = "Available"
+	// reasonRolling of ProxyReady=True: proxies are ready, and not all are of the newest template.
+	reasonRolling = "RollingOut"
+	// reasonUnavailable of ProxyReady=False: no proxy is ready; the message has the command that shows why.
+	reasonUnavailable = "NoProxyReady"
+	// reasonAnswers of CoreReachable=True: the core etcd answers.
+	reasonAnswers = "Answers"
+	// reasonWithin of QuotaExceeded=False: the tenant is within spec.quota, or that bounds no storage.
+	reasonWithin = "WithinQuota"
+	// reasonExceeded of QuotaExceeded=True: proxies refuse what would grow, or are about to; reading and deleting work.
+	reasonExceeded = "Exceeded"
+	// reasonUnmeasured of QuotaExceeded=Unknown: what the tenant stores was not counted yet.
+	reasonUnmeasured = "NotMeasured"
+	// reasonSteady of RotationInProgress=False: one generation of each CA is trusted.
+	reasonSteady = "Steady"
+	// reasonOverlap of RotationInProgress=True: two generations of a CA are trusted; the message says which signs and what must be restarted.
+	reasonOverlap = "Overlap"
+	// reasonNoConflict of Conflict=False: nothing of somebody else is in the way.
+	reasonNoConflict = "NoConflict"
+	// reasonDeployed of Deployed=True: a proxy is ready. The reason is etcdproxy-controller's.
+	reasonDeployed = "Deployed"
+	// reasonFailedDeploy of Deployed=False: no proxy is ready. The reason is etcdproxy-controller's.
+	reasonFailedDeploy = "FailedDeploying"
+	// reasonWriteFailed of Ready=False, CertificatesReady=False, CoreReachable=False, Deployed=False: a write that belongs to the condition failed; the
+	// message is the answer.
+	reasonWriteFailed = "WriteFailed"
 )
 
 // verdict is a condition in the making.

@@ -181,14 +181,35 @@ func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav
 	}
 }
 
+// Reasons of Events about steps. They are a contract with whoever watches them: MUST NOT change.
+const (
+	// eventClaimed, Normal: the prefix in the core has been recorded as this tenant's.
+	eventClaimed = "Claimed"
+	// eventCACreated, Normal: a CA was made.
+	eventCACreated = "CACreated"
+	// eventCATaken, Normal: a CA of the issuer is trusted from now on.
+	eventCATaken = "CATaken"
+	// eventCertificateIssued, Normal: a certificate was issued, for the proxies or into a Secret of the tenant.
+	eventCertificateIssued = "CertificateIssued"
+	// eventUserCreated, Normal: role and user of the tenant were made in the core.
+	eventUserCreated = "UserCreated"
+	// eventUserRemoved, Normal: users that are no longer needed were removed from the core.
+	eventUserRemoved = "UserRemoved"
+	// eventDataRetained, Normal: the tenant goes, and its data was left in the core.
+	eventDataRetained = "DataRetained"
+	// eventDataDeleted, Normal: the tenant goes, and its data was deleted.
+	eventDataDeleted = "DataDeleted"
+)
+
 // event tells of a step that others should know of.
 func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step) {
 	if r.Events == nil {
 		return
 	}
 	reason := map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
-		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
+		operator.Claim: eventClaimed, operator.MakeCA: eventCACreated, operator.TakeCA: eventCATaken,
+		operator.IssueServing: eventCertificateIssued, operator.DeliverClient: eventCertificateIssued,
+		operator.EnsureUser: eventUserCreated, operator.RetireUsers: eventUserRemoved, operator.Release: eventDataRetained, operator.Forget: eventDataDeleted,
 	}[step.Kind]
 	if reason != "" {
 		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reason, string(step.Kind), "%s: %s", step.Object, step.Reason)

@@ -106,20 +106,40 @@ type Reason string
 
 // The reasons for which nothing, or not everything, is done.
 const (
-	ReasonInvalidSpec       Reason = "InvalidSpec"
-	ReasonPrefixTaken       Reason = "PrefixTaken"
-	ReasonExistingData      Reason = "ExistingData"
-	ReasonForeignObject     Reason = "ForeignObject"
-	ReasonCoreUnreachable   Reason = "CoreUnreachable"
-	ReasonCoreCredentials   Reason = "CoreCredentials"
-	ReasonSharedUser        Reason = "SharedCoreUser"
+	// ReasonInvalidSpec of CertificatesReady=False, Ready=False: the spec asks for what cannot be. If the object cannot even be read, all other
+	// conditions are Unknown with it.
+	ReasonInvalidSpec Reason = "InvalidSpec"
+	// ReasonPrefixTaken of Conflict=True, CertificatesReady=False, Ready=False: the prefix in the core is another tenant's, or overlaps one.
+	ReasonPrefixTaken Reason = "PrefixTaken"
+	// ReasonExistingData of Conflict=True, CertificatesReady=False, Ready=False: the core has keys under the prefix already, and spec.adoptExistingData
+	// is not true.
+	ReasonExistingData Reason = "ExistingData"
+	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False: an object that the operator did not make is in the way, or a
+	// destination has keys of somebody else.
+	ReasonForeignObject Reason = "ForeignObject"
+	// ReasonCoreUnreachable of CoreReachable=False, Conflict=Unknown, Ready=False: the core etcd does not answer.
+	ReasonCoreUnreachable Reason = "CoreUnreachable"
+	// ReasonCoreCredentials of CoreReachable=False, Ready=False: what the operator shows to the core is missing or of no use.
+	ReasonCoreCredentials Reason = "CoreCredentials"
+	// ReasonSharedUser of CoreReachable=False, Ready=False: the certificate that all proxies share is that of an etcd user, so that each would have its
+	// rights.
+	ReasonSharedUser Reason = "SharedCoreUser"
+	// ReasonMissingPermission of CertificatesReady=False, Ready=False: the operator may not write to a destination; the message has the command that
+	// grants it.
 	ReasonMissingPermission Reason = "MissingPermission"
-	ReasonMissingObject     Reason = "MissingObject"
-	ReasonDestination       Reason = "InvalidDestination"
-	ReasonDestinationTaken  Reason = "DestinationTaken"
-	ReasonNoCertManager     Reason = "CertManagerMissing"
-	ReasonIssuerNotReady    Reason = "IssuerNotReady"
-	ReasonUnusableCA        Reason = "UnusableCA"
+	// ReasonMissingObject of CertificatesReady=False, Ready=False: a destination is not there, and the operator may not create it; the message has the
+	// command.
+	ReasonMissingObject Reason = "MissingObject"
+	// ReasonDestination of CertificatesReady=False, Ready=False: a destination is in the operator's own namespace.
+	ReasonDestination Reason = "InvalidDestination"
+	// ReasonDestinationTaken of Conflict=True, CertificatesReady=False, Ready=False: a destination belongs to another EtcdStorage.
+	ReasonDestinationTaken Reason = "DestinationTaken"
+	// ReasonNoCertManager of CertificatesReady=False, Ready=False: spec.issuerRef is set, and there is no cert-manager.
+	ReasonNoCertManager Reason = "CertManagerMissing"
+	// ReasonIssuerNotReady of CertificatesReady=False, Ready=False: the issuer has not issued or renewed a CA, or cert-manager does not answer.
+	ReasonIssuerNotReady Reason = "IssuerNotReady"
+	// ReasonUnusableCA of CertificatesReady=False, Ready=False: what the issuer has issued is no CA that can be used.
+	ReasonUnusableCA Reason = "UnusableCA"
 )
 
 // Refusal is a reason not to act: one sentence that says what is wrong, where, and what to do.

@@ -6,6 +6,7 @@ package proxy
 import (
 	"context"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -77,6 +78,17 @@ func (p *Proxy) exportWatches(hub *watch.Hub) {
 		Name: metricPrefix + "slow_watch_streams_total", ConstLabels: labels,
 		Help: "Watch streams of the tenant that were ended because their client read too slowly.",
 	}, func() float64 { return float64(hub.Stats().Slow) }))
+}
+
+// RegisterMetrics registers all metrics of a proxy, with nothing behind them, for the reference.
+func RegisterMetrics(registry prometheus.Registerer) error {
+	if _, err := newMetrics(registry, ""); err != nil {
+		return err
+	}
+	hub := watch.New(watch.Config{})
+	defer hub.Close()
+	(&Proxy{cfg: Config{Registry: registry}, log: logr.Discard()}).exportWatches(hub)
+	return nil
 }
 
 const metricPrefix = "mooring_etcdstorage_proxy_"

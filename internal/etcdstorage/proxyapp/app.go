@@ -98,13 +98,12 @@ func newProgramAt(o *options, s *settings, log logr.Logger, now func() time.Time
 	p.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildinfo.Get().Collector(Component),
 	)
-	// What is about one tenant says so, as the proxy's own metrics do.
-	p.labeled = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": s.tenantName}, p.registry)
+	p.labeled = labeledFor(s.tenantName, p.registry)
 	p.report = newReporter(log, p.labeled)
 	p.core = newCoreState(p.report)
 	var errs [3]error
-	p.listenFiles, errs[0] = p.open("clients", s.listen, listenFlags(), x509.ExtKeyUsageServerAuth)
-	p.coreFiles, errs[1] = p.open("core", s.coreFiles, coreFlags(), x509.ExtKeyUsageClientAuth)
+	p.listenFiles, errs[0] = p.open(clientsCertificate, s.listen, listenFlags(), x509.ExtKeyUsageServerAuth)
+	p.coreFiles, errs[1] = p.open(coreCertificate, s.coreFiles, coreFlags(), x509.ExtKeyUsageClientAuth)
 	if o.corePasswordFile != "" {
 		_, errs[2] = passwordFile(o.corePasswordFile)()
 		warnOfOpenSecret(o.corePasswordFile, log)

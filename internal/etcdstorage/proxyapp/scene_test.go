@@ -94,6 +94,7 @@ func (p *running) metric(t *testing.T, series string) float64 {
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: %d %s", code, body)
 	}
+	testkit.CheckMetrics(t, Component, body)
 	return valueOf(t, body, series)
 }
 

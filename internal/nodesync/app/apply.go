@@ -139,7 +139,7 @@ func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
 		verdict = verdictInterrupted
 	case err != nil, failed > 0:
 		verdict = verdictFailed
-	case held(left):
+	case nodesync.Held(left):
 		verdict = verdictHeld
 	}
 	e.account.summarize(verdict, left)

@@ -214,7 +214,7 @@ func TestApplyTouchesOnlyWhatItHasShown(t *testing.T) {
 		t.Errorf("of what was not shown there is only %v, or it is fenced", keys)
 	}
 	left := e.leftAlone()
-	if len(left) == 0 || left[0].Of.Host != s.name("1") || !held(left) {
+	if len(left) == 0 || left[0].Of.Host != s.name("1") || !nodesync.Held(left) {
 		t.Errorf("left alone: got %v, want %s", left, s.name("1"))
 	}
 	if strings.Contains(out.String(), s.name("1")) {

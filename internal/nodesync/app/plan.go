@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
@@ -137,14 +136,9 @@ func planCode(plan nodesync.Plan) int {
 	switch {
 	case len(plan.Steps) > 0:
 		return exitChanges
-	case held(plan.Refusals):
+	case nodesync.Held(plan.Refusals):
 		return exitBlocked
 	default:
 		return command.ExitOK
 	}
-}
-
-// held says that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.
-func held(refusals []nodesync.Refusal) bool {
-	return slices.ContainsFunc(refusals, func(r nodesync.Refusal) bool { return !r.Gate.Settled() })
 }

@@ -18,28 +18,28 @@ import (
 
 // Reasons of Events. They are a contract with people who filter and with what forwards Events: MUST NOT change.
 const (
-	// ReasonMachineCleaned: what a machine that is gone left has been removed.
+	// ReasonMachineCleaned, Normal: what a machine that is gone left has been removed.
 	ReasonMachineCleaned = "MachineCleaned"
-	// ReasonLeftoversRemoved: something that belonged to no machine has been removed, such as orphaned IPAM handles.
+	// ReasonLeftoversRemoved, Normal: something that belonged to no machine has been removed, such as orphaned IPAM handles.
 	ReasonLeftoversRemoved = "LeftoversRemoved"
-	// ReasonFenceWithdrawn: a machine came back while it was cleaned up.
+	// ReasonFenceWithdrawn, Normal: a machine came back while it was cleaned up.
 	ReasonFenceWithdrawn = "FenceWithdrawn"
-	// ReasonClusterRecorded: the datastore has been recorded as this cluster's.
+	// ReasonClusterRecorded, Normal: the datastore has been recorded as this cluster's, at the first run.
 	ReasonClusterRecorded = "ClusterRecorded"
 
-	// ReasonHeldByKubernetes: Kubernetes' list of Nodes cannot be believed.
+	// ReasonHeldByKubernetes, Warning: Kubernetes' list of Nodes cannot be believed; nothing is removed.
 	ReasonHeldByKubernetes = "HeldByKubernetes"
-	// ReasonHeldByDatastore: Calico's datastore is not to be written.
+	// ReasonHeldByDatastore, Warning: Calico's datastore is not to be written; nothing is removed.
 	ReasonHeldByDatastore = "HeldByDatastore"
-	// ReasonHeldByClusterBinding: the datastore is another cluster's.
+	// ReasonHeldByClusterBinding, Warning: the datastore is another cluster's; nothing is removed.
 	ReasonHeldByClusterBinding = "HeldByClusterBinding"
-	// ReasonHeldByOverlap: too few Calico Nodes have a Kubernetes Node.
+	// ReasonHeldByOverlap, Warning: too few Calico Nodes have a Kubernetes Node; nothing is removed.
 	ReasonHeldByOverlap = "HeldByOverlap"
-	// ReasonHeldByMassGuard: more nodes are gone than are removed without a person's word.
+	// ReasonHeldByMassGuard, Warning: more nodes are gone than are removed without a person's word; the log has the hash to confirm.
 	ReasonHeldByMassGuard = "HeldByMassGuard"
-	// ReasonStepFailed: a write to Calico's datastore failed, and not because the world had moved on.
+	// ReasonStepFailed, Warning: a write to Calico's datastore failed, and not because the world had moved on.
 	ReasonStepFailed = "StepFailed"
-	// ReasonJournalFailed: what is to be removed could not be journaled, so nothing is removed.
+	// ReasonJournalFailed, Warning: what is to be removed could not be journaled, so nothing is removed.
 	ReasonJournalFailed = "JournalFailed"
 )
 

@@ -31,7 +31,7 @@ const (
 	JournalPrefix = "calico-node-sync-journal-"
 	// JournalLabel marks a ConfigMap of the journal. Its value is the version of the format.
 	JournalLabel = "nodes.mooring.dev/journal"
-	// JournalHostLabel is the host, or what of it fits into a label.
+	// JournalHostLabel on that ConfigMap: the host, or what of it fits into a label.
 	JournalHostLabel = "nodes.mooring.dev/journal-host"
 	// journalContentLabel tells whether two entries hold the same.
 	journalContentLabel = "nodes.mooring.dev/journal-content"

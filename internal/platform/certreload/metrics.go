@@ -26,6 +26,13 @@ func (r *Reloader) Collector(name string) prometheus.Collector {
 	}
 }
 
+// Blank is the Collector of a Reloader that has read nothing, for the reference of metrics.
+func Blank(name string) prometheus.Collector {
+	r := &Reloader{}
+	r.current.Store(&Snapshot{})
+	return r.Collector(name)
+}
+
 type collector struct {
 	reloader                               *Reloader
 	reloads, failing, notAfter, caNotAfter *prometheus.Desc

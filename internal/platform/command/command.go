@@ -133,6 +133,8 @@ func prepareTree(cmd *cobra.Command) {
 		// Cobra answers an unknown word below a nested group with the help text and success, and below
 		// the root with several lines.
 		cmd.RunE, cmd.Args, cmd.DisableFlagsInUseLine = runGroup, cobra.ArbitraryArgs, true
+	case cmd.Args == nil && cmd.HasSubCommands() && cmd.HasParent(): // a group that does something by itself
+		cmd.Args = subcommandOnly
 	case cmd.Args == nil && !cmd.HasSubCommands() && cmd.Name() != "help": // cobra's help takes a command's name
 		cmd.Args = noArgs
 	}
@@ -144,6 +146,14 @@ func prepareTree(cmd *cobra.Command) {
 func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
+	}
+	return subcommandOnly(cmd, args)
+}
+
+// subcommandOnly refuses a word that is none of the subcommands.
+func subcommandOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
 	var names []string
 	for _, c := range cmd.Commands() {

@@ -19,9 +19,9 @@ const Ready = "Ready"
 
 // Reasons that Summarize gives by itself.
 const (
-	// ReasonReady says that all summarized conditions are True for the current generation.
+	// ReasonReady of Ready=True: all that counts is as it should be, for the current generation.
 	ReasonReady = "Ready"
-	// ReasonPending says that a summarized condition has not been reported for this generation.
+	// ReasonPending of Ready=Unknown: a condition that counts has not been reported for this generation.
 	ReasonPending = "Pending"
 )
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Severity is how much a finding matters. The values stand in JSON and MUST NOT change.
@@ -34,6 +35,8 @@ func (s Severity) rank() int { return slices.Index([]Severity{Problem, Warning, 
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
+	// Where is the object, as a person calls it, where What alone does not say; empty for none.
+	Where string `json:"where,omitempty"`
 	// What is the case, in one sentence.
 	What string `json:"what"`
 	// Why it matters, and what to Do about it; empty where nothing needs to be done.
@@ -65,6 +68,13 @@ func Make[Evidence any](checks []Check[Evidence], e Evidence) []Finding {
 	return all
 }
 
+// Merge is several doctors' findings as one list: the worst come first, and among those each doctor's stay together, in their order.
+func Merge(doctors ...[]Finding) []Finding {
+	all := slices.Concat(doctors...)
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
+	return all
+}
+
 // Worst is the worst severity among findings, OK if there are none.
 func Worst(findings []Finding) Severity {
 	worst := OK
@@ -77,7 +87,11 @@ func Worst(findings []Finding) Severity {
 }
 
 // Text is the findings for people, in their order, each with what, why and what to do, and how many there are in one line at the end.
-func Text(findings []Finding) string {
+func Text(findings []Finding) string { return Wrapped(findings, 0) }
+
+// Wrapped is [Text] for a terminal with that many columns, 0 for one without end: what is longer goes on below itself. A word that is longer than a line,
+// such as a path, is left whole.
+func Wrapped(findings []Finding, columns int) string {
 	var b strings.Builder
 	count := map[Severity]int{}
 	for _, f := range findings {
@@ -86,16 +100,42 @@ func Text(findings []Finding) string {
 		if f.Severity == Problem {
 			label = "PROBLEM"
 		}
-		fmt.Fprintf(&b, "%-8s %s: %s\n", label, f.Check, f.What)
+		line(&b, fmt.Sprintf("%-8s ", label), f.Check+": "+f.What, columns)
 		if f.Why != "" {
-			fmt.Fprintf(&b, "         why: %s\n", f.Why)
+			line(&b, "         why: ", f.Why, columns)
 		}
 		if f.Do != "" {
-			fmt.Fprintf(&b, "         do:  %s\n", f.Do)
+			line(&b, "         do:  ", f.Do, columns)
 		}
 	}
 	fmt.Fprintf(&b, "%s, %s, %s, %d ok\n", Plural(count[Problem], "problem"), Plural(count[Warning], "warning"), Plural(count[Note], "note"), count[OK])
 	return b.String()
+}
+
+// line writes text behind its head, and what does not fit below the text.
+func line(b *strings.Builder, head, text string, columns int) {
+	indent := utf8.RuneCountInString(head)
+	if columns <= indent {
+		b.WriteString(head + text + "\n")
+		return
+	}
+	b.WriteString(head)
+	used := indent
+	for i, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case used+1+length > columns:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used = indent
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += length
+	}
+	b.WriteByte('\n')
 }
 
 // Plural is a count with its noun: "1 note", "2 notes".

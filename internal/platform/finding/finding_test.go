@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
@@ -48,5 +50,24 @@ func TestFew(t *testing.T) {
 		if got := finding.Few(c.names); got != c.want {
 			t.Errorf("%q, not %q", got, c.want)
 		}
+	}
+}
+
+// Several doctors' findings are one list, the worst first; on a terminal nothing is cut and each line ends in time.
+func TestMergedAndWrapped(t *testing.T) {
+	t.Parallel()
+	ok, note := finding.Finding{Check: "a", Severity: finding.OK, What: "fine"}, finding.Finding{Check: "b", Severity: finding.Note, What: "so"}
+	worst := finding.Finding{Check: "c", Severity: finding.Problem, What: "one two three four five", Why: "six seven eight", Do: "a/path/that/is/longer/than/the/line now"}
+	got := finding.Merge([]finding.Finding{note, ok}, []finding.Finding{worst, note})
+	if diff := cmp.Diff([]finding.Finding{worst, note, note, ok}, got); diff != "" {
+		t.Error(diff)
+	}
+	const want = "PROBLEM  c: one two\n         three four five\n         why: six seven\n              eight\n" +
+		"         do:  a/path/that/is/longer/than/the/line\n              now\n1 problem, 0 warnings, 0 notes, 0 ok\n"
+	if diff := cmp.Diff(want, finding.Wrapped(got[:1], 24)); diff != "" {
+		t.Error(diff)
+	}
+	if finding.Wrapped(got, 0) != finding.Text(got) || finding.Wrapped(got, 5) != finding.Text(got) {
+		t.Error("without room, or without end, it is wrapped")
 	}
 }

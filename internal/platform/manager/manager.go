@@ -120,7 +120,7 @@ func (m *Manager) wire(ctx context.Context, c Config, certs *certreload.Reloader
 		return err
 	}
 	if certs != nil {
-		if err := register(certs.Collector("metrics")); err != nil {
+		if err := register(certs.Collector(servingCertificate)); err != nil {
 			return err
 		}
 		if err := m.Add(certs); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// Finalizer on a RouteReflectorTopology keeps it until its reflectors are dismissed and the mesh is back. MUST NOT change.
+// Finalizer on a RouteReflectorTopology: it stays until its reflectors are dismissed and the mesh is back. MUST NOT change.
 const Finalizer = "bgp.mooring.dev/routes"
 
 // apply carries out one step with one write. What is not as the step was decided on is a [calico.ConflictError], and nothing was written.

@@ -22,20 +22,34 @@ import (
 
 // Reasons of conditions and Events, beside those of [routereflector.Reason]. They are a contract with users' alerts: MUST NOT change.
 const (
-	reasonAsWanted         = "AsWanted"
-	reasonStepPending      = "StepPending"
-	reasonWaiting          = "WaitingForSessions"
-	reasonSessionTimeout   = "SessionTimeout"
+	// reasonAsWanted of Progressing=False: nothing is to be done.
+	reasonAsWanted = "AsWanted"
+	// reasonStepPending of Progressing=True: steps are under way; the message names the first one.
+	reasonStepPending = "StepPending"
+	// reasonWaiting of Progressing=True: a step, or the end of the last one, waits for sessions; the message says for which.
+	reasonWaiting = "WaitingForSessions"
+	// reasonSessionTimeout of Degraded=True: that wait, for sessions, is longer than spec.rollout.sessionTimeout; nothing is removed meanwhile.
+	reasonSessionTimeout = "SessionTimeout"
+	// reasonAwaitingApproval of Progressing=False: spec.rollout.mode is Manual; the message has the word that approves the plan.
 	reasonAwaitingApproval = "AwaitingApproval"
-	reasonDryRun           = "DryRun"
-	reasonTooFew           = "TooFewReflectors"
-	reasonBelievable       = "Believable"
-	reasonNoTrouble        = "NoTrouble"
-	reasonAccepted         = "Accepted"
-	reasonMeshOn           = "MeshOn"
-	reasonMeshOff          = "MeshOff"
-	reasonPodsUnread       = "PodsUnread"
-	reasonWriteFailed      = "WriteFailed"
+	// reasonDryRun of Progressing=False: spec.rollout.mode is DryRun; the plan is shown and nothing is written.
+	reasonDryRun = "DryRun"
+	// reasonTooFew of Degraded=True: fewer nodes than wanted may be reflectors; the message counts why.
+	reasonTooFew = "TooFewReflectors"
+	// reasonBelievable of Frozen=False: what is seen is believed.
+	reasonBelievable = "Believable"
+	// reasonNoTrouble of Degraded=False: nothing is wrong. What the message then says is worth knowing, and hurts nobody.
+	reasonNoTrouble = "NoTrouble"
+	// reasonAccepted of Accepted=True: the spec can be worked with.
+	reasonAccepted = "Accepted"
+	// reasonMeshOn of MeshDisabled=False: the node-to-node mesh is on.
+	reasonMeshOn = "MeshOn"
+	// reasonMeshOff of MeshDisabled=True: the node-to-node mesh is off.
+	reasonMeshOff = "MeshOff"
+	// reasonPodsUnread of Progressing=False: which pods run where has not been read yet.
+	reasonPodsUnread = "PodsUnread"
+	// reasonWriteFailed of Degraded=True: a write failed; the message is the API server's.
+	reasonWriteFailed = "WriteFailed"
 )
 
 // quiet is how long a change of mere numbers or words may wait to be written to the status, brisk how long the beginning of another step may.
@@ -69,11 +83,11 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	case !s.podsRead && !exiting:
 		o.act, o.held = false, reasonPodsUnread
 		o.why = "which pods run where has not been read yet, and spec.reflectors wants to avoid them; if this lasts, the right to list and watch pods is missing"
-	case rollout.Mode == v1alpha1.RolloutDryRun && len(plan.Steps) > 0:
-		o.act, o.held, o.why = false, reasonDryRun, "spec.rollout.mode is DryRun: the plan is shown and nothing is written; set it to Auto to carry it out"
-	case rollout.Mode == v1alpha1.RolloutManual && !exiting && len(plan.Steps) > 0 && rollout.ApprovedPlan != plan.Hash:
-		o.act, o.held = false, reasonAwaitingApproval
-		o.why = fmt.Sprintf("set spec.rollout.approvedPlan to %s to have the plan carried out", plan.Hash)
+	case s.world.Approval(plan) != "":
+		o.act, o.held, o.why = false, reasonDryRun, s.world.Approval(plan)
+		if rollout.Mode == v1alpha1.RolloutManual {
+			o.held = reasonAwaitingApproval
+		}
 	}
 	if plan.Waiting == "" || !o.act {
 		m.waitingSince = time.Time{}
@@ -287,27 +301,47 @@ func (r *Reconciler) event(object *v1alpha1.RouteReflectorTopology, kind, reason
 	}
 }
 
+// Reasons of Events about steps. They are a contract with whoever watches them: MUST NOT change.
+const (
+	// eventPeerWritten, Normal: a BGPPeer was made, or put right.
+	eventPeerWritten = "PeerWritten"
+	// eventPeerRemoved, Normal: a BGPPeer was removed.
+	eventPeerRemoved = "PeerRemoved"
+	// eventPromoted, Normal: a node has become a reflector, and why.
+	eventPromoted = "Promoted"
+	// eventDemoted, Normal: a node is a reflector no more, and why.
+	eventDemoted = "Demoted"
+	// eventAdopted, Normal: a reflector that spec.adopt names was taken over.
+	eventAdopted = "Adopted"
+	// eventPeerRetired, Normal: a BGPPeer that spec.adopt names was deleted.
+	eventPeerRetired = "PeerRetired"
+	// eventMeshEnabled, Normal: the node-to-node mesh was turned on.
+	eventMeshEnabled = "MeshEnabled"
+	// eventMeshDisabled, Normal: the node-to-node mesh was turned off.
+	eventMeshDisabled = "MeshDisabled"
+)
+
 // told are the reasons of the Events of steps, "" for steps of which there is none.
 func told(k routereflector.Kind) string {
 	switch k {
 	case routereflector.EnsurePeer:
-		return "PeerWritten"
+		return eventPeerWritten
 	case routereflector.RemovePeer:
-		return "PeerRemoved"
+		return eventPeerRemoved
 	case routereflector.Promote:
-		return "Promoted"
+		return eventPromoted
 	case routereflector.Demote:
-		return "Demoted"
+		return eventDemoted
 	case routereflector.Adopt:
-		return "Adopted"
+		return eventAdopted
 	case routereflector.RetirePeer:
-		return "PeerRetired"
+		return eventPeerRetired
 	case routereflector.MeshOn:
-		return "MeshEnabled"
+		return eventMeshEnabled
 	case routereflector.MeshOff:
-		return "MeshDisabled"
+		return eventMeshDisabled
 	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
 		return "" // there is one for each client, or two
 	}
-	return string(k)
+	return ""
 }

@@ -32,7 +32,9 @@ const SeedLease = "calico-route-reflector-operator-environment"
 
 // Reasons of Events about a topology that is made of variables. MUST NOT change.
 const (
+	// seedMade, Normal: the topology was made of the variables, which are not read again.
 	seedMade = "MadeFromEnvironment"
+	// seedNote, Normal: something of the variables that the topology does not have, or has otherwise.
 	seedNote = "EnvironmentDiffers"
 )
 

@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// MomentAnnotation on a CalicoNodeStatus of ours holds the [routereflector.Moment] in which it was created. What was said in another one is evidence only
+// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. What was said in another one is evidence only
 // if that still holds. MUST NOT change: a new version would take the old one's objects for evidence of nothing, and leave them.
 const MomentAnnotation = "bgp.mooring.dev/moment"
 

@@ -13,10 +13,12 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -33,6 +35,15 @@ type Names struct {
 	Topology, Nodes, Peers, Configuration, Status string
 }
 
+// AddTo adds the flags of a plan: those of all files.
+func (f *Names) AddTo(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.Topology, "filename", "f", "", "File with the RouteReflectorTopology, YAML or JSON. Further ones in it are the cluster's other topologies.")
+	flags.StringVar(&f.Nodes, "nodes", "", "File with the Nodes, a List as \"kubectl get nodes -o json\" prints it, or YAML.")
+	flags.StringVar(&f.Peers, "bgppeers", "", "File with the BGPPeers there are. Without it: none.")
+	flags.StringVar(&f.Configuration, "bgpconfiguration", "", "File with BGPConfiguration default. Without it: none, so that the mesh is on.")
+	flags.StringVar(&f.Status, "status", "", "File with CalicoNodeStatuses, by which the first step waits or not. Without it nothing is known of sessions.")
+}
+
 // Reader reads files.
 type Reader struct {
 	// Stdin is what the name "-" stands for; it can be read once.
@@ -41,9 +52,13 @@ type Reader struct {
 	Now time.Time
 }
 
-// World reads all files for a plan; Topology and Nodes are needed. told are sentences about what was assumed. An error is one sentence that names
-// the flag, the file and what is wrong in it.
+// World reads all files for a plan; Topology and Nodes are needed, and standard input is one of them at most. told are sentences about what was assumed.
+// An error is one sentence that names the flag, the file and what is wrong in it.
 func (r Reader) World(f Names) (w routereflector.World, told []string, err error) {
+	all := []string{f.Topology, f.Nodes, f.Peers, f.Configuration, f.Status}
+	if len(slices.DeleteFunc(all, func(s string) bool { return s != "-" })) > 1 {
+		return w, nil, errors.New(`standard input ("-") can be read for one of the flags alone`)
+	}
 	topologies, err := read[v1alpha1.RouteReflectorTopology](r, "--filename", f.Topology, "RouteReflectorTopology", true)
 	if err != nil {
 		return w, nil, err

@@ -139,8 +139,8 @@ func needBinaries(t *testing.T) {
 	}
 }
 
-// deployOperator makes a core etcd and the operator, from its own manifests.
-func (l *lab) deployOperator(t *testing.T) {
+// deployCore makes a core etcd, and what the operator and its proxies need to reach it.
+func (l *lab) deployCore(t *testing.T) {
 	t.Helper()
 	authority := testkit.NewAuthority(t, "core")
 	server := authority.Issue(t, testkit.Leaf{CommonName: "etcd", DNSNames: []string{"etcd.etcd-core.svc", "localhost"}})
@@ -148,7 +148,12 @@ func (l *lab) deployOperator(t *testing.T) {
 	text := base64.StdEncoding.EncodeToString
 	l.apply(fmt.Sprintf(core, text(authority.PEM), text(server.Cert), text(server.Key), text(operator.Cert), text(operator.Key), authority.PEM))
 	l.available("etcd-core", "etcd")
+}
 
+// deployOperator makes a core etcd and the operator, from its own manifests.
+func (l *lab) deployOperator(t *testing.T) {
+	t.Helper()
+	l.deployCore(t)
 	config := filepath.Join(testkit.Root(t), "config")
 	l.kubectl("", "apply", "--server-side", "-f", filepath.Join(config, "crd/bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
 	testkit.Eventually(t, "the kind to be served", func() string { // kubectl wait ends at once where a kind has no conditions yet

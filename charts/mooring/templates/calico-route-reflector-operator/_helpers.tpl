@@ -7,6 +7,9 @@ Parts of calico-route-reflector-operator. Each takes the component's values.
 
 {{- /* Refuses contradictions, which the schema can only call a wrong number of items. */ -}}
 {{- define "calicoRouteReflectorOperator.check" -}}
+{{- if not .etcd -}}
+{{- fail "calicoRouteReflectorOperator.etcd is missing: these are the values of an earlier version of the chart: use --reset-then-reuse-values instead of --reuse-values" -}}
+{{- end -}}
 {{- $endpoints := join "," .etcd.endpoints -}}
 {{- if and (eq .datastore "kubernetes") (or .etcd.endpoints .etcd.configMap) -}}
 {{- fail "calicoRouteReflectorOperator.datastore is kubernetes, but calicoRouteReflectorOperator.etcd names an etcd: set datastore to etcdv3, or remove the etcd" -}}

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
+	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+)
+
+// RegisterMetrics registers all metrics of ours that the program may have, with nothing behind them, for the reference.
+func RegisterMetrics(registry prometheus.Registerer) error {
+	registry.MustRegister(buildinfo.Get().Collector(Component))
+	client, err := doapi.New(doapi.Options{Token: doapi.StaticToken("none"), Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(registry)})
+	if err != nil {
+		return fmt.Errorf("making a client that calls nobody: %w", err)
+	}
+	provider.NewMachines(client, provider.NewSnapshot(client, clock.RealClock{}), provider.DefaultMachinesConfig(), clock.RealClock{}, registry)
+	provider.NewBalancerMetrics(registry)
+	firewalls.NewMetrics(registry)
+	clustertag.NewMetrics(registry)
+	return nil
+}

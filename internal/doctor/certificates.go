@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// CheckCertificates is the check of [Certificates]. The name stands in JSON and MUST NOT change.
+const CheckCertificates = "certificates"
+
+// notice is how long before its end a certificate is a warning; for a short one it is a sixth of its life. Whoever renews by himself does so after two
+// thirds of it (cert-manager, etcd-storage-operator), so that he is late then.
+const notice = 14 * 24 * time.Hour
+
+// CertificateEvidence is what was read of certificates. All of it is public.
+type CertificateEvidence struct {
+	Now     time.Time
+	Bundles []Bundle
+	Ends    []End
+	// Unread are the sides that could not be read.
+	Unread []Unread
+	// Closed is how many Secrets with certificates were not opened, as nobody asked for it; ClosedProblem is why even that is not known.
+	Closed        int
+	ClosedProblem string
+}
+
+// Bundle is an object with certificates in PEM.
+type Bundle struct {
+	// Where names the object, and its part.
+	Where string
+	PEM   []byte
+	// Leaf says that the first certificate is one that is shown to others, with those that sign it behind. Otherwise all are authorities that are trusted:
+	// one that has ended does no harm beside its successor.
+	Leaf bool
+}
+
+// End is when a certificate ends of which nothing else is known.
+type End struct {
+	Where, What string
+	At          time.Time
+	// Lasts is for how long it was made; 0 if nobody knows.
+	Lasts time.Duration
+}
+
+// Unread is a side that could not be read, and why.
+type Unread struct {
+	Side, Problem string
+}
+
+// Certificates judges which certificates have ended, or end soon.
+func Certificates(e CertificateEvidence) []finding.Finding {
+	return finding.Make([]finding.Check[CertificateEvidence]{{Name: CheckCertificates, Find: certificates}}, e)
+}
+
+func certificates(e CertificateEvidence) []finding.Finding {
+	var out []finding.Finding
+	var well []End
+	for _, b := range e.Bundles {
+		end, found := b.judge(e.Now)
+		if found.What == "" || found.Severity == finding.Note {
+			well = append(well, end)
+		}
+		out = append(out, found)
+	}
+	for _, end := range e.Ends {
+		found := end.judge(e.Now)
+		if found.What == "" {
+			well = append(well, end)
+		}
+		out = append(out, found)
+	}
+	out = slices.DeleteFunc(out, func(f finding.Finding) bool { return f.What == "" })
+	if len(well) > 0 {
+		first := slices.MinFunc(well, func(a, b End) int {
+			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Where, b.Where), cmp.Compare(a.What, b.What))
+		})
+		out = append(out, finding.Finding{
+			Severity: finding.OK, Where: first.Where, What: fmt.Sprintf("%s not near the end; the first is %s of %s, on %s", are(len(well)), first.What, first.Where, day(first.At)),
+		})
+	}
+	return append(out, e.unread()...)
+}
+
+// are is "1 certificate is" or "2 certificates are".
+func are(n int) string {
+	if n == 1 {
+		return "1 certificate is"
+	}
+	return finding.Plural(n, "certificate") + " are"
+}
+
+// unread is what was not looked at.
+func (e CertificateEvidence) unread() []finding.Finding {
+	const secrets = "Secrets of type kubernetes.io/tls"
+	var out []finding.Finding
+	for _, u := range e.Unread {
+		out = append(out, NotLookedAt(u.Side, u.Problem))
+	}
+	switch {
+	case e.ClosedProblem != "":
+		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not looked at: " + secrets + ": " + e.ClosedProblem})
+	case e.Closed > 0:
+		out = append(out, finding.Finding{
+			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not looked at: %s of type kubernetes.io/tls", finding.Plural(e.Closed, "Secret")), Why: "certificates that servers show are there",
+			Do: "with --secrets their tls.crt is read; the API server sends their keys along, which are neither looked at nor printed",
+		})
+	}
+	return out
+}
+
+// judge finds what is wrong with a bundle. end is the certificate that decides it.
+func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
+	problem := func(what, why, do string) finding.Finding {
+		return finding.Finding{Severity: finding.Problem, Where: b.Where, What: b.Where + " " + what, Why: why, Do: do}
+	}
+	const unreadable = "whoever needs it refuses the connection"
+	all, err := parse(b.PEM)
+	switch {
+	case err != nil:
+		return End{}, problem("has a certificate that cannot be read: "+err.Error(), unreadable, "write it anew, as PEM")
+	case len(all) == 0:
+		return End{}, problem("has no certificate where one is expected", unreadable, "write it anew, as PEM")
+	}
+	deciding := all[0]
+	if !b.Leaf {
+		deciding = slices.MaxFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	}
+	name := cmp.Or(deciding.Subject.String(), "a certificate without a name")
+	end = End{Where: b.Where, What: name, At: deciding.NotAfter, Lasts: deciding.NotAfter.Sub(deciding.NotBefore)}
+	if now.Before(deciding.NotBefore) {
+		return end, problem(fmt.Sprintf("has %s, which is not valid before %s", name, deciding.NotBefore.UTC().Format(time.RFC3339)), unreadable, "see whether the clocks are right")
+	}
+	if found = end.judge(now); found.What != "" {
+		return end, found
+	}
+	ended := 0
+	for _, c := range all {
+		if !b.Leaf && now.After(c.NotAfter) {
+			ended++
+		}
+	}
+	if ended > 0 {
+		found = finding.Finding{
+			Severity: finding.Note, Where: b.Where, What: fmt.Sprintf("%s has %s that ended, beside %d valid", b.Where, finding.Plural(ended, "certificate"), len(all)-ended),
+		}
+	}
+	return end, found
+}
+
+// parse reads all certificates of a text. Text between them is a comment; another block is none of ours.
+func parse(text []byte) (out []*x509.Certificate, err error) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return out, nil
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+}
+
+// judge says that a certificate has ended, or will soon.
+func (n End) judge(now time.Time) finding.Finding {
+	soon := notice
+	if n.Lasts > 0 {
+		soon = min(soon, n.Lasts/6)
+	}
+	f := finding.Finding{Where: n.Where, Do: "renew it, and see why nobody did: what renews certificates does so after two thirds of their time"}
+	switch left := n.At.Sub(now); {
+	case left <= 0:
+		f.Severity, f.What = finding.Problem, fmt.Sprintf("%s: %s ended on %s", n.Where, n.What, day(n.At))
+		f.Why = "whoever meets it refuses the connection"
+	case left < soon:
+		f.Severity, f.What = finding.Warning, fmt.Sprintf("%s: %s ends in %s, on %s", n.Where, n.What, span(left), day(n.At))
+		f.Why = "from then on whoever meets it refuses the connection"
+	default:
+		return finding.Finding{}
+	}
+	return f
+}
+
+// day is a moment for people, to the minute.
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
+
+// span is a length of time for people: days, or hours and minutes for less than two.
+func span(d time.Duration) string {
+	if days := int(d.Hours() / 24); days >= 2 {
+		return finding.Plural(days, "day")
+	}
+	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
+}

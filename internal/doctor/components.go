@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// The components, by the names of their binaries, images and labels.
+const (
+	cloud        = "digitalocean-cloud-controller-manager"
+	admission    = "digitalocean-cloud-controller-manager-admission-server"
+	nodeSync     = "calico-node-sync"
+	reflectors   = "calico-route-reflector-operator"
+	storage      = "etcd-storage-operator"
+	storageProxy = "etcd-storage-proxy"
+)
+
+// component is one of Mooring's programs.
+type component struct {
+	name string
+	// lease is that of its leader election, in its namespace if leaseIn is empty; no lease for those that elect nobody.
+	lease, leaseIn string
+	// leaseFlag and leaseInFlag are the flags that name another one. electing is what is the case without --leader-elect.
+	leaseFlag, leaseInFlag string
+	electing               bool
+	// twice is how bad it is that two run, and why; empty where there may be many.
+	twice    finding.Severity
+	twiceWhy string
+	// rivals do the same work.
+	rivals []rival
+}
+
+// rival is another program with the same work. What is known of it is what docs/migration says.
+type rival struct {
+	// name is what people call it; empty for one that does no harm beside ours.
+	name string
+	// images are the ends of its images' names; workloads the names of its Deployments.
+	images, workloads []string
+	severity          finding.Severity
+	why, do           string
+}
+
+// components are all of Mooring's programs that run in a cluster.
+func components() []component {
+	const id, in = "leader-election-id", "leader-election-namespace"
+	return []component{
+		{
+			name: cloud, lease: "cloud-controller-manager", leaseIn: "kube-system", leaseFlag: "leader-elect-resource-name", leaseInFlag: "leader-elect-resource-namespace", electing: true,
+			twice: finding.Problem, twiceWhy: "both change load balancers, firewalls and Nodes; nothing fences them from each other, unless both elect their leader by one Lease",
+			rivals: []rival{{
+				name: "DigitalOcean's own " + cloud, images: []string{"digitalocean/" + cloud}, severity: finding.Problem,
+				why: "it elects no leader by itself, so that both change load balancers, firewalls and Nodes at one time",
+				do:  "scale it to 0 before ours runs: docs/migration/digitalocean-cloud-controller-manager.md",
+			}},
+		},
+		{name: admission, rivals: []rival{{images: []string{"digitalocean/" + admission}}}},
+		{
+			name: nodeSync, lease: "calico-node-sync.nodes.mooring.dev", leaseFlag: id, leaseInFlag: in,
+			twice: finding.Warning, twiceWhy: "no write of one can harm the other, but each counts for its own mass guard and has its own confirmations: together they may remove twice as many",
+			rivals: []rival{{
+				name: "the old kube-calico-controller", images: []string{"kube-calico-controller"}, workloads: []string{"kube-calico-controller"}, severity: finding.Warning,
+				why: "it knows only etcd v2, which no Calico since version 3 uses; where it finds one, it deletes whatever one list of Nodes does not show",
+				do:  "delete it, calico-node-sync does its work: docs/migration/calico-node-sync.md",
+			}},
+		},
+		{
+			name: reflectors, lease: "calico-route-reflector-operator.bgp.mooring.dev", leaseFlag: id, leaseInFlag: in,
+			twice: finding.Problem, twiceWhy: "each elects a leader in its own namespace, and both write BGPPeers and labels for the same topologies",
+			rivals: []rival{{
+				name: "the calico-route-reflector-operator of 2020", workloads: []string{"calico-route-reflector-operator-controller-manager"}, severity: finding.Problem,
+				why: "with its topology multi it deletes BGPPeers that it does not know, ours among them, and with each topology it labels Nodes as reflectors",
+				do:  "scale it to 0: docs/migration/calico-route-reflector-operator.md",
+			}},
+		},
+		{
+			name: storage, lease: "etcd-storage-operator.etcd.mooring.dev", leaseFlag: id, leaseInFlag: in,
+			twice: finding.Problem, twiceWhy: "both make proxies and certificates for the same EtcdStorages, each with CAs of its own, of which a tenant's ConfigMap holds those of the last writer",
+			rivals: []rival{{
+				name: "etcdproxy-controller", images: []string{"etcdproxy-controller"}, workloads: []string{"etcdproxy-controller-deployment"}, severity: finding.Problem,
+				why: "it makes proxies for all old objects that there are, also for tenants that have moved, and takes over the Deployments of the operator",
+				do:  "scale it to 0: docs/migration/etcd-storage-operator.md",
+			}},
+		},
+		{name: storageProxy},
+	}
+}
+
+// is says whether a workload is the rival: by its image, or by its name if it does not run the component.
+func (r rival) is(c component, w Workload) bool {
+	if w.labeled(c.name) {
+		return false
+	}
+	return slices.ContainsFunc(r.images, w.runs) || slices.Contains(r.workloads, w.Name) && !w.runs(c.name)
+}
+
+// is says whether a workload runs the component: by its image, or by the labels that our manifests and our chart give it.
+func (c component) is(w Workload) bool {
+	if slices.ContainsFunc(c.rivals, func(r rival) bool { return r.is(c, w) }) {
+		return false
+	}
+	return w.labeled(c.name) || w.runs(c.name)
+}
+
+// of are the workloads that run the component, those that are scaled to 0 too.
+func (c component) of(workloads []Workload) []Workload {
+	var out []Workload
+	for _, w := range workloads {
+		if c.is(w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// running are those that are to have pods.
+func running(workloads []Workload) []Workload {
+	return slices.DeleteFunc(slices.Clone(workloads), func(w Workload) bool { return w.Wanted == 0 })
+}
+
+// names are workloads in one sentence.
+func names(workloads []Workload) string {
+	var out []string
+	for _, w := range workloads {
+		out = append(out, w.String())
+	}
+	return strings.Join(out, " and ")
+}
+
+// Object names one in a namespace.
+type Object struct {
+	Namespace, Name string
+}
+
+// CoreAuthorities are the ConfigMaps by which the operators of etcd storage know their core (--etcd-core-ca-configmap, with its default).
+func CoreAuthorities(listings []Listing) []Object {
+	var out []Object
+	for _, c := range components() {
+		if c.name != storage {
+			continue
+		}
+		for _, w := range c.of(all(listings)) {
+			o := Object{Namespace: w.Namespace, Name: "etcd-coreserving-ca"}
+			if value, set := w.flag("namespace"); set {
+				o.Namespace = value
+			}
+			if value, set := w.flag("etcd-core-ca-configmap"); set {
+				o.Name = value
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// The checks of [Controllers]. The names stand in JSON and MUST NOT change.
+const (
+	CheckFighting   = "fighting"
+	CheckTwice      = "installed-twice"
+	CheckReplicas   = "replicas"
+	CheckLeader     = "leader"
+	CheckVersions   = "versions"
+	CheckComponents = "components"
+)
+
+// leaseStale is for how long nobody may have renewed a Lease of 15 s. It is much longer, since this machine's clock is not the cluster's.
+const leaseStale = 5 * time.Minute
+
+// ControllerEvidence is what was read of what runs.
+type ControllerEvidence struct {
+	Now       time.Time
+	Workloads []Listing
+	Leases    []Lease
+	// LeaseProblem is why there are no Leases; empty if they were read.
+	LeaseProblem string
+}
+
+// Controllers judges who does whose work: others beside ours, ours twice, and ours that do not do it.
+func Controllers(e ControllerEvidence) []finding.Finding {
+	return finding.Make([]finding.Check[ControllerEvidence]{
+		{Name: CheckFighting, Find: fighting},
+		{Name: CheckTwice, Find: twice},
+		{Name: CheckReplicas, Find: replicas},
+		{Name: CheckLeader, Find: leaders},
+		{Name: CheckVersions, Find: versions},
+		{Name: CheckComponents, Find: present},
+	}, e)
+}
+
+// present says of which components there is anything to judge, and which lists there are not.
+func present(e ControllerEvidence) []finding.Finding {
+	out := notListed(e.Workloads)
+	var found []string
+	for _, c := range components() {
+		if n := len(c.of(all(e.Workloads))); n > 0 {
+			found = append(found, c.name)
+		}
+	}
+	switch {
+	case len(found) > 0:
+		out = append(out, finding.Finding{Severity: finding.OK, What: "of Mooring there is " + strings.Join(found, ", ")})
+	case len(out) == 0:
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: "there is nothing of Mooring in this cluster",
+			Why: "a program outside of the cluster, or an image and labels with other names than ours, would not show here",
+		})
+	}
+	return out
+}
+
+// fighting finds others that do the work of ours beside them.
+func fighting(e ControllerEvidence) []finding.Finding {
+	var out []finding.Finding
+	workloads := all(e.Workloads)
+	for _, c := range components() {
+		ours := running(c.of(workloads))
+		if len(ours) == 0 {
+			continue
+		}
+		for _, w := range running(workloads) {
+			for _, r := range c.rivals {
+				if r.name != "" && r.is(c, w) {
+					out = append(out, finding.Finding{
+						Severity: r.severity, Where: w.String(), What: fmt.Sprintf("%s is %s, and runs beside %s", w, r.name, names(ours)), Why: r.why, Do: r.do,
+					})
+				}
+			}
+			if f := nodeController(c, w); f.What != "" {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// nodeController is Calico's own controller that removes Calico Nodes, beside calico-node-sync; nothing if it does not. What it does follows from its
+// variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
+func nodeController(c component, w Workload) finding.Finding {
+	const name, list = "calico-kube-controllers", "ENABLED_CONTROLLERS"
+	if c.name != nodeSync || w.Name != name {
+		return finding.Finding{}
+	}
+	kind, enabled := w.Env["DATASTORE_TYPE"], w.Env[list]
+	switch {
+	case kind.Value == "kubernetes":
+		return finding.Finding{}
+	case kind.Elsewhere || enabled.Elsewhere:
+		return finding.Finding{
+			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not looked at: %s takes %s from another object", w, elsewhere(w, "DATASTORE_TYPE", list)),
+			Why: "with the etcdv3 datastore its node controller removes Calico Nodes itself, without the guards of calico-node-sync",
+			Do:  "see whether node is among the controllers there",
+		}
+	case enabled.Value != "" && !slices.Contains(strings.Split(strings.ReplaceAll(enabled.Value, " ", ""), ","), "node"):
+		return finding.Finding{}
+	}
+	return finding.Finding{
+		Severity: finding.Warning, Where: w.String(), What: fmt.Sprintf("%s runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself", w),
+		Why: "it does so at once when a Node is deleted, and at every start: no guard of calico-node-sync can hold that back",
+		Do:  "live with both, or leave node out of " + list + " and know what goes with it: docs/migration/calico-node-sync.md",
+	}
+}
+
+// elsewhere are those of the variables whose value is in another object.
+func elsewhere(w Workload, variables ...string) string {
+	return strings.Join(slices.DeleteFunc(variables, func(v string) bool { return !w.Env[v].Elsewhere }), " and ")
+}
+
+// twice finds a component that is installed more than once.
+func twice(e ControllerEvidence) []finding.Finding {
+	var out []finding.Finding
+	for _, c := range components() {
+		ours := running(c.of(all(e.Workloads)))
+		if c.twice == "" || len(ours) < 2 {
+			continue
+		}
+		out = append(out, finding.Finding{
+			Severity: c.twice, Where: ours[0].String(), What: fmt.Sprintf("%d workloads run %s: %s", len(ours), c.name, names(ours)), Why: c.twiceWhy,
+			Do: "keep one, and scale the others to 0",
+		})
+	}
+	return out
+}
+
+// replicas finds what has no pods, or fewer than it is to have.
+func replicas(e ControllerEvidence) []finding.Finding {
+	var out []finding.Finding
+	workloads := all(e.Workloads)
+	for _, c := range components() {
+		for _, w := range c.of(workloads) {
+			f := finding.Finding{Where: w.String(), Do: fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())}
+			switch {
+			case w.Wanted == 0:
+				f.Severity, f.What, f.Why, f.Do = finding.Note, w.String()+" is scaled to 0", c.name+" does nothing then", ""
+			case w.Ready == 0:
+				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
+			case w.Ready < w.Wanted:
+				f.Severity, f.What = finding.Warning, fmt.Sprintf("%s has %d ready of %s", w, w.Ready, finding.Plural(w.Wanted, "pod"))
+				f.Why = "it works, with fewer to take over when a machine dies"
+			default:
+				continue
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// election is where a workload elects its leader; no name if it elects nobody.
+func (c component) election(w Workload) (namespace, name string) {
+	elect := c.electing
+	if value, set := w.flag("leader-elect"); set {
+		says, err := strconv.ParseBool(value)
+		elect = says || err != nil // a word behind it is another container's
+	}
+	if c.lease == "" || !elect {
+		return "", ""
+	}
+	name = c.lease
+	if value, set := w.flag(c.leaseFlag); set {
+		name = value
+	}
+	namespace = cmp.Or(c.leaseIn, w.Namespace)
+	if value, set := w.flag(c.leaseInFlag); set {
+		namespace = value
+	}
+	return namespace, name
+}
+
+// leaders finds components of which nobody leads.
+func leaders(e ControllerEvidence) []finding.Finding {
+	if e.LeaseProblem != "" {
+		return []finding.Finding{NotLookedAt("Leases", e.LeaseProblem)}
+	}
+	var out []finding.Finding
+	for _, c := range components() {
+		for _, w := range running(c.of(all(e.Workloads))) {
+			if c.lease == "" || w.Ready == 0 {
+				continue // without a ready pod there is another finding
+			}
+			namespace, name := c.election(w)
+			if name == "" {
+				if w.Wanted > 1 {
+					out = append(out, finding.Finding{
+						Severity: finding.Problem, Where: w.String(), What: fmt.Sprintf("%s has %d replicas and elects no leader", w, w.Wanted),
+						Why: "all of them do the same work at one time", Do: "set --leader-elect, or scale it to 1",
+					})
+				}
+				continue
+			}
+			out = append(out, e.leader(w, namespace, name))
+		}
+	}
+	return out
+}
+
+// leader says who leads a workload.
+func (e ControllerEvidence) leader(w Workload, namespace, name string) finding.Finding {
+	lease := "Lease " + namespace + "/" + name
+	f := finding.Finding{
+		Severity: finding.Problem, Where: lease, Why: fmt.Sprintf("%s has ready pods, of which none does its work", w),
+		Do: fmt.Sprintf("read the log: kubectl -n %s logs %s", w.Namespace, w.reference()),
+	}
+	at := slices.IndexFunc(e.Leases, func(l Lease) bool { return l.Namespace == namespace && l.Name == name })
+	if at < 0 {
+		f.What = fmt.Sprintf("there is no %s, by which %s elects its leader", lease, w)
+		return f
+	}
+	l := e.Leases[at]
+	switch age := e.Now.Sub(l.Renewed); {
+	case l.Holder == "":
+		f.What = fmt.Sprintf("nobody holds %s, by which %s elects its leader", lease, w)
+		f.Severity, f.Why = finding.Warning, "the leader gave it back; another one takes it within seconds, unless it cannot"
+	case age > leaseStale:
+		f.What = fmt.Sprintf("%s was last renewed %s ago, by %s", lease, age.Round(time.Minute), l.Holder)
+	default:
+		return finding.Finding{Severity: finding.OK, Where: lease, What: fmt.Sprintf("%s leads %s", l.Holder, w)}
+	}
+	return f
+}
+
+// versions finds images of one release that are of different versions.
+func versions(e ControllerEvidence) []finding.Finding {
+	type image struct{ of, tag string }
+	releases := map[string][]image{}
+	for _, c := range components() {
+		if c.name == storageProxy {
+			continue // those follow their operator, one after the other
+		}
+		for _, w := range c.of(all(e.Workloads)) {
+			release := w.Labels["app.kubernetes.io/instance"] + " in namespace " + w.Namespace
+			for _, i := range w.Images {
+				if (Workload{Images: []string{i}}).runs(c.name) {
+					releases[release] = append(releases[release], image{w.String(), tag(i)})
+				}
+			}
+			if i, set := w.flag("etcd-proxy-image"); set && c.name == storage {
+				releases[release] = append(releases[release], image{w.String() + " (--etcd-proxy-image)", tag(i)})
+			}
+		}
+	}
+	var out []finding.Finding
+	for release, images := range releases {
+		images = slices.DeleteFunc(images, func(i image) bool { return i.tag == "" }) // a digest is of no version
+		tags := map[string]bool{}
+		var parts []string
+		for _, i := range images {
+			tags[i.tag] = true
+			parts = append(parts, i.of+" has "+i.tag)
+		}
+		if len(tags) < 2 {
+			continue
+		}
+		slices.Sort(parts)
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, Where: strings.TrimSpace("release " + release), What: fmt.Sprintf("images of one release differ in version: %s", strings.Join(parts, ", ")),
+			Why: "what belongs together is tested in one version alone", Do: "upgrade what is older, or keep the difference if it is meant",
+		})
+	}
+	return out
+}

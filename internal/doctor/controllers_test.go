@@ -1,0 +1,310 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// at is when everything here is looked at.
+func at() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
+
+// deployment runs one image in two ready pods, with leader election.
+func deployment(where, image string, changes ...func(*doctor.Workload)) doctor.Workload {
+	namespace, name, _ := strings.Cut(where, "/")
+	w := doctor.Workload{
+		Kind: "Deployment", Namespace: namespace, Name: name, Wanted: 2, Ready: 2, Images: []string{image}, Args: []string{"--leader-elect"}, Account: name,
+		Labels: map[string]string{}, Env: map[string]doctor.Variable{},
+	}
+	for _, change := range changes {
+		change(&w)
+	}
+	return w
+}
+
+func pods(wanted, ready int) func(*doctor.Workload) {
+	return func(w *doctor.Workload) { w.Wanted, w.Ready = wanted, ready }
+}
+
+func args(all ...string) func(*doctor.Workload) {
+	return func(w *doctor.Workload) { w.Args = all }
+}
+
+func env(name string, value doctor.Variable) func(*doctor.Workload) {
+	return func(w *doctor.Workload) { w.Env[name] = value }
+}
+
+// made are the labels of our manifests; of the chart, if a release is named.
+func made(component, release string) func(*doctor.Workload) {
+	return func(w *doctor.Workload) {
+		w.Labels["app.kubernetes.io/name"], w.Labels["app.kubernetes.io/part-of"] = component, "mooring"
+		if release != "" {
+			w.Labels["app.kubernetes.io/instance"] = release
+		}
+	}
+}
+
+func runs(workloads ...doctor.Workload) doctor.ControllerEvidence {
+	return doctor.ControllerEvidence{Now: at(), Workloads: []doctor.Listing{{Kind: "Deployments", Workloads: workloads}}}
+}
+
+// led is e with Leases that are held, by the names "namespace/name".
+func led(e doctor.ControllerEvidence, leases ...string) doctor.ControllerEvidence {
+	for _, l := range leases {
+		namespace, name, _ := strings.Cut(l, "/")
+		e.Leases = append(e.Leases, doctor.Lease{Namespace: namespace, Name: name, Holder: "pod-1", Renewed: at().Add(-time.Second)})
+	}
+	return e
+}
+
+// said are findings in one line each, but for those that are well.
+func said(findings []finding.Finding) []string {
+	var out []string
+	for _, f := range findings {
+		if f.Severity != finding.OK {
+			out = append(out, string(f.Severity)+" "+f.Check+": "+f.What)
+		}
+	}
+	return out
+}
+
+const (
+	syncImage    = "example.com/mooring/calico-node-sync:v1"
+	cloudImage   = "example.com/mooring/digitalocean-cloud-controller-manager:v1"
+	storageImage = "example.com/mooring/etcd-storage-operator:v1"
+	rrImage      = "example.com/mooring/calico-route-reflector-operator:v1"
+	syncLease    = "mooring-system/calico-node-sync.nodes.mooring.dev"
+	cloudLease   = "kube-system/cloud-controller-manager"
+	storageLease = "kube-apiserver-storage/etcd-storage-operator.etcd.mooring.dev"
+	rrLease      = "mooring-system/calico-route-reflector-operator.bgp.mooring.dev"
+)
+
+func nodeSync(changes ...func(*doctor.Workload)) doctor.Workload {
+	return deployment("mooring-system/calico-node-sync", syncImage, changes...)
+}
+
+func cloudManager(changes ...func(*doctor.Workload)) doctor.Workload {
+	return deployment("kube-system/digitalocean-cloud-controller-manager", cloudImage, changes...)
+}
+
+func TestControllers(t *testing.T) {
+	t.Parallel()
+	kubeControllers := func(changes ...func(*doctor.Workload)) doctor.Workload {
+		return deployment("kube-system/calico-kube-controllers", "quay.io/calico/kube-controllers:v3.31.0", changes...)
+	}
+	for name, test := range map[string]struct {
+		evidence doctor.ControllerEvidence
+		want     []string
+	}{
+		"nothing of ours": {runs(deployment("a/b", "nginx")), []string{"note components: there is nothing of Mooring in this cluster"}},
+		"one that works":  {led(runs(nodeSync()), syncLease), nil},
+		"DigitalOcean's own beside ours": {
+			led(runs(cloudManager(), deployment("do/ccm", "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68")), cloudLease),
+			[]string{"problem fighting: Deployment do/ccm is DigitalOcean's own digitalocean-cloud-controller-manager, and runs beside Deployment kube-system/digitalocean-cloud-controller-manager"},
+		},
+		"ours, from a mirror with their name": {
+			led(runs(deployment("kube-system/c", "m/digitalocean/digitalocean-cloud-controller-manager:v1", made("digitalocean-cloud-controller-manager", ""))), cloudLease), nil,
+		},
+		"DigitalOcean's own, stopped": {led(runs(cloudManager(), deployment("do/ccm", "digitalocean/digitalocean-cloud-controller-manager", pods(0, 0))), cloudLease), nil},
+		"DigitalOcean's own alone": {
+			runs(deployment("kube-system/digitalocean-cloud-controller-manager", "digitalocean/digitalocean-cloud-controller-manager:v0.1.68", pods(1, 0))),
+			[]string{"note components: there is nothing of Mooring in this cluster"},
+		},
+		"kube-calico-controller": {
+			led(runs(nodeSync(), deployment("kube-system/kube-calico-controller", "wish/kube-calico-controller:0.0.3")), syncLease),
+			[]string{"warning fighting: Deployment kube-system/kube-calico-controller is the old kube-calico-controller, and runs beside Deployment mooring-system/calico-node-sync"},
+		},
+		"kube-calico-controller's Deployment with our image": {
+			led(runs(deployment("kube-system/kube-calico-controller", syncImage)), "kube-system/calico-node-sync.nodes.mooring.dev"), nil,
+		},
+		"kube-controllers with etcd": {
+			led(runs(nodeSync(), kubeControllers()), syncLease),
+			[]string{"warning fighting: Deployment kube-system/calico-kube-controllers runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself"},
+		},
+		"kube-controllers without node": {led(runs(nodeSync(), kubeControllers(env("ENABLED_CONTROLLERS", doctor.Variable{Value: "policy, namespace"}))), syncLease), nil},
+		"kube-controllers with node among others": {
+			led(runs(nodeSync(), kubeControllers(env("ENABLED_CONTROLLERS", doctor.Variable{Value: "policy, node"}))), syncLease),
+			[]string{"warning fighting: Deployment kube-system/calico-kube-controllers runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself"},
+		},
+		"kube-controllers with Kubernetes": {led(runs(nodeSync(), kubeControllers(env("DATASTORE_TYPE", doctor.Variable{Value: "kubernetes"}))), syncLease), nil},
+		"kube-controllers that nobody knows": {
+			led(runs(nodeSync(), kubeControllers(env("ENABLED_CONTROLLERS", doctor.Variable{Elsewhere: true}))), syncLease),
+			[]string{"note fighting: not looked at: Deployment kube-system/calico-kube-controllers takes ENABLED_CONTROLLERS from another object"},
+		},
+		"the old route reflector operator": {
+			led(runs(deployment("mooring-system/calico-route-reflector-operator", rrImage),
+				deployment("calico-route-reflector-operator-system/calico-route-reflector-operator-controller-manager", "controller:latest")), rrLease),
+			[]string{"problem fighting: Deployment calico-route-reflector-operator-system/calico-route-reflector-operator-controller-manager is the calico-route-reflector-operator of 2020, " +
+				"and runs beside Deployment mooring-system/calico-route-reflector-operator"},
+		},
+		"etcdproxy-controller": {
+			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", storageImage), deployment("kube-apiserver-storage/etcdproxy-controller-deployment", "x/y:1")), storageLease),
+			[]string{"problem fighting: Deployment kube-apiserver-storage/etcdproxy-controller-deployment is etcdproxy-controller, and runs beside Deployment kube-apiserver-storage/etcd-storage-operator"},
+		},
+		"two of ours": {
+			led(runs(nodeSync(), deployment("other/sync", "mirror/renamed@sha256:00", made("calico-node-sync", ""))), syncLease, "other/calico-node-sync.nodes.mooring.dev"),
+			[]string{"warning installed-twice: 2 workloads run calico-node-sync: Deployment mooring-system/calico-node-sync and Deployment other/sync"},
+		},
+		"many proxies": {runs(deployment("s/etcd-a", "m/etcd-storage-proxy:v1", args()), deployment("s/etcd-b", "m/etcd-storage-proxy:v1", args())), nil},
+		"no ready pod": {led(runs(nodeSync(pods(2, 0))), syncLease), []string{"problem replicas: Deployment mooring-system/calico-node-sync has no ready pod of 2"}},
+		"one of two":   {led(runs(nodeSync(pods(2, 1))), syncLease), []string{"warning replicas: Deployment mooring-system/calico-node-sync has 1 ready of 2 pods"}},
+		"stopped":      {runs(nodeSync(pods(0, 0))), []string{"note replicas: Deployment mooring-system/calico-node-sync is scaled to 0"}},
+		"no Lease": {
+			runs(nodeSync()),
+			[]string{"problem leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, by which Deployment mooring-system/calico-node-sync elects its leader"},
+		},
+		"a Lease in vain": {
+			doctor.ControllerEvidence{
+				Now: at(), Workloads: runs(cloudManager()).Workloads,
+				Leases: []doctor.Lease{{Namespace: "kube-system", Name: "cloud-controller-manager", Holder: "gone", Renewed: at().Add(-time.Hour)}},
+			},
+			[]string{"problem leader: Lease kube-system/cloud-controller-manager was last renewed 1h0m0s ago, by gone"},
+		},
+		"a Lease of nobody": {
+			doctor.ControllerEvidence{
+				Now: at(), Workloads: runs(nodeSync()).Workloads,
+				Leases: []doctor.Lease{{Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Renewed: at()}},
+			},
+			[]string{"warning leader: nobody holds Lease mooring-system/calico-node-sync.nodes.mooring.dev, by which Deployment mooring-system/calico-node-sync elects its leader"},
+		},
+		"another Lease": {led(runs(nodeSync(args("-leader-elect=true", "--leader-election-id=x", "--leader-election-namespace=y"))), "y/x"), nil},
+		"flags with values behind": {
+			led(runs(nodeSync(args("--leader-election-id", "x", "--leader-election-namespace", "y", "--leader-elect", "/bin/other"))), "y/x"), nil,
+		},
+		"no election":             {runs(nodeSync(args())), []string{"problem leader: Deployment mooring-system/calico-node-sync has 2 replicas and elects no leader"}},
+		"no election of one":      {runs(nodeSync(args("--leader-elect=false"), pods(1, 1))), nil},
+		"the cloud elects itself": {led(runs(cloudManager(args())), cloudLease), nil},
+		"versions of one release": {
+			led(runs(nodeSync(made("calico-node-sync", "m")), deployment("mooring-system/calico-route-reflector-operator", strings.Replace(rrImage, "v1", "v2", 1), made("calico-route-reflector-operator", "m"))),
+				syncLease, rrLease),
+			[]string{"warning versions: images of one release differ in version: Deployment mooring-system/calico-node-sync has v1, Deployment mooring-system/calico-route-reflector-operator has v2"},
+		},
+		"versions of two releases": {
+			led(runs(nodeSync(made("calico-node-sync", "m")), deployment("mooring-system/calico-route-reflector-operator", strings.Replace(rrImage, "v1", "v2", 1), made("calico-route-reflector-operator", "n"))),
+				syncLease, rrLease), nil,
+		},
+		"a proxy of another version": {
+			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", storageImage, args("--leader-elect", "--etcd-proxy-image=example.com/etcd-storage-proxy:v0"))), storageLease),
+			[]string{"warning versions: images of one release differ in version: Deployment kube-apiserver-storage/etcd-storage-operator (--etcd-proxy-image) has v0, " +
+				"Deployment kube-apiserver-storage/etcd-storage-operator has v1"},
+		},
+		"a registry with a port, and digests": {
+			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", "r:5000/etcd-storage-operator@sha256:11", args("--leader-elect", "--etcd-proxy-image=x@sha256:00"))), storageLease), nil,
+		},
+		"lists that may not be read": {
+			doctor.ControllerEvidence{Now: at(), LeaseProblem: "no", Workloads: []doctor.Listing{{Kind: "Deployments", Problem: "forbidden"}}},
+			[]string{"warning leader: not looked at: Leases: no", "warning components: not looked at: Deployments: forbidden"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, said(doctor.Controllers(test.evidence))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A finding that needs attention says what to do, and where.
+func TestEachFindingSaysWhereAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		for _, f := range doctor.Controllers(anything(t)) {
+			if (f.Severity == finding.Problem || f.Severity == finding.Warning) && (f.Where == "" || f.Why == "" || f.Do == "") {
+				t.Fatalf("%+v", f)
+			}
+		}
+	})
+}
+
+func anything(t *rapid.T) doctor.ControllerEvidence {
+	name := rapid.SampledFrom([]string{
+		"calico-node-sync", "calico-kube-controllers", "kube-calico-controller", "digitalocean-cloud-controller-manager", "etcd-storage-operator", "etcdproxy-controller-deployment",
+		"calico-route-reflector-operator", "calico-route-reflector-operator-controller-manager", "other",
+	})
+	image := rapid.SampledFrom([]string{
+		syncImage, cloudImage, storageImage, rrImage, "digitalocean/digitalocean-cloud-controller-manager", "x/kube-calico-controller", "x/etcdproxy-controller:v2", "", ":", "@", "/",
+		"a:1/etcd-storage-proxy",
+	})
+	namespace := rapid.SampledFrom([]string{"kube-system", "mooring-system", "a"})
+	arg := rapid.SampledFrom([]string{"--leader-elect", "--leader-elect=no", "--leader-election-id=x", "-leader-election-namespace=a", "--etcd-proxy-image=p:v9", "", "-", "--"})
+	e := doctor.ControllerEvidence{Now: at(), LeaseProblem: rapid.SampledFrom([]string{"", "", "no"}).Draw(t, "no leases")}
+	seen := map[string]bool{}
+	for range rapid.IntRange(0, 8).Draw(t, "workloads") {
+		w := deployment(namespace.Draw(t, "namespace")+"/"+name.Draw(t, "name"), image.Draw(t, "image"), pods(rapid.IntRange(0, 3).Draw(t, "wanted"), rapid.IntRange(0, 3).Draw(t, "ready")),
+			args(rapid.SliceOfN(arg, 0, 3).Draw(t, "args")...), env("ENABLED_CONTROLLERS", doctor.Variable{Value: rapid.SampledFrom([]string{"", "node", "x"}).Draw(t, "enabled")}))
+		if rapid.Bool().Draw(t, "labels") {
+			made(name.Draw(t, "component"), rapid.SampledFrom([]string{"", "m"}).Draw(t, "release"))(&w)
+		}
+		if !seen[w.String()] {
+			seen[w.String()] = true
+			e.Workloads = append(e.Workloads, doctor.Listing{Kind: "Deployments", Workloads: []doctor.Workload{w}})
+		}
+	}
+	for _, l := range []string{syncLease, cloudLease, storageLease, rrLease, "a/x"} {
+		switch rapid.IntRange(0, 2).Draw(t, l) {
+		case 1:
+			e = led(e, l)
+		case 2:
+			e = led(e, l)
+			e.Leases[len(e.Leases)-1].Renewed = at().Add(-24 * time.Hour)
+		}
+	}
+	return e
+}
+
+// Nothing hangs on the order in which things were read.
+func TestControllersAreOrderBlind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := anything(t)
+		want := doctor.Controllers(e)
+		shuffle(t, e.Workloads)
+		shuffle(t, e.Leases)
+		if diff := cmp.Diff(want, doctor.Controllers(e)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func shuffle[T any](t *rapid.T, all []T) {
+	seed := rapid.Uint64().Draw(t, "seed")
+	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // no secret
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+}
+
+// What is scaled to 0, or somebody else's, is nobody's fight.
+func TestWhatIsStoppedDoesNotFight(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := anything(t)
+		for i := range e.Workloads {
+			e.Workloads[i].Workloads[0].Wanted = 0
+		}
+		if slices.ContainsFunc(doctor.Controllers(e), func(f finding.Finding) bool {
+			return f.Check == doctor.CheckFighting || f.Check == doctor.CheckTwice
+		}) {
+			t.Fatalf("%v", said(doctor.Controllers(e)))
+		}
+	})
+}
+
+func TestCoreAuthorities(t *testing.T) {
+	t.Parallel()
+	e := runs(deployment("a/etcd-storage-operator", storageImage), deployment("b/x", storageImage, args("--namespace=c", "--etcd-core-ca-configmap=d")), nodeSync())
+	want := []doctor.Object{{Namespace: "a", Name: "etcd-coreserving-ca"}, {Namespace: "c", Name: "d"}}
+	if diff := cmp.Diff(want, doctor.CoreAuthorities(e.Workloads)); diff != "" {
+		t.Error(diff)
+	}
+}

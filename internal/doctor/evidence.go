@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// Workload is a Deployment or a DaemonSet, as far as anybody here asks.
+type Workload struct {
+	Kind, Namespace, Name string
+	// Labels are the object's and its pods'.
+	Labels map[string]string
+	// Wanted and Ready count pods.
+	Wanted, Ready int
+	// Images and Args are those of all containers.
+	Images, Args []string
+	Env          map[string]Variable
+	// Account is the name of the service account; empty for the namespace's own.
+	Account string
+}
+
+// Variable is an environment variable of a pod.
+type Variable struct {
+	Value string
+	// Elsewhere says that the value is in another object, such as a ConfigMap, and not known here.
+	Elsewhere bool
+}
+
+// Listing is what one list of workloads gave.
+type Listing struct {
+	// Kind is whose list it is, such as Deployments.
+	Kind      string
+	Workloads []Workload
+	// Problem is why there is no list; empty if there is one.
+	Problem string
+}
+
+// Lease is one of leader election.
+type Lease struct {
+	Namespace, Name string
+	// Holder is empty when the last one gave it back.
+	Holder  string
+	Renewed time.Time
+}
+
+// String names the workload to people.
+func (w Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
+
+// reference is how kubectl names it within its namespace.
+func (w Workload) reference() string { return strings.ToLower(w.Kind) + "/" + w.Name }
+
+// runs says whether a workload runs an image, by the last parts of its name: a mirror has others before them.
+func (w Workload) runs(image string) bool {
+	wanted := strings.Split(image, "/")
+	return slices.ContainsFunc(w.Images, func(i string) bool {
+		parts := strings.Split(repository(i), "/")
+		return len(parts) >= len(wanted) && slices.Equal(parts[len(parts)-len(wanted):], wanted)
+	})
+}
+
+// repository is an image without its tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
+		image = image[:at]
+	}
+	return image
+}
+
+// tag is an image's tag; empty if a digest says which it is, or nothing does.
+func tag(image string) string {
+	if strings.Contains(image, "@") {
+		return ""
+	}
+	_, tag, _ := strings.Cut(path.Base(image), ":")
+	return tag
+}
+
+// flag is the value of a flag of one or two dashes, behind a "=" or as the next word; set says whether it is there. One without a value is "true". The last
+// one wins, as it does in Go.
+func (w Workload) flag(name string) (value string, set bool) {
+	for n, arg := range w.Args {
+		key, v, has := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		if !strings.HasPrefix(arg, "-") || key != name {
+			continue
+		}
+		value, set = v, true
+		switch {
+		case has:
+		case n+1 < len(w.Args) && !strings.HasPrefix(w.Args[n+1], "-"):
+			value = w.Args[n+1]
+		default:
+			value = "true"
+		}
+	}
+	return value, set
+}
+
+// labeled says that our manifests or our chart made it for a component.
+func (w Workload) labeled(component string) bool {
+	return w.Labels["app.kubernetes.io/part-of"] == "mooring" && w.Labels["app.kubernetes.io/name"] == component
+}
+
+// all are the workloads of several lists, in the order of their names.
+func all(listings []Listing) []Workload {
+	var out []Workload
+	for _, l := range listings {
+		out = append(out, l.Workloads...)
+	}
+	slices.SortFunc(out, func(a, b Workload) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out
+}
+
+// notListed are the lists that there are not.
+func notListed(listings []Listing) []finding.Finding {
+	var out []finding.Finding
+	for _, l := range listings {
+		if l.Problem != "" {
+			out = append(out, NotLookedAt(l.Kind, l.Problem))
+		}
+	}
+	return out
+}
+
+// NotLookedAt is the finding about a side that could not be read.
+func NotLookedAt(side, problem string) finding.Finding {
+	return finding.Finding{
+		Severity: finding.Warning, Where: side, What: "not looked at: " + side + ": " + problem,
+		Why: "what is wrong there does not show here", Do: "ask for the right to read it, or let somebody look who has it",
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// CheckRights is the check of [Rights]. The name stands in JSON and MUST NOT change.
+const CheckRights = "rights"
+
+// manifest is one file of ours that gives rights to a component.
+type manifest struct {
+	file string
+	// namespace and account are those of the service account in the file.
+	namespace, account string
+	rules              []rule
+}
+
+// rule is one rule of a role about one resource.
+type rule struct {
+	// role is its kind and name; own says that it holds in the component's namespace alone.
+	role            string
+	own             bool
+	group, resource string
+	// names are those of single objects; none means all.
+	names, verbs []string
+}
+
+// Question is whether a service account may do one thing.
+type Question struct {
+	// Namespace and Account are the service account's.
+	Namespace, Account string
+	// In is the namespace of the objects; empty for all namespaces, or for what is in none.
+	In                                 string
+	Group, Resource, Subresource, Name string
+	Verb                               string
+}
+
+// RightsEvidence is what was read of rights.
+type RightsEvidence struct {
+	Workloads []Listing
+	// Allowed are the answers to [Questions].
+	Allowed map[Question]bool
+	// Problem is why there are no answers, or not all of them.
+	Problem string
+}
+
+// installed is one component with the rights that it is to have.
+type installed struct {
+	component component
+	workload  Workload
+	manifest  manifest
+	// doubt is why fewer than all rights are known, or none; empty if they are.
+	doubt string
+}
+
+// account is the workload's service account; every namespace has one with the name default.
+func (w Workload) account() string { return cmp.Or(w.Account, "default") }
+
+// Questions are what to ask the API server: whether each component that is installed has the rights that its manifest gives it. They are sorted.
+func Questions(listings []Listing) []Question {
+	var out []Question
+	for _, i := range installations(listings) {
+		for _, r := range i.manifest.rules {
+			for _, name := range r.objects() {
+				for _, verb := range r.verbs {
+					out = append(out, i.question(r, name, verb))
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Question) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return slices.Compact(out)
+}
+
+// objects are the names that a rule is about; one empty name for all.
+func (r rule) objects() []string {
+	if len(r.names) == 0 {
+		return []string{""}
+	}
+	return r.names
+}
+
+func (i installed) question(r rule, name, verb string) Question {
+	q := Question{Namespace: i.workload.Namespace, Account: i.workload.account(), Group: r.group, Name: name, Verb: verb}
+	q.Resource, q.Subresource, _ = strings.Cut(r.resource, "/")
+	if r.own {
+		q.In = i.workload.Namespace
+	}
+	return q
+}
+
+// installations are the components that are there, each with its rights.
+func installations(listings []Listing) []installed {
+	var out []installed
+	workloads := all(listings)
+	for _, c := range components() {
+		for _, w := range running(c.of(workloads)) {
+			if i := (installed{component: c, workload: w}); i.find() {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+// find finds the rights that a component is to have: those of its datastore, and of the flags that need some. It says whether the component has any.
+func (i *installed) find() bool {
+	file := ""
+	switch i.component.name {
+	case cloud:
+		file = "releases/digitalocean-cloud-controller-manager/latest.yml"
+	case storage:
+		file = "dist/etcd-storage-operator.yaml"
+	case nodeSync, reflectors:
+		file = i.byDatastore()
+	default:
+		return false // the admission server and the proxies ask Kubernetes for nothing
+	}
+	if path, set := i.workload.flag("kubeconfig"); set && path != "" {
+		i.doubt = "it has --kubeconfig, so that its rights are those of the user there"
+		return true
+	}
+	i.manifest = shippedAs(file)
+	if i.doubt != "" { // it is one of two: what both need is needed
+		other := shippedAs("dist/" + i.component.name + "-kubernetes.yaml")
+		i.manifest.rules = slices.DeleteFunc(i.manifest.rules, func(r rule) bool {
+			return !slices.ContainsFunc(other.rules, func(o rule) bool { return fmt.Sprint(o) == fmt.Sprint(r) })
+		})
+	}
+	i.manifest.rules = slices.DeleteFunc(i.manifest.rules, i.unused)
+	for n := range i.manifest.rules {
+		if r := &i.manifest.rules[n]; r.resource == "deployments" && slices.Equal(r.names, []string{i.component.name}) {
+			r.names = []string{i.workload.Name} // its own, about which its Events are
+		}
+	}
+	return true
+}
+
+// byDatastore is the file for Calico's datastore that the component is told to use.
+func (i *installed) byDatastore() string {
+	kind := i.workload.Env["DATASTORE_TYPE"]
+	if value, set := i.workload.flag("datastore-type"); set {
+		kind = Variable{Value: value}
+	}
+	switch _, endpoints := i.workload.Env["ETCD_ENDPOINTS"]; {
+	case kind.Value == "kubernetes" || kind.Value == "incluster":
+		for name := range i.workload.Env {
+			if i.component.name == reflectors && strings.HasPrefix(name, "ROUTE_REFLECTOR_") {
+				return "dist/" + i.component.name + "-environment.yaml"
+			}
+		}
+		return "dist/" + i.component.name + "-kubernetes.yaml"
+	case kind.Value == "" && (kind.Elsewhere || !endpoints):
+		i.doubt = "its variables do not say which datastore Calico has, so that rights for Calico's objects in Kubernetes were not asked for"
+	}
+	return "dist/" + i.component.name + "-etcdv3.yaml"
+}
+
+// unused says that the workload's flags make a rule unnecessary; the chart leaves such rules out.
+func (i *installed) unused(r rule) bool {
+	journal, set := i.workload.flag("journal")
+	return i.component.name == nodeSync && set && journal != "configmaps" && r.resource == "configmaps" && slices.Contains(r.verbs, "delete")
+}
+
+// shippedAs is one of our files.
+func shippedAs(file string) manifest {
+	files := shipped()
+	return files[slices.IndexFunc(files, func(m manifest) bool { return m.file == file })]
+}
+
+// Rights judges whether each component that is installed may do what its manifest allows it.
+func Rights(e RightsEvidence) []finding.Finding {
+	return finding.Make([]finding.Check[RightsEvidence]{{Name: CheckRights, Find: rights}}, e)
+}
+
+func rights(e RightsEvidence) []finding.Finding {
+	out := notListed(e.Workloads)
+	if e.Problem != "" {
+		out = append(out, NotLookedAt("rights", e.Problem))
+	}
+	for _, i := range installations(e.Workloads) {
+		if i.doubt != "" {
+			out = append(out, finding.Finding{
+				Severity: finding.Note, Where: i.workload.String(), What: fmt.Sprintf("not looked at: rights of %s: %s", i.workload, i.doubt),
+				Why: "a right that is missing there does not show here",
+			})
+		}
+		missing, unknown := i.missing(e.Allowed)
+		out = append(out, missing...)
+		if len(missing) == 0 && unknown == 0 && len(i.manifest.rules) > 0 {
+			out = append(out, finding.Finding{
+				Severity: finding.OK, Where: i.workload.String(), What: fmt.Sprintf("%s has every right of %s", i.whose(), i.manifest.file),
+			})
+		}
+	}
+	return out
+}
+
+// whose is the service account, for people.
+func (i installed) whose() string {
+	return "ServiceAccount " + i.workload.Namespace + "/" + i.workload.account()
+}
+
+// missing is a finding for each resource of each rule of which a verb is missing, and how many answers there are not.
+func (i installed) missing(allowed map[Question]bool) (out []finding.Finding, unknown int) {
+	for _, r := range i.manifest.rules {
+		for _, name := range r.objects() {
+			var verbs []string
+			for _, verb := range r.verbs {
+				if yes, known := allowed[i.question(r, name, verb)]; !known {
+					unknown++
+				} else if !yes {
+					verbs = append(verbs, verb)
+				}
+			}
+			if len(verbs) > 0 {
+				out = append(out, i.lacks(r, name, verbs))
+			}
+		}
+	}
+	return out, unknown
+}
+
+// lacks is the finding about one rule.
+func (i installed) lacks(r rule, name string, verbs []string) finding.Finding {
+	what := r.resource
+	if r.group != "" {
+		what += "." + r.group
+	}
+	if name != "" {
+		what += " " + name
+	}
+	if r.own {
+		what += " in namespace " + i.workload.Namespace
+	}
+	f := finding.Finding{
+		Severity: finding.Problem, Where: r.role, What: fmt.Sprintf("%s may not %s %s, which %s allows it", i.whose(), strings.Join(verbs, ", "), what, r.role),
+		Why: fmt.Sprintf("%s needs it: %s has no right without use", i.workload, i.manifest.file), Do: i.cure(),
+	}
+	switch r.group {
+	case "cert-manager.io":
+		f.Severity, f.Why = finding.Note, "only EtcdStorages with spec.issuerRef need it"
+	case "authentication.k8s.io", "authorization.k8s.io":
+		f.Severity, f.Why = finding.Warning, "without it nobody may read /metrics; all else works"
+	}
+	return f
+}
+
+// cure is the command that brings the rights. It changes roles and their bindings alone, not the Deployment in the same file.
+func (i installed) cure() string {
+	const reconcile = "kubectl auth reconcile -f "
+	release := i.workload.Labels["app.kubernetes.io/instance"]
+	switch {
+	case release != "" && i.workload.Labels["app.kubernetes.io/managed-by"] == "Helm":
+		return fmt.Sprintf("helm -n %s upgrade %s with your values brings it back", i.workload.Namespace, release)
+	case i.workload.account() != i.manifest.account:
+		return fmt.Sprintf("bind the roles of %s to %s in place of %s/%s", i.manifest.file, i.whose(), i.manifest.namespace, i.manifest.account)
+	case i.workload.Namespace != i.manifest.namespace:
+		return fmt.Sprintf("sed 's/namespace: %s$/namespace: %s/' %s | %s-", i.manifest.namespace, i.workload.Namespace, i.manifest.file, reconcile)
+	}
+	return reconcile + i.manifest.file
+}

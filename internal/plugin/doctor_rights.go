@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+const doctorRBACLong = `Ask the API server whether the service account of each component has the rights that our manifests give it, and name the rule and the
+command that brings it where one is missing.
+
+Deployments and DaemonSets of all namespaces are read, and SubjectAccessReviews are created, which nothing stores. Rights that only some settings
+need are asked for with those settings: Calico's datastore, its journal, the variables of a predecessor.`
+
+// lookAtRights asks for every right of every component.
+func lookAtRights(ctx context.Context, x *examination) []finding.Finding {
+	e := doctor.RightsEvidence{Workloads: x.workloads(ctx), Allowed: map[doctor.Question]bool{}}
+	config := rest.CopyConfig(x.cluster.config)
+	config.QPS = -1 // some hundred small questions; the API server has its own bounds
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.Problem = plain(err)
+		return doctor.Rights(e)
+	}
+	for _, q := range doctor.Questions(e.Workloads) {
+		review := &authorizationv1.SubjectAccessReview{Spec: reviewOf(q)}
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			e.Problem = plain(err) // the rest would fail alike
+			break
+		}
+		e.Allowed[q] = review.Status.Allowed
+	}
+	return doctor.Rights(e)
+}
+
+// reviewOf asks about a service account as the API server knows it (k8s.io/apiserver/pkg/authentication/serviceaccount).
+func reviewOf(q doctor.Question) authorizationv1.SubjectAccessReviewSpec {
+	return authorizationv1.SubjectAccessReviewSpec{
+		User:   fmt.Sprintf("system:serviceaccount:%s:%s", q.Namespace, q.Account),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + q.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: q.In, Group: q.Group, Resource: q.Resource, Subresource: q.Subresource, Name: q.Name, Verb: q.Verb,
+		},
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+)
+
+const planNodesLong = `Say what calico-node-sync would remove from Calico's datastore now, and which gate holds back each machine that is left alone: what
+"calico-node-sync plan" prints, for machines of any name that Kubernetes or Calico has for them. Nothing is written.
+
+It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the environment names that as for calicoctl
+(ETCD_ENDPOINTS and what goes with it). Limits are those of a controller without flags, but for --grace-period; absences
+count since when a running controller remembers them, if one is found, and else begin now.
+
+Exit codes: 0 nothing would change; 2 something would, or is held back; 1 it cannot be said.`
+
+const planNodesExample = `  kubectl mooring plan nodes
+  kubectl mooring plan nodes worker-1 --grace-period=0s
+  ETCD_ENDPOINTS=https://10.0.0.1:2379 kubectl mooring plan nodes -o json`
+
+type planNodes struct {
+	env    *Env
+	clock  clock.PassiveClock
+	limits nodesync.Config
+	output Output
+}
+
+func newPlanNodes(env *Env) *cobra.Command {
+	p := &planNodes{env: env, clock: clock.RealClock{}, limits: nodesync.DefaultConfig()}
+	cmd := &cobra.Command{
+		Use:     "nodes [MACHINE...]",
+		Aliases: []string{"node", "no"},
+		Short:   "Say what calico-node-sync would remove, and what holds it back",
+		Long:    planNodesLong,
+		Example: planNodesExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			names := slices.DeleteFunc(nodeNames(cmd.Context(), env), func(s string) bool { return slices.Contains(args, s) })
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.Flags().DurationVar(&p.limits.Grace, "grace-period", p.limits.Grace, "How long a Node must have been absent, as in calico-node-sync; 0s shows what goes after it.")
+	p.output.AddTo(cmd)
+	return cmd
+}
+
+// nodesPlan is what JSON and YAML have: the document of calico-node-sync.
+type nodesPlan struct{ nodesync.Plan }
+
+// Table implements Tabler; the text stands for it.
+func (nodesPlan) Table() Table { return Table{} }
+
+func (p *planNodes) run(ctx context.Context, args []string, out, notes io.Writer) error {
+	if err := p.limits.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	c, err := p.env.cluster()
+	if err != nil {
+		return err
+	}
+	config, err := calicoConfig()
+	if err != nil {
+		return err
+	}
+	if config.Kind == calico.EtcdV3 {
+		logrus.SetOutput(io.Discard) // libcalico-go's; what cannot be read is said
+	} else if _, err := c.typed.Discovery().ServerResourcesForGroupVersion(calicoKinds); apierrors.IsNotFound(err) {
+		return errors.New("there are no kinds of Calico in this cluster; if Calico keeps its data in etcd, name that in ETCD_ENDPOINTS")
+	}
+	made := previewNodeSync(ctx, c, config, p.limits, p.clock)
+	if made.Problem != "" {
+		return errors.New(made.Problem)
+	}
+	plan := made.Plan
+	if len(args) > 0 {
+		if plan, err = planAbout(ctx, c, plan, args); err != nil {
+			return err
+		}
+	}
+	if made.Memory == "" {
+		fmt.Fprintln(notes, "note: no controller's memory was found, so that absences begin now")
+	}
+	if err := p.output.printPlan(out, plan.String(), nodesPlan{plan}); err != nil {
+		return err
+	}
+	if len(plan.Steps) > 0 || nodesync.Held(plan.Refusals) {
+		return command.Exit(exitAttention, nil)
+	}
+	return nil
+}
+
+// planAbout is what the plan says of machines, by the names that Kubernetes or Calico has for them.
+func planAbout(ctx context.Context, c *cluster, plan nodesync.Plan, machines []string) (nodesync.Plan, error) {
+	side, err := readCalico(ctx, c)
+	if err != nil {
+		return plan, err
+	}
+	if side.Problem != "" {
+		return plan, errors.New(side.Problem)
+	}
+	nodes, err := c.nodes(ctx)
+	if err != nil {
+		return plan, err
+	}
+	hosts := map[string][]string{}
+	for _, machine := range machines {
+		for _, n := range side.Nodes {
+			if n.Kubernetes == machine || n.Name == machine {
+				hosts[machine] = append(hosts[machine], n.Name)
+			}
+		}
+		is := func(of nodesync.Subject) bool { return of.Is(machine, hosts[machine]...) }
+		known := hosts[machine] != nil || slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == machine }) ||
+			slices.ContainsFunc(plan.Steps, func(s nodesync.Step) bool { return is(s.Subject()) }) ||
+			slices.ContainsFunc(plan.Refusals, func(r nodesync.Refusal) bool { return is(r.Of) })
+		if !known {
+			return plan, fmt.Errorf("neither Kubernetes nor Calico knows a machine %q", machine)
+		}
+	}
+	return plan.About(func(of nodesync.Subject) bool {
+		return slices.ContainsFunc(machines, func(machine string) bool { return of.Is(machine, hosts[machine]...) })
+	}), nil
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+// plannedNodes is the document of calico-node-sync's plan.
+type plannedNodes struct {
+	Steps []struct {
+		Kind string `json:"kind"`
+	} `json:"steps"`
+	Refusals []nodesync.Refusal `json:"refusals"`
+}
+
+func TestPlanNodesRefusals(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a grace period below 0": {[]string{"--grace-period=-1s"}, "error: the grace period is -1s: it must not be negative; 5m is the default"},
+		"no grace period":        {[]string{"--grace-period=soon"}, `invalid value "soon" for --grace-period`},
+		"no kubeconfig":          {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another"},
+		"an unknown format":      {[]string{"-o", "text"}, "use one of table, json, yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errs := run(t, append([]string{"plan", "nodes"}, test.args...))
+			if code != 1 || out != "" || !strings.Contains(errs, test.want) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("exit code %d, %q, %q; want %q", code, out, errs, test.want)
+			}
+		})
+	}
+}
+
+// planMachines plans the clean-up after the machine old, whose addresses Calico still holds, in the kubernetes datastore; then that of a machine of etcd's.
+func planMachines(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
+	t.Helper()
+	ask := func(args ...string) []string {
+		return append([]string{"plan", "nodes", "--kubeconfig", kubeconfig}, args...)
+	}
+	now := time.Now().UTC()
+	memory := fmt.Sprintf(`{"savedAt":"%s","absences":[{"calicoNode":"old","kubernetesNode":"old","since":"%s","witnessed":true}]}`, now.Format(time.RFC3339), now.Add(-time.Hour).Format(time.RFC3339))
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"memory.json": memory}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustKubectl(t, cluster, "", "patch", "-n", "default", "configmap", "calico-node-sync-state", "--type=merge", "-p", string(patch))
+
+	const gone = "old: Kubernetes Node old is gone: deletion watched, absent for 1h0m"
+	for _, args := range [][]string{nil, {"old"}, {"c1", "old"}} {
+		code, out, errs := run(t, ask(args...))
+		if code != 2 || !strings.HasPrefix(out, gone) || !strings.Contains(out, "\n  1. ") || errs != "" {
+			t.Errorf("%q: exit code %d, %s, %s", args, code, out, errs)
+		}
+	}
+	for _, machine := range []string{"c1", "no-calico"} {
+		if code, out, errs := run(t, ask(machine)); code != 0 || out != "nothing to do\n" || errs != "" {
+			t.Errorf("%s: exit code %d, %s, %s", machine, code, out, errs)
+		}
+	}
+	for _, format := range []string{"json", "yaml"} {
+		var got plannedNodes
+		code, out, _ := run(t, ask("-o", format))
+		if err := yaml.UnmarshalStrict([]byte(out), &struct {
+			Steps, Refusals any
+		}{}); err != nil || yaml.Unmarshal([]byte(out), &got) != nil || code != 2 || len(got.Steps) == 0 || got.Steps[len(got.Steps)-1].Kind != "RemoveAffinity" {
+			t.Errorf("%s: exit code %d, %v: %s", format, code, err, out)
+		}
+	}
+	var held plannedNodes
+	if code, out, _ := run(t, ask("old", "--grace-period=2h", "-o", "json")); json.Unmarshal([]byte(out), &held) != nil || code != 2 || len(held.Steps) > 0 ||
+		len(held.Refusals) != 1 || held.Refusals[0].Gate != nodesync.GateGrace || held.Refusals[0].Of.Host != "old" {
+		t.Errorf("held back: exit code %d, %s", code, out)
+	}
+	expect(t, 1, "", ask("nope"), `error: neither Kubernetes nor Calico knows a machine "nope"`)
+	if _, out, _ := run(t, append([]string{"__complete"}, ask("c1", "")...)); !strings.HasPrefix(out, "c2\nd1\n") {
+		t.Errorf("completes %q", out)
+	}
+	planMachinesInEtcd(t, ask)
+}
+
+// planMachinesInEtcd: a machine may have another name there, and the store stays as it is.
+func planMachinesInEtcd(t *testing.T, ask func(...string) []string) {
+	t.Helper()
+	etcd := testkit.NewEtcd(t)
+	const prefix = "/calico/resources/v3/projectcalico.org/"
+	for key, value := range map[string]string{
+		"nodes/c1.example":            `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"c1.example"},"spec":{"orchRefs":[{"nodeName":"c1","orchestrator":"k8s"}]}}`,
+		"nodes/c2":                    `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"c2"},"spec":{"orchRefs":[{"nodeName":"c2","orchestrator":"k8s"}]}}`,
+		"nodes/old.example":           `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"old.example"},"spec":{"orchRefs":[{"nodeName":"old","orchestrator":"k8s"}]}}`,
+		"clusterinformations/default": `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default"},"spec":{"datastoreReady":true}}`,
+	} {
+		if _, err := etcd.Client.Put(t.Context(), prefix+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("ETCD_ENDPOINTS", etcd.Endpoint)
+	before := etcd.Revision(t)
+	for _, machine := range []string{"old", "old.example"} {
+		expect(t, 2, "", ask(machine), "old.example: ")
+	}
+	expect(t, 0, "", ask("c1"), "nothing to do\n")
+	if after := etcd.Revision(t); after != before {
+		t.Errorf("the store moved from revision %d to %d", before, after)
+	}
+	foreign := `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default","annotations":{"` + nodesync.BindingAnnotation + `":"another"}},"spec":{"datastoreReady":true}}`
+	if _, err := etcd.Client.Put(t.Context(), prefix+"clusterinformations/default", foreign); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, 2, "", ask(), "left alone: everything: ", "(cluster-binding)\n")
+	expect(t, 1, "", ask("c1"), "error: this etcd belongs to the cluster whose namespace kube-system has UID another")
+	clearEnvironment(t)
+}

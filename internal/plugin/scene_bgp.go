@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// mostCounted is how many Nodes a cluster may have for its pods to be counted: to list those of a greater one takes longer than a person waits.
+const mostCounted = 1000
+
+// bgpScene is what all topologies' Worlds are made of.
+type bgpScene struct {
+	now        time.Time
+	view       calico.BGPView
+	cluster    string
+	nodes      []corev1.Node
+	workloads  map[string]int
+	uncounted  string
+	topologies []v1alpha1.RouteReflectorTopology
+}
+
+// readBGPScene reads it; served says whether the cluster has the kind of topologies at all. Where there is no topology nothing else is read.
+func readBGPScene(ctx context.Context, c *cluster, config calico.Config, now clock.PassiveClock) (s bgpScene, served bool, err error) {
+	if s.topologies, served, err = c.topologies(ctx); err != nil || len(s.topologies) == 0 {
+		return s, served, err
+	}
+	if s.view, s.cluster, err = lookAtBGP(ctx, c, config); err != nil {
+		return s, true, err
+	}
+	if s.nodes, err = c.nodes(ctx); err != nil {
+		return s, true, err
+	}
+	s.workloads, s.uncounted = c.workloads(ctx, s.topologies, len(s.nodes))
+	s.now = now.Now()
+	return s, true, nil
+}
+
+// world is the World of one topology. Nodes come from a list just made, so that what it shows is confirmed.
+func (s bgpScene) world(at int) (w routereflector.World, unread []string) {
+	w = routereflector.World{Now: s.now, Confirmed: true, Topology: *s.topologies[at].DeepCopy()}
+	v1alpha1.SetDefaults(&w.Topology)
+	w.Others = slices.Delete(slices.Clone(s.topologies), at, at+1)
+	configuration, unread := s.view.Into(&w)
+	as := routereflector.ASNumberFrom(configuration)
+	if s.cluster == "" {
+		for i := range s.nodes {
+			w.Nodes = append(w.Nodes, routereflector.NodeFrom(&s.nodes[i], s.workloads[s.nodes[i].Name], as))
+		}
+	} else {
+		b := routereflector.Binding{Cluster: s.cluster, Recorded: s.view.Recorded()}
+		w.Nodes, b.Present, b.Referenced = routereflector.NodesFrom(s.view.Nodes, s.nodes, s.workloads, as)
+		w.Binding = &b
+		for i := range w.Nodes {
+			if w.Nodes[i].ReadySince.IsZero() {
+				w.Nodes[i].ReadySince = s.now // since when a Calico Node has no Kubernetes Node is known to who watches
+			}
+		}
+	}
+	for i := range s.view.Statuses {
+		if status := &s.view.Statuses[i]; status.Labels[v1alpha1.TopologyLabel] == w.Topology.Name {
+			if sighting, filled := routereflector.SightingFrom(status); filled {
+				w.Sightings = append(w.Sightings, sighting)
+			}
+		}
+	}
+	return w, unread
+}
+
+// lookAtBGP reads Calico's side of route reflectors. cluster is the UID of the cluster where the datastore is beside it, else "".
+func lookAtBGP(ctx context.Context, c *cluster, config calico.Config) (view calico.BGPView, cluster string, err error) {
+	if config.Kind == calico.Kubernetes {
+		bgp, err := calico.OpenBGP(ctx, c.config)
+		if err != nil {
+			return view, "", err
+		}
+		view, err = bgp.Look(ctx)
+		return view, "", err
+	}
+	system, err := c.typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return view, "", fmt.Errorf("reading namespace kube-system: %w", err)
+	}
+	etcd, err := calico.OpenEtcd(config.Etcd)
+	if err != nil {
+		return view, "", err
+	}
+	defer func() { _ = etcd.Close() }()
+	cluster = string(system.UID)
+	view, err = calico.NewBGPEtcd(etcd, cluster, clock.RealClock{}).Look(ctx)
+	return view, cluster, err
+}
+
+// workloads counts the pods of nodes if a topology wants to know; uncounted says why nobody did, although one does.
+func (c *cluster) workloads(ctx context.Context, topologies []v1alpha1.RouteReflectorTopology, nodes int) (counts map[string]int, uncounted string) {
+	wanted := slices.ContainsFunc(topologies, func(t v1alpha1.RouteReflectorTopology) bool {
+		v1alpha1.SetDefaults(&t)
+		s := t.Spec.Reflectors
+		return s.Dedicated || s.AvoidWorkloads == nil || *s.AvoidWorkloads
+	})
+	if !wanted {
+		return nil, ""
+	}
+	if nodes > mostCounted {
+		return nil, fmt.Sprintf("the cluster has more than %d Nodes", mostCounted)
+	}
+	counts = map[string]int{}
+	options := metav1.ListOptions{Limit: listPage, FieldSelector: fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	).String()}
+	for {
+		page, err := c.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, sideOf(fmt.Errorf("listing pods: %w", err)).Problem
+		}
+		for i := range page.Items {
+			if p := &page.Items[i]; routereflector.IsWorkload(p) {
+				counts[p.Spec.NodeName]++
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return counts, ""
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// CheckMetrics fails for each metric of ours in what a program serves at /metrics that docs/reference/metrics.md does not have of that program, with
+// that type.
+func CheckMetrics(t testing.TB, program, served string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(Root(t), "docs", "reference", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), "\n## "+program+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	all := regexp.MustCompile(`(?m)^# TYPE ((?:mooring|firewall)_\w+) (\w+)$`).FindAllStringSubmatch(served, -1)
+	if !found || len(all) == 0 {
+		t.Errorf("%s: a section of the reference: %v; metrics served: %d", program, found, len(all))
+	}
+	for _, m := range all {
+		if !regexp.MustCompile("(?m)^\\| `" + m[1] + "` \\| " + m[2] + "\\b").MatchString(section) {
+			t.Errorf("%s serves the %s %s, which the reference does not have", program, m[2], m[1])
+		}
+	}
+}

@@ -1,0 +1,86 @@
+{{- /*
+SPDX-FileCopyrightText: The Mooring Authors
+SPDX-License-Identifier: Apache-2.0
+
+What all components share. Each has a folder beside this file and a key in values.yaml. Objects have the component's name rather than the
+release's: a second release in the same cluster is then refused by Helm, instead of a second controller working on the same data.
+*/ -}}
+
+{{- /* mooring.selectorLabels NAME: what selects a component's pods, the same as in config/. It can never be changed in a Deployment. */ -}}
+{{- define "mooring.selectorLabels" -}}
+app.kubernetes.io/name: {{ . }}
+app.kubernetes.io/part-of: mooring
+{{- end }}
+
+{{- /* mooring.labels (dict "root" $ "name" NAME): the labels of every object of a component. */ -}}
+{{- define "mooring.labels" -}}
+{{ include "mooring.selectorLabels" .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* mooring.image (dict "root" $ "image" VALUES): by digest if there is one, otherwise by tag. */ -}}
+{{- define "mooring.image" -}}
+{{- with .image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* mooring.podSecurityContext and mooring.securityContext: the restricted Pod Security Standard. Not values: nothing of ours needs more. */ -}}
+{{- define "mooring.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "mooring.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- /* mooring.spread NAME: pods of a component on different machines and zones, as far as there are any. */ -}}
+{{- define "mooring.spread" -}}
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      app.kubernetes.io/name: {{ $ }}
+{{- end }}
+{{- end }}
+
+{{- /*
+mooring.extraArgs (dict "path" PATH "args" LIST "own" DICT): further flags, and a refusal of those that have a value of their own or that the
+chart depends on, with the sentence that own gives: of two contradicting ones the later would win in silence.
+*/ -}}
+{{- define "mooring.extraArgs" -}}
+{{- range .args }}
+{{- $flag := splitList "=" . | first | trimPrefix "-" | trimPrefix "-" }}
+{{- with get $.own $flag }}{{ fail (printf "%s: --%s is not for here: %s" $.path $flag .) }}{{ end }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* mooring.egress (dict "cidrs" LIST "ports" LIST): an egress rule over TCP, to anywhere if there are no networks. */ -}}
+{{- define "mooring.egress" -}}
+- ports:
+    {{- range .ports }}
+    - protocol: TCP
+      port: {{ . }}
+    {{- end }}
+  {{- with .cidrs }}
+  to:
+    {{- range . }}
+    - ipBlock:
+        cidr: {{ . }}
+    {{- end }}
+  {{- end }}
+{{- end }}
