@@ -25,16 +25,16 @@ func TestMigrationFromEtcdproxyController(t *testing.T) {
 	data := s.etcd.Dump(t)
 	r := newReader(t, "migration/etcd-storage-operator.md", s.cluster.Kubeconfig)
 
-	before := r.blocks("## Before")
-	if out := r.run(before[0]); !strings.Contains(out, "adoptExistingData: true") || !strings.Contains(out, "EtcdStorage team-a: carried over\n") {
+	before := r.Blocks("## Before")
+	if out := r.Run(before[0]); !strings.Contains(out, "adoptExistingData: true") || !strings.Contains(out, "EtcdStorage team-a: carried over\n") {
 		t.Errorf("%s", out)
 	}
 	for _, block := range before[1:] {
-		r.run(block)
+		r.Run(block)
 	}
 	s.startOperator()
-	tenant := r.blocks("## One tenant")
-	out := r.run(tenant[0])
+	tenant := r.Blocks("## One tenant")
+	out := r.Run(tenant[0])
 	for _, want := range []string{"/team-a created (server dry run)\n", "/team-a created\n", "condition met\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
@@ -44,15 +44,15 @@ func TestMigrationFromEtcdproxyController(t *testing.T) {
 		t.Errorf("the old certificate was replaced while the old proxies serve: %q", got["tls.crt"])
 	}
 	stop := s.deployments()
-	r.run(tenant[1])
-	r.run(tenant[2])
+	r.Run(tenant[1])
+	r.Run(tenant[2])
 	stop()
 	s.hasMoved(data)
-	if out := r.run("kubectl mooring migrate etcdstorage team-a --apply"); !strings.HasSuffix(out, "/team-a unchanged\n") {
+	if out := r.Run("kubectl mooring migrate etcdstorage team-a --apply"); !strings.HasSuffix(out, "/team-a unchanged\n") {
 		t.Errorf("a second run: %s", out)
 	}
 
-	r.run(r.blocks("## The way back")[0])
+	r.Run(r.Blocks("## The way back")[0])
 	if diff := cmp.Diff(data, s.data()); diff != "" {
 		t.Errorf("the way back changed the data:\n%s", diff)
 	}
@@ -68,11 +68,11 @@ func TestMigrationFromEtcdproxyController(t *testing.T) {
 	s.apply("testdata/etcdproxy-controller.yaml") // the old controller has made everything again
 	stop = s.deployments()
 	for _, block := range tenant {
-		r.run(block)
+		r.Run(block)
 	}
 	stop()
 	s.hasMoved(data)
-	r.run(r.blocks("## Afterwards")[0])
+	r.Run(r.Blocks("## Afterwards")[0])
 	s.hasMoved(data)
 }
 
@@ -83,7 +83,7 @@ func TestMigrateAgainstACluster(t *testing.T) {
 	r := newReader(t, "migration/etcd-storage-operator.md", s.cluster.Kubeconfig)
 	fails := func(args, want string) {
 		t.Helper()
-		out := r.run("if kubectl mooring migrate etcdstorage " + args + "; then echo code 0; else echo code $?; fi")
+		out := r.Run("if kubectl mooring migrate etcdstorage " + args + "; then echo code 0; else echo code $?; fi")
 		if !strings.HasSuffix(out, want) && !strings.Contains(out, want) {
 			t.Errorf("%s: want %q\n%s", args, want, out)
 		}
@@ -92,26 +92,26 @@ func TestMigrateAgainstACluster(t *testing.T) {
 	fails("", "error: the cluster serves no etcdstorages.etcd.xmudrii.com: there is nothing of etcdproxy-controller; give -f FILE for objects in a file\ncode 1\n")
 	fails(file+"team-a --apply", "the cluster does not serve")
 	s.apply("testdata/etcdproxy-controller.yaml")
-	r.run("kubectl apply --server-side -f config/crd/bases/*_etcdstorages.yaml && until kubectl get etcdstorages.etcd.mooring.dev; do sleep 1; done")
+	r.Run("kubectl apply --server-side -f config/crd/bases/*_etcdstorages.yaml && until kubectl get etcdstorages.etcd.mooring.dev; do sleep 1; done")
 	s.served()
 	fails("--apply --dry-run", "/team-a created (server dry run)\ncode 2\n")
-	if out := r.run("kubectl get etcdstorages.etcd.mooring.dev 2>&1"); !strings.Contains(out, "No resources found") {
+	if out := r.Run("kubectl get etcdstorages.etcd.mooring.dev 2>&1"); !strings.Contains(out, "No resources found") {
 		t.Errorf("a dry run wrote: %s", out)
 	}
 	fails("--apply", "code 2\n")
 	versions := func() string {
-		return r.run("kubectl get etcdstorages.etcd.mooring.dev -o jsonpath='{range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}'")
+		return r.Run("kubectl get etcdstorages.etcd.mooring.dev -o jsonpath='{range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}'")
 	}
 	first := versions()
 	fails("--apply", "/team-a unchanged\n")
 	if again := versions(); again != first || !strings.Contains(first, "half=") {
 		t.Errorf("a second run writes: %s, then %s", first, again)
 	}
-	r.run(`kubectl patch etcdstorages.etcd.mooring.dev team-a --type=merge -p '{"spec":{"adoptExistingData":false,"quota":{"keys":100}}}'`)
+	r.Run(`kubectl patch etcdstorages.etcd.mooring.dev team-a --type=merge -p '{"spec":{"adoptExistingData":false,"quota":{"keys":100}}}'`)
 	fails("team-a --apply", "in which somebody else has set\n  spec.adoptExistingData otherwise; it is left alone")
-	if out := r.run("kubectl get etcdstorages.etcd.mooring.dev team-a -o jsonpath='{.spec.adoptExistingData}{.spec.quota.keys}'"); out != "100" && out != "false100" {
+	if out := r.Run("kubectl get etcdstorages.etcd.mooring.dev team-a -o jsonpath='{.spec.adoptExistingData}{.spec.quota.keys}'"); out != "100" && out != "false100" {
 		t.Errorf("what somebody else had changed was overwritten: %s", out)
 	}
-	r.run("kubectl delete etcdstorages.etcd.xmudrii.com --all")
+	r.Run("kubectl delete etcdstorages.etcd.xmudrii.com --all")
 	fails("", "error: the cluster has no etcdstorages.etcd.xmudrii.com: there is nothing to convert\ncode 1\n")
 }

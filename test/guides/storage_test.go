@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/pages"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -26,13 +27,13 @@ func TestGuideToEtcdStorage(t *testing.T) {
 	t.Parallel()
 	s := newCluster(t)
 	r := newReader(t, "guides/etcd-storage.md", s.cluster.Kubeconfig)
-	core := r.blocks("## The core")
+	core := r.Blocks("## The core")
 	s.guideCore(r, core[0])
-	r.run(core[1])
-	r.run(r.blocks("## The operator")[0])
+	r.Run(core[1])
+	r.Run(r.Blocks("## The operator")[0])
 	s.startOperator()
 	stop := s.deployments()
-	if out := r.run(r.blocks("## A tenant")[0]); !strings.Contains(out, "condition met") {
+	if out := r.Run(r.Blocks("## A tenant")[0]); !strings.Contains(out, "condition met") {
 		t.Errorf("%s", out)
 	}
 	stop()
@@ -41,11 +42,11 @@ func TestGuideToEtcdStorage(t *testing.T) {
 	}
 	s.cluster.AllowPods(t, "team-a", "apiserver")
 	s.judgeExamples()
-	r.run(r.blocks("## An API server")[0])
+	r.Run(r.Blocks("## An API server")[0])
 
 	s.put("/team-a/registry/flunders/default/first", "one")
 	s.put("/team-b/registry/secret", "of another tenant")
-	out := r.run(r.blocks("## Save and load a tenant")[0])
+	out := r.Run(r.Blocks("## Save and load a tenant")[0])
 	for _, want := range []string{"Exported 1 key (", "Tenant team-c has 0 keys; nothing was written (dry run).", "Imported 1 key into tenant team-c."} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
@@ -54,18 +55,18 @@ func TestGuideToEtcdStorage(t *testing.T) {
 	if got := s.data(); got["/team-c/registry/flunders/default/first"] != "one" || len(got) != 3 {
 		t.Errorf("the core holds %v", got)
 	}
-	r.run(r.blocks("## Take it away")[0])
+	r.Run(r.Blocks("## Take it away")[0])
 	if got := s.data(); got["/team-a/registry/flunders/default/first"] != "one" {
 		t.Errorf("the core holds %v", got)
 	}
 }
 
 // guideCore makes the guide's certificates, and a core with them. Without openssl the test makes certificates of the same names.
-func (s *site) guideCore(r *reader, block string) {
+func (s *site) guideCore(r *pages.Reader, block string) {
 	s.t.Helper()
 	dir := ""
 	if _, err := exec.LookPath("openssl"); err == nil {
-		lines := strings.Split(strings.TrimSpace(r.run(block+"\necho $CERTS")), "\n")
+		lines := strings.Split(strings.TrimSpace(r.Run(block+"\necho $CERTS")), "\n")
 		dir = lines[len(lines)-1]
 		s.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	} else {
@@ -80,7 +81,7 @@ func (s *site) guideCore(r *reader, block string) {
 				s.t.Fatal(err)
 			}
 		}
-		r.run("export CERTS=" + dir)
+		r.Run("export CERTS=" + dir)
 	}
 	file := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join(dir, name))
@@ -92,7 +93,7 @@ func (s *site) guideCore(r *reader, block string) {
 	ca := file("ca.crt")
 	client := testkit.Pair{Cert: file("client.crt"), Key: file("client.key")}
 	s.etcd = testkit.NewTLSEtcd(s.t, testkit.NewTLSFolder(s.t, testkit.Pair{Cert: file("server.crt"), Key: file("server.key")}, ca), clientConfig(s.t, client, ca))
-	r.run("export CORE=" + s.etcd.Endpoint)
+	r.Run("export CORE=" + s.etcd.Endpoint)
 }
 
 // judgeExamples: the examples meet the restricted standard, and a real API server takes every object, a pod of each workload, and warns of none.

@@ -97,7 +97,7 @@ See it work: lab demo`,
 	root.PersistentFlags().StringVar(&app.dir, "dir", "", "folder of the lab (default $"+DirVariable+" or "+DefaultDir+")")
 	root.AddCommand(
 		app.upCommand(), app.downCommand(), app.statusCommand(), app.kubeconfigCommand(), app.logsCommand(),
-		app.nodeCommand(), app.dropletCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
+		app.nodeCommand(), app.dropletCommand(), app.loadBalancerCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
 	)
 	return root
 }

@@ -119,6 +119,7 @@ func TestBadRequests(t *testing.T) {
 		"node":            {settings(), []string{"node", "add", "x"}, []string{"there is no lab in", "start one with `lab up"}},
 		"droplet":         {settings(), []string{"droplet", "delete", "x"}, []string{"no lab runs in", "start one with `lab up"}},
 		"droplets":        {settings(), []string{"droplet", "list"}, []string{"no lab runs in", "start one with `lab up"}},
+		"load balancers":  {settings(), []string{"load-balancer", "list"}, []string{"no lab runs in", "start one with `lab up"}},
 		"droplet format":  {settings(), []string{"droplet", "list", "-o", "yaml"}, []string{`--output "yaml" is unknown`, "use json"}},
 		"droplet what":    {settings(), []string{"droplet", "create"}, []string{"exactly one name of a droplet", "see `lab droplet create --help`"}},
 		"droplet deed":    {settings(), []string{"droplet", "explode", "x"}, []string{`argument "explode" is not expected`, "see `lab droplet --help`"}},

@@ -26,5 +26,7 @@
 // The model against reality: a network is taken through generated topologies, and what package routereflector predicts of them is compared with
 // what BIRD has: sessions, paths, routes. Scenarios run in dual stack and with IPv6 alone, too.
 //
+// TestTutorial follows docs/tutorials/calico-route-reflector-operator.md, block by block: about a minute, in both forms.
+//
 // Besides, machines and pods come and go, the network is killed and comes back, and `lab down` leaves no process, namespace or interface.
 package e2e

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package tutorials
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/pages"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// programs says what a tutorial runs beside the lab and kubectl.
+func programs() map[string][]string {
+	return map[string][]string{
+		"cloud.md":            {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
+		"calico-node-sync.md": {"calico-node-sync", "kubectl-mooring"},
+		"etcd-storage.md":     {"etcd", "etcd-storage-operator", "etcd-storage-proxy", "kubectl-mooring"},
+	}
+}
+
+func TestTutorials(t *testing.T) {
+	t.Parallel()
+	for page, programs := range programs() {
+		t.Run(strings.TrimSuffix(page, ".md"), func(t *testing.T) {
+			t.Parallel()
+			for _, name := range append([]string{"lab", "kubectl"}, programs...) {
+				testkit.Binary(t, name)
+			}
+			if page == "etcd-storage.md" {
+				needPods(t)
+			}
+			pages.Follow(t, "tutorials/"+page)
+		})
+	}
+}
+
+// needPods skips the test where no lab with real pods can be.
+func needPods(t *testing.T) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), testkit.Binary(t, "lab"), "doctor", "--dir", t.TempDir()).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "pods can run as processes") {
+		testkit.Skip(t, "it needs network namespaces: %v\n%s", err, out)
+	}
+}
+
+// Each page of the folder is followed, here or beside the BGP network.
+func TestNoTutorialIsForgotten(t *testing.T) {
+	t.Parallel()
+	found, err := filepath.Glob(filepath.Join(testkit.Root(t), "docs", "tutorials", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := programs()
+	for _, path := range found {
+		page := filepath.Base(path)
+		if _, ok := followed[page]; ok || page == "README.md" {
+			continue
+		}
+		elsewhere := filepath.Join(testkit.Root(t), "lab", "internal", "bgp", "e2e", "tutorial_test.go")
+		if text, err := os.ReadFile(elsewhere); err != nil || !strings.Contains(string(text), `"tutorials/`+page+`"`) {
+			t.Errorf("no test follows docs/tutorials/%s", page)
+		}
+	}
+}
