@@ -152,7 +152,7 @@ func opensItsPage(t *testing.T, said func() string, opened string) {
 	if !strings.Contains(said(), "page:   "+url+"\r\n") {
 		t.Errorf("the desktop opens %q, the screen shows:\n%s", url, said())
 	}
-	response, err := http.Get(url) //nolint:noctx // it is on this machine
+	response, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}

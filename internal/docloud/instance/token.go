@@ -12,7 +12,7 @@ import (
 )
 
 // ConditionTokenHealthy: DigitalOcean accepts the token for all that was asked, and it is the cluster's. False says what is wrong and what to do.
-const ConditionTokenHealthy = "TokenHealthy"
+const ConditionTokenHealthy = "TokenHealthy" //nolint:revive // the reference is made of the comment
 
 // TokenReason says in one word how the token fares. It is the reason of a condition and the label of a metric, and MUST NOT change.
 type TokenReason string

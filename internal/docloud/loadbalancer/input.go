@@ -92,7 +92,7 @@ type LeftOut struct {
 }
 
 // ReasonKept, Warning: a field keeps its value, since DigitalOcean does not let it change. MUST NOT change: it is the reason of an event.
-const ReasonKept = "LoadBalancerFieldKept"
+const ReasonKept = "LoadBalancerFieldKept" //nolint:revive // the reference is made of the comment
 
 // Needs is what has to be read before [Desired] can answer.
 type Needs struct {

@@ -20,7 +20,7 @@ func TestLeft(t *testing.T) {
 	if found := left(id); len(found) > 0 {
 		t.Fatalf("before anything was started there are %v", found)
 	}
-	c := exec.Command("cat") //nolint:noctx // it ends with its input
+	c := exec.Command("cat")
 	c.Env = append(os.Environ(), mark+"="+id)
 	input, err := c.StdinPipe()
 	if err != nil {
