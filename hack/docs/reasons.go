@@ -29,6 +29,8 @@ type eventSource struct {
 	// conditions are those whose reasons are Events as well, as TYPE=STATUS; of is their kind.
 	of         string
 	conditions []string
+	// silent is a reason of theirs that is no Event.
+	silent string
 }
 
 // eventSources are all that write Events.
@@ -63,8 +65,9 @@ func eventSources() []eventSource {
 		{
 			program: operatorapp.Component, on: "EtcdStorage", groups: []group{{"internal/etcdstorage/controller", `^event`}},
 			about: "Warnings are sent when a condition begins to hold, or holds for another reason; of ProxyReady only if a proxy was ready before, " +
-				"and of Deployed only `WriteFailed`.",
-			of: "EtcdStorage", conditions: []string{"Conflict=True", "QuotaExceeded=True", "CertificatesReady=False", "CoreReachable=False", "ProxyReady=False"},
+				"and of Deployed only `WriteFailed`. A deletion that somebody has asked for is none.",
+			silent: "Deleting",
+			of:     "EtcdStorage", conditions: []string{"Conflict=True", "QuotaExceeded=True", "CertificatesReady=False", "CoreReachable=False", "ProxyReady=False"},
 		},
 	}
 }
@@ -73,7 +76,7 @@ func eventSources() []eventSource {
 type event struct{ reason, kind, on, meaning string }
 
 // eventForm is how the comment of an Event's reason begins: with its type, and what it is on if that is not what its neighbors are on.
-var eventForm = regexp.MustCompile(`^(Normal|Warning)(?: on ([A-Z]\w+?)s?)?: (.+)$`)
+var eventForm = regexp.MustCompile(`^\(?(Normal|Warning)(?: on ([A-Z]\w+?)s?)?\)?: (.+)$`)
 
 // eventsOf are the Events of a source, by reason.
 func eventsOf(root string, s eventSource) ([]event, error) {
@@ -101,7 +104,7 @@ func eventsOf(root string, s eventSource) ([]event, error) {
 		}
 		for _, c := range all {
 			for _, r := range c.reasons {
-				if slices.Contains(s.conditions, c.name+"="+r.status) && !slices.ContainsFunc(out, func(e event) bool { return e.reason == r.reason }) {
+				if r.reason != s.silent && slices.Contains(s.conditions, c.name+"="+r.status) && !slices.ContainsFunc(out, func(e event) bool { return e.reason == r.reason }) {
 					out = append(out, event{r.reason, "Warning", s.on, r.meaning})
 				}
 			}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionTokenHealthy: DigitalOcean accepts the token for all that was asked, and it is the cluster's. False says what is wrong and what to do.
-const ConditionTokenHealthy = "TokenHealthy" //nolint:revive // the reference is made of the comment
+// ConditionTokenHealthy says that DigitalOcean accepts the token for all that was asked, and that it is the cluster's. False says what is wrong and what to do.
+const ConditionTokenHealthy = "TokenHealthy"
 
 // TokenReason says in one word how the token fares. It is the reason of a condition and the label of a metric, and MUST NOT change.
 type TokenReason string

@@ -91,8 +91,8 @@ type LeftOut struct {
 	Reason string `json:"reason"`
 }
 
-// ReasonKept, Warning: a field keeps its value, since DigitalOcean does not let it change. MUST NOT change: it is the reason of an event.
-const ReasonKept = "LoadBalancerFieldKept" //nolint:revive // the reference is made of the comment
+// ReasonKept (Warning): a field keeps its value, since DigitalOcean does not let it change. MUST NOT change: it is the reason of an event.
+const ReasonKept = "LoadBalancerFieldKept"
 
 // Needs is what has to be read before [Desired] can answer.
 type Needs struct {

@@ -94,8 +94,8 @@ func (f *forwarding) idle(name, problem string) {
 	})
 }
 
-// ReasonSpec, Warning: a field of the Service's spec is sent as it is, or ignored. MUST NOT change: it is the reason of an event.
-const ReasonSpec = "ServiceFieldDoubtful" //nolint:revive // the reference is made of the comment
+// ReasonSpec (Warning): a field of the Service's spec is sent as it is, or ignored. MUST NOT change: it is the reason of an event.
+const ReasonSpec = "ServiceFieldDoubtful"
 
 // protocols returns the protocols that the lists give to ports. A later list wins over an earlier one: http2 over the https that 443 gets by
 // itself, and for numbers that are no ports, which the predecessor cuts to 32 bits after it has looked for duplicates.
