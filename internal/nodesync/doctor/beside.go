@@ -16,6 +16,7 @@ const (
 	calicoNodeName      = "calico-node"
 	kubeControllersName = "calico-kube-controllers"
 	predecessorName     = "kube-calico-controller"
+	ourName             = "calico-node-sync"
 )
 
 // nodeRef is the variable by which calico-node knows its Kubernetes Node (node/pkg/lifecycle/startup: configureNodeRef).
@@ -185,7 +186,11 @@ func enabled(w Workload, controller string) bool {
 func predecessor(e Evidence) []finding.Finding {
 	var out []finding.Finding
 	for _, w := range workloads(e.Deployments) {
-		is := w.Name == predecessorName || slices.ContainsFunc(w.Images, func(image string) bool { return strings.Contains(image, predecessorName) })
+		runs := func(program string) bool {
+			return slices.ContainsFunc(w.Images, func(image string) bool { return strings.Contains(image, program) })
+		}
+		// The Deployment may keep its name when calico-node-sync moves into it (docs/migration/calico-node-sync.md).
+		is := runs(predecessorName) || w.Name == predecessorName && !runs(ourName)
 		if !is || w.Replicas == 0 {
 			continue
 		}

@@ -202,7 +202,8 @@ func besideCases() []sick {
 		}},
 		{"the predecessor", func(e *Evidence) {
 			deployments(e, Workload{Namespace: "kube-system", Name: "cleaner", Replicas: 1, Images: []string{"quay.io/x/kube-calico-controller:0.0.3"}},
-				Workload{Namespace: "kube-system", Name: "kube-calico-controller", Replicas: 0})
+				Workload{Namespace: "kube-system", Name: "kube-calico-controller", Replicas: 0},
+				Workload{Namespace: "moved", Name: "kube-calico-controller", Replicas: 1, Images: []string{"mooring/calico-node-sync:dev"}})
 		}},
 		{"no controller", func(e *Evidence) { e.Leases.Value[0].Renewed = now.Add(-time.Minute) }},
 		{"two installations", func(e *Evidence) {
