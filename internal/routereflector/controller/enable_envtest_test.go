@@ -262,7 +262,7 @@ func testExit(t *testing.T, newStage stageMaker) {
 	if after.Annotations[v1alpha1.MeshAnnotation] != "" {
 		t.Error("the annotation is still there")
 	}
-	changes := s.sim.Changes()
+	changes := s.changes(8)
 	if len(changes) != 8 || changes[4].What != "mesh on" {
 		t.Errorf("the changes were %+v, want the mesh on before the first reflector goes", changes)
 	}

@@ -164,7 +164,7 @@ func TestKubernetesNodeGone(t *testing.T) { //nolint:paralleltest // as above
 	if took := s.now().Sub(begun); took < 10*time.Second {
 		t.Errorf("it was given up after %s, before the grace period was over", took)
 	}
-	changes := s.sim.Changes()[4:]
+	changes := s.changes(6)[4:]
 	if len(changes) != 2 || changes[0].What != "promote" || changes[1].What != "demote" || changes[1].Node != gone {
 		t.Errorf("the changes were %+v", changes)
 	}

@@ -189,7 +189,7 @@ func TestNodesVanish(t *testing.T) { //nolint:paralleltest // as above
 		}
 		return ""
 	})
-	if got := s.sim.Changes()[changes:]; len(got) != 2 || got[0].What != "promote" || got[1].Node != before[0] {
+	if got := s.changes(changes + 2)[changes:]; len(got) != 2 || got[0].What != "promote" || got[1].Node != before[0] {
 		t.Errorf("the changes were %+v", got)
 	}
 }
@@ -209,7 +209,7 @@ func TestDeletedAndCordoned(t *testing.T) { //nolint:paralleltest // as above
 	})
 	s.await("main", v1alpha1.PhaseReady)
 	// To the simulator the Node that is gone is a demotion.
-	if changes := s.sim.Changes()[4:]; len(changes) != 2 || changes[1].What != "promote" {
+	if changes := s.changes(6)[4:]; len(changes) != 2 || changes[1].What != "promote" {
 		t.Errorf("the changes were %+v", changes)
 	}
 	who := s.reflectors()[1]
@@ -220,7 +220,7 @@ func TestDeletedAndCordoned(t *testing.T) { //nolint:paralleltest // as above
 		}
 		return ""
 	})
-	if changes := s.sim.Changes()[6:]; len(changes) != 2 || changes[0].What != "promote" || changes[1].What != "demote" || changes[1].Node != who {
+	if changes := s.changes(8)[6:]; len(changes) != 2 || changes[0].What != "promote" || changes[1].What != "demote" || changes[1].Node != who {
 		t.Errorf("the changes were %+v", changes)
 	}
 	s.expectOneAtATime()

@@ -351,6 +351,18 @@ func (s *stage) topology(name string) *v1alpha1.RouteReflectorTopology {
 	return topology
 }
 
+// changes are those of roles and of the mesh in their order. What is written is seen a moment later: it waits until there are at least as many as least.
+func (s *stage) changes(least int) (seen []calicostatus.Change) {
+	s.t.Helper()
+	testkit.Eventually(s.t, fmt.Sprintf("%d changes", least), func() string {
+		if seen = s.sim.Changes(); len(seen) >= least {
+			return ""
+		}
+		return fmt.Sprintf("%+v", seen)
+	})
+	return seen
+}
+
 // await waits for a phase.
 func (s *stage) await(name string, phase v1alpha1.Phase) *v1alpha1.RouteReflectorTopology {
 	s.t.Helper()
