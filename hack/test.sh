@@ -11,8 +11,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-# Tests wait for clusters more than they compute, so that four packages at a time do well on two processors.
-parallel=$(($(nproc) > 4 ? $(nproc) : 4))
+# Tests wait for clusters more than they compute, so that three packages at a time do well on two processors; four make each slower, and all of them no faster.
+parallel=$(($(nproc) > 3 ? $(nproc) : 3))
 json=${TEST_JSON_DIR:-$root/bin/test}
 mkdir -p "$json"
 rm -f "$json"/*.json
