@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -143,6 +145,11 @@ func (p *pass) update(ctx context.Context, lb loadbalancer.Observed, result load
 	if err != nil {
 		return err
 	}
+	if len(curable) > 0 {
+		if err := p.stillAsRead(ctx); err != nil {
+			return err
+		}
+	}
 	// Droplets come and go with Nodes, so that they tell of a hand elsewhere only if nobody asked for the pass.
 	_, _, targets := loadbalancer.OnlyTargets(all)
 	drift := (p.looked || !targets) && bytes.Equal(settings, p.memory.inPlace)
@@ -166,6 +173,20 @@ func (p *pass) update(ctx context.Context, lb loadbalancer.Observed, result load
 		p.repaired(lb, curable)
 	}
 	return nil
+}
+
+// stillAsRead reads the Service live before its load balancer is changed. The informer may lag: what was decided for a Service that has been disowned,
+// edited or deleted since must not be sent. Then it returns a waitError, after which the queue decides again.
+func (p *pass) stillAsRead(ctx context.Context) error {
+	live, err := p.b.read(ctx, p.service)
+	if err != nil {
+		return err
+	}
+	if inHand(live) && maps.Equal(live.Annotations, p.service.Annotations) && equality.Semantic.DeepEqual(live.Spec, p.service.Spec) {
+		return nil
+	}
+	p.outcome = outcomePending
+	return waitError{fmt.Sprintf("service %s has changed since it was read", keyOf(live)), p.b.timing.Pending}
 }
 
 // settingsOf is a request without its droplets, in a form that can be compared.

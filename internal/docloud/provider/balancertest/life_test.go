@@ -162,6 +162,23 @@ func TestDeletionDisownRenameAndChangeOfType(t *testing.T) {
 	}
 }
 
+// TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags: what the cache says may be old, so that the Service is read live before a change.
+func TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags(t *testing.T) {
+	w := newWorld(t)
+	w.run()
+	w.create("web")
+	lb := w.balancer("web")
+	w.view.Lock()
+	defer w.view.Unlock()
+	mark := w.sim.Mark()
+	w.annotate("web", annotation.Disown, "true")
+	w.must(w.account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
+	w.looked()
+	if got := w.writes(mark); len(got) != 0 {
+		t.Errorf("writes %v, want none", got)
+	}
+}
+
 func TestLoadBalancerClassIsLeftToOthers(t *testing.T) {
 	w := newWorld(t)
 	w.run()

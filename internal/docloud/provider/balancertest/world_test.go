@@ -76,6 +76,8 @@ type world struct {
 	timing  provider.BalancerTiming
 	wire    *wire
 	token   token
+	// view is locked to keep the controllers' informer from seeing changes of Services, as one does that lags.
+	view sync.Mutex
 
 	registry *prometheus.Registry // of the newest controller
 	stop     func()               // of the newest controller
@@ -190,6 +192,12 @@ func (w *world) run() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = own + "=" + w.name
+	}), informers.WithTransform(func(o any) (any, error) {
+		if _, ok := o.(*corev1.Service); ok {
+			w.view.Lock()
+			defer w.view.Unlock()
+		}
+		return o, nil
 	}))
 	cloud.Initialize(builder{w.client}, ctx.Done())
 	cloud.SetInformers(factory)
