@@ -9,7 +9,7 @@ SHELL       := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 # Without cgo the binaries are static, build on machines without a C compiler, and share one build cache with the tests.
-# The one exception is the race detector (hack/test.sh).
+# The one exception is the race detector (hack/tests).
 export CGO_ENABLED := 0
 
 BINARIES := $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))
@@ -30,11 +30,13 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
+E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/kustomize bin/promtool build bin/gotestsum bin/testexec
+RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/provider/simulated ./test/contract/etcdstorage/bench
 
-.PHONY: help lab test e2e e2e-bgp matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
+.PHONY: help lab test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -44,27 +46,22 @@ help: ## Show this list.
 lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
-test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/helm bin/kustomize bin/promtool ## Test everything: both modules, against a real etcd and kube-apiserver.
-	@hack/test.sh
+test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec ## Test both modules against a real etcd and kube-apiserver: 5 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
+	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
-e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm build ## Fault campaigns and whole scenarios in the lab (E2E_FLAGS=-short for the short form).
-	@go test -tags e2e -count=1 -timeout 60m $(E2E_FLAGS) ./test/e2e/...
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m ./internal/nodesync -rapid.checks=10000
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAny|^TestHierarchyIsOrderBlind|^TestNobodyElseIsReshuffled' \
-	  ./internal/routereflector -rapid.checks=1000
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ISOLATION_REQUESTS=1000000 MOORING_ISOLATION_CONNECTIONS=40000 MOORING_DIFFERENCE_REQUESTS=60000 MOORING_DIFFERENCE_ROUNDS=120 \
-	  MOORING_HISTORY_SECONDS=60 go test -count=1 -timeout 60m ./test/contract/etcdstorage/{isolation,history}
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_CLOUD_RUNS=5000 go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/docloud/provider/simulated
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ROTATIONS=1000 go test -count=1 -timeout 60m -run Rotations ./internal/etcdstorage/proxyapp
-	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_STORAGE_DEATHS=0 go test -count=1 -timeout 180m -run '^TestDeathAtAnyWrite' ./internal/etcdstorage/controller
+e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators: 40 minutes (E2E_FLAGS=-short: 15; -changed: what the last day can break; a folder: that one).
+	@go run ./hack/tests e2e $(E2E_FLAGS)
 
-e2e-bgp: bin/lab bin/kubectl build ## Route reflectors on real BIRD, in network namespaces (needs Debian's bird; E2E_FLAGS=-short for the short form).
-	@cd lab && go test -tags e2e -count=1 -timeout 30m $(E2E_FLAGS) ./internal/bgp/e2e
+e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).
+	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/bgp/e2e
 
-e2e-pods: bin/lab ## Labs with real pods: their namespaces, Services and names (needs network namespaces; E2E_FLAGS=-short for the short form).
-	@cd lab && go test -tags e2e -count=1 -timeout 30m $(E2E_FLAGS) ./internal/enclave/e2e
+e2e-pods: bin/lab bin/gotestsum bin/testexec ## Of these, labs with real pods: their namespaces, Services and names (needs network namespaces).
+	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/enclave/e2e
+
+nightly: $(E2E_NEEDS) ## Everything, with the race detector and as many cases as campaigns need: hours.
+	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
+	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)
@@ -82,7 +79,9 @@ vuln: bin/govulncheck ## Look the products' dependencies up in Go's vulnerabilit
 verify: ## Regenerate everything and fail if that changes a file.
 	@hack/verify.sh
 
-presubmit: verify lint test ## What a change must pass.
+presubmit: verify lint ## What a change must pass: verify, lint, the tests as CI runs them, and what it can break of e2e.
+	@MOORING_CASES=ci $(MAKE) test RACE=1
+	@MOORING_CASES=ci $(MAKE) e2e E2E_FLAGS='-changed -short'
 
 ##@ Generated files
 generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the code.
@@ -124,6 +123,10 @@ bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize
 	@echo "Building $(@F) (once)"
 	@go build -modfile=go.tools.mod -tags remove_all_sd -o $@ "$$(grep -oE '[^[:space:]]+/$(@F)(/v[0-9]+)?$$' go.tools.mod)"
 	@touch $@
+
+# What go test runs test binaries with, to record their costs.
+bin/testexec: hack/testexec/main.go
+	@go build -o $@ ./hack/testexec
 
 # Calico's own controllers, for the end to end tests: one and a half minutes on two cores, as it shares no dependency's version with the product.
 bin/kube-controllers: go.kube-controllers.mod

@@ -170,7 +170,7 @@ func exercise(ctx context.Context, root string, s server, path string, out io.Wr
 	}
 	result := Result{Minor: s.minor, Version: s.version, Commit: strings.TrimSpace(string(commit)), Date: time.Now().UTC().Format(time.DateOnly), Suites: map[string]Outcome{}}
 	for _, suite := range suites() {
-		args := []string{"test", "-json", "-count=1", "-short", "-timeout=30m", "-p=1"}
+		args := []string{"test", "-tags", "e2e", "-json", "-count=1", "-short", "-timeout=30m", "-p=1"}
 		if suite.run != "" {
 			args = append(args, "-run="+suite.run)
 		}

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package main
 
 import (
@@ -79,12 +81,12 @@ func TestTheChartTakesWhatIsExercised(t *testing.T) {
 // TestTheMarkerIsTheTestkits: what this program looks for is what tests log.
 func TestTheMarkerIsTheTestkits(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(filepath.Join(root, "internal", "testkit", "cluster.go"))
+	content, err := os.ReadFile(filepath.Join(root, "internal", "testkit", "controlplane", "controlplane.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("const OnAPIServer = %q\n", marker); !strings.Contains(string(content), want) {
-		t.Errorf("internal/testkit has no %s", want)
+		t.Errorf("internal/testkit/controlplane has no %s", want)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -308,7 +309,7 @@ func worlds() *rapid.Generator[agreement.World] {
 // The order of what was read does not matter.
 func TestRowsAreOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := worlds().Draw(t, "world")
 		want := agreement.Rows(w)
 		w.Nodes = rapid.Permutation(w.Nodes).Draw(t, "nodes")
@@ -325,7 +326,7 @@ func TestRowsAreOrderBlind(t *testing.T) {
 // A side that was not read is no evidence: nothing is said to be gone or missing there, and no verdict is better than what is known. Each Node has one row.
 func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := worlds().Draw(t, "world")
 		rows := agreement.Rows(w)
 		gone := map[string]bool{}

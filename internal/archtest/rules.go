@@ -79,6 +79,12 @@ func components() []component {
 	}
 }
 
+// Pure reports whether the package in a folder of this repository decides by values alone: it imports none of what starts goroutines, waits or shares state.
+func Pure(folder string) bool {
+	room, ok := roomOf(Rooms(), folder)
+	return ok && slices.Equal(room.Outside, pureOutside())
+}
+
 // Rooms returns the directions of the whole repository.
 func Rooms() []Room {
 	tests := []string{"testkit", "sim"}
@@ -147,7 +153,7 @@ func Rooms() []Room {
 			Reason:         "scenarios see everything but the lab, which they only run",
 		},
 		Room{
-			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"plugin"}),
+			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"plugin", "archtest"}),
 			Reason: "scripts read files, run tools, and ask commands for their flags and pure packages for their tables",
 		},
 		Room{

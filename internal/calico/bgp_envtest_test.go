@@ -26,10 +26,11 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // libcalico is Calico's own client, the second judge of what is written.
-func libcalico(t *testing.T, cluster *testkit.Cluster) clientv3.Interface {
+func libcalico(t *testing.T, cluster *controlplane.Cluster) clientv3.Interface {
 	t.Helper()
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, cluster.Kubeconfig, 1000
@@ -69,7 +70,7 @@ func everyOption() routereflector.Peer {
 
 // What is written of a BGPPeer is what Calico's own client reads, and after that client has rewritten it, it is still known as ours.
 func TestPeersAsCalicoReadsThem(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	cluster.InstallCalicoCRDs(t)
 	b, err := OpenBGP(t.Context(), cluster.Config)
 	if err != nil {
@@ -146,7 +147,7 @@ func TestPeersAsCalicoReadsThem(t *testing.T) { //nolint:paralleltest // the kin
 // The mesh goes off and on as Calico's own client reads and validates it, with its options kept meanwhile, even if Calico's client has moved the
 // annotation that keeps them.
 func TestMeshAsCalicoReadsIt(t *testing.T) { //nolint:paralleltest // as above
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	cluster.InstallCalicoCRDs(t)
 	b, err := OpenBGP(t.Context(), cluster.Config)
 	if err != nil {
@@ -197,7 +198,7 @@ func TestMeshAsCalicoReadsIt(t *testing.T) { //nolint:paralleltest // as above
 
 // Where projectcalico.org/v3 is served it is used, and a program that began with the other group is told to start again.
 func TestGroups(t *testing.T) { //nolint:paralleltest // as above
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	cluster.InstallCalicoCRDs(t)
 	before, err := OpenBGP(t.Context(), cluster.Config)
 	if err != nil {
@@ -244,7 +245,7 @@ func errorText(err error) string {
 }
 
 // installV3 serves Calico's kinds as native CRDs of projectcalico.org/v3.
-func installV3(t *testing.T, cluster *testkit.Cluster) {
+func installV3(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	client, err := apiextensions.NewForConfig(cluster.Config)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // methods counts requests by method and what they are for.
@@ -296,7 +296,7 @@ func BenchmarkKubernetesResync(b *testing.B) {
 	if n, err := strconv.Atoi(os.Getenv("MOORING_BENCH_BLOCKS")); err == nil {
 		blocks = n
 	}
-	api := testkit.ControlPlane(b)
+	api := controlplane.Shared(b)
 	api.InstallCalicoCRDs(b)
 	raw, err := dynamic.NewForConfig(api.Config)
 	if err != nil {

@@ -29,12 +29,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // kubeWorld is Calico's kubernetes datastore on a real API server. There is one per API server: its tests are not parallel.
 type kubeWorld struct {
-	api     *testkit.Cluster
+	api     *controlplane.Cluster
 	store   *KubernetesAPI
 	traffic *traffic
 	calico  *caliconode.Datastore
@@ -43,7 +43,7 @@ type kubeWorld struct {
 
 func newKubeWorld(t *testing.T) *kubeWorld {
 	t.Helper()
-	w := &kubeWorld{api: testkit.ControlPlane(t)}
+	w := &kubeWorld{api: controlplane.Shared(t)}
 	var err error
 	if w.raw, err = dynamic.NewForConfig(w.api.Config); err != nil {
 		t.Fatal(err)

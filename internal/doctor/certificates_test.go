@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // day is a day.
@@ -102,7 +103,7 @@ func TestCertificatesGetWorseAndAreOrderBlind(t *testing.T) {
 	rank := func(f []finding.Finding) int {
 		return slices.Index([]finding.Severity{finding.OK, finding.Note, finding.Warning, finding.Problem}, finding.Worst(f))
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		e := doctor.CertificateEvidence{Now: at()}
 		for i := range rapid.IntRange(1, 4).Draw(t, "bundles") {
 			b := doctor.Bundle{Where: string(rune('a' + i)), Leaf: rapid.Bool().Draw(t, "leaf")}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // at is when everything here is looked at.
@@ -219,7 +220,7 @@ func TestControllers(t *testing.T) {
 // A finding that needs attention says what to do, and where.
 func TestEachFindingSaysWhereAndWhatToDo(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		for _, f := range doctor.Controllers(anything(t)) {
 			if (f.Severity == finding.Problem || f.Severity == finding.Warning) && (f.Where == "" || f.Why == "" || f.Do == "") {
 				t.Fatalf("%+v", f)
@@ -267,7 +268,7 @@ func anything(t *rapid.T) doctor.ControllerEvidence {
 // Nothing hangs on the order in which things were read.
 func TestControllersAreOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		e := anything(t)
 		want := doctor.Controllers(e)
 		shuffle(t, e.Workloads)
@@ -287,7 +288,7 @@ func shuffle[T any](t *rapid.T, all []T) {
 // What is scaled to 0, or somebody else's, is nobody's fight.
 func TestWhatIsStoppedDoesNotFight(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		e := anything(t)
 		for i := range e.Workloads {
 			e.Workloads[i].Workloads[0].Wanted = 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // asked are the rights of workloads, of which those are missing that no says.
@@ -140,7 +141,7 @@ func TestRightsAreFoundEachAndOrderBlind(t *testing.T) {
 		nodeSync(inKubernetes), cloudManager(), deployment("kube-apiserver-storage/etcd-storage-operator", storageImage),
 		deployment("mooring-system/calico-route-reflector-operator", rrImage, inEtcd),
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		e := asked(nothing, workloads...)
 		all := doctor.Questions(e.Workloads)
 		if len(all) < 100 {

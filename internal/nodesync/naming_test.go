@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestSpellings(t *testing.T) {
@@ -207,7 +209,7 @@ func TestNamesNeverTouchWhatMayLive(t *testing.T) {
 	t.Parallel()
 	parts := []string{"a", "b", "c", "a.x"}
 	suffixes := []string{"", ".east", ".west", ".x"}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		name := rapid.Custom(func(t *rapid.T) string {
 			return rapid.SampledFrom(parts).Draw(t, "part") + rapid.SampledFrom(suffixes).Draw(t, "suffix")
 		})

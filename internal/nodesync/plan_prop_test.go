@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 var (
@@ -126,7 +128,7 @@ func (m *model) blocked(host string) bool {
 
 func TestConverges(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := generous()
 		c.NodesPerRound = rapid.IntRange(1, 4).Draw(t, "nodes per round")
 		m := modelOf(t)
@@ -193,7 +195,7 @@ func (m *model) checkNoTrace(t *rapid.T) {
 
 func TestIdempotent(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := generous()
 		m, w := due(t, c)
 		p := MakePlan(w, c)
@@ -216,7 +218,7 @@ func TestIdempotent(t *testing.T) {
 
 func TestOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
 		_, w := due(t, c)
 		want := MakePlan(w, c)
@@ -232,7 +234,7 @@ func TestOrderBlind(t *testing.T) {
 
 func TestModest(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
 		m, w := due(t, c)
 		for _, s := range MakePlan(w, c).Steps {
@@ -258,7 +260,7 @@ func TestModest(t *testing.T) {
 // going on from there ends as if nothing had happened.
 func TestSafeAtEveryPrefix(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := generous()
 		m, w := due(t, c)
 		steps := MakePlan(w, c).Steps
@@ -297,7 +299,7 @@ func withoutRevisions(m *model) *model {
 
 func TestMinimal(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := generous()
 		m, w := due(t, c)
 		steps := MakePlan(w, c).Steps
@@ -321,7 +323,7 @@ func TestMinimal(t *testing.T) {
 // A machine that joins again under the same name keeps everything that was not yet removed, wherever in the plan that happens.
 func TestARejoinStopsEverything(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := generous()
 		m, w := due(t, c)
 		steps := MakePlan(w, c).Steps
@@ -396,7 +398,7 @@ func TestUntrustedWorldsLeadToNoWrite(t *testing.T) {
 	for name, change := range spoil {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) {
+			cases.Check(t, func(t *rapid.T) {
 				c := DefaultConfig()
 				_, w := due(t, c)
 				w.Calico.Nodes = append(w.Calico.Nodes, aliveNodes()...)
@@ -432,7 +434,7 @@ func setVerdicts(w *World, v Verdict) {
 // The mass guard holds over any history: of nodes whose deletion was not watched, no more than the limit are removed within its window.
 func TestMassGuardHoldsOverTime(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		c := DefaultConfig()
 		c.MinOverlapPercent = 0
 		m := &model{kubernetes: map[string]bool{"always": true}, nodes: map[string]CalicoNode{}, revision: 1}

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // clearEnvironment takes away what the machine that runs the tests may say of datastores and tokens.
@@ -35,7 +36,7 @@ func clearEnvironment(t *testing.T) {
 }
 
 // agreements runs the command and returns its rows by machine.
-func agreements(t *testing.T, cluster *testkit.Cluster, code int) map[string]agreement.Row {
+func agreements(t *testing.T, cluster *controlplane.Cluster, code int) map[string]agreement.Row {
 	t.Helper()
 	got, out, errs := run(t, []string{"agreement", "--kubeconfig", cluster.Kubeconfig, "-o", "json"})
 	var list struct {
@@ -60,7 +61,7 @@ func said(r agreement.Row) string {
 	return strings.Join(append([]string{text}, r.Unknowns...), "; ")
 }
 
-func testAgreement(t *testing.T, cluster *testkit.Cluster) {
+func testAgreement(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	ask := func(args ...string) []string {
@@ -122,7 +123,7 @@ func agreementRefusals(t *testing.T, ask func(...string) []string) {
 }
 
 // Both of Calico's datastores, with something left in each of a machine that has no Node; and one that cannot be reached.
-func agreementOfCalico(t *testing.T, cluster *testkit.Cluster) {
+func agreementOfCalico(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	cluster.InstallCalicoCRDs(t)
 	mustKubectl(t, cluster, `{"apiVersion":"crd.projectcalico.org/v1","kind":"BlockAffinity","metadata":{"name":"old-10-1-0-0-26"},
@@ -164,7 +165,7 @@ func agreementOfCalico(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // A droplet is gone if list and answer by ID say so, with the token of the account that the cluster is bound to; otherwise nothing is.
-func agreementOfDroplets(t *testing.T, cluster *testkit.Cluster) {
+func agreementOfDroplets(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	cloud := sim.New(sim.Options{Seed: 1})
 	account := cloud.Account("")

@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // Certificates near their end are found wherever they are public, and in Secrets when that is asked for. The kind EtcdStorage is served already.
-func testDoctorCertificates(t *testing.T, cluster *testkit.Cluster) {
+func testDoctorCertificates(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	p := patient{t, cluster}
 	// The API server publishes its authorities some time after its start.

@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // ground is a cluster as it is to be in either of Calico's datastores: nodes n0 and so on, of which the first have the IDs.
@@ -124,7 +125,7 @@ func hazards() map[string]hazard {
 }
 
 // inBothDatastores sees that what is found in a cluster does not hang on where Calico keeps its data.
-func inBothDatastores(t *testing.T, cluster *testkit.Cluster) {
+func inBothDatastores(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	s := &store{t: t, cluster: cluster}
 	s.open()
@@ -155,7 +156,7 @@ func inBothDatastores(t *testing.T, cluster *testkit.Cluster) {
 // store is a cluster, and an etcd for Calico beside it.
 type store struct {
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	etcd    *testkit.Etcd
 	dynamic dynamic.Interface
 	calico  libcalicov3.Interface

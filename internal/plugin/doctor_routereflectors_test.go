@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // handMade are four nodes whose two reflectors have IDs of their own, and the BGPPeers of Calico's documentation, with a label that Kubernetes dropped.
@@ -113,7 +113,7 @@ func TestDoctorRouteReflectorsRefusals(t *testing.T) {
 
 // Read from a cluster, the findings are those that the same objects have as files.
 func TestDoctorRouteReflectorsOfACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	code, _, errs := run(t, []string{"doctor", "rr", "--kubeconfig", cluster.Kubeconfig})
 	if code != 1 || !strings.Contains(errs, "install Calico with the kubernetes datastore first") {
 		t.Errorf("exit code %d without Calico: %s", code, errs)

@@ -21,16 +21,17 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // patient is a cluster for the doctors. Nothing runs in it: what the manifests make is looked at.
 type patient struct {
 	*testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 }
 
 // The doctors look at a cluster as our manifests make it, and at what goes wrong with it; the cluster is as before in the end.
-func testDoctor(t *testing.T, cluster *testkit.Cluster) {
+func testDoctor(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	p := patient{t, cluster}
 	const nobody = "note     components: there is nothing of Mooring in this cluster\n"

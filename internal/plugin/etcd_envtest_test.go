@@ -14,11 +14,12 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
 // kubectl runs kubectl as the cluster's administrator.
-func kubectl(t *testing.T, cluster *testkit.Cluster, stdin string, args ...string) (string, error) {
+func kubectl(t *testing.T, cluster *controlplane.Cluster, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testkit.Binary(t, "kubectl"), append([]string{"--kubeconfig", cluster.Kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -26,7 +27,7 @@ func kubectl(t *testing.T, cluster *testkit.Cluster, stdin string, args ...strin
 	return string(out), err
 }
 
-func mustKubectl(t *testing.T, cluster *testkit.Cluster, stdin string, args ...string) {
+func mustKubectl(t *testing.T, cluster *controlplane.Cluster, stdin string, args ...string) {
 	t.Helper()
 	if out, err := kubectl(t, cluster, stdin, args...); err != nil {
 		t.Fatalf("kubectl %q: %v\n%s", args, err, out)
@@ -36,7 +37,7 @@ func mustKubectl(t *testing.T, cluster *testkit.Cluster, stdin string, args ...s
 // With nothing but a name: endpoint, bundle and certificate come from the cluster, and a real proxy with TLS serves the tenant. What is missing is said.
 func TestEtcdByName(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
 	resource := "etcdstorages." + v1alpha1.GroupVersion.Group
 	if out, err := kubectl(t, cluster, "", "delete", "configmap/ca", "secret/client", resource+"/by-name", "--ignore-not-found"); err != nil && !strings.Contains(out, "doesn't have a resource type") {

@@ -24,10 +24,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // readOnly is a kubeconfig through which nothing but reads pass; what else was tried fails the test at its end.
-func readOnly(t *testing.T, cluster *testkit.Cluster) string {
+func readOnly(t *testing.T, cluster *controlplane.Cluster) string {
 	t.Helper()
 	transport, err := rest.TransportFor(cluster.Config)
 	if err != nil {
@@ -96,7 +97,7 @@ func has(t *testing.T, lines []string, want ...string) {
 }
 
 // explainNothing is the command in a cluster that has none of the kinds, and each bad input, told in one sentence.
-func explainNothing(t *testing.T, cluster *testkit.Cluster) {
+func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	const kinds = "the kinds are node (no), service (svc) and etcdstorage (ets)"
@@ -138,7 +139,7 @@ func explainNothing(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // testExplain explains what the tests of topology and agreement have left: reflector r1, clients, and the kinds of Calico.
-func testExplain(t *testing.T, cluster *testkit.Cluster) {
+func testExplain(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	kubeconfig := readOnly(t, cluster)
@@ -152,14 +153,14 @@ func testExplain(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // events are made as a component makes them.
-func tell(t *testing.T, cluster *testkit.Cluster, namespace, name, source, regarding, related, text string) {
+func tell(t *testing.T, cluster *controlplane.Cluster, namespace, name, source, regarding, related, text string) {
 	t.Helper()
 	now := time.Now().UTC().Format(time.RFC3339)
 	mustKubectl(t, cluster, fmt.Sprintf(`{"apiVersion":"v1","kind":"Event","metadata":{"name":"%s","namespace":"%s"},"involvedObject":%s,"related":%s,"reportingComponent":"%s","source":{"component":"%s"},
 		"type":"Normal","reason":"Told","message":"%s","firstTimestamp":"%s","lastTimestamp":"%s","count":1}`, name, namespace, regarding, related, source, source, text, now, now), "create", "-f", "-")
 }
 
-func explainNodes(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
+func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	const none = "null"
 	tell(t, cluster, "kube-system", "cleaned", "calico-node-sync", `{"kind":"Namespace","name":"kube-system","namespace":"kube-system"}`, `{"kind":"Node","name":"c1"}`, "about c1")
@@ -243,7 +244,7 @@ func explainInEtcd(t *testing.T, kubeconfig string) {
 	clearEnvironment(t)
 }
 
-func explainService(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
+func explainService(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`, "create", "-f", "-")
 	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","annotations":{"service.beta.kubernetes.io/do-loadbalancer-protocol":"http"}},
@@ -282,7 +283,7 @@ func explainService(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
 	}
 }
 
-func explainTenant(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
+func explainTenant(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", etcdv1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
 	mustKubectl(t, cluster, "", "wait", "--for=condition=Established", "crd/etcdstorages."+etcdv1alpha1.GroupVersion.Group, "--timeout=60s")

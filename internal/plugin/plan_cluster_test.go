@@ -6,11 +6,11 @@ package plugin_test
 import (
 	"testing"
 
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // planNothing is plans in a cluster that has none of the kinds.
-func planNothing(t *testing.T, cluster *testkit.Cluster) {
+func planNothing(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	expect(t, 1, "", []string{"plan", "rr", "--kubeconfig", cluster.Kubeconfig}, "error: the cluster has no kind RouteReflectorTopology: install calico-route-reflector-operator first")
@@ -22,7 +22,7 @@ func planNothing(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // testPlans plans for what the tests before have left, through a kubeconfig that lets nobody write.
-func testPlans(t *testing.T, cluster *testkit.Cluster) {
+func testPlans(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	kubeconfig := readOnly(t, cluster)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // plannedNodes is the document of calico-node-sync's plan.
@@ -46,7 +47,7 @@ func TestPlanNodesRefusals(t *testing.T) {
 }
 
 // planMachines plans the clean-up after the machine old, whose addresses Calico still holds, in the kubernetes datastore; then that of a machine of etcd's.
-func planMachines(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
+func planMachines(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	ask := func(args ...string) []string {
 		return append([]string{"plan", "nodes", "--kubeconfig", kubeconfig}, args...)

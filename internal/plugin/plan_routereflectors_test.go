@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // plannedTopologies are the keys that programs rely on.
@@ -163,7 +164,7 @@ zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz
 }
 
 // planReflectors plans for the topologies main and other of a cluster, in both of Calico's datastores.
-func planReflectors(t *testing.T, cluster *testkit.Cluster, kubeconfig string) {
+func planReflectors(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	ask := func(args ...string) []string {
 		return append([]string{"plan", "rr", "--kubeconfig", kubeconfig}, args...)

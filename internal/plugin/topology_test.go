@@ -16,11 +16,12 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 // installTopologies serves the kind RouteReflectorTopology.
-func installTopologies(t *testing.T, cluster *testkit.Cluster) {
+func installTopologies(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
 	testkit.Eventually(t, "the kind to be served", func() string { // kubectl wait ends at once where a kind has no conditions yet
@@ -32,7 +33,7 @@ func installTopologies(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // makeTopology makes a topology with a status.
-func makeTopology(t *testing.T, cluster *testkit.Cluster, name string, status map[string]any) {
+func makeTopology(t *testing.T, cluster *controlplane.Cluster, name string, status map[string]any) {
 	t.Helper()
 	mustKubectl(t, cluster, `{"apiVersion":"`+v1alpha1.GroupVersion.String()+`","kind":"RouteReflectorTopology","metadata":{"name":"`+name+`"}}`, "create", "-f", "-")
 	text, err := json.Marshal(map[string]any{"status": status})
@@ -43,7 +44,7 @@ func makeTopology(t *testing.T, cluster *testkit.Cluster, name string, status ma
 }
 
 // makeNode makes a Node that is Ready, with labels and the address that calico-node writes.
-func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address string, labels map[string]string) {
+func makeNode(t *testing.T, cluster *controlplane.Cluster, name, providerID, address string, labels map[string]string) {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 	if address != "" {
@@ -61,7 +62,7 @@ func makeNode(t *testing.T, cluster *testkit.Cluster, name, providerID, address 
 
 // The commands look at one cluster, which each finds as the one before has left it.
 func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	testDoctor(t, cluster)
 	explainNothing(t, cluster)
 	planNothing(t, cluster)
@@ -74,7 +75,7 @@ func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the k
 }
 
 // A cluster's topologies, in each format; bad input is told in one sentence.
-func testTopology(t *testing.T, cluster *testkit.Cluster) {
+func testTopology(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	base := []string{"topology", "--kubeconfig", cluster.Kubeconfig}
 	ask := func(args ...string) []string { return append(slices.Clone(base), args...) }

@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
@@ -137,7 +138,7 @@ func texts(p ui.Page, key string) []string {
 }
 
 // testUI serves the page to somebody who may read what it shows, and no Secret.
-func testUI(t *testing.T, cluster *testkit.Cluster) {
+func testUI(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	uiObjects(t, cluster)
@@ -177,7 +178,7 @@ func testUI(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // uiRights makes a user who may read what the page shows, and one who may read Nodes.
-func uiRights(t *testing.T, cluster *testkit.Cluster) {
+func uiRights(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	mustKubectl(t, cluster, `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"ui-reader"},"rules":[
 		{"apiGroups":[""],"resources":["nodes","services","events","configmaps"],"verbs":["list"]},
@@ -190,7 +191,7 @@ func uiRights(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // uiObjects makes one of each thing that the page lists; the journal's entry is written by calico-node-sync's own code.
-func uiObjects(t *testing.T, cluster *testkit.Cluster) {
+func uiObjects(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	ctx := t.Context()
 	service := &corev1.Service{
@@ -262,7 +263,7 @@ func uiLists(t *testing.T, p ui.Page) {
 }
 
 // What may not be read is said where it is missing; all else is shown.
-func uiWithFewRights(t *testing.T, cluster *testkit.Cluster) {
+func uiWithFewRights(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	s := serveUI(t, "--kubeconfig", cluster.Kubeconfig, "--as=ui-nodes")
 	p := s.page(t, "")
@@ -282,7 +283,7 @@ func uiWithFewRights(t *testing.T, cluster *testkit.Cluster) {
 }
 
 // Bad input is told in one sentence, before anything is listened at.
-func uiRefusals(t *testing.T, cluster *testkit.Cluster) {
+func uiRefusals(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	expect(t, 1, "", []string{"ui", "--kubeconfig", cluster.Kubeconfig, "--as=nobody", "--no-browser"}, "error: listing Nodes: ")
 	expect(t, 1, "", []string{"ui", "--kubeconfig", "/no/such/file"}, "error: reading the kubeconfig, pass --kubeconfig or --context to choose another")

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // oldLabel is the label of the predecessor's reflectors, handLabel that of Calico's documentation.
@@ -379,7 +380,7 @@ func TestAdoptionIsInTheHash(t *testing.T) {
 // nobody off, and goes on with the same steps after a crash.
 func TestAnyAdoption(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyAdoption(t)
 		w.Peers = append(w.Peers, foreignPeer("rack", having("rack", true), having("rack", true)))
 		w.reflect(len(w.Nodes)-1, "somebody", "else", "9.9.9.9")

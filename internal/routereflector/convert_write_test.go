@@ -9,12 +9,14 @@ import (
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // What is written is read back as it was meant, whatever the options.
 func TestPeerSpecRoundTrip(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		want := PeerSpec{
 			NodeSelector: "all()", PeerSelector: "has(x)", SourceAddress: rapid.SampledFrom([]string{"UseNodeIP", "None"}).Draw(t, "source"),
 			MaxRestartSeconds: rapid.Int64Range(0, 3600).Draw(t, "restart"), TTLSecurity: rapid.Int32Range(0, 254).Draw(t, "ttl"),

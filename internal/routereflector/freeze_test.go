@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // remembering is the world once what is believed of it is in the status, as the controller writes it there.
@@ -250,7 +251,7 @@ func TestBaseline(t *testing.T) {
 func TestAutoscalingNeedsNobody(t *testing.T) {
 	t.Parallel()
 	steady := labeled(t, 24)
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w, serial := steady, 1000
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			// Who is created in the very second of the newest of those who were counted cannot be told from them.
@@ -291,7 +292,7 @@ func TestLabelsLostOneByOne(t *testing.T) {
 	t.Parallel()
 	steady := labeled(t, 20)
 	steady.Now = steady.Now.Add(time.Hour)
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w, frozen := steady, false
 		for left := 20; left > 0; {
 			batch := rapid.IntRange(1, 3).Draw(t, "batch")

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // anyHierarchy draws a cluster that is, or will be, a hierarchy.
@@ -51,7 +52,7 @@ func reshape(t *rapid.T, w World) World {
 // may die after any write, and something else may happen then: each plan is made from the cluster alone.
 func TestAnyHierarchy(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyHierarchy(t)
 		for range rapid.IntRange(1, 3).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 12).Draw(t, "steps before something happens") {
@@ -113,7 +114,7 @@ func arrive(t *rapid.T, w World, look func(before, after World, p Plan)) (World,
 // The order in which a hierarchy is listed decides nothing.
 func TestHierarchyIsOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyHierarchy(t)
 		for left := rapid.IntRange(0, 25).Draw(t, "steps done"); left > 0; {
 			var p Plan
@@ -141,7 +142,7 @@ func TestHierarchyIsOrderBlind(t *testing.T) {
 // A client that comes, goes or falls ill changes no label of anybody else, ever, as long as the number of groups stays.
 func TestNobodyElseIsReshuffled(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w, _ := arrive(t, inTheEnd(limited(rapid.IntRange(16, 24).Draw(t, "nodes"), 3, 9)), func(World, World, Plan) {})
 		for i := range rapid.IntRange(1, 4).Draw(t, "changes") {
 			before := map[string]map[string]string{}

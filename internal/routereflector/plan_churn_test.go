@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // history is a cluster to which things happen while a plan is carried out.
@@ -237,7 +238,7 @@ func (h *history) bounded(before, after World, p Plan) {
 // comes to its end, with no more writes than a fixed number for each thing that happened.
 func TestChurnDuringThePlan(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
 			for range h.random.IntN(3) {
@@ -263,7 +264,7 @@ func TestChurnDuringThePlan(t *testing.T) {
 // A node that falls ill and gets well within the grace period, again and again, causes no write.
 func TestFlappingWritesNothing(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w, _ := carryOut(t, cluster(rapid.IntRange(4, 20).Draw(t, "nodes"), 3), nil)
 		grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
 		for range 10 {
@@ -286,7 +287,7 @@ func TestFlappingWritesNothing(t *testing.T) {
 // A client that comes, goes or is relabeled moves nobody else: not one write.
 func TestClientsMoveNobody(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w, _ := carryOut(t, cluster(rapid.IntRange(6, 40).Draw(t, "nodes"), 3), nil)
 		before := w.marked()
 		for i := range rapid.IntRange(1, 8).Draw(t, "changes") {

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // compared leaves out what does not compare.
@@ -66,7 +68,7 @@ func safe(t *rapid.T) func(before, after World, p Plan) {
 // with the same steps.
 func TestAnyCluster(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyWorld(t, 14)
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			var expected []Step
@@ -91,7 +93,7 @@ func TestAnyCluster(t *testing.T) {
 // The order in which the world is listed decides nothing.
 func TestOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyWorld(t, 20)
 		for range rapid.IntRange(0, 6).Draw(t, "steps done") {
 			var p Plan
@@ -117,7 +119,7 @@ func TestOrderBlind(t *testing.T) {
 // What is not the topology's is never in a step.
 func TestModest(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyWorld(t, 14)
 		w.Peers = append(w.Peers, Peer{Name: "rack", PeerSpec: PeerSpec{Filters: "x"}}, Peer{Name: "other-clients", Topology: "other"})
 		for i := range w.Nodes {

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // roll replaces the nodes of a pool, one after the other, as those do who run clusters.
@@ -63,7 +65,7 @@ func (r *roll) wait(least, most int) {
 // the plan for the last one has been carried out; without a word, not before a new machine is trusted either.
 func TestRollingPool(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := cluster(rapid.IntRange(6, 9).Draw(t, "nodes"), 3)
 		redundancy := int32(rapid.IntRange(2, 4).Draw(t, "redundancy"))
 		w.Topology.Spec.Redundancy = &redundancy
@@ -126,7 +128,7 @@ func TestRollingPool(t *testing.T) {
 func TestManyFlapWithoutAWrite(t *testing.T) {
 	t.Parallel()
 	steady, _ := carryOut(t, cluster(12, 3), nil)
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := steady
 		for range rapid.IntRange(1, 8).Draw(t, "times") {
 			w = w.with(func(n *Node) {

@@ -21,12 +21,10 @@ const APIServerVariable = "MOORING_KUBE_APISERVER"
 
 // shared is what the tests of one package share.
 var shared struct { //nolint:gochecknoglobals // there is one test process per package, which starts each server once
-	mu       sync.Mutex
-	folder   string
-	stops    []func()
-	etcds    []*Etcd // idle ones
-	cluster  *Cluster
-	clusters sync.Once
+	mu     sync.Mutex
+	folder string
+	stops  []func()
+	etcds  []*Etcd // idle ones
 }
 
 // Main runs the tests of a package, stops what they shared, and exits.
@@ -85,7 +83,22 @@ func Root(tb testing.TB) string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// folder returns a new folder that Main removes.
+// Folder returns a new folder that Main removes.
+func Folder(tb testing.TB, name string) string {
+	tb.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	return folder(tb, name)
+}
+
+// AtEnd has Main call stop after the tests, the last one first.
+func AtEnd(stop func()) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.stops = append(shared.stops, stop)
+}
+
+// folder is Folder for callers that hold shared.mu.
 func folder(tb testing.TB, name string) string {
 	tb.Helper()
 	if shared.folder == "" {

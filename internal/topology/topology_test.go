@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
@@ -212,7 +213,7 @@ func TestMapsRefuseASelector(t *testing.T) {
 // The order of what is read does not matter, and no node is lost: each that a selector takes stands in one group once.
 func TestMapsAreOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		var list []topology.Node
 		var seen v1alpha1.RouteReflectorTopology
 		seen.Name = "main"

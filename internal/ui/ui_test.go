@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
@@ -204,7 +205,7 @@ func reversed[T any](list []T) []T {
 // what is well, and the order of lists changes nothing.
 func TestAnyPage(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := worlds().Draw(t, "world")
 		f := ui.Filter{Text: rapid.SampledFrom([]string{"", "m1", "zone 1", "x", "ready m"}).Draw(t, "text"), Attention: rapid.Bool().Draw(t, "attention")}
 		page := ui.View(w, f, "")

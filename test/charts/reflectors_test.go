@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package charts_test
 
 import (
@@ -24,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/app"
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -257,7 +260,7 @@ func TestReflectorsMetricsAreThoseOfThePage(t *testing.T) {
 func TestReflectorsReleaseKeepsTheKind(t *testing.T) {
 	t.Parallel()
 	tool(t, "helm")
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	server := objects.ConnectTo(t, cluster)
 	const ns = "helm-reflectors"
 	makeNamespace(t, server, ns)

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package charts_test
 
 import (
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -106,7 +109,7 @@ func TestReleaseComesAndGoes(t *testing.T) {
 	server := objects.Connect(t)
 	const ns = "helm-release"
 	makeNamespace(t, server, ns)
-	kubeconfig := testkit.ControlPlane(t).Kubeconfig
+	kubeconfig := controlplane.Shared(t).Kubeconfig
 	do := func(values string, args ...string) (string, error) {
 		out, complaint, err := helm(t, values, append(args, "--namespace", ns, "--kubeconfig", kubeconfig)...)
 		return out + complaint, err

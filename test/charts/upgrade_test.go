@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package charts_test
 
 import (
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -85,7 +88,7 @@ etcdStorageOperator: {enabled: true, core: {urls: ["https://etcd.etcd-core.svc:2
 func TestUpgradeAndGoBack(t *testing.T) {
 	t.Parallel()
 	tool(t, "helm")
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	server := objects.ConnectTo(t, cluster)
 	serveForeignKinds(t, server)
 	for _, r := range releases() {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // serve returns a client of a cluster that serves the kind of one of the files in config/crd/bases. The list is of that kind.
 func serve(t *testing.T, file string, addToScheme func(*runtime.Scheme) error, list client.ObjectList) client.Client {
 	t.Helper()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", file))
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // run runs the program to its end, with nothing of our environment but what is given, and returns its exit code and all that it said.
@@ -123,7 +124,7 @@ type dirtySite struct {
 // newDirtySite makes three machines that stay, and those that are named, which have no Kubernetes Node.
 func newDirtySite(t *testing.T, name string, gone ...string) *dirtySite {
 	t.Helper()
-	s := &dirtySite{site: newSite(t, testkit.ControlPlane(t), name)}
+	s := &dirtySite{site: newSite(t, controlplane.Shared(t), name)}
 	for i := range 3 {
 		machine := fmt.Sprintf("stays-%d", i)
 		s.addNode(machine)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The product is killed with signal 9 before and after every single write of a clean-up, to etcd and to the API server alike, and started
@@ -35,7 +36,7 @@ func TestKillingItAtEveryWriteEndsAlike(t *testing.T) {
 			if way.watched {
 				build = newWatchedScene
 			}
-			s := build(t, testkit.ControlPlane(t), "kill-"+name)
+			s := build(t, controlplane.Shared(t), "kill-"+name)
 			t.Logf("an undisturbed clean-up makes these writes: %v", s.writes)
 			points := 0
 			for _, kind := range s.kinds() {
@@ -124,7 +125,7 @@ func (s *scene) awaitIn(through *interposer, trap *trap) bool {
 // The apply command is killed before or after every write to etcd, and run again.
 func TestKillingApplyAtEveryWriteEndsAlike(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "apply")
+	s := newScene(t, controlplane.Shared(t), "apply")
 	points := 0
 	for n := 1; ; n += 2*stride() - 1 {
 		s.restore(s.dirty)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) {
@@ -91,7 +92,7 @@ func (c *campaign) dump() map[string]string {
 func newCampaign(t *testing.T) *campaign {
 	seed := uint64(number("MOORING_E2E_SEED", int(time.Now().UnixNano()%1_000_000)))
 	t.Logf("MOORING_E2E_SEED=%d replays this campaign", seed)
-	c := &campaign{site: newSite(t, testkit.NewControlPlane(t), "campaign"), random: rand.New(rand.NewPCG(seed, seed))}
+	c := &campaign{site: newSite(t, controlplane.New(t), "campaign"), random: rand.New(rand.NewPCG(seed, seed))}
 	c.slow = newRelay(t, c.etcd.Endpoint)
 	authority, err := os.ReadFile(c.api.Config.CAFile)
 	c.must(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // A machine joins again under its name, calico-node included, right before every single write of its clean-up, or when that write has
@@ -34,7 +35,7 @@ func TestRejoiningBeforeEveryWriteKeepsTheRest(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, testkit.ControlPlane(t), "rejoin-"+name)
+			s := newScene(t, controlplane.Shared(t), "rejoin-"+name)
 			points := 0
 			for _, kind := range s.kinds() {
 				for n := 1; s.rejoinAt(kind, n, way); n += stride() {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // elected are the flags of a replica that gives up a lease, or takes one over, within seconds.
@@ -101,7 +102,7 @@ func (s *scene) finish(p *pair) {
 // Of two replicas one writes, and the other nothing but its attempts at the lease.
 func TestOneOfTwoReplicasWrites(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "replicas")
+	s := newScene(t, controlplane.Shared(t), "replicas")
 	p := s.newPair(1, false, "--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s")
 	if p == nil {
 		t.Fatal("there was nothing to write")
@@ -122,7 +123,7 @@ func TestOneOfTwoReplicasWrites(t *testing.T) {
 // The leader is killed with signal 9 in the middle of a clean-up; the other replica finishes it.
 func TestTheSecondReplicaFinishesWhatADeadLeaderBegan(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "dead-leader")
+	s := newScene(t, controlplane.Shared(t), "dead-leader")
 	points := 0
 	for n := 2; ; n += 3*stride() + 1 {
 		p := s.newPair(n, n%2 == 0)
@@ -143,7 +144,7 @@ func TestTheSecondReplicaFinishesWhatADeadLeaderBegan(t *testing.T) {
 // first one wakes, still believing that it leads, and its write arrives.
 func TestALeaderThatSleptDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "slept")
+	s := newScene(t, controlplane.Shared(t), "slept")
 	points := 0
 	for n := 1; ; n += 3*stride() + 1 {
 		p := s.newPair(n, false)
@@ -186,7 +187,7 @@ func (s *scene) wake(p *pair) {
 // the first one wakes, and its write arrives. Not a byte of the machine changes.
 func TestALeaderThatSleptDoesNotTouchAMachineThatIsBack(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "back")
+	s := newScene(t, controlplane.Shared(t), "back")
 	points := 0
 	for n := 4; ; n += 3*stride() + 1 { // at 4 it removes endpoints, which a start of calico-node does not write: nothing but the fence saves them
 		p := s.newPair(n, false)
@@ -226,7 +227,7 @@ func TestALeaderThatSleptDoesNotTouchAMachineThatIsBack(t *testing.T) {
 // The product is killed before and after writes of the lease.
 func TestKillingItAtWritesOfTheLeaseEndsAlike(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "lease")
+	s := newScene(t, controlplane.Shared(t), "lease")
 	points := 0
 	for n := 1; s.killAt("leases", n, n%2 == 0, elected()...); n += stride() {
 		points++

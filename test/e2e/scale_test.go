@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // memoryLimit is how much memory the program may have resident at most with 15,000 machines of 30 pods each, in MiB.
@@ -36,7 +37,7 @@ func TestMemoryOfABigCluster(t *testing.T) { //nolint:paralleltest // it measure
 	if testing.Short() {
 		machines = min(machines, 500)
 	}
-	api, etcd := testkit.NewControlPlane(t), testkit.NewEtcd(t)
+	api, etcd := controlplane.New(t), testkit.NewEtcd(t)
 	crowd := caliconode.Crowd{Machines: machines, PodsEach: 30}
 	if err := crowd.Fill(t.Context(), etcd.Client); err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func keys(t *testing.T, etcd *testkit.Etcd) int {
 }
 
 // register creates the Kubernetes Nodes of the crowd.
-func register(t *testing.T, api *testkit.Cluster, crowd caliconode.Crowd) {
+func register(t *testing.T, api *controlplane.Cluster, crowd caliconode.Crowd) {
 	t.Helper()
 	config := rest.CopyConfig(api.Config)
 	config.QPS, config.Burst = -1, 0

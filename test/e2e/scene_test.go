@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 const (
@@ -55,13 +56,13 @@ type scene struct {
 	writes map[string]int
 }
 
-func newScene(t *testing.T, api *testkit.Cluster, name string) *scene {
+func newScene(t *testing.T, api *controlplane.Cluster, name string) *scene {
 	t.Helper()
 	return newSceneOf(t, &scene{site: newSite(t, api, name)})
 }
 
 // newWatchedScene makes the other scene: see watched.
-func newWatchedScene(t *testing.T, api *testkit.Cluster, name string) *scene {
+func newWatchedScene(t *testing.T, api *controlplane.Cluster, name string) *scene {
 	t.Helper()
 	s := &scene{site: newSite(t, api, name), watched: true}
 	s.addNode("node-name")

@@ -17,12 +17,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // etcd dies, or is shut down, in the middle of clean-ups: right before a write, and when a write has happened whose answer is lost.
 func TestEtcdRestartsInTheMiddleOfCleanUps(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "etcd-restarts")
+	s := newScene(t, controlplane.Shared(t), "etcd-restarts")
 	points := 0
 	for n := 1; ; n += 2*stride() - 1 {
 		orderly, after := n%4 < 2, n%2 == 0
@@ -45,7 +46,7 @@ func TestEtcdRestartsInTheMiddleOfCleanUps(t *testing.T) {
 // The API server dies in the middle of clean-ups, before writes to itself and to etcd, and the answer to the write before is lost.
 func TestAPIServerRestartsInTheMiddleOfCleanUps(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.NewControlPlane(t), "api-restarts")
+	s := newScene(t, controlplane.New(t), "api-restarts")
 	points := 0
 	for _, kind := range s.kinds() {
 		for n := 1; s.failAt(kind, n, n%2 == 0, n%2 == 1, func() { s.api.Kill(s.t, "kube-apiserver") }); n += 4*stride() - 1 {
@@ -64,7 +65,7 @@ func TestLosingAnyWriteOrAnswerEndsAlike(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, testkit.ControlPlane(t), "loses-"+name)
+			s := newScene(t, controlplane.Shared(t), "loses-"+name)
 			points := 0
 			for _, kind := range s.kinds() {
 				for n := 1; s.failAt(kind, n, after, false, func() {}); n += 4*stride() - 3 {
@@ -106,7 +107,7 @@ func (s *scene) failAt(kind string, n int, after, goOn bool, happens func()) boo
 // nothing, and a later one does the work.
 func TestCompactionInTheMiddleOfRounds(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, testkit.ControlPlane(t), "compacted")
+	s := newScene(t, controlplane.Shared(t), "compacted")
 	s.restore(s.dirty)
 	const wanted = 3
 	trap := s.through.Lay(rounds, 1, true)
@@ -151,7 +152,7 @@ func (s *site) compact(ctx context.Context, key string) error {
 // Machines come and go while etcd is compacted all the time.
 func TestCompactionWhileMachinesComeAndGo(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, testkit.ControlPlane(t), "compacting")
+	s := newSite(t, controlplane.Shared(t), "compacting")
 	for i := range 3 {
 		s.addNode(fmt.Sprintf("stays-%d", i))
 		s.install(fmt.Sprintf("stays-%d", i), byte(i+1), 2)
@@ -217,7 +218,7 @@ func (s *site) calicoDump() map[string]string {
 // Readiness follows both servers, down and up.
 func TestReadinessFollowsTheServers(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, testkit.ControlPlane(t), "readiness")
+	s := newSite(t, controlplane.Shared(t), "readiness")
 	s.addNode("stays")
 	s.install("stays", 1, 1)
 	through := s.interpose()

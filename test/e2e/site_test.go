@@ -32,13 +32,14 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // site is a namespace of an API server, in which calico-node-sync has its service account with the rights that ship, and an etcd of its own
 // that is Calico's. Sites share an API server, so the names of their machines begin with the site's.
 type site struct {
 	t      *testing.T
-	api    *testkit.Cluster
+	api    *controlplane.Cluster
 	etcd   *testkit.Etcd
 	calico *caliconode.Datastore
 	// namespace is also what the names of machines begin with.
@@ -49,7 +50,7 @@ type site struct {
 	started   int
 }
 
-func newSite(t *testing.T, api *testkit.Cluster, name string) *site {
+func newSite(t *testing.T, api *controlplane.Cluster, name string) *site {
 	t.Helper()
 	s := &site{
 		t: t, api: api, etcd: testkit.NewEtcd(t), namespace: name, binary: testkit.Binary(t, "calico-node-sync"), logs: t.TempDir(),

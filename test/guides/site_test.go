@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package guides
 
 import (
@@ -27,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -36,7 +39,7 @@ const operatorNamespace = "kube-apiserver-storage"
 // A site is a cluster of a test's own, since pages have fixed names, and a core etcd with TLS.
 type site struct {
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	server  *objects.Server
 	etcd    *testkit.Etcd
 }
@@ -44,7 +47,7 @@ type site struct {
 // newCluster is a site without a core.
 func newCluster(t *testing.T) *site {
 	t.Helper()
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	return &site{t: t, cluster: cluster, server: objects.ConnectTo(t, cluster)}
 }
 

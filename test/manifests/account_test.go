@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -24,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -35,7 +38,7 @@ func install(t *testing.T, server *objects.Server) *rest.Config {
 			t.Fatalf("applying %s %s: %v", u.GetKind(), u.GetName(), err)
 		}
 	}
-	config := rest.CopyConfig(testkit.ControlPlane(t).Config)
+	config := rest.CopyConfig(controlplane.Shared(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":calico-node-sync",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
@@ -127,7 +130,7 @@ func TestAccountWritesEvents(t *testing.T) {
 	search := func(count int, repeated bool) {
 		t.Helper()
 		testkit.Eventually(t, "the Events", func() string {
-			list, err := testkit.ControlPlane(t).Client.CoreV1().Events(namespace).SearchWithContext(t.Context(), scheme.Scheme, deployment)
+			list, err := controlplane.Shared(t).Client.CoreV1().Events(namespace).SearchWithContext(t.Context(), scheme.Scheme, deployment)
 			if err != nil {
 				return err.Error()
 			}

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -19,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // recorder stands between a program and the API server, passes everything on as it is, and notes what was asked for and what was forbidden. Requests
@@ -35,7 +37,7 @@ type recorder struct {
 	forbidden []string               // guarded by mu
 }
 
-func newRecorder(t *testing.T, c *testkit.Cluster) *recorder {
+func newRecorder(t *testing.T, c *controlplane.Cluster) *recorder {
 	t.Helper()
 	target, err := url.Parse(c.Config.Host)
 	if err != nil {

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -16,6 +18,7 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -32,7 +35,7 @@ const (
 // whose token has exactly the documented scopes: nothing is forbidden on either side, and no right and no documented call is without use.
 func TestShippedRightsAreThoseThatAreUsed(t *testing.T) {
 	t.Parallel()
-	c := testkit.NewControlPlane(t)
+	c := controlplane.New(t)
 	install := files(t)[release]
 	server := objects.ConnectTo(t, c)
 	for _, u := range install {
@@ -113,7 +116,7 @@ func (r *cloudRun) scrape() {
 // the image. The rules are facts of its v0.1.68, no more and no less.
 func TestPredecessorsRightsAreEnough(t *testing.T) {
 	t.Parallel()
-	c := testkit.NewControlPlane(t)
+	c := controlplane.New(t)
 	ctx := t.Context()
 	const account, role = "cloud-controller-manager", "system:cloud-controller-manager"
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {

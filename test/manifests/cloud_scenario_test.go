@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -30,6 +32,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // cloudRun is the real program, as a process with the rights of a service account, between a real API server and a simulated DigitalOcean, each
@@ -37,7 +40,7 @@ import (
 type cloudRun struct {
 	*testkit.Process
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	api     *recorder
 	cloud   *sim.Simulator
 	account *sim.Account
@@ -49,7 +52,7 @@ const publicFirewall, workerTag = "k8s-public", "k8s:worker"
 
 // startCloud starts the program as kube-system/cloud-controller-manager with the arguments of a Deployment and settings that make waiting short.
 // The service account and its rights must be there.
-func startCloud(t *testing.T, c *testkit.Cluster, cloud *sim.Simulator, token string, args []string) *cloudRun {
+func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, token string, args []string) *cloudRun {
 	t.Helper()
 	r := &cloudRun{t: t, cluster: c, api: newRecorder(t, c), cloud: cloud, account: cloud.Account("a"), address: freeAddress(t)}
 	server := httptest.NewServer(cloud.Handler())

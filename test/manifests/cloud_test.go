@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -24,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -207,7 +210,7 @@ func predecessorsDeployment() *unstructured.Unstructured {
 // refused, and nothing of the one stays in the other.
 func TestReleaseGoesOverThePredecessorAndBack(t *testing.T) {
 	t.Parallel()
-	server, ctx := objects.ConnectTo(t, testkit.NewControlPlane(t)), t.Context()
+	server, ctx := objects.ConnectTo(t, controlplane.New(t)), t.Context()
 	pod := func() corev1.PodSpec {
 		d := &appsv1.Deployment{}
 		must(t, server.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: cloudName}, d))

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -21,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -28,7 +31,7 @@ import (
 // kind, and finds that nothing is left and that a write of any other kind is refused.
 func TestShippedRightsSufficeForTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest // libcalico-go adds its types to the scheme that all clients share
 	const host = "leaves-everything"
-	server, api := objects.Connect(t), testkit.ControlPlane(t)
+	server, api := objects.Connect(t), controlplane.Shared(t)
 	for _, u := range files(t)["dist/calico-node-sync-kubernetes.yaml"] {
 		switch u.GetKind() {
 		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding":
@@ -112,7 +115,7 @@ func sweep(ctx context.Context, store *calico.KubernetesAPI, name, orphan string
 }
 
 // leaveEverything has a machine join, take addresses and leave, with resources of every kind and a handle of no address, which it returns.
-func leaveEverything(t *testing.T, api *testkit.Cluster, host string) (orphan string) {
+func leaveEverything(t *testing.T, api *controlplane.Cluster, host string) (orphan string) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()

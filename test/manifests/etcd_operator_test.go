@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -17,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -67,7 +70,7 @@ func TestEtcdOperatorIsHardened(t *testing.T) {
 // take off then, and leaves the namespace with the core's credentials.
 func TestEtcdOperatorIsDeployedAndTakenBack(t *testing.T) {
 	t.Parallel()
-	s := newShell(t, testkit.NewControlPlane(t))
+	s := newShell(t, controlplane.New(t))
 	const script = "KUBECTL=kubectl COMPONENT=" + etcdName + " IMG=registry.example/x:1 hack/deploy.sh "
 	crd := "etcdstorages." + v1alpha1.GroupVersion.Group
 	s.must(script + "deploy")

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -22,7 +24,7 @@ import (
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxyapp"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -146,7 +148,7 @@ func TestServerAcceptsTheEtcdProxyExample(t *testing.T) {
 			}
 		}
 	}
-	testkit.ControlPlane(t).AllowPods(t, "etcd-storage", "default")
+	controlplane.Shared(t).AllowPods(t, "etcd-storage", "default")
 	server.DryRun(t, proxyExample, all)
 	if heard := server.Warnings(); len(heard) > 0 {
 		t.Errorf("the API server warns: %q", heard)

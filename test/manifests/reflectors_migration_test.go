@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -27,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/routereflector/predecessor"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -42,13 +45,13 @@ const (
 type migration struct {
 	*shell
 	admin   client.Client
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	blocks  map[string][]string
 }
 
 func newMigration(t *testing.T) *migration {
 	t.Helper()
-	c := testkit.NewControlPlane(t)
+	c := controlplane.New(t)
 	m := &migration{shell: newShell(t, c), admin: installReflectors(t, c), cluster: c, blocks: commandsOf(t, migrationPage)}
 	makeReflectorNodes(t, m.admin, 6)
 	c.InstallCalicoCRDs(t)

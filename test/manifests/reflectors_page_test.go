@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -25,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -54,7 +57,7 @@ type shell struct {
 	root string
 }
 
-func newShell(t *testing.T, c *testkit.Cluster) *shell {
+func newShell(t *testing.T, c *controlplane.Cluster) *shell {
 	t.Helper()
 	s := &shell{t: t, dir: t.TempDir(), root: testkit.Root(t)}
 	path := filepath.Join(s.dir, "path")
@@ -132,7 +135,7 @@ func bgpStateOf(t *testing.T, admin client.Client) bgpState {
 func TestReflectorsPagesCommandsWork(t *testing.T) {
 	t.Parallel()
 	blocks := commandsOf(t, reflectorsPage)
-	c := testkit.NewControlPlane(t)
+	c := controlplane.New(t)
 	s := newShell(t, c)
 	admin := installReflectors(t, c)
 	makeReflectorNodes(t, admin, 5)

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -27,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/app"
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -109,7 +112,7 @@ func TestReflectorsEtcdRightsAreThoseOfTheCode(t *testing.T) {
 // group in which Calico's kinds may be served: nothing is forbidden, and no right is without use.
 func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {
 	t.Parallel()
-	c := testkit.NewControlPlane(t)
+	c := controlplane.New(t)
 	admin := installReflectors(t, c)
 	makeReflectorNodes(t, admin, 5)
 	c.InstallCalicoCRDs(t)
@@ -131,7 +134,7 @@ func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {
 }
 
 // installNative serves Calico's kinds as CRDs of projectcalico.org/v3 as well.
-func installNative(t *testing.T, c *testkit.Cluster) {
+func installNative(t *testing.T, c *controlplane.Cluster) {
 	t.Helper()
 	crds, err := apiextensions.NewForConfig(c.Config)
 	must(t, err)

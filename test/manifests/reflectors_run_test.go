@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package manifests_test
 
 import (
@@ -33,6 +35,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -53,7 +56,7 @@ func calicoNative() schema.GroupVersion {
 type reflectorsRun struct {
 	*testkit.Process
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	admin   client.Client
 	api     *recorder
 	group   schema.GroupVersion
@@ -61,7 +64,7 @@ type reflectorsRun struct {
 }
 
 // installReflectors applies what is shipped but the Deployment, and returns a client of the administrator's.
-func installReflectors(t *testing.T, c *testkit.Cluster) client.Client {
+func installReflectors(t *testing.T, c *controlplane.Cluster) client.Client {
 	t.Helper()
 	server := objects.ConnectTo(t, c)
 	for _, u := range files(t)[reflectorsFile] {
@@ -109,7 +112,7 @@ func openDatastore(t *testing.T, admin client.Client, group schema.GroupVersion)
 }
 
 // startReflectors runs the program with the arguments of the Deployment and settings that make waiting short, and calico-node on every node.
-func startReflectors(t *testing.T, c *testkit.Cluster, admin client.Client, group schema.GroupVersion, env ...string) *reflectorsRun {
+func startReflectors(t *testing.T, c *controlplane.Cluster, admin client.Client, group schema.GroupVersion, env ...string) *reflectorsRun {
 	t.Helper()
 	r := &reflectorsRun{t: t, cluster: c, admin: admin, api: newRecorder(t, c), group: group, address: freeAddress(t)}
 	ctx, cancel := context.WithCancel(t.Context())

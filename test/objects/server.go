@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // manager is the field manager of tests.
@@ -35,11 +36,11 @@ type Server struct {
 // Connect returns the control plane that the tests of a package share. Its TestMain calls testkit.Main.
 func Connect(tb testing.TB) *Server {
 	tb.Helper()
-	return ConnectTo(tb, testkit.ControlPlane(tb))
+	return ConnectTo(tb, controlplane.Shared(tb))
 }
 
 // ConnectTo is Connect for a cluster that a test has for itself.
-func ConnectTo(tb testing.TB, cluster *testkit.Cluster) *Server {
+func ConnectTo(tb testing.TB, cluster *controlplane.Cluster) *Server {
 	tb.Helper()
 	s := &Server{}
 	config := rest.CopyConfig(cluster.Config)

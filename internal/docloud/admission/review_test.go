@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 const (
@@ -213,7 +214,7 @@ func FuzzReview(f *testing.F) {
 // A change that only takes annotations away is refused for what that changes of others alone, never for what stayed wrong.
 func TestNothingOldIsRefused(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		values := []string{"", "x", "80", "80,443", "443", "https", "true", "REGIONAL", "INTERNAL", "DUALSTACK", "cookies", "lb-small"}
 		names := []string{"type", "protocol", "http-ports", "tls-ports", "network", "network-stack", "size-slug", "size-unit", "tls-passthrough", "http3-port", "healthcheck-port"}
 		old := service()

@@ -28,6 +28,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // asProgram makes the test binary the program, so that tests run it as a process of its own without linking it once more.
@@ -100,7 +101,7 @@ func newScene(t *testing.T, change ...func(*setting)) *scene {
 	s.namespace = s.namespace[:min(len(s.namespace), 60)]
 	s.start(append([]string{"DO_OVERRIDE_URL=" + api.URL}, o.env...), o.args)
 
-	config := rest.CopyConfig(testkit.ControlPlane(t).Config)
+	config := rest.CopyConfig(controlplane.Shared(t).Config)
 	config.WarningHandler = s
 	s.client = kubernetes.NewForConfigOrDie(config)
 	_, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})

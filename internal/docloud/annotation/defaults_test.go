@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func defaults(t *testing.T, pairs ...string) annotation.Defaults {
@@ -172,7 +173,7 @@ func TestDefaultsMakeNoServiceWrong(t *testing.T) {
 	}
 	values := []string{"", "true", "false", "443", "80", "8443", "http", "https", "cookies", "INTERNAL", "DUALSTACK", "lb-small", "2", "a.example", "web", "60"}
 	lists := []string{annotation.HTTPPorts, annotation.TLSPorts, annotation.HTTP2Ports} // of those one port can be in one
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		draw := func(what string, from []string) map[string]string {
 			out := map[string]string{}
 			for _, name := range rapid.SliceOfN(rapid.SampledFrom(from), 0, 5).Draw(t, what) {

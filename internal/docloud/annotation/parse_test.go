@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 const p = annotation.Prefix
@@ -268,7 +269,7 @@ func draw(t *rapid.T) (map[string]string, annotation.Options) {
 // Every error names its annotation, the value and nothing over one line; every warning is one sentence; and the same input gives the same output.
 func TestSentences(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		annotations, o := draw(t)
 		s, warnings, err := annotation.Parse(annotations, o)
 		again, warningsAgain, errAgain := annotation.Parse(maps.Clone(annotations), o)
@@ -298,7 +299,7 @@ func TestSentences(t *testing.T) {
 // What a network load balancer does not use cannot be wrong there.
 func TestUnusedValuesCannotBeWrong(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		annotations := map[string]string{}
 		used := 0
 		for _, e := range annotation.Table() {

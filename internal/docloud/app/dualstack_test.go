@@ -13,10 +13,11 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // statusPatches is how many patches of the status of Nodes the API server has served.
-func statusPatches(t *testing.T, c *testkit.Cluster) int {
+func statusPatches(t *testing.T, c *controlplane.Cluster) int {
 	t.Helper()
 	page, err := c.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	must(t, err)
@@ -35,7 +36,7 @@ func statusPatches(t *testing.T, c *testkit.Cluster) int {
 
 // A Node with two addresses of one type, as every dual-stack machine has, is not written again while nothing changes; and is, when something does.
 func TestDualStackNodesAreNotWrittenAgain(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 8})
 	m := startManager(t, cloud, c.Kubeconfig, nil, "--v=2")

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // predecessorsRules are the rules of the ClusterRole in the predecessor's manifest of v0.1.68, no more and no less.
@@ -40,7 +40,7 @@ func predecessorsRules() []rbacv1.PolicyRule {
 }
 
 // predecessorsAccount makes the predecessor's service account with its rules, and returns a kubeconfig for it.
-func predecessorsAccount(t *testing.T, c *testkit.Cluster) string {
+func predecessorsAccount(t *testing.T, c *controlplane.Cluster) string {
 	t.Helper()
 	ctx, client := t.Context(), c.Client
 	const account, role, namespace = "cloud-controller-manager", "system:cloud-controller-manager", "kube-system"

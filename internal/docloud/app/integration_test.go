@@ -20,13 +20,14 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // manager is the real program, as a process, between a real API server and a simulated DigitalOcean.
 type manager struct {
 	*testkit.Process
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	log     string
 	env     []string
 	args    []string
@@ -38,7 +39,7 @@ func startManager(t *testing.T, cloud *sim.Simulator, kubeconfig string, env []s
 	t.Helper()
 	server := httptest.NewServer(cloud.Handler())
 	t.Cleanup(server.Close)
-	m := &manager{t: t, cluster: testkit.ControlPlane(t), log: filepath.Join(t.TempDir(), "log")}
+	m := &manager{t: t, cluster: controlplane.Shared(t), log: filepath.Join(t.TempDir(), "log")}
 	m.env = append([]string{asProgram + "=" + quickly, "DO_OVERRIDE_URL=" + server.URL, "REGION=nyc1", "DO_ACCESS_TOKEN=" + sim.DefaultToken}, env...)
 	m.args = append([]string{
 		"--kubeconfig", kubeconfig, "--secure-port=0", "--leader-elect=false", "--controller-start-interval=0s",
@@ -63,7 +64,7 @@ func (m *manager) start() {
 }
 
 // node registers a Node as a kubelet does that was started with --cloud-provider=external.
-func node(t *testing.T, c *testkit.Cluster, name string) {
+func node(t *testing.T, c *controlplane.Cluster, name string) {
 	t.Helper()
 	object := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -81,7 +82,7 @@ func node(t *testing.T, c *testkit.Cluster, name string) {
 }
 
 // notReady is what kube-controller-manager says of a Node whose kubelet is silent.
-func notReady(t *testing.T, c *testkit.Cluster, name string) {
+func notReady(t *testing.T, c *controlplane.Cluster, name string) {
 	t.Helper()
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`
 	if _, err := c.Client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch)); err != nil {
@@ -90,7 +91,7 @@ func notReady(t *testing.T, c *testkit.Cluster, name string) {
 }
 
 // initialized says what a Node still lacks, nothing if it is all there.
-func initialized(t *testing.T, c *testkit.Cluster, name string, d sim.Droplet) string {
+func initialized(t *testing.T, c *controlplane.Cluster, name string, d sim.Droplet) string {
 	t.Helper()
 	n, err := c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -113,7 +114,7 @@ func initialized(t *testing.T, c *testkit.Cluster, name string, d sim.Droplet) s
 	return ""
 }
 
-func absent(t *testing.T, c *testkit.Cluster, name string) string {
+func absent(t *testing.T, c *controlplane.Cluster, name string) string {
 	t.Helper()
 	if _, err := c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return fmt.Sprintf("it is still there (%v)", err)
@@ -131,7 +132,7 @@ func droplet(t *testing.T, cloud *sim.Simulator, spec sim.DropletSpec) sim.Dropl
 }
 
 // forgetRecord removes what binds the shared cluster to the account of another test.
-func forgetRecord(t *testing.T, c *testkit.Cluster) {
+func forgetRecord(t *testing.T, c *controlplane.Cluster) {
 	t.Helper()
 	err := c.Client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "digitalocean-cloud-controller-manager-account", metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -141,7 +142,7 @@ func forgetRecord(t *testing.T, c *testkit.Cluster) {
 
 // The real program makes a Node of a droplet, and gives it up when the droplet is gone.
 func TestANodeComesAndGoes(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 1})
 	one, two := droplet(t, cloud, sim.DropletSpec{Name: "one"}), droplet(t, cloud, sim.DropletSpec{Name: "two"})
@@ -163,7 +164,7 @@ func TestANodeComesAndGoes(t *testing.T) {
 }
 
 // readyFleet makes droplets and their Nodes, and waits until a manager has initialized them.
-func readyFleet(t *testing.T, c *testkit.Cluster, cloud *sim.Simulator, names ...string) {
+func readyFleet(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		d := droplet(t, cloud, sim.DropletSpec{Name: name})
@@ -174,7 +175,7 @@ func readyFleet(t *testing.T, c *testkit.Cluster, cloud *sim.Simulator, names ..
 
 // The process is killed in the middle of a loss and starts again: what was begun goes on.
 func TestRestartInTheMiddle(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 2})
 	m := startManager(t, cloud, c.Kubeconfig, nil)
@@ -208,7 +209,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 
 // The old manifest's ClusterRole is enough: an operator changes only the image. The ports that were asked for serve; nothing shows the token.
 func TestPredecessorsRoleIsEnough(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 3})
 	token := filepath.Join(t.TempDir(), "token")
@@ -279,7 +280,7 @@ func TestPredecessorsRoleIsEnough(t *testing.T) {
 
 // Nothing listens unless it is asked for: the predecessor binds port 80 then.
 func TestNothingListensUnasked(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 4})
 	m := startManager(t, cloud, c.Kubeconfig, []string{"DO_METADATA_URL=http://127.0.0.1:1"})

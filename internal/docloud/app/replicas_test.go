@@ -21,12 +21,13 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 const balancerID = "kubernetes.digitalocean.com/load-balancer-id"
 
 // service makes a Service that wants a load balancer, and takes it away at the end together with its finalizer.
-func service(t *testing.T, c *testkit.Cluster, name string) {
+func service(t *testing.T, c *controlplane.Cluster, name string) {
 	t.Helper()
 	services := c.Client.CoreV1().Services("default")
 	_, err := services.Create(t.Context(), &corev1.Service{
@@ -63,7 +64,7 @@ func (h *heldPosts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A leader that is told to end finishes the write that is under way, keeps its Lease meanwhile, and then gives it back: the other replica need not
 // wait for it to run out, and nothing is made twice.
 func TestReplicaTakesOverAtOnceAndNothingIsMadeTwice(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	const lease = "two-replicas"
 	cloud := sim.New(sim.Options{Seed: 5})
@@ -146,7 +147,7 @@ func TestReplicaTakesOverAtOnceAndNothingIsMadeTwice(t *testing.T) {
 
 // A leader that loses its Lease ends at once.
 func TestLeaderWithoutItsLeaseEnds(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	const lease = "lost-lease"
 	cloud := sim.New(sim.Options{Seed: 6})

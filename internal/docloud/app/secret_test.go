@@ -18,6 +18,7 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // secret is a token that nothing else looks like.
@@ -68,7 +69,7 @@ func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // The token is in no log, whatever its verbosity, in no event, on no page, and in no error, whether calls succeed or fail.
 func TestTokenIsNowhere(t *testing.T) {
-	c := testkit.ControlPlane(t)
+	c := controlplane.Shared(t)
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 7, Accounts: []sim.AccountOptions{{Name: "a", Tokens: []sim.Token{{Value: sim.DefaultToken}, {Value: secret}}}}})
 	api := &failing{Handler: cloud.Handler()}

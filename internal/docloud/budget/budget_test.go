@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
@@ -44,7 +45,7 @@ func TestNamesAreAContract(t *testing.T) {
 // Whoever asks, how often and for what, no minute has more than 250 calls, and whoever waits as long as it is told gets its turn.
 func TestNeverTooManyInAMinute(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		var b budget.Budget
 		now := start()
 		var made []time.Time
@@ -268,7 +269,7 @@ func TestAgainstDigitalOceansOwnCount(t *testing.T) {
 // However many want a call each time, all get the same number, and there are 600 in an hour.
 func TestTurnsGoRound(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		wanting := rapid.IntRange(1, 80).Draw(t, "wanting")
 		turns := budget.NewTurns(start(), 20, 6200*time.Millisecond, 15*time.Second)
 		served := make([]int, wanting)

@@ -32,6 +32,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -94,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	t.Parallel()
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(t.Name()))
-	w := &world{t: t, sim: digitalocean.New(digitalocean.Options{Seed: 1}), client: testkit.ControlPlane(t).Client, name: fmt.Sprintf("t%08x", hash.Sum32())}
+	w := &world{t: t, sim: digitalocean.New(digitalocean.Options{Seed: 1}), client: controlplane.Shared(t).Client, name: fmt.Sprintf("t%08x", hash.Sum32())}
 	var err error
 	w.api, err = doapi.New(doapi.Options{
 		URL: "http://api.example/", Token: doapi.StaticToken(digitalocean.DefaultToken), UserAgent: "test", Transport: w.sim.Transport(), Clock: clock.RealClock{},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // made is the firewall that a request makes, as DigitalOcean shows it: "0" for all ports.
@@ -168,7 +169,7 @@ func encode(t *rapid.T, v any) string {
 // Service changes nothing for the others, and nothing that was open for it is closed.
 func TestLaws(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		result := firewall.Desired(in)
 		after := made(result.Request)

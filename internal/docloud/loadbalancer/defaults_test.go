@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // defaulted is an input whose cluster has defaults, given like the annotations of a Service.
@@ -109,7 +110,7 @@ func fromRanges(s *corev1.Service, all ...string) *corev1.Service {
 // What is written on a Service is what it lacks, not what its cluster's defaults lack, and a default changes no load balancer that says otherwise.
 func TestDefaultsAndWhatIsWritten(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		pool := []string{"size-unit", "protocol", "http-idle-timeout-seconds", "enable-proxy-protocol", "certificate-name"}
 		values := map[string]string{"size-unit": "2", "protocol": "http", "http-idle-timeout-seconds": "90", "enable-proxy-protocol": "true", "certificate-name": "other"}
 		var own, pairs []string

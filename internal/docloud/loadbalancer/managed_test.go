@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // The name is the hash of these names; existing certificates are found by it.
@@ -171,7 +172,7 @@ func TestManagedCertificateAndPorts(t *testing.T) {
 // However the names are written and the list is ordered, it is one certificate.
 func TestManagedCertificateIsOne(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		domains := rapid.Permutation([]string{"a.example", "B.EXAMPLE", "b.example", "*.b.example", "A.Example"}).Draw(t, "domains")
 		all := []loadbalancer.Certificate{}
 		for i, kind := range rapid.SliceOfN(rapid.SampledFrom([]string{"other", "mooring"}), 0, 4).Draw(t, "certificates") {

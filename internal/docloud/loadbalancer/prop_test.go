@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // drawAnnotations draws annotations that mostly mean something together.
@@ -104,7 +105,7 @@ func attempt(t *rapid.T, in loadbalancer.Input) loadbalancer.Result {
 // be written on the Service after it was written once.
 func TestIdempotent(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		first := attempt(t, in)
 		o := keeps(first.Request)
@@ -135,7 +136,7 @@ func TestIdempotent(t *testing.T) {
 func TestOrderBlind(t *testing.T) {
 	t.Parallel()
 	sets := cmpopts.SortSlices(func(a, b int) bool { return a < b })
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		one, err := loadbalancer.Desired(in)
 		in.Nodes, in.Droplets = rapid.Permutation(in.Nodes).Draw(t, "nodes again"), rapid.Permutation(in.Droplets).Draw(t, "droplets again")
@@ -162,7 +163,7 @@ func TestOrderBlind(t *testing.T) {
 func TestMinimal(t *testing.T) {
 	t.Parallel()
 	seen := map[loadbalancer.Field]bool{}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		is, must := attempt(t, drawInput(t)), attempt(t, drawInput(t))
 		o := keeps(is.Request)
 		all := loadbalancer.Diff(o, must.Request)
@@ -269,7 +270,7 @@ func cured(o loadbalancer.Observed, r loadbalancer.Request, d loadbalancer.Diffe
 // Immutable fields never flip, whatever happens to Service, Nodes and configuration, and a load balancer that is ours stays ours.
 func TestFixedFieldsNeverFlip(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		o := keeps(attempt(t, drawInput(t)).Request)
 		later := drawInput(t)
 		later.Observed = &o
@@ -289,7 +290,7 @@ func TestFixedFieldsNeverFlip(t *testing.T) {
 // Nothing that was given is changed: the same values may be shared by many.
 func TestDesiredIsPure(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		before := in.Service.DeepCopy()
 		one, err := loadbalancer.Desired(in)

@@ -31,12 +31,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // world is a cluster of its own on the shared API server: its Nodes carry its label, and its controllers see no others.
 type world struct {
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	cloud   *sim.Simulator
 	config  MachinesConfig
 	name    string
@@ -64,7 +65,7 @@ func newWorld(t *testing.T, options sim.Options) *world {
 		options.RateLimits.Hour, options.RateLimits.Minute = -1, -1
 	}
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, cluster: testkit.ControlPlane(t), cloud: sim.New(options), name: name, config: quick(name), token: filepath.Join(t.TempDir(), "token")}
+	w := &world{t: t, cluster: controlplane.Shared(t), cloud: sim.New(options), name: name, config: quick(name), token: filepath.Join(t.TempDir(), "token")}
 	w.useToken(sim.DefaultToken)
 	t.Cleanup(func() { w.halt() })
 	return w

@@ -5,8 +5,8 @@ package controller
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,28 +18,9 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
-
-// envDeaths is at how many writes of each story the operator dies once, beside the stories in which it dies at each; 0 is at every one.
-const (
-	envDeaths = "MOORING_STORAGE_DEATHS"
-	deaths    = 1
-)
-
-// number reads a number from the environment.
-func number(tb testing.TB, name string, otherwise int) int {
-	tb.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		tb.Fatalf("%s is %q: it must be a number", name, text)
-	}
-	return n
-}
 
 // story is what happens to one tenant.
 type story struct {
@@ -283,25 +264,21 @@ func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []stri
 	return writes, died
 }
 
-// tell tells a story: undisturbed; with an operator that dies after each of its writes, and, in the long form, before each second one; and with one
-// that dies once, before or after some of the writes, or all.
+// tell plays a story: undisturbed; with an operator that dies after each of its writes and, at night, before each second one; and, in CI, with one that
+// dies once, before or after one of the writes, at night before and after each.
 func tell(t *testing.T, m *mortal, stem string, s story) {
 	t.Helper()
 	writes, _ := m.play(t, stem+"-0", s, func(int) (int, bool) { return 0, false })
 	t.Logf("%d writes:\n%s", len(writes), strings.Join(writes, "\n"))
 	always := []fate{func(int) (int, bool) { return 1, true }, func(int) (int, bool) { return 2, false }}
-	if number(t, envDeaths, deaths) == deaths {
-		always = always[:1]
-	}
+	always = always[:cases.Number(t, 1, 1, 2)]
 	for i, every := range always {
 		if _, died := m.play(t, fmt.Sprintf("%s-every-%d", stem, i), s, every); died < len(writes)/2 {
 			t.Errorf("%d deaths, though there are %d writes", died, len(writes))
 		}
 	}
 	points := rand.New(rand.NewPCG(uint64(len(writes)), 1)).Perm(2 * len(writes))
-	if n := number(t, envDeaths, deaths); n > 0 {
-		points = points[:min(n, len(points))]
-	}
+	points = points[:min(cases.Number(t, 0, 1, math.MaxInt), len(points))]
 	for _, point := range points {
 		n, after := 1+point/2, point%2 == 1
 		name := fmt.Sprintf("%s-at-%d-%t", stem, n, after)
@@ -324,7 +301,7 @@ func tell(t *testing.T, m *mortal, stem string, s story) {
 // happened, a second look writes nothing, and at no instant is a pair published that a published bundle does not trust, or a prefix anybody else's.
 func TestDeathAtAnyWrite(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	for name, s := range stories() {
 		t.Run(name, func(t *testing.T) {

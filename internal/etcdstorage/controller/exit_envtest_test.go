@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // A deletion touches neither data nor what was delivered while a pod is left that could write. A Secret of type kubernetes.io/tls, which may not lose its
 // keys, loses their values.
 func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns, name := g.tenant(), "leaving"

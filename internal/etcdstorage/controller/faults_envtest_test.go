@@ -24,13 +24,14 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The operator dies after each of its writes, and each time a new one goes on: with one CA of each purpose, and in the end as if nothing had happened.
 // The same when the EtcdStorage is deleted with its data, of which nothing remains, and nothing of others is touched.
 func TestDeathAfterEachWrite(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns := g.tenant()
@@ -173,7 +174,7 @@ func (g *rig) leases() []clientv3.LeaseID {
 // says so gets it, with the lease space that its leases have.
 func TestRetainedDataIsNotTakenOverByChance(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	g.storage("kept", "{}")
@@ -223,7 +224,7 @@ func (g *rig) patch(name, patch string) {
 // What is of somebody else and in the way is reported and left as it is; the other objects are made, and a tenant beside it is served.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns := g.tenant()
@@ -287,7 +288,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 // While the core is away nothing new is begun and nothing that runs is touched, certificates are still renewed, and afterwards all goes on.
 func TestTheCoreIsAwayAndComesBack(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns := g.tenant()
@@ -338,7 +339,7 @@ func (g *rig) keysOf(name string) []string { return g.get(name).Finalizers }
 // One object that cannot be read as its kind, as an API server without our rules would let through, says so itself and harms no other (S15).
 func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	installKind(t, cluster, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		anything := true
 		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything}
@@ -368,7 +369,7 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 // The operator writes to no ConfigMap and Secret that nobody granted it, least of all to those of other tenants in its own namespace (S17).
 func TestNoConfusedDeputy(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns := g.tenant()
@@ -403,7 +404,7 @@ func TestNoConfusedDeputy(t *testing.T) {
 // certificates are renewed in time. Other credentials are tried at once.
 func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns, names := g.tenant(), []string{"tired-a", "tired-b", "tired-c"}

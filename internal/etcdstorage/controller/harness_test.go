@@ -36,6 +36,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // rig is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights and no others.
 type rig struct {
 	t         *testing.T
-	cluster   *testkit.Cluster
+	cluster   *controlplane.Cluster
 	admin     client.Client // of the cluster
 	operator  client.Client
 	namespace string
@@ -55,7 +56,7 @@ type rig struct {
 }
 
 // installKind makes the cluster serve EtcdStorage.
-func installKind(t *testing.T, cluster *testkit.Cluster, change func(*apiextensionsv1.CustomResourceDefinition)) {
+func installKind(t *testing.T, cluster *controlplane.Cluster, change func(*apiextensionsv1.CustomResourceDefinition)) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
 	if err != nil {
@@ -74,7 +75,7 @@ func installKind(t *testing.T, cluster *testkit.Cluster, change func(*apiextensi
 	}
 }
 
-func newRig(t *testing.T, cluster *testkit.Cluster) *rig {
+func newRig(t *testing.T, cluster *controlplane.Cluster) *rig {
 	t.Helper()
 	g := &rig{t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))} // real peers check the certificates
 	scheme, err := NewScheme()

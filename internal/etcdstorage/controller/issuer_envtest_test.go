@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 const fromIssuer = ", issuerRef: {name: root, kind: ClusterIssuer}, signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h"
@@ -24,7 +24,7 @@ const fromIssuer = ", issuerRef: {name: root, kind: ClusterIssuer}, signingCerti
 // From no cert-manager at all to a tenant that is served, and what is said on the way; a Certificate of somebody else is left alone.
 func TestAnIssuerOnTheWay(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.NewControlPlane(t) // one that serves no Certificates
+	cluster := controlplane.New(t) // one that serves no Certificates
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns, name := g.tenant(), "issued"
@@ -169,7 +169,7 @@ func back(m *mortal, name, _ string) {
 // that is published validates against the bundles that are.
 func TestDeathAtAnyWriteWithAnIssuer(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	for name, s := range storiesWithIssuer(func(m *mortal) *certManager { return &certManager{rig: m.rig} }) {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The clock jumps around the ends of certificates and CAs, forwards and backwards, and the core is away for some of it. Whatever is issued is valid at that
@@ -24,7 +25,7 @@ import (
 // order, and a second one writes nothing.
 func TestTheClockJumps(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	m := newMortal(t, cluster, false)
 	ns, name := m.tenantOf(), "jumpy"
@@ -90,7 +91,7 @@ func (blind) List(context.Context, client.ObjectList, ...client.ListOption) erro
 // their prefix, and in the end one is served and the other says why it is not.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	m := newMortal(t, cluster, false)
 	names := []string{"rival-a", "rival-b"}

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // life is one process of the operator: what it has written, and when it dies. A process that is killed reads and writes nothing more; one that dies
@@ -91,7 +92,7 @@ type mortal struct {
 }
 
 // newMortal makes a rig; with auth the core has authentication on.
-func newMortal(t *testing.T, cluster *testkit.Cluster, auth bool) *mortal {
+func newMortal(t *testing.T, cluster *controlplane.Cluster, auth bool) *mortal {
 	t.Helper()
 	m := &mortal{rig: newRig(t, cluster)}
 	if auth {

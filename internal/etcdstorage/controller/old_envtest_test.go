@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The tests of this file are those of docs/components/etcd-storage-compared.md that are nowhere else: each shows of one defect of etcdproxy-controller, S1
@@ -43,7 +44,7 @@ func (g *rig) end(namespace, name string) time.Time {
 // for servers).
 func TestEachCertificateIsRenewedInItsOwnTime(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns, name := g.tenant(), "own-time"
@@ -145,7 +146,7 @@ func (g *rig) delivered(name, ns, configMap, secret string) *tls.Config {
 // each, which proxies learned at their start alone). What proxies say of themselves is theirs: the endpoint, and no metrics of the core's (S19, S21).
 func TestProxiesAreNotRestartedForCertificates(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	m := newMortal(t, cluster, false)
 	ns, name := m.tenantOf(), "second"
@@ -215,7 +216,7 @@ func (g *rig) noMetrics(address string, config *tls.Config) {
 // spoke plaintext to a port with TLS).
 func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	name := "probed"
@@ -261,7 +262,7 @@ func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 // A proxy holds no more than it needs: of the core's credentials the pair alone, no token of Kubernetes, no rights (S17).
 func TestWhatAProxyHolds(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	name := "holds"
@@ -298,7 +299,7 @@ func TestWhatAProxyHolds(t *testing.T) {
 // The longest name that the kind allows fits every object that is made (S14).
 func TestTheLongestNameIsServed(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	g.enableAuth()

@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // meanwhile runs one Reconcile, in which somebody else does something just before the step of this kind and object. What was decided must not be written
@@ -42,7 +43,7 @@ func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed fun
 // was changed or replaced meanwhile is looked at again first.
 func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns, name := g.tenant(), "seen"
@@ -111,7 +112,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 // The operator shows the core the administrator's certificate where there is one, and the proxies theirs.
 func TestTheAdministratorsCertificate(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	theirs := g.secret(g.namespace, "etcd-coreserving-cert").Data
@@ -132,7 +133,7 @@ func TestTheAdministratorsCertificate(t *testing.T) {
 // What lies under a prefix that an EtcdStorage did not get is not counted as its own, and a count that finds nothing new writes nothing.
 func TestOnlyItsOwnIsCounted(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	g.put("/uncounted/x", "/counted-below/x")

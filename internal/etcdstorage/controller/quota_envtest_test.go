@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // measured counts what a tenant stores, as is done every few minutes.
@@ -49,7 +50,7 @@ func (g *rig) kubectl(args ...string) string {
 // there is room again, by a deletion or by another quota. The proxies get another quota as another template.
 func TestAQuotaHoldsAndIsTold(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	recorder := events.NewFakeRecorder(100)
@@ -148,7 +149,7 @@ func drain(recorder *events.FakeRecorder) string {
 // What was counted of an EtcdStorage is not taken for that of another of its name.
 func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	spec := "{quota: {keys: 1}, deletionPolicy: Delete}"

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // startProxy starts bin/etcd-storage-proxy with the flags of the Deployment and the contents of what it mounts, and returns a client of it that has
@@ -111,7 +112,7 @@ func freeAddress(t *testing.T) string {
 // what was mounted and delivered, and a second look writes nothing.
 func TestATenantIsServed(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns := g.newNamespace("tenant-")
@@ -179,7 +180,7 @@ func (g *rig) cure(name string) {
 // What others change in the operator's objects is put right, what they add is left, what they delete comes back, and another image is rolled out (S6).
 func TestDriftIsPutRight(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	ns := g.tenant()

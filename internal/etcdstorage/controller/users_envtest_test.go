@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // once is one Reconcile, whatever comes of it.
@@ -82,7 +83,7 @@ func (g *rig) coreUser(name string) *clientv3.Client {
 // certificate that would be somebody in the core keeps proxies from being made.
 func TestEachTenantHasAUserOfItsOwn(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	g.enableAuth()
@@ -177,7 +178,7 @@ func (g *rig) rotateUser(t *testing.T, name string, old *clientv3.Client) {
 // What is wrong with the core's credentials is said in a sentence, and nothing is deployed meanwhile.
 func TestTheCoresCredentials(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	installKind(t, cluster, nil)
 	g := newRig(t, cluster)
 	g.storage("creds", "{}")

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // kinds are steps without what is drawn.
@@ -92,7 +93,7 @@ func exited(w World) World {
 // after any write finds the rest again. Then the EtcdStorage goes, and the same holds.
 func TestAnyTenant(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyWorld(t)
 		w, _ = carryOut(t, w, rapid.IntRange(1, 9).Draw(t, "steps before death"), safe(t))
 		for range rapid.IntRange(0, 3).Draw(t, "times") {
@@ -124,7 +125,7 @@ func TestAnyTenant(t *testing.T) {
 // The order in which the world is listed decides nothing.
 func TestOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := anyWorld(t)
 		for range rapid.IntRange(0, 12).Draw(t, "steps done") {
 			if p := Make(w); len(p.Steps) > 0 {

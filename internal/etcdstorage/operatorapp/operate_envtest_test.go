@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -32,7 +33,7 @@ const namespace = "kube-apiserver-storage"
 // site is an API server with the kind, a core etcd, and a kubeconfig of the operator's service account with its rights and no others.
 type site struct {
 	t          *testing.T
-	cluster    *testkit.Cluster
+	cluster    *controlplane.Cluster
 	admin      client.Client
 	etcd       *testkit.Etcd
 	kubeconfig string
@@ -40,7 +41,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, cluster: testkit.NewControlPlane(t)}
+	s := &site{t: t, cluster: controlplane.New(t)}
 	s.installKind()
 	scheme, err := controller.NewScheme()
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // issued is the CA that an issuer would put into its Secret.
@@ -56,7 +58,7 @@ func (i *issuer) look(t *rapid.T, s *scene) {
 // validates against every published bundle. A second look does nothing.
 func TestAtEveryInstantEveryPairValidatesWithAnIssuer(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		signing := time.Duration(rapid.IntRange(60, 60*24*365).Draw(t, "signing, minutes")) * time.Minute
 		leaf := max(10*time.Minute, signing/time.Duration(rapid.IntRange(1, 4).Draw(t, "leaves per CA")))
 		s := newScene(t, Validity{Signing: signing, Leaf: leaf}, rapid.IntRange(1, 2).Draw(t, "bundles"), rapid.IntRange(1, 2).Draw(t, "leaves"))

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func epoch() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
@@ -135,7 +137,7 @@ func (s *scene) holds(when string) {
 // published bundle.
 func TestAtEveryInstantEveryPairValidates(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		signing := time.Duration(rapid.IntRange(10, 60*24*365).Draw(t, "signing, minutes")) * time.Minute
 		leaf := max(10*time.Minute, signing/time.Duration(rapid.IntRange(1, 4).Draw(t, "leaves per CA")))
 		s := newScene(t, Validity{Signing: signing, Leaf: leaf}, rapid.IntRange(1, 3).Draw(t, "bundles"), rapid.IntRange(1, 3).Draw(t, "leaves"))
@@ -165,7 +167,7 @@ func TestAtEveryInstantEveryPairValidates(t *testing.T) {
 // Clocks that jump further than any certificate tolerates do harm for as long as nobody looks; one look cures it, and the number of CAs is bounded.
 func TestAfterAnyJumpOneLookCures(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		s := newScene(t, Validity{Signing: 730 * time.Hour, Leaf: 730 * time.Hour}, 2, 2)
 		for range rapid.IntRange(1, 25).Draw(t, "jumps") {
 			s.now = s.now.Add(time.Duration(rapid.IntRange(-2000, 2000).Draw(t, "hours")) * time.Hour)

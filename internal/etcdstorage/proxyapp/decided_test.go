@@ -21,10 +21,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
-
-// fewDecided is how many rotations there are without the long form's variable.
-const fewDecided = 15
 
 // office is what the operator stores of one purpose: the CAs, the bundle that others trust, and the certificate.
 type office struct {
@@ -220,7 +218,7 @@ func TestRotationsAsTheOperatorDecides(t *testing.T) {
 		load.Go(func() error { return d.load.connectAgainAndAgain(ctx, d.proxy.address, &d.made) })
 	}
 	load.Go(func() error { return count(ctx, etcdserverpb.NewKVClient(old.ActiveConnection()), &written) })
-	n, turns := rotations(t, fewDecided), 0
+	n, turns := cases.Number(t, 15, 15, 1000), 0
 	for ; (d.serving.generation() <= n || d.clients.generation() <= n) && ctx.Err() == nil; turns++ {
 		d.turn(t, func() bool { return ctx.Err() != nil })
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,26 +23,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
-
-// rotationsVariable names how many rotations there are. The long form has a thousand, which keep two cores busy for about a minute.
-const rotationsVariable = "MOORING_ROTATIONS"
-
-const fewRotations = 100
-
-// rotations is how many there are in the long form, and otherwise few.
-func rotations(t *testing.T, few int) int {
-	t.Helper()
-	text := os.Getenv(rotationsVariable)
-	if text == "" {
-		return few
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is no number of rotations", rotationsVariable, text)
-	}
-	return n
-}
 
 // generation is what a client has at one moment. A rotation goes on only when no connection is being made any more with what it takes away, as
 // an operator does by waiting; what it waits for here is told, not guessed.
@@ -103,7 +84,7 @@ func TestRotationsUnderLoad(t *testing.T) {
 	load.Go(func() error { return beat(ctx, etcdserverpb.NewLeaseClient(long), &beats) })
 	load.Go(func() error { return count(ctx, etcdserverpb.NewKVClient(long), &written) })
 
-	n := rotations(t, fewRotations)
+	n := cases.Number(t, 30, 100, 1000)
 	for i := range n {
 		r.rotate(t, i)
 		if ctx.Err() != nil {
@@ -494,7 +475,7 @@ func TestRotationsOfTheCore(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	n := rotations(t, fewRotations)
+	n := cases.Number(t, 30, 100, 1000)
 	for i := range n {
 		next := testkit.NewAuthority(t, fmt.Sprintf("core %d", i+1))
 		server.folder.Put(t, "ca.crt", testkit.Bundle(ca, next))

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func newLedger() *quota.Ledger {
@@ -108,7 +109,7 @@ func (w *world) act(t *rapid.T) {
 // deletion of the same key cross: then by no more than what was under way at that moment. Once all is quiet the ledger is exact.
 func TestLedgerHolds(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := &world{
 			deletions: rapid.Bool().Draw(t, "deletions"), longest: map[string]int{},
 			limits: quota.Limits{Bytes: 20, Keys: 4}, store: map[string]int{}, now: time.Unix(0, 0),

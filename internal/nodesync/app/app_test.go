@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // asProgram makes the test binary run the command itself, since logging and metrics are set up once per process.
@@ -82,7 +83,7 @@ func TestBadInput(t *testing.T) {
 // A CA that did not sign etcd's certificate never will: the program ends and says so.
 func TestAnUntrustedEtcdEndsTheProgram(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	endpoint, caFile := cluster.Etcd(t)
 	other := filepath.Join(t.TempDir(), "ca.pem")
 	testkit.WriteCA(t, other)

@@ -21,10 +21,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // hold makes a Lease that somebody renewed so long ago, and returns its namespace, which is a new one.
-func hold(t *testing.T, cluster *testkit.Cluster, prefix, holder string, ago time.Duration) (namespace string) {
+func hold(t *testing.T, cluster *controlplane.Cluster, prefix, holder string, ago time.Duration) (namespace string) {
 	t.Helper()
 	namespace = newNamespace(t, cluster, prefix)
 	renewed, lasts := metav1.NewMicroTime(time.Now().Add(-ago)), int32(2)
@@ -42,7 +43,7 @@ func hold(t *testing.T, cluster *testkit.Cluster, prefix, holder string, ago tim
 }
 
 // newNamespace makes a namespace, and afterwards takes the Lease from it: a namespace cannot go without kube-controller-manager.
-func newNamespace(t *testing.T, cluster *testkit.Cluster, prefix string) string {
+func newNamespace(t *testing.T, cluster *controlplane.Cluster, prefix string) string {
 	t.Helper()
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
 	object, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})
@@ -92,7 +93,7 @@ func brisk(namespace string) manager.Options {
 // A holder that does not renew any more is waited for as long as its Lease lasts, and then succeeded.
 func TestApplySucceedsALeaderThatIsGone(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	namespace := hold(t, cluster, "apply-stale", "controller-0_gone", time.Hour)
 	var out bytes.Buffer
 	_, release, err := lead(t.Context(), cluster.Config, brisk(namespace), newAccount(&out, &out, outputText))
@@ -108,7 +109,7 @@ func TestApplySucceedsALeaderThatIsGone(t *testing.T) {
 // A Lease that is lost ends the work.
 func TestApplyEndsWhenItLosesTheLease(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	namespace := newNamespace(t, cluster, "apply-lost")
 	var out bytes.Buffer
 	led, release, err := lead(t.Context(), cluster.Config, brisk(namespace), newAccount(&out, &out, outputText))

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // diagnosis is what doctor -o json prints.
@@ -262,7 +263,7 @@ func kubeconfigAs(t *testing.T, file, user string) string {
 // With TLS: the certificates are read, and an etcd that is not Calico's is recognized.
 func TestDoctorCommandWithTLS(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	endpoint, caFile := cluster.Etcd(t)
 	pair := filepath.Join(cluster.Dir, "pki", "kube-apiserver-etcd-client")
 	env := []string{
@@ -278,7 +279,7 @@ func TestDoctorCommandWithTLS(t *testing.T) {
 // In the kubernetes datastore there is nothing but the API server to ask.
 func TestDoctorCommandWithTheKubernetesDatastore(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	env := []string{"DATASTORE_TYPE=kubernetes"}
 	cluster.InstallCalicoCRDs(t)
 	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)

@@ -17,12 +17,13 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The plan command against a real API server and a real etcd: what it prints, its exit codes, and that it writes nothing.
 func TestPlanCommand(t *testing.T) {
 	logrus.SetLevel(logrus.PanicLevel)
-	cluster, etcd := testkit.ControlPlane(t), testkit.NewEtcd(t)
+	cluster, etcd := controlplane.Shared(t), testkit.NewEtcd(t)
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, etcd.Endpoint
 	store, err := caliconode.Connect(*config)

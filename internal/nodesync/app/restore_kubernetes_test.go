@@ -17,7 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // onlyFile is the one file of a folder.
@@ -33,7 +33,7 @@ func onlyFile(t *testing.T, dir string) string {
 // In the kubernetes datastore a user's object is put back, what is IPAM's is not, and nothing goes into another cluster.
 func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest // ClusterInformation is the cluster's only one
 	const name = "restored-hep"
-	api := testkit.ControlPlane(t)
+	api := controlplane.Shared(t)
 	api.InstallCalicoCRDs(t)
 	raw, err := dynamic.NewForConfig(api.Config)
 	if err != nil {

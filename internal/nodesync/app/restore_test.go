@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // Bad input to restore is one sentence, and nothing is written.
@@ -129,7 +130,7 @@ type archive struct {
 
 func newArchive(t *testing.T) *archive {
 	t.Helper()
-	cluster, etcd := testkit.ControlPlane(t), testkit.NewEtcd(t)
+	cluster, etcd := controlplane.Shared(t), testkit.NewEtcd(t)
 	namespace, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restore-"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -174,7 +175,7 @@ func (a *archive) entries(host string) []string {
 
 func (a *archive) restore(args ...string) (int, string) {
 	a.t.Helper()
-	args = append([]string{"restore", "--namespace", a.namespace, "--kubeconfig", testkit.ControlPlane(a.t).Kubeconfig}, args...)
+	args = append([]string{"restore", "--namespace", a.namespace, "--kubeconfig", controlplane.Shared(a.t).Kubeconfig}, args...)
 	return program(a.t, []string{"ETCD_ENDPOINTS=" + a.etcd.Endpoint}, args...)
 }
 

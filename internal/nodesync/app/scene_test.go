@@ -21,13 +21,14 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // scene is a real API server and a real Calico datastore with machines on both sides. Scenes share the API server, so each has names of its own.
 type scene struct {
 	t       *testing.T
 	prefix  string
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	etcd    *testkit.Etcd
 	calico  *caliconode.Datastore
 	agents  map[string]*caliconode.Agent
@@ -37,7 +38,7 @@ type scene struct {
 func newScene(t *testing.T, prefix string, machines int) *scene {
 	t.Helper()
 	logrus.SetLevel(logrus.PanicLevel)
-	s := &scene{t: t, prefix: prefix + "-", cluster: testkit.ControlPlane(t), etcd: testkit.NewEtcd(t), agents: map[string]*caliconode.Agent{}}
+	s := &scene{t: t, prefix: prefix + "-", cluster: controlplane.Shared(t), etcd: testkit.NewEtcd(t), agents: map[string]*caliconode.Agent{}}
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, s.etcd.Endpoint
 	store, err := caliconode.Connect(*config)
@@ -137,7 +138,7 @@ func (s *scene) expectRevision(want int64, when string) {
 }
 
 // reader reads the cluster live.
-func reader(t *testing.T, cluster *testkit.Cluster) client.Reader {
+func reader(t *testing.T, cluster *controlplane.Cluster) client.Reader {
 	t.Helper()
 	live, err := client.New(cluster.Config, client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // componentPage is the text of the component's page.
@@ -38,7 +39,7 @@ func componentPage(t *testing.T) string {
 // newKubernetesEvents returns Events that go to the real API server, in a namespace of their own.
 func newKubernetesEvents(t *testing.T, namespace string) *KubernetesEvents {
 	t.Helper()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	reader, err := client.New(cluster.Config, client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func newKubernetesEvents(t *testing.T, namespace string) *KubernetesEvents {
 func newDeployment(t *testing.T, namespace string) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": "x"}
-	deployment, err := testkit.ControlPlane(t).Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
+	deployment, err := controlplane.Shared(t).Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: DeploymentName},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -79,7 +80,7 @@ func described(t *testing.T, namespace string, about runtime.Object, count int) 
 	t.Helper()
 	var found []corev1.Event
 	testkit.Eventually(t, "the Events", func() string {
-		list, err := testkit.ControlPlane(t).Client.CoreV1().Events(namespace).SearchWithContext(t.Context(), scheme.Scheme, about)
+		list, err := controlplane.Shared(t).Client.CoreV1().Events(namespace).SearchWithContext(t.Context(), scheme.Scheme, about)
 		if err != nil {
 			return err.Error()
 		}
@@ -134,7 +135,7 @@ func TestEventsStandOnTheDeployment(t *testing.T) {
 // reference in "default" only.
 func TestEventsWithoutADeployment(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	for name, deployment := range map[string]string{"none is there": DeploymentName, "none is named": ""} {
 		namespace := newNamespace(t)
 		e := newKubernetesEvents(t, namespace)

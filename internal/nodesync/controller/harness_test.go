@@ -28,6 +28,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 type stage struct {
 	t       *testing.T
 	prefix  string
-	api     *testkit.Cluster
+	api     *controlplane.Cluster
 	etcd    *testkit.Etcd
 	calico  *caliconode.Datastore
 	store   *calico.Etcd
@@ -55,7 +56,7 @@ type stage struct {
 func newStage(t *testing.T, machines int) *stage {
 	t.Helper()
 	s := &stage{
-		t: t, prefix: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-", api: testkit.ControlPlane(t),
+		t: t, prefix: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-", api: controlplane.Shared(t),
 		etcd: testkit.NewEtcd(t), clock: clocktesting.NewFakeClock(time.Now()), config: nodesync.DefaultConfig(),
 		agents: map[string]*caliconode.Agent{},
 	}

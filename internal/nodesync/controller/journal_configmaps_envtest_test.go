@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // flaky is a client some of whose writes fail, before or after they were made.
@@ -58,7 +58,7 @@ var errLost = errors.New("connection reset by peer")
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "journal-"}}
-	made, err := testkit.ControlPlane(t).Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	made, err := controlplane.Shared(t).Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func newNamespace(t *testing.T) string {
 // newJournal returns a journal in a namespace of its own, with small parts, and the client through which it writes.
 func newJournal(t *testing.T, part int) (*ConfigMapJournal, *flaky) {
 	t.Helper()
-	journal, err := NewConfigMapJournal(testkit.ControlPlane(t).Config, newNamespace(t))
+	journal, err := NewConfigMapJournal(controlplane.Shared(t).Config, newNamespace(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func newJournal(t *testing.T, part int) (*ConfigMapJournal, *flaky) {
 // configMaps are the ConfigMaps of a journal's namespace.
 func configMaps(t *testing.T, journal *ConfigMapJournal) []corev1.ConfigMap {
 	t.Helper()
-	list, err := testkit.ControlPlane(t).Client.CoreV1().ConfigMaps(journal.Namespace).List(t.Context(), metav1.ListOptions{})
+	list, err := controlplane.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestRetention(t *testing.T) {
 	t.Parallel()
 	journal, client := newJournal(t, 600)
 	journal.Retention, journal.MaxEntries = 30*24*time.Hour, 3
-	api := testkit.ControlPlane(t).Client.CoreV1().ConfigMaps(journal.Namespace)
+	api := controlplane.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
 	for _, foreign := range []corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Name: "calico-config"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: JournalPrefix + "mine"}},
@@ -412,7 +412,7 @@ func TestPruningKnowsWhatItSaw(t *testing.T) {
 	entry := sampleEntry("n1", 2)
 	mustRecord(t, journal, entry)
 	kept := mustList(t, journal)
-	api := testkit.ControlPlane(t).Client.CoreV1().ConfigMaps(journal.Namespace)
+	api := controlplane.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
 	name := configMaps(t, journal)[0].Name
 	if err := api.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -429,7 +429,7 @@ func TestPruningKnowsWhatItSaw(t *testing.T) {
 // powerless is the journal of an account that may do nothing.
 func powerless(t *testing.T, journal *ConfigMapJournal) *ConfigMapJournal {
 	t.Helper()
-	config := rest.CopyConfig(testkit.ControlPlane(t).Config)
+	config := rest.CopyConfig(controlplane.Shared(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
 	out, err := NewConfigMapJournal(config, journal.Namespace)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // aftermath draws a universe in which much has happened and nothing happens any more, with limits that let a controller finish its work.
@@ -53,7 +54,7 @@ func aftermath(t *rapid.T, metrics *Metrics) *trial {
 func TestAnyHistoryEndsAlikeAfterACrash(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		whole := x.fork()
 		defer whole.end()
@@ -112,7 +113,7 @@ func crashPoints(t *rapid.T, trace []tracedCall) []int {
 func TestAnyHistoryEndsAlikeWithTwoReplicas(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		one, two := x.fork(), x.fork()
 		defer one.end()
@@ -150,7 +151,7 @@ func TestAnyHistoryEndsAlikeWithTwoReplicas(t *testing.T) {
 func TestAnyHistoryEndsAlikeInAnyOrderOfNews(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		var ends []map[string]string
 		machines := make([]int, len(x.u.machines)-1)
@@ -197,7 +198,7 @@ func (x *trial) news(m *modelMachine, what int) {
 func TestAnyHistoryIsReadAlikeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		var histories []map[string][]string
 		for _, reversed := range []bool{false, true} {

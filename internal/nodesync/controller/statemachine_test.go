@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // Whatever happens, in whatever order, in the middle of whatever round: the invariants hold of every single write (see watcher), and when the
@@ -30,7 +31,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			stats := newShare(t, "clean-ups completed", "crashes during a clean-up", "rejoins during a clean-up", "conflict", "fences withdrawn", "moved addresses", "borrowed addresses",
 				"mass-guard holds", "overlap holds", "confirmations", "rounds of another cluster", "partial lists", "dry runs", "unreadable values",
 				"other cleaners", "accidents", "two rounds at once")
-			rapid.Check(t, func(t *rapid.T) {
+			cases.Check(t, func(t *rapid.T) {
 				x := newTrial(t, stats.metrics)
 				defer x.end()
 				x.addLeaders(t, crew.leaders, crew.blind)

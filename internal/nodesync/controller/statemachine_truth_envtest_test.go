@@ -29,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // What the state machines show of the controller they show on a model of Calico's datastore. Here the model and calico.Etcd, on a real etcd, get
@@ -46,10 +47,10 @@ func TestModelOfTheDatastoreIsTrue(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = client.Close(), store.Close() })
 	metrics, refused, written := NewMetrics(prometheus.NewRegistry()), 0, 0
-	cases, failed := 0, false
-	rapid.Check(t, func(rt *rapid.T) {
+	tried, failed := 0, false
+	cases.Check(t, func(rt *rapid.T) {
 		// Each costs a hundred calls of a server; what has failed is repeated until it is small.
-		if cases++; cases > 30 && !failed {
+		if tried++; tried > 30 && !failed {
 			return
 		}
 		defer func() { failed = failed || rt.Failed() }()

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 var (
@@ -158,7 +159,7 @@ func TestIsTrue(t *testing.T) {
 func TestSummaryLaws(t *testing.T) {
 	t.Parallel()
 	types := []string{"A", "B", "C"}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		var list []metav1.Condition
 		all := true
 		for _, conditionType := range types {

@@ -30,6 +30,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/manager"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -38,7 +39,7 @@ const component = "manager-test"
 
 // site is a namespace of the cluster, and a client of a manager's endpoints.
 type site struct {
-	*testkit.Cluster
+	*controlplane.Cluster
 	namespace string
 	http      *http.Client
 }
@@ -47,7 +48,7 @@ func newSite(t *testing.T) site {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is looked at, not trusted
 	t.Cleanup(transport.CloseIdleConnections)
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	namespace, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "manager-"}}, metav1.CreateOptions{})
 	if err != nil {

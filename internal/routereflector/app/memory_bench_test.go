@@ -29,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // memoryNodes is the variable that makes [BenchmarkMemory] use another number of nodes than 15,000.
@@ -48,7 +49,7 @@ func BenchmarkMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	cluster := testkit.NewControlPlane(b)
+	cluster := controlplane.New(b)
 	cluster.InstallCalicoCRDs(b)
 	serveTopologies(b, cluster)
 	config := rest.CopyConfig(cluster.Config)
@@ -80,7 +81,7 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // serveTopologies puts our CRD into the cluster.
-func serveTopologies(tb testing.TB, cluster *testkit.Cluster) {
+func serveTopologies(tb testing.TB, cluster *controlplane.Cluster) {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(tb), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
 	if err != nil {
@@ -199,7 +200,7 @@ func enabled(tb testing.TB, c client.Client, bgp *calico.BGPKubernetes) {
 }
 
 // memoryOf runs the operator until it has been Ready for a while, and returns its memory by then and the most it had, in MiB.
-func memoryOf(tb testing.TB, cluster *testkit.Cluster, c client.Client) (steady, peak float64) {
+func memoryOf(tb testing.TB, cluster *controlplane.Cluster, c client.Client) (steady, peak float64) {
 	tb.Helper()
 	program := testkit.Start(tb, filepath.Join(tb.TempDir(), "log"), nil, testkit.Binary(tb, Component),
 		"--kubeconfig", cluster.Kubeconfig, "--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--resync-period", "1s")

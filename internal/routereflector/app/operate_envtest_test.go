@@ -27,13 +27,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // The program itself, by its command line: it enables a topology and says so in Events.
 func TestOperate(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	cluster.InstallCalicoCRDs(t)
 	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
 	if err != nil {

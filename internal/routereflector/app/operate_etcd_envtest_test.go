@@ -25,12 +25,13 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The program itself on Calico's etcd, by its environment: it enables a topology in a cluster that serves none of Calico's kinds.
 func TestOperateOnEtcd(t *testing.T) {
 	t.Parallel()
-	cluster, etcd := testkit.NewControlPlane(t), testkit.NewEtcd(t)
+	cluster, etcd := controlplane.New(t), testkit.NewEtcd(t)
 	serveTopologies(t, cluster)
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, etcd.Endpoint

@@ -19,13 +19,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // v3Stage is a cluster in which Calico's kinds are served in both groups, as where Calico's API server runs. Here they are separate CRDs, so that what
 // goes to the wrong group is seen to.
 func v3Stage(t *testing.T, nodes int) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: testkit.NewControlPlane(t)}
+	s := &stage{t: t, cluster: controlplane.New(t)}
 	s.config = s.cluster.Config
 	s.cluster.InstallCalicoCRDs(t)
 	installTopologies(t, s.cluster)

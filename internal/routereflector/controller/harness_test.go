@@ -42,6 +42,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 // stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test. Tests are serial: the kinds are cluster-scoped.
 type stage struct {
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	// config is how operators reach the cluster.
 	config *rest.Config
 	client client.Client
@@ -84,7 +85,7 @@ func newStage(t *testing.T, nodes int) *stage {
 // emptyStage has no nodes and no simulator.
 func emptyStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: testkit.ControlPlane(t)}
+	s := &stage{t: t, cluster: controlplane.Shared(t)}
 	s.config = s.cluster.Config
 	s.cluster.InstallCalicoCRDs(t)
 	installTopologies(t, s.cluster)
@@ -117,7 +118,7 @@ func schemeOf(b *calico.BGPKubernetes) *runtime.Scheme {
 	return scheme
 }
 
-func installTopologies(t *testing.T, cluster *testkit.Cluster) {
+func installTopologies(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
 	name := "routereflectortopologies." + v1alpha1.GroupVersion.Group

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // onlyStatus fails if the process wrote anything but statuses of topologies.
@@ -324,7 +325,7 @@ func testReplace(t *testing.T, newStage stageMaker) {
 // A cluster without Calico, one without our kind, and one that does not answer: a sentence each.
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	bare := testkit.NewControlPlane(t)
+	bare := controlplane.New(t)
 	_, err := calico.OpenBGP(t.Context(), bare.Config)
 	if !errors.Is(err, calico.ErrNoBGPKinds) || !strings.Contains(err.Error(), "install Calico") {
 		t.Errorf("without Calico the error is %v", err)

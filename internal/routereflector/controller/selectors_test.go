@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // Calico reads the selectors of a hierarchy's BGPPeers as the planner means them, whatever labels a node has.
@@ -36,7 +37,7 @@ func TestCalicoReadsTheSelectorsOfGroups(t *testing.T) {
 	if len(peers) != 7 {
 		t.Fatalf("%d BGPPeers, want seven", len(peers))
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		labels := map[string]string{}
 		for key, values := range map[string][]string{
 			"pool": {"a", "b"}, v1alpha1.ReflectorLabel: {"main.one", "main", ""}, v1alpha1.GroupLabel: {"2", "3", "spine", "1", ""},

@@ -9,12 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // A speaker learns a prefix from somebody exactly if it has a path to it.
 func TestLearnedIsReached(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(2, 9).Draw(t, "speakers")
 		speakers := make([]Speaker, count)
 		for i := range speakers {

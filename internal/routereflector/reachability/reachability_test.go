@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // net builds small networks by name.
@@ -245,7 +247,7 @@ func TestMesh(t *testing.T) {
 // The shortcut through classes must give what looking at every pair gives.
 func TestClassesAgreeWithEveryPair(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		ids := []string{"", "", "", "1.1.1.1", "2.2.2.2", "3.3.3.3"}
 		count := rapid.IntRange(1, 9).Draw(t, "speakers")
 		speakers := make([]Speaker, count)

@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 var _ kubelet.PodNetwork = (*caliconode.PodNetwork)(nil)
@@ -26,7 +27,7 @@ var _ kubelet.PodNetwork = (*caliconode.PodNetwork)(nil)
 // address of its status, although the kubelet's cache is stripped, and neither outlives it.
 func TestPodOfASimulatedKubelet(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	datastore, _ := connect(t)
 	node, cart := createNodeAndPod(t, cluster)
 	agent := start(t, datastore, host(node.Name, "192.168.0.11"))

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 )
 
 // createNodeAndPod creates a Node, and a pod that is bound to it, as a kubelet's CNI plugin finds them.
-func createNodeAndPod(t *testing.T, cluster *testkit.Cluster) (*corev1.Node, *corev1.Pod) {
+func createNodeAndPod(t *testing.T, cluster *controlplane.Cluster) (*corev1.Node, *corev1.Pod) {
 	t.Helper()
 	core := cluster.Client.CoreV1()
 	node, err := core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "kdd-"}}, metav1.CreateOptions{})
@@ -51,7 +51,7 @@ func createNodeAndPod(t *testing.T, cluster *testkit.Cluster) (*corev1.Node, *co
 // TestKubernetesDatastore goes through a host's and a pod's life where Calico keeps its data in the Kubernetes API. It is
 // serial because the kinds are cluster-scoped.
 func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	cluster.InstallCalicoCRDs(t)
 	t.Cleanup(func() {
 		for _, kind := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
@@ -120,7 +120,7 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 }
 
 // wantAnnotations checks what the CNI plugin leaves on a pod; the zero address means that the pod has lost its address.
-func wantAnnotations(t *testing.T, cluster *testkit.Cluster, pod *corev1.Pod, address netip.Addr, container string) {
+func wantAnnotations(t *testing.T, cluster *controlplane.Cluster, pod *corev1.Pod, address netip.Addr, container string) {
 	t.Helper()
 	got, err := cluster.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	if err != nil {

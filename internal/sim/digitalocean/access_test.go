@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestTokensAndAccounts(t *testing.T) {
@@ -175,7 +176,7 @@ func TestLimitsInHeaders(t *testing.T) {
 // TestLimitsAreNeverExceeded: whatever a client does, no token gets more answers than its limits.
 func TestLimitsAreNeverExceeded(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		limits := ratelimit.Limits{Hour: rapid.IntRange(1, 30).Draw(t, "hour"), Minute: rapid.IntRange(1, 10).Draw(t, "minute")}
 		a := newAPI(t, Options{RateLimits: limits})
 		var answered []time.Time

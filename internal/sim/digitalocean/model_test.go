@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 const balancerLimit = 4
@@ -154,7 +155,7 @@ func (w *world) invariants(*rapid.T) {
 
 func TestStateMachine(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		w := &world{t: t, api: newAPI(t, Options{
 			Seed: rapid.Uint64().Draw(t, "seed"), RateLimits: unlimited(),
 			LoadBalancers: LoadBalancerOptions{
@@ -172,7 +173,7 @@ func TestStateMachine(t *testing.T) {
 // identifiers included.
 func TestAnyRequestReplays(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		type request struct {
 			method, path string
 			body         any
@@ -238,7 +239,7 @@ func TestAnotherSeedIsAnotherRun(t *testing.T) {
 // TestEveryPageSize: while nothing changes, the pages of a list have each item once.
 func TestEveryPageSize(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		a := newAPI(t, Options{RateLimits: unlimited(), NewestFirst: rapid.Bool().Draw(t, "newest")})
 		count := rapid.IntRange(0, 60).Draw(t, "droplets")
 		for i := range count {

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // TestTableShowsThePast compares a table with copies of its whole content that were made at the time.
 func TestTableShowsThePast(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		lag := time.Duration(rapid.IntRange(0, 10).Draw(t, "lag")) * time.Second
 		tested := newTable[int, int](func() time.Duration { return lag }, func() {})
 		truth := map[int]int{}

@@ -16,13 +16,14 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // BenchmarkThousandMachines registers a thousand machines with a real API server and reports what they cost this process.
 // It leaves nothing behind.
 func BenchmarkThousandMachines(b *testing.B) {
 	const machines = 1000
-	client := testkit.ControlPlane(b).Client
+	client := controlplane.Shared(b).Client
 	for b.Loop() {
 		began := time.Now()
 		fleet := kubelet.NewFleet(kubelet.Config{Client: client, Logger: logr.Discard()})

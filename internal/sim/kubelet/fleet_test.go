@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // world is a fleet against a real API server; the names of its machines begin with the test's own prefix.
@@ -39,7 +40,7 @@ func newWorld(t *testing.T, machines ...kubelet.Machine) *world {
 // newWorldOf is newWorld for a fleet with these options.
 func newWorldOf(t *testing.T, config kubelet.Config, machines ...kubelet.Machine) *world {
 	t.Helper()
-	client := testkit.ControlPlane(t).Client
+	client := controlplane.Shared(t).Client
 	config.Client, config.LeaseInterval, config.StatusInterval, config.Logger = client, 100*time.Millisecond, time.Hour, logr.Discard()
 	fleet := kubelet.NewFleet(config)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -214,7 +215,7 @@ func TestNodeWaitsForTheCloudProvider(t *testing.T) {
 
 func TestExistingNodeIsAdopted(t *testing.T) {
 	t.Parallel()
-	client := testkit.ControlPlane(t).Client
+	client := controlplane.Shared(t).Client
 	existing, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "reg-adopt", Labels: map[string]string{"keep": "me", corev1.LabelTopologyZone: "east"},
 	}}, metav1.CreateOptions{})
@@ -318,7 +319,7 @@ func TestBadMachinesAreRefused(t *testing.T) {
 // TestFleetSurvivesTheAPIServer is serial because all tests share the API server.
 func TestFleetSurvivesTheAPIServer(t *testing.T) { //nolint:paralleltest // see above
 	w := newWorld(t, machine("kill-api"))
-	testkit.ControlPlane(t).Kill(t, "kube-apiserver")
+	controlplane.Shared(t).Kill(t, "kube-apiserver")
 	testkit.Eventually(t, "the API server is back", func() string {
 		if err := w.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err != nil {
 			return err.Error()

@@ -23,7 +23,7 @@ type Binary struct {
 // plaintext as long as no TLS files are given.
 func NewBinary(tb testing.TB, core, prefix, tenant string, flags ...string) *Binary {
 	tb.Helper()
-	address := FreeAddress(tb)
+	address := testkit.FreeAddress(tb)
 	b := &Binary{
 		path: binary(tb, "etcd-storage-proxy", ProxyBinaryVariable), log: filepath.Join(tb.TempDir(), "proxy.log"),
 		args: append([]string{

@@ -5,7 +5,6 @@ package tenantproxy
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +35,7 @@ type Endpoint struct {
 // GRPCProxy starts etcd's grpc-proxy, plaintext, with a namespace, in front of an etcd.
 func GRPCProxy(tb testing.TB, core, namespace string) *Endpoint {
 	tb.Helper()
-	address := FreeAddress(tb)
+	address := testkit.FreeAddress(tb)
 	process := testkit.Start(tb, filepath.Join(tb.TempDir(), "grpc-proxy.log"), nil, binary(tb, "etcd", EtcdBinaryVariable),
 		"grpc-proxy", "start", "--endpoints="+core, "--listen-addr="+address, "--namespace="+namespace,
 		"--advertise-client-url="+address, "--data-dir="+tb.TempDir())
@@ -78,17 +77,6 @@ func Dial(tb testing.TB, address string) *clientv3.Client {
 	}
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// FreeAddress returns a loopback address whose port was free a moment ago.
-func FreeAddress(tb testing.TB) string {
-	tb.Helper()
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // binary returns the path in the variable, or that in bin/, or skips the test.

@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/podnet"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // launch has the test binary be the launcher.
@@ -80,7 +81,7 @@ func (n *network) count() int {
 // rig is an agent for one machine, with a real API server and a namespace of the test's own.
 type rig struct {
 	*testing.T
-	*testkit.Cluster
+	*controlplane.Cluster
 	node, dir string
 	network   *network
 	stop      func()
@@ -103,7 +104,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	probe.Close()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
 	namespace, err = cluster.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	if err != nil {

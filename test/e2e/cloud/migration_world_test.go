@@ -33,6 +33,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -50,7 +51,7 @@ const (
 // moved is a cluster that moves from the predecessor to us and back: a real API server, on which nothing else runs, and a simulated DigitalOcean.
 type moved struct {
 	t       *testing.T
-	cluster *testkit.Cluster
+	cluster *controlplane.Cluster
 	cloud   *digitalocean.Simulator
 	outside *digitalocean.Account
 	url     string
@@ -65,7 +66,7 @@ type moved struct {
 func newMoved(t *testing.T) *moved {
 	t.Helper()
 	testkit.Binary(t, manager)
-	w := &moved{t: t, cluster: testkit.NewControlPlane(t), dir: t.TempDir(), balanced: map[string]balanced{}}
+	w := &moved{t: t, cluster: controlplane.New(t), dir: t.TempDir(), balanced: map[string]balanced{}}
 	w.cloud = digitalocean.New(digitalocean.Options{
 		Seed: 7, Droplets: digitalocean.DropletOptions{FirstID: 101}, Firewalls: digitalocean.FirewallOptions{KnownBalancers: true},
 		Accounts: []digitalocean.AccountOptions{{

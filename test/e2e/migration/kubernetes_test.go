@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // With the kubernetes datastore kube-controllers removes no Nodes, and collects addresses as calico-node-sync does: both at once end as either alone.
@@ -43,7 +43,7 @@ func TestBesideKubeControllersWithTheKubernetesDatastore(t *testing.T) {
 // newKubernetesSite is a site whose datastore is the API server. A package has one API server, so only one test has such a site.
 func newKubernetesSite(t *testing.T) *site {
 	t.Helper()
-	api := testkit.ControlPlane(t)
+	api := controlplane.Shared(t)
 	api.InstallCalicoCRDs(t)
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.Kubeconfig = apiconfig.Kubernetes, api.Kubeconfig

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) {
@@ -79,7 +80,7 @@ type up struct {
 // begin with the test's letter.
 type site struct {
 	t   *testing.T
-	api *testkit.Cluster
+	api *controlplane.Cluster
 	// etcd is nil with the kubernetes datastore.
 	etcd      *testkit.Etcd
 	calico    *caliconode.Datastore
@@ -109,7 +110,7 @@ func newSite(t *testing.T) *site {
 // connect makes a site without content.
 func connect(t *testing.T, config apiconfig.CalicoAPIConfig) *site {
 	t.Helper()
-	s := &site{t: t, api: testkit.ControlPlane(t), live: map[string]*up{}}
+	s := &site{t: t, api: controlplane.Shared(t), live: map[string]*up{}}
 	var err error
 	if s.calico, err = caliconode.Connect(config); err != nil {
 		t.Fatal(err)

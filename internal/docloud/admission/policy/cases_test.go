@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission"
 	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // ports replaces the Service's ports.
@@ -31,7 +31,7 @@ func ports(s *corev1.Service, protocol corev1.Protocol, numbers ...int32) *corev
 // The policy that refuses, by example: what each expression takes, and the sentence with which it refuses.
 func TestAnnotationsPolicy(t *testing.T) {
 	t.Parallel()
-	s := connect(t, testkit.ControlPlane(t), "")
+	s := connect(t, controlplane.Shared(t), "")
 	sharedInstall(t, s)
 	regional := func(pairs ...string) *corev1.Service {
 		return service("web", append([]string{"type", "REGIONAL"}, pairs...)...)
@@ -81,7 +81,7 @@ func TestAnnotationsPolicy(t *testing.T) {
 // The policy that warns, by example.
 func TestDoubtsPolicy(t *testing.T) {
 	t.Parallel()
-	s := connect(t, testkit.ControlPlane(t), "")
+	s := connect(t, controlplane.Shared(t), "")
 	sharedInstall(t, s)
 	for _, tc := range []struct {
 		doubtful, plain *corev1.Service
@@ -111,7 +111,7 @@ func TestDoubtsPolicy(t *testing.T) {
 // write what it writes; Services of others are left alone.
 func TestPoliciesLeaveWhatIsThere(t *testing.T) {
 	t.Parallel()
-	cluster := testkit.NewControlPlane(t)
+	cluster := controlplane.New(t)
 	s, ctx := connect(t, cluster, ""), t.Context()
 	must := func(err error) {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) {
 // The longest values there can be: what is judged stays within what the API server lets an expression cost, and what is not judged is taken.
 func TestPoliciesBearLongValues(t *testing.T) {
 	t.Parallel()
-	s := connect(t, testkit.ControlPlane(t), "")
+	s := connect(t, controlplane.Shared(t), "")
 	sharedInstall(t, s)
 	longest := func(piece string, length int) string { return strings.Repeat(piece, length/len(piece)) }
 	one := service("web", "type", "REGIONAL")

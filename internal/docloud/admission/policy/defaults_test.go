@@ -16,7 +16,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // Where the cluster has defaults, no Service is refused that is right with them; and what is wrong whatever the defaults is refused as ever.
@@ -29,13 +30,13 @@ func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := connect(t, testkit.NewControlPlane(t), "")
+	s := connect(t, controlplane.New(t), "")
 	install(t, s, annotation.TypeRegional, slices.Sorted(maps.Keys(d))...)
 	cluster := loadbalancer.Cluster{DefaultType: annotation.TypeRegional, Defaults: d}
 	bare := loadbalancer.Cluster{DefaultType: annotation.TypeRegional}
 	allowed, thanks, refused := 0, 0, 0
 	r := rand.New(rand.NewPCG(4, 2))
-	for range 600 {
+	for range cases.Number(t, 150, 600, 2000) {
 		one := random(r)
 		want, _ := review(admission.Request{Operation: admissionv1.Create, New: one, Cluster: cluster})
 		got := refusal(t, s.try(t.Context(), one))

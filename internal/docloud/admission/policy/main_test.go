@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -52,7 +53,7 @@ func (s *server) heard() []string {
 }
 
 // connect returns a client of a cluster with a list of warnings of its own; user is who it is to be, empty for the administrator.
-func connect(t *testing.T, cluster *testkit.Cluster, user string) *server {
+func connect(t *testing.T, cluster *controlplane.Cluster, user string) *server {
 	t.Helper()
 	s := &server{}
 	config := rest.CopyConfig(cluster.Config)

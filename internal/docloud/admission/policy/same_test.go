@@ -20,7 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // values are what may stand in any annotation: right ones of every form, wrong ones, and those at the edges.
@@ -133,11 +134,11 @@ func review(r admission.Request) (problems, warnings []string) {
 // warns of is among the warnings there.
 func TestThePolicyRefusesWhatTheWebhookRefuses(t *testing.T) {
 	t.Parallel()
-	s := connect(t, testkit.NewControlPlane(t), "")
+	s := connect(t, controlplane.New(t), "")
 	install(t, s, annotation.TypeRegionalNetwork)
 	r := rand.New(rand.NewPCG(7, 7))
 	all := single()
-	for range 1500 {
+	for range cases.Number(t, 300, 1500, 5000) {
 		all = append(all, random(r))
 	}
 	refused, warned := 0, 0
@@ -182,10 +183,10 @@ func (s *server) said(t *testing.T) []string {
 // Changes of Services that were there before the policies, right or wrong: the same decisions.
 func TestThePolicyRefusesTheChangesThatTheWebhookRefuses(t *testing.T) {
 	t.Parallel()
-	s := connect(t, testkit.NewControlPlane(t), "")
+	s := connect(t, controlplane.New(t), "")
 	r := rand.New(rand.NewPCG(1, 2))
 	var before []*corev1.Service
-	for i := range 150 {
+	for i := range cases.Number(t, 50, 150, 500) {
 		one := random(r)
 		one.Name = fmt.Sprintf("web-%d", i)
 		if i%3 == 0 {

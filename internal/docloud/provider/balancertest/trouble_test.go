@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestPostThatWasCutAfterItWasAppliedMakesNoDuplicate(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
@@ -281,22 +280,8 @@ func TestBusyLoadBalancerIsChangedLater(t *testing.T) {
 	}
 }
 
-// faultRuns is how many seeds are tried: a few, or as many as MOORING_FAULT_RUNS says.
-func faultRuns(t *testing.T) uint64 {
-	t.Helper()
-	asked, ok := os.LookupEnv("MOORING_FAULT_RUNS")
-	if !ok {
-		return 3
-	}
-	runs, err := strconv.ParseUint(asked, 10, 32)
-	if err != nil {
-		t.Fatalf("MOORING_FAULT_RUNS is %q: it must be a number", asked)
-	}
-	return runs
-}
-
 func TestFaultsOfAllKindsEndWell(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
-	for seed := uint64(1); seed <= faultRuns(t); seed++ {
+	for seed := uint64(1); seed <= uint64(cases.Number(t, 2, 3, 20)); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, func(o *digitalocean.Options) {
 				o.Seed = seed

@@ -42,6 +42,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // TestMain lets many tests run at a time: they wait far more than they compute. -parallel on the command line wins.
@@ -136,7 +137,7 @@ func (w *wire) set(cut func(r *http.Request, served bool) error) {
 func newWorld(t *testing.T, change ...func(*digitalocean.Options)) *world {
 	t.Helper()
 	t.Parallel()
-	cluster := testkit.ControlPlane(t)
+	cluster := controlplane.Shared(t)
 	o := digitalocean.Options{Seed: 1, RateLimits: ratelimit.Limits{Hour: 1e6, Minute: 1e6}}
 	for _, c := range change {
 		c(&o)

@@ -13,39 +13,23 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
-const (
-	// envRuns is how many histories the campaign has, envSeed the seed of the only one that is to be run.
-	envRuns = "MOORING_CLOUD_RUNS"
-	envSeed = "MOORING_CLOUD_SEED"
-	runs    = 200
-)
-
-// number reads a number from the environment.
-func number(tb testing.TB, name string, otherwise int) int {
-	tb.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		tb.Fatalf("%s is %q: it must be a number", name, text)
-	}
-	return n
-}
+// envSeed is the seed of the only history that is to be run.
+const envSeed = "MOORING_CLOUD_SEED"
 
 // Whatever fails and whenever the leader is killed: all ends as it must be, and nothing was made twice or deleted that should not be. A history that
 // fails is replayed by its seed.
 func TestAnyHistoryConverges(t *testing.T) {
 	t.Parallel()
-	if only := number(t, envSeed, -1); only >= 0 {
-		synctest.Test(t, func(t *testing.T) { newHistory(t, uint64(only)).play() })
+	if os.Getenv(envSeed) != "" {
+		seed := cases.FromEnv(t, envSeed, uint64(0))
+		synctest.Test(t, func(t *testing.T) { newHistory(t, seed).play() })
 		return
 	}
 	const batch = 25
-	all := number(t, envRuns, runs)
+	all := cases.Number(t, 50, 200, 5000)
 	for from := 0; from < all; from += batch {
 		t.Run(fmt.Sprintf("from %d", from), func(t *testing.T) {
 			t.Parallel()

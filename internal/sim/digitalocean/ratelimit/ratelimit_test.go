@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
@@ -59,7 +61,7 @@ func TestNoLimits(t *testing.T) {
 // TestAgainstTheDefinition compares with a count of all requests, and sees that memory is given back.
 func TestAgainstTheDefinition(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.Check(t, func(t *rapid.T) {
 		limits := Limits{Hour: rapid.IntRange(1, 40).Draw(t, "hour"), Minute: rapid.IntRange(1, 8).Draw(t, "minute")}
 		c := NewCounter(limits)
 		now := start()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // The vectors are samples; these are rules for what lies between them. Each changes a vector's input in a way of which the answer is known.
@@ -37,7 +38,7 @@ func TestNeighbors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) {
+			cases.Check(t, func(t *rapid.T) {
 				in := rapid.SampledFrom(inputs).Draw(t, "vector")
 				in.Service = in.Service.DeepCopy()
 				result, err := loadbalancer.Desired(in)

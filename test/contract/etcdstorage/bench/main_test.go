@@ -64,7 +64,7 @@ func startProxy(b *testing.B, core string) *tenantproxy.Endpoint {
 		proxy.WaitReady(b)
 		return &proxy.Endpoint
 	}
-	address := tenantproxy.FreeAddress(b)
+	address := testkit.FreeAddress(b)
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)

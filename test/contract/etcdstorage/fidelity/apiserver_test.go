@@ -20,12 +20,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
 // A tenant is a kube-apiserver on a proxied tenant.
 type tenant struct {
-	*tenantproxy.APIServer
+	*controlplane.APIServer
 	name  string
 	proxy *tenantproxy.Binary
 	seen  *seen
@@ -38,7 +39,7 @@ func newTenant(t *testing.T, core, name string) *tenant {
 	t.Helper()
 	proxy := tenantproxy.NewBinary(t, core, "/kubernetes/"+name+"/", name)
 	proxy.WaitReady(t)
-	return &tenant{name: name, proxy: proxy, APIServer: tenantproxy.NewAPIServer(t, "http://"+proxy.Address), seen: &seen{events: make(chan string, 10_000)}}
+	return &tenant{name: name, proxy: proxy, APIServer: controlplane.NewAPIServer(t, "http://"+proxy.Address), seen: &seen{events: make(chan string, 10_000)}}
 }
 
 // TestTwoAPIServersLiveOnOneCore runs two real kube-apiservers on two tenants of one core while one of the proxies is killed again and again.

@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -263,7 +262,7 @@ func (s *site) work(t *testing.T) *recorder {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	working, stop := context.WithTimeout(t.Context(), time.Duration(number(t, "MOORING_HISTORY_SECONDS", 8))*time.Second)
+	working, stop := context.WithTimeout(t.Context(), time.Duration(cases.Number(t, 8, 8, 60))*time.Second)
 	defer stop()
 	r := &recorder{began: time.Now()}
 	var wg sync.WaitGroup
@@ -278,17 +277,4 @@ func (s *site) work(t *testing.T) *recorder {
 		t.Error("that is too little to show anything")
 	}
 	return r
-}
-
-func number(t *testing.T, variable string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s is %q: it must be a number", variable, text)
-	}
-	return n
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
@@ -89,7 +90,7 @@ func TestTheBinaryWithTLSHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
+	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", seed)
 	report, err := world.Run(t.Context(), etcdisolation.Campaign{
 		Conns: dial(t, s.Address, 3, credentials.NewTLS(s.client)), Workers: 12, Batch: 4000, Requests: 12_000, Seed: seed, Alive: s.alive,

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
@@ -53,8 +54,8 @@ func newPair(t *testing.T) *pair {
 // TestAnswersAreThoseOfAnEtcdOfItsOwn sends the same requests, valid and not, to both and compares codes, texts and bodies.
 func TestAnswersAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 	t.Parallel()
-	requests := number(t, "MOORING_DIFFERENCE_REQUESTS", 6000)
-	seed := number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
+	requests := uint64(cases.Number(t, 1500, 6000, 60_000))
+	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this", seed)
 	for part := range uint64(2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
@@ -40,15 +41,11 @@ func TestNoRequestEscapes(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
 	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
-	requests := uint64(100_000)
-	if testing.Short() {
-		requests = 10_000
-	}
 	campaign := etcdisolation.Campaign{
 		Conns: dial(t, address, 4, nil), Workers: 24, Batch: 10_000, Alive: alive,
-		Seed:     number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
-		From:     number(t, "MOORING_ISOLATION_FROM", 0),
-		Requests: number(t, "MOORING_ISOLATION_REQUESTS", requests),
+		Seed:     cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
+		From:     cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
+		Requests: uint64(cases.Number(t, 10_000, 50_000, 1_000_000)),
 	}
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", campaign.Seed)
 	world, err := worlds(etcd.Client)(t.Context())
@@ -77,9 +74,9 @@ func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 	dialer := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
 	frames := etcdisolation.Frames{
 		Dial: dialer, Workers: 8, Served: etcdisolation.Served(dialer),
-		Seed:        number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
-		From:        number(t, "MOORING_ISOLATION_FROM", 0),
-		Connections: number(t, "MOORING_ISOLATION_CONNECTIONS", 3000),
+		Seed:        cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
+		From:        cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
+		Connections: uint64(cases.Number(t, 500, 3000, 40_000)),
 	}
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", frames.Seed)
 	if what := frames.Served(t.Context()); what != "" {

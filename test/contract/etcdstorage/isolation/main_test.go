@@ -5,8 +5,6 @@ package isolation
 
 import (
 	"context"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -50,20 +48,6 @@ func worlds(core *clientv3.Client) func(context.Context) (*etcdisolation.World, 
 	return func(ctx context.Context) (*etcdisolation.World, error) {
 		return etcdisolation.NewWorld(ctx, core, tenantPrefix, systemPrefix+"tenants/"+tenantName+"/")
 	}
-}
-
-// number returns what a variable says.
-func number(tb testing.TB, variable string, otherwise uint64) uint64 {
-	tb.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		tb.Fatalf("%s is %q: it must be a number", variable, text)
-	}
-	return n
 }
 
 // alive is for endpoints in this process: when they end, so does the test.

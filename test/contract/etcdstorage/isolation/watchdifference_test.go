@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 )
 
@@ -126,13 +127,13 @@ func (w *watching) state() (control, events map[int64][]string, answers int, err
 // TestWatchesAreThoseOfAnEtcdOfItsOwn opens the same watches on both, makes the same writes, and compares what comes back.
 func TestWatchesAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 	t.Parallel()
-	seed := number(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
+	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this", seed)
 	p := newPair(t)
 	// Enough history that watches may begin in it.
 	words := &etcdisolation.Words{Own: etcdisolation.OwnKeys(), Hostile: [][]byte{{}, {0}, {0xff}, []byte("a\xff")}, Leases: []int64{1, 2, 3}}
 	p.write(t, words, seed, 0, 200)
-	for round := range number(t, "MOORING_DIFFERENCE_ROUNDS", 12) {
+	for round := range uint64(cases.Number(t, 4, 12, 120)) {
 		p.watchRound(t, words, seed, round)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package testkit
+package controlplane
 
 import (
 	"slices"
@@ -13,6 +13,8 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // InstallCalicoCRDs puts the CRDs of the pinned Calico into the cluster and waits until they are served. It may be called more than once.
@@ -37,7 +39,7 @@ func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 			tb.Fatal(err)
 		}
 	}
-	Eventually(tb, "Calico's kinds to be served", func() string {
+	testkit.Eventually(tb, "Calico's kinds to be served", func() string {
 		list, err := crds.List(tb.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()

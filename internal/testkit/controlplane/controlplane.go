@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package testkit
+// Package controlplane gives tests a real etcd and kube-apiserver with a client. It is apart from testkit since it links Kubernetes' client, which
+// tests that need an etcd alone are spared.
+package controlplane
 
 import (
 	"encoding/json"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // Cluster is a real etcd and kube-apiserver, with RBAC, and nothing else: no controllers, no nodes.
@@ -36,44 +40,46 @@ type Cluster struct {
 	}
 }
 
-// ControlPlane returns the package's cluster and starts it on the first call. Tests that share it use names of their own.
-func ControlPlane(tb testing.TB) *Cluster {
+// shared is the cluster of the tests of one package.
+var shared struct { //nolint:gochecknoglobals // there is one test process per package, which starts it once
+	once    sync.Once
+	cluster *Cluster
+}
+
+// Shared returns the package's cluster and starts it on the first call. Tests that share it use names of their own.
+func Shared(tb testing.TB) *Cluster {
 	tb.Helper()
-	binary := Binary(tb, "lab")
-	shared.clusters.Do(func() { shared.cluster = startCluster(tb, binary) })
+	binary := testkit.Binary(tb, "lab")
+	shared.once.Do(func() { shared.cluster = start(tb, binary) })
 	if shared.cluster == nil {
-		tb.Fatal("the control plane did not start; the first test that asked for it says why")
+		tb.Fatal("the control plane did not start; the first test that asked for it logs why")
 	}
-	TellAPIServer(tb, shared.cluster.Client)
+	LogVersion(tb, shared.cluster.Client)
 	return shared.cluster
 }
 
-// NewControlPlane starts a cluster for one test alone, which may kill its processes without disturbing others.
-func NewControlPlane(tb testing.TB) *Cluster {
+// New starts a cluster for one test alone, which may kill its processes without disturbing others.
+func New(tb testing.TB) *Cluster {
 	tb.Helper()
-	c := startCluster(tb, Binary(tb, "lab"))
-	TellAPIServer(tb, c.Client)
+	c := start(tb, testkit.Binary(tb, "lab"))
+	LogVersion(tb, c.Client)
 	return c
 }
 
-func startCluster(tb testing.TB, binary string) *Cluster {
+func start(tb testing.TB, binary string) *Cluster {
 	tb.Helper()
-	shared.mu.Lock()
-	dir := folder(tb, "lab-")
-	shared.mu.Unlock()
+	dir := testkit.Folder(tb, "lab-")
 	c := &Cluster{Dir: filepath.Join(dir, "lab"), binary: binary}
 	c.Kubeconfig = filepath.Join(c.Dir, "kubeconfig")
 	args := []string{
 		"up", "--foreground", "--stop-with-stdin", "--dir", c.Dir, "--nodes", "0", "--calico-datastore", "none", "--components", "etcd,kube-apiserver",
 	}
-	if other := os.Getenv(APIServerVariable); other != "" {
+	if other := os.Getenv(testkit.APIServerVariable); other != "" {
 		args = append(args, "--kube-apiserver", other)
 	}
-	process := Start(tb, filepath.Join(dir, "log"), nil, binary, args...)
-	shared.mu.Lock()
-	shared.stops = append(shared.stops, process.Stop)
-	shared.mu.Unlock()
-	Eventually(tb, "the control plane", func() string {
+	process := testkit.Start(tb, filepath.Join(dir, "log"), nil, binary, args...)
+	testkit.AtEnd(process.Stop)
+	testkit.Eventually(tb, "the control plane", func() string {
 		select {
 		case <-process.Done():
 			tb.Fatalf("the lab ended:\n%s", process.Output())
@@ -94,14 +100,14 @@ func startCluster(tb testing.TB, binary string) *Cluster {
 	return c
 }
 
-// OnAPIServer begins the line that a test logs if it runs on a kube-apiserver that APIServerVariable names. After it stands the version.
+// OnAPIServer begins the line that a test logs if it runs on a kube-apiserver that testkit.APIServerVariable names. After it stands the version.
 const OnAPIServer = "on the kube-apiserver that was named: "
 
-// TellAPIServer logs which kube-apiserver the test runs on, if APIServerVariable names one, and fails it if another version answers: what is tested on a
+// LogVersion logs which kube-apiserver the test runs on, if testkit.APIServerVariable names one, and fails it if another version answers: what is tested on a
 // server that nobody meant says nothing of the one that was meant.
-func TellAPIServer(tb testing.TB, c kubernetes.Interface) {
+func LogVersion(tb testing.TB, c kubernetes.Interface) {
 	tb.Helper()
-	path := os.Getenv(APIServerVariable)
+	path := os.Getenv(testkit.APIServerVariable)
 	if path == "" {
 		return
 	}

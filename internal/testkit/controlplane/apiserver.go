@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenantproxy
+package controlplane
 
 import (
 	"crypto/x509"
@@ -41,7 +41,7 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 		return path
 	}
 	accounts := testkit.NewAuthority(tb, "nobody").Issue(tb, testkit.Leaf{})
-	address := FreeAddress(tb)
+	address := testkit.FreeAddress(tb)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		tb.Fatal(err)
@@ -62,7 +62,7 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 	}
 	s.Client = kubernetes.NewForConfigOrDie(s.Config)
 	s.WaitReady(tb)
-	testkit.TellAPIServer(tb, s.Client)
+	LogVersion(tb, s.Client)
 	return s
 }
 

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command testexec runs one test binary and appends what it cost to a file: `go test -exec "testexec FILE"`.
+//
+// Each line of FILE has three fields separated by tabs: the package's folder, wall seconds and CPU seconds. CPU seconds include
+// those of processes that the test waited for, such as a kube-apiserver (getrusage(2), RUSAGE_CHILDREN). The exit code is the test binary's.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testexec:", err)
+	}
+	os.Exit(code)
+}
+
+// run executes args[1:] and appends its cost to the file args[0]. It returns the exit code of the test binary, or 2 with an error when
+// the binary could not be started or the file not be written.
+func run(args []string) (int, error) {
+	if len(args) < 2 {
+		return 2, errors.New(`two arguments are needed: go test -exec "testexec FILE"`)
+	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// go test sends SIGQUIT to what it started when a test takes too long; the test binary answers it with its goroutines.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGTERM)
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 2, err
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // a process that has just exited needs no signal
+		}
+	}()
+	err := cmd.Wait()
+	wall := time.Since(start)
+	signal.Stop(signals)
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
+		return 2, err
+	}
+	state := cmd.ProcessState
+	if err := record(args[0], wall, state.UserTime()+state.SystemTime()); err != nil {
+		return 2, err
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), fmt.Errorf("%s was ended by signal %s", args[1], status.Signal())
+	}
+	return state.ExitCode(), nil
+}
+
+// record appends one line to path. A write of one line with O_APPEND does not mix with another package's.
+func record(path string, wall, cpu time.Duration) error {
+	folder, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s\t%.2f\t%.2f\n", folder, wall.Seconds(), cpu.Seconds())
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// cost is what the tests of one package took, in seconds.
+type cost struct {
+	folder    string
+	wall, cpu float64
+}
+
+// last returns the wall seconds of the packages that the last run of this kind recorded, by folder.
+func (r runner) last() map[string]float64 {
+	out := map[string]float64{}
+	content, err := os.ReadFile(r.costs())
+	if err != nil {
+		return out // there was none
+	}
+	all, err := parseCosts(r.root, string(content))
+	if err != nil {
+		return out // an order alone: a file that cannot be read does no harm
+	}
+	for _, c := range all {
+		out[c.folder] = c.wall
+	}
+	return out
+}
+
+// slowestFirst puts the packages that took longest before the others, so that none of them runs alone at the end.
+func slowestFirst(all []testPackage, last map[string]float64) {
+	slices.SortStableFunc(all, func(a, b testPackage) int { return cmp.Compare(last[b.folder], last[a.folder]) })
+}
+
+// report sorts the file of costs and prints the ten packages that took the most CPU seconds.
+func (r runner) report() error {
+	content, err := os.ReadFile(r.costs())
+	if errors.Is(err, os.ErrNotExist) {
+		fmt.Println("No package ran: go test has the results of all in its cache.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := parseCosts(r.root, string(content))
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	total := cost{}
+	fmt.Printf("\nThe most expensive of %d packages that ran (all are in bin/test/%s.tsv):\n%8s %8s\n", len(all), r.kind, "CPU s", "wall s")
+	for i, c := range all {
+		fmt.Fprintf(&b, "%s\t%.2f\t%.2f\n", c.folder, c.wall, c.cpu)
+		total.cpu += c.cpu
+		if i < 10 {
+			fmt.Printf("%8.1f %8.1f  %s\n", c.cpu, c.wall, c.folder)
+		}
+	}
+	fmt.Printf("%8.1f %8s  all together\n", total.cpu, "")
+	return os.WriteFile(r.costs(), []byte(b.String()), 0o600)
+}
+
+// parseCosts reads the lines that testexec or report write, by falling CPU seconds, with folders relative to root.
+func parseCosts(root, content string) ([]cost, error) {
+	var all []cost
+	for line := range strings.Lines(content) {
+		var c cost
+		folder, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if _, err := fmt.Sscanf(rest, "%f\t%f", &c.wall, &c.cpu); err != nil {
+			return nil, fmt.Errorf("%q is not folder, wall and CPU seconds: %w", line, err)
+		}
+		var err error
+		if c.folder = folder; filepath.IsAbs(folder) {
+			if c.folder, err = filepath.Rel(root, folder); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b cost) int { return cmp.Or(cmp.Compare(b.cpu, a.cpu), cmp.Compare(a.folder, b.folder)) })
+	return all, nil
+}

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command tests selects and runs the tests of both modules, and records what each package costs:
+//
+//	tests unit [-race]                         all tests without build tags, by `make test`
+//	tests e2e [-changed] [-short] [FOLDER...]  tests with the tag e2e, by `make e2e`
+//
+// TEST_FLAGS adds flags of go test. bin/test receives the event streams (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds
+// and CPU seconds of each package, the most expensive first.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "tests:", err)
+		os.Exit(1)
+	}
+}
+
+// errFailed says that tests failed; gotestsum has printed which.
+var errFailed = errors.New("some tests failed; they are named above")
+
+// runner runs tests of one checkout.
+type runner struct {
+	kind  string // "unit" or "e2e"
+	root  string // the folder of the root module
+	flags []string
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("name what to run: unit or e2e")
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	r := runner{kind: args[0], root: root, flags: strings.Fields(os.Getenv("TEST_FLAGS"))}
+	set := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	switch args[0] {
+	case "unit":
+		race := set.Bool("race", false, "use the race detector where it can find something")
+		if err := set.Parse(args[1:]); err != nil {
+			return err
+		}
+		return r.unit(*race)
+	case "e2e":
+		changed := set.Bool("changed", false, "only packages that a change since MOORING_BASE, or of the last day, can break")
+		short := set.Bool("short", false, "leave out what takes minutes")
+		if err := set.Parse(args[1:]); err != nil {
+			return err
+		}
+		return r.e2e(*changed, *short, set.Args())
+	default:
+		return fmt.Errorf("%q is unknown: use unit or e2e", args[0])
+	}
+}
+
+// modules are the folders of the modules that have tests.
+func modules() []string { return []string{".", "lab"} }
+
+// unit runs the tests without build tags. With the race detector, packages that link Kubernetes' or etcd's server and those that archtest calls pure
+// run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
+func (r runner) unit(race bool) error {
+	last := r.last()
+	if err := r.clean(); err != nil {
+		return err
+	}
+	if race && !linksC() {
+		return errors.New("the race detector needs a C compiler that links: install one (Debian: apt-get install gcc libc6-dev), or run without RACE=1")
+	}
+	var failed error
+	for _, module := range modules() {
+		all, err := r.list(module, "")
+		if err != nil {
+			return err
+		}
+		slowestFirst(all, last)
+		groups := []group{{name: "plain", packages: all}}
+		if race {
+			groups = split(all)
+		}
+		for _, g := range groups {
+			failed = errors.Join(failed, r.test(module, g))
+		}
+	}
+	return errors.Join(failed, r.report())
+}
+
+// linksC reports whether there is a C compiler with a C library.
+func linksC() bool {
+	cmd := exec.Command("sh", "-c", `printf 'int main(void){return 0;}' | "$(go env CC)" -x c -o /dev/null -`)
+	return cmd.Run() == nil
+}
+
+// e2e runs tests with the tag, all of them or those that a change can break, or those of the folders that are named.
+func (r runner) e2e(changed, short bool, folders []string) error {
+	if err := r.clean(); err != nil {
+		return err
+	}
+	selected, err := r.tagged(folders)
+	if err != nil {
+		return err
+	}
+	if changed {
+		if selected, err = r.affected(selected); err != nil {
+			return err
+		}
+	}
+	var failed error
+	for _, module := range modules() {
+		g := group{name: "e2e", flags: []string{"-tags", "e2e", "-count=1"}}
+		if short {
+			g.flags = append(g.flags, "-short")
+		}
+		for _, p := range selected {
+			if p.module == module {
+				g.packages = append(g.packages, p)
+			}
+		}
+		failed = errors.Join(failed, r.test(module, g))
+	}
+	return errors.Join(failed, r.report())
+}
+
+// group is what one call of go test runs.
+type group struct {
+	name     string
+	flags    []string
+	race     bool
+	packages []testPackage
+}
+
+// split divides packages into those that run with the race detector and those that run without.
+func split(all []testPackage) []group {
+	with := group{name: "race", flags: []string{"-race", "-shuffle=on"}, race: true}
+	without := group{name: "plain", flags: []string{"-shuffle=on"}}
+	for _, p := range all {
+		if p.pure || p.servers {
+			without.packages = append(without.packages, p)
+		} else {
+			with.packages = append(with.packages, p)
+		}
+	}
+	return []group{with, without}
+}
+
+// parallel is how many packages of a group run at a time. Most unit tests wait for processes, so that three suit two processors; networks of machines,
+// whose packets are counted, have the processors to themselves.
+func (g group) parallel(module string) int {
+	switch {
+	case g.name != "e2e":
+		return max(3, runtime.NumCPU())
+	case module == "lab":
+		return 1
+	default:
+		return max(2, runtime.NumCPU())
+	}
+}
+
+// test runs one group.
+func (r runner) test(module string, g group) error {
+	if len(g.packages) == 0 {
+		return nil
+	}
+	name := r.kind
+	if module != "." {
+		name += "-" + module
+	}
+	if g.name != r.kind {
+		name += "-" + g.name
+	}
+	fmt.Printf("== %s: %d packages %s\n", name, len(g.packages), strings.Join(g.flags, " "))
+	args := []string{"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--jsonfile", filepath.Join(r.folder(), name+".json"), "--"}
+	args = append(args, "-p", strconv.Itoa(g.parallel(module)), "-timeout", "60m", "-exec", r.exec())
+	args = append(append(args, g.flags...), r.flags...)
+	for _, p := range g.packages {
+		args = append(args, p.path)
+	}
+	cmd := exec.Command(filepath.Join(r.root, "bin", "gotestsum"), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, module), os.Stdout, os.Stderr
+	cmd.Env = os.Environ()
+	if g.race {
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1", "GORACE=suppressions="+filepath.Join(r.root, "hack", "race-suppressions.txt"))
+	}
+	err := cmd.Run()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		return errFailed
+	}
+	return err
+}
+
+func (r runner) folder() string { return filepath.Join(r.root, "bin", "test") }
+
+func (r runner) costs() string { return filepath.Join(r.folder(), r.kind+".tsv") }
+
+// exec is what go test runs test binaries with. It splits the words by itself.
+func (r runner) exec() string {
+	return strconv.Quote(filepath.Join(r.root, "bin", "testexec")) + " " + strconv.Quote(r.costs())
+}
+
+// clean removes what the last run recorded. Packages whose result go test has cached are not run and cost nothing.
+func (r runner) clean() error {
+	old, err := filepath.Glob(filepath.Join(r.folder(), r.kind+"-*.json"))
+	for _, path := range append(old, filepath.Join(r.folder(), r.kind+".json"), r.costs()) {
+		if gone := os.Remove(path); gone != nil && !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return errors.Join(err, os.MkdirAll(r.folder(), 0o755))
+}
+
+// output runs a command in a folder of the checkout and returns what it prints.
+func (r runner) output(folder, program string, args ...string) ([]byte, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = filepath.Join(r.root, folder)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s in %s: %w: %s", program, strings.Join(args, " "), cmd.Dir, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}

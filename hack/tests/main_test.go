@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAffects(t *testing.T) {
+	t.Parallel()
+	const folder = "test/e2e/cloud"
+	p := testPackage{folder: folder, deps: []string{folder, "internal/testkit"}}
+	source := []byte(`testkit.Binary(t, "digitalocean-cloud-controller-manager"); os.ReadFile("../../../docs/migration/x.md")`)
+	commands := map[string][]string{
+		"digitalocean-cloud-controller-manager": {"cmd/digitalocean-cloud-controller-manager", "internal/docloud/app"},
+		"calico-node-sync":                      {"cmd/calico-node-sync", "internal/nodesync/app"},
+		"lab":                                   {"lab", "lab/internal/cli"},
+	}
+	needed := needs(p, source, commands)
+	for file, want := range map[string]bool{
+		"internal/docloud/app/app.go":        true,  // a command that it runs
+		"internal/docloud/app/app_test.go":   false, // tests matter in their own folder
+		"internal/nodesync/app/app.go":       false, // a command that it does not run
+		"test/e2e/cloud/story_test.go":       true,
+		"test/e2e/story_test.go":             false,
+		"internal/testkit/etcd.go":           true,
+		"lab/internal/cli/up.go":             true, // every scenario runs in the lab
+		"internal/docloud/app/testdata/a.js": true, // a file that may be embedded
+		"docs/migration/x.md":                true, // its source names docs
+		"charts/mooring/values.yaml":         false,
+		"README.md":                          false,
+		"go.mod":                             true,
+		"lab/go.sum":                         true,
+		"Makefile":                           true,
+		"hack/tests/list.go":                 true,
+		"hack/docs/api.go":                   false,
+	} {
+		if got := affects([]string{"CHANGELOG.md", file}, folder, needed, source); (got == file) != want || !want && got != "" {
+			t.Errorf("%s affects the package: %q, want %t", file, got, want)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	all := []testPackage{{path: "pure", pure: true}, {path: "server", servers: true}, {path: "controller"}}
+	groups := split(all)
+	if len(groups) != 2 || len(groups[0].packages) != 1 || groups[0].packages[0].path != "controller" || !groups[0].race || groups[1].race {
+		t.Errorf("%+v", groups)
+	}
+}
+
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	folders, servers := own([]string{"example.com/m/b [example.com/m/a.test]", "example.com/m/a_test [example.com/m/a.test]", "example.com/m/b", "fmt"}, "example.com/m/")
+	if diff := cmp.Diff([]string{"a", "b"}, folders); diff != "" || servers {
+		t.Errorf("servers %t (- want, + got):\n%s", servers, diff)
+	}
+	if _, servers := own([]string{"go.etcd.io/etcd/server/v3/embed"}, "example.com/m/"); !servers {
+		t.Error("etcd's server is not found")
+	}
+}
+
+func TestParseCosts(t *testing.T) {
+	t.Parallel()
+	got, err := parseCosts("/m", "/m/a\t1.50\t0.20\n/m/b/c\t3.00\t7.25\n")
+	want := []cost{{folder: "b/c", wall: 3, cpu: 7.25}, {folder: "a", wall: 1.5, cpu: 0.2}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(cost{})); diff != "" || err != nil {
+		t.Errorf("%v (- want, + got):\n%s", err, diff)
+	}
+	if _, err := parseCosts("/m", "/m/a\tlong\n"); err == nil {
+		t.Error("a line without numbers is accepted")
+	}
+}
