@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
-	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func mustPrefix(t *testing.T, text string) tenancy.Prefix {
@@ -119,7 +118,7 @@ func TestRangeFindsTheSame(t *testing.T) {
 	t.Parallel()
 	p := mustPrefix(t, "/m/")
 	few := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, '/', '0', 'm', 0xff}), 1, 3)
-	cases.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		mine := rapid.SliceOfN(few, 0, 8).Draw(t, "keys")
 		core := [][]byte{[]byte("/l0/x"), []byte("/m"), []byte("/m/"), []byte("/m0"), []byte("/m00"), []byte("/n/x"), {0}, {0xff, 0xff}}
 		for _, k := range mine {
@@ -160,7 +159,7 @@ func TestContainsRangeJudgesAnyRange(t *testing.T) {
 	})
 	contained := 0
 	for range 20 {
-		cases.Check(t, func(t *rapid.T) {
+		rapid.Check(t, func(t *rapid.T) {
 			key, end := text.Draw(t, "key"), text.Draw(t, "end")
 			if !p.ContainsRange(key, end) {
 				return

@@ -42,7 +42,8 @@ func Number(tb testing.TB, change, ci, night int) int {
 	}
 }
 
-// Check runs a property with 30, 100 or 1,000 cases, or as many as -rapid.checks says.
+// Check runs a property with 30, 100 or 1,000 cases, or as many as -rapid.checks says. The number is the process's: a package whose properties need more to
+// mean anything, and cost little, uses rapid.Check in all its tests.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	setChecks(t)
