@@ -4,9 +4,6 @@
 package proxy
 
 import (
-	"errors"
-	"io"
-
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -16,21 +13,21 @@ import (
 // kvRoutes are the RPCs of etcd's KV service.
 func (p *Proxy) kvRoutes() map[string]route {
 	return map[string]route{
-		etcdserverpb.KV_Range_FullMethodName:       {forward: &forward{request: p.rangeRequest, response: p.rangeResponse}},
+		etcdserverpb.KV_Range_FullMethodName:       {forward: &forward{request: p.rangeRequest, response: p.rangeResponse, inPlace: true}},
 		etcdserverpb.KV_RangeStream_FullMethodName: {stream: p.rangeStream},
-		etcdserverpb.KV_Put_FullMethodName:         {forward: &forward{request: p.putRequest, response: p.putResponse, ended: p.ended}},
-		etcdserverpb.KV_DeleteRange_FullMethodName: {forward: &forward{request: p.deleteRequest, response: p.deleteResponse}},
-		etcdserverpb.KV_Txn_FullMethodName:         {forward: &forward{request: p.txnRequest, response: p.txnResponse, ended: p.ended}},
+		etcdserverpb.KV_Put_FullMethodName:         {forward: &forward{request: p.putRequest, response: p.putResponse, inPlace: true, ended: p.ended}},
+		etcdserverpb.KV_DeleteRange_FullMethodName: {forward: &forward{request: p.deleteRequest, response: p.deleteResponse, inPlace: true}},
+		etcdserverpb.KV_Txn_FullMethodName:         {forward: &forward{request: p.txnRequest, response: p.txnResponse, inPlace: true, ended: p.ended}},
 		etcdserverpb.KV_Compact_FullMethodName:     {unary: p.compact},
 	}
 }
 
-func (p *Proxy) rangeRequest(dst, request []byte) ([]byte, int64, error) {
+func (p *Proxy) rangeRequest(dst, request []byte) ([]byte, cost, error) {
 	out, info, err := wire.AppendRange(dst, p.tenant, request)
 	if err == nil {
 		err = p.readable(info.Revision)
 	}
-	return out, 0, err
+	return out, cost{list: info.Large}, err
 }
 
 // readable refuses what lies below the tenant's compact revision, as etcd does. The revision itself can still be read.
@@ -53,17 +50,17 @@ func (p *Proxy) rangeResponse(dst []byte, _ int64, response []byte) ([]byte, err
 	return out, err
 }
 
-func (p *Proxy) putRequest(dst, request []byte) ([]byte, int64, error) {
+func (p *Proxy) putRequest(dst, request []byte) ([]byte, cost, error) {
 	g, visit := p.growth()
 	out, info, err := wire.AppendPutVisiting(dst, p.tenant, request, visit)
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
 	if err != nil {
-		return out, 0, err
+		return out, cost{}, err
 	}
 	state, err := p.room(g, int64(info.Key+info.Value))
-	return out, state, err
+	return out, cost{state: state, written: len(out) - len(dst)}, err
 }
 
 // growth returns what is told of a request's puts; nil without a quota.
@@ -100,10 +97,10 @@ func (p *Proxy) wrote(state int64, succeeded bool, revision int64) {
 	}
 }
 
-// ended is told of the end of each request for which room may have been made.
-func (p *Proxy) ended(state int64) {
+// ended is called at the end of each request for which room may have been made.
+func (p *Proxy) ended(state int64, sure bool) {
 	if p.ledger != nil {
-		p.ledger.ended(state)
+		p.ledger.ended(state, sure)
 	}
 }
 
@@ -125,12 +122,12 @@ func (p *Proxy) putResponse(dst []byte, state int64, response []byte) ([]byte, e
 	return out, err
 }
 
-func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, int64, error) {
-	out, _, err := wire.AppendDeleteRange(dst, p.tenant, request)
+func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, cost, error) {
+	out, info, err := wire.AppendDeleteRange(dst, p.tenant, request)
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
-	return out, 0, err
+	return out, cost{list: info.PrevKV && !info.Single}, err
 }
 
 func (p *Proxy) deleteResponse(dst []byte, _ int64, response []byte) ([]byte, error) {
@@ -141,23 +138,27 @@ func (p *Proxy) deleteResponse(dst []byte, _ int64, response []byte) ([]byte, er
 	return out, err
 }
 
-func (p *Proxy) txnRequest(dst, request []byte) ([]byte, int64, error) {
+func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 	compacted, loaded := p.compaction.known()
 	g, visit := p.growth()
 	out, info, err := wire.AppendTxnVisiting(dst, p.tenant, request, compacted, visit)
 	switch {
 	case err != nil:
-		return out, 0, err
+		return out, cost{}, err
 	case info.MinRevision > 0 && !loaded:
-		return out, 0, errNotLoaded
+		return out, cost{}, errNotLoaded
 	case info.ReadOnly:
-		return out, 0, nil
+		return out, cost{list: info.Large}, nil
 	}
 	if err := p.sized(len(out) - len(dst)); err != nil {
-		return out, 0, err
+		return out, cost{}, err
 	}
-	state, err := p.room(g, int64(info.PutBytes))
-	return out, state, err
+	c := cost{list: info.Large}
+	if info.Puts > 0 {
+		c.written = len(out) - len(dst)
+	}
+	c.state, err = p.room(g, int64(info.PutBytes))
+	return out, c, err
 }
 
 func (p *Proxy) txnResponse(dst []byte, state int64, response []byte) ([]byte, error) {
@@ -169,60 +170,4 @@ func (p *Proxy) txnResponse(dst []byte, state int64, response []byte) ([]byte, e
 		}
 	}
 	return out, err
-}
-
-// rangeStream forwards one request and rewrites the chunks of its answer one by one.
-func (p *Proxy) rangeStream(stream ServerStream) error {
-	const method = etcdserverpb.KV_RangeStream_FullMethodName
-	request, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return errNoMessage
-	}
-	if err != nil {
-		return err
-	}
-	out, info, err := wire.AppendRangeStream(nil, p.tenant, request)
-	if err == nil {
-		err = p.readable(info.Revision)
-	}
-	if errors.Is(err, errNotLoaded) {
-		if err = p.compaction.wait(stream.Context()); err == nil {
-			err = p.readable(info.Revision)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	core, err := p.up.Stream(stream.Context(), method, stream.RequireLeader())
-	if err != nil {
-		return err
-	}
-	if err := core.Send(out); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if err := core.CloseSend(); err != nil {
-		return err
-	}
-	return p.rangeChunks(core, stream)
-}
-
-// rangeChunks passes on what the core answers. Unlike a unary answer, a chunk that is outside the boundary can come after good ones; it is
-// withheld, and the stream ends.
-func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream) error {
-	for {
-		chunk, err := core.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		answer, _, err := wire.AppendRangeStreamResponse(make([]byte, 0, len(chunk)), p.tenant, chunk)
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(answer); err != nil {
-			return err
-		}
-	}
 }

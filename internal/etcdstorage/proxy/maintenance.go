@@ -37,9 +37,9 @@ func (p *Proxy) syntheticRoutes() map[string]route {
 		etcdserverpb.Maintenance_Alarm_FullMethodName:  {unary: p.alarm},
 		etcdserverpb.Cluster_MemberList_FullMethodName: {unary: p.memberList},
 		etcdserverpb.Auth_AuthStatus_FullMethodName:    {unary: p.authStatus},
-		healthCheck: {unary: p.healthCheck},
-		healthList:  {unary: p.healthList},
-		healthWatch: {stream: p.healthWatch},
+		healthCheck: {unary: p.healthCheck, local: true},
+		healthList:  {unary: p.healthList, local: true},
+		healthWatch: {stream: p.healthWatch, local: true},
 	}
 }
 

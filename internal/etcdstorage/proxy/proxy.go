@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
@@ -76,11 +76,20 @@ type Config struct {
 	Quota quota.Limits
 	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 is no bound.
 	Leases, Watches int
-	// RequestsPerSecond paces unary RPCs, after Burst that are not (0 is one second's worth); 0 paces nothing.
+	// RequestsPerSecond paces RPCs, after Burst that are not (0 is one second's worth); a stream counts when it begins. 0 paces nothing.
 	RequestsPerSecond float64
 	Burst             int
-	// InFlight bounds how many unary RPCs are with the core at one time, the others wait in their order; 0 is no bound.
-	InFlight int
+	// InFlight bounds how many RPCs are with the core at one time, the others wait in their order; 0 is no bound. Lists is the same for those whose answer
+	// may be large, which have seats of their own; 0 is a quarter of InFlight.
+	InFlight, Lists int
+	// KeepAlivesPerSecond and WatchMessagesPerSecond pace the messages of streams that keep leases alive, and of those that watch; 0 paces nothing.
+	KeepAlivesPerSecond, WatchMessagesPerSecond float64
+	// ReadBytesPerSecond and WrittenBytesPerSecond pace the core's answers and what is put; 0 paces nothing.
+	ReadBytesPerSecond, WrittenBytesPerSecond int64
+	// Streams bounds how many RPCs of any kind are open at one time, StreamsPerConnection those of one connection; 0 is no bound and 4096.
+	Streams, StreamsPerConnection int
+	// AnswerBytes bounds the bytes of answers that are held in memory; 0 is DefaultAnswerBytes.
+	AnswerBytes int64
 	// Logger and Registry may be left out.
 	Logger   logr.Logger
 	Registry prometheus.Registerer
@@ -93,6 +102,10 @@ const (
 	DefaultMaxRequestBytes = 1.5 * 1024 * 1024 // etcd's embed.DefaultMaxRequestBytes
 	// requestOverhead is what etcd allows a gRPC message beyond its request limit (etcd's config.grpcOverheadBytes).
 	requestOverhead = 512 * 1024
+	// DefaultAnswerBytes fit a process that may have 256 MiB.
+	DefaultAnswerBytes = 128 << 20
+	// waitingPart is the part of AnswerBytes that requests may take that wait.
+	waitingPart = 4
 )
 
 // Proxy serves one tenant. Make one with New.
@@ -107,9 +120,15 @@ type Proxy struct {
 	usage      *usage
 	ledger     *ledger // nil without a quota
 	seats      seats
-	rate       *rate.Limiter // nil for any rate
-	leases     *leaseCount
-	metrics    *metrics
+	lists      seats // of requests whose answer may be large
+	budgets    budgets
+	answers    *h2.Budget
+	streams    atomic.Int64 // RPCs that are open
+	waiting    atomic.Int64 // bytes of requests that wait
+	// mostWaitingBytes bounds waiting.
+	mostWaitingBytes int64
+	leases           *leaseCount
+	metrics          *metrics
 
 	ctx    context.Context //nolint:containedctx // the life of the background work
 	cancel context.CancelFunc
@@ -124,6 +143,9 @@ type Proxy struct {
 func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	if cfg.MaxRequestBytes <= 0 {
 		cfg.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if cfg.AnswerBytes <= 0 {
+		cfg.AnswerBytes = DefaultAnswerBytes
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // certificates' ends are times of the clock's
@@ -149,6 +171,8 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{})}
 	p.tenant = &p.cfg.Tenant
+	p.answers = h2.NewBudget(cfg.AnswerBytes, m.waited(limitAnswers).Inc)
+	p.mostWaitingBytes = max(cfg.AnswerBytes/waitingPart, int64(cfg.MaxRequestBytes)+requestOverhead)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	if p.core, err = newCore(p); err != nil {
 		p.cancel()
@@ -166,6 +190,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p.server = &h2.Server{
 		Handler: front{p}, Credentials: creds, MaxMessage: cfg.MaxRequestBytes + requestOverhead,
+		MaxStreams: cfg.StreamsPerConnection, Answers: p.answers,
 		Broken: func(err error) {
 			p.metrics.panics.Inc()
 			p.log.Error(err, "A connection of the tenant ended by a panic")

@@ -99,7 +99,7 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 	if !l.isLoaded {
 		return 0, errNotLoaded
 	}
-	id, ok := l.book.Reserve(l.limits, g.success, g.failure)
+	id, ok := l.book.Reserve(l.limits, g.success, g.failure, clock())
 	switch {
 	case ok:
 		return id, nil
@@ -111,7 +111,7 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 
 // refuse counts a refusal; the caller holds the lock.
 func (l *ledger) refuse() error {
-	l.p.metrics.refused("space").Inc()
+	l.p.metrics.refused(limitSpace).Inc()
 	l.tell()
 	return rpctypes.ErrGRPCNoSpace
 }
@@ -172,14 +172,15 @@ func (l *ledger) settle(id int64, succeeded bool, revision int64) {
 	l.book.Settle(id, succeeded, revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 }
 
-// ended is told of the end of each request for which room was made, answered or not.
-func (l *ledger) ended(id int64) {
+// ended is called at the end of each request for which room was made, answered or not. Room of one that the core may have done without a word of it is
+// kept until that would be in the book.
+func (l *ledger) ended(id int64, sure bool) {
 	if id == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.book.Abandon(id)
+	l.book.Abandon(id, sure, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 }
 
 // used is what is stored, and whether the tenant is at its limit.

@@ -150,9 +150,11 @@ func (f *forwarded) cancel(b *h2.Batch) {
 	f.call.Cancel(b)
 }
 
-func (f *forwarded) Message(_ *h2.Batch, m []byte) {
+func (f *forwarded) Message(_ *h2.Batch, m []byte, own *h2.Buf) {
 	f.answer = h2.GetBuf(h2.MessageRoom + len(m))
 	f.answer.B = append(f.answer.B[:h2.MessageRoom], m...)
+	own.MoveHold(f.answer)
+	own.Release()
 }
 
 func (f *forwarded) Done(b *h2.Batch, s h2.Status) {
@@ -162,6 +164,8 @@ func (f *forwarded) Done(b *h2.Batch, s h2.Status) {
 	}
 	f.s.Fail(b, s)
 }
+
+func (t *through) Refused(*h2.Stream, h2.Status) {}
 
 func (t *through) Accept(credentials.AuthInfo) any { return nil }
 

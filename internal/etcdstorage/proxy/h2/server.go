@@ -4,6 +4,7 @@
 package h2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -21,12 +22,10 @@ import (
 const (
 	serverReadBuffer = 32 << 10
 	serverWindow     = 16 << 20
-	mostStreams      = 4096      // of one connection
-	mostConnections  = 2048      // that got through the handshake
-	mostFresh        = 256       // that have not yet
-	mostUnread       = 32 << 20  // bytes of answers of a connection that takes none of them for a while
-	mostQueued       = 256 << 20 // …and of one that does
-	smallAnswer      = 64 << 10  // is never refused: mostStreams of them are no more than mostQueued
+	mostStreams      = 4096     // of one connection, unless Server.MaxStreams is given
+	mostConnections  = 2048     // that got through the handshake
+	mostFresh        = 256      // that have not yet
+	mostUnread       = 32 << 20 // bytes of answers of a connection that takes none of them for a while
 	stallTick        = 5 * time.Second
 	mostHeld         = 64 << 20 // bytes of requests of all connections that are not complete, or not taken by their handlers
 	handshakeTime    = 10 * time.Second
@@ -43,6 +42,8 @@ type Handler interface {
 	Unary(s *Stream, b *Batch, request []byte)
 	// Accept is told what the handshake found; what it returns is Stream.Peer of the connection's calls.
 	Accept(info credentials.AuthInfo) any
+	// Refused is told of a call that was begun and got this answer without the handler, as for a request that is not gRPC.
+	Refused(s *Stream, status Status)
 	// Panicked is told what a function of Begin or Unary's panicked with, and answers with the status to send.
 	Panicked(s *Stream, reason any) Status
 }
@@ -52,6 +53,10 @@ type Server struct {
 	Handler     Handler
 	Credentials credentials.TransportCredentials // nil: plaintext
 	MaxMessage  int
+	// MaxStreams is how many calls of one connection may be open; 0 is 4096.
+	MaxStreams int
+	// Answers is where the answers are counted that wait for the tenant; nil is nowhere.
+	Answers *Budget
 	// Broken, if set, is told of panics that were not a handler's.
 	Broken func(err error)
 	// StallTick is how often connections are looked at that do not read; 0 is 5 s. One that reads nothing between two looks is closed.
@@ -191,7 +196,8 @@ func (c *serverConn) closeIfStalled() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stalled := t.queued > mostUnread && t.sent == c.sentBefore
+	_, waiting := c.server.Answers.Held()
+	stalled := (t.queued > mostUnread || t.queued > 0 && waiting > 0) && t.sent == c.sentBefore
 	if c.sentBefore = t.sent; stalled {
 		t.failLocked(errSlowPeer)
 	}
@@ -296,7 +302,7 @@ func (c *serverConn) serve() {
 	stream := int64(c.server.MaxMessage) + messageHeaderLen + 64<<10
 	t := newTransport(conn, sock, c, serverReadBuffer, serverWindow, stream)
 	t.mu.Lock()
-	t.out = appendSettings(t.out, [2]uint32{settingMaxStreams, mostStreams}, [2]uint32{settingInitialWindow, uint32(stream)},
+	t.out = appendSettings(t.out, [2]uint32{settingMaxStreams, uint32(c.server.maxStreams())}, [2]uint32{settingInitialWindow, uint32(stream)},
 		[2]uint32{settingMaxHeaderListSize, mostHeaderBlock})
 	t.out = appendWindowUpdate(t.out, 0, serverWindow-defaultWindow)
 	t.mu.Unlock()
@@ -313,6 +319,8 @@ func (c *serverConn) serve() {
 		c.server.Broken(broken)
 	}
 }
+
+func (s *Server) maxStreams() int { return cmp.Or(s.MaxStreams, mostStreams) }
 
 // readPreface reads what HTTP/2 clients begin with; everything else is not worth an answer.
 func readPreface(c net.Conn) bool {
@@ -410,7 +418,7 @@ func (c *serverConn) onHeaders(id uint32, fields []hpack.HeaderField, end bool, 
 	s.owner = s
 	ok, refusal := s.readHeaders(fields)
 	t.mu.Lock()
-	if !ok || len(t.streams) >= mostStreams || c.isDraining() {
+	if !ok || len(t.streams) >= c.server.maxStreams() || c.isDraining() {
 		code := RefusedStream
 		if !ok {
 			code = ProtocolError
@@ -468,12 +476,8 @@ func (c *serverConn) contain(s *Stream, b *Batch) {
 	}
 }
 
-// errUnread and errHeld refuse single calls, where a connection's end would take all watches with it.
-var (
-	// errUnread comes after the core has answered: a write may be done, so it must not be a code that says that it is not.
-	errUnread = Status{Code: codes.Unavailable, Message: "etcd-storage-proxy: too many answers of this connection are not being read"}
-	errHeld   = Status{Code: codes.ResourceExhausted, Message: "etcd-storage-proxy: too many requests are coming in at once"}
-)
+// errHeld refuses a single call, where a connection's end would take all watches with it.
+var errHeld = Status{Code: codes.ResourceExhausted, Message: "etcd-storage-proxy: too many requests are coming in at once"}
 
 // onData collects the request of a unary call, or the messages of a streaming one.
 func (c *serverConn) onData(st *stream, payload []byte, end bool, b *Batch) error {
@@ -500,6 +504,9 @@ func (c *serverConn) onData(st *stream, payload []byte, end bool, b *Batch) erro
 	case failure != nil:
 		own.Release()
 		s.drop()
+		if !s.answered.Load() {
+			c.server.Handler.Refused(s, *failure)
+		}
 		s.Fail(b, *failure)
 	case request != nil:
 		c.unary(s, b, request)
