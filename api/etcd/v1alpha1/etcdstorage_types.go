@@ -210,6 +210,11 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Keys *int64 `json:"keys,omitempty"`
+	// historyBytes is the most bytes of keys and values that may be written between two compactions of the core, which keeps them all until then, at least
+	// 16Mi. Puts beyond are refused, deletes pass. Absent: 256Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.quota.historyBytes: must be at least 16Mi"
+	// +optional
+	HistoryBytes *resource.Quantity `json:"historyBytes,omitempty"`
 	// leases is the most leases.
 	// +kubebuilder:validation:Minimum=1
 	// +optional

@@ -290,6 +290,11 @@ func (in *Quota) DeepCopyInto(out *Quota) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.HistoryBytes != nil {
+		in, out := &in.HistoryBytes, &out.HistoryBytes
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Leases != nil {
 		in, out := &in.Leases, &out.Leases
 		*out = new(int64)

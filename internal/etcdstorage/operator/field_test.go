@@ -89,6 +89,7 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"deletionPolicy":             {func(s *spec) { s.DeletionPolicy = v1alpha1.DeletionDelete }, "DeleteKeys 2500 keys under /a/"},
 		"quota.bytes":                {func(s *spec) { s.Quota.Bytes = &bytes }, `"--quota-bytes=1073741824"`},
 		"quota.keys":                 {func(s *spec) { s.Quota.Keys = &seven }, `"--quota-keys=7"`},
+		"quota.historyBytes":         {func(s *spec) { s.Quota.HistoryBytes = &bytes }, `"--quota-history-bytes=1073741824"`},
 		"quota.leases":               {func(s *spec) { s.Quota.Leases = &seven }, `"--quota-leases=7"`},
 		"quota.watches":              {func(s *spec) { s.Quota.Watches = &five }, `"--quota-watches=5"`},
 		"quota.requestsPerSecond":    {func(s *spec) { s.Quota.RequestsPerSecond = &five }, `"--max-requests-per-second=5"`},
@@ -224,7 +225,8 @@ func TestAnswersFitIntoTheMemory(t *testing.T) {
 		if want := fmt.Sprintf("--max-answer-bytes=%d", memory.Value()/2); !slices.Contains(w.Args(Owner{}), want) {
 			t.Errorf("%s: %v, want %s", limit, w.Args(Owner{}), want)
 		}
-		if got := w.container(Owner{}, nil).Resources.Limits.Memory(); got.Cmp(memory) != 0 {
+		limits := w.container(Owner{}, nil).Resources.Limits
+		if got := limits.Memory(); got.Cmp(memory) != 0 {
 			t.Errorf("the limit is %s, want %s", got, limit)
 		}
 	}

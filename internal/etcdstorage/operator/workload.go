@@ -261,6 +261,7 @@ func (w World) bounds() []string {
 	var out []string
 	out = bytesBound(out, "--quota-bytes", q.Bytes)
 	out = bound(out, "--quota-keys", q.Keys)
+	out = bytesBound(out, "--quota-history-bytes", q.HistoryBytes)
 	out = bound(out, "--quota-leases", q.Leases)
 	out = bound(out, "--quota-watches", q.Watches)
 	out = bound(out, "--max-requests-per-second", q.RequestsPerSecond)

@@ -163,6 +163,7 @@ type rpc struct {
 	mu       sync.Mutex
 	call     h2.Call
 	held     int64  // bytes of the request that count as waiting
+	charged  int    // bytes that count as history
 	seats    *seats // where place is; nil before there is one
 	gone     bool   // the tenant has its answer, or gave up
 	atCore   bool   // the core may be working on it, and whoever waits for the core's answer releases
@@ -272,6 +273,9 @@ func (r *rpc) admitted(b *h2.Batch) {
 	if err == nil && wait > 0 && !r.hold(len(r.request.B)) {
 		err = r.p.refuse(limitQueue, queueRetry)
 	}
+	if err == nil && r.cost.written > 0 {
+		err = r.charge()
+	}
 	if err != nil {
 		r.fail(b, err)
 		return
@@ -305,6 +309,21 @@ func (r *rpc) seatedThen(b *h2.Batch) {
 	if !ok {
 		r.later(r.start)
 	}
+}
+
+// charge takes room in the history for what is written.
+func (r *rpc) charge() error {
+	if err := r.p.ledger.charge(r.cost.written); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.released {
+		r.p.ledger.charged(r.cost.written)
+		return nil
+	}
+	r.charged = r.cost.written
+	return nil
 }
 
 // leaves notes that the request is on its way to the core; false if the tenant is gone already.
@@ -545,8 +564,11 @@ func (r *rpc) release(sure bool) {
 		return
 	}
 	r.released = true
-	seats, held, state := r.seats, r.held, r.cost.state
+	seats, held, state, charged := r.seats, r.held, r.cost.state, r.charged
 	r.mu.Unlock()
+	if charged > 0 {
+		r.p.ledger.charged(charged)
+	}
 	if held > 0 {
 		r.p.waiting.Add(-held)
 	}

@@ -52,56 +52,51 @@ func (p *Proxy) rangeResponse(dst []byte, _ int64, response []byte) ([]byte, err
 
 func (p *Proxy) putRequest(dst, request []byte) ([]byte, cost, error) {
 	g, visit := p.growth()
-	out, info, err := wire.AppendPutVisiting(dst, p.tenant, request, visit)
+	out, _, err := wire.AppendPutVisiting(dst, p.tenant, request, visit)
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
 	if err != nil {
 		return out, cost{}, err
 	}
-	state, err := p.room(g, int64(info.Key+info.Value))
+	state, err := p.room(g)
 	return out, cost{state: state, written: len(out) - len(dst)}, err
 }
 
 // growth returns what is told of a request's puts; nil without a quota.
 func (p *Proxy) growth() (*growth, func(wire.Put)) {
-	if p.ledger == nil {
+	if !p.ledger.enforced() {
 		return nil, nil
 	}
 	g := &growth{ledger: p.ledger}
 	return g, g.visit
 }
 
-// room makes room for what a request writes, and returns what its answer is told: with a quota the reservation, else the bytes.
-func (p *Proxy) room(g *growth, bytes int64) (state int64, err error) {
+// room makes room for what a request writes, and returns the reservation; 0 without a quota.
+func (p *Proxy) room(g *growth) (state int64, err error) {
 	if g == nil {
-		return bytes, nil
+		return 0, nil
 	}
 	return p.ledger.reserve(g)
 }
 
 // changed is told of each answer to a write.
 func (p *Proxy) changed(info wire.ResponseInfo) {
-	if p.ledger != nil && info.Wrote {
+	if info.Wrote && p.ledger.enforced() {
 		p.ledger.answeredAt(info.Header.Revision)
 	}
 }
 
 // wrote is told of the answer to a request for which room was made, and whether it succeeded: a Txn that did not has run its other branch.
 func (p *Proxy) wrote(state int64, succeeded bool, revision int64) {
-	switch {
-	case p.ledger != nil && state != 0:
+	if state != 0 {
 		p.ledger.settle(state, succeeded, revision)
-	case p.ledger == nil && succeeded: // a Txn that did not writes nothing as a rule: the other branch reads what is there instead
-		p.usage.wrote(state)
 	}
 }
 
 // ended is called at the end of each request for which room may have been made.
 func (p *Proxy) ended(state int64, sure bool) {
-	if p.ledger != nil {
-		p.ledger.ended(state, sure)
-	}
+	p.ledger.ended(state, sure)
 }
 
 // sized refuses writes that the core would refuse for their size. It decides here because the prefix makes a request longer: one that is a
@@ -157,7 +152,7 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 	if info.Puts > 0 {
 		c.written = len(out) - len(dst)
 	}
-	c.state, err = p.room(g, int64(info.PutBytes))
+	c.state, err = p.room(g)
 	return out, c, err
 }
 

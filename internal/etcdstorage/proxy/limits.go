@@ -35,25 +35,10 @@ func (p *Proxy) limit() {
 	p.leases = &leaseCount{p: p}
 }
 
-// overQuota says whether growth is refused now.
+// overQuota reports whether growth is refused now.
 func (p *Proxy) overQuota() bool {
-	if p.ledger == nil {
-		return false
-	}
 	_, exceeded := p.ledger.used()
-	return exceeded
-}
-
-// size is what the tenant stores, in bytes of keys and values.
-func (p *Proxy) size(ctx context.Context) (int64, error) {
-	if p.ledger == nil {
-		return p.usage.Bytes(ctx)
-	}
-	if err := p.ledger.wait(ctx); err != nil {
-		return 0, err
-	}
-	used, _ := p.ledger.used()
-	return used.Bytes, nil
+	return exceeded || p.ledger.historyExceeded()
 }
 
 // leaseCount knows how many leases the tenant has: a count, and what was granted through this replica since. Leases that end are found by the

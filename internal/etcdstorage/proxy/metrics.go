@@ -29,6 +29,7 @@ type metrics struct {
 	keys            prometheus.Gauge
 	bytes           prometheus.Gauge
 	exceeded        prometheus.Gauge
+	history         prometheus.Gauge
 	refusedTotal    *prometheus.CounterVec
 	waitedTotal     *prometheus.CounterVec
 	overTotal       *prometheus.CounterVec
@@ -85,6 +86,10 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		Name: "mooring_etcdstorage_proxy_quota_exceeded", ConstLabels: labels,
 		Help: "1 while what the tenant was refused last for want of space would still be refused.",
 	})
+	m.history = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mooring_etcdstorage_proxy_history_bytes", ConstLabels: labels,
+		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while nobody counts.",
+	})
 	m.refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_refused_total", ConstLabels: labels,
 		Help: "What was refused to the tenant for its budgets, by budget.",
@@ -114,7 +119,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	}
 	for _, c := range []prometheus.Collector{
 		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.keys, m.bytes,
-		m.exceeded, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals,
+		m.exceeded, m.history, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals,
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the proxy's metrics: %w", err)

@@ -74,6 +74,8 @@ type Config struct {
 	MaxRequestBytes int
 	// Quota bounds what the tenant stores; the zero value bounds nothing.
 	Quota quota.Limits
+	// HistoryBytes bounds what it has written since the core's last compaction; 0 is no bound.
+	HistoryBytes int64
 	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 is no bound.
 	Leases, Watches int
 	// RequestsPerSecond paces RPCs, after Burst that are not (0 is one second's worth); a stream counts when it begins. 0 paces nothing.
@@ -117,8 +119,7 @@ type Proxy struct {
 	core       *core
 	up         upstream // is core; what handlers use
 	compaction *compaction
-	usage      *usage
-	ledger     *ledger // nil without a quota
+	ledger     *ledger
 	seats      seats
 	lists      seats // of requests whose answer may be large
 	budgets    budgets
@@ -128,6 +129,7 @@ type Proxy struct {
 	// mostWaitingBytes bounds waiting.
 	mostWaitingBytes int64
 	leases           *leaseCount
+	alarms           coreAlarms
 	metrics          *metrics
 
 	ctx    context.Context //nolint:containedctx // the life of the background work
@@ -180,7 +182,6 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p.up = p.core
 	p.compaction = newCompaction(p)
-	p.usage = newUsage(p)
 	p.ledger = newLedger(p)
 	p.limit()
 	p.routes = p.buildRoutes() //nolint:contextcheck // handlers get the contexts of their calls
@@ -198,8 +199,8 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 		StallTick: cfg.Look, Over: p.over,
 	}
 	p.background(p.compaction.run)
-	if p.ledger != nil {
-		p.background(p.ledger.run)
+	if p.ledger.enforced() || cfg.HistoryBytes > 0 {
+		p.ledger.begin()
 	}
 	return p, nil
 }

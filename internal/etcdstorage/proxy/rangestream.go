@@ -55,6 +55,9 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 		return err
 	}
 	defer p.lists.leave(&place)
+	if s, ok := stream.(tenantStream); ok {
+		s.s.Uncounted = true // there are no more of them than seats
+	}
 	return p.rangeFrom(stream, out)
 }
 

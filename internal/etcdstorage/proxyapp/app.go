@@ -139,6 +139,7 @@ func (p *program) proxyConfig() proxy.Config {
 		Tenant: s.tenant, TenantName: s.tenantName, SystemPrefix: s.systemPrefix, AdvertiseURL: s.advertiseURL,
 		MaxRequestBytes: p.options.maxRequestBytes,
 		Quota:           quota.Limits{Bytes: p.options.quotaBytes, Keys: p.options.quotaKeys},
+		HistoryBytes:    p.options.historyBytes,
 		Leases:          p.options.quotaLeases, Watches: p.options.quotaWatches,
 		RequestsPerSecond: p.options.requestsPerSecond, Burst: p.options.burst, InFlight: p.options.inFlight, Lists: p.options.lists,
 		KeepAlivesPerSecond: p.options.keepAlivesPerSecond, WatchMessagesPerSecond: p.options.watchMessagesPerSecond,

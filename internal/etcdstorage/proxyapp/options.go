@@ -39,7 +39,7 @@ type options struct {
 	watchMessagesPerSecond                    float64
 	readBytesPerSecond, writtenBytesPerSecond int64
 	streams, streamsPerConnection             int
-	answerBytes                               int64
+	answerBytes, historyBytes                 int64
 	drainDelay, drainTimeout                  time.Duration
 	logging                                   plain.Options
 }
@@ -55,6 +55,7 @@ const (
 	defaultWrittenBytes         = 8 << 20
 	defaultStreams              = 4096
 	defaultStreamsPerConnection = 1024
+	defaultHistory              = 256 << 20
 )
 
 func newOptions() *options {
@@ -64,6 +65,7 @@ func newOptions() *options {
 		requestsPerSecond: defaultRequests, inFlight: defaultInFlight, keepAlivesPerSecond: defaultKeepAlives,
 		watchMessagesPerSecond: defaultWatchMessages, readBytesPerSecond: defaultReadBytes, writtenBytesPerSecond: defaultWrittenBytes,
 		streams: defaultStreams, streamsPerConnection: defaultStreamsPerConnection, answerBytes: proxy.DefaultAnswerBytes,
+		historyBytes: defaultHistory,
 	}
 }
 
@@ -89,6 +91,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.quotaBytes, "quota-bytes", o.quotaBytes,
 		"How many bytes of keys, with their prefix, and values the tenant may store; what would grow beyond is refused as etcd does without space. 0 is no bound.")
 	fs.Int64Var(&o.quotaKeys, "quota-keys", o.quotaKeys, "How many keys the tenant may have, refused likewise. 0 is no bound.")
+	fs.Int64Var(&o.historyBytes, "quota-history-bytes", o.historyBytes,
+		"How many bytes of keys and values the tenant may write between two compactions of the core, which keeps them all until then; puts beyond are refused. Deletes pass, and count. 0 is no bound.")
 	fs.IntVar(&o.quotaLeases, "quota-leases", o.quotaLeases, "How many leases the tenant may have. 0 is no bound.")
 	fs.IntVar(&o.quotaWatches, "quota-watches", o.quotaWatches, "How many watches the tenant may have on this replica. 0 is no bound.")
 	fs.Float64Var(&o.requestsPerSecond, "max-requests-per-second", o.requestsPerSecond,

@@ -32,6 +32,8 @@ type Stream struct {
 	RequireLeader bool
 	// Value is for the handler.
 	Value any
+	// Uncounted is set for a streaming call whose messages are not counted in Server.Answers, since the handler bounds how many such calls there are.
+	Uncounted bool
 	// OnCancel, if set, is called by the connection's reader when the call was given up before it was answered.
 	OnCancel func(b *Batch)
 
@@ -320,6 +322,9 @@ func (s *Stream) crowded(parts [][]byte) bool {
 // Send sends one message, the concatenation of parts, which must not change afterwards. It blocks while the client does not read.
 func (s *Stream) Send(parts ...[]byte) error {
 	answers := s.conn.server.Answers
+	if s.Uncounted {
+		answers = nil
+	}
 	if answers != nil && s.crowded(parts) {
 		return status.Error(codes.ResourceExhausted, errUnread)
 	}
