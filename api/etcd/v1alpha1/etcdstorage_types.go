@@ -262,6 +262,10 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	StreamsPerConnection *int32 `json:"streamsPerConnection,omitempty"`
+	// connectionsPerIdentity is how many connections each proxy takes from certificates of one identity. Absent: 1024.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ConnectionsPerIdentity *int32 `json:"connectionsPerIdentity,omitempty"`
 }
 
 // Compaction says where the tenant's compacted revision is kept.

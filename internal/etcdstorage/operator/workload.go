@@ -273,6 +273,7 @@ func (w World) bounds() []string {
 	out = bytesBound(out, "--max-written-bytes-per-second", q.WrittenBytesPerSecond)
 	out = bound(out, "--max-streams", q.Streams)
 	out = bound(out, "--max-streams-per-connection", q.StreamsPerConnection)
+	out = bound(out, "--max-connections-per-identity", q.ConnectionsPerIdentity)
 	return append(out, fmt.Sprintf("--max-in-flight=%d", Seats(w.Storage.Spec.Priority)), fmt.Sprintf("--max-answer-bytes=%d", w.answerBytes()))
 }
 

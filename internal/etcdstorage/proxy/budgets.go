@@ -29,13 +29,15 @@ const (
 	limitRead     = "read-bytes"
 	limitWritten  = "written-bytes"
 	limitAnswers  = "answers"
+
+	limitConnections = "connections"
 )
 
 // Budgets are the names of all budgets, for the reference and for tests.
 func Budgets() []string {
 	return []string{
 		limitSpace, limitHistory, limitLeases, limitWatches, limitRate, limitQueue, limitStreams, limitKeeps, limitMessages, limitRead, limitWritten,
-		limitAnswers,
+		limitAnswers, limitConnections,
 	}
 }
 
@@ -228,6 +230,8 @@ func flagOf(limit string) string {
 		return "--max-read-bytes-per-second"
 	case limitWritten:
 		return "--max-written-bytes-per-second"
+	case limitConnections:
+		return "--max-connections-per-identity"
 	default:
 		return "--max-answer-bytes"
 	}

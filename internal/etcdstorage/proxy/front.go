@@ -6,6 +6,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -35,8 +36,19 @@ func (v verdict) Error() string {
 }
 
 // Accept implements h2.Handler.
-func (f front) Accept(info credentials.AuthInfo) any {
-	return verdict{err: f.p.judge(info), client: clientEnd(info), serving: servingEnd(info)}
+func (f front) Accept(info credentials.AuthInfo, remote net.Addr) h2.Admission {
+	share, err := f.p.judge(info, remote)
+	return h2.Admission{
+		Peer: verdict{err: err, client: clientEnd(info), serving: servingEnd(info)}, Share: share, Refused: err != nil,
+	}
+}
+
+// Excess implements h2.Handler.
+func (f front) Excess(share string, remote net.Addr) {
+	f.p.metrics.refused(limitConnections).Inc()
+	if f.p.cfg.Excess != nil {
+		f.p.cfg.Excess(share, remote)
+	}
 }
 
 // Begin implements h2.Handler.

@@ -66,6 +66,14 @@ type Config struct {
 	// Authorize decides once per connection whether a verified client certificate is this tenant's. Its error is the answer to every RPC of that
 	// connection. nil accepts every verified one.
 	Authorize func(*x509.Certificate) error
+	// Refused, if it is not nil, is told of each connection that Authorize has refused, Excess of each that was closed since its identity has as many as it
+	// may.
+	Refused func(cert *x509.Certificate, remote net.Addr, err error)
+	Excess  func(identity string, remote net.Addr)
+	// ConnectionsPerIdentity is how many connections may have certificates of one identity; 0 is no bound. IdleTime is how long one may be without a call;
+	// 0 is no bound.
+	ConnectionsPerIdentity int
+	IdleTime               time.Duration
 	// SystemPrefix is where the proxy keeps its own records in the core ("/.etcd.mooring.dev/"); "" keeps them in memory only.
 	SystemPrefix string
 	// AdvertiseURL is the one client URL that MemberList answers with.
@@ -191,7 +199,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p.server = &h2.Server{
 		Handler: front{p}, Credentials: creds, MaxMessage: cfg.MaxRequestBytes + requestOverhead,
-		MaxStreams: cfg.StreamsPerConnection, Answers: p.answers,
+		MaxStreams: cfg.StreamsPerConnection, Answers: p.answers, MaxPerShare: cfg.ConnectionsPerIdentity, IdleTime: cfg.IdleTime,
 		Broken: func(err error) {
 			p.metrics.panics.Inc()
 			p.log.Error(err, "A connection of the tenant ended by a panic")

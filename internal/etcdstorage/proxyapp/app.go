@@ -145,6 +145,7 @@ func (p *program) proxyConfig() proxy.Config {
 		KeepAlivesPerSecond: p.options.keepAlivesPerSecond, WatchMessagesPerSecond: p.options.watchMessagesPerSecond,
 		ReadBytesPerSecond: p.options.readBytesPerSecond, WrittenBytesPerSecond: p.options.writtenBytesPerSecond,
 		Streams: p.options.streams, StreamsPerConnection: p.options.streamsPerConnection, AnswerBytes: p.options.answerBytes,
+		ConnectionsPerIdentity: p.options.connectionsPerIdentity, IdleTime: p.options.idleTime,
 		Logger: p.log, Registry: p.registry,
 	}
 	config.Upstream.Dialer = p.core.dial
@@ -161,7 +162,7 @@ func (p *program) proxyConfig() proxy.Config {
 		config.Credentials = newClientSide(p.listenFiles, p.report)
 		config.Now = p.now
 		config.ServingEnd = func() time.Time { return p.listenFiles.Current().NotAfter() }
-		config.Authorize = p.report.watched(authorizer(s.tenantName, s.identities))
+		config.Authorize, config.Refused, config.Excess = authorizer(s.tenantName, s.identities), p.report.refusedIdentity, p.report.excess
 	}
 	return config
 }

@@ -39,6 +39,8 @@ type options struct {
 	watchMessagesPerSecond                    float64
 	readBytesPerSecond, writtenBytesPerSecond int64
 	streams, streamsPerConnection             int
+	connectionsPerIdentity                    int
+	idleTime                                  time.Duration
 	answerBytes, historyBytes                 int64
 	drainDelay, drainTimeout                  time.Duration
 	logging                                   plain.Options
@@ -56,6 +58,8 @@ const (
 	defaultStreams              = 4096
 	defaultStreamsPerConnection = 1024
 	defaultHistory              = 256 << 20
+	defaultConnections          = 1024
+	defaultIdle                 = 30 * time.Minute
 )
 
 func newOptions() *options {
@@ -65,7 +69,7 @@ func newOptions() *options {
 		requestsPerSecond: defaultRequests, inFlight: defaultInFlight, keepAlivesPerSecond: defaultKeepAlives,
 		watchMessagesPerSecond: defaultWatchMessages, readBytesPerSecond: defaultReadBytes, writtenBytesPerSecond: defaultWrittenBytes,
 		streams: defaultStreams, streamsPerConnection: defaultStreamsPerConnection, answerBytes: proxy.DefaultAnswerBytes,
-		historyBytes: defaultHistory,
+		historyBytes: defaultHistory, connectionsPerIdentity: defaultConnections, idleTime: defaultIdle,
 	}
 }
 
@@ -114,6 +118,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.streams, "max-streams", o.streams, "How many RPCs of any kind, watches' and leases' streams among them, may be open at this replica at one time. 0 is no bound.")
 	fs.IntVar(&o.streamsPerConnection, "max-streams-per-connection", o.streamsPerConnection,
 		"How many of them one connection may have; clients of gRPC wait by themselves. 0 is 4096.")
+	fs.IntVar(&o.connectionsPerIdentity, "max-connections-per-identity", o.connectionsPerIdentity,
+		"How many connections certificates of one identity (subject, URIs and DNS names) may have; more are closed. 0 is no bound but that of the process, 2048.")
+	fs.DurationVar(&o.idleTime, "idle-timeout", o.idleTime, "How long a connection may be without a request or a stream; it is told to connect again then, and closed. 0 is no bound.")
 	fs.Int64Var(&o.answerBytes, "max-answer-bytes", o.answerBytes,
 		"How many bytes of answers larger than 64 KiB are in memory at one time; others stay at the core until there is room. An answer of up to half as much again passes alone; what is larger is refused, and must be read in pages. Half of the memory that the process may have is right.")
 

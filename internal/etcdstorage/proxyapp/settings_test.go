@@ -122,6 +122,8 @@ func TestRefusedFlags(t *testing.T) {
 		{flags{"quota-watches": "-1"}, `--quota-watches -1 is out of range: use a number above 0, or 0 for no bound`},
 		{flags{"max-requests-per-second": "NaN"}, `--max-requests-per-second NaN is out of range: use a number above 0, or 0 for no bound`},
 		{flags{"quota-history-bytes": "-1"}, `--quota-history-bytes -1 is out of range: use a number above 0, or 0 for no bound`},
+		{flags{"max-connections-per-identity": "-1"}, `--max-connections-per-identity -1 is out of range: use a number above 0, or 0 for no bound`},
+		{flags{"idle-timeout": "-1s"}, `--idle-timeout -1s is out of range: use a time above 0s, or 0s for no bound`},
 		{flags{"max-lists-in-flight": "-1"}, `--max-lists-in-flight -1 is out of range: use a number above 0, or 0 for no bound`},
 		{flags{"max-keep-alives-per-second": "-1"}, `--max-keep-alives-per-second -1 is out of range: use a number above 0, or 0 for no bound`},
 		{flags{"max-watch-messages-per-second": "NaN"}, `--max-watch-messages-per-second NaN is out of range: use a number above 0, or 0 for no bound`},

@@ -167,7 +167,9 @@ func (f *forwarded) Done(b *h2.Batch, s h2.Status) {
 
 func (t *through) Refused(*h2.Stream, h2.Status) {}
 
-func (t *through) Accept(credentials.AuthInfo) any { return nil }
+func (t *through) Accept(credentials.AuthInfo, net.Addr) h2.Admission { return h2.Admission{} }
+
+func (t *through) Excess(string, net.Addr) {}
 
 func (t *through) request(s *h2.Stream) *h2.Request {
 	return &h2.Request{Method: s.Method, Timeout: s.Timeout, RequireLeader: s.RequireLeader, Token: "secret"}

@@ -29,7 +29,8 @@ const (
 	stallTick        = 5 * time.Second
 	mostHeld         = 64 << 20 // bytes of requests of all connections that are not complete, or not taken by their handlers
 	handshakeTime    = 10 * time.Second
-	mostResets       = 5000 // of one connection, within resetTime and beyond the calls that ended well
+	refusedTime      = time.Second // what a refused connection has after the first refusal
+	mostResets       = 5000        // of one connection, within resetTime and beyond the calls that ended well
 	resetTime        = 10 * time.Second
 )
 
@@ -40,12 +41,24 @@ type Handler interface {
 	Begin(s *Stream, b *Batch) func(s *Stream)
 	// Unary is given the request of a unary call. The request is valid until it returns.
 	Unary(s *Stream, b *Batch, request []byte)
-	// Accept is told what the handshake found; what it returns is Stream.Peer of the connection's calls.
-	Accept(info credentials.AuthInfo) any
+	// Accept judges a connection by what the handshake found.
+	Accept(info credentials.AuthInfo, remote net.Addr) Admission
+	// Excess is told of a connection that was closed since its share has as many as it may.
+	Excess(share string, remote net.Addr)
 	// Refused is told of a call that was begun and got this answer without the handler, as for a request that is not gRPC.
 	Refused(s *Stream, status Status)
 	// Panicked is told what a function of Begin or Unary's panicked with, and answers with the status to send.
 	Panicked(s *Stream, reason any) Status
+}
+
+// Admission is how a connection is judged.
+type Admission struct {
+	// Peer is Stream.Peer of the connection's calls.
+	Peer any
+	// Share names whose connection it is: no share may have more than Server.MaxPerShare. "" has no bound.
+	Share string
+	// Refused is set if all its calls will be refused: it is closed soon after the first, or when none comes, and takes no place of those that are let in.
+	Refused bool
 }
 
 // Server serves connections.
@@ -57,6 +70,10 @@ type Server struct {
 	MaxStreams int
 	// Answers is where the answers are counted that wait for the tenant; nil is nowhere.
 	Answers *Budget
+	// MaxPerShare is how many connections each share may have (see Admission); 0 is no bound.
+	MaxPerShare int
+	// IdleTime is how long a connection may be without a call; 0 is no bound. It is told to go elsewhere then, and closed.
+	IdleTime time.Duration
 	// Broken, if set, is told of panics that were not a handler's.
 	Broken func(err error)
 	// StallTick is how often connections are looked at that do not read; 0 is 5 s. One that reads nothing between two looks is closed.
@@ -72,6 +89,7 @@ type Server struct {
 	stop      chan struct{} // ends watchStalls
 	listeners map[net.Listener]struct{}
 	conns     map[*serverConn]struct{}
+	shares    map[string]int // connections that were admitted
 	draining  bool
 	work      sync.WaitGroup
 	held      atomic.Int64
@@ -141,6 +159,11 @@ func (s *Server) start(raw net.Conn) {
 		defer s.mu.Unlock()
 		s.notFresh(c)
 		delete(s.conns, c)
+		if c.admitted {
+			if s.shares[c.share]--; s.shares[c.share] <= 0 {
+				delete(s.shares, c.share)
+			}
+		}
 	})
 }
 
@@ -151,12 +174,49 @@ func (s *Server) notFresh(c *serverConn) {
 	}
 }
 
-// admit is called when a connection got through the handshake; false when there are too many.
-func (s *Server) admit(c *serverConn) bool {
+// admit is called when a connection got through the handshake; ok is false when there are too many, excess when there are too many of its share.
+func (s *Server) admit(c *serverConn) (ok, excess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notFresh(c)
-	return len(s.conns)-len(s.fresh) <= mostConnections
+	if c.share != "" && s.MaxPerShare > 0 && s.shares[c.share] >= s.MaxPerShare {
+		return false, true
+	}
+	if len(s.conns)-len(s.fresh) > mostConnections {
+		return false, false
+	}
+	if s.shares == nil {
+		s.shares = map[string]int{}
+	}
+	s.shares[c.share]++
+	c.admitted = true
+	return true, false
+}
+
+// begins decides whether a connection is served. One that is refused stays among those in the handshake, and has their deadline: whoever holds many of
+// them keeps nobody out.
+func (c *serverConn) begins() bool {
+	if c.refused {
+		return true
+	}
+	ok, excess := c.server.admit(c)
+	if excess {
+		c.server.Handler.Excess(c.share, c.raw.RemoteAddr())
+	}
+	if ok {
+		_ = c.raw.SetDeadline(time.Time{})
+	}
+	return ok
+}
+
+// refuse ends a connection soon after its first call was refused: the client hears that it must go, and has a moment to read why.
+func (c *serverConn) refuse(b *Batch) {
+	c.refused = false                                  // once
+	_ = c.raw.SetDeadline(time.Now().Add(refusedTime)) //nolint:forbidigo // a deadline of the network's
+	c.t.mu.Lock()
+	c.t.out = appendGoAway(c.t.out, c.last, NoError, "")
+	c.t.mu.Unlock()
+	b.add(c.t)
 }
 
 // watchStalls closes connections that have much to read and read nothing: that is what tells them from those that list much.
@@ -182,6 +242,7 @@ func (s *Server) watchStalls(stop <-chan struct{}) {
 		for _, c := range conns {
 			c.closeIfStalled()
 			c.endIfOver()
+			c.endIfIdle()
 		}
 	}
 }
@@ -265,7 +326,12 @@ type serverConn struct {
 	open     map[*Stream]struct{}
 
 	peer       any
+	share      string
+	admitted   bool // server.mu guards it
+	refused    bool
 	sentBefore uint64    // closeIfStalled's
+	begunThen  uint64    // endIfIdle's
+	idleSince  time.Time // likewise
 	overAt     time.Time // endIfOver's
 
 	// The reader's own.
@@ -291,14 +357,13 @@ func (c *serverConn) serve() {
 			return // the credentials report it
 		}
 		conn = secured
-		c.peer = c.server.Handler.Accept(info)
+		c.judge(info)
 	} else {
-		c.peer = c.server.Handler.Accept(nil)
+		c.judge(nil)
 	}
-	if !readPreface(conn) || !c.server.admit(c) {
+	if !readPreface(conn) || !c.begins() {
 		return
 	}
-	_ = c.raw.SetDeadline(time.Time{})
 	stream := int64(c.server.MaxMessage) + messageHeaderLen + 64<<10
 	t := newTransport(conn, sock, c, serverReadBuffer, serverWindow, stream)
 	t.mu.Lock()
@@ -321,6 +386,11 @@ func (c *serverConn) serve() {
 }
 
 func (s *Server) maxStreams() int { return cmp.Or(s.MaxStreams, mostStreams) }
+
+func (c *serverConn) judge(info credentials.AuthInfo) {
+	a := c.server.Handler.Accept(info, c.raw.RemoteAddr())
+	c.peer, c.share, c.refused = a.Peer, a.Share, a.Refused
+}
 
 // readPreface reads what HTTP/2 clients begin with; everything else is not worth an answer.
 func readPreface(c net.Conn) bool {
@@ -440,6 +510,9 @@ func (c *serverConn) onHeaders(id uint32, fields []hpack.HeaderField, end bool, 
 		return nil //nolint:nilerr // the refusal is the call's and not the connection's
 	}
 	c.begin(s, b)
+	if c.refused {
+		c.refuse(b)
+	}
 	if end && s.serve == nil {
 		return c.onData(&s.stream, nil, true, b)
 	}

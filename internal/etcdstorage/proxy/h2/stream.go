@@ -61,6 +61,7 @@ func (t *transport) begin(s *stream, id uint32) {
 	s.t, s.id, s.window, s.rwindow, s.ownWindow = t, id, t.peer.window, t.ownStream, t.ownStream
 	s.queue = s.pieces[:0]
 	t.streams[id] = s
+	t.begun++
 }
 
 // end forgets a stream; false when it had ended before.
