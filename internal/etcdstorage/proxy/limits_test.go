@@ -171,6 +171,39 @@ func TestOwnWritesCountAtOnce(t *testing.T) {
 	}
 }
 
+// Puts that are given up take room for as long as the core may still do them: one replica never lets in more keys than there may be.
+func TestPutsThatWereGivenUpDoNotOvershoot(t *testing.T) {
+	t.Parallel()
+	const most = 60
+	core := testkit.NewEtcd(t)
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Keys: most}
+	p := start(t, cfg)
+	var work sync.WaitGroup
+	for n := range 8 {
+		work.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(n), 1))
+			for i := range 200 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(1500))*time.Microsecond)
+				_, _ = p.Client.Put(ctx, fmt.Sprintf("%d/%d", n, i), "")
+				cancel()
+			}
+		})
+	}
+	work.Wait()
+	noneInFlight(t, p)
+	direct := client(t, core.Endpoint)
+	testkit.Eventually(t, "the quota to be reached", func() string {
+		if _, err := p.Client.Put(t.Context(), fmt.Sprint("more/", rand.Int()), ""); !errors.Is(err, rpctypes.ErrNoSpace) {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
+	if got := stored(t, direct); got.Keys > most {
+		t.Errorf("%d keys are stored, want at most %d", got.Keys, most)
+	}
+}
+
 func alarms(t *testing.T, c *clientv3.Client, want int) {
 	t.Helper()
 	list, err := c.AlarmList(t.Context())

@@ -266,3 +266,22 @@ func TestReservationsAfterANewCount(t *testing.T) {
 		t.Error("4 are stored and counted once more as reserved")
 	}
 }
+
+// Room of a request of which nobody knows whether it was done is kept until that would be known, and no longer.
+func TestUncertainEndsKeepTheirRoom(t *testing.T) {
+	t.Parallel()
+	l, limits, now := newLedger(), quota.Limits{Keys: 1}, time.Unix(1000, 0)
+	reserve := func(at time.Time) bool {
+		_, ok := l.Reserve(limits, quota.Size{Keys: 1}, quota.Size{}, at)
+		return ok
+	}
+	id, _ := l.Reserve(limits, quota.Size{Keys: 1}, quota.Size{}, now)
+	l.Abandon(id, false, now)
+	l.Advance(5, now.Add(time.Second))
+	if reserve(now.Add(time.Second)) {
+		t.Error("there is room a second later")
+	}
+	if !reserve(now.Add(time.Minute)) {
+		t.Error("there is no room a minute later")
+	}
+}
