@@ -74,7 +74,11 @@ func exportTenant(cmd *cobra.Command, env *Env, f *etcdFlags, name, filename str
 	wrap(notes, "", "", fmt.Sprintf("Exported %s (%s) and %s of tenant %s, as of revision %d.",
 		count(summary.Keys, "key"), size(summary.Bytes), count(summary.Leases, "lease"), name, summary.Revision))
 	if summary.Ended > 0 {
-		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had ended, or is not the tenant's own", count(summary.Ended, "key")))
+		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had ended", count(summary.Ended, "key")))
+	}
+	if summary.Foreign > 0 {
+		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease is older than the proxy, which cannot read it; export with --core-endpoint to include "+
+			"them. The first: %q", count(summary.Foreign, "key"), summary.ForeignKeys))
 	}
 	return nil
 }

@@ -34,10 +34,14 @@ func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config) *Etcd {
 	return e
 }
 
+// loginPatience bounds a login, which costs etcd much computing by intention: on a machine that is busy with other tests it takes tens of seconds. Only a
+// hang exceeds it.
+const loginPatience = 2 * time.Minute
+
 // Connect returns another client, as config says; endpoints, time-outs and logger are filled in.
 func (e *Etcd) Connect(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	tb.Helper()
-	config.Endpoints, config.DialTimeout, config.Logger = []string{e.Endpoint}, 10*time.Second, zap.NewNop()
+	config.Endpoints, config.DialTimeout, config.Logger = []string{e.Endpoint}, loginPatience, zap.NewNop()
 	client, err := clientv3.New(config)
 	if err != nil {
 		tb.Fatal(err)

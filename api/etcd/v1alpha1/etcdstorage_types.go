@@ -210,6 +210,11 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Keys *int64 `json:"keys,omitempty"`
+	// historyBytes is the most bytes of keys and values that may be written between two compactions of the core, which keeps them all until then, at least
+	// 16Mi. Puts beyond are refused, deletes pass. Absent: 256Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.quota.historyBytes: must be at least 16Mi"
+	// +optional
+	HistoryBytes *resource.Quantity `json:"historyBytes,omitempty"`
 	// leases is the most leases.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
@@ -218,7 +223,7 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Watches *int32 `json:"watches,omitempty"`
-	// requestsPerSecond is the most requests that each proxy serves in a second.
+	// requestsPerSecond is the most requests that each proxy serves in a second; a stream counts when it begins. Absent: 1000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	RequestsPerSecond *int32 `json:"requestsPerSecond,omitempty"`
@@ -226,6 +231,41 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Burst *int32 `json:"burst,omitempty"`
+	// listsInFlight is how many requests whose answer may be large each proxy has with the core at one time: ranges of more than 500 keys, or of any
+	// number. They do not take the seats of small requests. Absent: a quarter of those, which follow from spec.priority.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ListsInFlight *int32 `json:"listsInFlight,omitempty"`
+	// keepAlivesPerSecond is the most keep-alives of leases that each proxy passes on in a second; more wait. Absent: 100.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	KeepAlivesPerSecond *int32 `json:"keepAlivesPerSecond,omitempty"`
+	// watchMessagesPerSecond is the most messages of watch streams, such as creates and requests for progress, that each proxy deals with in a second; more
+	// wait. Absent: 500.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	WatchMessagesPerSecond *int32 `json:"watchMessagesPerSecond,omitempty"`
+	// readBytesPerSecond is the most bytes that each proxy reads from the core in a second, once for small requests and once for large lists; requests wait
+	// while those before them are above it. At least 1Mi. Absent: 64Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="spec.quota.readBytesPerSecond: must be at least 1Mi"
+	// +optional
+	ReadBytesPerSecond *resource.Quantity `json:"readBytesPerSecond,omitempty"`
+	// writtenBytesPerSecond is the most bytes of puts that each proxy passes on in a second, at least 64Ki. Deletes are free. Absent: 8Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="spec.quota.writtenBytesPerSecond: must be at least 64Ki"
+	// +optional
+	WrittenBytesPerSecond *resource.Quantity `json:"writtenBytesPerSecond,omitempty"`
+	// streams is how many RPCs of any kind, streams of watches and leases among them, are open at each proxy at one time. Absent: 4096.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Streams *int32 `json:"streams,omitempty"`
+	// streamsPerConnection is how many of them one connection may have. Absent: 1024.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	StreamsPerConnection *int32 `json:"streamsPerConnection,omitempty"`
+	// connectionsPerIdentity is how many connections each proxy takes from certificates of one identity. Absent: 1024.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ConnectionsPerIdentity *int32 `json:"connectionsPerIdentity,omitempty"`
 }
 
 // Compaction says where the tenant's compacted revision is kept.
@@ -254,7 +294,8 @@ type Memory struct {
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.memory.request: must be at least 16Mi"
 	// +optional
 	Request *resource.Quantity `json:"request,omitempty"`
-	// limit is the most that a proxy may take before it is killed, at least 64Mi. Absent: 256Mi.
+	// limit is the most that a proxy may take before it is killed, at least 64Mi. Half of it is for answers on their way to the tenant; an answer may be
+	// half as large again as that, and larger ones must be read in pages. Absent: 256Mi.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="spec.memory.limit: must be at least 64Mi"
 	// +optional
 	Limit *resource.Quantity `json:"limit,omitempty"`

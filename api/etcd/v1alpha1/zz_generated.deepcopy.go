@@ -290,6 +290,11 @@ func (in *Quota) DeepCopyInto(out *Quota) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.HistoryBytes != nil {
+		in, out := &in.HistoryBytes, &out.HistoryBytes
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Leases != nil {
 		in, out := &in.Leases, &out.Leases
 		*out = new(int64)
@@ -307,6 +312,46 @@ func (in *Quota) DeepCopyInto(out *Quota) {
 	}
 	if in.Burst != nil {
 		in, out := &in.Burst, &out.Burst
+		*out = new(int32)
+		**out = **in
+	}
+	if in.ListsInFlight != nil {
+		in, out := &in.ListsInFlight, &out.ListsInFlight
+		*out = new(int32)
+		**out = **in
+	}
+	if in.KeepAlivesPerSecond != nil {
+		in, out := &in.KeepAlivesPerSecond, &out.KeepAlivesPerSecond
+		*out = new(int32)
+		**out = **in
+	}
+	if in.WatchMessagesPerSecond != nil {
+		in, out := &in.WatchMessagesPerSecond, &out.WatchMessagesPerSecond
+		*out = new(int32)
+		**out = **in
+	}
+	if in.ReadBytesPerSecond != nil {
+		in, out := &in.ReadBytesPerSecond, &out.ReadBytesPerSecond
+		x := (*in).DeepCopy()
+		*out = &x
+	}
+	if in.WrittenBytesPerSecond != nil {
+		in, out := &in.WrittenBytesPerSecond, &out.WrittenBytesPerSecond
+		x := (*in).DeepCopy()
+		*out = &x
+	}
+	if in.Streams != nil {
+		in, out := &in.Streams, &out.Streams
+		*out = new(int32)
+		**out = **in
+	}
+	if in.StreamsPerConnection != nil {
+		in, out := &in.StreamsPerConnection, &out.StreamsPerConnection
+		*out = new(int32)
+		**out = **in
+	}
+	if in.ConnectionsPerIdentity != nil {
+		in, out := &in.ConnectionsPerIdentity, &out.ConnectionsPerIdentity
 		*out = new(int32)
 		**out = **in
 	}

@@ -89,16 +89,29 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"deletionPolicy":             {func(s *spec) { s.DeletionPolicy = v1alpha1.DeletionDelete }, "DeleteKeys 2500 keys under /a/"},
 		"quota.bytes":                {func(s *spec) { s.Quota.Bytes = &bytes }, `"--quota-bytes=1073741824"`},
 		"quota.keys":                 {func(s *spec) { s.Quota.Keys = &seven }, `"--quota-keys=7"`},
+		"quota.historyBytes":         {func(s *spec) { s.Quota.HistoryBytes = &bytes }, `"--quota-history-bytes=1073741824"`},
 		"quota.leases":               {func(s *spec) { s.Quota.Leases = &seven }, `"--quota-leases=7"`},
 		"quota.watches":              {func(s *spec) { s.Quota.Watches = &five }, `"--quota-watches=5"`},
 		"quota.requestsPerSecond":    {func(s *spec) { s.Quota.RequestsPerSecond = &five }, `"--max-requests-per-second=5"`},
 		"quota.burst":                {func(s *spec) { s.Quota.RequestsPerSecond, s.Quota.Burst = &one, &five }, `"--max-request-burst=5"`},
-		"priority":                   {func(s *spec) { s.Priority = 100 }, `"--max-in-flight=16"`},
-		"compaction.mode":            {func(s *spec) { s.Compaction.Mode = v1alpha1.CompactionPerReplica }, `"--system-prefix="`},
-		"replicas":                   {func(s *spec) { s.Replicas = 5 }, `"replicas":5`},
-		"memory.request":             {func(s *spec) { s.Memory.Request = &memory }, `"requests":{"cpu":"50m","memory":"128Mi"}`},
-		"memory.limit":               {func(s *spec) { s.Memory.Limit = &memory }, `"limits":{"memory":"128Mi"}`},
-		"topologySpread.keys":        {func(s *spec) { s.TopologySpread.Keys = []string{"rack"} }, `"topologyKey":"rack","whenUnsatisfiable":"ScheduleAnyway"`},
+		"quota.listsInFlight":        {func(s *spec) { s.Quota.ListsInFlight = &five }, `"--max-lists-in-flight=5"`},
+		"quota.keepAlivesPerSecond":  {func(s *spec) { s.Quota.KeepAlivesPerSecond = &five }, `"--max-keep-alives-per-second=5"`},
+		"quota.watchMessagesPerSecond": {
+			func(s *spec) { s.Quota.WatchMessagesPerSecond = &five }, `"--max-watch-messages-per-second=5"`,
+		},
+		"quota.readBytesPerSecond":    {func(s *spec) { s.Quota.ReadBytesPerSecond = &bytes }, `"--max-read-bytes-per-second=1073741824"`},
+		"quota.writtenBytesPerSecond": {func(s *spec) { s.Quota.WrittenBytesPerSecond = &bytes }, `"--max-written-bytes-per-second=1073741824"`},
+		"quota.streams":               {func(s *spec) { s.Quota.Streams = &five }, `"--max-streams=5"`},
+		"quota.streamsPerConnection":  {func(s *spec) { s.Quota.StreamsPerConnection = &five }, `"--max-streams-per-connection=5"`},
+		"quota.connectionsPerIdentity": {
+			func(s *spec) { s.Quota.ConnectionsPerIdentity = &five }, `"--max-connections-per-identity=5"`,
+		},
+		"priority":            {func(s *spec) { s.Priority = 100 }, `"--max-in-flight=16"`},
+		"compaction.mode":     {func(s *spec) { s.Compaction.Mode = v1alpha1.CompactionPerReplica }, `"--system-prefix="`},
+		"replicas":            {func(s *spec) { s.Replicas = 5 }, `"replicas":5`},
+		"memory.request":      {func(s *spec) { s.Memory.Request = &memory }, `"requests":{"cpu":"50m","memory":"128Mi"}`},
+		"memory.limit":        {func(s *spec) { s.Memory.Limit = &memory }, `"limits":{"memory":"128Mi"}`},
+		"topologySpread.keys": {func(s *spec) { s.TopologySpread.Keys = []string{"rack"} }, `"topologyKey":"rack","whenUnsatisfiable":"ScheduleAnyway"`},
 		"topologySpread.whenUnsatisfiable": {func(s *spec) { s.TopologySpread.WhenUnsatisfiable = corev1.DoNotSchedule },
 			`"topologyKey":"kubernetes.io/hostname","whenUnsatisfiable":"DoNotSchedule"`},
 		"networkPolicy.enabled":           {func(s *spec) { s.NetworkPolicy.Enabled = &no }, "no NetworkPolicy"},
@@ -200,8 +213,25 @@ func TestSeats(t *testing.T) {
 		}
 	}
 	w := world("a")
-	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=8") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "requests") }) {
+	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=8") || !slices.Contains(args, "--max-answer-bytes=134217728") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "requests") }) {
 		t.Errorf("%v", args)
+	}
+}
+
+// What answers may take follows from what the proxy may: an answer of half as much again as the flag passes alone, and leaves a quarter for all else.
+func TestAnswersFitIntoTheMemory(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"64Mi", "256Mi", "1Gi", "1000M"} {
+		w := world("a")
+		memory := resource.MustParse(limit)
+		w.Storage.Spec.Memory.Limit = &memory
+		if want := fmt.Sprintf("--max-answer-bytes=%d", memory.Value()/2); !slices.Contains(w.Args(Owner{}), want) {
+			t.Errorf("%s: %v, want %s", limit, w.Args(Owner{}), want)
+		}
+		limits := w.container(Owner{}, nil).Resources.Limits
+		if got := limits.Memory(); got.Cmp(memory) != 0 {
+			t.Errorf("the limit is %s, want %s", got, limit)
+		}
 	}
 }
 

@@ -217,7 +217,7 @@ func (w World) container(owner Owner, mounts []corev1.VolumeMount) corev1.Contai
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: quantity(w.Storage.Spec.Memory.Request, "64Mi")},
 			// No limit on CPU: a throttled proxy makes every request of the API server slow.
-			Limits: corev1.ResourceList{corev1.ResourceMemory: quantity(w.Storage.Spec.Memory.Limit, "256Mi")},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: w.memoryLimit()},
 		},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -259,15 +259,41 @@ func (w World) Args(owner Owner) []string {
 func (w World) bounds() []string {
 	q := w.Storage.Spec.Quota
 	var out []string
-	if q.Bytes != nil {
-		out = append(out, fmt.Sprintf("--quota-bytes=%d", q.Bytes.Value()))
-	}
+	out = bytesBound(out, "--quota-bytes", q.Bytes)
 	out = bound(out, "--quota-keys", q.Keys)
+	out = bytesBound(out, "--quota-history-bytes", q.HistoryBytes)
 	out = bound(out, "--quota-leases", q.Leases)
 	out = bound(out, "--quota-watches", q.Watches)
 	out = bound(out, "--max-requests-per-second", q.RequestsPerSecond)
 	out = bound(out, "--max-request-burst", q.Burst)
-	return append(out, fmt.Sprintf("--max-in-flight=%d", Seats(w.Storage.Spec.Priority)))
+	out = bound(out, "--max-lists-in-flight", q.ListsInFlight)
+	out = bound(out, "--max-keep-alives-per-second", q.KeepAlivesPerSecond)
+	out = bound(out, "--max-watch-messages-per-second", q.WatchMessagesPerSecond)
+	out = bytesBound(out, "--max-read-bytes-per-second", q.ReadBytesPerSecond)
+	out = bytesBound(out, "--max-written-bytes-per-second", q.WrittenBytesPerSecond)
+	out = bound(out, "--max-streams", q.Streams)
+	out = bound(out, "--max-streams-per-connection", q.StreamsPerConnection)
+	out = bound(out, "--max-connections-per-identity", q.ConnectionsPerIdentity)
+	return append(out, fmt.Sprintf("--max-in-flight=%d", Seats(w.Storage.Spec.Priority)), fmt.Sprintf("--max-answer-bytes=%d", w.answerBytes()))
+}
+
+// memoryLimit is the most memory that a proxy may take.
+func (w World) memoryLimit() resource.Quantity { return quantity(w.Storage.Spec.Memory.Limit, "256Mi") }
+
+// answerPart is the part of a proxy's memory that answers may take.
+const answerPart = 2
+
+// answerBytes follow from the memory that the proxy may take, so that answers never end it.
+func (w World) answerBytes() int64 {
+	limit := w.memoryLimit()
+	return limit.Value() / answerPart
+}
+
+func bytesBound(flags []string, flag string, most *resource.Quantity) []string {
+	if most == nil {
+		return flags
+	}
+	return append(flags, fmt.Sprintf("%s=%d", flag, most.Value()))
 }
 
 func bound[N int32 | int64](flags []string, flag string, most *N) []string {

@@ -5,8 +5,10 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"runtime/debug"
 	"strings"
 
@@ -61,16 +63,33 @@ func methodForPeople(method string, known bool) string {
 	return fmt.Sprintf("the RPC %q", name)
 }
 
-// judge asks Authorize about a connection.
-func (p *Proxy) judge(info credentials.AuthInfo) error {
-	if p.cfg.Authorize == nil {
-		return nil
-	}
+// judge asks Authorize about a connection, and returns whose it is.
+func (p *Proxy) judge(info credentials.AuthInfo, remote net.Addr) (identity string, err error) {
 	state, ok := stateOf(info)
-	if !ok || len(state.PeerCertificates) == 0 {
-		return errors.New("etcd-storage-proxy: the connection has no client certificate")
+	if p.cfg.Authorize == nil {
+		return identityOf(state), nil
 	}
-	return p.cfg.Authorize(state.PeerCertificates[0])
+	if !ok || len(state.PeerCertificates) == 0 {
+		return "", errors.New("etcd-storage-proxy: the connection has no client certificate")
+	}
+	err = p.cfg.Authorize(state.PeerCertificates[0])
+	if err != nil && p.cfg.Refused != nil {
+		p.cfg.Refused(state.PeerCertificates[0], remote, err)
+	}
+	return identityOf(state), err
+}
+
+// identityOf names whose certificate a connection has: what stays the same when it is renewed.
+func identityOf(state tls.ConnectionState) string {
+	if len(state.PeerCertificates) == 0 {
+		return ""
+	}
+	cert := state.PeerCertificates[0]
+	names := []string{cert.Subject.String()}
+	for _, u := range cert.URIs {
+		names = append(names, u.String())
+	}
+	return strings.Join(append(names, cert.DNSNames...), " ")
 }
 
 // answer makes any error the status that the tenant gets.

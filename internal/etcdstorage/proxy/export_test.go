@@ -11,7 +11,7 @@ func (p *Proxy) Poison(forwardRequest, forwardAnswer, unary, stream string) {
 	for method, r := range p.routes {
 		switch method {
 		case forwardRequest:
-			r.forward = &forward{request: func([]byte, []byte) ([]byte, int64, error) { panic("request") }, response: r.forward.response}
+			r.forward = &forward{request: func([]byte, []byte) ([]byte, cost, error) { panic("request") }, response: r.forward.response}
 		case forwardAnswer:
 			r.forward = &forward{request: r.forward.request, response: func([]byte, int64, []byte) ([]byte, error) { panic("answer") }}
 		case unary:

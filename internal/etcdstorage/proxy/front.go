@@ -6,10 +6,10 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
@@ -36,21 +36,36 @@ func (v verdict) Error() string {
 }
 
 // Accept implements h2.Handler.
-func (f front) Accept(info credentials.AuthInfo) any {
-	return verdict{err: f.p.judge(info), client: clientEnd(info), serving: servingEnd(info)}
+func (f front) Accept(info credentials.AuthInfo, remote net.Addr) h2.Admission {
+	share, err := f.p.judge(info, remote)
+	return h2.Admission{
+		Peer: verdict{err: err, client: clientEnd(info), serving: servingEnd(info)}, Share: share, Refused: err != nil,
+	}
+}
+
+// Excess implements h2.Handler.
+func (f front) Excess(share string, remote net.Addr) {
+	f.p.metrics.refused(limitConnections).Inc()
+	if f.p.cfg.Excess != nil {
+		f.p.cfg.Excess(share, remote)
+	}
 }
 
 // Begin implements h2.Handler.
 func (f front) Begin(s *h2.Stream, b *h2.Batch) func(*h2.Stream) {
 	p := f.p
-	r := &rpc{p: p, s: s, metrics: p.metrics.method(s.Method, p.known(s.Method)), started: time.Now()} //nolint:forbidigo // a measurement
+	r := &rpc{p: p, s: s, metrics: p.metrics.method(s.Method, p.known(s.Method)), started: clock()}
 	r.metrics.inFlight.Inc()
+	streams := p.streams.Add(1)
 	s.Value = r
 	if v, ok := s.Peer().(verdict); !ok || v.err != nil {
 		r.fail(b, status.Error(codes.PermissionDenied, v.Error()))
 		return nil
 	}
 	route, err := p.route(s.Method)
+	if err == nil && p.cfg.Streams > 0 && streams > int64(p.cfg.Streams) && !route.local {
+		err = p.refuse(limitStreams, queueRetry)
+	}
 	if err != nil {
 		r.fail(b, err)
 		return nil
@@ -60,28 +75,44 @@ func (f front) Begin(s *h2.Stream, b *h2.Batch) func(*h2.Stream) {
 	if route.stream == nil {
 		return nil
 	}
-	return func(s *h2.Stream) {
-		r.fail(nil, p.answer(s.Method, route.stream(tenantStream{s})))
+	return func(s *h2.Stream) { r.fail(nil, p.answer(s.Method, r.stream())) }
+}
+
+// Refused implements h2.Handler.
+func (f front) Refused(s *h2.Stream, st h2.Status) {
+	if r, ok := s.Value.(*rpc); ok {
+		r.count(st.Code)
+		r.release(true)
 	}
 }
 
 // Unary implements h2.Handler.
 func (f front) Unary(s *h2.Stream, b *h2.Batch, request []byte) {
 	r := s.Value.(*rpc) //nolint:forcetypeassert // Begin set it
-	wait, ok := r.p.paced()
-	if !ok {
-		r.p.metrics.refused("rate").Inc()
-		r.fail(b, rpctypes.ErrGRPCRequestTooManyRequests)
-		return
+	wait := time.Duration(0)
+	if !r.route.local {
+		var ok bool
+		if wait, ok = r.p.budgets.requests.take(r.started, 1, longestPace); !ok {
+			r.fail(b, r.p.refuse(limitRate, wait))
+			return
+		}
 	}
 	if wait == 0 && r.route.unary == nil {
 		r.forward(b, request)
 		return
 	}
+	if !r.hold(len(request)) {
+		r.fail(b, r.p.refuse(limitQueue, queueRetry))
+		return
+	}
 	kept := append(make([]byte, 0, len(request)), request...)
 	r.later(func() {
-		if wait > 0 && !pause(s.Context(), wait) {
-			return // the tenant gave up, and canceled has counted it
+		if wait > 0 {
+			r.p.metrics.waited(limitRate).Inc()
+			if !pause(s.Context(), wait) {
+				r.fail(nil, status.FromContextError(s.Context().Err()).Err())
+				return
+			}
 		}
 		if r.route.unary != nil {
 			r.unary(kept)
@@ -96,6 +127,7 @@ func (f front) Panicked(s *h2.Stream, reason any) h2.Status {
 	st := status.Convert(f.p.panicked(s.Method, reason))
 	if r, ok := s.Value.(*rpc); ok {
 		r.count(st.Code())
+		r.release(false)
 	}
 	return h2.Status{Code: st.Code(), Message: st.Message()}
 }
@@ -115,6 +147,12 @@ func (t tenantStream) Recv() ([]byte, error) { return t.s.Recv() }
 // Send implements ServerStream.
 func (t tenantStream) Send(parts ...[]byte) error { return t.s.Send(parts...) }
 
+// End ends the call with a status, whatever its handler does.
+func (t tenantStream) End(err error) {
+	s := status.Convert(err)
+	t.s.Fail(nil, h2.Status{Code: s.Code(), Message: s.Message()})
+}
+
 // rpc is one call of the tenant, and the sink of the call to the core that it becomes.
 type rpc struct {
 	p       *Proxy
@@ -127,17 +165,21 @@ type rpc struct {
 	place seat // at the core
 
 	request *h2.Buf // as it goes to the core, kept until the answer
-	state   int64
+	cost    cost
 	token   string
 	again   bool // it is the second attempt
 
 	answer *h2.Buf // as it goes to the tenant
 	err    error   // instead
 
-	mu    sync.Mutex
-	call  h2.Call
-	gone  bool
-	ended bool // and counted
+	mu       sync.Mutex
+	call     h2.Call
+	held     int64  // bytes of the request that count as waiting
+	charged  int    // bytes that count as history
+	seats    *seats // where place is; nil before there is one
+	gone     bool   // the tenant has its answer, or gave up
+	atCore   bool   // the core may be working on it, and whoever waits for the core's answer releases
+	released bool
 }
 
 // later runs f in a goroutine of its own.
@@ -152,16 +194,64 @@ func (r *rpc) later(f func()) {
 	})
 }
 
+// unaryTime bounds what a call may take that goes to the core on the tenant's behalf. It goes on when the tenant gives up, so that its seat is taken for
+// as long as the core works; the core itself gives requests up after some seven seconds.
+const unaryTime = 30 * time.Second
+
 // unary answers a call that the proxy answers itself, or with several calls to the core.
 func (r *rpc) unary(request []byte) {
-	response, err := r.route.unary(r.s.Context(), &call{method: r.s.Method, requireLeader: r.s.RequireLeader}, request)
+	ctx := r.s.Context()
+	if !r.route.local {
+		if !r.sit(ctx) {
+			return
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(r.p.ctx, unaryTime)
+		defer cancel()
+	}
+	response, err := r.route.unary(ctx, &call{method: r.s.Method, requireLeader: r.s.RequireLeader}, request)
 	if err != nil {
 		r.fail(nil, r.p.answer(r.s.Method, err))
 		return
 	}
+	r.p.read(len(response), false)
 	buf := h2.GetBuf(h2.MessageRoom + len(response))
 	buf.B = append(buf.B[:h2.MessageRoom], response...)
+	r.release(true)
 	r.reply(nil, buf)
+}
+
+// stream serves a streaming call. To begin one costs a request.
+func (r *rpc) stream() error {
+	if !r.route.local {
+		wait, ok := r.p.budgets.requests.take(r.started, 1, longestPace)
+		if !ok {
+			return r.p.refuse(limitRate, wait)
+		}
+		if wait > 0 {
+			r.p.metrics.waited(limitRate).Inc()
+			if ctx := r.s.Context(); !pause(ctx, wait) {
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}
+	}
+	return r.route.stream(tenantStream{r.s})
+}
+
+// hold counts bytes of a request that has to wait; false if too many wait.
+func (r *rpc) hold(bytes int) bool {
+	if r.p.waiting.Add(int64(bytes)) > r.p.mostWaitingBytes {
+		r.p.waiting.Add(-int64(bytes))
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.released {
+		r.p.waiting.Add(-int64(bytes))
+		return true
+	}
+	r.held += int64(bytes)
+	return true
 }
 
 // forward rewrites a request and sends it to the core. It never blocks: what would have to wait goes on in a goroutine.
@@ -171,6 +261,10 @@ func (r *rpc) forward(b *h2.Batch, request []byte) {
 	err := r.rewrite(request)
 	switch {
 	case errors.Is(err, errNotLoaded), errors.Is(err, errBehind):
+		if !r.hold(len(request)) {
+			r.fail(b, r.p.refuse(limitQueue, queueRetry))
+			return
+		}
 		request := append(make([]byte, 0, len(request)), request...)
 		r.later(func() { r.loaded(request) })
 		return
@@ -178,39 +272,98 @@ func (r *rpc) forward(b *h2.Batch, request []byte) {
 		r.fail(b, r.p.answer(r.s.Method, err))
 		return
 	}
-	if !r.seated(b) {
+	r.admitted(b)
+}
+
+// admitted goes on once there are bytes and a seat for the request.
+func (r *rpc) admitted(b *h2.Batch) {
+	if r.p.answers.Crowded() {
+		r.fail(b, r.p.refuse(limitAnswers, queueRetry))
+		return
+	}
+	wait, err := r.p.admit(r.cost)
+	if err == nil && wait > 0 && !r.hold(len(r.request.B)) {
+		err = r.p.refuse(limitQueue, queueRetry)
+	}
+	if err == nil && r.cost.written > 0 {
+		err = r.charge()
+	}
+	if err != nil {
+		r.fail(b, err)
+		return
+	}
+	if wait == 0 {
+		r.seatedThen(b)
+		return
+	}
+	r.later(func() {
+		if ctx := r.s.Context(); !pause(ctx, wait) {
+			r.fail(nil, status.FromContextError(ctx.Err()).Err())
+			return
+		}
+		r.seatedThen(nil)
+	})
+}
+
+// seatedThen sends the request to the core as soon as it has a seat.
+func (r *rpc) seatedThen(b *h2.Batch) {
+	if !r.seated(b) || !r.leaves() {
 		return
 	}
 	token, ok := r.p.core.tokenNow()
 	if ok {
 		r.token = token
 		var call h2.Call
-		call, ok = r.p.core.pool.TryStart(b, r.coreRequest(), r.request.B, r)
-		r.begun(b, call)
+		if call, ok = r.p.core.pool.TryStart(b, r.coreRequest(), r.request.B, r); ok {
+			r.begun(call)
+		}
 	}
 	if !ok {
 		r.later(r.start)
 	}
 }
 
+// charge takes room in the history for what is written.
+func (r *rpc) charge() error {
+	if err := r.p.ledger.charge(r.cost.written); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.released {
+		r.p.ledger.charged(r.cost.written)
+		return nil
+	}
+	r.charged = r.cost.written
+	return nil
+}
+
+// leaves notes that the request is on its way to the core; false if the tenant is gone already.
+func (r *rpc) leaves() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.atCore = !r.gone
+	return r.atCore
+}
+
 // rewrite makes the request the core's, and keeps what its answer must be told. A tenant that gave up meanwhile has no answer.
 func (r *rpc) rewrite(request []byte) error {
-	out, state, err := r.route.forward.request(r.request.B[:h2.MessageRoom], request)
+	out, c, err := r.route.forward.request(r.request.B[:h2.MessageRoom], request)
 	r.request.B = out
 	r.mu.Lock()
-	r.state = state
-	over := r.ended
+	r.cost = c
+	over := r.released
 	r.mu.Unlock()
 	if over {
-		r.route.forward.end(state)
+		r.route.forward.end(c.state, true)
 	}
 	return err
 }
 
 // end tells of the end of an RPC.
-func (f *forward) end(state int64) {
+func (f *forward) end(state int64, sure bool) {
 	if f != nil && f.ended != nil {
-		f.ended(state)
+		f.ended(state, sure)
 	}
 }
 
@@ -233,29 +386,75 @@ func (r *rpc) loaded(request []byte) {
 		r.fail(nil, r.p.answer(r.s.Method, err))
 		return
 	}
-	if r.seated(nil) {
-		r.start()
-	}
+	r.admitted(nil)
 }
 
 // seated takes a seat at the core. If there is none it goes on once there is; too many that wait are refused.
 func (r *rpc) seated(b *h2.Batch) bool {
-	now, ok := r.p.seats.enter(&r.place, func() { r.later(r.start) })
+	now, ok := r.enter(r.cost.list, func() {
+		r.later(func() {
+			if r.leaves() {
+				r.start()
+			}
+		})
+	})
+	if ok && !now {
+		r.p.metrics.waited(limitQueue).Inc()
+		if !r.hold(len(r.request.B)) {
+			ok = false
+		}
+	}
 	if !ok {
-		r.p.metrics.refused("queue").Inc()
-		r.fail(b, rpctypes.ErrGRPCRequestTooManyRequests)
+		r.fail(b, r.p.refuse(limitQueue, queueRetry))
 	}
-	r.mu.Lock()
-	over := r.ended
-	r.mu.Unlock()
-	if over { // the tenant gave up before there was a place to give back
-		r.p.seats.leave(&r.place)
-	}
-	return now && !over
+	return now && ok
 }
 
+// enter takes a seat, or a place in the queue for one.
+func (r *rpc) enter(list bool, granted func()) (now, ok bool) {
+	seats := &r.p.seats
+	if list {
+		seats = &r.p.lists
+	}
+	now, ok = seats.enter(&r.place, granted)
+	r.mu.Lock()
+	r.seats = seats
+	over := r.released
+	r.mu.Unlock()
+	if over { // the tenant gave up before there was a place to give back
+		seats.leave(&r.place)
+	}
+	return now && !over, ok
+}
+
+// sit waits for a seat; if there is none the call has failed.
+func (r *rpc) sit(ctx context.Context) bool {
+	granted := make(chan struct{})
+	now, ok := r.enter(false, func() { close(granted) })
+	if !ok {
+		r.fail(nil, r.p.refuse(limitQueue, queueRetry))
+		return false
+	}
+	if !now {
+		r.p.metrics.waited(limitQueue).Inc()
+		select {
+		case <-granted:
+		case <-ctx.Done():
+			r.fail(nil, status.FromContextError(ctx.Err()).Err())
+			return false
+		}
+	}
+	return r.leaves()
+}
+
+// leastTimeout is the least that the core is given for a request. What a tenant gives up is not given up at the core, which may work on without a word of
+// it: a seat is taken until the core has answered.
+const leastTimeout = 5 * time.Second
+
 func (r *rpc) coreRequest() *h2.Request {
-	return &h2.Request{Method: r.s.Method, Timeout: r.s.Timeout, Token: r.token, RequireLeader: r.s.RequireLeader}
+	return &h2.Request{
+		Method: r.s.Method, Timeout: h2.AtLeast(r.s.Timeout, leastTimeout), Token: r.token, RequireLeader: r.s.RequireLeader,
+	}
 }
 
 // start sends the request to the core, logging in and waiting for a connection if need be.
@@ -266,7 +465,7 @@ func (r *rpc) start() {
 		r.token = token
 		var call h2.Call
 		if call, err = r.p.core.pool.Start(ctx, r.coreRequest(), r.request.B, r); err == nil {
-			r.begun(nil, call)
+			r.begun(call)
 			return
 		}
 		err = r.p.core.error(err)
@@ -274,36 +473,49 @@ func (r *rpc) start() {
 	r.fail(nil, err)
 }
 
-// begun keeps the call to the core, so that it can be given up; it is at once when the tenant is gone already.
-func (r *rpc) begun(b *h2.Batch, call h2.Call) {
+// begun keeps the call to the core, so that it is known when the tenant gives up.
+func (r *rpc) begun(call h2.Call) {
 	r.mu.Lock()
 	r.call = call
 	gone := r.gone
 	r.mu.Unlock()
 	if gone {
-		call.Cancel(b)
+		call.Abandon()
 	}
 }
 
-// canceled gives the call to the core up, because the tenant did.
-func (r *rpc) canceled(b *h2.Batch) {
+// canceled notes that the tenant gave up. What the core works on goes on: its seat and its room are held until the core has done with it.
+func (r *rpc) canceled(*h2.Batch) {
 	r.mu.Lock()
 	r.gone = true
-	call := r.call
+	call, atCore := r.call, r.atCore
 	r.mu.Unlock()
-	call.Cancel(b)
 	r.count(codes.Canceled)
+	if atCore {
+		call.Abandon()
+	} else {
+		r.release(true)
+	}
 }
 
-// Message implements h2.Sink: the core's answer is rewritten, and kept until the status comes.
-func (r *rpc) Message(_ *h2.Batch, message []byte) {
+// Message implements h2.Sink: the core's answer is rewritten, and kept until the status comes. A large one is rewritten where it is.
+func (r *rpc) Message(_ *h2.Batch, message []byte, own *h2.Buf) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			r.err = r.p.panicked(r.s.Method, reason)
 		}
 	}()
+	f := r.route.forward
+	r.p.read(len(message), r.cost.list)
+	if own != nil && f.inPlace {
+		r.answer = own
+		own.B, r.err = f.response(own.B[:h2.MessageRoom], r.cost.state, message)
+		return
+	}
 	r.answer = h2.GetBuf(h2.MessageRoom + len(message))
-	r.answer.B, r.err = r.route.forward.response(r.answer.B[:h2.MessageRoom], r.state, message)
+	r.answer.B, r.err = f.response(r.answer.B[:h2.MessageRoom], r.cost.state, message)
+	own.MoveHold(r.answer)
+	own.Release()
 }
 
 // Done implements h2.Sink.
@@ -315,6 +527,7 @@ func (r *rpc) Done(b *h2.Batch, s h2.Status) {
 	}
 	r.request.Release()
 	r.request = nil
+	r.release(s.OK() && r.err == nil || s.Unprocessed || !s.OK() && !uncertain(s.Code))
 	switch {
 	case !s.OK():
 		r.fail(b, r.p.core.error(s))
@@ -335,23 +548,44 @@ func (r *rpc) reply(b *h2.Batch, buf *h2.Buf) {
 	r.s.Reply(b, buf)
 }
 
-// fail answers with a status; nil is OK, for streams.
+// fail answers with a status; nil is OK, for streams. The core has nothing to do with the call any more.
 func (r *rpc) fail(b *h2.Batch, err error) {
 	s := status.Convert(err)
 	r.count(s.Code())
+	r.release(true)
 	r.s.Fail(b, h2.Status{Code: s.Code(), Message: s.Message()})
 }
 
-// count counts the end of the call once.
+// count counts the end of the call, as the tenant sees it, once.
 func (r *rpc) count(code codes.Code) {
 	r.counted.Do(func() {
 		r.metrics.inFlight.Dec()
+		r.p.streams.Add(-1)
 		r.mu.Lock()
-		r.ended = true
-		state := r.state
+		r.gone = true
 		r.mu.Unlock()
-		r.p.seats.leave(&r.place)
-		r.route.forward.end(state)
-		r.metrics.done(code, time.Since(r.started), r.route.stream == nil) //nolint:forbidigo // a measurement
+		r.metrics.done(code, clock().Sub(r.started), r.route.stream == nil)
 	})
+}
+
+// release gives back what the call has taken of the core, once. sure tells that nothing was done there that has not been answered.
+func (r *rpc) release(sure bool) {
+	r.mu.Lock()
+	if r.released {
+		r.mu.Unlock()
+		return
+	}
+	r.released = true
+	seats, held, state, charged := r.seats, r.held, r.cost.state, r.charged
+	r.mu.Unlock()
+	if charged > 0 {
+		r.p.ledger.charged(charged)
+	}
+	if held > 0 {
+		r.p.waiting.Add(-held)
+	}
+	if seats != nil {
+		seats.leave(&r.place)
+	}
+	r.route.forward.end(state, sure)
 }

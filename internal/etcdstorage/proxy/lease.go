@@ -33,8 +33,9 @@ func (p *Proxy) leaseRoutes() map[string]route {
 	return map[string]route{
 		etcdserverpb.Lease_LeaseGrant_FullMethodName: {unary: p.leaseGrant},
 		etcdserverpb.Lease_LeaseRevoke_FullMethodName: {forward: &forward{
-			request: func(dst, request []byte) ([]byte, int64, error) {
-				return wire.AppendLeaseRevoke(dst, p.tenant, request)
+			request: func(dst, request []byte) ([]byte, cost, error) {
+				dst, lease, err := wire.AppendLeaseRevoke(dst, p.tenant, request)
+				return dst, cost{state: lease}, err
 			},
 			response: func(dst []byte, _ int64, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseRevokeResponse(dst, p.tenant, response)
@@ -45,8 +46,9 @@ func (p *Proxy) leaseRoutes() map[string]route {
 			},
 		}},
 		etcdserverpb.Lease_LeaseTimeToLive_FullMethodName: {forward: &forward{
-			request: func(dst, request []byte) ([]byte, int64, error) {
-				return wire.AppendLeaseTimeToLive(dst, p.tenant, request)
+			request: func(dst, request []byte) ([]byte, cost, error) {
+				dst, lease, err := wire.AppendLeaseTimeToLive(dst, p.tenant, request)
+				return dst, cost{state: lease}, err
 			},
 			response: func(dst []byte, asked int64, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseTimeToLiveResponse(dst, p.tenant, response, asked)
@@ -54,9 +56,9 @@ func (p *Proxy) leaseRoutes() map[string]route {
 			},
 		}},
 		etcdserverpb.Lease_LeaseLeases_FullMethodName: {forward: &forward{
-			request: func(dst, request []byte) ([]byte, int64, error) {
+			request: func(dst, request []byte) ([]byte, cost, error) {
 				dst, err := wire.AppendLeaseLeases(dst, p.tenant, request)
-				return dst, 0, err
+				return dst, cost{}, err
 			},
 			response: func(dst []byte, _ int64, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseLeasesResponse(dst, p.tenant, response)
@@ -74,7 +76,7 @@ func (p *Proxy) leaseGrant(ctx context.Context, c *call, request []byte) ([]byte
 		return nil, err
 	}
 	if !room {
-		return nil, rpctypes.ErrGRPCRequestTooManyRequests
+		return nil, tooMany(limitLeases, 0)
 	}
 	response, err := p.grant(ctx, c, request)
 	p.leases.answered(err)
@@ -127,7 +129,13 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 	if err := k.connect(ctx, p.up); err != nil {
 		return err
 	}
-	requests := receiveAll(ctx, stream.Recv)
+	requests := receiveAll(ctx, func() ([]byte, error) {
+		m, err := stream.Recv()
+		if err == nil {
+			err = p.budgets.keeps.await(ctx, 1, p.metrics.waited(limitKeeps).Inc)
+		}
+		return m, err
+	})
 	open := requests // nil while the core's answer is awaited
 	for {
 		retired := k.retired

@@ -145,8 +145,8 @@ func TestAuthorize(t *testing.T) {
 			t.Errorf("another tenant's certificate: %v", err)
 		}
 	}
-	if len(judged) != 2 {
-		t.Errorf("%d connections were judged, want 2", len(judged))
+	if len(judged) < 2 || len(judged) > 4 { // a connection that was refused is closed: each further call may make another
+		t.Errorf("%d connections were judged, want one of ours, and no more of theirs than calls", len(judged))
 	}
 }
 

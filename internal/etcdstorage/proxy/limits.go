@@ -5,12 +5,10 @@ package proxy
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -18,72 +16,29 @@ import (
 )
 
 const (
-	// longestPace is how long a request may be held back to keep the tenant's rate. What would have to wait longer is refused.
-	longestPace = time.Second
 	// mostWaiting is how many requests may wait for a seat at the core.
 	mostWaiting = 4096
 	// leaseCountEvery is how often the tenant's leases are counted at most.
 	leaseCountEvery = 10 * time.Second
+	// listShare is the part of the seats that there are again for requests whose answer may be large.
+	listShare = 4
 )
 
 // limit sets up what bounds the tenant's requests.
 func (p *Proxy) limit() {
 	p.seats.count, p.seats.most = p.cfg.InFlight, mostWaiting
-	if p.cfg.RequestsPerSecond > 0 {
-		burst := p.cfg.Burst
-		if burst <= 0 {
-			burst = int(math.Ceil(p.cfg.RequestsPerSecond))
-		}
-		p.rate = rate.NewLimiter(rate.Limit(p.cfg.RequestsPerSecond), burst)
+	p.lists.count, p.lists.most = p.cfg.Lists, mostWaiting
+	if p.lists.count == 0 && p.seats.count > 0 {
+		p.lists.count = max(p.seats.count/listShare, 1)
 	}
+	p.budgets.set(&p.cfg)
 	p.leases = &leaseCount{p: p}
 }
 
-// paced says how long a request must wait, and whether it may come at all.
-func (p *Proxy) paced() (wait time.Duration, ok bool) {
-	if p.rate == nil {
-		return 0, true
-	}
-	now := time.Now() //nolint:forbidigo // a rate is one of the clock's
-	r := p.rate.ReserveN(now, 1)
-	if wait = r.DelayFrom(now); wait > longestPace {
-		r.CancelAt(now)
-		return 0, false
-	}
-	return wait, true
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// overQuota says whether growth is refused now.
+// overQuota reports whether growth is refused now.
 func (p *Proxy) overQuota() bool {
-	if p.ledger == nil {
-		return false
-	}
 	_, exceeded := p.ledger.used()
-	return exceeded
-}
-
-// size is what the tenant stores, in bytes of keys and values.
-func (p *Proxy) size(ctx context.Context) (int64, error) {
-	if p.ledger == nil {
-		return p.usage.Bytes(ctx)
-	}
-	if err := p.ledger.wait(ctx); err != nil {
-		return 0, err
-	}
-	used, _ := p.ledger.used()
-	return used.Bytes, nil
+	return exceeded || p.ledger.historyExceeded()
 }
 
 // leaseCount knows how many leases the tenant has: a count, and what was granted through this replica since. Leases that end are found by the
@@ -132,7 +87,7 @@ func (l *leaseCount) take(ctx context.Context) (room bool, wait <-chan struct{},
 		}
 	}
 	if l.count >= most {
-		l.p.metrics.refused("leases").Inc()
+		l.p.metrics.refused(limitLeases).Inc()
 		return false, nil, nil
 	}
 	l.count++

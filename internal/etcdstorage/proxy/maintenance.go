@@ -6,6 +6,10 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -37,9 +41,9 @@ func (p *Proxy) syntheticRoutes() map[string]route {
 		etcdserverpb.Maintenance_Alarm_FullMethodName:  {unary: p.alarm},
 		etcdserverpb.Cluster_MemberList_FullMethodName: {unary: p.memberList},
 		etcdserverpb.Auth_AuthStatus_FullMethodName:    {unary: p.authStatus},
-		healthCheck: {unary: p.healthCheck},
-		healthList:  {unary: p.healthList},
-		healthWatch: {stream: p.healthWatch},
+		healthCheck: {unary: p.healthCheck, local: true},
+		healthList:  {unary: p.healthList, local: true},
+		healthWatch: {stream: p.healthWatch, local: true},
 	}
 }
 
@@ -115,7 +119,7 @@ func (p *Proxy) maintenanceStatus(ctx context.Context, _ *call, request []byte) 
 	if err := p.callCore(ctx, etcdserverpb.Maintenance_Status_FullMethodName, &etcdserverpb.StatusRequest{}, &core); err != nil {
 		return nil, err
 	}
-	size, err := p.size(ctx)
+	size, err := p.ledger.size(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -123,16 +127,55 @@ func (p *Proxy) maintenanceStatus(ctx context.Context, _ *call, request []byte) 
 		Header: core.Header, Version: core.Version, StorageVersion: core.StorageVersion, RaftTerm: core.RaftTerm, Leader: core.Leader,
 		IsLearner: core.IsLearner, DbSize: size, DbSizeInUse: size, DowngradeInfo: &etcdserverpb.DowngradeInfo{},
 	}
-	for _, e := range core.Errors {
+	for _, e := range core.Errors { // what concerns the tenant, too; the rest is the cluster's affair
 		if e == rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader) {
-			out.Errors = append(out.Errors, e) // it concerns the tenant too; the rest (alarms) is the cluster's affair
+			out.Errors = append(out.Errors, e)
 		}
+	}
+	if noSpace(core.Errors) || p.overQuota() {
+		out.Errors = append(out.Errors, noSpaceAlarm(core.GetHeader().GetMemberId()).String())
 	}
 	return encode(out)
 }
 
-// alarm answers the reading of alarms: a tenant that is at its quota has that of no space, and there is no other. Raising and clearing them is
-// refused; this one goes by itself, once there is room again.
+// noSpace reports whether a member of the core has an alarm of no space, which stops the writes of all tenants.
+func noSpace(problems []string) bool {
+	return slices.ContainsFunc(problems, func(e string) bool { return strings.Contains(e, "alarm:"+etcdserverpb.AlarmType_NOSPACE.String()) })
+}
+
+// noSpaceAlarm is that alarm as the tenant sees it: of the one member that it knows.
+func noSpaceAlarm(member uint64) *etcdserverpb.AlarmMember {
+	return &etcdserverpb.AlarmMember{MemberID: member, Alarm: etcdserverpb.AlarmType_NOSPACE}
+}
+
+// alarmsFor is how long it is believed what the core's alarms were.
+const alarmsFor = 3 * time.Second
+
+// coreAlarms knows whether the core is out of space.
+type coreAlarms struct {
+	mu      sync.Mutex
+	asked   time.Time
+	noSpace bool
+}
+
+// full reports whether the core is out of space. Those who ask at one time wait for one answer.
+func (a *coreAlarms) full(ctx context.Context, p *Proxy) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := clock()
+	if !a.asked.IsZero() && now.Sub(a.asked) < alarmsFor {
+		return a.noSpace, nil
+	}
+	var core etcdserverpb.StatusResponse
+	if err := p.callCore(ctx, etcdserverpb.Maintenance_Status_FullMethodName, &etcdserverpb.StatusRequest{}, &core); err != nil {
+		return false, err
+	}
+	a.asked, a.noSpace = now, noSpace(core.Errors)
+	return a.noSpace, nil
+}
+
+// alarm answers the reading of alarms: a tenant that is at its quota, or whose core is out of space, has that of no space, and there is no other. Raising and
+// clearing them is refused; this one goes by itself, once there is room again.
 func (p *Proxy) alarm(ctx context.Context, c *call, request []byte) ([]byte, error) {
 	var asked etcdserverpb.AlarmRequest
 	if err := parse(request, &asked); err != nil {
@@ -146,12 +189,18 @@ func (p *Proxy) alarm(ctx context.Context, c *call, request []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	if !p.overQuota() {
+	full := p.overQuota()
+	if !full {
+		if full, err = p.alarms.full(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if !full {
 		return wire.AppendHeaderField(nil, header), nil
 	}
 	return encode(&etcdserverpb.AlarmResponse{
 		Header: &etcdserverpb.ResponseHeader{ClusterId: header.ClusterID, MemberId: header.MemberID, Revision: header.Revision, RaftTerm: header.RaftTerm},
-		Alarms: []*etcdserverpb.AlarmMember{{MemberID: header.MemberID, Alarm: etcdserverpb.AlarmType_NOSPACE}},
+		Alarms: []*etcdserverpb.AlarmMember{noSpaceAlarm(header.MemberID)},
 	})
 }
 

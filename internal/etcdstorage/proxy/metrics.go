@@ -29,7 +29,9 @@ type metrics struct {
 	keys            prometheus.Gauge
 	bytes           prometheus.Gauge
 	exceeded        prometheus.Gauge
+	history         prometheus.Gauge
 	refusedTotal    *prometheus.CounterVec
+	waitedTotal     *prometheus.CounterVec
 	overTotal       *prometheus.CounterVec
 
 	methods methodCache
@@ -84,10 +86,22 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		Name: "mooring_etcdstorage_proxy_quota_exceeded", ConstLabels: labels,
 		Help: "1 while what the tenant was refused last for want of space would still be refused.",
 	})
+	m.history = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mooring_etcdstorage_proxy_history_bytes", ConstLabels: labels,
+		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while nobody counts.",
+	})
 	m.refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_refused_total", ConstLabels: labels,
-		Help: "RPCs of the tenant that were refused for its limits: space (bytes or keys), leases, watches, rate, queue.",
+		Help: "What was refused to the tenant for its budgets, by budget.",
 	}, []string{"limit"})
+	m.waitedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mooring_etcdstorage_proxy_waited_total", ConstLabels: labels,
+		Help: "What had to wait for one of the tenant's budgets, by budget.",
+	}, []string{"limit"})
+	for _, limit := range Budgets() {
+		m.refused(limit)
+		m.waited(limit)
+	}
 	m.overTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_connections_over_total", ConstLabels: labels,
 		Help: "Connections of the tenant that were told to connect anew, since the certificate of the client or the one that it was shown (serving) had ended.",
@@ -105,7 +119,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	}
 	for _, c := range []prometheus.Collector{
 		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.keys, m.bytes,
-		m.exceeded, m.refusedTotal, m.overTotal, m.renewals,
+		m.exceeded, m.history, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals,
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the proxy's metrics: %w", err)
@@ -124,6 +138,11 @@ func (m *metrics) denied(method string, known bool) prometheus.Counter {
 // refused counts what one of the tenant's limits turned away.
 func (m *metrics) refused(limit string) prometheus.Counter {
 	return m.refusedTotal.WithLabelValues(limit)
+}
+
+// waited counts what one of the tenant's budgets made wait.
+func (m *metrics) waited(limit string) prometheus.Counter {
+	return m.waitedTotal.WithLabelValues(limit)
 }
 
 // method returns the series of one method.

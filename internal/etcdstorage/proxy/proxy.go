@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
@@ -66,6 +66,14 @@ type Config struct {
 	// Authorize decides once per connection whether a verified client certificate is this tenant's. Its error is the answer to every RPC of that
 	// connection. nil accepts every verified one.
 	Authorize func(*x509.Certificate) error
+	// Refused, if it is not nil, is told of each connection that Authorize has refused, Excess of each that was closed since its identity has as many as it
+	// may.
+	Refused func(cert *x509.Certificate, remote net.Addr, err error)
+	Excess  func(identity string, remote net.Addr)
+	// ConnectionsPerIdentity is how many connections may have certificates of one identity; 0 is no bound. IdleTime is how long one may be without a call;
+	// 0 is no bound.
+	ConnectionsPerIdentity int
+	IdleTime               time.Duration
 	// SystemPrefix is where the proxy keeps its own records in the core ("/.etcd.mooring.dev/"); "" keeps them in memory only.
 	SystemPrefix string
 	// AdvertiseURL is the one client URL that MemberList answers with.
@@ -74,13 +82,24 @@ type Config struct {
 	MaxRequestBytes int
 	// Quota bounds what the tenant stores; the zero value bounds nothing.
 	Quota quota.Limits
+	// HistoryBytes bounds what it has written since the core's last compaction; 0 is no bound.
+	HistoryBytes int64
 	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 is no bound.
 	Leases, Watches int
-	// RequestsPerSecond paces unary RPCs, after Burst that are not (0 is one second's worth); 0 paces nothing.
+	// RequestsPerSecond paces RPCs, after Burst that are not (0 is one second's worth); a stream counts when it begins. 0 paces nothing.
 	RequestsPerSecond float64
 	Burst             int
-	// InFlight bounds how many unary RPCs are with the core at one time, the others wait in their order; 0 is no bound.
-	InFlight int
+	// InFlight bounds how many RPCs are with the core at one time, the others wait in their order; 0 is no bound. Lists is the same for those whose answer
+	// may be large, which have seats of their own; 0 is a quarter of InFlight.
+	InFlight, Lists int
+	// KeepAlivesPerSecond and WatchMessagesPerSecond pace the messages of streams that keep leases alive, and of those that watch; 0 paces nothing.
+	KeepAlivesPerSecond, WatchMessagesPerSecond float64
+	// ReadBytesPerSecond and WrittenBytesPerSecond pace the core's answers and what is put; 0 paces nothing.
+	ReadBytesPerSecond, WrittenBytesPerSecond int64
+	// Streams bounds how many RPCs of any kind are open at one time, StreamsPerConnection those of one connection; 0 is no bound and 4096.
+	Streams, StreamsPerConnection int
+	// AnswerBytes bounds the bytes of answers that are held in memory; 0 is DefaultAnswerBytes.
+	AnswerBytes int64
 	// Logger and Registry may be left out.
 	Logger   logr.Logger
 	Registry prometheus.Registerer
@@ -93,6 +112,10 @@ const (
 	DefaultMaxRequestBytes = 1.5 * 1024 * 1024 // etcd's embed.DefaultMaxRequestBytes
 	// requestOverhead is what etcd allows a gRPC message beyond its request limit (etcd's config.grpcOverheadBytes).
 	requestOverhead = 512 * 1024
+	// DefaultAnswerBytes fit a process that may have 256 MiB.
+	DefaultAnswerBytes = 128 << 20
+	// waitingPart is the part of AnswerBytes that requests may take that wait.
+	waitingPart = 4
 )
 
 // Proxy serves one tenant. Make one with New.
@@ -104,12 +127,18 @@ type Proxy struct {
 	core       *core
 	up         upstream // is core; what handlers use
 	compaction *compaction
-	usage      *usage
-	ledger     *ledger // nil without a quota
+	ledger     *ledger
 	seats      seats
-	rate       *rate.Limiter // nil for any rate
-	leases     *leaseCount
-	metrics    *metrics
+	lists      seats // of requests whose answer may be large
+	budgets    budgets
+	answers    *h2.Budget
+	streams    atomic.Int64 // RPCs that are open
+	waiting    atomic.Int64 // bytes of requests that wait
+	// mostWaitingBytes bounds waiting.
+	mostWaitingBytes int64
+	leases           *leaseCount
+	alarms           coreAlarms
+	metrics          *metrics
 
 	ctx    context.Context //nolint:containedctx // the life of the background work
 	cancel context.CancelFunc
@@ -124,6 +153,9 @@ type Proxy struct {
 func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	if cfg.MaxRequestBytes <= 0 {
 		cfg.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if cfg.AnswerBytes <= 0 {
+		cfg.AnswerBytes = DefaultAnswerBytes
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // certificates' ends are times of the clock's
@@ -149,6 +181,8 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{})}
 	p.tenant = &p.cfg.Tenant
+	p.answers = h2.NewBudget(cfg.AnswerBytes, m.waited(limitAnswers).Inc)
+	p.mostWaitingBytes = max(cfg.AnswerBytes/waitingPart, int64(cfg.MaxRequestBytes)+requestOverhead)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	if p.core, err = newCore(p); err != nil {
 		p.cancel()
@@ -156,7 +190,6 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p.up = p.core
 	p.compaction = newCompaction(p)
-	p.usage = newUsage(p)
 	p.ledger = newLedger(p)
 	p.limit()
 	p.routes = p.buildRoutes() //nolint:contextcheck // handlers get the contexts of their calls
@@ -166,6 +199,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p.server = &h2.Server{
 		Handler: front{p}, Credentials: creds, MaxMessage: cfg.MaxRequestBytes + requestOverhead,
+		MaxStreams: cfg.StreamsPerConnection, Answers: p.answers, MaxPerShare: cfg.ConnectionsPerIdentity, IdleTime: cfg.IdleTime,
 		Broken: func(err error) {
 			p.metrics.panics.Inc()
 			p.log.Error(err, "A connection of the tenant ended by a panic")
@@ -173,8 +207,8 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 		StallTick: cfg.Look, Over: p.over,
 	}
 	p.background(p.compaction.run)
-	if p.ledger != nil {
-		p.background(p.ledger.run)
+	if p.ledger.enforced() || cfg.HistoryBytes > 0 {
+		p.ledger.begin()
 	}
 	return p, nil
 }

@@ -23,8 +23,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
-// quotaScanRate bounds the first count of what the tenant stores, in bytes per second; growth waits for its end.
-const quotaScanRate = 64 << 20
+// Bounds of the first count of what the tenant stores, in bytes per second: with a quota growth waits for its end, otherwise nobody does.
+const (
+	quotaScanRate = 64 << 20
+	usageScanRate = 4 << 20
+)
+
+// usagePatience is how long a request for the size waits for the first count.
+const usagePatience = 500 * time.Millisecond
 
 // catchUpLimit bounds how long growth that would be refused waits for the watch to bring the tenant's own newest writes. Usually it takes
 // milliseconds.
@@ -33,10 +39,13 @@ const catchUpLimit = 2 * time.Second
 // errRecount tells that the watch of the tenant's keys lost its place, so that they must be counted anew.
 var errRecount = errors.New("the watch of the tenant's keys cannot go on where it was")
 
-// ledger is what the tenant stores, followed by one watch of all its keys, and the judge of what may grow.
+// ledger is what the tenant stores and what it has written, followed by one watch of all its keys, and the judge of what may grow. Without a quota and
+// without a budget of history it begins only when somebody asks for the size.
 type ledger struct {
-	p      *Proxy
-	limits quota.Limits
+	p       *Proxy
+	limits  quota.Limits
+	history history
+	begun   sync.Once
 
 	mu       sync.Mutex // guards what follows
 	book     *quota.Ledger
@@ -46,12 +55,37 @@ type ledger struct {
 	advanced chan struct{} // closed at the book's next change, nil while nobody waits
 }
 
-// newLedger returns nil if nothing limits what the tenant stores.
 func newLedger(p *Proxy) *ledger {
-	if p.cfg.Quota == (quota.Limits{}) {
-		return nil
+	return &ledger{p: p, limits: p.cfg.Quota, history: history{limit: p.cfg.HistoryBytes}, book: newBook(), loaded: make(chan struct{})}
+}
+
+// enforced reports whether there is a quota.
+func (l *ledger) enforced() bool { return l.limits != (quota.Limits{}) }
+
+// begin starts following the tenant's keys, once.
+func (l *ledger) begin() {
+	l.begun.Do(func() { l.p.background(l.run) })
+}
+
+// size is what the tenant stores. Without a quota it waits only a moment for the first count.
+func (l *ledger) size(ctx context.Context) (int64, error) {
+	l.begin()
+	if l.enforced() {
+		if err := l.wait(ctx); err != nil {
+			return 0, err
+		}
+	} else {
+		patience := time.NewTimer(usagePatience)
+		defer patience.Stop()
+		select {
+		case <-l.loaded:
+		case <-patience.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	return &ledger{p: p, limits: p.cfg.Quota, book: newBook(), loaded: make(chan struct{})}
+	used, _ := l.used()
+	return used.Bytes, nil
 }
 
 // newBook is an empty ledger with a hash that nobody can foresee.
@@ -60,9 +94,9 @@ func newBook() *quota.Ledger {
 	return quota.NewLedger(func(key []byte) uint64 { return maphash.Bytes(seed, key) })
 }
 
-// wait returns after the first count.
+// wait returns after the first count; at once without a quota.
 func (l *ledger) wait(ctx context.Context) error {
-	if l == nil {
+	if !l.enforced() {
 		return nil
 	}
 	select {
@@ -99,7 +133,7 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 	if !l.isLoaded {
 		return 0, errNotLoaded
 	}
-	id, ok := l.book.Reserve(l.limits, g.success, g.failure)
+	id, ok := l.book.Reserve(l.limits, g.success, g.failure, clock())
 	switch {
 	case ok:
 		return id, nil
@@ -111,7 +145,7 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 
 // refuse counts a refusal; the caller holds the lock.
 func (l *ledger) refuse() error {
-	l.p.metrics.refused("space").Inc()
+	l.p.metrics.refused(limitSpace).Inc()
 	l.tell()
 	return rpctypes.ErrGRPCNoSpace
 }
@@ -172,14 +206,15 @@ func (l *ledger) settle(id int64, succeeded bool, revision int64) {
 	l.book.Settle(id, succeeded, revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 }
 
-// ended is told of the end of each request for which room was made, answered or not.
-func (l *ledger) ended(id int64) {
+// ended is called at the end of each request for which room was made, answered or not. Room of one that the core may have done without a word of it is
+// kept until that would be in the book.
+func (l *ledger) ended(id int64, sure bool) {
 	if id == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.book.Abandon(id)
+	l.book.Abandon(id, sure, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 }
 
 // used is what is stored, and whether the tenant is at its limit.
@@ -199,6 +234,7 @@ func (l *ledger) tell() {
 		exceeded = 1
 	}
 	l.p.metrics.exceeded.Set(exceeded)
+	l.p.metrics.history.Set(float64(l.history.used()))
 }
 
 // run counts the tenant's keys once and follows them until ctx ends.
@@ -244,7 +280,11 @@ func (l *ledger) count(ctx context.Context) error {
 	book := newBook()
 	var revision int64
 	prefix := len(l.p.tenant.Prefix.String())
-	err := l.p.usage.pages(ctx, quotaScanRate, func(page *etcdserverpb.RangeResponse) int64 {
+	rate := int64(usageScanRate)
+	if l.enforced() {
+		rate = quotaScanRate
+	}
+	err := l.p.pages(ctx, rate, func(page *etcdserverpb.RangeResponse) int64 {
 		if revision == 0 {
 			revision = page.Header.Revision
 		}
@@ -260,6 +300,7 @@ func (l *ledger) count(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.book.Replace(book, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+	l.history.forget()               // a watch that lost its place lost it to a compaction, which all that it had seen went with
 	l.advance()
 	l.tell()
 	if !l.isLoaded {
@@ -318,12 +359,15 @@ func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
 	for _, event := range answer.Events {
 		if event.Type == mvccpb.Event_DELETE {
 			l.book.Delete(event.Kv.Key[prefix:])
+			l.history.wrote(len(event.Kv.Key))
 			continue
 		}
+		l.history.wrote(len(event.Kv.Key) + len(event.Kv.Value))
 		l.book.Put(event.Kv.Key[prefix:], len(event.Kv.Key)+len(event.Kv.Value))
 	}
 	if !answer.Fragment && !answer.Created {
 		l.book.Advance(answer.Header.Revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
+		l.history.at(answer.Header.Revision)
 		l.advance()
 	}
 	l.tell()

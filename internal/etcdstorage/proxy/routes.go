@@ -19,6 +19,8 @@ type route struct {
 	forward *forward
 	unary   func(ctx context.Context, c *call, request []byte) (response []byte, err error)
 	stream  func(stream ServerStream) error
+	// local is set for what is answered without the core, so that it needs no seat and no token.
+	local bool
 }
 
 // forward is a unary RPC that goes to the core once, under the same method name. Its functions run in a connection's goroutine: they must not
@@ -26,12 +28,14 @@ type route struct {
 //
 // Their errors: *wire.RequestError and status errors are the answer, *wire.BoundaryError is a violation of the boundary, all else is Internal.
 type forward struct {
-	// request appends the rewritten request to dst. state is handed to response.
-	request func(dst, request []byte) (out []byte, state int64, err error)
-	// response appends the rewritten response to dst.
+	// request appends the rewritten request to dst. The cost's state is handed to response.
+	request func(dst, request []byte) (out []byte, c cost, err error)
+	// response appends the rewritten response to dst. With inPlace, dst may end where response begins, in one array: nothing becomes longer.
 	response func(dst []byte, state int64, response []byte) (out []byte, err error)
-	// ended is called once at the end of the RPC, however it ends, with the last state; nil if nobody needs to know.
-	ended func(state int64)
+	inPlace  bool
+	// ended is called once when the core has done with the RPC, with the last state; nil if nobody needs to know. sure tells that the core has not
+	// done what was asked for unless response was called.
+	ended func(state int64, sure bool)
 }
 
 // ServerStream is one RPC of the tenant, seen from its handler. One goroutine may receive while another sends.

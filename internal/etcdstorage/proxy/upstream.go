@@ -62,7 +62,7 @@ func newCore(p *Proxy) (*core, error) {
 	}
 	return &core{p: p, cfg: cfg, logins: make(chan struct{}, 1), pool: h2.NewPool(p.ctx, h2.PoolConfig{
 		Endpoints: endpoints, Connections: cfg.Connections, Credentials: creds, DialTimeout: cfg.DialTimeout, Dialer: cfg.Dialer,
-		Look: cfg.Look,
+		Look: cfg.Look, Answers: p.answers,
 		Failed: func(address string, err error) {
 			p.metrics.dialFailures.Inc()
 			p.log.V(1).Info("Connecting to the core etcd failed", "endpoint", address, "error", err.Error())
@@ -196,8 +196,9 @@ type answered struct {
 }
 
 // Message implements h2.Sink.
-func (a *answered) Message(_ *h2.Batch, message []byte) {
+func (a *answered) Message(_ *h2.Batch, message []byte, own *h2.Buf) {
 	a.body = append(make([]byte, 0, len(message)), message...)
+	own.Release()
 }
 
 // Done implements h2.Sink.
@@ -237,7 +238,11 @@ func (c *core) Stream(ctx context.Context, method string, requireLeader bool) (C
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.pool.Stream(ctx, &h2.Request{Method: method, Token: token, RequireLeader: requireLeader, Timeout: timeoutOf(ctx)})
+	r := &h2.Request{Method: method, Token: token, RequireLeader: requireLeader, Timeout: timeoutOf(ctx)}
+	if method == etcdserverpb.KV_RangeStream_FullMethodName {
+		r.Window = streamWindow
+	}
+	s, err := c.pool.Stream(ctx, r)
 	if err != nil {
 		return nil, c.error(err)
 	}

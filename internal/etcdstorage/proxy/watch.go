@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 )
@@ -35,8 +36,12 @@ func (p *Proxy) newWatchHub() *watch.Hub {
 			s, err := p.up.Stream(ctx, method, requireLeader)
 			return watchStream{s}, err
 		},
-		Watches:   p.cfg.Watches,
-		Refused:   p.metrics.refused("watches").Inc,
+		Watches: p.cfg.Watches,
+		Pace: func(ctx context.Context) error {
+			return p.budgets.messages.await(ctx, 1, p.metrics.waited(limitMessages).Inc)
+		},
+		TooMany:   status.Convert(tooMany(limitWatches, 0)).Message(),
+		Refused:   p.metrics.refused(limitWatches).Inc,
 		Compacted: p.compaction.Revision,
 		Load:      p.compaction.wait,
 		Violation: func(err error) error { return p.violation(method, err) },

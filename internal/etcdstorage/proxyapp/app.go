@@ -67,24 +67,30 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	plain.Install(handler)
-	tuneGC(os.Getenv)
+	tuneGC(os.Getenv, o.answerBytes)
 	return p.run(ctx)
 }
 
 const (
 	// gcPercent makes the collector run more seldom than usual: nearly all garbage is buffers, and little is kept.
 	gcPercent = 400
-	// gcLimit is where it works harder instead, so that this costs no memory worth speaking of.
-	gcLimit = 80 << 20
+	// limitEighths are the eighths of --max-answer-bytes at which it works harder instead. They are more than one answer that passes alone, and less than
+	// twice the flag, which is what the process may have.
+	limitEighths = 13
 )
 
 // tuneGC sets the collector for a process that copies bytes, unless somebody has set it in the environment.
-func tuneGC(getenv func(string) string) {
+func tuneGC(getenv func(string) string, answerBytes int64) {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return
 	}
 	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(gcLimit)
+	debug.SetMemoryLimit(memoryLimit(answerBytes))
+}
+
+// memoryLimit is where the collector works harder.
+func memoryLimit(answerBytes int64) int64 {
+	return answerBytes / 8 * limitEighths
 }
 
 // newProgram reads every file, and opens no connection and no port.
@@ -133,8 +139,13 @@ func (p *program) proxyConfig() proxy.Config {
 		Tenant: s.tenant, TenantName: s.tenantName, SystemPrefix: s.systemPrefix, AdvertiseURL: s.advertiseURL,
 		MaxRequestBytes: p.options.maxRequestBytes,
 		Quota:           quota.Limits{Bytes: p.options.quotaBytes, Keys: p.options.quotaKeys},
+		HistoryBytes:    p.options.historyBytes,
 		Leases:          p.options.quotaLeases, Watches: p.options.quotaWatches,
-		RequestsPerSecond: p.options.requestsPerSecond, Burst: p.options.burst, InFlight: p.options.inFlight,
+		RequestsPerSecond: p.options.requestsPerSecond, Burst: p.options.burst, InFlight: p.options.inFlight, Lists: p.options.lists,
+		KeepAlivesPerSecond: p.options.keepAlivesPerSecond, WatchMessagesPerSecond: p.options.watchMessagesPerSecond,
+		ReadBytesPerSecond: p.options.readBytesPerSecond, WrittenBytesPerSecond: p.options.writtenBytesPerSecond,
+		Streams: p.options.streams, StreamsPerConnection: p.options.streamsPerConnection, AnswerBytes: p.options.answerBytes,
+		ConnectionsPerIdentity: p.options.connectionsPerIdentity, IdleTime: p.options.idleTime,
 		Logger: p.log, Registry: p.registry,
 	}
 	config.Upstream.Dialer = p.core.dial
@@ -151,7 +162,7 @@ func (p *program) proxyConfig() proxy.Config {
 		config.Credentials = newClientSide(p.listenFiles, p.report)
 		config.Now = p.now
 		config.ServingEnd = func() time.Time { return p.listenFiles.Current().NotAfter() }
-		config.Authorize = p.report.watched(authorizer(s.tenantName, s.identities))
+		config.Authorize, config.Refused, config.Excess = authorizer(s.tenantName, s.identities), p.report.refusedIdentity, p.report.excess
 	}
 	return config
 }

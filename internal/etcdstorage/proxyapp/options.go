@@ -34,15 +34,42 @@ type options struct {
 	quotaBytes, quotaKeys                     int64
 	quotaLeases, quotaWatches                 int
 	requestsPerSecond                         float64
-	burst, inFlight                           int
+	burst, inFlight, lists                    int
+	keepAlivesPerSecond                       float64
+	watchMessagesPerSecond                    float64
+	readBytesPerSecond, writtenBytesPerSecond int64
+	streams, streamsPerConnection             int
+	connectionsPerIdentity                    int
+	idleTime                                  time.Duration
+	answerBytes, historyBytes                 int64
 	drainDelay, drainTimeout                  time.Duration
 	logging                                   plain.Options
 }
+
+// Defaults of the budgets of one replica. They are made so that ten tenants with three replicas each, all at their budgets at one time, leave a core of
+// the shipped size (2 GiB of memory, a database of 4 GiB) working, and so that an API server does not notice them.
+const (
+	defaultRequests             = 1000
+	defaultInFlight             = 8
+	defaultKeepAlives           = 100
+	defaultWatchMessages        = 500
+	defaultReadBytes            = 64 << 20
+	defaultWrittenBytes         = 8 << 20
+	defaultStreams              = 4096
+	defaultStreamsPerConnection = 1024
+	defaultHistory              = 256 << 20
+	defaultConnections          = 1024
+	defaultIdle                 = 30 * time.Minute
+)
 
 func newOptions() *options {
 	return &options{
 		systemPrefix: tenancy.DefaultSystemPrefix, listenAddress: ":2379", healthAddress: ":8081", metricsAddress: ":8080",
 		drainTimeout: 20 * time.Second, maxRequestBytes: proxy.DefaultMaxRequestBytes,
+		requestsPerSecond: defaultRequests, inFlight: defaultInFlight, keepAlivesPerSecond: defaultKeepAlives,
+		watchMessagesPerSecond: defaultWatchMessages, readBytesPerSecond: defaultReadBytes, writtenBytesPerSecond: defaultWrittenBytes,
+		streams: defaultStreams, streamsPerConnection: defaultStreamsPerConnection, answerBytes: proxy.DefaultAnswerBytes,
+		historyBytes: defaultHistory, connectionsPerIdentity: defaultConnections, idleTime: defaultIdle,
 	}
 }
 
@@ -68,13 +95,34 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.quotaBytes, "quota-bytes", o.quotaBytes,
 		"How many bytes of keys, with their prefix, and values the tenant may store; what would grow beyond is refused as etcd does without space. 0 is no bound.")
 	fs.Int64Var(&o.quotaKeys, "quota-keys", o.quotaKeys, "How many keys the tenant may have, refused likewise. 0 is no bound.")
+	fs.Int64Var(&o.historyBytes, "quota-history-bytes", o.historyBytes,
+		"How many bytes of keys and values the tenant may write between two compactions of the core, which keeps them all until then; puts beyond are refused. Deletes pass, and count. 0 is no bound.")
 	fs.IntVar(&o.quotaLeases, "quota-leases", o.quotaLeases, "How many leases the tenant may have. 0 is no bound.")
 	fs.IntVar(&o.quotaWatches, "quota-watches", o.quotaWatches, "How many watches the tenant may have on this replica. 0 is no bound.")
 	fs.Float64Var(&o.requestsPerSecond, "max-requests-per-second", o.requestsPerSecond,
-		"How many requests a second are passed on by this replica; others wait for up to a second and are refused then. 0 is no bound.")
+		"How many requests a second are passed on by this replica, of every kind that costs the core; a stream counts when it begins. Others wait for up to a second and are refused then. 0 is no bound.")
 	fs.IntVar(&o.burst, "max-request-burst", o.burst, "How many requests may come at once before --max-requests-per-second holds. 0 means one second's worth.")
 	fs.IntVar(&o.inFlight, "max-in-flight", o.inFlight,
 		"How many requests of this replica the core answers at one time; the others wait in their order, so that this tenant does not crowd out those of other proxies. 0 is no bound.")
+
+	fs.IntVar(&o.lists, "max-lists-in-flight", o.lists,
+		"How many requests whose answer may be large (ranges of more than 500 keys, or of any number, and RangeStreams) the core answers for this replica at one time. They have seats of their own, so that small requests do not wait for them. 0 is a quarter of --max-in-flight.")
+	fs.Float64Var(&o.keepAlivesPerSecond, "max-keep-alives-per-second", o.keepAlivesPerSecond,
+		"How many keep-alives of leases a second are passed on by this replica, after two seconds' worth at once; others wait. 0 is no bound.")
+	fs.Float64Var(&o.watchMessagesPerSecond, "max-watch-messages-per-second", o.watchMessagesPerSecond,
+		"How many messages of watch streams (creates, cancels, requests for progress) a second this replica deals with, after two seconds' worth at once; others wait. 0 is no bound.")
+	fs.Int64Var(&o.readBytesPerSecond, "max-read-bytes-per-second", o.readBytesPerSecond,
+		"How many bytes of answers a second this replica reads from the core, once for small requests and once for large lists; requests wait while the bytes before them are above it, and are refused when that takes more than one second, or ten for lists. 0 is no bound.")
+	fs.Int64Var(&o.writtenBytesPerSecond, "max-written-bytes-per-second", o.writtenBytesPerSecond,
+		"How many bytes of puts a second this replica passes on; others wait for up to a second and are refused then. Deletes are free. 0 is no bound.")
+	fs.IntVar(&o.streams, "max-streams", o.streams, "How many RPCs of any kind, watches' and leases' streams among them, may be open at this replica at one time. 0 is no bound.")
+	fs.IntVar(&o.streamsPerConnection, "max-streams-per-connection", o.streamsPerConnection,
+		"How many of them one connection may have; clients of gRPC wait by themselves. 0 is 4096.")
+	fs.IntVar(&o.connectionsPerIdentity, "max-connections-per-identity", o.connectionsPerIdentity,
+		"How many connections certificates of one identity (subject, URIs and DNS names) may have; more are closed. 0 is no bound but that of the process, 2048.")
+	fs.DurationVar(&o.idleTime, "idle-timeout", o.idleTime, "How long a connection may be without a request or a stream; it is told to connect again then, and closed. 0 is no bound.")
+	fs.Int64Var(&o.answerBytes, "max-answer-bytes", o.answerBytes,
+		"How many bytes of answers larger than 64 KiB are in memory at one time; others stay at the core until there is room. An answer of up to half as much again passes alone; what is larger is refused, and must be read in pages. Half of the memory that the process may have is right.")
 
 	fs.StringVar(&o.listenAddress, "listen-address", o.listenAddress, "Address on which the tenant is served, host:port.")
 	fs.StringVar(&o.advertiseURL, "advertise-client-url", o.advertiseURL,

@@ -83,16 +83,18 @@ func (r *reporter) coreHandshake(reason, problem string) {
 	r.sometimes("core "+reason, func() { r.log.Info("TLS handshake with the core failed", "reason", problem) })
 }
 
-// watched is authorize with a count and a log line for each refusal.
-func (r *reporter) watched(authorize func(*x509.Certificate) error) func(*x509.Certificate) error {
-	return func(cert *x509.Certificate) error {
-		err := authorize(cert)
-		if err != nil {
-			r.identity.Inc()
-			r.sometimes("identity", func() {
-				r.log.Info("Refused a client of another identity; more are only counted for a minute", "error", err.Error(), "serial", cert.SerialNumber.Text(16))
-			})
-		}
-		return err
-	}
+// refusedIdentity counts and logs a connection of somebody else.
+func (r *reporter) refusedIdentity(cert *x509.Certificate, from net.Addr, err error) {
+	r.identity.Inc()
+	r.sometimes("identity", func() {
+		r.log.Info("Refused a client of another identity; more are only counted for a minute",
+			"client", from.String(), "error", err.Error(), "serial", cert.SerialNumber.Text(16))
+	})
+}
+
+// excess logs a connection that was closed since its identity has too many.
+func (r *reporter) excess(identity string, from net.Addr) {
+	r.sometimes("excess", func() {
+		r.log.Info("Closed a connection of an identity that has too many; more are only counted for a minute", "client", from.String(), "identity", identity)
+	})
 }

@@ -216,6 +216,9 @@ func (o *options) checkOperations() error {
 	return errors.Join(errs...)
 }
 
+// leastAnswerBytes are enough for the answers to any small request.
+const leastAnswerBytes = 4 << 20
+
 // checkLimits refuses bounds that are below nothing.
 func (o *options) checkLimits() error {
 	var errs []error
@@ -225,11 +228,17 @@ func (o *options) checkLimits() error {
 	}{
 		{"--quota-bytes", float64(o.quotaBytes)}, {"--quota-keys", float64(o.quotaKeys)}, {"--quota-leases", float64(o.quotaLeases)},
 		{"--quota-watches", float64(o.quotaWatches)}, {"--max-requests-per-second", o.requestsPerSecond},
-		{"--max-request-burst", float64(o.burst)}, {"--max-in-flight", float64(o.inFlight)},
+		{"--max-request-burst", float64(o.burst)}, {"--max-in-flight", float64(o.inFlight)}, {"--max-lists-in-flight", float64(o.lists)},
+		{"--max-keep-alives-per-second", o.keepAlivesPerSecond}, {"--max-watch-messages-per-second", o.watchMessagesPerSecond},
+		{"--max-read-bytes-per-second", float64(o.readBytesPerSecond)}, {"--max-written-bytes-per-second", float64(o.writtenBytesPerSecond)},
+		{"--quota-history-bytes", float64(o.historyBytes)}, {"--max-streams", float64(o.streams)}, {"--max-connections-per-identity", float64(o.connectionsPerIdentity)}, {"--max-streams-per-connection", float64(o.streamsPerConnection)},
 	} {
 		if bound.value < 0 || math.IsNaN(bound.value) || math.IsInf(bound.value, 0) {
 			errs = append(errs, fmt.Errorf("%s %v is out of range: use a number above 0, or 0 for no bound", bound.flag, bound.value))
 		}
+	}
+	if o.answerBytes < leastAnswerBytes {
+		errs = append(errs, fmt.Errorf("--max-answer-bytes %d is out of range: use at least %d", o.answerBytes, leastAnswerBytes))
 	}
 	if o.burst > 0 && o.requestsPerSecond == 0 {
 		errs = append(errs, errors.New("--max-request-burst has no meaning without --max-requests-per-second: give both, or drop it"))
@@ -243,6 +252,9 @@ const longestDrain = time.Hour
 func (o *options) checkDurations() error {
 	if o.drainDelay < 0 || o.drainDelay > longestDrain {
 		return fmt.Errorf("--drain-delay %s is out of range: use 0s to %s", o.drainDelay, longestDrain)
+	}
+	if o.idleTime < 0 {
+		return fmt.Errorf("--idle-timeout %s is out of range: use a time above 0s, or 0s for no bound", o.idleTime)
 	}
 	if o.drainTimeout <= 0 || o.drainTimeout > longestDrain {
 		return fmt.Errorf("--drain-timeout %s is out of range: it must be longer than 0s and at most %s", o.drainTimeout, longestDrain)

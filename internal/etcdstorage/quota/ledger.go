@@ -80,6 +80,11 @@ func (l *Ledger) Delete(key []byte) {
 // Advance says that all changes up to a revision have been told, and ends the reservations of requests that were answered by then.
 func (l *Ledger) Advance(revision int64, now time.Time) {
 	l.revision = max(l.revision, revision)
+	l.expire(now)
+}
+
+// expire ends the reservations that the ledger has come to, and those that are too old to be still to come.
+func (l *Ledger) expire(now time.Time) {
 	for id, r := range l.reserved {
 		if r.revision > 0 && (r.revision <= l.revision || now.Sub(r.answered) > settleFor) {
 			l.Release(id)
@@ -108,10 +113,13 @@ func (l *Ledger) Growth(key []byte, bytes int, keepsValue bool) Size {
 
 // Reserve counts a request's growth until it is released, or refuses it: that of the larger of a Txn's branches, since it is not known which one will
 // run; all but a Txn succeed. What grows nothing is never refused.
-func (l *Ledger) Reserve(limits Limits, success, failure Size) (id int64, ok bool) {
+func (l *Ledger) Reserve(limits Limits, success, failure Size, now time.Time) (id int64, ok bool) {
 	growth := Size{Bytes: max(success.Bytes, failure.Bytes), Keys: max(success.Keys, failure.Keys)}
 	if growth == (Size{}) {
 		return 0, true
+	}
+	if !l.fits(limits, growth) {
+		l.expire(now)
 	}
 	if !l.fits(limits, growth) {
 		l.refused = growth
@@ -160,10 +168,16 @@ func (l *Ledger) Release(id int64) {
 	}
 }
 
-// Abandon ends a reservation whose request was not answered.
-func (l *Ledger) Abandon(id int64) {
-	if r := l.reserved[id]; r != nil && r.revision == 0 {
+// Abandon ends a reservation whose request was not answered. Unless it is sure that nothing was done, as when the connection was lost, it is kept for as
+// long as the change may take to be seen.
+func (l *Ledger) Abandon(id int64, sure bool, now time.Time) {
+	r := l.reserved[id]
+	switch {
+	case r == nil || r.revision > 0:
+	case sure:
 		l.Release(id)
+	default:
+		r.revision, r.answered = math.MaxInt64, now
 	}
 }
 

@@ -74,7 +74,7 @@ func (w *world) act(t *rapid.T) {
 			bytes = w.longest[key] + bytes%4
 			w.longest[key] = bytes
 		}
-		if id, ok := w.ledger.Reserve(w.limits, w.ledger.Growth([]byte(key), bytes, false), quota.Size{}); ok {
+		if id, ok := w.ledger.Reserve(w.limits, w.ledger.Growth([]byte(key), bytes, false), quota.Size{}, time.Time{}); ok {
 			w.open = append(w.open, request{id: id, key: key, bytes: bytes})
 		}
 	case "do":
@@ -86,7 +86,7 @@ func (w *world) act(t *rapid.T) {
 			r.revision = int64(len(w.history) + 1)
 			w.history = append(w.history, r)
 			w.ledger.Settle(r.id, true, r.revision, w.now)
-			w.ledger.Abandon(r.id) // the end of the RPC
+			w.ledger.Abandon(r.id, true, time.Time{}) // the end of the RPC
 		}
 	case "delete":
 		delete(w.store, key)
@@ -97,7 +97,7 @@ func (w *world) act(t *rapid.T) {
 		}
 	case "fail": // the core has not done it
 		if len(w.open) > 0 {
-			w.ledger.Abandon(w.open[0].id)
+			w.ledger.Abandon(w.open[0].id, true, time.Time{})
 			w.open = w.open[1:]
 		}
 	case "wait":
@@ -123,7 +123,7 @@ func TestLedgerHolds(t *testing.T) {
 			}
 		}
 		for len(w.open) > 0 {
-			w.ledger.Abandon(w.open[0].id)
+			w.ledger.Abandon(w.open[0].id, true, time.Time{})
 			w.open = w.open[1:]
 		}
 		for w.seen < len(w.history) {
@@ -133,7 +133,7 @@ func TestLedgerHolds(t *testing.T) {
 		if got, want := w.ledger.Used(), w.stored(); got != want {
 			t.Fatalf("%+v is counted, %+v is stored", got, want)
 		}
-		if _, ok := w.ledger.Reserve(w.limits, quota.Size{Bytes: w.limits.Bytes - w.ledger.Used().Bytes}, quota.Size{}); !ok {
+		if _, ok := w.ledger.Reserve(w.limits, quota.Size{Bytes: w.limits.Bytes - w.ledger.Used().Bytes}, quota.Size{}, time.Time{}); !ok {
 			t.Fatal("there is room, and no request is under way, but it cannot be used")
 		}
 	})
@@ -155,7 +155,7 @@ func TestReservations(t *testing.T) {
 	t.Parallel()
 	limits, now := quota.Limits{Bytes: 10}, time.Unix(0, 0)
 	reserve := func(l *quota.Ledger, bytes int64) (id int64, ok bool) {
-		return l.Reserve(limits, quota.Size{Bytes: bytes}, quota.Size{})
+		return l.Reserve(limits, quota.Size{Bytes: bytes}, quota.Size{}, time.Time{})
 	}
 	l := newLedger()
 	first, ok := reserve(l, 8)
@@ -169,7 +169,7 @@ func TestReservations(t *testing.T) {
 		t.Error("what grows nothing is refused")
 	}
 	l.Settle(first, true, 7, now)
-	l.Abandon(first)
+	l.Abandon(first, true, time.Time{})
 	l.Advance(6, now)
 	if _, ok := reserve(l, 3); ok {
 		t.Error("the 8 were answered at revision 7, and the ledger has seen 6")
@@ -199,14 +199,14 @@ func TestWhatWasRefusedIsLetIn(t *testing.T) {
 	limits := quota.Limits{Bytes: 10}
 	l := newLedger()
 	l.Put([]byte("a"), 8)
-	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}); ok || !l.Exceeded(limits) {
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}, time.Time{}); ok || !l.Exceeded(limits) {
 		t.Fatal("6 more were let in beside 8 of 10, or their refusal was forgotten")
 	}
-	if _, ok := l.Reserve(limits, quota.Size{Bytes: 2}, quota.Size{}); !ok || !l.Exceeded(limits) {
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 2}, quota.Size{}, time.Time{}); !ok || !l.Exceeded(limits) {
 		t.Error("2 that fit were refused, or made the refusal of 6 forgotten")
 	}
 	l.Delete([]byte("a"))
-	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}); !ok || l.Exceeded(limits) {
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}, time.Time{}); !ok || l.Exceeded(limits) {
 		t.Error("6 were refused beside 2 of 10, or are still said to be refused")
 	}
 }
@@ -216,8 +216,8 @@ func TestReservationsOfBranches(t *testing.T) {
 	t.Parallel()
 	limits, now := quota.Limits{Bytes: 10}, time.Unix(0, 0)
 	fits := func(l *quota.Ledger, bytes int64) bool {
-		id, ok := l.Reserve(limits, quota.Size{Bytes: bytes}, quota.Size{})
-		l.Abandon(id)
+		id, ok := l.Reserve(limits, quota.Size{Bytes: bytes}, quota.Size{}, time.Time{})
+		l.Abandon(id, true, time.Time{})
 		return ok
 	}
 	for name, tt := range map[string]struct {
@@ -225,12 +225,12 @@ func TestReservationsOfBranches(t *testing.T) {
 		room      int64 // after the answer
 	}{"success": {true, 8}, "failure": {false, 3}} {
 		l := newLedger()
-		id, ok := l.Reserve(limits, quota.Size{Bytes: 2}, quota.Size{Bytes: 7})
+		id, ok := l.Reserve(limits, quota.Size{Bytes: 2}, quota.Size{Bytes: 7}, time.Time{})
 		if !ok || !fits(l, 3) || fits(l, 4) {
 			t.Errorf("%s: not the larger branch is reserved", name)
 		}
 		l.Settle(id, tt.succeeded, 5, now)
-		l.Abandon(id) // the end of the RPC
+		l.Abandon(id, true, time.Time{}) // the end of the RPC
 		if !fits(l, tt.room) || fits(l, tt.room+1) {
 			t.Errorf("%s: there is not room for exactly %d more after the answer", name, tt.room)
 		}
@@ -240,7 +240,7 @@ func TestReservationsOfBranches(t *testing.T) {
 		}
 	}
 	l := newLedger()
-	id, _ := l.Reserve(limits, quota.Size{Bytes: 10}, quota.Size{})
+	id, _ := l.Reserve(limits, quota.Size{Bytes: 10}, quota.Size{}, time.Time{})
 	l.Settle(id, false, 5, now)
 	if !fits(l, 10) {
 		t.Error("a branch that adds nothing ran, and nothing of it will be seen")
@@ -252,18 +252,37 @@ func TestReservationsAfterANewCount(t *testing.T) {
 	t.Parallel()
 	limits, now := quota.Limits{Bytes: 10}, time.Unix(0, 0)
 	l := newLedger()
-	seen, _ := l.Reserve(limits, quota.Size{Bytes: 4}, quota.Size{})
-	unseen, _ := l.Reserve(limits, quota.Size{Bytes: 1}, quota.Size{})
+	seen, _ := l.Reserve(limits, quota.Size{Bytes: 4}, quota.Size{}, time.Time{})
+	unseen, _ := l.Reserve(limits, quota.Size{Bytes: 1}, quota.Size{}, time.Time{})
 	l.Settle(seen, true, 7, now)
 	l.Settle(unseen, true, 9, now)
 	counted := newLedger()
 	counted.Put([]byte("k"), 4)
 	counted.Advance(8, time.Time{})
 	l.Replace(counted, now)
-	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6}, quota.Size{}); ok {
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6}, quota.Size{}, time.Time{}); ok {
 		t.Error("4 are stored and 1 is not seen yet, and 6 more are let in")
 	}
-	if _, ok := l.Reserve(limits, quota.Size{Bytes: 5}, quota.Size{}); !ok {
+	if _, ok := l.Reserve(limits, quota.Size{Bytes: 5}, quota.Size{}, time.Time{}); !ok {
 		t.Error("4 are stored and counted once more as reserved")
+	}
+}
+
+// Room of a request of which nobody knows whether it was done is kept until that would be known, and no longer.
+func TestUncertainEndsKeepTheirRoom(t *testing.T) {
+	t.Parallel()
+	l, limits, now := newLedger(), quota.Limits{Keys: 1}, time.Unix(1000, 0)
+	reserve := func(at time.Time) bool {
+		_, ok := l.Reserve(limits, quota.Size{Keys: 1}, quota.Size{}, at)
+		return ok
+	}
+	id, _ := l.Reserve(limits, quota.Size{Keys: 1}, quota.Size{}, now)
+	l.Abandon(id, false, now)
+	l.Advance(5, now.Add(time.Second))
+	if reserve(now.Add(time.Second)) {
+		t.Error("there is room a second later")
+	}
+	if !reserve(now.Add(time.Minute)) {
+		t.Error("there is no room a minute later")
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
 // rounds is how often an export begins before it gives up against compaction.
@@ -137,13 +139,19 @@ func (e *exporter) read(ctx context.Context, from string, limit int64) (*clientv
 	return answer, nil
 }
 
-// keep writes one key, unless its lease has ended meanwhile, and returns its name.
+// keep writes one key, unless its lease has ended meanwhile or cannot be read through a proxy, and returns its name.
 func (e *exporter) keep(ctx context.Context, kv *mvccpb.KeyValue) ([]byte, error) {
 	name, err := e.t.strip(kv.Key)
 	if err != nil {
 		return nil, err
 	}
 	entry := KV{Key: name, Value: kv.Value}
+	if e.t.Prefix.IsZero() && kv.Lease > tenancy.MaxLease {
+		if e.out.Foreign++; e.out.Foreign <= mostNamed {
+			e.out.ForeignKeys = append(e.out.ForeignKeys, string(name))
+		}
+		return name, nil
+	}
 	if kv.Lease != 0 {
 		if entry.Lease, err = e.lease(ctx, kv.Lease); err != nil {
 			return nil, err
@@ -157,7 +165,7 @@ func (e *exporter) keep(ctx context.Context, kv *mvccpb.KeyValue) ([]byte, error
 	return name, e.w.kv(entry)
 }
 
-// lease returns the stream's number of a lease, 0 if it has ended or is not the tenant's to read.
+// lease returns the stream's number of a lease, 0 if it has ended.
 func (e *exporter) lease(ctx context.Context, id int64) (int64, error) {
 	if known, ok := e.leases[id]; ok {
 		return known, nil

@@ -228,9 +228,16 @@ type Summary struct {
 	// Bytes is the size of keys and values.
 	Bytes  int64
 	Leases int64
-	// Ended is the number of keys that were left out, since their lease had ended meanwhile or could not be read.
+	// Ended is the number of keys that were left out since their lease had ended meanwhile.
 	Ended int64
+	// Foreign is the number of keys that were left out since their lease is older than the proxy that was read through: a tenant cannot read such a lease, and
+	// without it the keys would stay for ever. ForeignKeys are the first of them. An export of the core itself has them.
+	Foreign     int64
+	ForeignKeys []string
 }
+
+// mostNamed is how many keys are named that were left out.
+const mostNamed = 10
 
 func (s *Summary) add(kvs ...KV) {
 	for _, kv := range kvs {

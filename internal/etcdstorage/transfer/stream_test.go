@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -57,7 +58,7 @@ func TestTheFormOfAStream(t *testing.T) {
 		t.Error("the stream is not written as version 1 was")
 	}
 	got, err := Verify(bytes.NewReader(want))
-	if err != nil || got != (Summary{Tenant: "team-a", Revision: 4711, Keys: 105, Bytes: 105 * 13, Leases: 1}) {
+	if err != nil || !reflect.DeepEqual(got, Summary{Tenant: "team-a", Revision: 4711, Keys: 105, Bytes: 105 * 13, Leases: 1}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if lines := strings.Count(string(want), "\n"); lines != 1+1+105+2+1 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -98,10 +99,11 @@ func passing(err error) bool {
 	return is(err, rpctypes.ErrGRPCRequestTooManyRequests) || code(err) == codes.Unavailable
 }
 
-// is says whether err is this error of etcd, on whichever side and however wrapped.
+// is reports whether err is this error of etcd, on whichever side and however wrapped. A proxy adds to etcd's text which budget refused.
 func is(err, target error) bool {
 	e, ok := errors.AsType[rpctypes.EtcdError](err)
-	return ok && e.Error() == rpctypes.ErrorDesc(target)
+	text := rpctypes.ErrorDesc(target)
+	return ok && (e.Error() == text || strings.HasPrefix(e.Error(), text+": "))
 }
 
 // code is the code of an error of etcd, of a proxy, or of the connection.
@@ -120,9 +122,9 @@ func Explain(err error) error {
 	var why string
 	switch {
 	case is(err, rpctypes.ErrGRPCNoSpace):
-		why = "the tenant has reached spec.quota, or the core is full"
+		why = "the tenant has reached spec.quota, has written too much since the core's last compaction, or the core is full"
 	case is(err, rpctypes.ErrGRPCRequestTooManyRequests):
-		why = "the tenant has reached the rate or the leases of spec.quota"
+		why = "the tenant has reached a rate or a bound of spec.quota"
 	case is(err, rpctypes.ErrGRPCRequestTooLarge):
 		why = "a value is larger than the core takes (--max-request-bytes)"
 	case is(err, rpctypes.ErrGRPCPermissionDenied), is(err, rpctypes.ErrGRPCUserEmpty):

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -151,7 +152,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("%+v, want %d keys", summary, len(data))
 	}
 	inCore, coreSummary := export(t, direct(t, etcd, "a"))
-	if verified, err := transfer.Verify(bytes.NewReader(inCore)); err != nil || verified != coreSummary {
+	if verified, err := transfer.Verify(bytes.NewReader(inCore)); err != nil || !reflect.DeepEqual(verified, coreSummary) {
 		t.Errorf("%+v, want %+v (%v)", verified, coreSummary, err)
 	}
 	// The other tenant's revision is the only thing that may differ.
@@ -320,6 +321,33 @@ func TestKeysOfEndedLeasesAreLeftOut(t *testing.T) {
 	stream, summary := export(t, a)
 	if summary.Ended != 150 || summary.Keys != 1 || summary.Leases != 0 {
 		t.Errorf("%+v\n%s", summary, stream)
+	}
+}
+
+// Keys on leases that are older than the proxy are left out and named through a proxy, and exported with their leases from the core itself.
+func TestKeysOfLeasesOlderThanTheProxy(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	lease, err := etcd.Client.Grant(t.Context(), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		if _, err := etcd.Client.Put(t.Context(), fmt.Sprintf("/a/old/%02d", i), "x", clientv3.WithLease(lease.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, tenant := proxied(t, etcd, "a")
+	if _, err := tenant.Put(t.Context(), "stays", "x"); err != nil {
+		t.Fatal(err)
+	}
+	stream, summary := export(t, a)
+	if summary.Foreign != 12 || len(summary.ForeignKeys) != 10 || summary.ForeignKeys[0] != "old/00" || summary.Ended != 0 || summary.Keys != 1 {
+		t.Errorf("through the proxy: %+v\n%s", summary, stream)
+	}
+	stream, summary = export(t, direct(t, etcd, "a"))
+	if summary.Foreign != 0 || summary.Ended != 0 || summary.Keys != 13 || summary.Leases != 1 {
+		t.Errorf("from the core: %+v\n%s", summary, stream)
 	}
 }
 

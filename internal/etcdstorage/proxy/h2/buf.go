@@ -9,7 +9,39 @@ import (
 )
 
 // Buf is a pooled buffer. Whoever holds it owns it; Release ends that.
-type Buf struct{ B []byte }
+type Buf struct {
+	B []byte
+
+	budget *Budget // nil: it counts in none
+	held   int64   // of budget; below 0 it is a small answer
+}
+
+// MoveHold makes the room that a buffer has in a budget another's. The buffer may be nil.
+func (b *Buf) MoveHold(to *Buf) {
+	if b != nil && b.budget != nil {
+		to.budget, to.held, b.budget, b.held = b.budget, b.held, nil, 0
+	}
+}
+
+// unhold gives the buffer's room in a budget back.
+func (b *Buf) unhold() {
+	budget, held := b.budget, b.held
+	b.budget, b.held = nil, 0
+	if held < 0 {
+		budget.small.Add(held)
+		return
+	}
+	budget.give(held)
+}
+
+// roomFor is how many bytes GetBuf takes for a buffer of that size.
+func roomFor(size int) int64 {
+	class := max(bits.Len(uint(max(size, 1)-1)), leastBufBits)
+	if class > mostBufBits {
+		return int64(size)
+	}
+	return 1 << class
+}
 
 // Size classes of the pools, as powers of two. Larger buffers are left to the garbage collector.
 const (
@@ -67,6 +99,9 @@ func (b *Buf) Release() {
 	if b == nil {
 		return
 	}
+	if b.budget != nil {
+		b.unhold()
+	}
 	// A buffer that append made larger lies in the class that it fills.
 	class := bits.Len(uint(cap(b.B))) - 1
 	switch {
@@ -81,6 +116,14 @@ func (b *Buf) Release() {
 			pools.large[class-largeBufBits] = append(pools.large[class-largeBufBits], b)
 		}
 	}
+}
+
+// grow makes it a buffer with room for size bytes.
+func (b *Buf) grow(size int) {
+	larger := GetBuf(size)
+	larger.B = append(larger.B, b.B...)
+	b.B, larger.B = larger.B, b.B
+	larger.Release()
 }
 
 // reserve makes room for n more bytes.

@@ -4,6 +4,7 @@
 package h2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,11 +16,11 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Bounds of the client side. The windows are static and large: a big list comes in one go, and nobody has to estimate a bandwidth.
+// Bounds of the client side. The windows are static: nobody has to estimate a bandwidth.
 const (
 	clientReadBuffer = 256 << 10
 	clientWindow     = 64 << 20
-	clientStream     = 8 << 20
+	clientStream     = 8 << 20   // of streaming calls; see Budget for the others
 	mostAnswer       = 1<<31 - 1 // of one message: etcd's own bound is the window of the revision
 )
 
@@ -29,12 +30,15 @@ type Request struct {
 	Timeout       string // grpc-timeout, "" for none
 	Token         string // of etcd's authentication, "" for none
 	RequireLeader bool
+	// Window is how many bytes of a streaming call may come that nobody has received; 0 is 8 MiB.
+	Window int64
 }
 
 // Sink is told what becomes of a unary call, by the connection's reader.
 type Sink interface {
-	// Message gives the response, which is valid until it returns.
-	Message(b *Batch, message []byte)
+	// Message gives the response, which is valid until it returns. If own is not nil it is the sink's from now on, and the message lies in it behind
+	// MessageRoom bytes.
+	Message(b *Batch, message []byte, own *Buf)
 	// Done is called once, last.
 	Done(b *Batch, status Status)
 }
@@ -58,6 +62,7 @@ type Conn struct {
 	seen     uint64        // keep-alive's own
 	idle     int
 	reads    atomic.Uint64
+	answers  *Budget
 	auth     Renewable     // nil when the credentials stay what they are
 	retired  chan struct{} // closed when another connection has taken its place
 	gone     chan struct{} // closed when its reader has ended
@@ -72,6 +77,10 @@ type clientCall struct {
 	inbox    *inbox // of a streaming call
 	gotHead  bool
 	answered bool // a message came (unary)
+	claimed  bool // it has a claim in the budget, since its answer is large
+	claim    claim
+	// abandoned is set when nobody wants the answer any more, but for knowing when the core has finished.
+	abandoned atomic.Bool
 	// hasTimeout tells that the core was told a deadline.
 	hasTimeout bool
 }
@@ -82,12 +91,11 @@ func newConn(conn net.Conn, s *sock, scheme, authority string, room func()) *Con
 		scheme: scheme, authority: authority, room: room, next: 1, unusable: make(chan struct{}), ready: make(chan struct{}),
 		retired: make(chan struct{}), gone: make(chan struct{}),
 	}
-	c.t = newTransport(countedReads{conn, &c.reads}, s, c, clientReadBuffer, clientWindow, clientStream)
+	c.t = newTransport(countedReads{conn, &c.reads}, s, c, clientReadBuffer, clientWindow, defaultWindow)
 	c.t.mu.Lock() // what is left of the handshake may flush
 	defer c.t.mu.Unlock()
 	c.t.out = append(c.t.out, preface...)
-	c.t.out = appendSettings(c.t.out, [2]uint32{settingEnablePush, 0}, [2]uint32{settingInitialWindow, clientStream},
-		[2]uint32{settingMaxHeaderListSize, mostHeaderBlock})
+	c.t.out = appendSettings(c.t.out, [2]uint32{settingEnablePush, 0}, [2]uint32{settingMaxHeaderListSize, mostHeaderBlock})
 	c.t.out = appendWindowUpdate(c.t.out, 0, clientWindow-defaultWindow)
 	return c
 }
@@ -152,6 +160,7 @@ func (c *Conn) open(call *clientCall, r *Request) error {
 // start makes a unary call. message begins with MessageRoom bytes of room; it is copied. The connection's reader tells sink.
 func (c *Conn) start(b *Batch, r *Request, message []byte, sink Sink) (*clientCall, error) {
 	call := &clientCall{sink: sink}
+	call.in.room, call.claim.call = MessageRoom, call
 	if err := c.open(call, r); err != nil {
 		return nil, err
 	}
@@ -184,6 +193,56 @@ func (c *clientCall) Cancel(b *Batch) {
 	}
 }
 
+// Abandon gives a unary call up but for its end: what the core has begun goes on there, and the sink is told when it has ended. An answer that is large is
+// not waited for; the core has finished when it begins to come.
+func (c *clientCall) Abandon() {
+	c.abandoned.Store(true)
+	if c.conn.answers.withdraw(&c.claim) && c.t.reset(&c.stream, Cancel, nil) {
+		c.conn.ended() // what the reader has of the answer is the reader's
+		c.sink.Done(nil, abandonedStatus())
+		c.conn.closeAway()
+	}
+}
+
+func abandonedStatus() Status { return Status{Code: codes.Canceled, Message: "context canceled"} }
+
+// openWindow lets the core send an answer for which there is room now.
+func (c *clientCall) openWindow(b *Batch) {
+	t := c.t
+	t.mu.Lock()
+	if c.closed {
+		t.mu.Unlock()
+		return
+	}
+	more := c.claim.size
+	t.out = appendWindowUpdate(t.out, c.id, uint32(more))
+	c.rwindow += more
+	t.mu.Unlock()
+	b.add(t)
+}
+
+// wants claims room for an answer that has turned out to be large.
+func (c *clientCall) wants(size int, b *Batch) *Status {
+	c.claimed = true
+	answers := c.conn.answers
+	if answers == nil {
+		c.claim.size = int64(size)
+		c.openWindow(b)
+		return nil
+	}
+	now, failure := answers.take(&c.claim, roomFor(size+MessageRoom))
+	switch {
+	case failure != nil:
+		return failure
+	case now:
+		c.openWindow(b)
+	case c.abandoned.Load() && answers.withdraw(&c.claim):
+		status := abandonedStatus()
+		return &status
+	}
+	return nil
+}
+
 // stream begins a streaming call.
 func (c *Conn) stream(ctx context.Context, r *Request) (*ClientStream, error) {
 	call := &clientCall{}
@@ -191,6 +250,10 @@ func (c *Conn) stream(ctx context.Context, r *Request) (*ClientStream, error) {
 	if err := c.open(call, r); err != nil {
 		return nil, err
 	}
+	window := cmp.Or(r.Window, clientStream)
+	call.ownWindow = window
+	call.rwindow += window - defaultWindow
+	c.t.out = appendWindowUpdate(c.t.out, call.id, uint32(window-defaultWindow))
 	c.t.mu.Unlock()
 	c.t.flush()
 	s := &ClientStream{call: call, ctx: ctx}
@@ -210,7 +273,7 @@ type ClientStream struct {
 
 // Send sends one message, which must not change afterwards. When the stream has ended it returns io.EOF, and Recv knows why.
 func (s *ClientStream) Send(message []byte) error {
-	err := s.call.send(s.ctx, nil, message)
+	err := s.call.send(s.ctx, nil, nil, message)
 	if errors.Is(err, errEnded) {
 		return io.EOF
 	}
@@ -290,6 +353,7 @@ func (c *Conn) over(st *stream, b *Batch, status Status) {
 	c.ended()
 	call := st.owner.(*clientCall) //nolint:forcetypeassert // the client's streams have no other owner
 	st.in.drop()
+	c.answers.leave(&call.claim)
 	switch {
 	case call.inbox == nil:
 		call.sink.Done(b, status)
@@ -335,27 +399,43 @@ func (c *Conn) onData(s *stream, payload []byte, end bool, b *Batch) error {
 	if call.inbox != nil {
 		failure = call.inbox.data(payload, mostAnswer, b)
 	} else {
-		size := int64(len(payload))
-		for len(payload) > 0 && failure == nil {
-			message, own, rest, ok, bad := s.in.next(payload, mostAnswer)
-			if failure = bad; !ok {
-				break
-			}
-			if payload = rest; call.answered {
-				failure = &Status{Code: codes.Internal, Message: notGRPC}
-			} else {
-				call.answered = true
-				call.sink.Message(b, message)
-			}
-			own.Release()
-		}
-		c.t.inflow(s, size, b)
+		failure = call.unaryData(payload, b)
 	}
 	if failure == nil && end {
 		failure = &Status{Code: codes.Internal, Message: notGRPC} // a call ends with trailers
 	}
 	if failure != nil && c.t.reset(s, Cancel, b) {
 		c.over(s, b, *failure)
+	}
+	return nil
+}
+
+// unaryData takes in a part of a unary call's answer. One that is small fits into the window that the call began with; no window is given back for it.
+func (c *clientCall) unaryData(payload []byte, b *Batch) *Status {
+	if c.claimed && c.abandoned.Load() {
+		status := abandonedStatus()
+		return &status
+	}
+	for len(payload) > 0 {
+		message, own, rest, ok, failure := c.in.next(payload, mostAnswer)
+		if failure != nil {
+			return failure
+		}
+		if !ok {
+			break
+		}
+		if c.answered {
+			own.Release()
+			return &Status{Code: codes.Internal, Message: notGRPC}
+		}
+		payload, c.answered = rest, true
+		if own != nil && c.claimed {
+			c.conn.answers.move(&c.claim, own)
+		}
+		c.sink.Message(b, message, own)
+	}
+	if size := c.in.size(); size > smallAnswer && !c.claimed {
+		return c.wants(size, b)
 	}
 	return nil
 }

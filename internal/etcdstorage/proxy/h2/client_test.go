@@ -24,8 +24,8 @@ type result struct {
 	done chan h2.Status
 }
 
-func (r *result) Message(_ *h2.Batch, m []byte)      { r.data = append([]byte{}, m...) }
-func (r *result) Done(_ *h2.Batch, status h2.Status) { r.done <- status }
+func (r *result) Message(_ *h2.Batch, m []byte, _ *h2.Buf) { r.data = append([]byte{}, m...) }
+func (r *result) Done(_ *h2.Batch, status h2.Status)       { r.done <- status }
 
 // badCore accepts connections and lets a function answer each; it returns a pool to it.
 func badCore(tb testing.TB, answer func(p *peer)) *h2.Pool {

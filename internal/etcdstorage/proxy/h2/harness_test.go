@@ -150,9 +150,11 @@ func (f *forwarded) cancel(b *h2.Batch) {
 	f.call.Cancel(b)
 }
 
-func (f *forwarded) Message(_ *h2.Batch, m []byte) {
+func (f *forwarded) Message(_ *h2.Batch, m []byte, own *h2.Buf) {
 	f.answer = h2.GetBuf(h2.MessageRoom + len(m))
 	f.answer.B = append(f.answer.B[:h2.MessageRoom], m...)
+	own.MoveHold(f.answer)
+	own.Release()
 }
 
 func (f *forwarded) Done(b *h2.Batch, s h2.Status) {
@@ -163,7 +165,11 @@ func (f *forwarded) Done(b *h2.Batch, s h2.Status) {
 	f.s.Fail(b, s)
 }
 
-func (t *through) Accept(credentials.AuthInfo) any { return nil }
+func (t *through) Refused(*h2.Stream, h2.Status) {}
+
+func (t *through) Accept(credentials.AuthInfo, net.Addr) h2.Admission { return h2.Admission{} }
+
+func (t *through) Excess(string, net.Addr) {}
 
 func (t *through) request(s *h2.Stream) *h2.Request {
 	return &h2.Request{Method: s.Method, Timeout: s.Timeout, RequireLeader: s.RequireLeader, Token: "secret"}

@@ -142,8 +142,8 @@ const mostUnsent = 64 << 10
 // errEnded is Send's answer on a stream that has ended; Recv knows why.
 var errEnded = errors.New("the stream has ended")
 
-// send queues one message and waits until the earlier ones are nearly gone.
-func (s *stream) send(ctx context.Context, before func(), parts ...[]byte) error {
+// send queues one message and waits until the earlier ones are nearly gone. With a budget what waits for the peer counts there.
+func (s *stream) send(ctx context.Context, before func(), answers *Budget, parts ...[]byte) error {
 	length := 0
 	for _, p := range parts {
 		length += len(p)
@@ -153,9 +153,6 @@ func (s *stream) send(ctx context.Context, before func(), parts ...[]byte) error
 		if s.closed || s.finish != finishNothing {
 			s.t.mu.Unlock()
 			return errEnded
-		}
-		if s.t.queued > mostQueued && length > smallAnswer {
-			s.t.failLocked(errSlowPeer) // other streams have left more than can be kept
 		}
 		if s.size <= mostUnsent {
 			break
@@ -177,10 +174,15 @@ func (s *stream) send(ctx context.Context, before func(), parts ...[]byte) error
 	head := GetBuf(messageHeaderLen)
 	head.B = appendMessageHeader(head.B, length)
 	s.t.push(s, piece{data: head.B, buf: head})
-	for _, p := range parts {
-		if len(p) > 0 {
-			s.t.push(s, piece{data: p})
+	for i, p := range parts {
+		if len(p) == 0 {
+			continue
 		}
+		part := piece{data: p}
+		if i == len(parts)-1 && length > uncounted {
+			part.buf = answers.holder(length)
+		}
+		s.t.push(s, part)
 	}
 	s.t.pump(s)
 	s.t.mu.Unlock()

@@ -27,9 +27,19 @@ func (s Status) Error() string { return fmt.Sprintf("%s: %s", s.Code, s.Message)
 type assembler struct {
 	head    [messageHeaderLen]byte
 	headLen int
-	trusted bool // the peer does not lie about lengths
-	need    int  // of the body, once the head is complete
+	// trusted tells that the peer does not lie about lengths, and that it sends what is larger than smallAnswer only when it may.
+	trusted bool
+	room    int  // bytes that the body begins with, for who rewrites it where it is
+	need    int  // of the body, once the head is complete, room included
 	body    *Buf // what there is of it
+}
+
+// size is how many bytes a message takes of which not all is there yet; 0 if that is not known.
+func (a *assembler) size() int {
+	if a.headLen < messageHeaderLen {
+		return 0
+	}
+	return a.need - a.room
 }
 
 // empty tells whether no part of a message is held.
@@ -62,24 +72,34 @@ func (a *assembler) next(p []byte, limit int) (message []byte, own *Buf, rest []
 		if a.headLen < messageHeaderLen {
 			return nil, nil, nil, false, nil
 		}
-		if a.need, failure = messageLength(a.head[:], limit); failure != nil {
+		length, failure := messageLength(a.head[:], limit)
+		if failure != nil {
 			return nil, nil, nil, false, failure
 		}
+		a.need = a.room + length
 		// The length is only a promise, unless it is the core's: room grows with what comes.
 		room := a.need
-		if !a.trusted {
+		switch {
+		case !a.trusted:
 			room = min(room, max(len(p), 4*defaultMaxFrame))
+		case length > smallAnswer:
+			room = a.room + smallAnswer // the rest comes when there is room in the budget
 		}
 		a.body = GetBuf(room)
+		a.body.B = a.body.B[:a.room]
 	}
 	n := min(a.need-len(a.body.B), len(p))
-	a.body.reserve(n)
+	if a.trusted && cap(a.body.B)-len(a.body.B) < n {
+		a.body.grow(a.need)
+	} else {
+		a.body.reserve(n)
+	}
 	a.body.B = append(a.body.B, p[:n]...)
 	if len(a.body.B) < a.need {
 		return nil, nil, nil, false, nil
 	}
 	own, a.body, a.headLen = a.body, nil, 0
-	return own.B, own, p[n:], true, nil
+	return own.B[a.room:], own, p[n:], true, nil
 }
 
 // drop gives up what is held.

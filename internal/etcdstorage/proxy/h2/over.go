@@ -44,6 +44,32 @@ func (c *serverConn) endIfOver() {
 	}
 }
 
+// endIfIdle tells a connection to go elsewhere that has had no call for too long, and cuts off one that does not go.
+func (c *serverConn) endIfIdle() {
+	c.mu.Lock()
+	t := c.t
+	c.mu.Unlock()
+	most := c.server.IdleTime
+	if t == nil || most <= 0 {
+		return
+	}
+	t.mu.Lock()
+	busy := len(t.streams) > 0 || t.begun != c.begunThen
+	c.begunThen = t.begun
+	t.mu.Unlock()
+	now := time.Now() //nolint:forbidigo // a bound of the network's
+	switch {
+	case busy || c.idleSince.IsZero():
+		c.idleSince = now
+	case now.Sub(c.idleSince) > most+min(most, cmp.Or(c.server.OverTime, overTime)):
+		t.close(errIdle)
+	case now.Sub(c.idleSince) > most:
+		c.drain()
+	}
+}
+
+var errIdle = errors.New("the connection is not used")
+
 // streaming are the streaming calls that run.
 func (c *serverConn) streaming() []*Stream {
 	c.mu.Lock()

@@ -49,6 +49,8 @@ type PoolConfig struct {
 	Look time.Duration
 	// Linger is the most that an old connection has for its last calls then; 0 is 5 minutes. It has less when its credentials end before.
 	Linger time.Duration
+	// Answers bounds the answers that are held; nil bounds nothing.
+	Answers *Budget
 }
 
 // Pool keeps several connections to the core. It begins to connect with the first call.
@@ -112,6 +114,13 @@ func (p *Pool) begin() {
 // Call is a unary call under way.
 type Call struct{ call *clientCall }
 
+// Abandon gives the call up but for its end, of which the sink is told: what the core has begun goes on there.
+func (c Call) Abandon() {
+	if c.call != nil {
+		c.call.Abandon()
+	}
+}
+
 // Cancel gives the call up; its sink hears no more of it, unless it is being told just now.
 func (c Call) Cancel(b *Batch) {
 	if c.call != nil {
@@ -121,18 +130,40 @@ func (c Call) Cancel(b *Batch) {
 
 // TryStart makes a unary call on a connection that is ready; ok is false when none is. message begins with MessageRoom bytes of room; it is copied.
 func (p *Pool) TryStart(b *Batch, r *Request, message []byte, sink Sink) (call Call, ok bool) {
-	n := uint32(len(p.slots))
-	first := p.next.Add(1)
-	for i := range n {
-		c := p.slots[(first+i)%n].conn.Load()
+	var tried uint64
+	for range p.slots {
+		c := p.least(&tried)
 		if c == nil {
-			continue
+			break
 		}
 		if call, err := c.start(b, r, message, sink); err == nil {
 			return Call{call}, true
 		}
 	}
 	return Call{}, false
+}
+
+// least is the connection with the fewest calls under way, of those that were not tried yet: one that hangs, or whose member of the core is slow, gets no
+// more of them than others finish. Of equals, they take turns.
+func (p *Pool) least(tried *uint64) *Conn {
+	n := uint32(len(p.slots))
+	first := p.next.Add(1)
+	var best *Conn
+	var bit uint64
+	var fewest int64
+	for i := range n {
+		at := (first + i) % n
+		mask := uint64(1) << (at & 63)
+		c := p.slots[at].conn.Load()
+		if c == nil || *tried&mask != 0 {
+			continue
+		}
+		if calls := c.calls.Load(); best == nil || calls < fewest {
+			best, bit, fewest = c, mask, calls
+		}
+	}
+	*tried |= bit
+	return best
 }
 
 // Start is TryStart that waits for a connection while one is being made, and is Unavailable when the core cannot be reached.
@@ -150,15 +181,16 @@ func (p *Pool) Start(ctx context.Context, r *Request, message []byte, sink Sink)
 
 // Stream makes a streaming call, and waits as Start does.
 func (p *Pool) Stream(ctx context.Context, r *Request) (*ClientStream, error) {
-	n := uint32(len(p.slots))
 	for {
 		changed := p.change() //nolint:contextcheck // connections outlive the call that needs them first
-		first := p.next.Add(1)
-		for i := range n {
-			if c := p.slots[(first+i)%n].conn.Load(); c != nil {
-				if s, err := c.stream(ctx, r); err == nil {
-					return s, nil
-				}
+		var tried uint64
+		for range p.slots {
+			c := p.least(&tried)
+			if c == nil {
+				break
+			}
+			if s, err := c.stream(ctx, r); err == nil {
+				return s, nil
 			}
 		}
 		if err := p.wait(ctx, changed); err != nil {
@@ -321,6 +353,7 @@ func (p *Pool) connect(e Endpoint) (*Conn, error) {
 		}
 	}
 	c := newConn(conn, s, scheme, e.Authority, p.notify)
+	c.answers = p.cfg.Answers
 	c.auth, _ = info.(Renewable)
 	c.t.flush()
 	ended := make(chan error, 1)

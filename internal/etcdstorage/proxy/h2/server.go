@@ -4,6 +4,7 @@
 package h2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -21,16 +22,15 @@ import (
 const (
 	serverReadBuffer = 32 << 10
 	serverWindow     = 16 << 20
-	mostStreams      = 4096      // of one connection
-	mostConnections  = 2048      // that got through the handshake
-	mostFresh        = 256       // that have not yet
-	mostUnread       = 32 << 20  // bytes of answers of a connection that takes none of them for a while
-	mostQueued       = 256 << 20 // …and of one that does
-	smallAnswer      = 64 << 10  // is never refused: mostStreams of them are no more than mostQueued
+	mostStreams      = 4096     // of one connection, unless Server.MaxStreams is given
+	mostConnections  = 2048     // that got through the handshake
+	mostFresh        = 256      // that have not yet
+	mostUnread       = 32 << 20 // bytes of answers of a connection that takes none of them for a while
 	stallTick        = 5 * time.Second
 	mostHeld         = 64 << 20 // bytes of requests of all connections that are not complete, or not taken by their handlers
 	handshakeTime    = 10 * time.Second
-	mostResets       = 5000 // of one connection, within resetTime and beyond the calls that ended well
+	refusedTime      = time.Second // what a refused connection has after the first refusal
+	mostResets       = 5000        // of one connection, within resetTime and beyond the calls that ended well
 	resetTime        = 10 * time.Second
 )
 
@@ -41,10 +41,24 @@ type Handler interface {
 	Begin(s *Stream, b *Batch) func(s *Stream)
 	// Unary is given the request of a unary call. The request is valid until it returns.
 	Unary(s *Stream, b *Batch, request []byte)
-	// Accept is told what the handshake found; what it returns is Stream.Peer of the connection's calls.
-	Accept(info credentials.AuthInfo) any
+	// Accept judges a connection by what the handshake found.
+	Accept(info credentials.AuthInfo, remote net.Addr) Admission
+	// Excess is told of a connection that was closed since its share has as many as it may.
+	Excess(share string, remote net.Addr)
+	// Refused is told of a call that was begun and got this answer without the handler, as for a request that is not gRPC.
+	Refused(s *Stream, status Status)
 	// Panicked is told what a function of Begin or Unary's panicked with, and answers with the status to send.
 	Panicked(s *Stream, reason any) Status
+}
+
+// Admission is how a connection is judged.
+type Admission struct {
+	// Peer is Stream.Peer of the connection's calls.
+	Peer any
+	// Share names whose connection it is: no share may have more than Server.MaxPerShare. "" has no bound.
+	Share string
+	// Refused is set if all its calls will be refused: it is closed soon after the first, or when none comes, and takes no place of those that are let in.
+	Refused bool
 }
 
 // Server serves connections.
@@ -52,6 +66,14 @@ type Server struct {
 	Handler     Handler
 	Credentials credentials.TransportCredentials // nil: plaintext
 	MaxMessage  int
+	// MaxStreams is how many calls of one connection may be open; 0 is 4096.
+	MaxStreams int
+	// Answers is where the answers are counted that wait for the tenant; nil is nowhere.
+	Answers *Budget
+	// MaxPerShare is how many connections each share may have (see Admission); 0 is no bound.
+	MaxPerShare int
+	// IdleTime is how long a connection may be without a call; 0 is no bound. It is told to go elsewhere then, and closed.
+	IdleTime time.Duration
 	// Broken, if set, is told of panics that were not a handler's.
 	Broken func(err error)
 	// StallTick is how often connections are looked at that do not read; 0 is 5 s. One that reads nothing between two looks is closed.
@@ -67,6 +89,7 @@ type Server struct {
 	stop      chan struct{} // ends watchStalls
 	listeners map[net.Listener]struct{}
 	conns     map[*serverConn]struct{}
+	shares    map[string]int // connections that were admitted
 	draining  bool
 	work      sync.WaitGroup
 	held      atomic.Int64
@@ -136,6 +159,11 @@ func (s *Server) start(raw net.Conn) {
 		defer s.mu.Unlock()
 		s.notFresh(c)
 		delete(s.conns, c)
+		if c.admitted {
+			if s.shares[c.share]--; s.shares[c.share] <= 0 {
+				delete(s.shares, c.share)
+			}
+		}
 	})
 }
 
@@ -146,12 +174,49 @@ func (s *Server) notFresh(c *serverConn) {
 	}
 }
 
-// admit is called when a connection got through the handshake; false when there are too many.
-func (s *Server) admit(c *serverConn) bool {
+// admit is called when a connection got through the handshake; ok is false when there are too many, excess when there are too many of its share.
+func (s *Server) admit(c *serverConn) (ok, excess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notFresh(c)
-	return len(s.conns)-len(s.fresh) <= mostConnections
+	if c.share != "" && s.MaxPerShare > 0 && s.shares[c.share] >= s.MaxPerShare {
+		return false, true
+	}
+	if len(s.conns)-len(s.fresh) > mostConnections {
+		return false, false
+	}
+	if s.shares == nil {
+		s.shares = map[string]int{}
+	}
+	s.shares[c.share]++
+	c.admitted = true
+	return true, false
+}
+
+// begins decides whether a connection is served. One that is refused stays among those in the handshake, and has their deadline: whoever holds many of
+// them keeps nobody out.
+func (c *serverConn) begins() bool {
+	if c.refused {
+		return true
+	}
+	ok, excess := c.server.admit(c)
+	if excess {
+		c.server.Handler.Excess(c.share, c.raw.RemoteAddr())
+	}
+	if ok {
+		_ = c.raw.SetDeadline(time.Time{})
+	}
+	return ok
+}
+
+// refuse ends a connection soon after its first call was refused: the client hears that it must go, and has a moment to read why.
+func (c *serverConn) refuse(b *Batch) {
+	c.refused = false                                  // once
+	_ = c.raw.SetDeadline(time.Now().Add(refusedTime)) //nolint:forbidigo // a deadline of the network's
+	c.t.mu.Lock()
+	c.t.out = appendGoAway(c.t.out, c.last, NoError, "")
+	c.t.mu.Unlock()
+	b.add(c.t)
 }
 
 // watchStalls closes connections that have much to read and read nothing: that is what tells them from those that list much.
@@ -177,6 +242,7 @@ func (s *Server) watchStalls(stop <-chan struct{}) {
 		for _, c := range conns {
 			c.closeIfStalled()
 			c.endIfOver()
+			c.endIfIdle()
 		}
 	}
 }
@@ -191,7 +257,8 @@ func (c *serverConn) closeIfStalled() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stalled := t.queued > mostUnread && t.sent == c.sentBefore
+	_, waiting := c.server.Answers.Held()
+	stalled := (t.queued > mostUnread || t.queued > 0 && waiting > 0) && t.sent == c.sentBefore
 	if c.sentBefore = t.sent; stalled {
 		t.failLocked(errSlowPeer)
 	}
@@ -259,7 +326,12 @@ type serverConn struct {
 	open     map[*Stream]struct{}
 
 	peer       any
+	share      string
+	admitted   bool // server.mu guards it
+	refused    bool
 	sentBefore uint64    // closeIfStalled's
+	begunThen  uint64    // endIfIdle's
+	idleSince  time.Time // likewise
 	overAt     time.Time // endIfOver's
 
 	// The reader's own.
@@ -285,18 +357,17 @@ func (c *serverConn) serve() {
 			return // the credentials report it
 		}
 		conn = secured
-		c.peer = c.server.Handler.Accept(info)
+		c.judge(info)
 	} else {
-		c.peer = c.server.Handler.Accept(nil)
+		c.judge(nil)
 	}
-	if !readPreface(conn) || !c.server.admit(c) {
+	if !readPreface(conn) || !c.begins() {
 		return
 	}
-	_ = c.raw.SetDeadline(time.Time{})
 	stream := int64(c.server.MaxMessage) + messageHeaderLen + 64<<10
 	t := newTransport(conn, sock, c, serverReadBuffer, serverWindow, stream)
 	t.mu.Lock()
-	t.out = appendSettings(t.out, [2]uint32{settingMaxStreams, mostStreams}, [2]uint32{settingInitialWindow, uint32(stream)},
+	t.out = appendSettings(t.out, [2]uint32{settingMaxStreams, uint32(c.server.maxStreams())}, [2]uint32{settingInitialWindow, uint32(stream)},
 		[2]uint32{settingMaxHeaderListSize, mostHeaderBlock})
 	t.out = appendWindowUpdate(t.out, 0, serverWindow-defaultWindow)
 	t.mu.Unlock()
@@ -312,6 +383,13 @@ func (c *serverConn) serve() {
 	if err := t.read(); errors.As(err, &broken) && c.server.Broken != nil {
 		c.server.Broken(broken)
 	}
+}
+
+func (s *Server) maxStreams() int { return cmp.Or(s.MaxStreams, mostStreams) }
+
+func (c *serverConn) judge(info credentials.AuthInfo) {
+	a := c.server.Handler.Accept(info, c.raw.RemoteAddr())
+	c.peer, c.share, c.refused = a.Peer, a.Share, a.Refused
 }
 
 // readPreface reads what HTTP/2 clients begin with; everything else is not worth an answer.
@@ -410,7 +488,7 @@ func (c *serverConn) onHeaders(id uint32, fields []hpack.HeaderField, end bool, 
 	s.owner = s
 	ok, refusal := s.readHeaders(fields)
 	t.mu.Lock()
-	if !ok || len(t.streams) >= mostStreams || c.isDraining() {
+	if !ok || len(t.streams) >= c.server.maxStreams() || c.isDraining() {
 		code := RefusedStream
 		if !ok {
 			code = ProtocolError
@@ -432,6 +510,9 @@ func (c *serverConn) onHeaders(id uint32, fields []hpack.HeaderField, end bool, 
 		return nil //nolint:nilerr // the refusal is the call's and not the connection's
 	}
 	c.begin(s, b)
+	if c.refused {
+		c.refuse(b)
+	}
 	if end && s.serve == nil {
 		return c.onData(&s.stream, nil, true, b)
 	}
@@ -468,12 +549,8 @@ func (c *serverConn) contain(s *Stream, b *Batch) {
 	}
 }
 
-// errUnread and errHeld refuse single calls, where a connection's end would take all watches with it.
-var (
-	// errUnread comes after the core has answered: a write may be done, so it must not be a code that says that it is not.
-	errUnread = Status{Code: codes.Unavailable, Message: "etcd-storage-proxy: too many answers of this connection are not being read"}
-	errHeld   = Status{Code: codes.ResourceExhausted, Message: "etcd-storage-proxy: too many requests are coming in at once"}
-)
+// errHeld refuses a single call, where a connection's end would take all watches with it.
+var errHeld = Status{Code: codes.ResourceExhausted, Message: "etcd-storage-proxy: too many requests are coming in at once"}
 
 // onData collects the request of a unary call, or the messages of a streaming one.
 func (c *serverConn) onData(st *stream, payload []byte, end bool, b *Batch) error {
@@ -500,6 +577,9 @@ func (c *serverConn) onData(st *stream, payload []byte, end bool, b *Batch) erro
 	case failure != nil:
 		own.Release()
 		s.drop()
+		if !s.answered.Load() {
+			c.server.Handler.Refused(s, *failure)
+		}
 		s.Fail(b, *failure)
 	case request != nil:
 		c.unary(s, b, request)

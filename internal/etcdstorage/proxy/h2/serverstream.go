@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 var errEndOfInput = io.EOF // itself, as gRPC's streams have it
@@ -31,6 +32,8 @@ type Stream struct {
 	RequireLeader bool
 	// Value is for the handler.
 	Value any
+	// Uncounted is set for a streaming call whose messages are not counted in Server.Answers, since the handler bounds how many such calls there are.
+	Uncounted bool
 	// OnCancel, if set, is called by the connection's reader when the call was given up before it was answered.
 	OnCancel func(b *Batch)
 
@@ -91,6 +94,14 @@ func parseTimeout(text string) (time.Duration, bool) {
 		return most, true
 	}
 	return time.Duration(n) * unit, true
+}
+
+// AtLeast is a grpc-timeout, or least if that is longer; "" is none and stays so.
+func AtLeast(timeout string, least time.Duration) string {
+	if given, ok := parseTimeout(timeout); !ok || given >= least {
+		return timeout
+	}
+	return strconv.FormatInt(int64(least/time.Second), 10) + "S"
 }
 
 // head is what a request's headers say besides what Stream keeps.
@@ -241,19 +252,17 @@ func (s *Stream) Reply(b *Batch, buf *Buf) {
 	appendMessageHeader(buf.B[:0], len(buf.B)-messageHeaderLen)
 	t := s.t
 	t.mu.Lock()
-	switch {
-	case s.closed:
+	if s.closed {
 		buf.Release()
-	case t.queued > mostQueued && len(buf.B) > smallAnswer:
-		buf.Release()
-		s.trailer = errUnread
-		s.finish = finishTrailers
-	default:
+	} else {
 		s.writeHeaders()
 		t.push(&s.stream, piece{data: buf.B, buf: buf})
 		s.finish = finishTrailers
 	}
 	t.pump(&s.stream)
+	if s.size > 0 {
+		s.conn.server.Answers.holdSmall(buf) // it waits, and is ours no more than the queue's, which the lock guards
+	}
 	t.mu.Unlock()
 	b.add(t)
 	s.over()
@@ -292,9 +301,34 @@ func (s *Stream) over() {
 // Recv returns the next message of a streaming call; io.EOF after the client's last.
 func (s *Stream) Recv() ([]byte, error) { return s.inbox.recv(s.Context()) }
 
+// errUnread ends a streaming call.
+const errUnread = "etcd-storage-proxy: too many answers to this tenant are not being read"
+
+// crowded reports whether so much waits for the tenant that a message must not be added.
+func (s *Stream) crowded(parts [][]byte) bool {
+	length := 0
+	for _, p := range parts {
+		length += len(p)
+	}
+	if length <= uncounted {
+		return false
+	}
+	s.t.mu.Lock()
+	behind := s.t.queued > 0
+	s.t.mu.Unlock()
+	return s.conn.server.Answers.overcrowded(behind)
+}
+
 // Send sends one message, the concatenation of parts, which must not change afterwards. It blocks while the client does not read.
 func (s *Stream) Send(parts ...[]byte) error {
-	err := s.send(s.Context(), s.writeHeaders, parts...)
+	answers := s.conn.server.Answers
+	if s.Uncounted {
+		answers = nil
+	}
+	if answers != nil && s.crowded(parts) {
+		return status.Error(codes.ResourceExhausted, errUnread)
+	}
+	err := s.send(s.Context(), s.writeHeaders, answers, parts...)
 	if err != nil && s.Context().Err() != nil {
 		return s.Context().Err()
 	}

@@ -25,8 +25,9 @@ type stream struct {
 	closed    bool   // not in t.streams any more
 	writable  chan struct{}
 
-	rwindow int64 // what the peer may still send
-	credit  int64 // what it sent and got not back yet
+	rwindow   int64 // what the peer may still send
+	ownWindow int64 // what it may send at most
+	credit    int64 // what it sent and got not back yet
 
 	remoteEnded atomic.Bool // END_STREAM came
 
@@ -57,9 +58,10 @@ func (t *transport) lookup(id uint32) *stream {
 
 // begin registers a stream; t.mu is held.
 func (t *transport) begin(s *stream, id uint32) {
-	s.t, s.id, s.window, s.rwindow = t, id, t.peer.window, t.ownStream
+	s.t, s.id, s.window, s.rwindow, s.ownWindow = t, id, t.peer.window, t.ownStream, t.ownStream
 	s.queue = s.pieces[:0]
 	t.streams[id] = s
+	t.begun++
 }
 
 // end forgets a stream; false when it had ended before.
@@ -207,7 +209,7 @@ func (t *transport) take(s *stream, n int) {
 func (t *transport) inflow(s *stream, n int64, b *Batch) {
 	t.mu.Lock()
 	s.credit += n
-	if s.credit < t.ownStream/4 || s.closed || s.remoteEnded.Load() {
+	if s.credit < s.ownWindow/4 || s.closed || s.remoteEnded.Load() {
 		t.mu.Unlock()
 		return
 	}

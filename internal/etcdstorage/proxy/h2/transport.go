@@ -66,6 +66,7 @@ type transport struct {
 	waiting  []*stream // with data that a window or mostOut holds back, first come first served
 	queued   int       // bytes in all queues
 	sent     uint64    // bytes that have left the queues
+	begun    uint64    // streams, ever
 	pings    [][pingLen]byte
 	pingWait *time.Timer
 

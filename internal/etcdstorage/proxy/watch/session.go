@@ -19,10 +19,6 @@ import (
 // reasonDuplicate is what etcd says of a watch ID that is taken (storage/mvcc/watcher.go).
 const reasonDuplicate = "mvcc: duplicate watch ID provided on the WatchStream"
 
-// reasonTooMany refuses a watch beyond Config.Watches. It is etcd's text for more requests than it takes (ErrGRPCRequestTooManyRequests), which its
-// client makes that error again.
-const reasonTooMany = "etcdserver: too many requests"
-
 // session is one Watch stream of the tenant. Hub.mu guards the first part.
 type session struct {
 	hub      *Hub
@@ -245,6 +241,9 @@ func (s *session) receive() {
 		if errors.Is(err, io.EOF) {
 			return
 		}
+		if err == nil && s.hub.cfg.Pace != nil {
+			err = s.hub.cfg.Pace(s.stream.Context())
+		}
 		if err == nil {
 			err = s.handle(m)
 		}
@@ -372,7 +371,7 @@ func (s *session) name(w *watcher) {
 		return
 	}
 	if s.hub.full() {
-		w.refusal = reasonTooMany
+		w.refusal = s.hub.cfg.TooMany
 		s.hub.cfg.Refused()
 		return
 	}

@@ -4,6 +4,8 @@
 package wire
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
@@ -65,6 +67,8 @@ type keyValue struct {
 	key, value           []byte
 	create, mod, version int64
 	lease                int64
+	// unordered is set if the fields are not in the order of their numbers, as no encoder of etcd's writes them.
+	unordered bool
 }
 
 const nameKV = "KeyValue"
@@ -93,6 +97,7 @@ func parseKV(message []byte) (kv keyValue, err error) {
 		default:
 			continue
 		}
+		kv.unordered = kv.unordered || before>>uint64(r.num()) != 0
 		if before.again(r.num()) {
 			return kv, foreign(nameKV, "a field twice")
 		}
@@ -100,9 +105,13 @@ func parseKV(message []byte) (kv keyValue, err error) {
 	return kv, nil
 }
 
-// appendKV appends the core's KeyValue as the tenant sees it.
+// appendKV appends the core's KeyValue as the tenant sees it. dst may reach up to message in one array, and into what was read before: fields are written
+// in the order in which they are read, and none becomes longer.
 func appendKV(dst []byte, t *tenancy.Tenant, num protowire.Number, message []byte) ([]byte, keyValue, error) {
 	kv, err := parseKV(message)
+	if err == nil && kv.unordered {
+		kv, err = parseKV(bytes.Clone(message))
+	}
 	if err != nil {
 		return dst, kv, err
 	}

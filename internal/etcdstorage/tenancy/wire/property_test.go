@@ -30,6 +30,8 @@ type rewriter struct {
 	// judge is for requests, seen for answers.
 	judge func(proto.Message) (proto.Message, error)
 	seen  func(proto.Message) bool
+	// inPlace is set if the output may be written over the input.
+	inPlace bool
 }
 
 func requests() map[string]rewriter {
@@ -51,11 +53,11 @@ func requests() map[string]rewriter {
 
 func responses() map[string]rewriter {
 	return map[string]rewriter{
-		"Range":           {message: &pb.RangeResponse{}, rewrite: drop(wire.AppendRangeResponse), seen: seenRange},
-		"RangeStream":     {message: &pb.RangeStreamResponse{}, rewrite: drop(wire.AppendRangeStreamResponse), seen: seenStream},
-		"Put":             {message: &pb.PutResponse{}, rewrite: drop(wire.AppendPutResponse), seen: seenPut},
-		"DeleteRange":     {message: &pb.DeleteRangeResponse{}, rewrite: drop(wire.AppendDeleteRangeResponse), seen: seenDelete},
-		"Txn":             {message: &pb.TxnResponse{}, rewrite: drop(wire.AppendTxnResponse), seen: seenTxn},
+		"Range":           {message: &pb.RangeResponse{}, inPlace: true, rewrite: drop(wire.AppendRangeResponse), seen: seenRange},
+		"RangeStream":     {message: &pb.RangeStreamResponse{}, inPlace: true, rewrite: drop(wire.AppendRangeStreamResponse), seen: seenStream},
+		"Put":             {message: &pb.PutResponse{}, inPlace: true, rewrite: drop(wire.AppendPutResponse), seen: seenPut},
+		"DeleteRange":     {message: &pb.DeleteRangeResponse{}, inPlace: true, rewrite: drop(wire.AppendDeleteRangeResponse), seen: seenDelete},
+		"Txn":             {message: &pb.TxnResponse{}, inPlace: true, rewrite: drop(wire.AppendTxnResponse), seen: seenTxn},
 		"Watch":           {message: &pb.WatchResponse{}, rewrite: watched, seen: seenWatch},
 		"LeaseGrant":      {message: &pb.LeaseGrantResponse{}, rewrite: about(wire.AppendLeaseGrantResponse), seen: seenGrant},
 		"LeaseRevoke":     {message: &pb.LeaseRevokeResponse{}, rewrite: drop(wire.AppendLeaseRevokeResponse), seen: seenHeader},
@@ -131,6 +133,13 @@ func (r rewriter) run(t fails, in []byte) (out []byte, err error) {
 	before := []byte("before")
 	input := bytes.Clone(in)
 	out, err = r.rewrite(bytes.Clone(before), own(t), in)
+	if r.inPlace {
+		array := append(bytes.Clone(before), in...)
+		same, inPlace := r.rewrite(array[:len(before)], own(t), array[len(before):])
+		if !bytes.Equal(same, out) || (err == nil) != (inPlace == nil) || len(out) > len(array) {
+			t.Fatalf("rewritten in place it is %q, %v, and else %q, %v", same, inPlace, out, err)
+		}
+	}
 	if !bytes.HasPrefix(out, before) || err != nil && len(out) != len(before) {
 		t.Fatalf("dst came back as %q, error %v", out, err)
 	}

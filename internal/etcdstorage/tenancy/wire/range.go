@@ -25,7 +25,12 @@ type RangeInfo struct {
 	Serializable, CountOnly, KeysOnly bool
 	// Single tells that one key is asked for, not a range.
 	Single bool
+	// Large tells that the core may have to read many values for it: a range of more than smallLimit keys, or of any number that it must sort or filter.
+	Large bool
 }
+
+// smallLimit is how many keys a range may ask for and still be a small request: the pages of kubectl and of Kubernetes' reflectors are that large.
+const smallLimit = 500
 
 const nameRange = "RangeRequest"
 
@@ -136,8 +141,18 @@ func (q *rangeRequest) append(dst []byte, t *tenancy.Tenant) ([]byte, error) {
 func (q *rangeRequest) info() RangeInfo {
 	return RangeInfo{
 		Revision: q.revision, Limit: q.limit, Single: len(q.end) == 0,
-		Serializable: q.serializable, CountOnly: q.countOnly, KeysOnly: q.keysOnly,
+		Serializable: q.serializable, CountOnly: q.countOnly, KeysOnly: q.keysOnly, Large: q.large(),
 	}
+}
+
+// large reports whether the core may have to read many values.
+func (q *rangeRequest) large() bool {
+	if len(q.end) == 0 || q.countOnly {
+		return false
+	}
+	sorted := q.sortOrder != 0 && (q.sortOrder != sortAscend || q.sortTarget != sortTargetKey)
+	filtered := q.minMod != 0 || q.maxMod != 0 || q.minCreate != 0 || q.maxCreate != 0
+	return q.limit <= 0 || q.limit > smallLimit || sorted || filtered
 }
 
 // AppendRange appends the core's RangeRequest for a tenant's. On any error dst comes back as it was given.

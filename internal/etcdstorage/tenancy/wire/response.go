@@ -43,7 +43,8 @@ type answer struct {
 	dst []byte
 }
 
-// AppendRangeResponse appends the tenant's RangeResponse for the core's. On any error dst comes back as it was given.
+// AppendRangeResponse appends the tenant's RangeResponse for the core's. On any error dst comes back as it was given. As for all answers of KV RPCs, dst may
+// end where response begins, in one array: an answer never becomes longer, so that it can be rewritten where it is. What response held is gone then.
 func AppendRangeResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
 	if !t.Valid() {
 		return dst, ResponseInfo{}, errNoTenant

@@ -341,7 +341,7 @@ func TestRequestInfos(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, r, err = wire.AppendRangeStream(nil, tenant, encode(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte{0}, KeysOnly: true}))
-	if want := (wire.RangeInfo{KeysOnly: true}); err != nil || r != want {
+	if want := (wire.RangeInfo{KeysOnly: true, Large: true}); err != nil || r != want {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, p, err := wire.AppendPut(nil, tenant, encode(t, &pb.PutRequest{Key: []byte("k"), Value: []byte("vv"), Lease: 9, PrevKv: true}))

@@ -20,6 +20,8 @@ type TxnInfo struct {
 	PutBytes int
 	// MinRevision is the smallest revision above 0 that a range names; 0 if none does.
 	MinRevision int64
+	// Large tells that the core may have to read many values for one of the operations.
+	Large bool
 }
 
 const (
@@ -193,6 +195,7 @@ func (w *txnWriter) rangeOp(dst, message []byte) ([]byte, error) {
 		return dst, err
 	}
 	w.info.Ranges++
+	w.info.Large = w.info.Large || q.large()
 	if !q.serializable {
 		w.info.Serializable = false
 	}

@@ -35,6 +35,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if what := os.Getenv(asHostile); what != "" {
+		if err := beHostile(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	testkit.Main(m)
 }
 

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+)
+
+const (
+	// streamWindow is how many bytes of a RangeStream the core may send that the tenant has not taken.
+	streamWindow = 1 << 20
+	// readPatience is how long a RangeStream may wait for the tenant to read. It has a seat, and the core keeps a revision for it.
+	readPatience = 30 * time.Second
+)
+
+// errUnread ends a RangeStream that is not being read.
+var errUnread = status.Error(codes.ResourceExhausted, "etcd-storage-proxy: the answer was not read for "+readPatience.String())
+
+// rangeStream forwards one request and rewrites the chunks of its answer one by one. It has a seat of those for large answers until its end.
+func (p *Proxy) rangeStream(stream ServerStream) error {
+	request, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return errNoMessage
+	}
+	if err != nil {
+		return err
+	}
+	out, info, err := wire.AppendRangeStream(nil, p.tenant, request)
+	if err == nil {
+		err = p.readable(info.Revision)
+	}
+	if errors.Is(err, errNotLoaded) {
+		if err = p.compaction.wait(stream.Context()); err == nil {
+			err = p.readable(info.Revision)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.budgets.readList.await(stream.Context(), leastList, p.metrics.waited(limitRead).Inc); err != nil {
+		return err
+	}
+	var place seat
+	if err := p.sitForList(stream.Context(), &place); err != nil {
+		return err
+	}
+	defer p.lists.leave(&place)
+	if s, ok := stream.(tenantStream); ok {
+		s.s.Uncounted = true // there are no more of them than seats
+	}
+	return p.rangeFrom(stream, out)
+}
+
+// sitForList waits for a seat of those for large answers.
+func (p *Proxy) sitForList(ctx context.Context, place *seat) error {
+	granted := make(chan struct{})
+	now, ok := p.lists.enter(place, func() { close(granted) })
+	switch {
+	case !ok:
+		return p.refuse(limitQueue, queueRetry)
+	case now:
+		return nil
+	}
+	p.metrics.waited(limitQueue).Inc()
+	select {
+	case <-granted:
+		return nil
+	case <-p.draining:
+		p.lists.leave(place)
+		return errDraining
+	case <-ctx.Done():
+		p.lists.leave(place)
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// rangeFrom makes the call to the core, which ends with the stream: the core stops at its next chunk.
+func (p *Proxy) rangeFrom(stream ServerStream, request []byte) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	core, err := p.up.Stream(ctx, etcdserverpb.KV_RangeStream_FullMethodName, stream.RequireLeader())
+	if err != nil {
+		return err
+	}
+	if err := core.Send(request); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := core.CloseSend(); err != nil {
+		return err
+	}
+	return p.rangeChunks(core, stream)
+}
+
+// rangeChunks passes on what the core answers. Unlike a unary answer, a chunk that is outside the boundary can come after good ones; it is
+// withheld, and the stream ends.
+func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream) error {
+	for {
+		chunk, err := core.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.budgets.readList.await(stream.Context(), float64(len(chunk)), p.metrics.waited(limitRead).Inc); err != nil {
+			return err
+		}
+		answer, _, err := wire.AppendRangeStreamResponse(chunk[:0], p.tenant, chunk)
+		if err != nil {
+			return err
+		}
+		if err := patiently(stream, answer); err != nil {
+			return err
+		}
+	}
+}
+
+// patiently sends a message, and ends the stream if that takes too long.
+func patiently(stream ServerStream, message []byte) error {
+	if s, ok := stream.(interface{ End(err error) }); ok {
+		defer time.AfterFunc(readPatience, func() { s.End(errUnread) }).Stop()
+	}
+	return stream.Send(message)
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenantproxy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// An Attack is what a hostile tenant does with one RPC, as fast as it can, until ctx ends. It returns how many calls or messages it made.
+type Attack func(ctx context.Context, conns []*grpc.ClientConn) int64
+
+// attackers is how many calls an attack makes at one time.
+const attackers = 32
+
+// attackKeys are the keys that AttackData writes, of a value of attackValue bytes each.
+const (
+	attackKeys  = 64
+	attackValue = 64 << 10
+)
+
+// AttackData are the keys that lists of attacks read.
+func AttackData() (keys []string, value string) {
+	for n := range attackKeys {
+		keys = append(keys, fmt.Sprintf("data/%04d", n))
+	}
+	return keys, strings.Repeat("v", attackValue)
+}
+
+// Attacks are one for each RPC that costs the core, and those that pretend: lists that nobody reads, calls that are given up.
+func Attacks() map[string]Attack {
+	all := &pb.RangeRequest{Key: []byte("data/"), RangeEnd: []byte("data0")}
+	return map[string]Attack{
+		"get":               calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return &pb.RangeRequest{Key: []byte("data/0000")} }),
+		"list":              calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return all }),
+		"list, given up":    givenUp(pb.KV_Range_FullMethodName, all),
+		"list, unread":      unread(pb.KV_Range_FullMethodName, all),
+		"stream":            streams(pb.KV_RangeStream_FullMethodName, all),
+		"stream, unread":    unread(pb.KV_RangeStream_FullMethodName, all),
+		"put":               calls(pb.KV_Put_FullMethodName, func(n int64) proto.Message { return &pb.PutRequest{Key: fmt.Appendf(nil, "put/%d", n%1000)} }),
+		"overwrite":         calls(pb.KV_Put_FullMethodName, func(int64) proto.Message { return &pb.PutRequest{Key: []byte("one"), Value: make([]byte, 900<<10)} }),
+		"put, given up":     givenUp(pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("one"), Value: make([]byte, 100<<10)}),
+		"delete":            calls(pb.KV_DeleteRange_FullMethodName, func(int64) proto.Message { return &pb.DeleteRangeRequest{Key: []byte("put/1")} }),
+		"txn":               calls(pb.KV_Txn_FullMethodName, func(int64) proto.Message { return manyGets() }),
+		"compact":           calls(pb.KV_Compact_FullMethodName, func(n int64) proto.Message { return &pb.CompactionRequest{Revision: n % 1000} }),
+		"lease grant":       calls(pb.Lease_LeaseGrant_FullMethodName, func(int64) proto.Message { return &pb.LeaseGrantRequest{TTL: 30} }),
+		"lease revoke":      calls(pb.Lease_LeaseRevoke_FullMethodName, func(n int64) proto.Message { return &pb.LeaseRevokeRequest{ID: 1 + n%1000} }),
+		"lease ttl":         calls(pb.Lease_LeaseTimeToLive_FullMethodName, func(int64) proto.Message { return &pb.LeaseTimeToLiveRequest{ID: 1, Keys: true} }),
+		"leases":            calls(pb.Lease_LeaseLeases_FullMethodName, func(int64) proto.Message { return &pb.LeaseLeasesRequest{} }),
+		"keep-alive":        messages(pb.Lease_LeaseKeepAlive_FullMethodName, &pb.LeaseKeepAliveRequest{ID: 1}),
+		"keep-alive stream": streams(pb.Lease_LeaseKeepAlive_FullMethodName, &pb.LeaseKeepAliveRequest{ID: 1}),
+		"watch":             messages(pb.Watch_Watch_FullMethodName, watchOf("data/")),
+		"watch stream":      givenUp(pb.Watch_Watch_FullMethodName, watchOf("data/")),
+		"status":            calls(pb.Maintenance_Status_FullMethodName, func(int64) proto.Message { return &pb.StatusRequest{} }),
+		"alarms":            calls(pb.Maintenance_Alarm_FullMethodName, func(int64) proto.Message { return &pb.AlarmRequest{} }),
+		"members":           calls(pb.Cluster_MemberList_FullMethodName, func(int64) proto.Message { return &pb.MemberListRequest{} }),
+	}
+}
+
+func watchOf(prefix string) proto.Message {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+		CreateRequest: &pb.WatchCreateRequest{Key: []byte(prefix), RangeEnd: []byte("e"), StartRevision: 1},
+	}}
+}
+
+func manyGets() proto.Message {
+	var txn pb.TxnRequest
+	for range 100 {
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("data/0000")}}})
+	}
+	return &txn
+}
+
+// attack runs once until ctx ends, many times at one time. An error is no reason to end: refusals are what the attacker gets.
+func attack(once func(ctx context.Context, conn *grpc.ClientConn, n int64)) Attack {
+	return func(ctx context.Context, conns []*grpc.ClientConn) int64 {
+		var made atomic.Int64
+		var work sync.WaitGroup
+		for n := range attackers {
+			work.Go(func() {
+				for ctx.Err() == nil {
+					once(ctx, conns[n%len(conns)], made.Add(1))
+				}
+			})
+		}
+		work.Wait()
+		return made.Load()
+	}
+}
+
+// calls makes unary calls.
+func calls(method string, request func(n int64) proto.Message) Attack {
+	return attack(func(ctx context.Context, conn *grpc.ClientConn, n int64) { _ = begin(ctx, conn, method, request(n), 1) })
+}
+
+// givenUp makes calls that are given up a moment later.
+func givenUp(method string, request proto.Message) Attack {
+	return attack(func(ctx context.Context, conn *grpc.ClientConn, n int64) {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(n%20)*100*time.Microsecond)
+		defer cancel()
+		_ = begin(ctx, conn, method, request, 1)
+	})
+}
+
+// streams makes streaming calls and reads them to their end.
+func streams(method string, request proto.Message) Attack {
+	return attack(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
+		_ = begin(ctx, conn, method, request, 1<<30)
+	})
+}
+
+// unread begins calls that are not read, and keeps them for a while.
+func unread(method string, request proto.Message) Attack {
+	return attack(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		_ = begin(ctx, conn, method, request, 0)
+		<-ctx.Done()
+	})
+}
+
+// messages sends messages on streams, without waiting for their answers.
+func messages(method string, message proto.Message) Attack {
+	return attack(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+		if err != nil {
+			return
+		}
+		go func() {
+			defer cancel()
+			for stream.RecvMsg(&pb.CompactionResponse{}) == nil {
+			}
+		}()
+		for ctx.Err() == nil && stream.SendMsg(message) == nil {
+		}
+	})
+}
+
+// begin makes a call and reads up to most messages. The answers are read as if they were other messages: nobody wants to know what is in them.
+func begin(ctx context.Context, conn *grpc.ClientConn, method string, request proto.Message, most int) error {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(request); err != nil {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	for range most {
+		if err := stream.RecvMsg(&pb.CompactionResponse{}); err != nil {
+			if status.Code(err) == codes.ResourceExhausted { // refused: a moment, as the refusal says
+				pause, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				<-pause.Done()
+			}
+			return err
+		}
+	}
+	return nil
+}

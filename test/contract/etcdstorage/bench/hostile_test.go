@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
+)
+
+// asHostile makes the test binary a hostile tenant: the attack and the address in it. It is a process of its own, and a nice one, as in makeNoise.
+const asHostile = "MOORING_BENCH_AS_HOSTILE"
+
+// beHostile is the process of asHostile. It ends with SIGTERM, and prints how many calls and messages it made.
+func beHostile(what string) error {
+	name, address, _ := strings.Cut(what, "@")
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var conns []*grpc.ClientConn
+	for range connections {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		conns = append(conns, conn)
+	}
+	fmt.Println(tenantproxy.Attacks()[name](ctx, conns))
+	return nil
+}
+
+// The quiet tenant's operations.
+func quietOperations() []string { return []string{"put", "get", "list", "watch"} }
+
+// quietTenant measures.
+type quietTenant struct {
+	client *clientv3.Client
+	events clientv3.WatchChan
+	took   map[bool]map[string][]time.Duration // beside the other one, and alone
+}
+
+// measure makes operations for a while.
+func (q *quietTenant) measure(b *testing.B, noisy bool, length time.Duration) {
+	b.Helper()
+	ctx, cancel := within(b, length+time.Minute)
+	defer cancel()
+	note := func(operation string, f func() error) {
+		before := time.Now()
+		if err := f(); err != nil {
+			b.Fatal(err)
+		}
+		q.took[noisy][operation] = append(q.took[noisy][operation], time.Since(before))
+	}
+	for began := time.Now(); time.Since(began) < length; <-time.After(quietPause) {
+		note("put", func() error { _, err := q.client.Put(ctx, "put", "value"); return err })
+		note("get", func() error { _, err := q.client.Get(ctx, "put"); return err })
+		note("list", func() error {
+			_, err := q.client.Get(ctx, "list/", clientv3.WithPrefix(), clientv3.WithLimit(100))
+			return err
+		})
+		note("watch", func() error {
+			if _, err := q.client.Put(ctx, "watched", "value"); err != nil {
+				return err
+			}
+			select {
+			case answer := <-q.events:
+				return answer.Err()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}
+}
+
+// BenchmarkHostile prints a quiet tenant's p50 and p99 of put, get, list and watch (a put until its event) alone and beside a tenant that attacks with one
+// RPC at full speed, both with the shipped budgets. They take turns in rounds of a second. What is judged is generous, since the machine is shared: that the
+// quiet tenant is served at all.
+func BenchmarkHostile(b *testing.B) {
+	endpoint, _ := tenantproxy.StartEtcd(b, true)
+	shipped := []string{
+		fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-requests-per-second=1000", "--max-keep-alives-per-second=100",
+		"--max-watch-messages-per-second=500", "--max-read-bytes-per-second=67108864", "--max-written-bytes-per-second=8388608",
+	}
+	quiet := &quietTenant{client: tenantproxy.Dial(b, waiting(b, tenantproxy.NewBinary(b, endpoint, "/quiet/", "quiet", shipped...)))}
+	for i := range 100 {
+		if _, err := quiet.client.Put(b.Context(), fmt.Sprintf("list/%04d", i), strings.Repeat("v", 1024)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	hostile := tenantproxy.NewBinary(b, endpoint, "/hostile/", "hostile", append(slices.Clone(shipped), "--quota-history-bytes=268435456", "--quota-leases=1000")...)
+	address := waiting(b, hostile)
+	keys, value := tenantproxy.AttackData()
+	client := tenantproxy.Dial(b, address)
+	for _, key := range keys {
+		if _, err := client.Put(b.Context(), key, value); err != nil {
+			b.Fatal(err)
+		}
+	}
+	quiet.events = quiet.client.Watch(b.Context(), "watched", clientv3.WithCreatedNotify())
+	<-quiet.events
+	rounds := number(b, "MOORING_BENCH_SECONDS", 2)
+	var t table
+	for _, name := range slices.Sorted(maps.Keys(tenantproxy.Attacks())) {
+		b.Run(strings.NewReplacer(" ", "-", ",", "").Replace(name), func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			quiet.beside(b, &t, name, address, rounds)
+		})
+	}
+	fmt.Fprint(os.Stdout, "\n"+t.String())
+}
+
+// beside measures alone and beside one attack by turns.
+func (q *quietTenant) beside(b *testing.B, t *table, name, address string, rounds int) {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	q.took = map[bool]map[string][]time.Duration{true: {}, false: {}}
+	noise := testkit.Start(b, filepath.Join(b.TempDir(), "hostile.log"), []string{asHostile + "=" + name + "@" + address}, "nice", "-n", "19", self)
+	defer noise.Kill()
+	for range rounds {
+		noise.Signal(syscall.SIGSTOP)
+		q.measure(b, false, time.Second)
+		noise.Signal(syscall.SIGCONT)
+		q.measure(b, true, time.Second)
+	}
+	noise.Signal(syscall.SIGTERM)
+	<-noise.Done()
+	if noise.ExitCode() != 0 {
+		b.Fatalf("the hostile tenant: %s", noise.Output())
+	}
+	for _, operation := range quietOperations() {
+		alone, together := q.took[false][operation], q.took[true][operation]
+		if len(alone) == 0 || len(together) == 0 {
+			b.Errorf("%s beside %s: %d alone, %d beside it", operation, name, len(alone), len(together))
+			continue
+		}
+		ratio := float64(percentile(together, 99)) / float64(percentile(alone, 99))
+		b.ReportMetric(ratio, operation+"-p99-ratio")
+		t.add("neighbor's "+name, operation, fmt.Sprintf("p99 %v", percentile(together, 99).Round(time.Microsecond)), fmt.Sprintf("%.2f", ratio), "≤ 2.00",
+			fmt.Sprintf("alone %v; p50 %v, alone %v", percentile(alone, 99).Round(time.Microsecond),
+				percentile(together, 50).Round(time.Microsecond), percentile(alone, 50).Round(time.Microsecond)))
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package budgets
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
+)
+
+// Budgets of the hostile tenant.
+const (
+	rate       = 100
+	keepAlives = 50
+	historyMiB = 32
+)
+
+// seconds is how long each attack lasts.
+func seconds(tb testing.TB) time.Duration {
+	tb.Helper()
+	return time.Duration(cases.Number(tb, 1, 2, 60)) * time.Second
+}
+
+// scrape sums a metric of an address over the series that contain a text.
+func scrape(tb testing.TB, address, name, series string) (sum float64) {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, address+"/metrics", http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^`+name+`(\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(line[1], series) {
+			value, err := strconv.ParseFloat(line[2], 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			sum += value
+		}
+	}
+	return sum
+}
+
+// A tenant that attacks with each RPC there is, as fast as it can, costs the core no more calls and messages than its budgets; its neighbor is served all
+// the while; the core does not run out of memory or space, and the proxy not out of its pod's memory. Afterwards nothing is in flight.
+func TestNoAttackExceedsTheBudgets(t *testing.T) {
+	t.Parallel()
+	core, process := tenantproxy.StartEtcd(t, false)
+	metrics := testkit.FreeAddress(t)
+	hostile := tenantproxy.NewBinary(t, core, "/a/", "a", "--metrics-address="+metrics,
+		fmt.Sprintf("--max-requests-per-second=%d", rate), "--max-in-flight=4", fmt.Sprintf("--max-keep-alives-per-second=%d", keepAlives),
+		"--max-watch-messages-per-second=50", "--max-read-bytes-per-second=33554432", "--max-written-bytes-per-second=8388608",
+		fmt.Sprintf("--quota-history-bytes=%d", historyMiB<<20), "--quota-leases=100", "--quota-watches=100", "--quota-bytes=16777216",
+		fmt.Sprintf("--max-answer-bytes=%d", answerBytes))
+	hostile.WaitReady(t)
+	neighbor := tenantproxy.NewBinary(t, core, "/b/", "b")
+	neighbor.WaitReady(t)
+	quiet := tenantproxy.Dial(t, neighbor.Address)
+	keys, value := tenantproxy.AttackData()
+	direct := tenantproxy.Dial(t, core)
+	for _, key := range keys {
+		if _, err := direct.Put(t.Context(), "/a/"+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var conns []*grpc.ClientConn
+	for range 4 {
+		conn, err := grpc.NewClient("passthrough:///"+hostile.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		conns = append(conns, conn)
+	}
+	attacks := tenantproxy.Attacks()
+	for _, name := range slices.Sorted(maps.Keys(attacks)) {
+		besides(t, name, func(ctx context.Context) int64 { return attacks[name](ctx, conns) }, core, quiet)
+	}
+	testkit.Eventually(t, "nothing to be in flight", func() string {
+		if n := scrape(t, "http://"+metrics, "mooring_etcdstorage_proxy_requests_in_flight", ""); n != 0 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	proxyPeak, corePeak := peak(t, hostile.PID()), peak(t, process.PID())
+	size := scrape(t, core, "etcd_mvcc_db_total_size_in_bytes", "")
+	t.Logf("the proxy's peak is %d MiB, the core's %d MiB, its database %.0f MiB", proxyPeak>>20, corePeak>>20, size/(1<<20))
+	if proxyPeak > podMemory || corePeak > 1<<30 || size > 4*historyMiB<<20 {
+		t.Error("that is too much")
+	}
+}
+
+// besides makes an attack while the neighbor works, and holds the core's calls to the budgets.
+func besides(t *testing.T, name string, attack func(context.Context) int64, core string, quiet *clientv3.Client) {
+	t.Helper()
+	neighbors := 0.0
+	count := func() (calls, messages float64) {
+		// The proxies' own watches and counts, and the neighbor's calls, are few.
+		return scrape(t, core, "grpc_server_started_total", "etcdserverpb"), scrape(t, core, "grpc_server_msg_received_total", `LeaseKeepAlive`)
+	}
+	callsBefore, messagesBefore := count()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), seconds(t))
+	defer cancel()
+	made := make(chan int64, 1)
+	go func() { made <- attack(ctx) }()
+	for ctx.Err() == nil {
+		soon, end := context.WithTimeout(t.Context(), 20*time.Second)
+		if _, err := quiet.Put(soon, "key", "value"); err != nil {
+			t.Errorf("%s: the neighbor's put: %v", name, err)
+		}
+		if _, err := quiet.Get(soon, "key"); err != nil {
+			t.Errorf("%s: the neighbor's get: %v", name, err)
+		}
+		end()
+		neighbors += 2
+	}
+	attempts := <-made
+	calls, messages := count()
+	elapsed := time.Since(begun).Seconds()
+	// Each call of a tenant's is at most three of the core's: a compaction reads, writes, and may lose against another.
+	if most := 3*(rate+rate*elapsed) + neighbors + 100; calls-callsBefore > most {
+		t.Errorf("%s: %.0f calls of the core in %.1f s, want at most %.0f", name, calls-callsBefore, elapsed, most)
+	}
+	if most := 2*keepAlives + keepAlives*elapsed + 50; messages-messagesBefore > most {
+		t.Errorf("%s: %.0f keep-alives of the core in %.1f s, want at most %.0f", name, messages-messagesBefore, elapsed, most)
+	}
+	t.Logf("%-18s %8d attempts, %6.0f calls of the core, %5.0f of the neighbor", name, attempts, calls-callsBefore, neighbors)
+}

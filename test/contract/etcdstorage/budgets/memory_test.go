@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package budgets
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// A pod of the shipped size.
+const (
+	podMemory   = 256 << 20
+	answerBytes = podMemory / 2
+)
+
+// peak is the most memory that a process has had.
+func peak(tb testing.TB, pid int) int64 {
+	tb.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		testkit.Skip(tb, "it needs /proc: %v", err)
+	}
+	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	if found == nil {
+		tb.Fatalf("no VmHWM in %s", text)
+	}
+	kilobytes, err := strconv.ParseInt(string(found[1]), 10, 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// fill stores mebibytes of the tenant a.
+func fill(tb testing.TB, core string, mebibytes int) {
+	tb.Helper()
+	direct := tenantproxy.Dial(tb, core)
+	for n := range mebibytes {
+		if _, err := direct.Put(tb.Context(), fmt.Sprintf("/a/fill/%05d", n), strings.Repeat("v", 1<<20)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// A client that reads a list of 100 MiB gets it; so do four at one time; and answers that nobody reads take neither the core nor the proxy more than
+// the budget: the proxy stays within the memory of its pod.
+func TestLargeListsFitIntoThePod(t *testing.T) {
+	t.Parallel()
+	core, process := tenantproxy.StartEtcd(t, false)
+	fill(t, core, 100)
+	proxy := tenantproxy.NewBinary(t, core, "/a/", "a", "--max-in-flight=8", fmt.Sprintf("--max-answer-bytes=%d", answerBytes))
+	proxy.WaitReady(t)
+	client := tenantproxy.Dial(t, proxy.Address)
+	list := func() {
+		for _, part := range []string{"fill/0000", "fill/0001", "fill/0009"} { // different sizes of buffers
+			if got, err := client.Get(t.Context(), part, clientv3.WithPrefix()); err != nil || len(got.Kvs) != 10 {
+				t.Errorf("a list of 10 MiB: %v", err)
+			}
+		}
+		if got, err := client.Get(t.Context(), "fill/", clientv3.WithPrefix()); err != nil || len(got.Kvs) != 100 {
+			t.Errorf("a list of 100 MiB: %v", err)
+		}
+	}
+	list()
+	one := peak(t, proxy.Process.PID())
+	if one > podMemory {
+		t.Errorf("one list takes %d MiB", one>>20)
+	}
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(list)
+	}
+	work.Wait()
+	four := peak(t, proxy.Process.PID())
+	if four > podMemory {
+		t.Errorf("four lists take %d MiB", four>>20)
+	}
+	before := peak(t, process.PID())
+	unread(t, proxy.Address, 1000)
+	if _, err := client.Put(t.Context(), "small", "request"); err != nil {
+		t.Errorf("a small request beside unread lists: %v", err)
+	}
+	all, grown := peak(t, proxy.Process.PID()), peak(t, process.PID())-before
+	if all > podMemory || grown > 1<<30 {
+		t.Errorf("1000 unread lists of 100 MiB take %d MiB of the proxy and %d of the core", all>>20, grown>>20)
+	}
+	t.Logf("the proxy's peak: one list %d MiB, four %d, a thousand that are not read %d; the core's grew by %d MiB", one>>20, four>>20, all>>20, grown>>20)
+}
+
+// unread begins lists and RangeStreams that nobody reads.
+func unread(t *testing.T, address string, count int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var conns []*grpc.ClientConn
+	for range 4 {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		conns = append(conns, conn)
+	}
+	for n := range count {
+		method := []string{etcdserverpb.KV_RangeStream_FullMethodName, etcdserverpb.KV_Range_FullMethodName}[n%2]
+		stream, err := conns[n%len(conns)].NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+		if err == nil {
+			err = stream.SendMsg(&etcdserverpb.RangeRequest{Key: []byte("fill/"), RangeEnd: []byte("fill0")})
+		}
+		if err == nil {
+			err = stream.CloseSend()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
