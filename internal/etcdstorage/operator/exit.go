@@ -50,14 +50,18 @@ func (w World) exit(p *Plan) {
 	}
 }
 
-// leaveCore removes the tenant's users, and its data as the policy says.
+// leaveCore removes the tenant's users, and its data as the policy says. Without the claim it removes nothing: the role and the users of this name are
+// then those of another tenant, such as one of the same name in another cluster.
 func (w World) leaveCore(p *Plan) {
+	owner, claimed := w.owner()
+	if !claimed {
+		return
+	}
 	if w.Core.RoleExists || len(w.Core.Users) > 0 {
 		what := strings.Join(append([]string{"role " + EtcdRole(w.Storage.Name)}, w.Core.Users...), ", ")
 		p.add(Step{Kind: RetireUsers, Object: "etcd " + what, Reason: "the EtcdStorage is being deleted", Users: w.Core.Users, Role: true})
 	}
-	owner, claimed := w.owner()
-	if !claimed || p.ended {
+	if p.ended {
 		return
 	}
 	if w.Storage.Spec.DeletionPolicy != v1alpha1.DeletionDelete {

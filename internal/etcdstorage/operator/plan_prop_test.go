@@ -35,7 +35,11 @@ func safe(t fatal) func(before, after World, s Step) {
 		}
 		_, claimed := before.owner()
 		switch s.Kind {
-		case Hold, Unhold, Claim, Withdraw, Remove, RetireUsers:
+		case Hold, Unhold, Claim, Withdraw, Remove:
+		case RetireUsers:
+			if !claimed {
+				t.Fatalf("%s: the users may be those of another tenant", s)
+			}
 		case DeleteKeys, RevokeLeases, DeleteRecords, Forget, Release:
 			if !claimed || s.Owner.UID != string(before.Storage.UID) {
 				t.Fatalf("%s: the prefix is not this EtcdStorage's", s)
@@ -350,6 +354,21 @@ func TestDeletionWaitsForTheProxies(t *testing.T) {
 	w.Pods = 0
 	if w, _ = carryOut(t, w, 99, nil); w.held() {
 		t.Error("it does not go on")
+	}
+}
+
+// An EtcdStorage that never got its prefix leaves the etcd users and the role of the tenant that has it: a tenant of another cluster has the same names.
+func TestRetirementNeedsTheClaim(t *testing.T) {
+	t.Parallel()
+	for _, owners := range [][]Owner{nil, {{Tenant: "a", Prefix: "/a/", Cluster: "that", UID: "other"}}, {{Tenant: "a", Prefix: "/a/", Cluster: "this", UID: "uid-a", Released: true}}} {
+		w := world("a")
+		w.Core.Auth, w.Core.RoleExists, w.Core.RoleReady, w.Core.Owners = true, true, true, owners
+		w.Core.Users, w.Core.Granted = []string{"mooring/a/1"}, []string{"mooring/a/1"}
+		w.Storage.Finalizers = []string{v1alpha1.Finalizer}
+		w, done := carryOut(t, exited(w), 99, nil)
+		if w.held() || !w.Core.RoleExists || len(w.Core.Users) != 1 || len(w.Core.Owners) != len(owners) || w.Core.Keys != 2500 {
+			t.Errorf("records %+v: %v", owners, kinds(done))
+		}
 	}
 }
 
