@@ -34,9 +34,12 @@ func safe(t fatal) func(before, after World, s Step) {
 			t.Fatalf("%s: it is somebody else's", s)
 		}
 		_, claimed := before.owner()
+		if r, foreign := before.foreignCore(); foreign {
+			t.Fatalf("%s: %s", s, r.Message)
+		}
 		switch s.Kind {
 		case Hold, Unhold, Claim, Withdraw, Remove:
-		case RetireUsers:
+		case Bind, RetireUsers:
 			if !claimed {
 				t.Fatalf("%s: the users may be those of another tenant", s)
 			}
@@ -44,12 +47,15 @@ func safe(t fatal) func(before, after World, s Step) {
 			if !claimed || s.Owner.UID != string(before.Storage.UID) {
 				t.Fatalf("%s: the prefix is not this EtcdStorage's", s)
 			}
+			if bound := before.boundTo(); bound != before.Core.ClusterID {
+				t.Fatalf("%s: it is bound to the core %q", s, bound)
+			}
 		default:
 			if !before.held() {
 				t.Fatalf("%s: nothing would undo it", s)
 			}
-			if !claimed && before.Core.Problem == "" {
-				t.Fatalf("%s: the prefix is not claimed", s)
+			if before.Core.Problem == "" && (!claimed || before.boundTo() != before.Core.ClusterID) {
+				t.Fatalf("%s: the prefix is not claimed at the core that it is bound to", s)
 			}
 		}
 		switch {
@@ -189,6 +195,7 @@ func TestTheOrderOfANewTenant(t *testing.T) {
 	_, done := carryOut(t, w, 99, nil)
 	want := `Hold EtcdStorage/a
 Claim /.etcd.mooring.dev/owners/a
+Bind EtcdStorage/a
 MakeCA Secret/a-signers
 DeliverBundle ConfigMap tenant/ca-0
 Apply Secret/a-signers
