@@ -18,19 +18,32 @@ import (
 )
 
 // NewTLSEtcd returns an etcd of its own, not shared with other tests, that serves TLS with the folder's pair and wants client certificates of the
-// folder's bundle. It reads the pair at each handshake and the bundle only once, as etcd does. Client uses config.
-func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config) *Etcd {
+// folder's bundle. It reads the pair at each handshake and the bundle only once, as etcd does. Client uses config. More flags may follow.
+func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config, flags ...string) *Etcd {
 	tb.Helper()
 	binary := Binary(tb, "lab")
 	shared.mu.Lock()
 	e := &Etcd{
 		binary: binary, folder: folder(tb, "etcd-tls-"),
-		flags: []string{"--cert-file", files.Cert(), "--key-file", files.Key(), "--client-ca-file", files.CA()},
+		flags: append([]string{"--cert-file", files.Cert(), "--key-file", files.Key(), "--client-ca-file", files.CA()}, flags...),
 	}
 	shared.mu.Unlock()
 	e.start(tb, "https://127.0.0.1:0")
 	tb.Cleanup(func() { e.process.Stop() })
 	e.Client = e.Connect(tb, clientv3.Config{TLS: config})
+	return e
+}
+
+// NewEtcdWith returns an etcd of its own without TLS, not shared with other tests, that is started with more flags.
+func NewEtcdWith(tb testing.TB, flags ...string) *Etcd {
+	tb.Helper()
+	binary := Binary(tb, "lab")
+	shared.mu.Lock()
+	e := &Etcd{binary: binary, folder: folder(tb, "etcd-with-"), flags: flags}
+	shared.mu.Unlock()
+	e.start(tb, "http://127.0.0.1:0")
+	tb.Cleanup(func() { e.process.Stop() })
+	e.Client = e.Connect(tb, clientv3.Config{})
 	return e
 }
 

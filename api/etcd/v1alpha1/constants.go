@@ -13,6 +13,9 @@ const (
 	DeliveredAnnotation = "etcd.mooring.dev/delivered-by"
 	// AppliedAnnotation on the operator's own objects: a hash of what was applied last, so that what an older version applied is taken away.
 	AppliedAnnotation = "etcd.mooring.dev/applied"
+	// AcceptCoreAnnotation on an EtcdStorage lets it be bound to another core etcd than the one in status.core.clusterID, as a person has decided. Its value
+	// is the cluster ID of the new core in hexadecimal, as the condition Conflict shows it; any other value accepts nothing.
+	AcceptCoreAnnotation = "etcd.mooring.dev/accept-core"
 	// Finalizer on an EtcdStorage: it stays until its data is released or deleted.
 	Finalizer = "etcd.mooring.dev/storage"
 )

@@ -370,6 +370,10 @@ type EtcdStorageStatus struct {
 	// usage is what the tenant stores.
 	// +optional
 	Usage *Usage `json:"usage,omitempty"`
+	// core is the core etcd that the EtcdStorage is bound to, from its claim on. At another one nothing is made or deleted, and the condition Conflict is
+	// True, until the annotation etcd.mooring.dev/accept-core names that one.
+	// +optional
+	Core *CoreBinding `json:"core,omitempty"`
 	// certificates says when they end.
 	// +optional
 	Certificates *CertificateTimes `json:"certificates,omitempty"`
@@ -378,6 +382,13 @@ type EtcdStorageStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CoreBinding names a core etcd.
+type CoreBinding struct {
+	// clusterID is the ID of the etcd cluster in hexadecimal, as etcd logs it (cluster-id). etcd derives it from the peer URLs of the first members and
+	// --initial-cluster-token.
+	ClusterID string `json:"clusterID"`
 }
 
 // Usage is what a tenant stores.

@@ -30,6 +30,8 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) er
 	switch step.Kind {
 	case operator.Hold, operator.Unhold:
 		return r.hold(ctx, s, step.Kind == operator.Hold)
+	case operator.Bind:
+		return r.bind(ctx, s, step)
 	case operator.Apply, operator.TakeCA:
 		return r.put(ctx, step, nil)
 	case operator.MakeCA, operator.IssueServing, operator.MakePassword:
@@ -60,6 +62,10 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) er
 // inCore carries out a step in the core etcd.
 func (r *Reconciler) inCore(ctx context.Context, s *scene, step operator.Step) error {
 	tenant := s.world.Storage.Name
+	// The name of the core may lead elsewhere since it was observed, and not each of the writes has a precondition that another core does not meet.
+	if err := s.core.At(ctx, s.world.Core.ClusterID); err != nil {
+		return err
+	}
 	switch step.Kind {
 	case operator.Claim:
 		return s.core.Claim(ctx, step)
@@ -221,6 +227,24 @@ func (r *Reconciler) hold(ctx context.Context, s *scene, held bool) error {
 	object.SetName(s.object.GetName())
 	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
 		return fmt.Errorf("writing the finalizer of EtcdStorage %s: %w", s.object.GetName(), err)
+	}
+	return nil
+}
+
+// bind records the core in the status, on its own and before the rest of the status: what is made from now on belongs to it.
+func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": s.object.GetUID(), "resourceVersion": s.object.GetResourceVersion()},
+		"status":   v1alpha1.EtcdStorageStatus{Core: &v1alpha1.CoreBinding{ClusterID: step.Core}},
+	})
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(StorageKind())
+	object.SetName(s.object.GetName())
+	if err := r.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
+		return fmt.Errorf("recording the core in the status of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
 	return nil
 }

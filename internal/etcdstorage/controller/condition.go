@@ -88,7 +88,7 @@ func (t trouble) on() string {
 	switch t.step.Kind {
 	case operator.MakeCA, operator.TakeCA, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
 		return v1alpha1.ConditionCertificatesReady
-	case operator.Claim, operator.EnsureUser, operator.RetireUsers, operator.Release, operator.Forget, operator.DeleteKeys, operator.DeleteRecords, operator.RevokeLeases:
+	case operator.Claim, operator.Bind, operator.EnsureUser, operator.RetireUsers, operator.Release, operator.Forget, operator.DeleteKeys, operator.DeleteRecords, operator.RevokeLeases:
 		return v1alpha1.ConditionCoreReachable
 	case operator.MakePassword:
 		return v1alpha1.ConditionDeployed
@@ -177,7 +177,7 @@ func some(plan operator.Plan, reasons ...operator.Reason) []operator.Refusal {
 }
 
 func conflict(s *scene, plan operator.Plan) verdict {
-	found := some(plan, operator.ReasonForeignObject, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonDestinationTaken)
+	found := some(plan, operator.ReasonForeignCore, operator.ReasonForeignObject, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonDestinationTaken)
 	switch {
 	case len(found) > 0:
 		return yes(string(found[0].Reason), join(found))
@@ -199,7 +199,7 @@ func reachable(s *scene, plan operator.Plan) verdict {
 
 func certificates(s *scene, plan operator.Plan, failed trouble) verdict {
 	if found := some(plan, operator.ReasonMissingPermission, operator.ReasonMissingObject, operator.ReasonDestination, operator.ReasonDestinationTaken,
-		operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonNoCertManager,
+		operator.ReasonForeignCore, operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonNoCertManager,
 		operator.ReasonIssuerNotReady, operator.ReasonUnusableCA); len(found) > 0 {
 		return no(string(found[0].Reason), join(found))
 	}

@@ -105,7 +105,7 @@ func TestWhereAFailedWriteIsTold(t *testing.T) {
 			{Kind: operator.Remove, Ref: operator.Ref{Kind: operator.KindNetworkPolicy}},
 		},
 		"CoreReachable": {
-			{Kind: operator.Claim}, {Kind: operator.EnsureUser}, {Kind: operator.RetireUsers}, {Kind: operator.Release}, {Kind: operator.Forget}, {Kind: operator.DeleteKeys},
+			{Kind: operator.Claim}, {Kind: operator.Bind}, {Kind: operator.EnsureUser}, {Kind: operator.RetireUsers}, {Kind: operator.Release}, {Kind: operator.Forget}, {Kind: operator.DeleteKeys},
 			{Kind: operator.DeleteRecords}, {Kind: operator.RevokeLeases},
 		},
 		"": {{Kind: operator.Hold}, {Kind: operator.Unhold}, {Kind: operator.Withdraw}},
@@ -135,6 +135,9 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"Ready", "True", "Ready", "", func(*sight) {}},
 		{"Ready", "False", "NoProxyReady", "ProxyReady: 0 of 3 proxies are ready; see what keeps them", func(g *sight) { g.proxies(0, 0) }},
 		{"Ready", "False", "PrefixTaken", "choose another one", func(g *sight) { g.refused(operator.ReasonPrefixTaken, "choose another one") }},
+		{"Ready", "False", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},
+		{"CertificatesReady", "False", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},
+		{"Conflict", "True", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},
 		{"Ready", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed.message = "forbidden" }},
 		{"Ready", "False", "Deleting", "2 proxies are still there", func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies are still there" }},
 		{"Ready", "False", "Deleting", "it is being deleted", func(g *sight) { g.deleted() }},

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -15,6 +16,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
@@ -61,6 +64,7 @@ func stories() map[string]story {
 		m.r.Settings.ProxyImage = "proxy:next"
 	}
 	return map[string]story{
+		"upgrade":                 {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).unbind}, end: served},
 		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
 		"change":                  {settled: true, acts: []func(*mortal, string, string, time.Duration){change}, end: changed},
 		"deletion, data retained": {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).leave}, end: retained},
@@ -68,6 +72,23 @@ func stories() map[string]story {
 }
 
 func nothing(*mortal, string, string, time.Duration) {}
+
+// unbind makes the tenant one of a version that did not keep which core it is bound to.
+func (m *mortal) unbind(name, _ string, _ time.Duration) {
+	m.t.Helper()
+	owner := m.recordOf(name)
+	owner.Core = ""
+	value, err := json.Marshal(owner)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if _, err := m.root.Put(m.t.Context(), operator.OwnersPrefix+name, string(value)); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.admin.Status().Patch(m.t.Context(), m.get(name), client.RawPatch(types.MergePatchType, []byte(`{"status":{"core":null}}`))); err != nil {
+		m.t.Fatal(err)
+	}
+}
 
 // leave fills the tenant with data, and deletes it.
 func (m *mortal) leave(name, _ string, _ time.Duration) {
@@ -133,8 +154,12 @@ func served(m *mortal, name, _ string) {
 	if c := m.conditions(name); !strings.Contains(c, "CertificatesReady=True") {
 		m.t.Error(c)
 	}
-	if owner := m.recordOf(name); owner.UID != string(m.get(name).UID) || owner.Released {
+	owner := m.recordOf(name)
+	if owner.UID != string(m.get(name).UID) || owner.Released {
 		m.t.Errorf("%+v", owner)
+	}
+	if core, here := m.get(name).Status.Core, m.clusterID(m.root); core == nil || core.ClusterID != here || owner.Core != here {
+		m.t.Errorf("bound to %+v, by the record to %q, want %s", core, owner.Core, here)
 	}
 	if m.r.AdminSecret == "" {
 		return

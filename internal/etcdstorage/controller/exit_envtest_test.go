@@ -4,13 +4,17 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -56,5 +60,42 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	s := g.secret(ns, "client")
 	if _, kept := s.Data["tls.crt"]; !g.gone(name) || len(g.keys("/"+name+"/")) > 0 || !kept || len(s.Data["tls.crt"])+len(s.Data["tls.key"]) > 0 || s.Annotations[v1alpha1.DeliveredAnnotation] != "" {
 		t.Errorf("gone %v, keys %v, Secret %v %v", g.gone(name), g.keys("/"+name+"/"), s.Annotations, s.Data)
+	}
+}
+
+// Two clusters on one core may have EtcdStorages of one name. The one that never got the prefix is deleted without a trace of the other's being lost: its
+// etcd users, its role, its record and its keys stay.
+func TestADeletionLeavesTheUsersOfTheOwner(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	g.enableAuth()
+	g.newAuthOperator()
+	name := "same-name"
+	g.r.Settings.Cluster = "the-other-cluster"
+	g.storage(name, "{}")
+	g.sync(name)
+	user := g.coreUser(name)
+	g.put("/" + name + "/x")
+	record, keys, users := g.keys(operator.OwnersPrefix+name), g.keys("/"+name+"/"), g.users()
+	g.newAuthOperator() // of this cluster, to which the EtcdStorage is a new one
+	for _, ref := range operator.Refs(name) {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		o.SetNamespace(g.namespace)
+		o.SetName(ref.Name)
+		if err := g.admin.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "PrefixTaken", "belongs to tenant "+name)
+	g.delete(name)
+	if !g.gone(name) || !slices.Equal(g.users(), users) || !slices.Equal(g.keys(operator.OwnersPrefix+name), record) || !slices.Equal(g.keys("/"+name+"/"), keys) {
+		t.Errorf("gone %v, users %v of %v, record %v, keys %v", g.gone(name), g.users(), users, g.keys(operator.OwnersPrefix+name), g.keys("/"+name+"/"))
+	}
+	if _, err := user.Get(t.Context(), "/"+name+"/x"); err != nil {
+		t.Errorf("the owner's user: %v", err)
 	}
 }

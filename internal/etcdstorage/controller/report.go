@@ -88,7 +88,11 @@ func (r *Reconciler) reportMalformed(ctx context.Context, s *scene) error {
 	if !changed {
 		return nil
 	}
-	return ignoreConflict(r.writeStatus(ctx, s.object, map[string]any{"observedGeneration": s.object.GetGeneration(), "conditions": list}))
+	is := map[string]any{"observedGeneration": s.object.GetGeneration(), "conditions": list}
+	if id, found, _ := unstructured.NestedString(s.object.Object, "status", "core", "clusterID"); found {
+		is["core"] = v1alpha1.CoreBinding{ClusterID: id} // which core it is bound to must not be forgotten
+	}
+	return ignoreConflict(r.writeStatus(ctx, s.object, is))
 }
 
 // next is the time until the next look: soon while something is under way, later while somebody else has something to do, late otherwise, and
@@ -113,7 +117,7 @@ func (r *Reconciler) statusOf(s *scene, was v1alpha1.EtcdStorageStatus, plan ope
 	is := v1alpha1.EtcdStorageStatus{
 		ObservedGeneration: s.object.GetGeneration(), Endpoint: s.world.Endpoint(), Prefix: operator.Prefix(&s.world.Storage),
 		ReadyReplicas: ready, Proxies: fmt.Sprintf("%d/%d", ready, s.world.Storage.Spec.Replicas),
-		Usage: r.usageOf(s.object, was.Usage), Certificates: times(plan), Conditions: slices.Clone(was.Conditions),
+		Usage: r.usageOf(s.object, was.Usage), Core: was.Core, Certificates: times(plan), Conditions: slices.Clone(was.Conditions),
 	}
 	setConditions(&is, s, plan, failed)
 	return is

@@ -99,6 +99,32 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 	}
 }
 
+// Which etcd answers is known from its cluster ID: a deed that was decided at another is not done, and URLs that lead to two are a problem.
+func TestWhichCoreAnswers(t *testing.T) {
+	t.Parallel()
+	c, etcd := dial(t)
+	here := see(t, c, "a", "/a/").ClusterID
+	if err := c.At(t.Context(), here); err != nil {
+		t.Errorf("at %s: %v", here, err)
+	}
+	if err := c.At(t.Context(), "5742"); !errors.Is(err, ErrConflict) {
+		t.Errorf("at another one: %v", err)
+	}
+	other := testkit.NewEtcdWith(t, "--listen-peer", "http://127.0.0.2:0") // the ID is made of the URLs of peers
+	both, err := Dial([]string{etcd.Endpoint, other.Endpoint}, Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = both.Close() })
+	testkit.Eventually(t, "answers of both", func() string {
+		problem := both.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"}).Problem
+		if !strings.Contains(problem, "the URLs of --etcd-core-url lead to several etcds, with cluster IDs ") {
+			return "the problem is " + problem
+		}
+		return ""
+	})
+}
+
 // A record is removed only when neither a key nor a lease nor a note of the proxies is left, and pages never reach beyond the prefix.
 func TestForgetNeedsThatNothingIsLeft(t *testing.T) {
 	t.Parallel()

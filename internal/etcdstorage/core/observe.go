@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/authpb"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -73,7 +75,7 @@ func (c *Client) observe(ctx context.Context, q Question, out *operator.Core) er
 	if err := c.owners(ctx, out); err != nil {
 		return err
 	}
-	if out.Keys, err = c.count(ctx, prefix.String(), prefix.End()); err != nil {
+	if out.Keys, err = c.count(ctx, out, prefix.String(), prefix.End()); err != nil {
 		return err
 	}
 	if q.Users {
@@ -85,7 +87,7 @@ func (c *Client) observe(ctx context.Context, q Question, out *operator.Core) er
 		return nil
 	}
 	system := operator.SystemPrefix(q.Tenant)
-	if out.Records, err = c.count(ctx, system, clientv3.GetPrefixRangeEnd(system)); err != nil {
+	if out.Records, err = c.count(ctx, out, system, clientv3.GetPrefixRangeEnd(system)); err != nil {
 		return err
 	}
 	out.Leases, err = c.leases(ctx, q.Tenant, out.Owners)
@@ -101,6 +103,9 @@ func (c *Client) owners(ctx context.Context, out *operator.Core) error {
 		return fmt.Errorf("reading the records of tenants in the core etcd: %w", err)
 	}
 	out.Revision = answer.Header.Revision
+	if err := sameCluster(out, answer.Header); err != nil {
+		return err
+	}
 	for _, kv := range answer.Kvs {
 		var o operator.Owner
 		if err := json.Unmarshal(kv.Value, &o); err != nil {
@@ -112,15 +117,44 @@ func (c *Client) owners(ctx context.Context, out *operator.Core) error {
 	return nil
 }
 
+// sameCluster notes which etcd answered. URLs that lead to several would make a plan of one and carry it out at the other.
+func sameCluster(out *operator.Core, header *etcdserverpb.ResponseHeader) error {
+	id := clusterID(header)
+	if out.ClusterID != "" && out.ClusterID != id {
+		return fmt.Errorf("the URLs of --etcd-core-url lead to several etcds, with cluster IDs %s and %s: name the members of one", out.ClusterID, id)
+	}
+	out.ClusterID = id
+	return nil
+}
+
+// clusterID is the ID of the etcd cluster of an answer in hexadecimal.
+func clusterID(header *etcdserverpb.ResponseHeader) string {
+	return strconv.FormatUint(header.GetClusterId(), 16)
+}
+
+// At returns [ErrConflict] unless the etcd that answers is the one with this cluster ID.
+func (c *Client) At(ctx context.Context, id string) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	answer, err := c.kv.Get(ctx, operator.OwnersPrefix, clientv3.WithCountOnly())
+	if err != nil {
+		return fmt.Errorf("reading the cluster ID of the core etcd: %w", err)
+	}
+	if is := clusterID(answer.Header); is != id {
+		return fmt.Errorf("%w: its cluster ID is %s and was %s", ErrConflict, is, id)
+	}
+	return nil
+}
+
 // count counts the keys of a range.
-func (c *Client) count(ctx context.Context, from, to string) (int64, error) {
+func (c *Client) count(ctx context.Context, out *operator.Core, from, to string) (int64, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("counting the keys under %s in the core etcd: %w", from, err)
 	}
-	return answer.Count, nil
+	return answer.Count, sameCluster(out, answer.Header)
 }
 
 func (c *Client) users(ctx context.Context, q Question, prefix tenancy.Prefix, out *operator.Core) error {

@@ -26,7 +26,7 @@ func (w World) isOurs(o Owner) bool {
 }
 
 // claim is the step that makes the prefix the tenant's, or the reason why it cannot be. One that has claimed it before, whose record is lost because
-// the core came back from a backup, claims it again.
+// the same core came back from a backup, claims it again.
 func (w World) claim() (Step, *Refusal) {
 	prefix := Prefix(&w.Storage)
 	mine, err := tenancy.ParsePrefix(prefix)
@@ -39,7 +39,8 @@ func (w World) claim() (Step, *Refusal) {
 		return Step{}, r
 	}
 	kept := slices.ContainsFunc(replaces, func(o Owner) bool { return o.Prefix == prefix })
-	if w.Core.Keys > 0 && !w.Storage.Spec.AdoptExistingData && !w.begun() {
+	restored := w.begun() && w.boundTo() == w.Core.ClusterID
+	if w.Core.Keys > 0 && !w.Storage.Spec.AdoptExistingData && !restored {
 		whose := "of somebody who is not known"
 		if kept {
 			whose = "of an EtcdStorage that was deleted and had spec.deletionPolicy Retain"
@@ -52,6 +53,7 @@ func (w World) claim() (Step, *Refusal) {
 		Kind: Claim, Object: OwnersPrefix + w.Storage.Name, Reason: "the prefix is nobody's yet", Replaces: replaces, Revision: w.Core.Revision,
 		Owner: Owner{
 			Tenant: w.Storage.Name, Prefix: prefix, LeaseSpace: w.leaseSpace(mine, replaces), Cluster: w.Settings.Cluster, UID: string(w.Storage.UID),
+			Core: w.Core.ClusterID,
 		},
 	}, nil
 }

@@ -10,10 +10,14 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 )
 
-// exit undoes what was made: first what can write to the core, then what was delivered, then the data or its release, then the rest. The data of
+// exit undoes what was made, unless the core is not the one that it was made at: first what can write to the core, then what was delivered, then the data or its release, then the rest. The data of
 // somebody else, whose prefix this EtcdStorage never got, is not touched.
 func (w World) exit(p *Plan) {
 	if !w.held() {
+		return
+	}
+	if r, foreign := w.foreignCore(); foreign {
+		p.Waiting, p.Refusals = r.Message, append(p.Refusals, r)
 		return
 	}
 	w.remove(p, Ref{"apps/v1", KindDeployment, ProxyName(w.Storage.Name)}, "the EtcdStorage is being deleted")
@@ -50,14 +54,18 @@ func (w World) exit(p *Plan) {
 	}
 }
 
-// leaveCore removes the tenant's users, and its data as the policy says.
+// leaveCore removes the tenant's users, and its data as the policy says. Without the claim it removes nothing: the role and the users of this name are
+// then those of another tenant, such as one of the same name in another cluster.
 func (w World) leaveCore(p *Plan) {
+	owner, claimed := w.owner()
+	if !claimed || w.bind(p, owner) {
+		return
+	}
 	if w.Core.RoleExists || len(w.Core.Users) > 0 {
 		what := strings.Join(append([]string{"role " + EtcdRole(w.Storage.Name)}, w.Core.Users...), ", ")
 		p.add(Step{Kind: RetireUsers, Object: "etcd " + what, Reason: "the EtcdStorage is being deleted", Users: w.Core.Users, Role: true})
 	}
-	owner, claimed := w.owner()
-	if !claimed || p.ended {
+	if p.ended {
 		return
 	}
 	if w.Storage.Spec.DeletionPolicy != v1alpha1.DeletionDelete {

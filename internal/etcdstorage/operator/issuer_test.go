@@ -39,6 +39,7 @@ func TestTheOrderOfANewTenantWithAnIssuer(t *testing.T) {
 	_, done := carryOut(t, world("a").delivering(1, 1).issuing(), 99, nil)
 	want := `Hold EtcdStorage/a
 Claim /.etcd.mooring.dev/owners/a
+Bind EtcdStorage/a
 Apply Secret/a-signers
 Apply Certificate/a-serving-ca
 Apply Certificate/a-client-ca

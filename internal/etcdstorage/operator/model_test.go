@@ -39,7 +39,7 @@ func world(name string) World {
 		},
 		Storage: v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(epoch())}},
 		Files:   CoreFiles{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"},
-		Core:    Core{Revision: 1},
+		Core:    Core{Revision: 1, ClusterID: "c0ffee"},
 	}
 	v1alpha1.SetDefaults(&w.Storage)
 	return w
@@ -103,6 +103,8 @@ func (w World) After(t fatal, s Step) World {
 		w.Storage.Finalizers = []string{v1alpha1.Finalizer}
 	case Unhold:
 		w.Storage.Finalizers = nil
+	case Bind:
+		w.Storage.Status.Core = &v1alpha1.CoreBinding{ClusterID: s.Core}
 	case Apply, MakeCA, TakeCA, IssueServing, MakePassword:
 		return w.stored(t, s)
 	case DeliverBundle, DeliverClient, Withdraw:

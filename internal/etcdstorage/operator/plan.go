@@ -86,17 +86,19 @@ func Make(w World) Plan {
 	return p
 }
 
-// fatal deals with what must be settled before anything is made: the spec, and whose the prefix is. It reports whether the plan ends there. What
+// fatal deals with what must be settled before anything is made: the spec, which core this is, and whose the prefix is. It reports whether the plan ends there. What
 // runs already goes on while the core is away.
 func (w World) fatal(p *Plan) bool {
-	if slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == ReasonInvalidSpec || r.Reason == ReasonPrefixTaken }) {
+	if slices.ContainsFunc(p.Refusals, func(r Refusal) bool {
+		return r.Reason == ReasonInvalidSpec || r.Reason == ReasonPrefixTaken || r.Reason == ReasonForeignCore
+	}) {
 		return true
 	}
 	if w.Core.Problem != "" {
 		return !w.begun()
 	}
-	if _, claimed := w.owner(); claimed {
-		return false
+	if owner, claimed := w.owner(); claimed {
+		return w.held() && w.bind(p, owner)
 	}
 	step, r := w.claim()
 	switch {
@@ -186,6 +188,9 @@ func (w World) remove(p *Plan, ref Ref, reason string) {
 func (w World) refusals() []Refusal {
 	var out []Refusal
 	out = append(out, w.specRefusals()...)
+	if r, foreign := w.foreignCore(); foreign {
+		out = append(out, r)
+	}
 	if w.Core.Problem != "" {
 		out = append(out, Refusal{ReasonCoreUnreachable, w.Core.Problem})
 	}

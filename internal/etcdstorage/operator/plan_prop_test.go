@@ -35,18 +35,28 @@ func safe(t fatal) func(before, after World, s Step) {
 			t.Fatalf("%s: it is somebody else's", s)
 		}
 		_, claimed := before.owner()
+		if r, foreign := before.foreignCore(); foreign {
+			t.Fatalf("%s: %s", s, r.Message)
+		}
 		switch s.Kind {
-		case Hold, Unhold, Claim, Withdraw, Remove, RetireUsers:
+		case Hold, Unhold, Claim, Withdraw, Remove:
+		case Bind, RetireUsers:
+			if !claimed {
+				t.Fatalf("%s: the users may be those of another tenant", s)
+			}
 		case DeleteKeys, RevokeLeases, DeleteRecords, Forget, Release:
 			if !claimed || s.Owner.UID != string(before.Storage.UID) {
 				t.Fatalf("%s: the prefix is not this EtcdStorage's", s)
+			}
+			if bound := before.boundTo(); bound != before.Core.ClusterID {
+				t.Fatalf("%s: it is bound to the core %q", s, bound)
 			}
 		default:
 			if !before.held() {
 				t.Fatalf("%s: nothing would undo it", s)
 			}
-			if !claimed && before.Core.Problem == "" {
-				t.Fatalf("%s: the prefix is not claimed", s)
+			if before.Core.Problem == "" && (!claimed || before.boundTo() != before.Core.ClusterID) {
+				t.Fatalf("%s: the prefix is not claimed at the core that it is bound to", s)
 			}
 		}
 		switch {
@@ -186,6 +196,7 @@ func TestTheOrderOfANewTenant(t *testing.T) {
 	_, done := carryOut(t, w, 99, nil)
 	want := `Hold EtcdStorage/a
 Claim /.etcd.mooring.dev/owners/a
+Bind EtcdStorage/a
 MakeCA Secret/a-signers
 DeliverBundle ConfigMap tenant/ca-0
 Apply Secret/a-signers
@@ -351,6 +362,21 @@ func TestDeletionWaitsForTheProxies(t *testing.T) {
 	w.Pods = 0
 	if w, _ = carryOut(t, w, 99, nil); w.held() {
 		t.Error("it does not go on")
+	}
+}
+
+// An EtcdStorage that never got its prefix leaves the etcd users and the role of the tenant that has it: a tenant of another cluster has the same names.
+func TestRetirementNeedsTheClaim(t *testing.T) {
+	t.Parallel()
+	for _, owners := range [][]Owner{nil, {{Tenant: "a", Prefix: "/a/", Cluster: "that", UID: "other"}}, {{Tenant: "a", Prefix: "/a/", Cluster: "this", UID: "uid-a", Released: true}}} {
+		w := world("a")
+		w.Core.Auth, w.Core.RoleExists, w.Core.RoleReady, w.Core.Owners = true, true, true, owners
+		w.Core.Users, w.Core.Granted = []string{"mooring/a/1"}, []string{"mooring/a/1"}
+		w.Storage.Finalizers = []string{v1alpha1.Finalizer}
+		w, done := carryOut(t, exited(w), 99, nil)
+		if w.held() || !w.Core.RoleExists || len(w.Core.Users) != 1 || len(w.Core.Owners) != len(owners) || w.Core.Keys != 2500 {
+			t.Errorf("records %+v: %v", owners, kinds(done))
+		}
 	}
 }
 

@@ -22,6 +22,8 @@ const (
 	Claim   Kind = "Claim"
 	Release Kind = "Release"
 	Forget  Kind = "Forget"
+	// Bind records in the status the core at which the prefix was claimed, before anything else is made.
+	Bind Kind = "Bind"
 	// Apply creates or changes an object in the operator's namespace.
 	Apply Kind = "Apply"
 	// MakeCA makes a CA and adds it to the Secret with the CAs.
@@ -73,6 +75,9 @@ type Step struct {
 	Destination Destination `json:"-"`
 	Bundle      []byte      `json:"-"`
 
+	// Core is the cluster ID that Bind records.
+	Core string `json:"-"`
+
 	// Owner is the record of Claim, Release and Forget, Replaces the records that Claim replaces, Revision the store's at which it was decided.
 	Owner    Owner   `json:"-"`
 	Replaces []Owner `json:"-"`
@@ -91,7 +96,7 @@ type Step struct {
 // Last says that what follows depends on what the step makes, so that a plan ends with it.
 func (s Step) Last() bool {
 	switch s.Kind {
-	case Hold, Claim, MakeCA, TakeCA, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
+	case Hold, Claim, Bind, MakeCA, TakeCA, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
 		return true
 	case Apply, IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
 	}
@@ -117,6 +122,9 @@ const (
 	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False: an object that the operator did not make is in the way, or a
 	// destination has keys of somebody else.
 	ReasonForeignObject Reason = "ForeignObject"
+	// ReasonForeignCore of Conflict=True, CertificatesReady=False, Ready=False: the core etcd that answers is not the one that the EtcdStorage is bound to;
+	// the message has the command that accepts it.
+	ReasonForeignCore Reason = "ForeignCore"
 	// ReasonCoreUnreachable of CoreReachable=False, Conflict=Unknown, Ready=False: the core etcd does not answer.
 	ReasonCoreUnreachable Reason = "CoreUnreachable"
 	// ReasonCoreCredentials of CoreReachable=False, Ready=False: what the operator shows to the core is missing or of no use.

@@ -70,6 +70,8 @@ type Core struct {
 	Silent bool
 	// Auth says that authentication is on.
 	Auth bool
+	// ClusterID is the ID of the etcd cluster that answered, in hexadecimal.
+	ClusterID string
 	// Revision is the store's at which the owners were read.
 	Revision int64
 	// Owners are the records of all tenants of the core.
@@ -95,6 +97,9 @@ type Owner struct {
 	LeaseSpace string `json:"leaseSpace"`
 	Cluster    string `json:"cluster"`
 	UID        string `json:"uid"`
+	// Core is the cluster ID of the core at which it was claimed, "" in records of versions that did not keep it. A copy of the data in another core has
+	// the ID of the first.
+	Core string `json:"core,omitempty"`
 	// Released says that the EtcdStorage is gone and the data was left.
 	Released bool `json:"released,omitempty"`
 	// Modified is the revision at which the record was written.

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+)
+
+// clusterID is the ID of an etcd's cluster in hexadecimal.
+func (g *rig) clusterID(c *clientv3.Client) string {
+	g.t.Helper()
+	answer, err := c.Get(g.t.Context(), "any", clientv3.WithCountOnly())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return strconv.FormatUint(answer.Header.ClusterId, 16)
+}
+
+// stranger starts another core that admits the operator's certificate, with keys.
+func (g *rig) stranger(keys ...string) *testkit.Etcd {
+	g.t.Helper()
+	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
+	// The ID of a cluster is made of its peers' URLs, which are the same for all others here.
+	etcd := testkit.NewTLSEtcd(g.t, testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM), pair.Client(g.t, g.authority), "--listen-peer", "http://127.0.0.2:0")
+	if g.clusterID(etcd.Client) == g.clusterID(g.root) {
+		g.t.Fatal("both cores have the same cluster ID")
+	}
+	for _, key := range keys {
+		if _, err := etcd.Client.Put(g.t.Context(), key, "of the stranger"); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	return etcd
+}
+
+// at starts an operator that was given the URL of this core.
+func (g *rig) at(etcd *testkit.Etcd) {
+	g.t.Helper()
+	g.r = g.newOperator()
+	g.r.Settings.CoreURLs = []string{etcd.Endpoint}
+}
+
+// The operator is given the URL of a stranger's etcd, which has keys under the same prefix: it writes nothing there, proxies keep their core, and nothing is
+// deleted at either, not even by policy Delete, until the right URL is back.
+func TestAStrangersCoreIsNotTouched(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	ns, name := g.tenant(), "bound"
+	g.storage(name, toTenant(ns, ", deletionPolicy: Delete"))
+	g.sync(name)
+	g.put("/" + name + "/x")
+	mine := g.clusterID(g.root)
+	if core := g.get(name).Status.Core; core == nil || core.ClusterID != mine {
+		t.Fatalf("bound to %+v, want %s", core, mine)
+	}
+	stranger := g.stranger("/"+name+"/x", "/"+name+"/y")
+	before, revision, args := stranger.Dump(t), stranger.Revision(t), g.args(name)
+	untouched := func(when string) {
+		t.Helper()
+		if after := stranger.Dump(t); !maps.Equal(before, after) || stranger.Revision(t) != revision {
+			t.Errorf("%s: the stranger's core has %v, was %v", when, after, before)
+		}
+		if keys := g.keys("/" + name + "/"); len(keys) != 1 || g.gone(name) || !slices.Equal(g.args(name), args) {
+			t.Errorf("%s: keys %v, gone %v, flags %v", when, keys, g.gone(name), g.args(name))
+		}
+	}
+	g.at(stranger)
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", "bound to the one with cluster ID "+mine)
+	g.expect(name, "Ready", metav1.ConditionFalse, "ForeignCore", v1alpha1.AcceptCoreAnnotation+"="+g.clusterID(stranger.Client))
+	untouched("given the wrong URL")
+	if err := g.admin.Delete(t.Context(), g.get(name)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		g.once(name)
+	}
+	g.expect(name, "Ready", metav1.ConditionFalse, "Deleting", "nothing is made or deleted there")
+	untouched("deleted")
+	g.at(g.etcd)
+	g.sync(name)
+	if left := g.keys("/"); !g.gone(name) || len(left) > 0 {
+		t.Errorf("gone %v, left %v", g.gone(name), left)
+	}
+	if after := stranger.Dump(t); !maps.Equal(before, after) {
+		t.Errorf("the stranger's core has %v, was %v", after, before)
+	}
+}
+
+// A person moves a tenant to another core with the annotation, and only to that one: a wrong ID accepts nothing. Keys that are there already need
+// spec.adoptExistingData as ever.
+func TestAnotherCoreIsAccepted(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	name := "moved"
+	g.storage(name, "{}")
+	g.sync(name)
+	next := g.stranger("/" + name + "/x")
+	here := g.clusterID(next.Client)
+	g.at(next)
+	annotate := func(value string) {
+		t.Helper()
+		patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AcceptCoreAnnotation + `":"` + value + `"}}}`)
+		if err := g.admin.Patch(t.Context(), g.get(name), client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+		g.sync(name)
+	}
+	for _, wrong := range []string{"", "true", g.clusterID(g.root)} {
+		annotate(wrong)
+		g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", here)
+	}
+	annotate(here)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ExistingData", "1 keys under /moved/")
+	if err := g.admin.Patch(t.Context(), g.get(name), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"adoptExistingData":true}}`))); err != nil {
+		t.Fatal(err)
+	}
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionFalse, "NoConflict", "")
+	if core := g.get(name).Status.Core; core == nil || core.ClusterID != here || !slices.ContainsFunc(g.args(name), func(a string) bool { return strings.Contains(a, next.Endpoint) }) {
+		t.Errorf("bound to %+v, flags %v", core, g.args(name))
+	}
+	g.at(g.etcd)
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", g.clusterID(g.root))
+}
