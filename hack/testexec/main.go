@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -31,7 +32,7 @@ func run(args []string) (int, error) {
 	if len(args) < 2 {
 		return 2, errors.New(`two arguments are needed: go test -exec "testexec FILE"`)
 	}
-	cmd := exec.Command(args[1], args[2:]...)
+	cmd := exec.CommandContext(context.Background(), args[1], args[2:]...) // it ends by itself, or by a signal that is passed on
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// go test sends SIGQUIT to what it started when a test takes too long; the test binary answers it with its goroutines.
 	signals := make(chan os.Signal, 8)

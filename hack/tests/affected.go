@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -16,17 +17,17 @@ import (
 
 // affected returns the packages that a change can break: those that link a changed package, run a command that links one, or read a changed file. A
 // change of what builds everything, or one that cannot be determined, affects all.
-func (r runner) affected(all []testPackage) ([]testPackage, error) {
-	base, err := r.base()
+func (r runner) affected(ctx context.Context, all []testPackage) ([]testPackage, error) {
+	base, err := r.base(ctx)
 	if err != nil || base == "" {
-		fmt.Println("The change cannot be determined (MOORING_BASE names the commit to compare with): all packages run.")
+		fmt.Fprintln(r.out, "The change cannot be determined (MOORING_BASE names the commit to compare with): all packages run.")
 		return all, nil //nolint:nilerr // a shallow clone has no past, which is no reason not to test
 	}
-	changed, err := r.changed(base)
+	changed, err := r.changed(ctx, base)
 	if err != nil {
 		return nil, err
 	}
-	commands, err := r.commands()
+	commands, err := r.commands(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,20 +38,20 @@ func (r runner) affected(all []testPackage) ([]testPackage, error) {
 			return nil, err
 		}
 		if why := affects(changed, p.folder, needs(p, source, commands), source); why != "" {
-			fmt.Printf("%s runs: %s changed since %.10s\n", p.folder, why, base)
+			fmt.Fprintf(r.out, "%s runs: %s changed since %.10s\n", p.folder, why, base)
 			out = append(out, p)
 		}
 	}
-	fmt.Printf("%d of %d packages can be broken by %d changed files\n", len(out), len(all), len(changed))
+	fmt.Fprintf(r.out, "%d of %d packages can be broken by %d changed files\n", len(out), len(all), len(changed))
 	return out, nil
 }
 
 // base is the commit to compare with: MOORING_BASE, or the newest one that is a day older than HEAD, since each night everything runs.
-func (r runner) base() (string, error) {
+func (r runner) base(ctx context.Context) (string, error) {
 	if base := os.Getenv("MOORING_BASE"); base != "" {
 		return base, nil
 	}
-	at, err := r.output(".", "git", "log", "-1", "--format=%ct", "HEAD")
+	at, err := r.output(ctx, ".", "git", "log", "-1", "--format=%ct", "HEAD")
 	if err != nil {
 		return "", err
 	}
@@ -58,29 +59,29 @@ func (r runner) base() (string, error) {
 	if _, err := fmt.Sscan(string(at), &seconds); err != nil {
 		return "", err
 	}
-	base, err := r.output(".", "git", "rev-list", "-1", fmt.Sprintf("--before=%d", seconds-24*60*60), "HEAD")
+	base, err := r.output(ctx, ".", "git", "rev-list", "-1", fmt.Sprintf("--before=%d", seconds-24*60*60), "HEAD")
 	return strings.TrimSpace(string(base)), err
 }
 
 // changed returns the files that differ from a commit, new ones included.
-func (r runner) changed(base string) ([]string, error) {
-	tracked, err := r.output(".", "git", "diff", "--name-only", base)
+func (r runner) changed(ctx context.Context, base string) ([]string, error) {
+	tracked, err := r.output(ctx, ".", "git", "diff", "--name-only", base)
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := r.output(".", "git", "ls-files", "--others", "--exclude-standard")
+	fresh, err := r.output(ctx, ".", "git", "ls-files", "--others", "--exclude-standard")
 	return strings.Fields(string(append(tracked, fresh...))), err
 }
 
 // commands returns the folders of this repository that each command links, by the command's name. The lab is one of them.
-func (r runner) commands() (map[string][]string, error) {
+func (r runner) commands(ctx context.Context) (map[string][]string, error) {
 	out := map[string][]string{}
-	prefix, err := r.output(".", "go", "list", "-m")
+	prefix, err := r.output(ctx, ".", "go", "list", "-m")
 	if err != nil {
 		return nil, err
 	}
 	for module, patterns := range map[string]string{".": "./cmd/...", "lab": "."} {
-		listed, err := r.output(module, "go", "list", "-json=ImportPath,Dir,Deps", patterns)
+		listed, err := r.output(ctx, module, "go", "list", "-json=ImportPath,Dir,Deps", patterns)
 		if err != nil {
 			return nil, err
 		}

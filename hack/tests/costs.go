@@ -45,7 +45,7 @@ func slowestFirst(all []testPackage, last map[string]float64) {
 func (r runner) report() error {
 	content, err := os.ReadFile(r.costs())
 	if errors.Is(err, os.ErrNotExist) {
-		fmt.Println("No package ran: go test has the results of all in its cache.")
+		fmt.Fprintln(r.out, "No package ran: go test has the results of all in its cache.")
 		return nil
 	}
 	if err != nil {
@@ -57,15 +57,15 @@ func (r runner) report() error {
 	}
 	var b strings.Builder
 	total := cost{}
-	fmt.Printf("\nThe most expensive of %d packages that ran (all are in bin/test/%s.tsv):\n%8s %8s\n", len(all), r.kind, "CPU s", "wall s")
+	fmt.Fprintf(r.out, "\nThe most expensive of %d packages that ran (all are in bin/test/%s.tsv):\n%8s %8s\n", len(all), r.kind, "CPU s", "wall s")
 	for i, c := range all {
 		fmt.Fprintf(&b, "%s\t%.2f\t%.2f\n", c.folder, c.wall, c.cpu)
 		total.cpu += c.cpu
 		if i < 10 {
-			fmt.Printf("%8.1f %8.1f  %s\n", c.cpu, c.wall, c.folder)
+			fmt.Fprintf(r.out, "%8.1f %8.1f  %s\n", c.cpu, c.wall, c.folder)
 		}
 	}
-	fmt.Printf("%8.1f %8s  all together\n", total.cpu, "")
+	fmt.Fprintf(r.out, "%8.1f %8s  all together\n", total.cpu, "")
 	return os.WriteFile(r.costs(), []byte(b.String()), 0o600)
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,12 +39,12 @@ type record struct {
 }
 
 // list returns the packages of a module with tests, given build tags; those that link most come first, since they also take longest.
-func (r runner) list(module, tags string) ([]testPackage, error) {
-	out, err := r.output(module, "go", "list", "-tags", tags, "-test", "-json=ImportPath,Dir,Deps,TestGoFiles,XTestGoFiles", "./...")
+func (r runner) list(ctx context.Context, module, tags string) ([]testPackage, error) {
+	out, err := r.output(ctx, module, "go", "list", "-tags", tags, "-test", "-json=ImportPath,Dir,Deps,TestGoFiles,XTestGoFiles", "./...")
 	if err != nil {
 		return nil, err
 	}
-	prefix, err := r.output(".", "go", "list", "-m")
+	prefix, err := r.output(ctx, ".", "go", "list", "-m")
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +107,14 @@ func own(deps []string, prefix string) (folders []string, servers bool) {
 }
 
 // tagged returns the packages that have tests only with the tag e2e, or those of them in the folders that are named.
-func (r runner) tagged(folders []string) ([]testPackage, error) {
+func (r runner) tagged(ctx context.Context, folders []string) ([]testPackage, error) {
 	var all []testPackage
 	for _, module := range modules() {
-		with, err := r.list(module, "e2e")
+		with, err := r.list(ctx, module, "e2e")
 		if err != nil {
 			return nil, err
 		}
-		without, err := r.list(module, "")
+		without, err := r.list(ctx, module, "")
 		if err != nil {
 			return nil, err
 		}

@@ -12,9 +12,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +26,7 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := run(context.Background(), os.Stdout, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "tests:", err)
 		os.Exit(1)
 	}
@@ -38,9 +40,10 @@ type runner struct {
 	kind  string // "unit" or "e2e"
 	root  string // the folder of the root module
 	flags []string
+	out   io.Writer
 }
 
-func run(args []string) error {
+func run(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
 		return errors.New("name what to run: unit or e2e")
 	}
@@ -48,7 +51,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	r := runner{kind: args[0], root: root, flags: strings.Fields(os.Getenv("TEST_FLAGS"))}
+	r := runner{kind: args[0], root: root, flags: strings.Fields(os.Getenv("TEST_FLAGS")), out: out}
 	set := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	case "unit":
@@ -56,14 +59,14 @@ func run(args []string) error {
 		if err := set.Parse(args[1:]); err != nil {
 			return err
 		}
-		return r.unit(*race)
+		return r.unit(ctx, *race)
 	case "e2e":
 		changed := set.Bool("changed", false, "only packages that a change since MOORING_BASE, or of the last day, can break")
 		short := set.Bool("short", false, "leave out what takes minutes")
 		if err := set.Parse(args[1:]); err != nil {
 			return err
 		}
-		return r.e2e(*changed, *short, set.Args())
+		return r.e2e(ctx, *changed, *short, set.Args())
 	default:
 		return fmt.Errorf("%q is unknown: use unit or e2e", args[0])
 	}
@@ -74,17 +77,17 @@ func modules() []string { return []string{".", "lab"} }
 
 // unit runs the tests without build tags. With the race detector, packages that link Kubernetes' or etcd's server and those that archtest calls pure
 // run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
-func (r runner) unit(race bool) error {
+func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := r.clean(); err != nil {
 		return err
 	}
-	if race && !linksC() {
+	if race && !linksC(ctx) {
 		return errors.New("the race detector needs a C compiler that links: install one (Debian: apt-get install gcc libc6-dev), or run without RACE=1")
 	}
 	var failed error
 	for _, module := range modules() {
-		all, err := r.list(module, "")
+		all, err := r.list(ctx, module, "")
 		if err != nil {
 			return err
 		}
@@ -94,29 +97,29 @@ func (r runner) unit(race bool) error {
 			groups = split(all)
 		}
 		for _, g := range groups {
-			failed = errors.Join(failed, r.test(module, g))
+			failed = errors.Join(failed, r.test(ctx, module, g))
 		}
 	}
 	return errors.Join(failed, r.report())
 }
 
 // linksC reports whether there is a C compiler with a C library.
-func linksC() bool {
-	cmd := exec.Command("sh", "-c", `printf 'int main(void){return 0;}' | "$(go env CC)" -x c -o /dev/null -`)
+func linksC(ctx context.Context) bool {
+	cmd := exec.CommandContext(ctx, "sh", "-c", `printf 'int main(void){return 0;}' | "$(go env CC)" -x c -o /dev/null -`)
 	return cmd.Run() == nil
 }
 
 // e2e runs tests with the tag, all of them or those that a change can break, or those of the folders that are named.
-func (r runner) e2e(changed, short bool, folders []string) error {
+func (r runner) e2e(ctx context.Context, changed, short bool, folders []string) error {
 	if err := r.clean(); err != nil {
 		return err
 	}
-	selected, err := r.tagged(folders)
+	selected, err := r.tagged(ctx, folders)
 	if err != nil {
 		return err
 	}
 	if changed {
-		if selected, err = r.affected(selected); err != nil {
+		if selected, err = r.affected(ctx, selected); err != nil {
 			return err
 		}
 	}
@@ -131,7 +134,7 @@ func (r runner) e2e(changed, short bool, folders []string) error {
 				g.packages = append(g.packages, p)
 			}
 		}
-		failed = errors.Join(failed, r.test(module, g))
+		failed = errors.Join(failed, r.test(ctx, module, g))
 	}
 	return errors.Join(failed, r.report())
 }
@@ -172,7 +175,7 @@ func (g group) parallel(module string) int {
 }
 
 // test runs one group.
-func (r runner) test(module string, g group) error {
+func (r runner) test(ctx context.Context, module string, g group) error {
 	if len(g.packages) == 0 {
 		return nil
 	}
@@ -183,15 +186,15 @@ func (r runner) test(module string, g group) error {
 	if g.name != r.kind {
 		name += "-" + g.name
 	}
-	fmt.Printf("== %s: %d packages %s\n", name, len(g.packages), strings.Join(g.flags, " "))
+	fmt.Fprintf(r.out, "== %s: %d packages %s\n", name, len(g.packages), strings.Join(g.flags, " "))
 	args := []string{"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--jsonfile", filepath.Join(r.folder(), name+".json"), "--"}
 	args = append(args, "-p", strconv.Itoa(g.parallel(module)), "-timeout", "60m", "-exec", r.exec())
 	args = append(append(args, g.flags...), r.flags...)
 	for _, p := range g.packages {
 		args = append(args, p.path)
 	}
-	cmd := exec.Command(filepath.Join(r.root, "bin", "gotestsum"), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, module), os.Stdout, os.Stderr
+	cmd := exec.CommandContext(ctx, filepath.Join(r.root, "bin", "gotestsum"), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, module), r.out, os.Stderr
 	cmd.Env = os.Environ()
 	if g.race {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1", "GORACE=suppressions="+filepath.Join(r.root, "hack", "race-suppressions.txt"))
@@ -224,8 +227,8 @@ func (r runner) clean() error {
 }
 
 // output runs a command in a folder of the checkout and returns what it prints.
-func (r runner) output(folder, program string, args ...string) ([]byte, error) {
-	cmd := exec.Command(program, args...)
+func (r runner) output(ctx context.Context, folder, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = filepath.Join(r.root, folder)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -43,11 +43,13 @@ type Timing struct {
 	Retry, Poll, Resync time.Duration
 	// Measure is the time between two counts of what a tenant stores.
 	Measure time.Duration
+	// History is how long the core's history is kept before it is compacted; 0 leaves that to the core.
+	History time.Duration
 }
 
 // DefaultTiming fits hundreds of tenants.
 func DefaultTiming() Timing {
-	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute}
+	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute, History: 5 * time.Minute}
 }
 
 // rest is how long a core that did not answer is left alone by all: half of what passes until the next look at any of them, so that each asks one that is
@@ -106,7 +108,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			return fmt.Errorf("watching %s: %w", kind.GetObjectKind().GroupVersionKind().Kind, err)
 		}
 	}
-	return mgr.Add(manager.RunnableFunc(r.measure))
+	return errors.Join(mgr.Add(manager.RunnableFunc(r.measure)), mgr.Add(manager.RunnableFunc(r.compact)))
 }
 
 // storageOf is the EtcdStorage to which one of the operator's own objects belongs.
@@ -114,9 +116,9 @@ func storageOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetLabels()[v1alpha1.StorageLabel]}}}
 }
 
-// specChanged leaves out what the operator itself reports.
+// specChanged leaves out what the operator itself reports. An annotation may accept a core.
 func specChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetDeletionTimestamp() != nil }))
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetDeletionTimestamp() != nil }))
 }
 
 // OwnKinds are the kinds of the operator's own objects. Only their metadata is kept in memory, so that no key is.

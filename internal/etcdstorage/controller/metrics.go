@@ -25,6 +25,9 @@ type Metrics struct {
 	wanted    *prometheus.GaugeVec
 	deleting  *prometheus.GaugeVec
 	notAfter  *prometheus.GaugeVec
+
+	compactions *prometheus.CounterVec
+	revision    prometheus.Gauge
 }
 
 // NewMetrics registers the metrics. Their names are a contract with alerts: MUST NOT change.
@@ -47,8 +50,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		deleting:  gauge("deleting", "1 if the EtcdStorage is being deleted, otherwise 0."),
 		notAfter:  gauge("certificate_not_after_timestamp_seconds", "When a certificate of the tenant ends: servingCA, clientCA, serving, client.", "certificate"),
 	}
+	m.compactions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "core_compactions_total", Help: "Compactions of the core's history, and how they ended: success, error.",
+	}, []string{"outcome"})
+	m.revision = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "core_compacted_revision", Help: "The revision at which the core was compacted last by this process; 0 for none yet.",
+	})
 	// The registry is global, and tests run several operators in one process.
-	_ = registry.Register(m.writes)
+	_, _, _ = registry.Register(m.writes), registry.Register(m.compactions), registry.Register(m.revision)
 	for _, g := range m.gauges() {
 		_ = registry.Register(g)
 	}
@@ -75,6 +84,18 @@ func (m *Metrics) wrote(kind string, destination bool, err error) {
 		outcome = "forbidden"
 	}
 	m.writes.WithLabelValues(kind, outcome).Inc()
+}
+
+// compacted counts a compaction of the core.
+func (m *Metrics) compacted(revision int64, err error) {
+	switch {
+	case m == nil:
+	case err != nil:
+		m.compactions.WithLabelValues("error").Inc()
+	default:
+		m.compactions.WithLabelValues("success").Inc()
+		m.revision.Set(float64(revision))
+	}
 }
 
 // observe takes over what the status says, and what the spec wants.

@@ -90,6 +90,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync, "The time between two looks at an EtcdStorage while nothing happens; 10s to 24h.")
 	fs.DurationVar(&o.timing.Retry, "retry-period", o.timing.Retry, "The time between two looks while a right or the core is missing; 1s to 1h.")
 	fs.DurationVar(&o.timing.Measure, "measure-period", o.timing.Measure, "The time between two counts of what tenants store; 1s to 24h.")
+	fs.DurationVar(&o.timing.History, "core-history", o.timing.History,
+		"How long the core's history is kept before the operator compacts it; 1m to 24h. 0 leaves compaction to the core (etcd's --auto-compaction-retention).")
 }
 
 // validate reports every mistake in the flags, joined, one sentence each.
@@ -121,6 +123,9 @@ func (o *options) validate() error {
 		if (f.name != "" || !f.optional) && len(validation.IsDNS1123Subdomain(f.name)) > 0 {
 			errs = append(errs, fmt.Errorf("%s %q is not the name of an object", f.flag, f.name))
 		}
+	}
+	if d := o.timing.History; d != 0 && (d < time.Minute || d > 24*time.Hour) {
+		errs = append(errs, fmt.Errorf("--core-history %s: must be from 1m to 24h, or 0 if the core compacts itself", d))
 	}
 	for _, d := range []struct {
 		flag            string

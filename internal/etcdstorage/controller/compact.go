@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+)
+
+// remembered is the history of the core that was observed last.
+type remembered struct {
+	core    string // the ID of its cluster
+	history operator.History
+}
+
+// compact compacts the core's history for as long as the manager runs. Tenants' own compactions never reach the core, since they would take each other's
+// history away; without this a core that does not compact itself would grow until it refuses all writes.
+func (r *Reconciler) compact(ctx context.Context) error {
+	was := remembered{}
+	for r.Timing.History > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Clock.After(r.Timing.History / operator.MomentsKept):
+			was = r.compactOnce(ctx, was)
+		}
+	}
+	return nil
+}
+
+// compactOnce observes the core's revision and compacts what is old enough. A failure leaves what is remembered as it was, so that it is tried again.
+func (r *Reconciler) compactOnce(ctx context.Context, was remembered) remembered {
+	log := logr.FromContextOrDiscard(ctx)
+	client := r.Core.current()
+	if client == nil {
+		return was
+	}
+	id, revision, err := client.Revision(ctx)
+	if err != nil {
+		log.V(1).Info("The core's revision is unknown", "reason", err.Error())
+		return was
+	}
+	if bound, err := r.bound(ctx, id); err != nil || !bound {
+		return remembered{} // it may be somebody else's
+	}
+	if was.core != id {
+		was = remembered{core: id}
+	}
+	history, at := was.history.Observe(r.Clock.Now(), revision, r.Timing.History)
+	if at == 0 {
+		return remembered{id, history}
+	}
+	err = client.Compact(ctx, id, at)
+	r.Metrics.compacted(at, err)
+	if err != nil {
+		log.Error(err, "Failed to compact the core, will try again")
+		return was
+	}
+	log.V(1).Info("Compacted the core", "revision", at, "newest", revision)
+	return remembered{id, history}
+}
+
+// bound reports whether an EtcdStorage is bound to the core with this cluster ID.
+func (r *Reconciler) bound(ctx context.Context, id string) (bool, error) {
+	list := &unstructured.UnstructuredList{}
+	gvk := StorageKind()
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	if err := r.Reader.List(ctx, list); err != nil {
+		return false, err
+	}
+	for _, item := range list.Items {
+		if is, _, _ := unstructured.NestedString(item.Object, "status", "core", "clusterID"); is == id {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// current is the connection that was used last, nil if there is none.
+func (c *Core) current() *core.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.client
+}
