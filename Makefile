@@ -55,7 +55,7 @@ e2e: bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm build ## Fault c
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || go test -count=1 -timeout 60m -v -run '^TestAny|^TestHierarchyIsOrderBlind|^TestNobodyElseIsReshuffled' \
 	  ./internal/routereflector -rapid.checks=1000
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ISOLATION_REQUESTS=1000000 MOORING_ISOLATION_CONNECTIONS=40000 MOORING_DIFFERENCE_REQUESTS=60000 MOORING_DIFFERENCE_ROUNDS=120 \
-	  MOORING_HISTORY_SECONDS=60 go test -count=1 -timeout 60m ./test/contract/etcdstorage/{isolation,history}
+	  MOORING_HISTORY_SECONDS=60 MOORING_BUDGETS_SECONDS=20 go test -count=1 -timeout 60m ./test/contract/etcdstorage/{isolation,history,budgets}
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_CLOUD_RUNS=5000 go test -count=1 -timeout 60m -v -run '^TestAnyHistory' ./internal/docloud/provider/simulated
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_ROTATIONS=1000 go test -count=1 -timeout 60m -run Rotations ./internal/etcdstorage/proxyapp
 	@[[ "$(E2E_FLAGS)" == *-short* ]] || MOORING_STORAGE_DEATHS=0 go test -count=1 -timeout 180m -run '^TestDeathAtAnyWrite' ./internal/etcdstorage/controller
