@@ -62,6 +62,8 @@ e2e-pods: bin/lab bin/gotestsum bin/testexec ## Of these, labs with real pods: t
 nightly: $(E2E_NEEDS) ## Everything, with the race detector and as many cases as campaigns need: hours.
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
+	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
+	@go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)

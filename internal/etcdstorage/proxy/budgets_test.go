@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
-	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -521,136 +520,46 @@ func TestRatesOfBytes(t *testing.T) {
 	}
 }
 
-// A tenant that overwrites one key writes no more between two compactions of the core than its budget of history, through however many replicas; deletes
-// pass; and when the core was compacted it may write again.
-func TestHistoryIsCharged(t *testing.T) {
+// A client that reads nothing keeps no room that others wait for: its connection is closed when answers wait for room, and its RangeStreams end.
+func TestWhoReadsNothingMakesRoom(t *testing.T) {
 	t.Parallel()
-	const limit = 8 << 20
 	core := testkit.NewEtcd(t)
-	direct := client(t, core.Endpoint)
+	fill(t, core.Endpoint, 10)
 	cfg := configure(t, core.Endpoint)
-	cfg.HistoryBytes = limit
-	cfg.Quota = quota.Limits{Bytes: 1 << 20}
-	replicas := []*served{start(t, cfg), start(t, cfg)}
-	value := strings.Repeat("v", 900<<10)
-	var revision int64
-	overwrite := func() (written int) {
-		t.Helper()
-		for n := 0; ; n++ {
-			put, err := replicas[n%2].Client.Put(t.Context(), "key", value)
-			switch {
-			case err == nil:
-				written += len(value)
-				revision = put.Header.Revision
-				if written > 2*limit {
-					t.Fatalf("%d bytes are written", written)
-				}
-			case status.Code(err) == codes.ResourceExhausted || strings.Contains(err.Error(), "database space exceeded"):
-				for _, part := range []string{`the tenant's budget "history" (--quota-history-bytes)`, "when the core is compacted", "try again in"} {
-					if !strings.Contains(err.Error(), part) {
-						t.Errorf("%q is not in %v", part, err)
-					}
-				}
-				return written
-			default:
-				t.Fatal(err)
-			}
+	cfg.AnswerBytes, cfg.Look, cfg.InFlight = 12<<20, 300*time.Millisecond, 4
+	p := start(t, cfg)
+	p.SetReadPatience(300 * time.Millisecond)
+	unread := func(method string) grpc.ClientStream {
+		stream, err := raw(t, p.Endpoint).NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, method, grpc.MaxCallRecvMsgSize(64<<20))
+		if err == nil {
+			err = stream.SendMsg(&etcdserverpb.RangeRequest{Key: []byte("fill/"), RangeEnd: []byte("fill0")})
 		}
-	}
-	// Each replica hears of the other's puts a moment later.
-	if written := overwrite(); written < limit/2 || written > limit+2*len(value) {
-		t.Errorf("%d bytes were written, with a budget of %d", written, limit)
-	}
-	for _, p := range replicas {
-		testkit.Eventually(t, "an alarm", func() string {
-			list, err := p.Client.AlarmList(t.Context())
-			if err != nil || len(list.Alarms) != 1 {
-				_, _ = p.Client.Put(t.Context(), "key", value)
-				return fmt.Sprint(list, err)
-			}
-			return ""
-		})
-		if _, err := p.Client.Delete(t.Context(), "nothing"); err != nil {
-			t.Errorf("a delete: %v", err)
+		if err == nil {
+			err = stream.CloseSend()
 		}
-		if _, err := p.Client.Get(t.Context(), "key"); err != nil {
-			t.Errorf("a get: %v", err)
-		}
-	}
-	if _, err := direct.Compact(t.Context(), revision); err != nil {
-		t.Fatal(err)
-	}
-	written := 0
-	testkit.Eventually(t, "room after the compaction", func() string {
-		if written += overwrite(); written < limit/2 {
-			return fmt.Sprint(written, " bytes were written")
-		}
-		return ""
-	})
-}
-
-// A tenant sees that its core is out of space: in its own status, and in the list of alarms.
-func TestNoSpaceOfTheCoreIsShown(t *testing.T) {
-	t.Parallel()
-	core := testkit.NewEtcd(t)
-	direct := client(t, core.Endpoint)
-	p := start(t, configure(t, core.Endpoint))
-	alarms(t, p.Client, 0)
-	members, err := direct.MemberList(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	maintenance := etcdserverpb.NewMaintenanceClient(raw(t, strings.TrimPrefix(core.Endpoint, "http://")))
-	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
-		request := &etcdserverpb.AlarmRequest{Action: action, MemberID: members.Members[0].ID, Alarm: etcdserverpb.AlarmType_NOSPACE}
-		if _, err := maintenance.Alarm(t.Context(), request); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
+		return stream
 	}
-	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
-	defer alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
-	answer, err := p.Client.Status(t.Context(), p.Endpoint)
-	if err != nil || len(answer.Errors) != 1 || !strings.Contains(answer.Errors[0], "alarm:NOSPACE") {
-		t.Errorf("the status: %v, %v", answer, err)
-	}
-	testkit.Eventually(t, "the alarm", func() string {
-		list, err := p.Client.AlarmList(t.Context())
-		if err != nil || len(list.Alarms) != 1 || list.Alarms[0].Alarm != etcdserverpb.AlarmType_NOSPACE {
-			return fmt.Sprint(list, err)
-		}
-		return ""
-	})
-}
-
-// The tenant's data is read once by a replica without a quota, however often the size is asked for, and followed from then on.
-func TestStatusReadsTheDataOnce(t *testing.T) {
-	t.Parallel()
-	core := testkit.NewEtcd(t)
-	fill(t, core.Endpoint, 2)
-	cfg := configure(t, core.Endpoint)
-	bytes := countingDialer(&cfg)
-	p := start(t, cfg)
-	size := func(want int64) {
-		t.Helper()
-		testkit.Eventually(t, "the size", func() string {
-			answer, err := p.Client.Status(t.Context(), p.Endpoint)
-			if err != nil || answer.DbSize != want {
-				return fmt.Sprint(answer, err)
+	for _, method := range []string{etcdserverpb.KV_RangeStream_FullMethodName, etcdserverpb.KV_Range_FullMethodName} {
+		stream := unread(method)
+		testkit.Eventually(t, "the call to have come", func() string {
+			if metric(t, p.Registry, "mooring_etcdstorage_proxy_requests_in_flight", method)+
+				metric(t, p.Registry, "mooring_etcdstorage_proxy_requests_total", method) == 0 {
+				return "it has not"
 			}
 			return ""
 		})
-	}
-	each := int64(1<<20 + len("/a/fill/00000"))
-	size(2 * each)
-	if _, err := p.Client.Put(t.Context(), "key", "value"); err != nil {
-		t.Fatal(err)
-	}
-	size(2*each + int64(len("/a/keyvalue")))
-	if _, err := p.Client.Delete(t.Context(), "fill/00000"); err != nil {
-		t.Fatal(err)
-	}
-	size(each + int64(len("/a/keyvalue")))
-	if got := bytes.Load(); got > 3<<20 {
-		t.Errorf("%d bytes were read of the core for 2 MiB of data", got)
+		if list, err := p.Client.Get(t.Context(), "fill/", clientv3.WithPrefix()); err != nil || len(list.Kvs) != 10 {
+			t.Errorf("a client that reads, beside %s: %v", method, err)
+		}
+		var err error
+		for err == nil {
+			err = stream.RecvMsg(&etcdserverpb.CompactionResponse{})
+		}
+		if method == etcdserverpb.KV_RangeStream_FullMethodName && status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("the stream ended with %v", err)
+		}
 	}
 }

@@ -42,13 +42,13 @@
 //
 // # Size
 //
-// usage.go counts what the tenant stores, only when somebody asks for it (Maintenance.Status), at most once in five minutes and at no more than
-// 4 MiB/s of the core's answers, and not at all while the core's revision stands still. In between, what is written through this replica is
-// added. An idle proxy costs the core one watch.
+// quota.go counts the tenant's keys once and follows them by a watch (package quota has the ledger): it knows what the tenant stores, refuses growth beyond
+// a quota, and knows what was written since the core's last compaction (history.go). Without a quota nobody waits for it.
 //
-// # Limits
+// # Budgets
 //
-// With a quota, quota.go follows all of the tenant's keys by a watch and refuses growth (package quota says what that is). Room is made as the
-// last step of a request's way to the core, and given back when its RPC ends (route.forward.ended) or, if it was answered, when the watch has come
-// to its revision. limits.go paces requests, bounds leases, and bounds what is in flight at the core. Without a limit none of this is there.
+// budgets.go has the rates. A request takes a token when it comes (front.Unary, rpc.stream), then bytes and history (rpc.admitted), then a seat (rpc.seated),
+// room in the quota being made as the last step of its rewriting. All of that is given back by rpc.release, when the core has answered or will not be asked:
+// a tenant that gives up is only counted (rpc.count). Requests whose answer may be large have seats and bytes of their own. Answers above 64 KiB are held back
+// by the window of their call until there is room in h2.Budget, and are rewritten where they are. Without a limit most of this is not there.
 package proxy

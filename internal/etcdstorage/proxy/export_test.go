@@ -3,7 +3,13 @@
 
 package proxy
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// SetReadPatience sets how long a RangeStream may wait for the tenant to read.
+func (p *Proxy) SetReadPatience(d time.Duration) { p.readPatience = d }
 
 // Poison makes handlers of every kind panic, for the tests of what contains that.
 func (p *Proxy) Poison(forwardRequest, forwardAnswer, unary, stream string) {

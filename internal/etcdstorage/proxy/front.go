@@ -147,12 +147,6 @@ func (t tenantStream) Recv() ([]byte, error) { return t.s.Recv() }
 // Send implements ServerStream.
 func (t tenantStream) Send(parts ...[]byte) error { return t.s.Send(parts...) }
 
-// End ends the call with a status, whatever its handler does.
-func (t tenantStream) End(err error) {
-	s := status.Convert(err)
-	t.s.Fail(nil, h2.Status{Code: s.Code(), Message: s.Message()})
-}
-
 // rpc is one call of the tenant, and the sink of the call to the core that it becomes.
 type rpc struct {
 	p       *Proxy

@@ -82,26 +82,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 			Help: "Bytes of the tenant's keys and values at the last count, plus what was written since; -1 before the first.",
 		}),
 	}
-	m.exceeded = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mooring_etcdstorage_proxy_quota_exceeded", ConstLabels: labels,
-		Help: "1 while what the tenant was refused last for want of space would still be refused.",
-	})
-	m.history = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mooring_etcdstorage_proxy_history_bytes", ConstLabels: labels,
-		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while nobody counts.",
-	})
-	m.refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_refused_total", ConstLabels: labels,
-		Help: "What was refused to the tenant for its budgets, by budget.",
-	}, []string{"limit"})
-	m.waitedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_waited_total", ConstLabels: labels,
-		Help: "What had to wait for one of the tenant's budgets, by budget.",
-	}, []string{"limit"})
-	for _, limit := range Budgets() {
-		m.refused(limit)
-		m.waited(limit)
-	}
+	m.ofBudgets(labels)
 	m.overTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_connections_over_total", ConstLabels: labels,
 		Help: "Connections of the tenant that were told to connect anew, since the certificate of the client or the one that it was shown (serving) had ended.",
@@ -126,6 +107,30 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		}
 	}
 	return m, nil
+}
+
+// ofBudgets makes the metrics of the tenant's budgets.
+func (m *metrics) ofBudgets(labels prometheus.Labels) {
+	m.exceeded = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mooring_etcdstorage_proxy_quota_exceeded", ConstLabels: labels,
+		Help: "1 while what the tenant was refused last for want of space would still be refused.",
+	})
+	m.history = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mooring_etcdstorage_proxy_history_bytes", ConstLabels: labels,
+		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while nobody counts.",
+	})
+	m.refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mooring_etcdstorage_proxy_refused_total", ConstLabels: labels,
+		Help: "What was refused to the tenant for its budgets, by budget.",
+	}, []string{"limit"})
+	m.waitedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mooring_etcdstorage_proxy_waited_total", ConstLabels: labels,
+		Help: "What had to wait for one of the tenant's budgets, by budget.",
+	}, []string{"limit"})
+	for _, limit := range Budgets() {
+		m.refused(limit)
+		m.waited(limit)
+	}
 }
 
 func (m *metrics) denied(method string, known bool) prometheus.Counter {

@@ -136,9 +136,11 @@ type Proxy struct {
 	waiting    atomic.Int64 // bytes of requests that wait
 	// mostWaitingBytes bounds waiting.
 	mostWaitingBytes int64
-	leases           *leaseCount
-	alarms           coreAlarms
-	metrics          *metrics
+	// readPatience is how long a RangeStream may wait for the tenant to read.
+	readPatience time.Duration
+	leases       *leaseCount
+	alarms       coreAlarms
+	metrics      *metrics
 
 	ctx    context.Context //nolint:containedctx // the life of the background work
 	cancel context.CancelFunc
@@ -179,7 +181,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{})}
+	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{}), readPatience: readPatience}
 	p.tenant = &p.cfg.Tenant
 	p.answers = h2.NewBudget(cfg.AnswerBytes, m.waited(limitAnswers).Inc)
 	p.mostWaitingBytes = max(cfg.AnswerBytes/waitingPart, int64(cfg.MaxRequestBytes)+requestOverhead)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
@@ -22,9 +21,6 @@ const (
 	// readPatience is how long a RangeStream may wait for the tenant to read. It has a seat, and the core keeps a revision for it.
 	readPatience = 30 * time.Second
 )
-
-// errUnread ends a RangeStream that is not being read.
-var errUnread = status.Error(codes.ResourceExhausted, "etcd-storage-proxy: the answer was not read for "+readPatience.String())
 
 // rangeStream forwards one request and rewrites the chunks of its answer one by one. It has a seat of those for large answers until its end.
 func (p *Proxy) rangeStream(stream ServerStream) error {
@@ -119,16 +115,22 @@ func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream) error {
 		if err != nil {
 			return err
 		}
-		if err := patiently(stream, answer); err != nil {
+		if err := p.patiently(stream, answer); err != nil {
 			return err
 		}
 	}
 }
 
-// patiently sends a message, and ends the stream if that takes too long.
-func patiently(stream ServerStream, message []byte) error {
-	if s, ok := stream.(interface{ End(err error) }); ok {
-		defer time.AfterFunc(readPatience, func() { s.End(errUnread) }).Stop()
+// patiently sends a message and waits until the client has taken it; when that takes too long the stream ends, with what it holds. So a stream that has a
+// seat holds one chunk, and none holds more without a seat.
+func (p *Proxy) patiently(stream ServerStream, message []byte) error {
+	s, ok := stream.(tenantStream)
+	if !ok {
+		return stream.Send(message)
 	}
-	return stream.Send(message)
+	defer time.AfterFunc(p.readPatience, s.s.Abort).Stop()
+	if err := s.Send(message); err != nil {
+		return err
+	}
+	return s.s.Drained()
 }

@@ -285,6 +285,18 @@ func (s *Stream) Fail(b *Batch, status Status) {
 	s.over()
 }
 
+// Drained returns when the client's windows have let all through that was sent.
+func (s *Stream) Drained() error { return s.drained(s.Context()) }
+
+// Abort ends a call, and drops what of its answer the client has not taken (RST_STREAM, which gRPC makes ResourceExhausted).
+func (s *Stream) Abort() {
+	if !s.answered.CompareAndSwap(false, true) {
+		return
+	}
+	s.t.reset(&s.stream, EnhanceYourCalm, nil)
+	s.over()
+}
+
 // over is called at the end of a call, whatever the way. A draining connection may be done.
 func (s *Stream) over() {
 	s.cancel()
