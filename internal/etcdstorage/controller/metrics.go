@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
 )
 
@@ -25,6 +26,11 @@ type Metrics struct {
 	wanted    *prometheus.GaugeVec
 	deleting  *prometheus.GaugeVec
 	notAfter  *prometheus.GaugeVec
+
+	coreUp     *prometheus.GaugeVec
+	coreLeader *prometheus.GaugeVec
+	coreBytes  *prometheus.GaugeVec
+	coreAlarms *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics. Their names are a contract with alerts: MUST NOT change.
@@ -46,6 +52,23 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		wanted:    gauge("proxies_wanted", "Proxies that there shall be; 0 as long as there is no Deployment."),
 		deleting:  gauge("deleting", "1 if the EtcdStorage is being deleted, otherwise 0."),
 		notAfter:  gauge("certificate_not_after_timestamp_seconds", "When a certificate of the tenant ends: servingCA, clientCA, serving, client.", "certificate"),
+	}
+	const core = "mooring_etcdstorage_core_"
+	m.coreUp = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "member_up", Help: "1 if the member behind this URL of --etcd-core-url answered for its status, otherwise 0.",
+	}, []string{"url"})
+	m.coreLeader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "member_has_leader", Help: "1 if the member knows a leader, otherwise 0. There is no series for one that does not answer.",
+	}, []string{"url"})
+	m.coreBytes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "database_bytes",
+		Help: "Database of the member: size of its file, what of that is in_use, and its quota. There is no series quota for a member that does not report it, as etcd before 3.6.",
+	}, []string{"url", "of"})
+	m.coreAlarms = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "alarms", Help: "Members of the core etcd with an alarm: nospace, corrupt.",
+	}, []string{"alarm"})
+	for _, g := range []*prometheus.GaugeVec{m.coreUp, m.coreLeader, m.coreBytes, m.coreAlarms} {
+		_ = registry.Register(g)
 	}
 	// The registry is global, and tests run several operators in one process.
 	_ = registry.Register(m.writes)
@@ -139,5 +162,37 @@ func (m *Metrics) forget(name string) {
 	}
 	for _, g := range m.gauges() {
 		g.DeletePartialMatch(prometheus.Labels{"storage": name})
+	}
+}
+
+// core takes over what the members of the core said of themselves.
+func (m *Metrics) core(h operator.Health) {
+	if m == nil {
+		return
+	}
+	for _, g := range []*prometheus.GaugeVec{m.coreUp, m.coreLeader, m.coreBytes} {
+		g.Reset()
+	}
+	flag := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	for _, member := range h.Members {
+		m.coreUp.WithLabelValues(member.URL).Set(flag(member.Problem == ""))
+		if member.Problem != "" {
+			continue
+		}
+		m.coreLeader.WithLabelValues(member.URL).Set(flag(member.Leader))
+		m.coreBytes.WithLabelValues(member.URL, "size").Set(float64(member.Size))
+		m.coreBytes.WithLabelValues(member.URL, "in_use").Set(float64(member.InUse))
+		if member.Quota > 0 {
+			m.coreBytes.WithLabelValues(member.URL, "quota").Set(float64(member.Quota))
+		}
+	}
+	if h.Problem == "" {
+		m.coreAlarms.WithLabelValues("nospace").Set(float64(len(h.NoSpace)))
+		m.coreAlarms.WithLabelValues("corrupt").Set(float64(len(h.Corrupt)))
 	}
 }
