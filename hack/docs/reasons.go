@@ -67,7 +67,7 @@ func eventSources() []eventSource {
 			about: "Warnings are sent when a condition begins to hold, or holds for another reason; of ProxyReady only if a proxy was ready before, " +
 				"and of Deployed only `WriteFailed`. A deletion that somebody has asked for is none.",
 			silent: "Deleting",
-			of:     "EtcdStorage", conditions: []string{"Conflict=True", "QuotaExceeded=True", "CertificatesReady=False", "CoreReachable=False", "ProxyReady=False"},
+			of:     "EtcdStorage", conditions: []string{"Conflict=True", "QuotaExceeded=True", "CertificatesReady=False", "CoreReachable=False", "CoreHealthy=False", "ProxyReady=False"},
 		},
 	}
 }

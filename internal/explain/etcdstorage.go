@@ -64,7 +64,7 @@ func (e EtcdStorageEvidence) tenant() Section {
 func order() []string {
 	return []string{
 		readyCondition, v1alpha1.ConditionConflict, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady,
-		v1alpha1.ConditionDeployed, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRotationInProgress,
+		v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRotationInProgress,
 	}
 }
 
@@ -77,6 +77,8 @@ func sentences(kind string) (yes, no, unknown string) {
 		return "something of somebody else is in the way", "nothing of others is in the way", "whether something is in the way is not known"
 	case v1alpha1.ConditionCoreReachable:
 		return "the core etcd answers", "the core etcd does not answer as it must", "whether the core etcd answers is not known"
+	case v1alpha1.ConditionCoreHealthy:
+		return "the members of the core etcd are well", "the core etcd is not well, which is for whoever runs it", "how the members of the core etcd are is not known"
 	case v1alpha1.ConditionCertificatesReady:
 		return "every certificate is where it belongs", "a certificate or bundle is missing", "whether certificates are where they belong is not known"
 	case v1alpha1.ConditionProxyReady:
@@ -128,6 +130,8 @@ func bad(c metav1.Condition) bool {
 	switch c.Type {
 	case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded:
 		return c.Status == metav1.ConditionTrue
+	case v1alpha1.ConditionCoreHealthy:
+		return c.Status == metav1.ConditionFalse
 	case v1alpha1.ConditionRotationInProgress:
 		return false
 	}

@@ -70,6 +70,7 @@ func TestConditionsInWords(t *testing.T) {
 		"Ready":                                 {"it is ready", "!it is not ready", "!whether it is ready is not known"},
 		v1alpha1.ConditionConflict:              {"!something of somebody else is in the way", "nothing of others is in the way", "whether something is in the way is not known"},
 		v1alpha1.ConditionCoreReachable:         {"the core etcd answers", "!the core etcd does not answer as it must", "!whether the core etcd answers is not known"},
+		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are well", "!the core etcd is not well, which is for whoever runs it", "how the members of the core etcd are is not known"},
 		v1alpha1.ConditionCertificatesReady:     {"every certificate is where it belongs", "!a certificate or bundle is missing", "!whether certificates are where they belong is not known"},
 		v1alpha1.ConditionProxyReady:            {"a proxy serves", "!no proxy of the current template serves", "!whether a proxy serves is not known"},
 		v1alpha1.ConditionDeployed:              {"it is deployed", "!it is not deployed", "!whether it is deployed is not known"},

@@ -38,6 +38,9 @@ const (
 	ConditionProxyReady = "ProxyReady"
 	// ConditionCoreReachable: the core etcd answers the operator.
 	ConditionCoreReachable = "CoreReachable"
+	// ConditionCoreHealthy: every member of the core etcd answers, knows a leader and has space. False is a matter for whoever runs the core: it does not
+	// make the EtcdStorage less Ready. Unknown while no member has answered.
+	ConditionCoreHealthy = "CoreHealthy"
 	// ConditionQuotaExceeded: the tenant is at a bound of spec.quota: it has all the keys or leases that it may have, or 95 % of the bytes. Unknown until
 	// it was counted for the first time.
 	ConditionQuotaExceeded = "QuotaExceeded"

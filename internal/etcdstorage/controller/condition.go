@@ -73,7 +73,7 @@ func unknown(reason, message string) verdict {
 func conditionKinds() []string {
 	return []string{
 		v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionQuotaExceeded,
-		v1alpha1.ConditionRotationInProgress, v1alpha1.ConditionConflict, v1alpha1.ConditionDeployed,
+		v1alpha1.ConditionRotationInProgress, v1alpha1.ConditionConflict, v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy,
 	}
 }
 
@@ -124,6 +124,7 @@ func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan,
 		{v1alpha1.ConditionProxyReady, ready},
 		{v1alpha1.ConditionDeployed, failed.instead(v1alpha1.ConditionDeployed, deployed)},
 		{v1alpha1.ConditionRotationInProgress, rotation(s, plan)},
+		{v1alpha1.ConditionCoreHealthy, healthy(s)},
 		{v1alpha1.ConditionQuotaExceeded, quota(s.world.Storage.Spec.Quota, is.Usage)},
 	} {
 		conditions.Set(&is.Conditions, metav1.Condition{
@@ -258,6 +259,18 @@ func proxies(s *scene) (deployed, ready verdict) {
 		return yes(reasonDeployed, message), yes(reasonRolling, message)
 	}
 	return yes(reasonDeployed, message), yes(reasonAvailable, message)
+}
+
+// healthy is the condition CoreHealthy. It does not stand in the way of Ready: what there is to do is not the tenant's to do.
+func healthy(s *scene) verdict {
+	switch reason, message := s.health.Judge(); {
+	case s.world.Core.Problem != "" || reason == operator.ReasonNotObserved:
+		return unknown(string(operator.ReasonNotObserved), "the members of the core etcd have not said how they are, see CoreReachable")
+	case reason == operator.ReasonHealthy:
+		return yes(string(reason), message)
+	default:
+		return no(string(reason), message)
+	}
 }
 
 // fullPercent is the part of spec.quota.bytes from which on a tenant counts as being at its limit: what is refused depends on the size of what it

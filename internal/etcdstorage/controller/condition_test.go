@@ -48,6 +48,7 @@ func serving(t *testing.T) *sight {
 			{Purpose: pki.Serving, Decision: pki.Decision{Issuer: 1}}, {Purpose: pki.Client, Decision: pki.Decision{Issuer: 1}},
 		}},
 	}
+	out.s.health = operator.Health{At: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Members: []operator.CoreMember{{URL: "https://core:2379", Leader: true, Size: 1, InUse: 1, Quota: 1000}}}
 	out.s.world = operator.World{Now: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Storage: storage, Settings: operator.Settings{Namespace: "storage"}}
 	return out.proxies(3, 3)
 }
@@ -171,6 +172,15 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CoreReachable", "False", "CoreUnreachable", away, unreachable},
 		{"CoreReachable", "False", "CoreCredentials", "put them there", func(g *sight) { g.refused(operator.ReasonCoreCredentials, "put them there") }},
 		{"CoreReachable", "False", "SharedCoreUser", "put one there", func(g *sight) { g.refused(operator.ReasonSharedUser, "put one there") }},
+		{"CoreHealthy", "True", "Healthy", "", func(*sight) {}},
+		{"CoreHealthy", "Unknown", "NotObserved", "see CoreReachable", unreachable},
+		{"CoreHealthy", "Unknown", "NotObserved", "see CoreReachable", func(g *sight) { g.s.health = operator.Health{} }},
+		{"CoreHealthy", "False", "NoSpace", "etcdctl alarm disarm", func(g *sight) { g.s.health.NoSpace = []string{"a1"} }},
+		{"CoreHealthy", "False", "Corrupt", "replace them", func(g *sight) { g.s.health.Corrupt = []string{"a1"} }},
+		{"CoreHealthy", "False", "NoLeader", "https://core:2379", func(g *sight) { g.s.health.Members[0].Leader = false }},
+		{"CoreHealthy", "False", "MemberUnreachable", "https://core:2379", func(g *sight) { g.s.health.Members[0].Problem = "away" }},
+		{"CoreHealthy", "False", "NearlyFull", "has 90 % of its quota, 0 % in use", func(g *sight) { g.s.health.Members[0].Size = 900 }},
+		{"Ready", "True", "Ready", "", func(g *sight) { g.s.health.NoSpace = []string{"a1"} }},
 		{"QuotaExceeded", "False", "WithinQuota", "spec.quota bounds no storage", func(*sight) {}},
 		{"QuotaExceeded", "False", "WithinQuota", "", func(g *sight) { g.bounded(); g.stores("94Mi", 999, 9) }},
 		{"QuotaExceeded", "True", "Exceeded", "the tenant stores 1000 keys of 1000; proxies refuse what would grow, reading and deleting work: delete what is not needed, or raise spec.quota.keys",
@@ -274,7 +284,7 @@ func TestTheSeriesOfATenant(t *testing.T) {
 	}
 	want := map[string]float64{
 		"condition a Ready": 1, "condition a CertificatesReady": 1, "condition a ProxyReady": 1, "condition a CoreReachable": 1, "condition a QuotaExceeded": 0,
-		"condition a RotationInProgress": 0, "condition a Conflict": 0, "condition a Deployed": 1, "proxies_ready a": 3, "proxies_wanted a": 3, "deleting a": 0, "keys a": 7,
+		"condition a RotationInProgress": 0, "condition a Conflict": 0, "condition a Deployed": 1, "condition a CoreHealthy": 1, "proxies_ready a": 3, "proxies_wanted a": 3, "deleting a": 0, "keys a": 7,
 		"bytes a": 2 << 20, "leases a": 3, "quota bytes a": 100 << 20, "quota keys a": 1000, "quota leases a": 10, "certificate_not_after_timestamp_seconds serving a": 1000,
 	}
 	if got := series(); !maps.Equal(got, want) {

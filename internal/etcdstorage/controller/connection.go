@@ -25,6 +25,23 @@ type Core struct {
 	tired core.Credentials
 	since time.Time
 	asked int
+
+	looking sync.Mutex      // held while the members are asked
+	health  operator.Health // what they said last; guarded by looking
+	looks   int             // how often they were asked; guarded by looking
+}
+
+// healthy asks the members of the core how they are, unless that was done less than fresh ago: all EtcdStorages share one answer. It reports whether they
+// were asked.
+func (c *Core) healthy(ctx context.Context, now time.Time, fresh time.Duration, client *core.Client) (operator.Health, bool) {
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	if at := c.health.At; client == nil || !at.IsZero() && !now.Before(at) && now.Before(at.Add(fresh)) {
+		return c.health, false
+	}
+	c.looks++
+	c.health = client.Health(ctx, now)
+	return c.health, true
 }
 
 // ask looks at what the core has of a tenant, unless it did not answer to the same credentials less than rest ago: then it says the same again. The client

@@ -56,6 +56,10 @@ func DefaultTiming() Timing {
 // back.
 func (t Timing) rest() time.Duration { return t.Retry / 2 }
 
+// fresh is how long what the members of the core said of themselves is used: half of what passes until the next look at any tenant, so that each look
+// shows what was so after the one before it.
+func (t Timing) fresh() time.Duration { return min(t.Resync, t.Measure) / 2 }
+
 // mostRounds bounds how often one Reconcile looks and writes. A new tenant takes about ten.
 const mostRounds = 60
 

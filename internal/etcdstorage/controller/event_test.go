@@ -58,6 +58,8 @@ func TestEventsOfConditions(t *testing.T) {
 		{"QuotaExceeded", "True", "False", "WithinQuota", false},
 		{"QuotaExceeded", "True", "Unknown", "InvalidSpec", false},
 		{"CertificatesReady", "", "False", "MissingPermission", true},
+		{"CoreHealthy", "True", "False", "NoSpace", true},
+		{"CoreHealthy", "False", "True", "Healthy", false},
 		{"CertificatesReady", "True", "False", "WriteFailed", true},
 		{"CertificatesReady", "False", "True", "Issued", false},
 		{"CertificatesReady", "True", "False", "Deleting", false},

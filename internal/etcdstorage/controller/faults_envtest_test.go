@@ -364,6 +364,22 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 		}
 	}
 	g.expect("short", "Ready", metav1.ConditionFalse, "InvalidSpec", "spec.servingCertificateValidity 2h0m0s: must be at least 10m, and not longer than spec.signingCertificateValidity")
+	// Which core it is bound to outlives a time in which it cannot be read.
+	bound := g.get("good").Status.Core
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(StorageKind())
+	o.SetName("good")
+	if err := g.admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":"many"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	g.sync("good")
+	if err := g.admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if is := g.get("good").Status.Core; bound == nil || is == nil || *is != *bound {
+		t.Errorf("bound to %+v, was %+v", is, bound)
+	}
+	g.expect("good", "Ready", metav1.ConditionFalse, "InvalidSpec", "it cannot be read as an EtcdStorage")
 }
 
 // The operator writes to no ConfigMap and Secret that nobody granted it, least of all to those of other tenants in its own namespace (S17).

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
 )
 
@@ -25,6 +26,11 @@ type Metrics struct {
 	wanted    *prometheus.GaugeVec
 	deleting  *prometheus.GaugeVec
 	notAfter  *prometheus.GaugeVec
+
+	coreUp     *prometheus.GaugeVec
+	coreLeader *prometheus.GaugeVec
+	coreBytes  *prometheus.GaugeVec
+	coreAlarms *prometheus.GaugeVec
 
 	compactions *prometheus.CounterVec
 	revision    prometheus.Gauge
@@ -50,18 +56,40 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		deleting:  gauge("deleting", "1 if the EtcdStorage is being deleted, otherwise 0."),
 		notAfter:  gauge("certificate_not_after_timestamp_seconds", "When a certificate of the tenant ends: servingCA, clientCA, serving, client.", "certificate"),
 	}
-	m.compactions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "core_compactions_total", Help: "Compactions of the core's history, and how they ended: success, error.",
-	}, []string{"outcome"})
-	m.revision = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: prefix + "core_compacted_revision", Help: "The revision at which the core was compacted last by this process; 0 for none yet.",
-	})
+	m.registerCore(registry)
 	// The registry is global, and tests run several operators in one process.
-	_, _, _ = registry.Register(m.writes), registry.Register(m.compactions), registry.Register(m.revision)
+	_ = registry.Register(m.writes)
 	for _, g := range m.gauges() {
 		_ = registry.Register(g)
 	}
 	return m
+}
+
+// registerCore registers the metrics of the core etcd.
+func (m *Metrics) registerCore(registry prometheus.Registerer) {
+	const core = "mooring_etcdstorage_core_"
+	m.coreUp = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "member_up", Help: "1 if the member behind this URL of --etcd-core-url answered for its status, otherwise 0.",
+	}, []string{"url"})
+	m.coreLeader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "member_has_leader", Help: "1 if the member knows a leader, otherwise 0. There is no series for one that does not answer.",
+	}, []string{"url"})
+	m.coreBytes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "database_bytes",
+		Help: "Database of the member: size of its file, what of that is in_use, and its quota. There is no series quota for a member that does not report it, as etcd before 3.6.",
+	}, []string{"url", "of"})
+	m.coreAlarms = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "alarms", Help: "Members of the core etcd with an alarm: nospace, corrupt.",
+	}, []string{"alarm"})
+	m.compactions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: core + "compactions_total", Help: "Compactions of the core's history, and how they ended: success, error.",
+	}, []string{"outcome"})
+	m.revision = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: core + "compacted_revision", Help: "The revision at which the core was compacted last by this process; 0 for none yet.",
+	})
+	for _, c := range []prometheus.Collector{m.coreUp, m.coreLeader, m.coreBytes, m.coreAlarms, m.compactions, m.revision} {
+		_ = registry.Register(c)
+	}
 }
 
 // gauges are those with the label storage.
@@ -160,5 +188,37 @@ func (m *Metrics) forget(name string) {
 	}
 	for _, g := range m.gauges() {
 		g.DeletePartialMatch(prometheus.Labels{"storage": name})
+	}
+}
+
+// core takes over what the members of the core said of themselves.
+func (m *Metrics) core(h operator.Health) {
+	if m == nil {
+		return
+	}
+	for _, g := range []*prometheus.GaugeVec{m.coreUp, m.coreLeader, m.coreBytes} {
+		g.Reset()
+	}
+	flag := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	for _, member := range h.Members {
+		m.coreUp.WithLabelValues(member.URL).Set(flag(member.Problem == ""))
+		if member.Problem != "" {
+			continue
+		}
+		m.coreLeader.WithLabelValues(member.URL).Set(flag(member.Leader))
+		m.coreBytes.WithLabelValues(member.URL, "size").Set(float64(member.Size))
+		m.coreBytes.WithLabelValues(member.URL, "in_use").Set(float64(member.InUse))
+		if member.Quota > 0 {
+			m.coreBytes.WithLabelValues(member.URL, "quota").Set(float64(member.Quota))
+		}
+	}
+	if h.Problem == "" {
+		m.coreAlarms.WithLabelValues("nospace").Set(float64(len(h.NoSpace)))
+		m.coreAlarms.WithLabelValues("corrupt").Set(float64(len(h.Corrupt)))
 	}
 }

@@ -31,7 +31,9 @@ type scene struct {
 	// malformed says why it cannot be read as its kind, "" if it can.
 	malformed string
 	world     operator.World
-	core      *core.Client
+	// health is that of the core, which all EtcdStorages share.
+	health operator.Health
+	core   *core.Client
 }
 
 // observe reads all that concerns an EtcdStorage; nil if there is none.
@@ -164,6 +166,11 @@ func (r *Reconciler) readCore(ctx context.Context, s *scene) error {
 		Tenant: s.world.Storage.Name, Prefix: operator.Prefix(&s.world.Storage), CertificateUser: core.CommonName(proxyCert), Users: r.Settings.TenantUsers,
 		Exiting: s.object.GetDeletionTimestamp() != nil,
 	})
+	health, asked := r.Core.healthy(ctx, s.world.Now, r.Timing.fresh(), s.core)
+	s.health = health
+	if asked {
+		r.Metrics.core(health)
+	}
 	return nil
 }
 

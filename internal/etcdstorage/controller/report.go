@@ -167,7 +167,7 @@ func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav
 		switch c.Type {
 		case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded:
 			bad = metav1.ConditionTrue
-		case v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionCoreReachable:
+		case v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCoreHealthy:
 		case v1alpha1.ConditionDeployed:
 			if c.Reason != reasonWriteFailed {
 				continue // ProxyReady tells of it

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -123,6 +124,27 @@ func TestWhichCoreAnswers(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The health of a core of which one member answers and another does not: what is known of the one is there, and nothing was written.
+func TestHealthOfACoreWithASilentMember(t *testing.T) {
+	t.Parallel()
+	_, etcd := dial(t)
+	gone := testkit.NewEtcdWith(t)
+	c, err := Dial([]string{etcd.Endpoint, gone.Endpoint}, Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	gone.Kill()
+	before := etcd.Revision(t)
+	h := c.Health(t.Context(), time.Unix(1, 0))
+	if reason, words := h.Judge(); reason != operator.ReasonMemberUnreachable || !strings.Contains(words, gone.Endpoint) || strings.Contains(words, etcd.Endpoint) {
+		t.Errorf("%s %s: %+v", reason, words, h)
+	}
+	if m := h.Members[0]; !m.Leader || m.Size <= 0 || m.InUse <= 0 || m.Quota <= 0 || etcd.Revision(t) != before {
+		t.Errorf("%+v", m)
+	}
 }
 
 // A record is removed only when neither a key nor a lease nor a note of the proxies is left, and pages never reach beyond the prefix.

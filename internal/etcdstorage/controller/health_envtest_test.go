@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+)
+
+// smallCore is an etcd with a database of at most 8 MiB, in place of the core.
+func (g *rig) smallCore() *testkit.Etcd {
+	g.t.Helper()
+	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
+	files := testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM)
+	url, peer := "https://"+freeAddress(g.t), "http://"+freeAddress(g.t)
+	process := testkit.Start(g.t, filepath.Join(g.t.TempDir(), "log"), nil, testkit.Binary(g.t, "etcd"), "--name=small", "--data-dir="+filepath.Join(g.t.TempDir(), "data"),
+		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=small="+peer,
+		"--cert-file="+files.Cert(), "--key-file="+files.Key(), "--trusted-ca-file="+files.CA(), "--client-cert-auth", "--quota-backend-bytes=8388608", "--unsafe-no-fsync",
+		"--log-level=error")
+	g.t.Cleanup(process.Kill)
+	core := &testkit.Etcd{Endpoint: url}
+	core.Client = core.Connect(g.t, clientv3.Config{TLS: pair.Client(g.t, g.authority)})
+	testkit.Eventually(g.t, "the core", func() string {
+		if _, err := core.Client.Get(g.t.Context(), "any"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return core
+}
+
+// A core that runs out of space is reported on each EtcdStorage within one resync, as are its recovery and what was near: the condition CoreHealthy, and
+// metrics. The members are asked once for all tenants.
+func TestACoreWithoutSpaceIsReported(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	core := g.smallCore()
+	g.at(core)
+	registry := prometheus.NewRegistry()
+	g.r.Metrics = NewMetrics(registry)
+	names := []string{"crowded", "crowded-too"}
+	for _, name := range names {
+		g.storage(name, "{}")
+		g.sync(name)
+		g.expect(name, v1alpha1.ConditionCoreHealthy, metav1.ConditionTrue, "Healthy", "")
+	}
+	overwrite := func(until func(size int64, err error) bool) {
+		t.Helper()
+		for range 100 {
+			_, err := core.Client.Put(t.Context(), "/"+names[0]+"/x", strings.Repeat("x", 400<<10))
+			status, statusErr := core.Client.Status(t.Context(), core.Endpoint)
+			if statusErr != nil {
+				t.Fatal(statusErr)
+			}
+			if until(status.DbSize, err) {
+				return
+			}
+		}
+		t.Fatal("the core has room for ever")
+	}
+	look := func(status metav1.ConditionStatus, reason, words string) {
+		t.Helper()
+		g.clock.Step(g.r.Timing.Resync)
+		before := g.r.Core.looks
+		defer func() {
+			if n := g.r.Core.looks - before; n != 1 {
+				t.Errorf("the members were asked %d times for %d tenants", n, len(names))
+			}
+		}()
+		for _, name := range names {
+			g.sync(name)
+			g.expect(name, v1alpha1.ConditionCoreHealthy, status, reason, words)
+		}
+	}
+	overwrite(func(size int64, _ error) bool { return size >= 8<<20*9/10 })
+	look(metav1.ConditionFalse, "NearlyFull", core.Endpoint+" has ")
+	overwrite(func(_ int64, err error) bool { return errors.Is(err, rpctypes.ErrNoSpace) })
+	look(metav1.ConditionFalse, "NoSpace", "no tenant can write")
+	if n := testutil.ToFloat64(g.r.Metrics.coreAlarms.WithLabelValues("nospace")); n != 1 {
+		t.Errorf("%v members without space in the metrics", n)
+	}
+	g.expect(names[1], v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Answers", "")
+	// What the message says is done.
+	answer, err := core.Client.Get(t.Context(), "any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.Client.Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.Client.Defragment(t.Context(), core.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.Client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	look(metav1.ConditionTrue, "Healthy", "")
+	m := g.r.Metrics
+	size, quota := testutil.ToFloat64(m.coreBytes.WithLabelValues(core.Endpoint, "size")), testutil.ToFloat64(m.coreBytes.WithLabelValues(core.Endpoint, "quota"))
+	if alarms := testutil.ToFloat64(m.coreAlarms.WithLabelValues("nospace")); alarms != 0 || size <= 0 || size > quota || quota != 8<<20 ||
+		testutil.ToFloat64(m.coreUp.WithLabelValues(core.Endpoint)) != 1 || testutil.ToFloat64(m.coreLeader.WithLabelValues(core.Endpoint)) != 1 {
+		t.Errorf("%v alarms, size %v of %v", alarms, size, quota)
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Health is what the members of the core report of themselves. It is the same for all tenants.
+type Health struct {
+	// At is when the members were asked; zero if they never were.
+	At time.Time
+	// Problem says why nothing is known, "" if something is.
+	Problem string
+	Members []CoreMember
+	// NoSpace and Corrupt are the IDs of the members, in hexadecimal, with these alarms.
+	NoSpace, Corrupt []string
+}
+
+// CoreMember is the status of the member behind one URL of --etcd-core-url.
+type CoreMember struct {
+	URL string
+	// Problem says why it did not answer, "" if it did.
+	Problem string
+	// Leader reports whether it knows a leader.
+	Leader bool
+	// Size is that of its database file, InUse what of it is not free, Quota its bound; 0 if the member does not report it, as etcd before 3.6.
+	Size, InUse, Quota int64
+}
+
+// The reasons of the condition CoreHealthy.
+const (
+	// ReasonHealthy of CoreHealthy=True: all members answer, know a leader and have space.
+	ReasonHealthy Reason = "Healthy"
+	// ReasonNotObserved of CoreHealthy=Unknown: the members were not asked yet, or none answered.
+	ReasonNotObserved Reason = "NotObserved"
+	// ReasonCorrupt of CoreHealthy=False: a member has the alarm CORRUPT.
+	ReasonCorrupt Reason = "Corrupt"
+	// ReasonNoSpace of CoreHealthy=False: a member has the alarm NOSPACE, so that no tenant can write.
+	ReasonNoSpace Reason = "NoSpace"
+	// ReasonNoLeader of CoreHealthy=False: a member knows no leader.
+	ReasonNoLeader Reason = "NoLeader"
+	// ReasonMemberUnreachable of CoreHealthy=False: the member behind one of the URLs does not answer, and another does.
+	ReasonMemberUnreachable Reason = "MemberUnreachable"
+	// ReasonNearlyFull of CoreHealthy=False: the database of a member has four fifths of its quota.
+	ReasonNearlyFull Reason = "NearlyFull"
+)
+
+// nearlyFullPercent is the part of a member's quota from which on there should be somebody who knows.
+const nearlyFullPercent = 80
+
+// Judge is the worst that is to be said of the core, and what to do. The words change only when that does: sizes are in whole percent.
+func (h Health) Judge() (Reason, string) {
+	if h.At.IsZero() || h.Problem != "" {
+		return ReasonNotObserved, h.Problem
+	}
+	if len(h.Corrupt) > 0 {
+		return ReasonCorrupt, fmt.Sprintf("members %s of the core etcd have the alarm CORRUPT: their data is not that of the others; replace them, as etcd's documentation has it",
+			strings.Join(h.Corrupt, ", "))
+	}
+	if len(h.NoSpace) > 0 {
+		return ReasonNoSpace, fmt.Sprintf("members %s of the core etcd have the alarm NOSPACE: no tenant can write, reading and deleting work; compact and defragment the core, then run: "+
+			"etcdctl alarm disarm", strings.Join(h.NoSpace, ", "))
+	}
+	var leaderless, silent, full []string
+	for _, m := range h.Members {
+		switch {
+		case m.Problem != "":
+			silent = append(silent, m.URL)
+		case !m.Leader:
+			leaderless = append(leaderless, m.URL)
+		case m.Quota > 0 && m.Size >= m.Quota/100*nearlyFullPercent:
+			full = append(full, fmt.Sprintf("%s has %d %% of its quota, %d %% in use", m.URL, m.Size/(m.Quota/100), m.InUse/(m.Quota/100)))
+		}
+	}
+	switch {
+	case len(leaderless) > 0:
+		return ReasonNoLeader, "members of the core etcd know no leader, so that they cannot write: " + strings.Join(leaderless, ", ") + "; see whether most of the members run and reach each other"
+	case len(silent) > 0:
+		return ReasonMemberUnreachable, "members of the core etcd do not answer, while others do: " + strings.Join(silent, ", ") + "; see whether they run"
+	case len(full) > 0:
+		return ReasonNearlyFull, "the database of the core etcd is nearly full: " + strings.Join(full, "; ") + "; at the end no tenant can write: compact and defragment it, or raise --quota-backend-bytes of etcd"
+	}
+	return ReasonHealthy, ""
+}
