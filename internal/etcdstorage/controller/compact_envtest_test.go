@@ -47,11 +47,11 @@ func TestTheCoreIsCompacted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			revisions = append(revisions[:len(revisions):len(revisions)], answer.Header.Revision)
+			revisions = append(revisions, answer.Header.Revision)
 		}
 		g.clock.Step(time.Minute)
 	}
-	was = g.r.compactOnce(t.Context(), was)
+	g.r.compactOnce(t.Context(), was)
 	const perMinute = 20
 	for minute := range 12 {
 		first := revisions[minute*perMinute]

@@ -30,7 +30,7 @@ func (w World) foreignCore() (Refusal, bool) {
 	}
 	owner, claimed := w.owner()
 	bound := w.boundTo()
-	why := ""
+	var why string
 	switch {
 	case bound != "" && bound != w.Core.ClusterID:
 		why = "the EtcdStorage is bound to the one with cluster ID " + bound

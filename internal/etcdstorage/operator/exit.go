@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 )
 
-// exit undoes what was made, unless the core is not the one that it was made at: first what can write to the core, then what was delivered, then the data or its release, then the rest. The data of
-// somebody else, whose prefix this EtcdStorage never got, is not touched.
+// exit undoes what was made, unless the core is not the one that it was made at: first what can write to the core, then what was delivered, then the data
+// or its release, then the rest. The data of somebody else, whose prefix this EtcdStorage never got, is not touched.
 func (w World) exit(p *Plan) {
 	if !w.held() {
 		return
@@ -28,11 +28,7 @@ func (w World) exit(p *Plan) {
 		p.Waiting = fmt.Sprintf("%d proxies are still there", w.Pods)
 		return
 	}
-	for _, d := range w.sortedDestinations() {
-		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
-			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the EtcdStorage is being deleted", Destination: d})
-		}
-	}
+	w.withdraw(p)
 	if w.Core.Problem != "" {
 		p.Waiting = w.Core.Problem
 		p.Refusals = append(p.Refusals, Refusal{ReasonCoreUnreachable, w.Core.Problem + "; if the core is gone for good, remove the finalizer " +
@@ -51,6 +47,15 @@ func (w World) exit(p *Plan) {
 	}
 	if len(p.Steps) == 0 {
 		p.add(Step{Kind: Unhold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "nothing of it remains to be undone"})
+	}
+}
+
+// withdraw takes back what was delivered to the tenant.
+func (w World) withdraw(p *Plan) {
+	for _, d := range w.sortedDestinations() {
+		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
+			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the EtcdStorage is being deleted", Destination: d})
+		}
 	}
 }
 

@@ -124,6 +124,13 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf("%s %q is not the name of an object", f.flag, f.name))
 		}
 	}
+	errs = append(errs, o.checkTiming()...)
+	return errors.Join(errs...)
+}
+
+// checkTiming returns a sentence for each duration that is out of range.
+func (o *options) checkTiming() []error {
+	var errs []error
 	if d := o.timing.History; d != 0 && (d < time.Minute || d > 24*time.Hour) {
 		errs = append(errs, fmt.Errorf("--core-history %s: must be from 1m to 24h, or 0 if the core compacts itself", d))
 	}
@@ -138,7 +145,7 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf("%s %s: must be from %s to %s", d.flag, d.is, d.least, d.most))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func (o *options) checkPullSecrets() error {

@@ -193,8 +193,10 @@ func TestPutsThatWereGivenUpDoNotOvershoot(t *testing.T) {
 	work.Wait()
 	noneInFlight(t, p)
 	direct := client(t, core.Endpoint)
+	more := 0
 	testkit.Eventually(t, "the quota to be reached", func() string {
-		if _, err := p.Client.Put(t.Context(), fmt.Sprint("more/", rand.Int()), ""); !errors.Is(err, rpctypes.ErrNoSpace) {
+		more++
+		if _, err := p.Client.Put(t.Context(), fmt.Sprint("more/", more), ""); !errors.Is(err, rpctypes.ErrNoSpace) {
 			return fmt.Sprint(err)
 		}
 		return ""
