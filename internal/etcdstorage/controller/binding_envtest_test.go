@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -34,8 +36,12 @@ func (g *rig) clusterID(c *clientv3.Client) string {
 func (g *rig) stranger(keys ...string) *testkit.Etcd {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
-	// The ID of a cluster is made of its peers' URLs, which are the same for all others here.
-	etcd := testkit.NewTLSEtcd(g.t, testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM), pair.Client(g.t, g.authority), "--listen-peer", "http://127.0.0.2:0")
+	// The ID of a cluster is made of its peers' URLs: each test's stranger has a loopback address of its own, since tests share EtcdStorages.
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(g.t.Name()))
+	n := hash.Sum32()
+	peer := fmt.Sprintf("http://127.%d.%d.%d:0", 1+n%250, n>>8&0xff, 1+n>>16%250)
+	etcd := testkit.NewTLSEtcd(g.t, testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM), pair.Client(g.t, g.authority), "--listen-peer", peer)
 	if g.clusterID(etcd.Client) == g.clusterID(g.root) {
 		g.t.Fatal("both cores have the same cluster ID")
 	}

@@ -33,7 +33,7 @@ type Metrics struct {
 	coreAlarms *prometheus.GaugeVec
 
 	compactions *prometheus.CounterVec
-	revision    prometheus.Gauge
+	revision    *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics. Their names are a contract with alerts: MUST NOT change.
@@ -84,9 +84,9 @@ func (m *Metrics) registerCore(registry prometheus.Registerer) {
 	m.compactions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: core + "compactions_total", Help: "Compactions of the core's history, and how they ended: success, error.",
 	}, []string{"outcome"})
-	m.revision = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: core + "compacted_revision", Help: "The revision at which the core was compacted last by this process; 0 for none yet.",
-	})
+	m.revision = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: core + "compacted_revision", Help: "The revision at which the core was compacted last by this process. There is no series before the first.",
+	}, nil)
 	for _, c := range []prometheus.Collector{m.coreUp, m.coreLeader, m.coreBytes, m.coreAlarms, m.compactions, m.revision} {
 		_ = registry.Register(c)
 	}
@@ -122,7 +122,7 @@ func (m *Metrics) compacted(revision int64, err error) {
 		m.compactions.WithLabelValues("error").Inc()
 	default:
 		m.compactions.WithLabelValues("success").Inc()
-		m.revision.Set(float64(revision))
+		m.revision.WithLabelValues().Set(float64(revision))
 	}
 }
 
