@@ -93,7 +93,7 @@ func TestEveryPlaceThatMakesMetricsIsAsked(t *testing.T) {
 	asked := []string{
 		"docloud/admissionapp.NewMetrics", "docloud/clustertag.NewMetrics", "docloud/doapi.NewMetrics", "docloud/firewalls.NewMetrics",
 		"docloud/provider.NewBalancerMetrics", "docloud/provider.newReporter", "docloud/provider.newTokenCollector", "docloud/provider.registerAge",
-		"etcdstorage/controller.NewMetrics", "etcdstorage/proxy.exportWatches", "etcdstorage/proxy.newMetrics", "etcdstorage/proxy.ofBudgets",
+		"etcdstorage/controller.NewMetrics", "etcdstorage/controller.registerCore", "etcdstorage/proxy.exportWatches", "etcdstorage/proxy.newMetrics", "etcdstorage/proxy.ofBudgets",
 		"etcdstorage/proxyapp.newReadiness", "etcdstorage/proxyapp.newReporter", "nodesync/controller.NewMetrics",
 		"platform/buildinfo.Collector", "platform/certreload.Collector", "routereflector/controller.NewMetrics",
 	}
