@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -246,5 +247,19 @@ func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) err
 	if err := r.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
 		return fmt.Errorf("recording the core in the status of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
+	// Whoever changes the image alone, or upgrades by Helm, which leaves kinds as they are, has a kind that drops what it does not know.
+	if is, _, _ := unstructured.NestedString(object.Object, "status", "core", "clusterID"); is != step.Core {
+		logr.FromContextOrDiscard(ctx).Info("The kind EtcdStorage is of an earlier version and keeps no status.core: the record in the core alone binds until its CustomResourceDefinition is updated")
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.lackedCore = r.Clock.Now()
+	}
 	return nil
+}
+
+// lacksCore reports whether the kind did not keep status.core when that was tried last, unless that was a resync ago: it may have been updated since.
+func (r *Reconciler) lacksCore() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.lackedCore.IsZero() && r.Clock.Since(r.lackedCore) < r.Timing.Resync
 }

@@ -13,11 +13,14 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
@@ -147,4 +150,46 @@ func TestAnotherCoreIsAccepted(t *testing.T) {
 	g.at(g.etcd)
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", g.clusterID(g.root))
+}
+
+// Whoever changes the image alone, or upgrades by Helm, has the kind of an earlier version, which drops status.core: tenants are served all the same, and
+// the record in the core alone binds them. When the kind is updated, the status has it a resync later.
+func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.New(t)
+	var whole *apiextensionsv1.CustomResourceDefinition
+	installKind(t, cluster, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		whole = crd.DeepCopy()
+		delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "core")
+	})
+	g := newRig(t, cluster)
+	name := "older"
+	g.storage(name, "{}")
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionFalse, "NoConflict", "")
+	if core := g.get(name).Status.Core; core != nil || len(g.args(name)) == 0 || len(g.keys(operator.OwnersPrefix+name)) != 1 {
+		t.Errorf("bound to %+v by the status, flags %v", core, g.args(name))
+	}
+	stranger := g.stranger("/" + name + "/x")
+	g.at(stranger)
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", "has no record of the EtcdStorage")
+	g.at(g.etcd)
+	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
+	is, err := crds.Get(t.Context(), whole.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is.Spec = whole.Spec
+	if _, err := crds.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the binding in the status", func() string {
+		g.clock.Step(g.r.Timing.Resync)
+		g.sync(name)
+		if core := g.get(name).Status.Core; core == nil || core.ClusterID != g.clusterID(g.root) {
+			return fmt.Sprintf("%+v", core)
+		}
+		return ""
+	})
 }

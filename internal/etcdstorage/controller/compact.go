@@ -5,9 +5,10 @@ package controller
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
@@ -46,7 +47,7 @@ func (r *Reconciler) compactOnce(ctx context.Context, was remembered) remembered
 		log.V(1).Info("The core's revision is unknown", "reason", err.Error())
 		return was
 	}
-	if bound, err := r.bound(ctx, id); err != nil || !bound {
+	if !r.bound(id) {
 		return remembered{} // it may be somebody else's
 	}
 	if was.core != id {
@@ -66,21 +67,28 @@ func (r *Reconciler) compactOnce(ctx context.Context, was remembered) remembered
 	return remembered{id, history}
 }
 
-// bound reports whether an EtcdStorage is bound to the core with this cluster ID.
-func (r *Reconciler) bound(ctx context.Context, id string) (bool, error) {
-	list := &unstructured.UnstructuredList{}
-	gvk := StorageKind()
-	gvk.Kind += "List"
-	list.SetGroupVersionKind(gvk)
-	if err := r.Reader.List(ctx, list); err != nil {
-		return false, err
-	}
-	for _, item := range list.Items {
-		if is, _, _ := unstructured.NestedString(item.Object, "status", "core", "clusterID"); is == id {
-			return true, nil
+// bindsTo remembers the core of a tenant whose record was found there.
+func (r *Reconciler) bindsTo(name string, core operator.Core, plan operator.Plan) {
+	foreign := slices.ContainsFunc(plan.Refusals, func(refused operator.Refusal) bool { return refused.Reason == operator.ReasonForeignCore })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case core.Problem != "": // what was known still holds
+	case plan.Owner.Tenant == "" || foreign:
+		delete(r.cores, name)
+	default:
+		if r.cores == nil {
+			r.cores = map[string]string{}
 		}
+		r.cores[name] = core.ClusterID
 	}
-	return false, nil
+}
+
+// bound reports whether an EtcdStorage is bound to the core with this cluster ID.
+func (r *Reconciler) bound(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(r.cores)), id)
 }
 
 // current is the connection that was used last, nil if there is none.

@@ -84,8 +84,11 @@ type Reconciler struct {
 	// Wrote is told of each step before and after it is carried out; nil for nobody. Tests end the process there.
 	Wrote func(step operator.Step, done bool)
 
-	mu    sync.Mutex          // guards usage
+	mu    sync.Mutex          // guards what follows
 	usage map[string]measured // by the EtcdStorage's name
+	cores map[string]string   // cluster IDs of the cores that they are bound to, by the same
+	// lackedCore is when the kind that is served did not keep status.core, the zero time if it did.
+	lackedCore time.Time
 }
 
 // StorageKind is the kind of EtcdStorage.
@@ -157,6 +160,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{RequeueAfter: r.Timing.Resync}, r.reportMalformed(ctx, s)
 		}
 		plan := operator.Make(s.world)
+		r.bindsTo(request.Name, s.world.Core, plan)
 		if len(plan.Steps) == 0 {
 			next, err := r.report(ctx, s, plan, trouble{})
 			return reconcile.Result{RequeueAfter: next}, ignoreConflict(err)

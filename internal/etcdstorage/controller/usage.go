@@ -95,4 +95,5 @@ func (r *Reconciler) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.usage, name)
+	delete(r.cores, name)
 }

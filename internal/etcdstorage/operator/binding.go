@@ -54,7 +54,7 @@ func (w World) bind(p *Plan, owner Owner) bool {
 		p.add(Step{
 			Kind: Claim, Object: OwnersPrefix + owner.Tenant, Reason: "the record does not name this core", Owner: owner, Replaces: []Owner{replaced}, Revision: w.Core.Revision,
 		})
-	case w.boundTo() != here:
+	case w.boundTo() != here && !w.StatusLacksCore:
 		p.add(Step{Kind: Bind, Object: "EtcdStorage/" + w.Storage.Name, Reason: "its prefix is claimed at the core with cluster ID " + here, Core: here})
 	default:
 		return false

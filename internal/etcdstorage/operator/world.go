@@ -29,6 +29,9 @@ type World struct {
 	Destinations []Destination
 	// CertManager is what is known of cert-manager. It is asked only where [World.IssuerConcerned].
 	CertManager CertManager
+	// StatusLacksCore reports that the API server serves EtcdStorage as an earlier version defined it, and drops status.core: then the record in the core
+	// alone binds.
+	StatusLacksCore bool
 	// Pods counts the proxies' pods that exist. It is read only while the EtcdStorage is being deleted.
 	Pods int
 }
