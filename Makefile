@@ -46,11 +46,11 @@ help: ## Show this list.
 lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
-test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec ## Test both modules against a real etcd and kube-apiserver: 5 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
+test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec ## Test both modules against a real etcd and kube-apiserver: 9 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
-e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators: 40 minutes (E2E_FLAGS=-short: 15; -changed: what the last day can break; a folder: that one).
+e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 18 minutes; -changed: what the last day can break; a folder: that one).
 	@go run ./hack/tests e2e $(E2E_FLAGS)
 
 e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).

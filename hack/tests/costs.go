@@ -45,7 +45,7 @@ func slowestFirst(all []testPackage, last map[string]float64) {
 func (r runner) report() error {
 	content, err := os.ReadFile(r.costs())
 	if errors.Is(err, os.ErrNotExist) {
-		fmt.Fprintln(r.out, "No package ran: go test has the results of all in its cache.")
+		fmt.Fprintln(r.out, "No package ran: none was selected, or go test has the results in its cache.")
 		return nil
 	}
 	if err != nil {
