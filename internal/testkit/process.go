@@ -6,7 +6,6 @@ package testkit
 import (
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -123,15 +122,4 @@ func Eventually(tb testing.TB, what string, condition func() string) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// FreeAddress returns a loopback address whose port was free a moment ago.
-func FreeAddress(tb testing.TB) string {
-	tb.Helper()
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -54,7 +54,7 @@ const publicFirewall, workerTag = "k8s-public", "k8s:worker"
 // The service account and its rights must be there.
 func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, token string, args []string) *cloudRun {
 	t.Helper()
-	r := &cloudRun{t: t, cluster: c, api: newRecorder(t, c), cloud: cloud, account: cloud.Account("a"), address: freeAddress(t)}
+	r := &cloudRun{t: t, cluster: c, api: newRecorder(t, c), cloud: cloud, account: cloud.Account("a"), address: testkit.FreeAddress(t)}
 	server := httptest.NewServer(cloud.Handler())
 	t.Cleanup(server.Close)
 	kubeconfig := r.kubeconfig("cloud-controller-manager")
@@ -81,14 +81,6 @@ func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, tok
 		}
 	})
 	return r
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 func must(t *testing.T, err error) {

@@ -114,14 +114,14 @@ func openDatastore(t *testing.T, admin client.Client, group schema.GroupVersion)
 // startReflectors runs the program with the arguments of the Deployment and settings that make waiting short, and calico-node on every node.
 func startReflectors(t *testing.T, c *controlplane.Cluster, admin client.Client, group schema.GroupVersion, env ...string) *reflectorsRun {
 	t.Helper()
-	r := &reflectorsRun{t: t, cluster: c, admin: admin, api: newRecorder(t, c), group: group, address: freeAddress(t)}
+	r := &reflectorsRun{t: t, cluster: c, admin: admin, api: newRecorder(t, c), group: group, address: testkit.FreeAddress(t)}
 	ctx, cancel := context.WithCancel(t.Context())
 	sim, err := calicostatus.Start(ctx, calicostatus.Options{Config: c.Config, Group: group, Up: 200 * time.Millisecond, Answer: 50 * time.Millisecond})
 	must(t, err)
 	t.Cleanup(func() { cancel(); sim.Wait() })
 	deployment := objects.OfKind[appsv1.Deployment](t, files(t)[reflectorsFile], "Deployment")[0]
 	args := append(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args),
-		"--kubeconfig="+r.kubeconfig(), "--leader-election-namespace="+namespace, "--metrics-bind-address="+r.address, "--health-probe-bind-address="+freeAddress(t),
+		"--kubeconfig="+r.kubeconfig(), "--leader-election-namespace="+namespace, "--metrics-bind-address="+r.address, "--health-probe-bind-address="+testkit.FreeAddress(t),
 		"--settle-period=1s", "--coalesce-period=50ms")
 	// The binary itself: linked with the other components, this one has others' metrics of leader election.
 	r.Process = testkit.Start(t, filepath.Join(t.TempDir(), "log"), append([]string{"HOME=" + t.TempDir()}, env...), testkit.Binary(t, reflectorsName), args...)

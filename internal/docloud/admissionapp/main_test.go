@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,24 +116,13 @@ func (s *scene) must(err error) {
 	}
 }
 
-// free returns an address on loopback that nothing listens on.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // start runs the program and waits until it is ready.
 func (s *scene) start(env, args []string) {
 	s.t.Helper()
 	self, err := os.Executable()
 	s.must(err)
-	s.address = free(s.t)
-	health := free(s.t)
+	s.address = testkit.FreeAddress(s.t)
+	health := testkit.FreeAddress(s.t)
 	args = append([]string{
 		"--cert-dir=" + string(s.certs), "--webhook-bind-address=" + s.address, "--health-probe-bind-address=" + health, "--metrics-bind-address=" + health,
 		"-v=2", "--log-format=json", "--drain-delay=0s",

@@ -26,7 +26,7 @@ func (g *rig) smallCore() *testkit.Etcd {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
 	files := testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM)
-	url, peer := "https://"+freeAddress(g.t), "http://"+freeAddress(g.t)
+	url, peer := "https://"+testkit.FreeAddress(g.t), "http://"+testkit.FreeAddress(g.t)
 	process := testkit.Start(g.t, filepath.Join(g.t.TempDir(), "log"), nil, testkit.Binary(g.t, "etcd"), "--name=small", "--data-dir="+filepath.Join(g.t.TempDir(), "data"),
 		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=small="+peer,
 		"--cert-file="+files.Cert(), "--key-file="+files.Key(), "--trusted-ca-file="+files.CA(), "--client-cert-auth", "--quota-backend-bytes=8388608", "--unsafe-no-fsync",

@@ -70,7 +70,7 @@ func TestEachCertificateIsRenewedInItsOwnTime(t *testing.T) {
 // proxyProcess is a proxy of a tenant as a process, with the flags of the Deployment; tenant and health are where it listens.
 func (g *rig) proxyProcess(name string) (process *testkit.Process, tenant, health string) {
 	g.t.Helper()
-	tenant, health = freeAddress(g.t), freeAddress(g.t)
+	tenant, health = testkit.FreeAddress(g.t), testkit.FreeAddress(g.t)
 	args := g.localArgs(name, map[string]string{"--listen-address": tenant, "--health-address": health, "--metrics-address": "0", "--drain-delay": "0s"})
 	process = testkit.Start(g.t, filepath.Join(g.t.TempDir(), "log"), nil, testkit.Binary(g.t, "etcd-storage-proxy"), args...)
 	g.t.Cleanup(process.Kill)

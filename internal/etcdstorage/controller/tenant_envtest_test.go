@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -57,7 +56,7 @@ func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core-username=") }) {
 		places["/etc/etcd-storage/core-user"] = folder(g.secret(g.namespace, name+"-core-user").Data)
 	}
-	address := freeAddress(g.t)
+	address := testkit.FreeAddress(g.t)
 	for i, arg := range args {
 		for mounted, real := range places {
 			arg = strings.Replace(arg, mounted+"/", real+"/", 1)
@@ -96,16 +95,6 @@ func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 		return ""
 	})
 	return out
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // A tenant from its first object to its first key: what is missing is said with the command that cures it, the command cures it, the proxy serves with

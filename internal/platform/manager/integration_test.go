@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -153,16 +152,6 @@ func (s site) eventually(t *testing.T, url, token string, code int) answer {
 	return last
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func writeCertificate(t *testing.T, dir string) *x509.Certificate {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
@@ -195,7 +184,7 @@ func (s site) options(t *testing.T, account string) manager.Options {
 	)
 	o := manager.DefaultOptions(account)
 	o.Kubeconfig = s.kubeconfig(t, token)
-	o.MetricsBindAddress, o.HealthProbeBindAddress = freeAddress(t), freeAddress(t)
+	o.MetricsBindAddress, o.HealthProbeBindAddress = testkit.FreeAddress(t), testkit.FreeAddress(t)
 	o.MetricsCertPath = t.TempDir()
 	o.LeaderElect, o.LeaderElectionNamespace = true, s.namespace
 	return o

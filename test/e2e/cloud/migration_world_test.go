@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -180,7 +179,7 @@ func (w *moved) startPod() *pod {
 		}
 		args = append(slices.Clone(container.Command[1:]), args...)
 	}
-	p := &pod{metrics: freePort(w.t)}
+	p := &pod{metrics: testkit.FreeAddress(w.t)}
 	env := []string{"HOME=" + w.t.TempDir()}
 	for _, e := range container.Env {
 		value := e.Value
@@ -208,16 +207,6 @@ func (w *moved) startPod() *pod {
 		}
 	})
 	return p
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // kubeconfig makes one for a service account of kube-system.
