@@ -264,7 +264,9 @@
   by("detail").addEventListener("close", () => {
     const back = [...document.querySelectorAll(".tile")].find((t) => t.dataset.key === state.chosen);
     state.chosen = null;
-    if (back) rove(back);
+    // The event comes a moment after the closing: who has gone elsewhere by then stays there.
+    const at = document.activeElement;
+    if (back && (at === document.body || by("zones").contains(at))) rove(back);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !by("detail").open && document.activeElement !== by("words")) {
