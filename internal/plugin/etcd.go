@@ -13,9 +13,9 @@ import (
 func newEtcd(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
-		Short: "Save and load the data of one tenant of etcd storage",
+		Short: "Save and load the data of one tenant of etcd storage; win back space in the core",
 	}
-	for _, build := range []Builder{newEtcdExport, newEtcdImport} {
+	for _, build := range []Builder{newEtcdExport, newEtcdImport, newEtcdDefragment} {
 		cmd.AddCommand(build(env))
 	}
 	return cmd

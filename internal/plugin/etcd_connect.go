@@ -53,16 +53,22 @@ func (f *etcdFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.ca, "cacert", "", "File with the CA bundle of the proxies.")
 	flags.StringVar(&f.cert, "cert", "", "File with the tenant's client certificate.")
 	flags.StringVar(&f.key, "key", "", "File with its private key.")
+	f.addCoreTo(cmd)
+	flags.StringVar(&f.corePrefix, "core-prefix", "", "Where the tenant's keys are in the core. Unset: as the operator noted in the core, or /NAME/.")
+	flags.StringVar(&f.coreLeaseSpace, "core-lease-space", "", "The tenant's lease space, as in --lease-space of the proxy. Unset: as the operator noted in the core, or made of the prefix.")
+	f.namesOfProxy = []string{"endpoint", "cacert", "cert", "key"}
+	f.namesOfCore = []string{"core-endpoint", "core-cacert", "core-cert", "core-key", "core-username", "core-password-file", "core-prefix", "core-lease-space"}
+}
+
+// addCoreTo adds the flags about the way to the core itself.
+func (f *etcdFlags) addCoreTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringSliceVar(&f.core, "core-endpoint", nil, "URL of the core etcd; goes to the core itself.")
 	flags.StringVar(&f.coreCA, "core-cacert", "", "File with the core's CA bundle.")
 	flags.StringVar(&f.coreCert, "core-cert", "", "File with a client certificate for the core.")
 	flags.StringVar(&f.coreKey, "core-key", "", "File with its private key.")
 	flags.StringVar(&f.coreUser, "core-username", "", "User of the core, if it has authentication on.")
 	flags.StringVar(&f.corePassword, "core-password-file", "", "File with that user's password.")
-	flags.StringVar(&f.corePrefix, "core-prefix", "", "Where the tenant's keys are in the core. Unset: as the operator noted in the core, or /NAME/.")
-	flags.StringVar(&f.coreLeaseSpace, "core-lease-space", "", "The tenant's lease space, as in --lease-space of the proxy. Unset: as the operator noted in the core, or made of the prefix.")
-	f.namesOfProxy = []string{"endpoint", "cacert", "cert", "key"}
-	f.namesOfCore = []string{"core-endpoint", "core-cacert", "core-cert", "core-key", "core-username", "core-password-file", "core-prefix", "core-lease-space"}
 }
 
 // connect returns the tenant, and what ends the connection.
@@ -91,7 +97,7 @@ func (f *etcdFlags) connect(cmd *cobra.Command, env *Env, name string) (transfer
 
 // config finds out where to connect to, and as whom.
 func (f *etcdFlags) config(cmd *cobra.Command, env *Env, name string) (clientv3.Config, error) {
-	config := clientv3.Config{DialTimeout: etcdDialTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 10 * time.Second, Logger: zap.NewNop()}
+	config := baseConfig()
 	changed := func(names []string) string {
 		for _, n := range names {
 			if cmd.Flags().Changed(n) {
@@ -118,6 +124,10 @@ func (f *etcdFlags) config(cmd *cobra.Command, env *Env, name string) (clientv3.
 		return config, err
 	}
 	return config, nil
+}
+
+func baseConfig() clientv3.Config {
+	return clientv3.Config{DialTimeout: etcdDialTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 10 * time.Second, Logger: zap.NewNop()}
 }
 
 func (f *etcdFlags) coreConfig(config clientv3.Config) (clientv3.Config, error) {

@@ -45,6 +45,8 @@ type Timing struct {
 	Measure time.Duration
 	// History is how long the core's history is kept before it is compacted; 0 leaves that to the core.
 	History time.Duration
+	// Upkeep is the time between two looks at the space of the core's members, which are defragmented where that is worth it; 0 means never.
+	Upkeep time.Duration
 }
 
 // DefaultTiming fits hundreds of tenants.
@@ -115,7 +117,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			return fmt.Errorf("watching %s: %w", kind.GetObjectKind().GroupVersionKind().Kind, err)
 		}
 	}
-	return errors.Join(mgr.Add(manager.RunnableFunc(r.measure)), mgr.Add(manager.RunnableFunc(r.compact)))
+	return errors.Join(mgr.Add(manager.RunnableFunc(r.measure)), mgr.Add(manager.RunnableFunc(r.compact)), mgr.Add(manager.RunnableFunc(r.upkeep)))
 }
 
 // storageOf is the EtcdStorage to which one of the operator's own objects belongs.

@@ -179,6 +179,19 @@ func (g *rig) storage(name, spec string) {
 		g.t.Fatal(err)
 	}
 	g.create(o)
+	g.t.Cleanup(func() { g.discard(o) })
+}
+
+// discard removes an EtcdStorage without any operator: each operator reads those of all tests.
+func (g *rig) discard(o *unstructured.Unstructured) {
+	ctx := context.WithoutCancel(g.t.Context())
+	err := g.admin.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	if err == nil {
+		err = g.admin.Delete(ctx, o)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		g.t.Error(err)
+	}
 }
 
 // sync reconciles until nothing is under way.

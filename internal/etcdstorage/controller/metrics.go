@@ -32,8 +32,8 @@ type Metrics struct {
 	coreBytes  *prometheus.GaugeVec
 	coreAlarms *prometheus.GaugeVec
 
-	compactions *prometheus.CounterVec
-	revision    *prometheus.GaugeVec
+	compactions, defragmentations *prometheus.CounterVec
+	revision                      *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics. Their names are a contract with alerts: MUST NOT change.
@@ -84,10 +84,13 @@ func (m *Metrics) registerCore(registry prometheus.Registerer) {
 	m.compactions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: core + "compactions_total", Help: "Compactions of the core's history, and how they ended: success, error.",
 	}, []string{"outcome"})
+	m.defragmentations = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: core + "defragmentations_total", Help: "Defragmentations of members of the core, and how they ended: success, error.",
+	}, []string{"outcome"})
 	m.revision = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: core + "compacted_revision", Help: "The revision at which the core was compacted last by this process. There is no series before the first.",
 	}, nil)
-	for _, c := range []prometheus.Collector{m.coreUp, m.coreLeader, m.coreBytes, m.coreAlarms, m.compactions, m.revision} {
+	for _, c := range []prometheus.Collector{m.coreUp, m.coreLeader, m.coreBytes, m.coreAlarms, m.compactions, m.defragmentations, m.revision} {
 		_ = registry.Register(c)
 	}
 }
@@ -112,6 +115,17 @@ func (m *Metrics) wrote(kind string, destination bool, err error) {
 		outcome = "forbidden"
 	}
 	m.writes.WithLabelValues(kind, outcome).Inc()
+}
+
+// defragmented counts a defragmentation of a member of the core.
+func (m *Metrics) defragmented(err error) {
+	switch {
+	case m == nil:
+	case err != nil:
+		m.defragmentations.WithLabelValues("error").Inc()
+	default:
+		m.defragmentations.WithLabelValues("success").Inc()
+	}
 }
 
 // compacted counts a compaction of the core.

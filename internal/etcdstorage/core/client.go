@@ -77,7 +77,12 @@ func Dial(urls []string, c Credentials) (*Client, error) {
 		}
 		return nil, errors.New(message)
 	}
-	return &Client{urls: where, etcd: etcd, kv: etcd.KV, auth: etcd.Auth}, nil
+	return Over(etcd), nil
+}
+
+// Over returns a Client that uses a connection of etcd's client.
+func Over(etcd *clientv3.Client) *Client {
+	return &Client{urls: strings.Join(etcd.Endpoints(), ","), etcd: etcd, kv: etcd.KV, auth: etcd.Auth}
 }
 
 // Close ends the connection.

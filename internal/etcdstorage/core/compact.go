@@ -28,12 +28,23 @@ func (c *Client) Revision(ctx context.Context) (id string, revision int64, err e
 // Compact drops the history before a revision (etcd's KV.Compact), if the etcd with this cluster ID answers; otherwise the error is an [ErrConflict]. That
 // somebody else has compacted at a later revision is no error.
 func (c *Client) Compact(ctx context.Context, id string, revision int64) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	return c.compact(ctx, id, revision)
+}
+
+// CompactNow is Compact that returns only when the space of what was dropped is free, so that a defragmentation can give it back.
+func (c *Client) CompactNow(ctx context.Context, id string, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, defragmentPatience)
+	defer cancel()
+	return c.compact(ctx, id, revision, clientv3.WithCompactPhysical())
+}
+
+func (c *Client) compact(ctx context.Context, id string, revision int64, options ...clientv3.CompactOption) error {
 	if err := c.At(ctx, id); err != nil {
 		return err
 	}
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	if _, err := c.kv.Compact(ctx, revision); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+	if _, err := c.kv.Compact(ctx, revision, options...); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("compacting the core etcd at revision %d: %w", revision, err)
 	}
 	return nil

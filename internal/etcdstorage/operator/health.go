@@ -25,8 +25,10 @@ type CoreMember struct {
 	URL string
 	// Problem says why it did not answer, "" if it did.
 	Problem string
-	// Leader reports whether it knows a leader.
-	Leader bool
+	// ClusterID is the ID of its cluster, in hexadecimal.
+	ClusterID string
+	// Leader reports whether it knows a leader, IsLeader whether it is the leader itself.
+	Leader, IsLeader bool
 	// Size is that of its database file, InUse what of it is not free, Quota its bound; 0 if the member does not report it, as etcd before 3.6.
 	Size, InUse, Quota int64
 }
@@ -62,8 +64,8 @@ func (h Health) Judge() (Reason, string) {
 			strings.Join(h.Corrupt, ", "))
 	}
 	if len(h.NoSpace) > 0 {
-		return ReasonNoSpace, fmt.Sprintf("members %s of the core etcd have the alarm NOSPACE: no tenant can write, reading and deleting work; compact and defragment the core, then run: "+
-			"etcdctl alarm disarm", strings.Join(h.NoSpace, ", "))
+		return ReasonNoSpace, fmt.Sprintf("members %s of the core etcd have the alarm NOSPACE: no tenant can write, reading and deleting work; run kubectl mooring etcd defragment, which compacts "+
+			"and defragments the core and takes the alarm back", strings.Join(h.NoSpace, ", "))
 	}
 	var leaderless, silent, full []string
 	for _, m := range h.Members {
@@ -72,7 +74,7 @@ func (h Health) Judge() (Reason, string) {
 			silent = append(silent, m.URL)
 		case !m.Leader:
 			leaderless = append(leaderless, m.URL)
-		case m.Quota > 0 && m.Size >= m.Quota/100*nearlyFullPercent:
+		case m.nearlyFull():
 			full = append(full, fmt.Sprintf("%s has %d %% of its quota, %d %% in use", m.URL, m.Size/(m.Quota/100), m.InUse/(m.Quota/100)))
 		}
 	}
@@ -82,7 +84,7 @@ func (h Health) Judge() (Reason, string) {
 	case len(silent) > 0:
 		return ReasonMemberUnreachable, "members of the core etcd do not answer, while others do: " + strings.Join(silent, ", ") + "; see whether they run"
 	case len(full) > 0:
-		return ReasonNearlyFull, "the database of the core etcd is nearly full: " + strings.Join(full, "; ") + "; at the end no tenant can write: compact and defragment it, or raise --quota-backend-bytes of etcd"
+		return ReasonNearlyFull, "the database of the core etcd is nearly full: " + strings.Join(full, "; ") + "; at the end no tenant can write: run kubectl mooring etcd defragment, or raise --quota-backend-bytes of etcd"
 	}
 	return ReasonHealthy, ""
 }

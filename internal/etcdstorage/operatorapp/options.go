@@ -32,6 +32,9 @@ const (
 // defaultProxyImage is the image of the same build.
 const defaultProxyImage = "mooring/etcd-storage-proxy:dev"
 
+// upkeepPeriod is the time between two looks at the space of the core's members: each is one call for each member.
+const upkeepPeriod = time.Minute
+
 // Values of --core-tenant-users.
 const (
 	usersAuto = "auto"
@@ -46,6 +49,7 @@ type options struct {
 	settings    operator.Settings
 	adminSecret string
 	tenantUsers string
+	defragment  bool
 }
 
 func newOptions() *options {
@@ -92,11 +96,17 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timing.Measure, "measure-period", o.timing.Measure, "The time between two counts of what tenants store; 1s to 24h.")
 	fs.DurationVar(&o.timing.History, "core-history", o.timing.History,
 		"How long the core's history is kept before the operator compacts it; 1m to 24h. 0 leaves compaction to the core (etcd's --auto-compaction-retention).")
+	fs.BoolVar(&o.defragment, "core-defragment", o.defragment,
+		"Defragment the core's members, one at a time and the leader last, where half of the file or more is free, and take back the alarm NOSPACE when all have space "+
+			"again. A member does not serve meanwhile, some seconds for each GiB.")
 }
 
 // validate reports every mistake in the flags, joined, one sentence each.
 func (o *options) validate() error {
 	o.settings.TenantUsers = o.tenantUsers == usersAuto
+	if o.defragment {
+		o.timing.Upkeep = upkeepPeriod
+	}
 	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs(), o.checkPullSecrets()}
 	if o.tenantUsers != usersAuto && o.tenantUsers != usersOff {
 		errs = append(errs, fmt.Errorf(`--core-tenant-users %q: must be "auto" or "off"`, o.tenantUsers))

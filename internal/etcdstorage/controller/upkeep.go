@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/go-logr/logr"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+)
+
+// upkeep keeps space free in the core's members for as long as the manager runs, if that is allowed.
+func (r *Reconciler) upkeep(ctx context.Context) error {
+	done := operator.Defragmented{}
+	for r.Timing.Upkeep > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Clock.After(r.Timing.Upkeep):
+			done = r.upkeepOnce(ctx, done)
+		}
+	}
+	return nil
+}
+
+// upkeepOnce asks the members how they are and does the one thing that is next. Each look begins with what the members say: an operator that dies before or
+// after what it does is followed by one that finds it done or not.
+func (r *Reconciler) upkeepOnce(ctx context.Context, done operator.Defragmented) operator.Defragmented {
+	log := logr.FromContextOrDiscard(ctx)
+	client := r.Core.current()
+	if client == nil {
+		return done
+	}
+	health := client.Health(ctx, r.Clock.Now())
+	if slices.ContainsFunc(health.Members, func(m operator.CoreMember) bool { return !r.bound(m.ClusterID) }) {
+		return done // it may be somebody else's
+	}
+	next := health.Upkeep(done)
+	if next.Nothing() {
+		return done
+	}
+	id := health.Members[0].ClusterID
+	if next.Defragment == "" {
+		if err := client.Disarm(ctx, id, next.Disarm); err != nil {
+			log.Error(err, "Failed to take back an alarm of the core, will try again")
+			return done
+		}
+		log.Info("The core has space again, its alarm is taken back", "members", next.Disarm)
+		return done
+	}
+	log.Info("Defragmenting a member of the core", "url", next.Defragment)
+	err := client.Defragment(ctx, id, next.Defragment)
+	r.Metrics.defragmented(err)
+	if err != nil {
+		log.Error(err, "Failed to defragment a member of the core")
+	}
+	done = maps.Clone(done)
+	done[next.Defragment] = r.Clock.Now() // also if it failed: it may have taken the member away
+	return done
+}

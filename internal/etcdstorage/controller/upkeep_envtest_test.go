@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+)
+
+// fill overwrites a key until the core has the alarm NOSPACE.
+func fill(t *testing.T, core *testkit.Etcd, key string) {
+	t.Helper()
+	value := strings.Repeat("x", 100<<10)
+	for range 300 {
+		if _, err := core.Client.Put(t.Context(), key, value); errors.Is(err, rpctypes.ErrNoSpace) {
+			return
+		}
+		if _, err := pb.NewMaintenanceClient(core.Client.ActiveConnection()).Hash(t.Context(), &pb.HashRequest{}); err != nil { // commits what is buffered
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("the core has room for ever")
+}
+
+// forget compacts all that there was.
+func forget(t *testing.T, core *testkit.Etcd) {
+	t.Helper()
+	if _, err := core.Client.Compact(t.Context(), core.Revision(t), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A core that has run out of space gets it back once its history is compacted, with an operator that remembers nothing from one step to the next, as one that
+// dies around each: the member is defragmented and its alarm taken back. At an etcd to which nothing is bound nothing is done, nor to one that is in order.
+func TestTheCoreGetsItsSpaceBack(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	core := g.smallCore()
+	g.at(core)
+	g.r.Metrics = NewMetrics(prometheus.NewRegistry())
+	name := "spacious"
+	g.storage(name, "{}")
+	g.sync(name)
+	step := func() operator.Health {
+		t.Helper()
+		g.r.upkeepOnce(t.Context(), operator.Defragmented{})
+		return g.r.Core.current().Health(t.Context(), g.clock.Now())
+	}
+	before := step()
+	key := "/" + name + "/key"
+	fill(t, core, key)
+	if is := step(); len(is.NoSpace) != 1 || testutil.ToFloat64(g.r.Metrics.defragmentations.WithLabelValues("success")) != 0 {
+		t.Errorf("while all is in use: %+v", is)
+	}
+	forget(t, core)
+	if is := step(); len(is.NoSpace) != 1 || is.Members[0].Size >= 4<<20 {
+		t.Errorf("the first step has to defragment: %+v", is)
+	}
+	if is := step(); len(is.NoSpace) != 0 {
+		t.Errorf("the second step has to take the alarm back: %+v", is)
+	}
+	if _, err := core.Client.Put(t.Context(), key, "again"); err != nil {
+		t.Error(err)
+	}
+	if is := step(); is.Members[0].ClusterID != before.Members[0].ClusterID || testutil.ToFloat64(g.r.Metrics.defragmentations.WithLabelValues("success")) != 1 {
+		t.Errorf("a core in order was defragmented: %+v", is)
+	}
+	// Another etcd is no better off, and belongs to nobody here.
+	stranger := g.smallCore()
+	fill(t, stranger, "/theirs")
+	forget(t, stranger)
+	g.at(stranger)
+	g.sync(name)
+	if is := step(); len(is.NoSpace) != 1 || is.Members[0].Size < 4<<20 {
+		t.Errorf("the stranger was defragmented: %+v", is)
+	}
+}

@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+)
+
+const etcdDefragmentLong = `Gives the free space in the files of a core etcd's members back, one member at a
+time and the leader last. A member does not serve meanwhile, which takes some
+seconds for each GiB; with one member no tenant is served.
+
+This is the way out of the alarm NOSPACE, with which no tenant can write. Where
+a member has it, or with --compact, all history is compacted first, so that
+there is space to give back: API servers that watch from an older revision list
+anew. In the end the alarms are taken back.
+
+Nothing is begun while a member is away, knows no leader, or has the alarm
+CORRUPT. What was begun may be interrupted and begun again.
+
+Name all members: one that is not named keeps its free space.`
+
+const etcdDefragmentExample = `  kubectl mooring etcd defragment --dry-run --core-endpoint https://etcd-0:2379,https://etcd-1:2379,https://etcd-2:2379 \
+    --core-cacert ca.crt --core-cert client.crt --core-key client.key`
+
+// defragmentation is one run of the command.
+type defragmentation struct {
+	client *core.Client
+	// id is the cluster ID of the core that answered first.
+	id              string
+	compact, dryRun bool
+	out, notes      io.Writer
+}
+
+func newEtcdDefragment(_ *Env) *cobra.Command {
+	var f etcdFlags
+	var d defragmentation
+	cmd := &cobra.Command{
+		Use:     "defragment",
+		Short:   "Win back space in the core etcd, and end its alarm NOSPACE",
+		Long:    etcdDefragmentLong,
+		Example: etcdDefragmentExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.out, d.notes = out(cmd), cmd.ErrOrStderr()
+			return f.defragment(cmd.Context(), &d)
+		},
+	}
+	f.addCoreTo(cmd)
+	cmd.Flags().BoolVar(&d.compact, "compact", false, "Compact all history first, also where no member has the alarm NOSPACE.")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "Say what would be done, and do nothing.")
+	return cmd
+}
+
+// defragment connects and runs it.
+func (f *etcdFlags) defragment(ctx context.Context, d *defragmentation) error {
+	if len(f.core) == 0 {
+		return errors.New("give --core-endpoint, the URLs of all members of the core etcd")
+	}
+	config, err := f.coreConfig(baseConfig())
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, config); err != nil {
+		return err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
+	}
+	defer func() { _ = client.Close() }()
+	d.client = core.Over(client)
+	return d.run(ctx)
+}
+
+func (d *defragmentation) run(ctx context.Context) error {
+	before, err := d.look(ctx)
+	if err != nil {
+		return err
+	}
+	d.id = before.Members[0].ClusterID
+	if d.dryRun {
+		d.announce(before)
+		return nil
+	}
+	if len(before.NoSpace) > 0 || d.compact {
+		if err := d.dropHistory(ctx); err != nil {
+			return err
+		}
+	}
+	for _, m := range before.LeaderLast() {
+		if err := d.one(ctx, m); err != nil {
+			return err
+		}
+	}
+	return d.disarm(ctx)
+}
+
+// look asks all members, and is an error unless all of them are there and of one core.
+func (d *defragmentation) look(ctx context.Context) (operator.Health, error) {
+	health := d.client.Health(ctx, time.Now())
+	if len(health.Corrupt) > 0 {
+		return health, fmt.Errorf("members %s have the alarm CORRUPT: their data is not that of the others; replace them first", strings.Join(health.Corrupt, ", "))
+	}
+	for _, m := range health.Members {
+		switch {
+		case m.Problem != "":
+			return health, errors.New(m.Problem)
+		case !m.Leader:
+			return health, fmt.Errorf("the member %s knows no leader: see whether most of the members run and reach each other", m.URL)
+		case m.ClusterID != health.Members[0].ClusterID:
+			return health, fmt.Errorf("%s and %s are members of different cores, with cluster IDs %s and %s: name the members of one",
+				health.Members[0].URL, m.URL, health.Members[0].ClusterID, m.ClusterID)
+		}
+	}
+	return health, nil
+}
+
+// announce says what a run without --dry-run would do.
+func (d *defragmentation) announce(h operator.Health) {
+	if len(h.NoSpace) > 0 || d.compact {
+		fmt.Fprintf(d.out, "would compact all history\n")
+	}
+	for _, m := range h.LeaderLast() {
+		fmt.Fprintf(d.out, "would defragment %s: %s, %s of it in use%s\n", m.URL, size(m.Size), size(m.InUse), leaderNote(m))
+	}
+	if len(h.NoSpace) > 0 {
+		fmt.Fprintf(d.out, "would take back the alarm NOSPACE of %s\n", strings.Join(h.NoSpace, ", "))
+	}
+}
+
+func leaderNote(m operator.CoreMember) string {
+	if m.IsLeader {
+		return ", the leader"
+	}
+	return ""
+}
+
+func (d *defragmentation) dropHistory(ctx context.Context) error {
+	_, revision, err := d.client.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.client.CompactNow(ctx, d.id, revision); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "compacted all history, at revision %d\n", revision)
+	return nil
+}
+
+// one defragments one member, and returns when all are there again.
+func (d *defragmentation) one(ctx context.Context, m operator.CoreMember) error {
+	if err := d.client.Defragment(ctx, d.id, m.URL); err != nil {
+		return err
+	}
+	health, err := d.settled(ctx)
+	if err != nil {
+		return fmt.Errorf("after defragmenting %s: %w", m.URL, err)
+	}
+	for _, is := range health.Members {
+		if is.URL == m.URL {
+			fmt.Fprintf(d.out, "defragmented %s: %s → %s\n", m.URL, size(m.Size), size(is.Size))
+		}
+	}
+	return nil
+}
+
+// settled looks until all members are there, for a minute: one that was defragmented has to catch up, and a leader may be elected anew.
+func (d *defragmentation) settled(ctx context.Context) (operator.Health, error) {
+	const looks, pause = 60, time.Second
+	var health operator.Health
+	var err error
+	for range looks {
+		if health, err = d.look(ctx); err == nil {
+			return health, nil
+		}
+		select {
+		case <-ctx.Done():
+			return health, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	return health, err
+}
+
+// disarm takes the alarms back. A member without space raises its alarm again.
+func (d *defragmentation) disarm(ctx context.Context) error {
+	health, err := d.look(ctx)
+	if err != nil || len(health.NoSpace) == 0 {
+		return err
+	}
+	if err := d.client.Disarm(ctx, d.id, health.NoSpace); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "took back the alarm NOSPACE of %s\n", strings.Join(health.NoSpace, ", "))
+	if health, err = d.look(ctx); err != nil {
+		return err
+	}
+	if reason, words := health.Judge(); reason != operator.ReasonHealthy {
+		wrap(d.notes, "warning: ", "  ", words+"; have tenants delete what they do not need")
+	}
+	return nil
+}
