@@ -22,13 +22,19 @@ import (
 type testPackage struct {
 	// path is its import path, folder that of its files below the repository's root, module the folder of its module.
 	path, folder, module string
-	// pure reports whether archtest calls it pure; servers whether its test binary links Kubernetes' or etcd's server.
-	pure, servers bool
+	// pure reports whether archtest calls it pure; servers whether its test binary links Kubernetes' or etcd's server; campaign whether it is one.
+	pure, servers, campaign bool
 	// deps are the folders of this repository's packages that its test binary links; linked is the number of all.
 	deps   []string
 	linked int
 	// files are the names of its test files.
 	files []string
+}
+
+// campaigns are the folders of tests that drive whole programs through many random cases, ten times as slow with the race detector. It would find there
+// what it finds in the tests of the packages that they drive.
+func campaigns() []string {
+	return []string{"internal/docloud/provider/simulated", "test/contract/etcdstorage/budgets", "test/contract/etcdstorage/isolation"}
 }
 
 // record is what is read of go list -json.
@@ -68,7 +74,7 @@ func (r runner) list(ctx context.Context, module, tags string) ([]testPackage, e
 		if err != nil {
 			return nil, err
 		}
-		p := testPackage{path: rec.ImportPath, folder: folder, module: module, pure: archtest.Pure(folder), linked: len(binary.Deps), files: slices.Concat(rec.TestGoFiles, rec.XTestGoFiles)}
+		p := testPackage{path: rec.ImportPath, folder: folder, module: module, pure: archtest.Pure(folder), campaign: slices.Contains(campaigns(), folder), linked: len(binary.Deps), files: slices.Concat(rec.TestGoFiles, rec.XTestGoFiles)}
 		p.deps, p.servers = own(binary.Deps, strings.TrimSpace(string(prefix))+"/")
 		p.deps = append(p.deps, folder)
 		all = append(all, p)

@@ -23,6 +23,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 func main() {
@@ -75,8 +76,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 // modules are the folders of the modules that have tests.
 func modules() []string { return []string{".", "lab"} }
 
-// unit runs the tests without build tags. With the race detector, packages that link Kubernetes' or etcd's server and those that archtest calls pure
-// run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
+// unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that archtest calls
+// pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := r.clean(); err != nil {
@@ -85,22 +86,31 @@ func (r runner) unit(ctx context.Context, race bool) error {
 	if race && !linksC(ctx) {
 		return errors.New("the race detector needs a C compiler that links: install one (Debian: apt-get install gcc libc6-dev), or run without RACE=1")
 	}
-	var failed error
-	for _, module := range modules() {
-		all, err := r.list(ctx, module, "")
-		if err != nil {
-			return err
-		}
-		slowestFirst(all, last)
-		groups := []group{{name: "plain", packages: all}}
-		if race {
-			groups = split(all)
-		}
-		for _, g := range groups {
-			failed = errors.Join(failed, r.test(ctx, module, g))
-		}
+	failures := make([]error, len(modules()))
+	var running sync.WaitGroup
+	for i, module := range modules() {
+		running.Go(func() { failures[i] = r.unitOf(ctx, module, race, last) })
 	}
-	return errors.Join(failed, r.report())
+	running.Wait()
+	return errors.Join(errors.Join(failures...), r.report())
+}
+
+// unitOf runs the tests of one module. Those of the lab mostly wait, so that they take little from those of the product beside them.
+func (r runner) unitOf(ctx context.Context, module string, race bool, last map[string]float64) error {
+	all, err := r.list(ctx, module, "")
+	if err != nil {
+		return err
+	}
+	slowestFirst(all, last)
+	groups := []group{{name: "plain", packages: all}}
+	if race {
+		groups = split(all)
+	}
+	var failed error
+	for _, g := range groups {
+		failed = errors.Join(failed, r.test(ctx, module, g))
+	}
+	return failed
 }
 
 // linksC reports whether there is a C compiler with a C library.
@@ -152,7 +162,7 @@ func split(all []testPackage) []group {
 	with := group{name: "race", flags: []string{"-race", "-shuffle=on"}, race: true}
 	without := group{name: "plain", flags: []string{"-shuffle=on"}}
 	for _, p := range all {
-		if p.pure || p.servers {
+		if p.pure || p.servers || p.campaign {
 			without.packages = append(without.packages, p)
 		} else {
 			with.packages = append(with.packages, p)
@@ -161,12 +171,12 @@ func split(all []testPackage) []group {
 	return []group{with, without}
 }
 
-// parallel is how many packages of a group run at a time. Most unit tests wait for processes, so that three suit two processors; networks of machines,
-// whose packets are counted, have the processors to themselves.
+// parallel is how many packages of a group run at a time. Most unit tests wait for processes, so that four suit two processors; networks of machines,
+// whose packets are counted, have the processors to themselves. In a package four tests run at a time, for the same reason.
 func (g group) parallel(module string) int {
 	switch {
 	case g.name != "e2e":
-		return max(3, runtime.NumCPU())
+		return max(4, runtime.NumCPU())
 	case module == "lab":
 		return 1
 	default:
@@ -188,7 +198,7 @@ func (r runner) test(ctx context.Context, module string, g group) error {
 	}
 	fmt.Fprintf(r.out, "== %s: %d packages %s\n", name, len(g.packages), strings.Join(g.flags, " "))
 	args := []string{"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--jsonfile", filepath.Join(r.folder(), name+".json"), "--"}
-	args = append(args, "-p", strconv.Itoa(g.parallel(module)), "-timeout", "60m", "-exec", r.exec())
+	args = append(args, "-p", strconv.Itoa(g.parallel(module)), "-parallel", "4", "-timeout", "60m", "-exec", r.exec())
 	args = append(append(args, g.flags...), r.flags...)
 	for _, p := range g.packages {
 		args = append(args, p.path)

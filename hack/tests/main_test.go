@@ -46,7 +46,7 @@ func TestAffects(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	t.Parallel()
-	all := []testPackage{{path: "pure", pure: true}, {path: "server", servers: true}, {path: "controller"}}
+	all := []testPackage{{path: "pure", pure: true}, {path: "server", servers: true}, {path: "long", campaign: true}, {path: "controller"}}
 	groups := split(all)
 	if len(groups) != 2 || len(groups[0].packages) != 1 || groups[0].packages[0].path != "controller" || !groups[0].race || groups[1].race {
 		t.Errorf("%+v", groups)

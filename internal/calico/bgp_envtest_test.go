@@ -69,7 +69,8 @@ func everyOption() routereflector.Peer {
 }
 
 // What is written of a BGPPeer is what Calico's own client reads, and after that client has rewritten it, it is still known as ours.
-func TestPeersAsCalicoReadsThem(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestPeersAsCalicoReadsThem(t *testing.T) {
+	t.Parallel()
 	cluster := controlplane.New(t)
 	cluster.InstallCalicoCRDs(t)
 	b, err := OpenBGP(t.Context(), cluster.Config)
@@ -146,7 +147,8 @@ func TestPeersAsCalicoReadsThem(t *testing.T) { //nolint:paralleltest // the kin
 
 // The mesh goes off and on as Calico's own client reads and validates it, with its options kept meanwhile, even if Calico's client has moved the
 // annotation that keeps them.
-func TestMeshAsCalicoReadsIt(t *testing.T) { //nolint:paralleltest // as above
+func TestMeshAsCalicoReadsIt(t *testing.T) {
+	t.Parallel()
 	cluster := controlplane.New(t)
 	cluster.InstallCalicoCRDs(t)
 	b, err := OpenBGP(t.Context(), cluster.Config)
@@ -197,7 +199,8 @@ func TestMeshAsCalicoReadsIt(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // Where projectcalico.org/v3 is served it is used, and a program that began with the other group is told to start again.
-func TestGroups(t *testing.T) { //nolint:paralleltest // as above
+func TestGroups(t *testing.T) {
+	t.Parallel()
 	cluster := controlplane.New(t)
 	cluster.InstallCalicoCRDs(t)
 	before, err := OpenBGP(t.Context(), cluster.Config)

@@ -27,6 +27,7 @@ var errNotInKubernetes = errors.New("the kubernetes datastore has no such object
 // through no cache, and keeps one page of a list in memory at a time.
 type KubernetesAPI struct {
 	client rest.Interface
+	page   int // how many objects one answer of a list has at most
 }
 
 // OpenKubernetes makes a client from the configuration that the rest of the program uses, so that both always mean the same cluster.
@@ -36,7 +37,7 @@ func OpenKubernetes(config *rest.Config) (*KubernetesAPI, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Calico's resources: %w", err)
 	}
-	return &KubernetesAPI{client: c}, nil
+	return &KubernetesAPI{client: c, page: objectsPerPage}, nil
 }
 
 // Close does nothing: there is no connection of its own.

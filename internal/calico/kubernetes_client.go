@@ -166,7 +166,7 @@ func (d *KubernetesAPI) each(ctx context.Context, kind string, visit func(*custo
 func (d *KubernetesAPI) eachRaw(ctx context.Context, kind string, visit func(raw []byte) error) error {
 	token := ""
 	for {
-		request := d.client.Get().Resource(plural(kind)).Param("limit", strconv.Itoa(objectsPerPage))
+		request := d.client.Get().Resource(plural(kind)).Param("limit", strconv.Itoa(d.page))
 		if token != "" {
 			request = request.Param("continue", token)
 		}

@@ -43,7 +43,8 @@ func methods(requests []string) map[string]int {
 
 // What a removal asks of the API server depends on what the host has left, and on nothing else in the cluster.
 func TestKubernetesDatastoreAsksLittlePerHost(t *testing.T) {
-	w := newKubeWorld(t)
+	t.Parallel()
+	w := kubeWorldOn(t, controlplane.Lend(t))
 	const pods = 3
 	asked := func(host string, last byte) map[string]int {
 		w.configure(t, host)
@@ -194,7 +195,8 @@ func TestKubernetesDatastoreNeverDeletesAHandleThatChanges(t *testing.T) {
 // Lists come in pages, so that memory is bounded by a page and not by the cluster.
 func TestKubernetesDatastoreReadsPageByPage(t *testing.T) {
 	w := newKubeWorld(t)
-	const more = objectsPerPage + 20
+	const page, more = 40, 50
+	w.store.page = page
 	fillKubernetes(t, w.raw, "kdd-page", more)
 	t.Cleanup(func() { emptyKubernetes(t, w.raw, "kdd-page") })
 	w.traffic.take()
@@ -215,7 +217,7 @@ func TestKubernetesDatastoreReadsPageByPage(t *testing.T) {
 	for _, r := range w.traffic.take() {
 		if !strings.Contains(r, "clusterinformations/default") {
 			lists++
-			if !strings.Contains(r, fmt.Sprintf("limit=%d", objectsPerPage)) {
+			if !strings.Contains(r, fmt.Sprintf("limit=%d", page)) {
 				t.Errorf("%s is not in pages", r)
 			}
 		}

@@ -32,7 +32,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// kubeWorld is Calico's kubernetes datastore on a real API server. There is one per API server: its tests are not parallel.
+// kubeWorld is Calico's kubernetes datastore on a real API server. There is one per API server: tests of the shared one are not parallel.
 type kubeWorld struct {
 	api     *controlplane.Cluster
 	store   *KubernetesAPI
@@ -43,7 +43,13 @@ type kubeWorld struct {
 
 func newKubeWorld(t *testing.T) *kubeWorld {
 	t.Helper()
-	w := &kubeWorld{api: controlplane.Shared(t)}
+	return kubeWorldOn(t, controlplane.Shared(t))
+}
+
+// kubeWorldOn is a world on an API server that may be the test's own.
+func kubeWorldOn(t *testing.T, api *controlplane.Cluster) *kubeWorld {
+	t.Helper()
+	w := &kubeWorld{api: api}
 	var err error
 	if w.raw, err = dynamic.NewForConfig(w.api.Config); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
+
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // removals are all kinds of removal of what a host has left, each with the kind and name of the object that it deletes.
@@ -162,8 +164,9 @@ func TestKubernetesDatastoreRemovesNothingWithoutAnAnswerAboutTheNode(t *testing
 var errCrash = errors.New("the process is killed here")
 
 // A process that dies before or after any of its writes leaves what the next one finishes, and the end is the same.
-func TestKubernetesDatastoreEndsAlikeWhereverAProcessDies(t *testing.T) {
-	w, host := newKubeWorld(t), "kdd-crashed"
+func TestKubernetesDatastoreEndsAlikeWhereverAProcessDies(t *testing.T) { //nolint:tparallel // each begins with what the one before has left
+	t.Parallel()
+	w, host := kubeWorldOn(t, controlplane.Lend(t)), "kdd-crashed"
 	before := w.specs(t)
 	for deadly := 1; ; deadly++ {
 		survived := 0

@@ -74,6 +74,8 @@ type BalancerTiming struct {
 	CertificateAge, CertificateDoubt time.Duration
 	// Settle is how long after a change lists may still show what was before it (15 s).
 	Settle time.Duration
+	// Unanswered is how long what a POST without an answer may have made is waited for (1 min), longer than lists lag.
+	Unanswered time.Duration
 	// FirstRetry and LastRetry bound the waits after failures (5 s, 5 min).
 	FirstRetry, LastRetry time.Duration
 }
@@ -85,7 +87,7 @@ func (t BalancerTiming) withDefaults() BalancerTiming {
 	}{
 		{&t.Quiet, 2 * time.Second}, {&t.Most, 15 * time.Second}, {&t.Resync, 5 * time.Minute}, {&t.Pending, 15 * time.Second},
 		{&t.Poll, 5 * time.Second}, {&t.ListAge, 10 * time.Second}, {&t.CertificateAge, 15 * time.Minute}, {&t.CertificateDoubt, time.Minute},
-		{&t.Settle, 15 * time.Second},
+		{&t.Settle, 15 * time.Second}, {&t.Unanswered, time.Minute},
 		{&t.FirstRetry, 5 * time.Second}, {&t.LastRetry, 5 * time.Minute},
 	} {
 		if *f.field == 0 {

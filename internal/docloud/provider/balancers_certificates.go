@@ -119,7 +119,7 @@ func (p *pass) certify(ctx context.Context, lb *loadbalancer.Observed, result lo
 func (p *pass) order(ctx context.Context, lb *loadbalancer.Observed, name string) error {
 	unlock := p.b.certifying.lock(name)
 	defer unlock()
-	if p.memory.ordered == name && p.b.clock.Since(p.memory.orderedAt) < unsureFor {
+	if p.memory.ordered == name && p.b.clock.Since(p.memory.orderedAt) < p.b.timing.Unanswered {
 		return nil // it is not in the list yet
 	}
 	if err := p.mayCreate(ctx); err != nil {

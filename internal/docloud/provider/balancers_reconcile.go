@@ -441,7 +441,7 @@ func (p *pass) mine(ctx context.Context) (*loadbalancer.Observed, loadbalancer.S
 		p.warn(reasonDoubt, err.Error())
 		return nil, s, fmt.Errorf("the load balancer is not visible, but that is no proof that there is none: %w", err)
 	}
-	if since := p.memory.unsureSince; !since.IsZero() && p.b.clock.Since(since) < unsureFor {
+	if since := p.memory.unsureSince; !since.IsZero() && p.b.clock.Since(since) < p.b.timing.Unanswered {
 		return nil, s, errors.New("a load balancer may have been made just now and may not be in the list yet")
 	}
 	if p.b.api.Epoch() != p.epoch {
@@ -449,9 +449,6 @@ func (p *pass) mine(ctx context.Context) (*loadbalancer.Observed, loadbalancer.S
 	}
 	return nil, s, nil
 }
-
-// unsureFor is how long a POST without an answer is waited for before a Service that is deleted lets go.
-const unsureFor = time.Minute
 
 // wanting returns the Services that want a load balancer of this controller.
 func (b *Balancers) wanting() ([]*corev1.Service, error) {

@@ -96,7 +96,7 @@ func (p *pass) create(ctx context.Context, result loadbalancer.Result) error {
 // name, which is taken then, it would be a second one.
 func (p *pass) settled(name string) error {
 	other := slices.IndexFunc(p.memory.attempted, func(tried string) bool { return tried != name })
-	if other >= 0 && p.b.clock.Since(p.memory.unsureSince) < unsureFor {
+	if other >= 0 && p.b.clock.Since(p.memory.unsureSince) < p.b.timing.Unanswered {
 		return fmt.Errorf("a load balancer %q may have been made just now and may not be in the list yet, %q is not made until that is certain",
 			p.memory.attempted[other], name)
 	}

@@ -17,7 +17,8 @@ import (
 
 // A topology that came back from a backup without its finalizer has reflectors although nothing is to be done. It is held all the same, or its
 // deletion would leave them without an owner and the mesh off.
-func TestHeldWithoutAStep(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestHeldWithoutAStep(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 6)
 	p := s.start()
 	s.create("main", "{redundancy: 2}")

@@ -22,7 +22,10 @@ import (
 
 // The whole of it: an empty spec on a running mesh ends with three reflectors in three zones, two BGPPeers, the mesh off, and nothing left over.
 // Roles change one at a time, each after the one before has all its sessions.
-func TestEnable(t *testing.T) { inBoth(t, testEnable) } //nolint:paralleltest // the kinds are cluster-scoped
+func TestEnable(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testEnable)
+}
 
 func testEnable(t *testing.T, newStage stageMaker) {
 	t.Helper()
@@ -92,7 +95,10 @@ func (s *stage) expectOneAtATime() {
 
 // A process that dies after each of its writes, or before each second one, is followed by one that goes on where it stopped: the end is the same,
 // and so are the reflectors and the order of what changes roles.
-func TestKilledAtEveryWrite(t *testing.T) { inBoth(t, testKilledAtEveryWrite) } //nolint:paralleltest // as above
+func TestKilledAtEveryWrite(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testKilledAtEveryWrite)
+}
 
 func testKilledAtEveryWrite(t *testing.T, newStage stageMaker) {
 	t.Helper()
@@ -106,6 +112,7 @@ func testKilledAtEveryWrite(t *testing.T, newStage stageMaker) {
 		"before": func(_ *Reconciler, t *tap) { t.dieBefore = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, 6)
 			processes := 0
 			roles := s.roles(func() {
@@ -135,7 +142,10 @@ func testKilledAtEveryWrite(t *testing.T, newStage stageMaker) {
 
 // While the mesh is off the topology is not Ready before the last reflector has been seen with all its sessions; and a program that starts while all
 // is well writes nothing at all.
-func TestReadyMeansSeen(t *testing.T) { inBoth(t, testReadyMeansSeen) } //nolint:paralleltest // as above
+func TestReadyMeansSeen(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testReadyMeansSeen)
+}
 
 func testReadyMeansSeen(t *testing.T, newStage stageMaker) {
 	t.Helper()
@@ -199,7 +209,10 @@ func (s *stage) roles(run func(), name string) []string {
 }
 
 // Two that both believe to lead do each thing once.
-func TestTwoLeaders(t *testing.T) { inBoth(t, testTwoLeaders) } //nolint:paralleltest // as above
+func TestTwoLeaders(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testTwoLeaders)
+}
 
 func testTwoLeaders(t *testing.T, newStage stageMaker) {
 	t.Helper()
@@ -218,7 +231,10 @@ func testTwoLeaders(t *testing.T, newStage stageMaker) {
 }
 
 // A topology that is deleted brings the mesh back before the first reflector goes, and leaves nothing behind; what was stashed of the mesh returns.
-func TestExit(t *testing.T) { inBoth(t, testExit) } //nolint:paralleltest // as above
+func TestExit(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testExit)
+}
 
 func testExit(t *testing.T, newStage stageMaker) {
 	t.Helper()

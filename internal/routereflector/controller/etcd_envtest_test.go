@@ -68,7 +68,8 @@ func (s *stage) boundTo() string {
 }
 
 // What holds a plan back in an etcd: nothing is written there before it is gone. Then the first write binds the etcd to this cluster.
-func TestHeldInEtcd(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestHeldInEtcd(t *testing.T) {
+	t.Parallel()
 	bind := func(uid string) func(s *stage) {
 		return func(s *stage) {
 			s.editInformation(func(c *calicov3.ClusterInformation) {
@@ -116,6 +117,7 @@ func TestHeldInEtcd(t *testing.T) { //nolint:paralleltest // the kinds are clust
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newEtcdStage(t, 5)
 			c.before(s)
 			revision := s.etcd.Revision(t)
@@ -140,7 +142,8 @@ func TestHeldInEtcd(t *testing.T) { //nolint:paralleltest // the kinds are clust
 
 // A reflector whose machine is gone, and whose Kubernetes Node somebody has deleted, makes room for another when the grace period is over. Its Calico Node
 // is for calico-node-sync or kube-controllers to remove.
-func TestKubernetesNodeGone(t *testing.T) { //nolint:paralleltest // as above
+func TestKubernetesNodeGone(t *testing.T) {
+	t.Parallel()
 	s := newEtcdStage(t, 7)
 	s.start()
 	s.create("main", "failure: {unreachableGrace: 10s, notReadyGrace: 10s}")
@@ -171,7 +174,8 @@ func TestKubernetesNodeGone(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // Nobody is harmed who writes Calico Nodes at the same time: what kube-controllers and calico-node write stays, and the roles are as wanted in the end.
-func TestOthersWriteCalicoNodes(t *testing.T) { //nolint:paralleltest // as above
+func TestOthersWriteCalicoNodes(t *testing.T) {
+	t.Parallel()
 	s := newEtcdStage(t, 5)
 	s.start()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -212,7 +216,8 @@ func TestOthersWriteCalicoNodes(t *testing.T) { //nolint:paralleltest // as abov
 }
 
 // With the rights of the list, and no others, the operator enables a topology and ends it; and Kubernetes' Nodes it may not write.
-func TestEtcdRights(t *testing.T) { //nolint:paralleltest // as above
+func TestEtcdRights(t *testing.T) {
+	t.Parallel()
 	s := newEtcdStage(t, 5)
 	rbac := s.cluster.Client.RbacV1()
 	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: EtcdRights()}, metav1.CreateOptions{})

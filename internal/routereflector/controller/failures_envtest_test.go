@@ -102,7 +102,8 @@ func (s *stage) believe(message string) {
 
 // Labels that all nodes lose while no operator runs are noticed by the next one. It writes nothing but the status until they are back, or until somebody
 // says that it is meant.
-func TestFrozenAcrossARestart(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestFrozenAcrossARestart(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 6)
 	for i := range 6 {
 		s.label(nodeName(i), "pool", `"a"`)
@@ -154,7 +155,8 @@ type ahead struct {
 func (a *ahead) Now() time.Time { return a.PassiveClock.Now().Add(time.Duration(a.by.Load())) }
 
 // Half of the Nodes vanish: nothing is written for minutes. Then a list of the API server is asked for, and what it says is believed: nobody is needed.
-func TestNodesVanish(t *testing.T) { //nolint:paralleltest // as above
+func TestNodesVanish(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 9)
 	now := &ahead{PassiveClock: clock.RealClock{}}
 	p := s.start(func(r *Reconciler, _ *tap) { r.Clock = now })
@@ -195,7 +197,8 @@ func TestNodesVanish(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // A reflector whose Node is deleted is replaced by one promotion; one that is cordoned by another one, before it goes.
-func TestDeletedAndCordoned(t *testing.T) { //nolint:paralleltest // as above
+func TestDeletedAndCordoned(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 9)
 	s.start()
 	s.create("main", "{}")
@@ -228,7 +231,8 @@ func TestDeletedAndCordoned(t *testing.T) { //nolint:paralleltest // as above
 
 // All reflectors are deleted at once: as many others are promoted, although none has been Ready for as long as the spec wants, and although the first
 // of them never says a word.
-func TestAllReflectorsGone(t *testing.T) { //nolint:paralleltest // as above
+func TestAllReflectorsGone(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T, newStage stageMaker) {
 		t.Helper()
 		s := newStage(t, 7)
@@ -278,7 +282,8 @@ func (s *stage) loseMachines(names ...string) {
 
 // Where the mesh is too large for the cluster the end of a topology is refused, and nothing is written but that. By force it ends, though the process
 // dies after each write, and leaves nothing.
-func TestExitRefusedAndForced(t *testing.T) { //nolint:paralleltest // as above
+func TestExitRefusedAndForced(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 6)
 	p := s.start()
 	topology := s.create("main", "sizing: {maxMeshNodes: 5}")
@@ -352,7 +357,8 @@ func (s *stage) expectNothingLeft() {
 }
 
 // With spec.mesh Observe or Ignore and the mesh off the reflectors stay until somebody says that they may go, or turns the mesh on.
-func TestExitWithoutAMesh(t *testing.T) { //nolint:paralleltest // as above
+func TestExitWithoutAMesh(t *testing.T) {
+	t.Parallel()
 	for policy, release := range map[string]func(s *stage){
 		"Observe": func(s *stage) {
 			s.patch("main", `{"metadata":{"annotations":{"`+v1alpha1.ForceExitAnnotation+`":"MeshNotManaged"}}}`)
@@ -360,6 +366,7 @@ func TestExitWithoutAMesh(t *testing.T) { //nolint:paralleltest // as above
 		"Ignore": func(s *stage) { s.patch("main", `{"spec":{"mesh":"Manage"}}`) },
 	} {
 		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, 5)
 			p := s.start()
 			topology := s.create("main", "redundancy: 2")
@@ -386,7 +393,8 @@ func TestExitWithoutAMesh(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // The finalizer stays as long as the API server itself shows a reflector, whatever the informers do.
-func TestTheFinalizerGoesLast(t *testing.T) { //nolint:paralleltest // as above
+func TestTheFinalizerGoesLast(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 2)
 	topology := s.create("main", "{}")
 	s.patch("main", `{"metadata":{"finalizers":["`+Finalizer+`"]}}`)

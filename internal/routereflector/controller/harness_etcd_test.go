@@ -35,9 +35,15 @@ type stageMaker func(t *testing.T, nodes int) *stage
 func inBoth(t *testing.T, test func(t *testing.T, newStage stageMaker)) {
 	t.Helper()
 	if cases.Number(t, 1, 2, 2) == 2 {
-		t.Run("kubernetes", func(t *testing.T) { test(t, newStage) })
+		t.Run("kubernetes", func(t *testing.T) {
+			t.Parallel()
+			test(t, newStage)
+		})
 	}
-	t.Run("etcdv3", func(t *testing.T) { test(t, newEtcdStage) })
+	t.Run("etcdv3", func(t *testing.T) {
+		t.Parallel()
+		test(t, newEtcdStage)
+	})
 }
 
 // newEtcdStage is a cluster whose Calico keeps its data in an etcd of its own.
@@ -51,7 +57,7 @@ func newEtcdStage(t *testing.T, nodes int) *stage {
 
 func emptyEtcdStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: controlplane.Shared(t), etcd: testkit.NewEtcd(t)}
+	s := &stage{t: t, cluster: controlplane.Lend(t), etcd: testkit.NewEtcd(t)}
 	s.config = s.cluster.Config
 	installTopologies(t, s.cluster)
 	var err error

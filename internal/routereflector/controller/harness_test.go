@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test. Tests are serial: the kinds are cluster-scoped.
+// stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test, which has the cluster to itself: the kinds are cluster-scoped.
 type stage struct {
 	t       *testing.T
 	cluster *controlplane.Cluster
@@ -85,7 +85,7 @@ func newStage(t *testing.T, nodes int) *stage {
 // emptyStage has no nodes and no simulator.
 func emptyStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: controlplane.Shared(t)}
+	s := &stage{t: t, cluster: controlplane.Lend(t)}
 	s.config = s.cluster.Config
 	s.cluster.InstallCalicoCRDs(t)
 	installTopologies(t, s.cluster)

@@ -62,7 +62,8 @@ func (s *stage) patch(name, patch string) {
 }
 
 // Whatever holds a plan back, nothing but the topology's status is written until it is gone, and then the plan is carried out.
-func TestHeld(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestHeld(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		spec                string
 		phase               v1alpha1.Phase
@@ -135,6 +136,7 @@ func TestHeld(t *testing.T) { //nolint:paralleltest // the kinds are cluster-sco
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, 5)
 			if c.before != nil {
 				c.before(s)
@@ -195,7 +197,10 @@ func (s *stage) deletePeer(name string) {
 }
 
 // Somebody else's BGPPeers are as they were after everything that a topology goes through.
-func TestForeignPeers(t *testing.T) { inBoth(t, testForeignPeers) } //nolint:paralleltest // as above
+func TestForeignPeers(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testForeignPeers)
+}
 
 func testForeignPeers(t *testing.T, newStage stageMaker) {
 	t.Helper()
@@ -218,7 +223,8 @@ func testForeignPeers(t *testing.T, newStage stageMaker) {
 }
 
 // A session that does not come up holds the next step back for ever, and after the timeout the topology says so. When it comes up, all goes on.
-func TestSessionTimeout(t *testing.T) { //nolint:paralleltest // as above
+func TestSessionTimeout(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 6)
 	p := s.start()
 	for i := range 6 {
@@ -244,7 +250,8 @@ func TestSessionTimeout(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // A reflector that never answers holds the next step back.
-func TestSilentReflector(t *testing.T) { //nolint:paralleltest // as above
+func TestSilentReflector(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 4)
 	s.start()
 	for i := range 4 {
@@ -259,7 +266,8 @@ func TestSilentReflector(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // What was said before a step is no evidence for the next: statuses of another moment are not believed, however well they look.
-func TestStaleEvidence(t *testing.T) { //nolint:paralleltest // as above
+func TestStaleEvidence(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 4)
 	p := s.start()
 	s.create("main", "redundancy: 2")
@@ -295,7 +303,10 @@ func TestStaleEvidence(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // One reflector is replaced by another before it goes.
-func TestReplace(t *testing.T) { inBoth(t, testReplace) } //nolint:paralleltest // as above
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testReplace)
+}
 
 func testReplace(t *testing.T, newStage stageMaker) {
 	t.Helper()

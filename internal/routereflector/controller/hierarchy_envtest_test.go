@@ -20,7 +20,10 @@ import (
 
 // From flat to a hierarchy and back to flat, on a real API server: the cluster IDs stay, a new node costs one write, and in the end nothing of the
 // hierarchy is left. Then the topology is deleted while it is a hierarchy.
-func TestFlatToHierarchicalAndBack(t *testing.T) { inBoth(t, testFlatToHierarchicalAndBack) } //nolint:paralleltest // the kinds are cluster-scoped
+func TestFlatToHierarchicalAndBack(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testFlatToHierarchicalAndBack)
+}
 
 func testFlatToHierarchicalAndBack(t *testing.T, newStage stageMaker) {
 	s := newStage(t, 16)

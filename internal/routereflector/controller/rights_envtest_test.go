@@ -17,7 +17,8 @@ import (
 )
 
 // With the rights of the list, and no others, the operator enables a topology and ends it.
-func TestRights(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestRights(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 5)
 	rbac := s.cluster.Client.RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: Rights()}

@@ -16,7 +16,8 @@ import (
 
 // With all sessions up, the mesh stays on as long as one of the sampled clients lacks a route that it would lose, and after the timeout the topology
 // says who and which. When the route comes, the mesh goes.
-func TestTheMeshWaitsForRoutes(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestTheMeshWaitsForRoutes(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 6)
 	p := s.start()
 	for i := range 6 {
@@ -39,7 +40,8 @@ func TestTheMeshWaitsForRoutes(t *testing.T) { //nolint:paralleltest // the kind
 }
 
 // The datastore cannot be written to for a while: the topology says so, nothing is lost, and it goes on when it can.
-func TestTheDatastoreIsAway(t *testing.T) { //nolint:paralleltest // as above
+func TestTheDatastoreIsAway(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 5)
 	var wire *tap
 	s.start(func(_ *Reconciler, t *tap) { wire = t; t.refuse("/bgppeers") })
@@ -53,7 +55,8 @@ func TestTheDatastoreIsAway(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // Nodes without a BGP address and Windows nodes are neither clients nor reflectors, are waited for by nobody, and are left as they are.
-func TestNodesWithoutBGP(t *testing.T) { //nolint:paralleltest // as above
+func TestNodesWithoutBGP(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 5)
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	windows := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

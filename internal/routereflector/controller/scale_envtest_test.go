@@ -8,16 +8,14 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // To enable a cluster takes the same number of writes whatever its size. The old operator made 2,983 for 1,000 nodes, in 579 s, and went on with
 // 237 full lists a minute (facts, calico-bgp-lab).
-func TestWritesDoNotGrow(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
-	sizes := []int{10, 1000}
-	if testing.Short() {
-		sizes = []int{10, 100}
-	}
-	for _, size := range sizes {
+func TestWritesDoNotGrow(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10, cases.Number(t, 200, 1000, 1000)} {
 		s := newStage(t, size)
 		p := s.start()
 		begun := s.now()

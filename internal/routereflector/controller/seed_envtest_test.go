@@ -107,7 +107,8 @@ func (s *stage) topologies() []string {
 }
 
 // The variables make a topology once, and what becomes of it is not theirs any more: not when it is edited, and not when it is deleted.
-func TestSeedOnce(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestSeedOnce(t *testing.T) {
+	t.Parallel()
 	s := seedStage(t)
 	env := map[string]string{"ROUTE_REFLECTOR_CLUSTER_ID": "10.1.2.3", "ROUTE_REFLECTOR_MIN": "2", "ROUTE_REFLECTOR_WAIT_TIMEOUT": "5"}
 	first := s.seeder(s.config, env)
@@ -143,7 +144,8 @@ func TestSeedOnce(t *testing.T) { //nolint:paralleltest // the kinds are cluster
 }
 
 // A process that dies between the two writes leaves a topology that the next one takes as it is.
-func TestSeedDiesBetween(t *testing.T) { //nolint:paralleltest // as above
+func TestSeedDiesBetween(t *testing.T) {
+	t.Parallel()
 	s := seedStage(t)
 	env := map[string]string{"ROUTE_REFLECTOR_MIN": "2"}
 	dying := s.seeder(s.config, env)
@@ -182,7 +184,8 @@ func (d dies) Create(ctx context.Context, object client.Object, opts ...client.C
 }
 
 // What the variables say that cannot be had is said in one line, and nothing is made of it, now or later, until they are right.
-func TestSeedRefused(t *testing.T) { //nolint:paralleltest // as above
+func TestSeedRefused(t *testing.T) {
+	t.Parallel()
 	s := seedStage(t)
 	for env, want := range map[string]string{
 		"ROUTE_REFLECTOR_MIN=x": `"error"="ROUTE_REFLECTOR_MIN \"x\": must be a whole number from 1 to 50"`,
@@ -203,7 +206,8 @@ func TestSeedRefused(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // Without the right to create one it says so once, and without variables it asks for nothing.
-func TestSeedRights(t *testing.T) { //nolint:paralleltest // as above
+func TestSeedRights(t *testing.T) {
+	t.Parallel()
 	s := seedStage(t)
 	limited := rest.CopyConfig(s.config)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "nobody-in-particular"}
@@ -219,7 +223,8 @@ func TestSeedRights(t *testing.T) { //nolint:paralleltest // as above
 }
 
 // Where calico-node has not set BGP up yet, it waits: what it saw would be too few nodes.
-func TestSeedWaits(t *testing.T) { //nolint:paralleltest // as above
+func TestSeedWaits(t *testing.T) {
+	t.Parallel()
 	s := seedStage(t)
 	s.clear(t.Context())
 	if err := s.calico.EnsureInitialized(t.Context(), "v3.31.0", "k8s,bgp"); err != nil {

@@ -120,7 +120,8 @@ func (s *stage) expectTakenOver() {
 }
 
 // Reflectors that were made by hand become a topology's without a change of an ID or of the mesh, and are the operator's from then on.
-func TestAdoptByHand(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
+func TestAdoptByHand(t *testing.T) {
+	t.Parallel()
 	s := byHand(t)
 	p := s.start()
 	s.create("main", adoptByHand)
@@ -139,12 +140,14 @@ func TestAdoptByHand(t *testing.T) { //nolint:paralleltest // the kinds are clus
 }
 
 // A process that dies after each of its writes, or before each second one, is followed by one that goes on where it stopped.
-func TestAdoptKilledAtEveryWrite(t *testing.T) { //nolint:paralleltest // as above
+func TestAdoptKilledAtEveryWrite(t *testing.T) {
+	t.Parallel()
 	for name, configure := range map[string]func(*Reconciler, *tap){
 		"after":  func(_ *Reconciler, t *tap) { t.dieAfter = 1 },
 		"before": func(_ *Reconciler, t *tap) { t.dieBefore = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := byHand(t)
 			s.create("main", adoptByHand)
 			processes := 0
@@ -163,7 +166,8 @@ func TestAdoptKilledAtEveryWrite(t *testing.T) { //nolint:paralleltest // as abo
 }
 
 // What cannot be taken over is refused with a sentence, and nothing is written but the status.
-func TestAdoptRefused(t *testing.T) { //nolint:paralleltest // as above
+func TestAdoptRefused(t *testing.T) {
+	t.Parallel()
 	s := byHand(t)
 	p := s.start()
 	s.create("main", strings.Replace(adoptByHand, "244.0.0.7", "244.0.0.1", 1))
@@ -181,7 +185,8 @@ func TestAdoptRefused(t *testing.T) { //nolint:paralleltest // as above
 
 // The predecessor's multi has an ID for each reflector and BGPPeers for each client: one reflector keeps its ID, the others take it over one at a
 // time, and all those BGPPeers go.
-func TestAdoptMulti(t *testing.T) { //nolint:paralleltest // as above
+func TestAdoptMulti(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, 40)
 	s.meshOff()
 	const label = "calico-route-reflector"

@@ -58,6 +58,42 @@ func Shared(tb testing.TB) *Cluster {
 	return shared.cluster
 }
 
+// idle are clusters that Lend has taken back.
+var idle struct { //nolint:gochecknoglobals // as above
+	mu       sync.Mutex
+	clusters []*Cluster
+}
+
+// Lend returns a cluster that no other test uses meanwhile, for tests of kinds that are of the whole cluster: they can run beside each other. It is taken
+// back when the test has ended and is then lent to another; who borrows one clears it.
+func Lend(tb testing.TB) *Cluster {
+	tb.Helper()
+	c := takeIdle()
+	if c == nil {
+		c = start(tb, testkit.Binary(tb, "lab"))
+	}
+	tb.Cleanup(func() {
+		idle.mu.Lock()
+		defer idle.mu.Unlock()
+		idle.clusters = append(idle.clusters, c)
+	})
+	LogVersion(tb, c.Client)
+	return c
+}
+
+// takeIdle returns nil when no cluster is idle.
+func takeIdle() *Cluster {
+	idle.mu.Lock()
+	defer idle.mu.Unlock()
+	last := len(idle.clusters) - 1
+	if last < 0 {
+		return nil
+	}
+	c := idle.clusters[last]
+	idle.clusters = idle.clusters[:last]
+	return c
+}
+
 // New starts a cluster for one test alone, which may kill its processes without disturbing others.
 func New(tb testing.TB) *Cluster {
 	tb.Helper()

@@ -152,7 +152,7 @@ func newWorld(t *testing.T, change ...func(*digitalocean.Options)) *world {
 		cluster: loadbalancer.Cluster{ID: name, Region: "nyc1", DefaultType: annotation.TypeRegional},
 		timing: provider.BalancerTiming{
 			Quiet: 200 * time.Millisecond, Most: 2 * time.Second, Resync: 500 * time.Millisecond, Pending: 300 * time.Millisecond,
-			Poll: 300 * time.Millisecond, ListAge: 200 * time.Millisecond, CertificateAge: 200 * time.Millisecond, CertificateDoubt: 200 * time.Millisecond, Settle: 300 * time.Millisecond,
+			Poll: 300 * time.Millisecond, ListAge: 200 * time.Millisecond, CertificateAge: 200 * time.Millisecond, CertificateDoubt: 200 * time.Millisecond, Settle: 300 * time.Millisecond, Unanswered: 8 * time.Second,
 			FirstRetry: 200 * time.Millisecond, LastRetry: 2 * time.Second,
 		},
 		token: token{value: digitalocean.DefaultToken},
