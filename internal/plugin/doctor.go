@@ -25,6 +25,7 @@ const doctorLong = `Look for known hazards in a cluster, without changing anythi
   controllers      two programs that do the same work, components without pods or a leader, versions that differ
   rbac             rights that a component needs and its service account does not have
   certificates     certificates that have ended, or end soon; Secrets are only counted, unless --secrets says otherwise
+  etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not well
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
 
 Each finding says what is the case, why it matters and what to do, the worst first. What could not be looked at is a finding, too.
@@ -54,6 +55,7 @@ func doctorParts() []doctorPart {
 	return []doctorPart{
 		{"controllers", "Find controllers that fight, and components that do not do their work", doctorControllersLong, lookAtControllers},
 		{"rbac", "Find rights that a component needs and does not have", doctorRBACLong, lookAtRights},
+		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not well", doctorStoragesLong, lookAtStorages},
 		{partCertificates, "Find certificates that have ended, or end soon", doctorCertificatesLong, lookAtCertificates},
 	}
 }

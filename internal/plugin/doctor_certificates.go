@@ -93,17 +93,26 @@ func (l *certificateLook) webhooks(ctx context.Context) {
 
 // objects lists objects of a kind that this program has no types for, or that a cluster may not have; none if it has not.
 func (l *certificateLook) objects(ctx context.Context, kind string, resource schema.GroupVersionResource) []unstructured.Unstructured {
+	all, err := l.list(ctx, resource)
+	if err != nil {
+		l.unread(kind, err)
+	}
+	return all
+}
+
+// list reads all objects of a kind. One that the API server does not serve has none.
+func (x *examination) list(ctx context.Context, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
 	all, err := pages(func(options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
-		list, err := l.cluster.dynamic.Resource(resource).List(ctx, options)
+		list, err := x.cluster.dynamic.Resource(resource).List(ctx, options)
 		if err != nil {
 			return nil, "", err
 		}
 		return list.Items, list.GetContinue(), nil
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		l.unread(kind, err)
+	if apierrors.IsNotFound(err) {
+		err = nil
 	}
-	return all
+	return all, err
 }
 
 // apiServices are those of aggregated API servers.

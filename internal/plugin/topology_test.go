@@ -72,6 +72,7 @@ func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the k
 	testPlans(t, cluster)
 	testUI(t, cluster)
 	testDoctorCertificates(t, cluster)
+	testDoctorStorages(t, cluster)
 }
 
 // A cluster's topologies, in each format; bad input is told in one sentence.

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// CheckStorages is the check of [Storages]. The name stands in JSON and MUST NOT change.
+const CheckStorages = "etcdstorages"
+
+// StorageEvidence is what was read of the tenants of etcd storage.
+type StorageEvidence struct {
+	Storages []v1alpha1.EtcdStorage
+	// Unread are the sides that could not be read.
+	Unread []Unread
+}
+
+// Storages judges EtcdStorages by their conditions, and the core that they share.
+func Storages(e StorageEvidence) []finding.Finding {
+	return finding.Make([]finding.Check[StorageEvidence]{{Name: CheckStorages, Find: storages}}, e)
+}
+
+func storages(e StorageEvidence) []finding.Finding {
+	var out []finding.Finding
+	for _, u := range e.Unread {
+		out = append(out, NotLookedAt(u.Side, u.Problem))
+	}
+	for _, s := range e.Storages {
+		out = append(out, tenant(s)...)
+	}
+	out = append(out, coresOf(e.Storages)...)
+	if len(out) == 0 && len(e.Storages) > 0 {
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("EtcdStorages that are ready, on a core etcd that is well: %d", len(e.Storages))})
+	}
+	return out
+}
+
+// tenant is what concerns one EtcdStorage alone. One that is being deleted is not expected to be ready.
+func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
+	var out []finding.Finding
+	add := func(severity finding.Severity, c *metav1.Condition, what, why string) {
+		out = append(out, finding.Finding{
+			Severity: severity, Where: "EtcdStorage " + s.Name, What: sentence("EtcdStorage "+s.Name+" "+what, c), Why: why, Do: "kubectl mooring explain etcdstorage " + s.Name,
+		})
+	}
+	is := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Status.Conditions, kind) }
+	ready := is("Ready")
+	switch conflict := is(v1alpha1.ConditionConflict); {
+	case conflict != nil && conflict.Status == metav1.ConditionTrue:
+		add(finding.Problem, conflict, "is in conflict", "nothing is changed or deleted for it until a person has decided")
+	case s.DeletionTimestamp != nil:
+	case ready == nil:
+		add(finding.Warning, nil, "has no conditions", "no etcd-storage-operator has looked at it")
+	case ready.Status != metav1.ConditionTrue:
+		add(finding.Problem, ready, "is not ready", "its API server may not be able to read or write")
+	}
+	if full := is(v1alpha1.ConditionQuotaExceeded); full != nil && full.Status == metav1.ConditionTrue {
+		add(finding.Warning, full, "is at a bound of its quota", "its API server cannot write what takes room")
+	}
+	return out
+}
+
+// coresOf are findings about the core: one for each thing that is said of it, whoever's EtcdStorage says so.
+func coresOf(all []v1alpha1.EtcdStorage) []finding.Finding {
+	type said struct{ reason, message string }
+	by := map[said][]string{}
+	var order []said
+	for _, s := range all {
+		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionCoreHealthy)
+		if c == nil || c.Status != metav1.ConditionFalse {
+			continue
+		}
+		key := said{c.Reason, c.Message}
+		if by[key] == nil {
+			order = append(order, key)
+		}
+		by[key] = append(by[key], s.Name)
+	}
+	var out []finding.Finding
+	for _, key := range order {
+		f := finding.Finding{
+			Severity: finding.Warning, Where: "the core etcd of EtcdStorage " + some(by[key]), What: key.message,
+			Why: "all tenants of the core depend on it", Do: `docs/components/etcd-storage-operator.md, "Runbook"`,
+		}
+		if slices.Contains([]string{"NoSpace", "NoLeader", "Corrupt"}, key.reason) {
+			f.Severity, f.Why = finding.Problem, "no tenant of the core can rely on writing"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// sentence adds what a condition says.
+func sentence(what string, c *metav1.Condition) string {
+	if c == nil || c.Message == "" {
+		return what
+	}
+	return what + ": " + c.Message
+}
+
+// some names up to three.
+func some(names []string) string {
+	const most = 3
+	slices.Sort(names)
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

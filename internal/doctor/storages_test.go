@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+// tenantWith is an EtcdStorage that is ready on a core that is well, but for the conditions given.
+func tenantWith(name string, change ...metav1.Condition) v1alpha1.EtcdStorage {
+	s := v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	is := map[string]metav1.Condition{}
+	for _, c := range append([]metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionCoreHealthy, Status: metav1.ConditionTrue, Reason: "Healthy"},
+		{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionFalse}, {Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionFalse},
+	}, change...) {
+		is[c.Type] = c
+	}
+	for _, c := range is {
+		s.Status.Conditions = append(s.Status.Conditions, c)
+	}
+	return s
+}
+
+func TestStorages(t *testing.T) {
+	t.Parallel()
+	core := func(reason string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionCoreHealthy, Status: metav1.ConditionFalse, Reason: reason, Message: "the core: " + reason}
+	}
+	unready := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Message: "no proxy serves"}
+	conflict := metav1.Condition{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionTrue, Message: "the prefix is another's"}
+	full := metav1.Condition{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "10 of 10 keys"}
+	now := metav1.Now()
+	leaving := tenantWith("leaving", unready)
+	leaving.DeletionTimestamp = &now
+	for name, c := range map[string]struct {
+		e StorageEvidence
+		// want are severity, place and what of each finding, in their order.
+		want []string
+	}{
+		"none":             {},
+		"well":             {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a"), tenantWith("b")}}, []string{"ok||EtcdStorages that are ready, on a core etcd that is well: 2"}},
+		"not ready":        {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready)}}, []string{"problem|EtcdStorage a|EtcdStorage a is not ready: no proxy serves"}},
+		"in conflict":      {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready, conflict)}}, []string{"problem|EtcdStorage a|EtcdStorage a is in conflict: the prefix is another's"}},
+		"at its quota":     {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", full)}}, []string{"warning|EtcdStorage a|EtcdStorage a is at a bound of its quota: 10 of 10 keys"}},
+		"being deleted":    {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a core etcd that is well: 1"}},
+		"without operator": {StorageEvidence{Storages: []v1alpha1.EtcdStorage{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []string{"warning|EtcdStorage a|EtcdStorage a has no conditions"}},
+		"a full core is said once": {
+			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("e", core("NoSpace")), tenantWith("b", core("NoSpace")), tenantWith("c", core("NoSpace")), tenantWith("d", core("NoSpace"))}},
+			[]string{"problem|the core etcd of EtcdStorage b, c, d and 1 more|the core: NoSpace"},
+		},
+		"two cores, the worse first": {
+			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", core("NearlyFull")), tenantWith("b", core("Corrupt"))}},
+			[]string{"problem|the core etcd of EtcdStorage b|the core: Corrupt", "warning|the core etcd of EtcdStorage a|the core: NearlyFull"},
+		},
+		"not to be read": {StorageEvidence{Unread: []Unread{{"EtcdStorages", "forbidden"}}}, []string{"warning|EtcdStorages|not looked at: EtcdStorages: forbidden"}},
+	} {
+		var got []string
+		for _, f := range Storages(c.e) {
+			if f.Check != CheckStorages || f.Severity != finding.OK && (f.Why == "" || f.Do == "") {
+				t.Errorf("%s: %+v", name, f)
+			}
+			got = append(got, strings.Join([]string{string(f.Severity), f.Where, f.What}, "|"))
+		}
+		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("%s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
+
+const doctorStoragesLong = `Find EtcdStorages that are not ready, are in conflict, or are at a bound of their quota, and a core etcd that is not well: without space, without
+a leader, with a member that does not answer, or nearly full.
+
+The conditions of EtcdStorages are read, as etcd-storage-operator wrote them last. The core itself is not asked.`
+
+// lookAtStorages reads the tenants of etcd storage. A cluster without the kind has none.
+func lookAtStorages(ctx context.Context, x *examination) []finding.Finding {
+	var e doctor.StorageEvidence
+	unread := func(side string, err error) {
+		e.Unread = append(e.Unread, doctor.Unread{Side: side, Problem: plain(err)})
+	}
+	all, err := x.list(ctx, storageResource())
+	if err != nil {
+		unread("EtcdStorages", err)
+	}
+	for _, o := range all {
+		var s etcdv1alpha1.EtcdStorage
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &s); err != nil {
+			unread("EtcdStorage "+o.GetName(), err)
+			continue
+		}
+		e.Storages = append(e.Storages, s)
+	}
+	return doctor.Storages(e)
+}
