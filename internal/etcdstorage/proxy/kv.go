@@ -160,9 +160,7 @@ func (p *Proxy) txnResponse(dst []byte, state int64, response []byte) ([]byte, e
 	out, info, err := wire.AppendTxnResponse(dst, p.tenant, response)
 	if err == nil {
 		p.changed(info)
-		if state > 0 {
-			p.wrote(state, info.Succeeded, info.Header.Revision)
-		}
+		p.wrote(state, info.Succeeded, info.Header.Revision)
 	}
 	return out, err
 }
