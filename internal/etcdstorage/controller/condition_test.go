@@ -175,7 +175,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CoreHealthy", "True", "Healthy", "", func(*sight) {}},
 		{"CoreHealthy", "Unknown", "NotObserved", "see CoreReachable", unreachable},
 		{"CoreHealthy", "Unknown", "NotObserved", "see CoreReachable", func(g *sight) { g.s.health = operator.Health{} }},
-		{"CoreHealthy", "False", "NoSpace", "etcdctl alarm disarm", func(g *sight) { g.s.health.NoSpace = []string{"a1"} }},
+		{"CoreHealthy", "False", "NoSpace", "run kubectl mooring etcd defragment", func(g *sight) { g.s.health.NoSpace = []string{"a1"} }},
 		{"CoreHealthy", "False", "Corrupt", "replace them", func(g *sight) { g.s.health.Corrupt = []string{"a1"} }},
 		{"CoreHealthy", "False", "NoLeader", "https://core:2379", func(g *sight) { g.s.health.Members[0].Leader = false }},
 		{"CoreHealthy", "False", "MemberUnreachable", "https://core:2379", func(g *sight) { g.s.health.Members[0].Problem = "away" }},

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -60,23 +61,28 @@ func TestTheCoreGetsItsSpaceBack(t *testing.T) {
 		g.r.upkeepOnce(t.Context(), operator.Defragmented{})
 		return g.r.Core.current().Health(t.Context(), g.clock.Now())
 	}
-	before := step()
+	defragmentations := func() float64 { return testutil.ToFloat64(g.r.Metrics.defragmentations.WithLabelValues("success")) }
+	if is := step(); is.Problem != "" || defragmentations() != 0 {
+		t.Errorf("a new core: %+v", is)
+	}
 	key := "/" + name + "/key"
 	fill(t, core, key)
-	if is := step(); len(is.NoSpace) != 1 || testutil.ToFloat64(g.r.Metrics.defragmentations.WithLabelValues("success")) != 0 {
-		t.Errorf("while all is in use: %+v", is)
-	}
 	forget(t, core)
-	if is := step(); len(is.NoSpace) != 1 || is.Members[0].Size >= 4<<20 {
-		t.Errorf("the first step has to defragment: %+v", is)
-	}
-	if is := step(); len(is.NoSpace) != 0 {
-		t.Errorf("the second step has to take the alarm back: %+v", is)
+	// etcd tells what is free some time after it is.
+	testkit.Eventually(t, "the alarm to be taken back", func() string {
+		if is := step(); len(is.NoSpace) > 0 {
+			return fmt.Sprintf("%+v", is)
+		}
+		return ""
+	})
+	if is := step(); is.Members[0].Size >= 4<<20 || defragmentations() == 0 {
+		t.Errorf("the alarm was taken back, but not the space: %+v", is)
 	}
 	if _, err := core.Client.Put(t.Context(), key, "again"); err != nil {
 		t.Error(err)
 	}
-	if is := step(); is.Members[0].ClusterID != before.Members[0].ClusterID || testutil.ToFloat64(g.r.Metrics.defragmentations.WithLabelValues("success")) != 1 {
+	did := defragmentations()
+	if is := step(); defragmentations() != did {
 		t.Errorf("a core in order was defragmented: %+v", is)
 	}
 	// Another etcd is no better off, and belongs to nobody here.
@@ -85,7 +91,8 @@ func TestTheCoreGetsItsSpaceBack(t *testing.T) {
 	forget(t, stranger)
 	g.at(stranger)
 	g.sync(name)
-	if is := step(); len(is.NoSpace) != 1 || is.Members[0].Size < 4<<20 {
+	large := g.r.Core.current().Health(t.Context(), g.clock.Now()).Members[0].Size
+	if is := step(); len(is.NoSpace) != 1 || is.Members[0].Size < large {
 		t.Errorf("the stranger was defragmented: %+v", is)
 	}
 }
