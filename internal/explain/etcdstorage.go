@@ -151,6 +151,9 @@ func (e EtcdStorageEvidence) usage() Section {
 	if quota.Bytes != nil {
 		value := quota.Bytes.Value()
 		most = &value
+	} else if u.BytesLimit != nil {
+		value := u.BytesLimit.Value()
+		most = &value
 	}
 	s.say("bytes", "%s", of(u.Bytes.Value(), most, size))
 	s.say("leases", "%s", of(u.Leases, quota.Leases, func(n int64) string { return fmt.Sprint(n) }))

@@ -63,6 +63,14 @@ func TestTenantThatIsWell(t *testing.T) {
 	golden(t, "tenant-well", got)
 }
 
+// A bound that the operator gives holds where the spec has none.
+func TestTenantWithTheOperatorsBound(t *testing.T) {
+	t.Parallel()
+	e, limit := tenant(), resource.MustParse("4Mi")
+	e.Storage.Spec.Quota.Bytes, e.Storage.Status.Usage.BytesLimit = nil, &limit
+	says(t, explain.EtcdStorage(e), false, "bytes: 2.4Mi of 4Mi (59 %)")
+}
+
 // Each condition says in its own words what holds, what does not, and what is not known, and which of that needs attention.
 func TestConditionsInWords(t *testing.T) {
 	t.Parallel()

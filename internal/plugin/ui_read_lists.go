@@ -118,6 +118,8 @@ func tenantOf(s *etcdv1alpha1.EtcdStorage) ui.Tenant {
 		bytes := int64(0)
 		if s.Spec.Quota.Bytes != nil {
 			bytes = s.Spec.Quota.Bytes.Value()
+		} else if usage.BytesLimit != nil {
+			bytes = usage.BytesLimit.Value()
 		}
 		t.Usage = []ui.Usage{
 			{What: "bytes", Used: usage.Bytes.Value(), Limit: bytes}, {What: "keys", Used: usage.Keys, Limit: limit(s.Spec.Quota.Keys)},

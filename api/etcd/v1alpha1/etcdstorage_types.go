@@ -397,6 +397,9 @@ type Usage struct {
 	Keys int64 `json:"keys"`
 	// bytes is the size of keys and values, without history.
 	Bytes resource.Quantity `json:"bytes"`
+	// bytesLimit is the bound of bytes that holds since spec.quota.bytes is not set: the operator's --default-quota-bytes.
+	// +optional
+	BytesLimit *resource.Quantity `json:"bytesLimit,omitempty"`
 	// leases is the number of leases.
 	Leases int64 `json:"leases"`
 	// observedAt is when this was counted.

@@ -411,6 +411,11 @@ func (in *TopologySpread) DeepCopy() *TopologySpread {
 func (in *Usage) DeepCopyInto(out *Usage) {
 	*out = *in
 	out.Bytes = in.Bytes.DeepCopy()
+	if in.BytesLimit != nil {
+		in, out := &in.BytesLimit, &out.BytesLimit
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	in.ObservedAt.DeepCopyInto(&out.ObservedAt)
 }
 

@@ -51,7 +51,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, answers map[strin
 		s.malformed = err.Error()
 		return s, nil //nolint:nilerr // it is part of what is seen
 	}
-	s.world = operator.World{Now: r.Clock.Now(), Settings: r.Settings, Storage: operator.Defaulted(storage), StatusLacksCore: r.lacksCore()}
+	s.world = operator.World{Now: r.Clock.Now(), Settings: r.Settings, Storage: r.Settings.Bounded(operator.Defaulted(storage)), StatusLacksCore: r.lacksCore()}
 	for _, read := range []func(context.Context, *scene) error{r.readOthers, r.readObjects, r.readCore} {
 		if err := read(ctx, s); err != nil {
 			return nil, err

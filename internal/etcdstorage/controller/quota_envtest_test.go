@@ -168,3 +168,43 @@ func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 		t.Errorf("%+v", g.r.usage)
 	}
 }
+
+// A tenant that sets no bound of bytes has the operator's, in its proxies, in what is told and in the status; one that sets its own keeps it, and one of
+// which the operator's was taken away has none.
+func TestADefaultQuotaHoldsWhereNoneIsSet(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	g.r.Settings.QuotaBytes = 1 << 20
+	for name, c := range map[string]struct{ spec, flag, limit string }{
+		"unset": {"{}", "--quota-bytes=1048576", "1Mi"}, "other": {"{quota: {keys: 5}}", "--quota-bytes=1048576", "1Mi"}, "own": {"{quota: {bytes: 2Mi}}", "--quota-bytes=2097152", ""},
+	} {
+		name = "default-" + name
+		g.storage(name, c.spec)
+		g.sync(name)
+		g.measured(name)
+		limit := ""
+		if usage := g.get(name).Status.Usage; usage == nil {
+			t.Errorf("%s was not counted", name)
+		} else if usage.BytesLimit != nil {
+			limit = usage.BytesLimit.String()
+		}
+		if args := g.args(name); !slices.Contains(args, c.flag) || limit != c.limit {
+			t.Errorf("%s: limit %q, flags %q", name, limit, args)
+		}
+	}
+	const name = "default-unset"
+	if _, err := g.root.Put(t.Context(), "/"+name+"/key", strings.Repeat("x", 1_100_000)); err != nil {
+		t.Fatal(err)
+	}
+	g.measured(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "bytes of 1Mi; proxies refuse what would grow")
+	g.r.Settings.QuotaBytes = 0
+	g.measured(name)
+	g.sync(name)
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionFalse, "WithinQuota", "")
+	if usage := g.get(name).Status.Usage; usage.BytesLimit != nil {
+		t.Errorf("the limit is still %s", usage.BytesLimit)
+	}
+}

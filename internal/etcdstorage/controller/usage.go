@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
@@ -30,13 +31,29 @@ func (r *Reconciler) usageOf(o *unstructured.Unstructured, was *v1alpha1.Usage) 
 	r.mu.Lock()
 	m, ok := r.usage[o.GetName()]
 	r.mu.Unlock()
-	if !ok || m.uid != o.GetUID() || was != nil && was.Keys == m.usage.Keys && was.Bytes.Value() == m.usage.Bytes && was.Leases == m.usage.Leases {
+	if !ok || m.uid != o.GetUID() {
 		return was
 	}
-	return &v1alpha1.Usage{
+	limit := r.defaultLimit(o)
+	if was != nil && was.Keys == m.usage.Keys && was.Bytes.Value() == m.usage.Bytes && was.Leases == m.usage.Leases && limit.Cmp(ptr.Deref(was.BytesLimit, resource.Quantity{})) == 0 {
+		return was
+	}
+	out := &v1alpha1.Usage{
 		Keys: m.usage.Keys, Bytes: *resource.NewQuantity(m.usage.Bytes, resource.BinarySI), Leases: m.usage.Leases,
 		ObservedAt: metav1.NewTime(m.at.UTC().Truncate(time.Second)),
 	}
+	if !limit.IsZero() {
+		out.BytesLimit = &limit
+	}
+	return out
+}
+
+// defaultLimit is the bound of bytes that an EtcdStorage has though it sets none; zero if there is none.
+func (r *Reconciler) defaultLimit(o *unstructured.Unstructured) resource.Quantity {
+	if _, set, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "quota", "bytes"); set {
+		return resource.Quantity{}
+	}
+	return *resource.NewQuantity(r.Settings.QuotaBytes, resource.BinarySI)
 }
 
 // measure counts what tenants store, one after the other, for as long as the manager runs.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
@@ -283,4 +285,12 @@ func Defaulted(s *v1alpha1.EtcdStorage) v1alpha1.EtcdStorage {
 	out := *s.DeepCopy()
 	v1alpha1.SetDefaults(&out)
 	return out
+}
+
+// Bounded returns an EtcdStorage with the bounds that hold where it sets none.
+func (s Settings) Bounded(storage v1alpha1.EtcdStorage) v1alpha1.EtcdStorage {
+	if storage.Spec.Quota.Bytes == nil && s.QuotaBytes > 0 {
+		storage.Spec.Quota.Bytes = resource.NewQuantity(s.QuotaBytes, resource.BinarySI)
+	}
+	return storage
 }

@@ -52,6 +52,8 @@ type Settings struct {
 	TenantUsers bool
 	// UserRotation is how long a user's password is used; 0 for ever.
 	UserRotation time.Duration
+	// QuotaBytes is the bound of bytes of a tenant whose spec.quota.bytes is not set; 0 for none.
+	QuotaBytes int64
 	// Cluster is the UID of the cluster, so that two clusters on one core do not take each other's tenants for their own.
 	Cluster string
 	// User is the operator's own name in Kubernetes, for the commands that grant it rights.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
@@ -35,6 +36,9 @@ const defaultProxyImage = "mooring/etcd-storage-proxy:dev"
 // upkeepPeriod is the time between two looks at the space of the core's members: each is one call for each member.
 const upkeepPeriod = time.Minute
 
+// leastQuotaBytes is the least --default-quota-bytes: an API server that stores nothing but its own objects takes some of it.
+const leastQuotaBytes = 1 << 20
+
 // Values of --core-tenant-users.
 const (
 	usersAuto = "auto"
@@ -50,11 +54,12 @@ type options struct {
 	adminSecret string
 	tenantUsers string
 	defragment  bool
+	quotaBytes  string
 }
 
 func newOptions() *options {
 	return &options{
-		manager: manager.DefaultOptions(leaseName), timing: controller.DefaultTiming(), tenantUsers: usersAuto,
+		manager: manager.DefaultOptions(leaseName), timing: controller.DefaultTiming(), tenantUsers: usersAuto, quotaBytes: "0",
 		settings: operator.Settings{
 			Namespace: defaultNamespace, ClusterDomain: "cluster.local", ProxyImage: defaultProxyImage, CAConfigMap: defaultCAConfigMap,
 			CertsSecret: defaultCertsSecret, UserRotation: 30 * 24 * time.Hour,
@@ -96,6 +101,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timing.Measure, "measure-period", o.timing.Measure, "The time between two counts of what tenants store; 1s to 24h.")
 	fs.DurationVar(&o.timing.History, "core-history", o.timing.History,
 		"How long the core's history is kept before the operator compacts it; 1m to 24h. 0 leaves compaction to the core (etcd's --auto-compaction-retention).")
+	fs.StringVar(&o.quotaBytes, "default-quota-bytes", o.quotaBytes,
+		"What a tenant may store whose EtcdStorage does not set spec.quota.bytes, such as 128Mi; 0 for no bound. A change rolls the proxies of these tenants.")
 	fs.BoolVar(&o.defragment, "core-defragment", o.defragment,
 		"Defragment the core's members, one at a time and the leader last, where half of the file or more is free, and take back the alarm NOSPACE when all have space "+
 			"again. A member does not serve meanwhile, some seconds for each GiB.")
@@ -107,7 +114,7 @@ func (o *options) validate() error {
 	if o.defragment {
 		o.timing.Upkeep = upkeepPeriod
 	}
-	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs(), o.checkPullSecrets()}
+	errs := []error{o.manager.Validate(), o.logging.Validate(), o.checkURLs(), o.checkPullSecrets(), o.readQuota()}
 	if o.tenantUsers != usersAuto && o.tenantUsers != usersOff {
 		errs = append(errs, fmt.Errorf(`--core-tenant-users %q: must be "auto" or "off"`, o.tenantUsers))
 	}
@@ -136,6 +143,16 @@ func (o *options) validate() error {
 	}
 	errs = append(errs, o.checkTiming()...)
 	return errors.Join(errs...)
+}
+
+// readQuota takes over --default-quota-bytes.
+func (o *options) readQuota() error {
+	bytes, err := resource.ParseQuantity(o.quotaBytes)
+	if err != nil || bytes.Sign() < 0 || bytes.Value() > 0 && bytes.Value() < leastQuotaBytes {
+		return fmt.Errorf("--default-quota-bytes %q: must be a size of at least 1Mi, such as 128Mi, or 0", o.quotaBytes)
+	}
+	o.settings.QuotaBytes = bytes.Value()
+	return nil
 }
 
 // checkTiming returns a sentence for each duration that is out of range.

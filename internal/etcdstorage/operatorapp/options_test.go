@@ -52,6 +52,25 @@ func TestThePredecessorsFlags(t *testing.T) {
 	}
 }
 
+// What keeps the core from filling up: compaction without being asked, a bound for tenants and defragmentation only where they are.
+func TestWhatKeepsTheCoreFromFillingUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args            []string
+		bytes           int64
+		history, upkeep time.Duration
+	}{
+		{nil, 0, 5 * time.Minute, 0},
+		{[]string{"--default-quota-bytes=128Mi", "--core-history=1h", "--core-defragment"}, 128 << 20, time.Hour, time.Minute},
+		{[]string{"--default-quota-bytes=0", "--core-history=0"}, 0, 0, 0},
+	} {
+		o := parsed(t, append([]string{"-u", "https://a:2379"}, c.args...)...)
+		if err := o.validate(); err != nil || o.settings.QuotaBytes != c.bytes || o.timing.History != c.history || o.timing.Upkeep != c.upkeep {
+			t.Errorf("%q: %v, %+v, %+v", c.args, err, o.settings, o.timing)
+		}
+	}
+}
+
 // Each mistake is one sentence with the flag, the value and what is allowed.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
@@ -62,6 +81,10 @@ func TestMistakes(t *testing.T) {
 		`--etcd-core-url "a:2379" is no URL of an etcd with TLS: write https://host:port`:                     {"--etcd-core-url=a:2379"},
 		`--etcd-core-url "https://a:2379/x" is no URL of an etcd with TLS: write https://host:port`:           {"--etcd-core-url=https://a:2379/x"},
 		`--core-tenant-users "on": must be "auto" or "off"`:                                                   {url, "--core-tenant-users=on"},
+		`--default-quota-bytes "much": must be a size of at least 1Mi, such as 128Mi, or 0`:                   {url, "--default-quota-bytes=much"},
+		`--default-quota-bytes "-1Gi": must be a size of at least 1Mi, such as 128Mi, or 0`:                   {url, "--default-quota-bytes=-1Gi"},
+		`--default-quota-bytes "1Ki": must be a size of at least 1Mi, such as 128Mi, or 0`:                    {url, "--default-quota-bytes=1Ki"},
+		`--core-history 10s: must be from 1m to 24h, or 0 if the core compacts itself`:                        {url, "--core-history=10s"},
 		`--core-user-rotation 1m0s: must be 0 or at least 10m, since every proxy is replaced in it`:           {url, "--core-user-rotation=1m"},
 		`--namespace "a.b" is not a namespace: use lower case letters, digits and '-'`:                        {url, "--namespace=a.b"},
 		`--etcd-proxy-image is empty: name the image of etcd-storage-proxy`:                                   {url, "--etcd-proxy-image="},

@@ -14,6 +14,7 @@ Parts of etcd-storage-operator. Each takes the component's values.
   "etcd-core-ca-secret" "set etcdStorageOperator.core.certsSecret"
   "etcd-core-admin-secret" "set etcdStorageOperator.core.adminSecret"
   "core-tenant-users" "set etcdStorageOperator.core.tenantUsers"
+  "default-quota-bytes" "set etcdStorageOperator.defaultQuotaBytes"
   "etcd-proxy-image" "set etcdStorageOperator.proxyImage"
   "metrics-cert-path" "set etcdStorageOperator.metrics.certificateSecret"
   "metrics-secure" "the Service and the ServiceMonitor expect https"
