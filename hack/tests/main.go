@@ -95,7 +95,7 @@ func (r runner) unit(ctx context.Context, race bool) error {
 	return errors.Join(errors.Join(failures...), r.report())
 }
 
-// unitOf runs the tests of one module. Those of the lab mostly wait, so that they take little from those of the product beside them.
+// unitOf runs the tests of one module. Those of the lab mostly wait, so that they run alongside those of the product.
 func (r runner) unitOf(ctx context.Context, module string, race bool, last map[string]float64) error {
 	all, err := r.list(ctx, module, "")
 	if err != nil {

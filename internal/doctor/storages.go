@@ -70,7 +70,7 @@ func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	return out
 }
 
-// coresOf are findings about the core: one for each thing that is said of it, whoever's EtcdStorage says so.
+// coresOf are findings about the core: one for each condition CoreHealthy, however many EtcdStorages have it.
 func coresOf(all []v1alpha1.EtcdStorage) []finding.Finding {
 	type said struct{ reason, message string }
 	by := map[said][]string{}
@@ -100,7 +100,7 @@ func coresOf(all []v1alpha1.EtcdStorage) []finding.Finding {
 	return out
 }
 
-// sentence adds what a condition says.
+// sentence adds the message of a condition.
 func sentence(what string, c *metav1.Condition) string {
 	if c == nil || c.Message == "" {
 		return what

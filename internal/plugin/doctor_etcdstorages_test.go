@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// A tenant that no operator has looked at, one whose core is full, and one that is well, as conditions say; who may not read it is told.
+// A tenant that no operator has looked at, one whose core is full, and one that is well, by their conditions; a user without the right to list them gets a warning.
 func testDoctorStorages(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	const resource = "etcdstorages.etcd.mooring.dev"

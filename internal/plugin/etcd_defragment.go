@@ -26,7 +26,7 @@ seconds for each GiB; with one member no tenant is served.
 This is the way out of the alarm NOSPACE, with which no tenant can write. Where
 a member has it, or with --compact, all history is compacted first, so that
 there is space to give back: API servers that watch from an older revision list
-anew. In the end the alarms are taken back.
+again. At the end the alarms are disarmed.
 
 Nothing is begun while a member is away, knows no leader, or has the alarm
 CORRUPT. What was begun may be interrupted and begun again.
@@ -109,7 +109,7 @@ func (d *defragmentation) run(ctx context.Context) error {
 	return d.disarm(ctx)
 }
 
-// look asks all members, and is an error unless all of them are there and of one core.
+// look asks all members for their status. It is an error unless all of them respond and belong to one core.
 func (d *defragmentation) look(ctx context.Context) (operator.Health, error) {
 	health := d.client.Health(ctx, time.Now())
 	if len(health.Corrupt) > 0 {
@@ -129,7 +129,7 @@ func (d *defragmentation) look(ctx context.Context) (operator.Health, error) {
 	return health, nil
 }
 
-// announce says what a run without --dry-run would do.
+// announce prints what a run without --dry-run would do.
 func (d *defragmentation) announce(h operator.Health) {
 	if len(h.NoSpace) > 0 || d.compact {
 		fmt.Fprintf(d.out, "would compact all history\n")
@@ -138,7 +138,7 @@ func (d *defragmentation) announce(h operator.Health) {
 		fmt.Fprintf(d.out, "would defragment %s: %s, %s of it in use%s\n", m.URL, size(m.Size), size(m.InUse), leaderNote(m))
 	}
 	if len(h.NoSpace) > 0 {
-		fmt.Fprintf(d.out, "would take back the alarm NOSPACE of %s\n", strings.Join(h.NoSpace, ", "))
+		fmt.Fprintf(d.out, "would disarm the alarm NOSPACE of %s\n", strings.Join(h.NoSpace, ", "))
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *defragmentation) one(ctx context.Context, m operator.CoreMember) error 
 	return nil
 }
 
-// settled looks until all members are there, for a minute: one that was defragmented has to catch up, and a leader may be elected anew.
+// settled waits until all members respond, for a minute: one that was defragmented has to catch up, and another leader may be elected.
 func (d *defragmentation) settled(ctx context.Context) (operator.Health, error) {
 	const looks, pause = 60, time.Second
 	var health operator.Health
@@ -196,7 +196,7 @@ func (d *defragmentation) settled(ctx context.Context) (operator.Health, error) 
 	return health, err
 }
 
-// disarm takes the alarms back. A member without space raises its alarm again.
+// disarm disarms the alarms. A member without space raises its alarm again.
 func (d *defragmentation) disarm(ctx context.Context) error {
 	health, err := d.look(ctx)
 	if err != nil || len(health.NoSpace) == 0 {
@@ -205,7 +205,7 @@ func (d *defragmentation) disarm(ctx context.Context) error {
 	if err := d.client.Disarm(ctx, d.id, health.NoSpace); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "took back the alarm NOSPACE of %s\n", strings.Join(health.NoSpace, ", "))
+	fmt.Fprintf(d.out, "disarmed the alarm NOSPACE of %s\n", strings.Join(health.NoSpace, ", "))
 	if health, err = d.look(ctx); err != nil {
 		return err
 	}

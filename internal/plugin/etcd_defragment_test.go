@@ -76,7 +76,7 @@ func alarms(t *testing.T, client *clientv3.Client) []*pb.AlarmMember {
 	return answer.Alarms
 }
 
-// A core of three members out of space: the command says what it would do, refuses while a member is away, and then takes all of them out of it, the leader
+// A core of three members out of space: the command prints what it would do, refuses while a member is away, and then takes all of them out of it, the leader
 // last. What is stored stays.
 func TestEtcdDefragment(t *testing.T) {
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestEtcdDefragment(t *testing.T) {
 			leader = url
 		}
 	}
-	plan := expect(t, command.ExitOK, "", args("--dry-run"), "would compact all history", "would take back the alarm NOSPACE of ", leader+": ", ", the leader")
+	plan := expect(t, command.ExitOK, "", args("--dry-run"), "would compact all history", "would disarm the alarm NOSPACE of ", leader+": ", ", the leader")
 	if strings.Index(plan, leader) < strings.LastIndex(plan, "would defragment") || len(alarms(t, client)) == 0 {
 		t.Errorf("the plan, which must end with the leader %s: %s", leader, plan)
 	}
@@ -108,7 +108,7 @@ func TestEtcdDefragment(t *testing.T) {
 	if len(alarms(t, client)) == 0 {
 		t.Error("something was done while a member is away")
 	}
-	did := expect(t, command.ExitOK, "", args(), "compacted all history, at revision ", "defragmented "+leader, "took back the alarm NOSPACE of ")
+	did := expect(t, command.ExitOK, "", args(), "compacted all history, at revision ", "defragmented "+leader, "disarmed the alarm NOSPACE of ")
 	if strings.Count(did, "defragmented http") != len(urls) || strings.LastIndex(did, "defragmented http") > strings.Index(did, "defragmented "+leader) {
 		t.Errorf("what was done: %s", did)
 	}
@@ -136,8 +136,8 @@ func TestEtcdDefragmentRefusals(t *testing.T) {
 	expect(t, command.ExitError, "", []string{"etcd", "defragment", "--core-endpoint", nobody}, "connecting to "+nobody)
 }
 
-// A core whose space is all in use has little space afterwards, and the command says what has to happen. etcd may raise its alarm before that, for what
-// it has not committed yet: then there is room for more, and the command says nothing.
+// A core whose space is all in use has little space afterwards, and the command prints what has to happen. etcd may raise its alarm before that, for what
+// it has not committed yet: then there is room for more, and no warning.
 func TestEtcdDefragmentOfACoreThatIsFull(t *testing.T) {
 	t.Parallel()
 	urls, _, client := smallCore(t)
@@ -157,7 +157,7 @@ func TestEtcdDefragmentOfACoreThatIsFull(t *testing.T) {
 			}
 		}
 		code, stdout, stderr := runWith(t, "", "etcd", "defragment", "--core-endpoint", strings.Join(urls, ","))
-		if code != 0 || !strings.Contains(stdout, "took back the alarm NOSPACE of ") {
+		if code != 0 || !strings.Contains(stdout, "disarmed the alarm NOSPACE of ") {
 			t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 		}
 		if stderr == "" {

@@ -169,7 +169,7 @@ func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 	}
 }
 
-// A tenant that sets no bound of bytes has the operator's, in its proxies, in what is told and in the status; one that sets its own keeps it, and one of
+// A tenant that sets no bound of bytes has the operator's, in its proxies, its conditions and its status; one that sets its own keeps it, and one of
 // which the operator's was taken away has none.
 func TestADefaultQuotaHoldsWhereNoneIsSet(t *testing.T) {
 	t.Parallel()

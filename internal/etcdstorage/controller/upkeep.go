@@ -27,8 +27,8 @@ func (r *Reconciler) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// upkeepOnce asks the members how they are and does the one thing that is next. Each look begins with what the members say: an operator that dies before or
-// after what it does is followed by one that finds it done or not.
+// upkeepOnce reads the status of the members and applies the next step. Nothing but their status decides: an operator that dies before or after a step is
+// followed by one that finds it applied or not.
 func (r *Reconciler) upkeepOnce(ctx context.Context, done operator.Defragmented) operator.Defragmented {
 	log := logr.FromContextOrDiscard(ctx)
 	client := r.Core.current()
@@ -37,7 +37,7 @@ func (r *Reconciler) upkeepOnce(ctx context.Context, done operator.Defragmented)
 	}
 	health := client.Health(ctx, r.Clock.Now())
 	if slices.ContainsFunc(health.Members, func(m operator.CoreMember) bool { return !r.bound(m.ClusterID) }) {
-		return done // it may be somebody else's
+		return done // it may be another cluster's core
 	}
 	next := health.Upkeep(done)
 	if next.Nothing() {
@@ -46,10 +46,10 @@ func (r *Reconciler) upkeepOnce(ctx context.Context, done operator.Defragmented)
 	id := health.Members[0].ClusterID
 	if next.Defragment == "" {
 		if err := client.Disarm(ctx, id, next.Disarm); err != nil {
-			log.Error(err, "Failed to take back an alarm of the core, will try again")
+			log.Error(err, "Failed to disarm an alarm of the core, will try again")
 			return done
 		}
-		log.Info("The core has space again, its alarm is taken back", "members", next.Disarm)
+		log.Info("Disarmed the alarm of the core, which has space again", "members", next.Disarm)
 		return done
 	}
 	log.Info("Defragmenting a member of the core", "url", next.Defragment)

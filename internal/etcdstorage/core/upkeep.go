@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// defragmentPatience bounds one defragmentation: etcd writes the whole file anew, up to some GiB.
+// defragmentPatience bounds one defragmentation: etcd rewrites the whole file, up to some GiB.
 const defragmentPatience = 10 * time.Minute
 
 // Defragment gives the free space of a member's database back (etcd's Maintenance.Defragment), if the member behind the URL is of the etcd with this cluster
@@ -33,7 +33,7 @@ func (c *Client) Defragment(ctx context.Context, id, url string) error {
 	return nil
 }
 
-// Disarm takes back the alarm NOSPACE of members (etcd's Maintenance.Alarm), given by their IDs in hexadecimal, if the etcd with this cluster ID answers;
+// Disarm disarms the alarm NOSPACE of members (etcd's Maintenance.Alarm), given by their IDs in hexadecimal, if the etcd with this cluster ID answers;
 // otherwise the error is an [ErrConflict]. A member that has no space raises it again.
 func (c *Client) Disarm(ctx context.Context, id string, members []string) error {
 	if err := c.At(ctx, id); err != nil {
@@ -45,7 +45,7 @@ func (c *Client) Disarm(ctx context.Context, id string, members []string) error 
 			return fmt.Errorf("the ID %q of a member of the core etcd: %w", member, err)
 		}
 		if err := c.disarm(ctx, number); err != nil {
-			return fmt.Errorf("taking back the alarm NOSPACE of member %s of the core etcd: %w", member, err)
+			return fmt.Errorf("disarming the alarm NOSPACE of member %s of the core etcd: %w", member, err)
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func (h Health) Judge() (Reason, string) {
 	}
 	if len(h.NoSpace) > 0 {
 		return ReasonNoSpace, fmt.Sprintf("members %s of the core etcd have the alarm NOSPACE: no tenant can write, reading and deleting work; run kubectl mooring etcd defragment, which compacts "+
-			"and defragments the core and takes the alarm back", strings.Join(h.NoSpace, ", "))
+			"and defragments the core and disarms the alarm", strings.Join(h.NoSpace, ", "))
 	}
 	var leaderless, silent, full []string
 	for _, m := range h.Members {

@@ -32,8 +32,8 @@ const (
 	roomyPercent = 70
 )
 
-// Upkeep is what to do next. Members are defragmented one at a time, while all of them answer and know a leader, and the leader last; the alarms are taken
-// back when all have space again. Nothing is done to a core with corrupt data: the less it changes, the more can be found out.
+// Upkeep is what to do next. Members are defragmented one at a time, while all of them answer and know a leader, and the leader last; the alarms are disarmed
+// when all have space again. Nothing is done to a core with corrupt data: the less it changes, the more can be found out.
 func (h Health) Upkeep(done Defragmented) Upkeep {
 	if h.At.IsZero() || h.Problem != "" || len(h.Corrupt) > 0 {
 		return Upkeep{}
@@ -90,7 +90,7 @@ func (h Health) rested(done Defragmented, url string) bool {
 	return !ok || h.At.Before(last) || h.At.Sub(last) >= defragmentPause
 }
 
-// nearlyFull reports whether the file has so much of its quota that somebody should know.
+// nearlyFull reports whether the file has so much of its quota that it has to be reported.
 func (m CoreMember) nearlyFull() bool {
 	return m.Quota > 0 && m.Size >= m.Quota/100*nearlyFullPercent
 }

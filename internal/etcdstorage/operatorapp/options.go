@@ -104,7 +104,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.quotaBytes, "default-quota-bytes", o.quotaBytes,
 		"What a tenant may store whose EtcdStorage does not set spec.quota.bytes, such as 128Mi; 0 for no bound. A change rolls the proxies of these tenants.")
 	fs.BoolVar(&o.defragment, "core-defragment", o.defragment,
-		"Defragment the core's members, one at a time and the leader last, where half of the file or more is free, and take back the alarm NOSPACE when all have space "+
+		"Defragment the core's members, one at a time and the leader last, where half of the file or more is free, and disarm the alarm NOSPACE when all have space "+
 			"again. A member does not serve meanwhile, some seconds for each GiB.")
 }
 

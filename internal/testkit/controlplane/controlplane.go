@@ -64,7 +64,7 @@ var idle struct { //nolint:gochecknoglobals // as above
 	clusters []*Cluster
 }
 
-// Lend returns a cluster that no other test uses meanwhile, for tests of kinds that are of the whole cluster: they can run beside each other. It is taken
+// Lend returns a cluster that no other test uses meanwhile, for tests of kinds that are of the whole cluster: they can run in parallel. It is taken
 // back when the test has ended and is then lent to another; who borrows one clears it.
 func Lend(tb testing.TB) *Cluster {
 	tb.Helper()
