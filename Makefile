@@ -50,7 +50,7 @@ test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec ## Test both
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
-e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 18 minutes; -changed: what the last day can break; a folder: that one).
+e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; a folder: that one).
 	@go run ./hack/tests e2e $(E2E_FLAGS)
 
 e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).
