@@ -22,7 +22,8 @@ import (
 type testPackage struct {
 	// path is its import path, folder that of its files below the repository's root, module the folder of its module.
 	path, folder, module string
-	// pure reports whether archtest calls it pure; servers whether its test binary links Kubernetes' or etcd's server; campaign whether it is one.
+	// pure reports whether archtest calls it pure, servers whether its test binary links Kubernetes' or etcd's server, campaign whether it
+	// is one.
 	pure, servers, campaign bool
 	// deps are the folders of this repository's packages that its test binary links; linked is the number of all.
 	deps   []string
@@ -31,8 +32,8 @@ type testPackage struct {
 	files []string
 }
 
-// campaigns are the folders of tests that drive whole programs through many random cases, ten times as slow with the race detector. It would find there
-// what it finds in the tests of the packages that they drive.
+// campaigns are the folders of tests that drive whole programs through many random cases, ten times as slow with the race detector. It would
+// find there what it finds in the tests of the packages that they drive.
 func campaigns() []string {
 	return []string{"internal/docloud/provider/simulated", "test/contract/etcdstorage/budgets", "test/contract/etcdstorage/isolation"}
 }

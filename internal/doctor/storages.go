@@ -40,7 +40,8 @@ func storages(e StorageEvidence) []finding.Finding {
 	}
 	out = append(out, coresOf(e.Storages)...)
 	if len(out) == 0 && len(e.Storages) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("EtcdStorages that are ready, on a core etcd that is well: %d", len(e.Storages))})
+		what := fmt.Sprintf("EtcdStorages that are ready, on a core etcd that is well: %d", len(e.Storages))
+		out = append(out, finding.Finding{Severity: finding.OK, What: what})
 	}
 	return out
 }

@@ -148,11 +148,8 @@ func (e EtcdStorageEvidence) usage() Section {
 	}
 	s.say("keys", "%s", of(u.Keys, quota.Keys, func(n int64) string { return fmt.Sprint(n) }))
 	var most *int64
-	if quota.Bytes != nil {
-		value := quota.Bytes.Value()
-		most = &value
-	} else if u.BytesLimit != nil {
-		value := u.BytesLimit.Value()
+	if bound := e.Storage.BytesBound(); bound != nil {
+		value := bound.Value()
 		most = &value
 	}
 	s.say("bytes", "%s", of(u.Bytes.Value(), most, size))

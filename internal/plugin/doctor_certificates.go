@@ -100,21 +100,6 @@ func (l *certificateLook) objects(ctx context.Context, kind string, resource sch
 	return all
 }
 
-// list reads all objects of a kind. One that the API server does not serve has none.
-func (x *examination) list(ctx context.Context, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
-	all, err := pages(func(options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
-		list, err := x.cluster.dynamic.Resource(resource).List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		return list.Items, list.GetContinue(), nil
-	})
-	if apierrors.IsNotFound(err) {
-		err = nil
-	}
-	return all, err
-}
-
 // apiServices are those of aggregated API servers.
 func (l *certificateLook) apiServices(ctx context.Context) {
 	for _, o := range l.objects(ctx, "APIServices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}) {

@@ -11,7 +11,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/doctor"
@@ -149,4 +152,19 @@ func leaseOf(l *coordinationv1.Lease) doctor.Lease {
 		out.Renewed = l.Spec.RenewTime.Time
 	}
 	return out
+}
+
+// list reads all objects of a kind. One that the API server does not serve has none.
+func (x *examination) list(ctx context.Context, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+	all, err := pages(func(options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+		list, err := x.cluster.dynamic.Resource(resource).List(ctx, options)
+		if err != nil {
+			return nil, "", err
+		}
+		return list.Items, list.GetContinue(), nil
+	})
+	if apierrors.IsNotFound(err) {
+		err = nil
+	}
+	return all, err
 }

@@ -116,10 +116,8 @@ func tenantOf(s *etcdv1alpha1.EtcdStorage) ui.Tenant {
 			return *n
 		}
 		bytes := int64(0)
-		if s.Spec.Quota.Bytes != nil {
-			bytes = s.Spec.Quota.Bytes.Value()
-		} else if usage.BytesLimit != nil {
-			bytes = usage.BytesLimit.Value()
+		if bound := s.BytesBound(); bound != nil {
+			bytes = bound.Value()
 		}
 		t.Usage = []ui.Usage{
 			{What: "bytes", Used: usage.Bytes.Value(), Limit: bytes}, {What: "keys", Used: usage.Keys, Limit: limit(s.Spec.Quota.Keys)},

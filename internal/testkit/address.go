@@ -26,12 +26,12 @@ var reserved struct { //nolint:gochecknoglobals // a lock is the process's
 	locks []*os.File
 }
 
-// FreeAddress returns a loopback address that nothing listens on, for a program that takes its address as a flag. No other test process is given the port
-// until this one has ended.
+// FreeAddress returns a loopback address that nothing listens on, for a program that takes its address as a flag. No other test process of the
+// user is given the port until this one exits.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	folder := filepath.Join(os.TempDir(), "mooring-test-ports") //nolint:usetesting // all test processes share it
-	if err := os.MkdirAll(folder, 0o777); err != nil {
+	folder := filepath.Join(os.TempDir(), "mooring-test-ports-"+strconv.Itoa(os.Getuid())) //nolint:usetesting // all test processes of a user share it
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		tb.Fatal(err)
 	}
 	const ports = lastPort - firstPort + 1

@@ -406,6 +406,14 @@ type Usage struct {
 	ObservedAt metav1.Time `json:"observedAt"`
 }
 
+// BytesBound returns the bound of bytes that holds: the spec's, or else the one that the operator gave it; nil if there is none.
+func (s *EtcdStorage) BytesBound() *resource.Quantity {
+	if s.Spec.Quota.Bytes == nil && s.Status.Usage != nil {
+		return s.Status.Usage.BytesLimit
+	}
+	return s.Spec.Quota.Bytes
+}
+
 // CertificateTimes says when certificates end.
 type CertificateTimes struct {
 	// servingCA and clientCA are the ends of the CAs that sign.

@@ -43,6 +43,33 @@ func (g *rig) smallCore() *testkit.Etcd {
 	return core
 }
 
+// overwrite overwrites a key until the size of the core's database, and how the last put ended, are as wanted.
+func overwrite(t *testing.T, core *testkit.Etcd, key string, until func(size int64, err error) bool) {
+	t.Helper()
+	value := strings.Repeat("x", 100<<10)
+	for range 300 {
+		_, err := core.Client.Put(t.Context(), key, value)
+		// A hash makes etcd commit what it has buffered; without it the size of the file would lag, and leap beyond the quota.
+		if _, err := pb.NewMaintenanceClient(core.Client.ActiveConnection()).Hash(t.Context(), &pb.HashRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		status, statusErr := core.Client.Status(t.Context(), core.Endpoint)
+		if statusErr != nil {
+			t.Fatal(statusErr)
+		}
+		if until(status.DbSize, err) {
+			return
+		}
+	}
+	t.Fatal("the core has room for ever")
+}
+
+// fill overwrites a key until the core has the alarm NOSPACE.
+func fill(t *testing.T, core *testkit.Etcd, key string) {
+	t.Helper()
+	overwrite(t, core, key, func(_ int64, err error) bool { return errors.Is(err, rpctypes.ErrNoSpace) })
+}
+
 // A core that runs out of space is reported on each EtcdStorage within one resync, as are its recovery and what was near: the condition CoreHealthy, and
 // metrics. The members are asked once for all tenants.
 func TestACoreWithoutSpaceIsReported(t *testing.T) {
@@ -60,24 +87,7 @@ func TestACoreWithoutSpaceIsReported(t *testing.T) {
 		g.sync(name)
 		g.expect(name, v1alpha1.ConditionCoreHealthy, metav1.ConditionTrue, "Healthy", "")
 	}
-	overwrite := func(until func(size int64, err error) bool) {
-		t.Helper()
-		for range 300 {
-			_, err := core.Client.Put(t.Context(), "/"+names[0]+"/x", strings.Repeat("x", 100<<10))
-			// A hash makes etcd commit what it has buffered; without it the size of the file would lag, and leap beyond the quota.
-			if _, err := pb.NewMaintenanceClient(core.Client.ActiveConnection()).Hash(t.Context(), &pb.HashRequest{}); err != nil {
-				t.Fatal(err)
-			}
-			status, statusErr := core.Client.Status(t.Context(), core.Endpoint)
-			if statusErr != nil {
-				t.Fatal(statusErr)
-			}
-			if until(status.DbSize, err) {
-				return
-			}
-		}
-		t.Fatal("the core has room for ever")
-	}
+	key := "/" + names[0] + "/x"
 	look := func(status metav1.ConditionStatus, reason, words string) {
 		t.Helper()
 		g.clock.Step(g.r.Timing.Resync)
@@ -92,9 +102,9 @@ func TestACoreWithoutSpaceIsReported(t *testing.T) {
 			g.expect(name, v1alpha1.ConditionCoreHealthy, status, reason, words)
 		}
 	}
-	overwrite(func(size int64, _ error) bool { return size >= 8<<20*85/100 })
+	overwrite(t, core, key, func(size int64, _ error) bool { return size >= 8<<20*85/100 })
 	look(metav1.ConditionFalse, "NearlyFull", core.Endpoint+" has ")
-	overwrite(func(_ int64, err error) bool { return errors.Is(err, rpctypes.ErrNoSpace) })
+	fill(t, core, key)
 	look(metav1.ConditionFalse, "NoSpace", "no tenant can write")
 	if n := testutil.ToFloat64(g.r.Metrics.coreAlarms.WithLabelValues("nospace")); n != 1 {
 		t.Errorf("%v members without space in the metrics", n)

@@ -119,25 +119,28 @@ func (m *Metrics) wrote(kind string, destination bool, err error) {
 
 // defragmented counts a defragmentation of a member of the core.
 func (m *Metrics) defragmented(err error) {
-	switch {
-	case m == nil:
-	case err != nil:
-		m.defragmentations.WithLabelValues("error").Inc()
-	default:
-		m.defragmentations.WithLabelValues("success").Inc()
+	if m != nil {
+		m.defragmentations.WithLabelValues(outcomeOf(err)).Inc()
 	}
 }
 
 // compacted counts a compaction of the core.
 func (m *Metrics) compacted(revision int64, err error) {
-	switch {
-	case m == nil:
-	case err != nil:
-		m.compactions.WithLabelValues("error").Inc()
-	default:
-		m.compactions.WithLabelValues("success").Inc()
+	if m == nil {
+		return
+	}
+	m.compactions.WithLabelValues(outcomeOf(err)).Inc()
+	if err == nil {
 		m.revision.WithLabelValues().Set(float64(revision))
 	}
+}
+
+// outcomeOf is the value of the label outcome.
+func outcomeOf(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "success"
 }
 
 // observe takes over what the status says, and what the spec wants.

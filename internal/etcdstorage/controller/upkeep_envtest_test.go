@@ -4,36 +4,17 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
-
-// fill overwrites a key until the core has the alarm NOSPACE.
-func fill(t *testing.T, core *testkit.Etcd, key string) {
-	t.Helper()
-	value := strings.Repeat("x", 100<<10)
-	for range 300 {
-		if _, err := core.Client.Put(t.Context(), key, value); errors.Is(err, rpctypes.ErrNoSpace) {
-			return
-		}
-		if _, err := pb.NewMaintenanceClient(core.Client.ActiveConnection()).Hash(t.Context(), &pb.HashRequest{}); err != nil { // commits what is buffered
-			t.Fatal(err)
-		}
-	}
-	t.Fatal("the core has room for ever")
-}
 
 // forget compacts all that there was.
 func forget(t *testing.T, core *testkit.Etcd) {

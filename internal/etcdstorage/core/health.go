@@ -59,7 +59,8 @@ func (c *Client) member(ctx context.Context, url string) (out operator.CoreMembe
 		out.Problem = explain(url, fmt.Errorf("asking the core etcd %s for its status: %w", url, err))
 		return out, nil
 	}
-	out.ClusterID, out.IsLeader = clusterID(status.Header), status.Leader == status.Header.GetMemberId()
+	out.ID, out.ClusterID = strconv.FormatUint(status.Header.GetMemberId(), 16), clusterID(status.Header)
+	out.IsLeader = status.Leader == status.Header.GetMemberId()
 	out.Leader, out.Size, out.InUse, out.Quota = status.Leader != 0, status.DbSize, status.DbSizeInUse, status.DbSizeQuota
 	return out, status.Errors
 }

@@ -25,8 +25,8 @@ type CoreMember struct {
 	URL string
 	// Problem says why it did not answer, "" if it did.
 	Problem string
-	// ClusterID is the ID of its cluster, in hexadecimal.
-	ClusterID string
+	// ID and ClusterID are its own and its cluster's, in hexadecimal.
+	ID, ClusterID string
 	// Leader reports whether it knows a leader, IsLeader whether it is the leader itself.
 	Leader, IsLeader bool
 	// Size is that of its database file, InUse what of it is not free, Quota its bound; 0 if the member does not report it, as etcd before 3.6.

@@ -53,7 +53,17 @@ func (h Health) Upkeep(done Defragmented) Upkeep {
 	if !roomy {
 		return Upkeep{} // the next large write would raise the alarms again
 	}
-	return Upkeep{Disarm: h.NoSpace}
+	return Upkeep{Disarm: h.observed(h.NoSpace)}
+}
+
+// observed returns those of the members, given by ID, that responded: of one that no URL leads to nobody knows whether it has space.
+func (h Health) observed(ids []string) (out []string) {
+	for _, id := range ids {
+		if slices.ContainsFunc(h.Members, func(m CoreMember) bool { return m.ID == id }) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // LeaderLast are the members in the order in which they are defragmented: each time the leader stops serving another is elected.

@@ -17,7 +17,7 @@ func TestUpkeep(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	member := func(name string, size, inUse int64) CoreMember {
-		return CoreMember{URL: "https://" + name, Leader: true, IsLeader: name == "l", Size: size * mib, InUse: inUse * mib, Quota: 1000 * mib}
+		return CoreMember{URL: "https://" + name, ID: name + "1", Leader: true, IsLeader: name == "l", Size: size * mib, InUse: inUse * mib, Quota: 1000 * mib}
 	}
 	away := CoreMember{URL: "https://b", Problem: "away"}
 	leaderless := CoreMember{URL: "https://c", Size: 900 * mib, Quota: 1000 * mib}
@@ -49,7 +49,8 @@ func TestUpkeep(t *testing.T) {
 		"just done":          {h: Health{Members: []CoreMember{member("a", 800, 100)}}, done: Defragmented{"https://a": epoch().Add(-time.Minute)}},
 		"done long ago":      {h: Health{Members: []CoreMember{member("a", 800, 100)}}, done: Defragmented{"https://a": epoch().Add(-time.Hour)}, want: Upkeep{Defragment: "https://a"}},
 		"done in the future": {h: Health{Members: []CoreMember{member("a", 800, 100)}}, done: Defragmented{"https://a": epoch().Add(time.Hour)}, want: Upkeep{Defragment: "https://a"}},
-		"space again":        {h: Health{Members: []CoreMember{member("a", 300, 200)}, NoSpace: []string{"a1", "b2"}}, done: Defragmented{"https://a": epoch()}, want: Upkeep{Disarm: []string{"a1", "b2"}}},
+		"space again":        {h: Health{Members: []CoreMember{member("a", 300, 200)}, NoSpace: []string{"a1", "b2"}}, done: Defragmented{"https://a": epoch()}, want: Upkeep{Disarm: []string{"a1"}}},
+		"an alarm of a member that was not asked": {h: Health{Members: []CoreMember{member("a", 300, 300)}, NoSpace: []string{"b2"}}},
 		"first defragment": {
 			h: Health{Members: []CoreMember{member("a", 100, 100), member("l", 1000, 100)}, NoSpace: []string{"a1"}}, want: Upkeep{Defragment: "https://l"},
 		},
@@ -74,7 +75,7 @@ func TestUpkeepEnds(t *testing.T) {
 		for i := range rapid.IntRange(1, 5).Draw(t, "members") {
 			size := rapid.Int64Range(1, quota).Draw(t, "size")
 			h.Members = append(h.Members, CoreMember{
-				URL: fmt.Sprintf("https://%d", i), Leader: true, IsLeader: i == 0, Size: size, InUse: rapid.Int64Range(0, size).Draw(t, "in use"), Quota: quota,
+				URL: fmt.Sprintf("https://%d", i), ID: fmt.Sprint(i), Leader: true, IsLeader: i == 0, Size: size, InUse: rapid.Int64Range(0, size).Draw(t, "in use"), Quota: quota,
 			})
 			if rapid.Bool().Draw(t, "alarm") {
 				h.NoSpace = append(h.NoSpace, fmt.Sprint(i))

@@ -64,8 +64,8 @@ var idle struct { //nolint:gochecknoglobals // as above
 	clusters []*Cluster
 }
 
-// Lend returns a cluster that no other test uses meanwhile, for tests of kinds that are of the whole cluster: they can run in parallel. It is taken
-// back when the test has ended and is then lent to another; who borrows one clears it.
+// Lend returns a cluster that no other test uses meanwhile, for tests of kinds that are of the whole cluster: they can run in parallel. When the
+// test is over it is lent to another: a test clears the cluster that it borrows.
 func Lend(tb testing.TB) *Cluster {
 	tb.Helper()
 	c := takeIdle()
