@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -122,4 +124,24 @@ func Eventually(tb testing.TB, what string, condition func() string) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// PeakMemory is the most memory that the process has had resident, in bytes (proc(5), VmHWM). Where there is no /proc, it skips the test.
+func (p *Process) PeakMemory(tb testing.TB) int64 {
+	tb.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		Skip(tb, "it needs /proc: %v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return kilobytes << 10
+		}
+	}
+	tb.Fatalf("no VmHWM in %s", text)
+	return 0
 }

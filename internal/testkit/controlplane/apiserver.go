@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -20,7 +21,7 @@ import (
 // adminToken is the password of the only user of an API server that lives as long as a test, on loopback.
 const adminToken = "administrator"
 
-// An APIServer is a real kube-apiserver without controllers, whose etcd is of the test's choosing.
+// An APIServer is a real kube-apiserver without controllers, or another API server, whose etcd is of the test's choosing.
 type APIServer struct {
 	*testkit.Process
 	// Config is the administrator's; copy it before changing it.
@@ -41,19 +42,28 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 		return path
 	}
 	accounts := testkit.NewAuthority(tb, "nobody").Issue(tb, testkit.Leaf{})
+	key := file("accounts.key", string(accounts.Key))
+	s := startAPIServer(tb, testkit.APIServer(tb), dir,
+		"--etcd-servers="+etcd, "--advertise-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+file("accounts.pub", publicKey(tb, accounts)), "--service-account-signing-key-file="+key,
+		"--token-auth-file="+file("tokens.csv", adminToken+",admin,1,system:masters\n"), "--authorization-mode=RBAC",
+		"--event-ttl=1h", "--etcd-compaction-interval=2s", "--shutdown-watch-termination-grace-period=500ms")
+	LogVersion(tb, s.Client)
+	return s
+}
+
+// startAPIServer starts a program built on k8s.io/apiserver, with its certificate and log in a folder, and waits until it is ready.
+func startAPIServer(tb testing.TB, command []string, dir string, flags ...string) *APIServer {
+	tb.Helper()
 	address := testkit.FreeAddress(tb)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	key := file("accounts.key", string(accounts.Key))
-	command := testkit.APIServer(tb)
-	process := testkit.Start(tb, filepath.Join(dir, "log"), nil, command[0], append(command[1:],
-		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
-		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+file("accounts.pub", publicKey(tb, accounts)), "--service-account-signing-key-file="+key,
-		"--token-auth-file="+file("tokens.csv", adminToken+",admin,1,system:masters\n"), "--authorization-mode=RBAC",
-		"--event-ttl=1h", "--profiling=false", "--etcd-compaction-interval=2s", "--shutdown-watch-termination-grace-period=500ms")...)
+	args := append(slices.Clone(command[1:]), flags...)
+	process := testkit.Start(tb, filepath.Join(dir, "log"), nil, command[0],
+		append(args, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir, "--profiling=false")...)
 	tb.Cleanup(process.Kill)
 	s := &APIServer{Process: process}
 	s.Config = &rest.Config{
@@ -62,17 +72,16 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 	}
 	s.Client = kubernetes.NewForConfigOrDie(s.Config)
 	s.WaitReady(tb)
-	LogVersion(tb, s.Client)
 	return s
 }
 
 // WaitReady waits until it says that it is ready.
 func (s *APIServer) WaitReady(tb testing.TB) {
 	tb.Helper()
-	testkit.Eventually(tb, "kube-apiserver to be ready", func() string {
+	testkit.Eventually(tb, "the API server to be ready", func() string {
 		select {
 		case <-s.Done():
-			tb.Fatalf("kube-apiserver ended:\n%s", s.Output())
+			tb.Fatalf("the API server ended:\n%s", s.Output())
 		default:
 		}
 		body, err := s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(tb.Context())

@@ -9,9 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +25,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 const (
@@ -122,7 +121,7 @@ func TestAPIServers(t *testing.T) {
 	}
 	t.Parallel()
 	needBinaries(t)
-	l := start(t, "--image", "registry.k8s.io/e2e-test-images/sample-apiserver="+sampleAPIServer(t))
+	l := start(t, "--image", "registry.k8s.io/e2e-test-images/sample-apiserver="+controlplane.BuildSampleAPIServer(t))
 	l.deployOperator(t)
 	example := filepath.Join(testkit.Root(t), "config/etcd-storage-operator/example")
 	team := read(t, filepath.Join(example, "team-a.yaml"))
@@ -398,34 +397,4 @@ func (l *lab) keys(namespace, pod string, parameters map[string]string) []string
 		return ""
 	})
 	return strings.Split(strings.TrimSuffix(answer, "\n"), "\n")
-}
-
-// sampleAPIServer builds Kubernetes' sample-apiserver with the versions that the lab is made of, in a module of its own.
-func sampleAPIServer(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	lab := filepath.Join(testkit.Root(t), "lab")
-	for _, name := range []string{"go.mod", "go.sum"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, filepath.Join(lab, name))), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	version := regexp.MustCompile(`k8s\.io/api (v\S+)`).FindStringSubmatch(read(t, filepath.Join(lab, "go.mod")))
-	if version == nil {
-		t.Fatal("lab/go.mod requires no k8s.io/api")
-	}
-	const module, own = "k8s.io/sample-apiserver", "github.com/mooring-dev/mooring"
-	program := filepath.Join(dir, "sample-apiserver")
-	for _, args := range [][]string{
-		{"mod", "edit", "-module=sample", "-droprequire=" + own, "-dropreplace=" + own, "-require=" + module + "@" + version[1]},
-		{"build", "-mod=mod", "-buildvcs=false", "-ldflags=-s -w", "-o", program, module},
-	} {
-		command := exec.CommandContext(t.Context(), "go", args...)
-		command.Dir = dir
-		command.Env = append(slices.Clone(os.Environ()), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
-	return program
 }

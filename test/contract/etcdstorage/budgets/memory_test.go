@@ -6,9 +6,6 @@ package budgets
 import (
 	"context"
 	"fmt"
-	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,24 +26,6 @@ const (
 	podMemory   = 256 << 20
 	answerBytes = podMemory / 2
 )
-
-// peak is the most memory that a process has had.
-func peak(tb testing.TB, pid int) int64 {
-	tb.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		testkit.Skip(tb, "it needs /proc: %v", err)
-	}
-	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
-	if found == nil {
-		tb.Fatalf("no VmHWM in %s", text)
-	}
-	kilobytes, err := strconv.ParseInt(string(found[1]), 10, 64)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return kilobytes << 10
-}
 
 // fill stores mebibytes of the tenant a.
 func fill(tb testing.TB, core string, mebibytes int) {
@@ -79,7 +58,7 @@ func TestLargeListsFitIntoThePod(t *testing.T) {
 		}
 	}
 	list()
-	one := peak(t, proxy.Process.PID())
+	one := proxy.PeakMemory(t)
 	if one > podMemory {
 		t.Errorf("one list takes %d MiB", one>>20)
 	}
@@ -88,16 +67,16 @@ func TestLargeListsFitIntoThePod(t *testing.T) {
 		work.Go(list)
 	}
 	work.Wait()
-	four := peak(t, proxy.Process.PID())
+	four := proxy.PeakMemory(t)
 	if four > podMemory {
 		t.Errorf("four lists take %d MiB", four>>20)
 	}
-	before := peak(t, process.PID())
+	before := process.PeakMemory(t)
 	unread(t, proxy.Address, 1000)
 	if _, err := client.Put(t.Context(), "small", "request"); err != nil {
 		t.Errorf("a small request beside unread lists: %v", err)
 	}
-	all, grown := peak(t, proxy.Process.PID()), peak(t, process.PID())-before
+	all, grown := proxy.PeakMemory(t), process.PeakMemory(t)-before
 	if all > podMemory || grown > 1<<30 {
 		t.Errorf("1000 unread lists of 100 MiB take %d MiB of the proxy and %d of the core", all>>20, grown>>20)
 	}

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package attacked
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// Bounds of the core: far below the 4 GiB of database and 2 GiB of memory that it is shipped with.
+const (
+	mostDatabase = 1 << 30
+	mostMemory   = 3 << 29
+	podMemory    = 256 << 20
+)
+
+// patience is how long an API server may take to answer before it counts as not ready: kube-apiserver's own check of etcd gives up after 2 s, and the
+// example's probe after 5.
+const patience = 5 * time.Second
+
+// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn. All the while both API servers must be ready and able to write, and the core's memory
+// and database must stay far below their limits; its history is compacted as the operator does.
+func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long form runs it: it builds k8s.io/sample-apiserver")
+	}
+	program := controlplane.BuildSampleAPIServer(t)
+	core, process := tenantproxy.StartEtcd(t, true)
+	tenant := func(name string, flags ...string) *tenantproxy.Binary {
+		b := tenantproxy.NewBinary(t, core, "/"+name+"/", name, slices.Concat([]string{
+			fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-requests-per-second=1000", "--max-keep-alives-per-second=100",
+			"--max-watch-messages-per-second=500", "--max-read-bytes-per-second=67108864", "--max-written-bytes-per-second=8388608",
+			"--quota-history-bytes=268435456", "--quota-bytes=134217728",
+		}, flags)...)
+		b.WaitReady(t)
+		return b
+	}
+	kube := controlplane.NewAPIServer(t, "http://"+tenant("kube").Address)
+	sample := controlplane.NewSampleAPIServer(t, program, "http://"+tenant("sample").Address, kube)
+	hostile := tenant("hostile", "--quota-leases=1000", "--quota-watches=1000", fmt.Sprintf("--max-answer-bytes=%d", podMemory/2))
+	conns := prepare(t, hostile.Address)
+	go compact(t.Context(), tenantproxy.Dial(t, core))
+
+	victims := []*victim{
+		{name: "kube-apiserver", config: kube.Config, path: "/api/v1/namespaces/default/configmaps", kind: `"apiVersion":"v1","kind":"ConfigMap","data"`},
+		{name: "sample-apiserver", config: sample.Config, path: "/apis/wardle.example.com/v1alpha1/namespaces/default/flunders", kind: `"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder","spec"`},
+	}
+	for _, v := range victims {
+		v.begin(t)
+	}
+	var largest, memory float64
+	for _, name := range slices.Sorted(maps.Keys(tenantproxy.Attacks())) {
+		made := attack(t, name, conns)
+		database := size(t, core)
+		largest, memory = max(largest, database), float64(process.PeakMemory(t))
+		t.Logf("%-18s %9d attempts; the core's database %4.0f MiB, its memory at most %4.0f MiB so far; %s; %s", name, made, database/(1<<20), memory/(1<<20), victims[0], victims[1])
+	}
+	for _, v := range victims {
+		v.judge(t)
+	}
+	proxy := float64(hostile.PeakMemory(t))
+	t.Logf("the hostile tenant's proxy has had %.0f MiB", proxy/(1<<20))
+	if largest > mostDatabase || memory > mostMemory || proxy > podMemory {
+		t.Errorf("too much: the core's database had %.0f MiB, its memory %.0f MiB, the hostile tenant's proxy %.0f MiB", largest/(1<<20), memory/(1<<20), proxy/(1<<20))
+	}
+}
+
+// prepare writes what lists of attacks read, and connects.
+func prepare(t *testing.T, address string) []*grpc.ClientConn {
+	t.Helper()
+	client := tenantproxy.Dial(t, address)
+	keys, value := tenantproxy.AttackData()
+	for _, key := range keys {
+		if _, err := client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var conns []*grpc.ClientConn
+	for range 4 {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+func attack(t *testing.T, name string, conns []*grpc.ClientConn) int64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(cases.Number(t, 2, 2, 80))*time.Second)
+	defer cancel()
+	return tenantproxy.Attacks()[name](ctx, conns)
+}
+
+// compact does with the core what the operator does.
+func compact(ctx context.Context, core *clientv3.Client) {
+	const keep = 5 * time.Minute
+	var history operator.History
+	for ctx.Err() == nil {
+		if now, err := core.Get(ctx, "/"); err == nil {
+			var at int64
+			if history, at = history.Observe(time.Now(), now.Header.Revision, keep); at > 0 {
+				_, _ = core.Compact(ctx, at)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(keep / operator.MomentsKept):
+		}
+	}
+}
+
+// A victim is an API server that is used while it is a neighbor of the attacks.
+type victim struct {
+	name, path, kind string
+	config           *rest.Config
+
+	client            *rest.RESTClient
+	probes, writes    atomic.Int64
+	notReady, refused atomic.Int64
+	slowest           atomic.Int64
+	last              atomic.Value
+}
+
+func (v *victim) String() string {
+	return fmt.Sprintf("%s: %d of %d probes and %d of %d writes failed, the slowest took %s", v.name,
+		v.notReady.Load(), v.probes.Load(), v.refused.Load(), v.writes.Load(), time.Duration(v.slowest.Load()).Round(time.Millisecond))
+}
+
+// begin probes and writes twice a second until the test ends.
+func (v *victim) begin(t *testing.T) {
+	t.Helper()
+	config := rest.CopyConfig(v.config)
+	config.WarningHandler = rest.NoWarnings{}
+	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
+	var err error
+	if v.client, err = rest.UnversionedRESTClientFor(config); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, v.name+" to take a write", func() string {
+		if err := v.write(t.Context(), -1); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	go func() {
+		for n := 0; t.Context().Err() == nil; n++ {
+			v.note(t, &v.probes, &v.notReady, func(ctx context.Context) error {
+				return v.client.Get().AbsPath("/readyz").Do(ctx).Error()
+			})
+			v.note(t, &v.writes, &v.refused, func(ctx context.Context) error { return v.write(ctx, n) })
+			time.Sleep(500 * time.Millisecond)
+		}
+	}()
+}
+
+func (v *victim) note(t *testing.T, all, failed *atomic.Int64, do func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	err := do(ctx)
+	if t.Context().Err() != nil {
+		return
+	}
+	all.Add(1)
+	v.slowest.Store(max(v.slowest.Load(), int64(time.Since(began))))
+	if err != nil {
+		failed.Add(1)
+		v.last.Store(err.Error())
+	}
+}
+
+// write makes an object and deletes the one before it.
+func (v *victim) write(ctx context.Context, n int) error {
+	object := fmt.Sprintf(`{%s:{},"metadata":{"name":"n%d"}}`, v.kind, n)
+	if err := v.client.Post().AbsPath(v.path).SetHeader("Content-Type", "application/json").Body([]byte(object)).Do(ctx).Error(); err != nil {
+		return err
+	}
+	return v.client.Delete().AbsPath(v.path, "n"+strconv.Itoa(n)).Do(ctx).Error()
+}
+
+func (v *victim) judge(t *testing.T) {
+	t.Helper()
+	if v.notReady.Load() > 0 || v.refused.Load() > 0 {
+		t.Errorf("%s; the last error: %v", v, v.last.Load())
+	}
+	if v.probes.Load() == 0 || v.writes.Load() == 0 {
+		t.Errorf("%s was not used", v.name)
+	}
+}
+
+// size is the size of the core's database in bytes.
+func size(t *testing.T, core string) float64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answer, err := tenantproxy.Dial(t, core).Status(ctx, core)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(answer.DbSize)
+}
