@@ -26,6 +26,8 @@ const (
 	ServingCAKey = "serving-ca.crt"
 	// ClientCAKey is the key of the CA bundle that proxies check clients with.
 	ClientCAKey = "client-ca.crt"
+	// RevokedClientsKey is the key, beside it, of the list of clients that proxies refuse.
+	RevokedClientsKey = "revoked-clients"
 	// PodLabel is the label of the proxies' pods; its value is the name of the EtcdStorage.
 	PodLabel = "apiserver"
 )

@@ -86,7 +86,7 @@ type trouble struct {
 // on is the condition to which the failed write belongs, beside Ready; "" for those of the finalizer and of a deletion.
 func (t trouble) on() string {
 	switch t.step.Kind {
-	case operator.MakeCA, operator.TakeCA, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
+	case operator.MakeCA, operator.TakeCA, operator.Revoke, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
 		return v1alpha1.ConditionCertificatesReady
 	case operator.Claim, operator.Bind, operator.EnsureUser, operator.RetireUsers, operator.Release, operator.Forget, operator.DeleteKeys, operator.DeleteRecords, operator.RevokeLeases:
 		return v1alpha1.ConditionCoreReachable

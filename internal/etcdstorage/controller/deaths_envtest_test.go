@@ -4,7 +4,9 @@
 package controller
 
 import (
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -63,7 +65,14 @@ func stories() map[string]story {
 			`"caCertConfigMap":[{"name":"ca","namespace":%[1]q},{"name":"ca-2","namespace":%[1]q}]}}`, ns))
 		m.r.Settings.ProxyImage = "proxy:next"
 	}
+	name := func(secrets string) func(*mortal, string, string, time.Duration) {
+		return func(m *mortal, name, ns string, _ time.Duration) {
+			m.patch(name, fmt.Sprintf(`{"spec":{"clientCertSecret":%s}}`, strings.ReplaceAll(secrets, "NS", strconv.Quote(ns))))
+		}
+	}
 	return map[string]story{
+		"revocation":              {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]")}, end: revoked},
+		"a client named again":    {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
 		"upgrade":                 {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).unbind}, end: served},
 		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
 		"change":                  {settled: true, acts: []func(*mortal, string, string, time.Duration){change}, end: changed},
@@ -196,6 +205,39 @@ func changed(m *mortal, name, ns string) {
 	}
 	if strings.Contains(m.state(name), "NetworkPolicyList "+m.namespace+"/"+operator.ProxyName(name)+" ") {
 		m.t.Error("the NetworkPolicy is still there")
+	}
+}
+
+// revoked: what was issued is gone from the tenant's Secret, where nothing else was touched, and proxies refuse it.
+func revoked(m *mortal, name, ns string) {
+	m.t.Helper()
+	if data := m.secret(ns, "client").Data; len(data) != 1 || string(data["other"]) != "kept" {
+		m.t.Errorf("the Secret that is named no more has %d keys", len(data))
+	}
+	client := "uri:urn:mooring:etcd-client:" + ns + "/client/1\n"
+	if list := m.configMap(m.namespace, operator.ClientCAName(name)).Data["revoked-clients"]; !strings.Contains(list, client) {
+		m.t.Errorf("proxies read that these are revoked: %s", list)
+	}
+	if args := m.args(name); !slices.Contains(args, "--revoked-clients-file=/etc/etcd-storage/client-ca/revoked-clients") {
+		m.t.Errorf("%v", args)
+	}
+}
+
+// renamed: the Secret has a certificate of a client that is not the one which was revoked.
+func renamed(m *mortal, name, ns string) {
+	m.t.Helper()
+	block, _ := pem.Decode(m.secret(ns, "client").Data["tls.crt"])
+	if block == nil {
+		m.t.Fatal("the Secret has no certificate")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	list := m.configMap(m.namespace, operator.ClientCAName(name)).Data["revoked-clients"]
+	client := "urn:mooring:etcd-client:" + ns + "/client/"
+	if got := cert.URIs[1].String(); got != client+"2" || strings.Contains(list, got) || !strings.Contains(list, "uri:"+client+"1\n") {
+		m.t.Errorf("the client %s, and these are revoked: %s", got, list)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.Revoke: "ClientRevoked", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
 		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
 		operator.Hold: "", operator.Unhold: "", operator.Bind: "", operator.Apply: "", operator.DeliverBundle: "", operator.Withdraw: "", operator.MakePassword: "",
 		operator.Remove: "", operator.DeleteKeys: "", operator.DeleteRecords: "", operator.RevokeLeases: "",

@@ -260,17 +260,24 @@ func (r *Reconciler) readDestinations(ctx context.Context, s *scene, answers map
 		targets []v1alpha1.Destination
 	}{{operator.KindConfigMap, spec.CACertConfigMaps}, {operator.KindSecret, spec.ClientCertSecrets}} {
 		for _, target := range list.targets {
-			d := operator.Destination{Kind: list.kind, Namespace: target.Namespace, Name: target.Name}
-			if target.Namespace != r.Settings.Namespace {
-				r.readDestination(ctx, &d)
-			}
-			if verb := answers[d.String()]; verb != "" {
-				d.State, d.Verb = operator.Forbidden, verb
-			}
-			s.world.Destinations = append(s.world.Destinations, d)
+			s.world.Destinations = append(s.world.Destinations, r.destination(ctx, list.kind, target, answers))
 		}
 	}
+	for _, target := range s.world.RevokedClients() {
+		s.world.Revoked = append(s.world.Revoked, r.destination(ctx, operator.KindSecret, target, answers))
+	}
 	return ctx.Err()
+}
+
+func (r *Reconciler) destination(ctx context.Context, kind string, at v1alpha1.Destination, answers map[string]string) operator.Destination {
+	d := operator.Destination{Kind: kind, Namespace: at.Namespace, Name: at.Name}
+	if at.Namespace != r.Settings.Namespace {
+		r.readDestination(ctx, &d)
+	}
+	if verb := answers[d.String()]; verb != "" {
+		d.State, d.Verb = operator.Forbidden, verb
+	}
+	return d
 }
 
 func (r *Reconciler) readDestination(ctx context.Context, d *operator.Destination) {

@@ -195,6 +195,8 @@ const (
 	eventCATaken = "CATaken"
 	// eventCertificateIssued, Normal: a certificate was issued, for the proxies or into a Secret of the tenant.
 	eventCertificateIssued = "CertificateIssued"
+	// eventClientRevoked, Normal: the spec names a Secret no more, and proxies refuse the certificates that were issued into it.
+	eventClientRevoked = "ClientRevoked"
 	// eventUserCreated, Normal: role and user of the tenant were made in the core.
 	eventUserCreated = "UserCreated"
 	// eventUserRemoved, Normal: users that are no longer needed were removed from the core.
@@ -211,7 +213,7 @@ func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step
 		return
 	}
 	reason := map[operator.Kind]string{
-		operator.Claim: eventClaimed, operator.MakeCA: eventCACreated, operator.TakeCA: eventCATaken,
+		operator.Claim: eventClaimed, operator.MakeCA: eventCACreated, operator.TakeCA: eventCATaken, operator.Revoke: eventClientRevoked,
 		operator.IssueServing: eventCertificateIssued, operator.DeliverClient: eventCertificateIssued,
 		operator.EnsureUser: eventUserCreated, operator.RetireUsers: eventUserRemoved, operator.Release: eventDataRetained, operator.Forget: eventDataDeleted,
 	}[step.Kind]

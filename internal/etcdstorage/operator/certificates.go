@@ -29,7 +29,7 @@ type place struct {
 
 // places lists what holds bundles and certificates of a purpose.
 func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
-	for _, d := range w.sortedDestinations() {
+	for _, d := range w.sortedDestinations(w.Destinations) {
 		_, refused := w.refusal(d)
 		if d.Namespace == w.Settings.Namespace {
 			continue // it never gets anything
@@ -41,7 +41,7 @@ func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
 			p.Bundle = d.Data[v1alpha1.ServingCAKey]
 			bundles = append(bundles, p)
 		case purpose == pki.Client && d.Kind == KindSecret:
-			p.Pair, p.Leaf = pki.Pair{Cert: d.Data[keyCert], Key: d.Data[keyKey]}, pki.ClientLeaf(w.Storage.Name, d.Namespace, d.Name)
+			p.Pair, p.Leaf = pki.Pair{Cert: d.Data[keyCert], Key: d.Data[keyKey]}, w.client(d).leaf(w.Storage.Name)
 			leaves = append(leaves, p)
 		}
 	}
@@ -61,8 +61,8 @@ func (w World) obstructed() bool {
 	})
 }
 
-func (w World) sortedDestinations() []Destination {
-	return slices.SortedFunc(slices.Values(w.Destinations), func(a, b Destination) int { return cmp.Compare(a.String(), b.String()) })
+func (w World) sortedDestinations(all []Destination) []Destination {
+	return slices.SortedFunc(slices.Values(all), func(a, b Destination) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 func (w World) servingPlace() place {
@@ -116,6 +116,7 @@ func (w World) certificates(p *Plan) {
 		return // the refusal says so; without CAs nothing can be issued
 	}
 	w.issuer(p)
+	w.record(p)
 	signers := w.signers()
 	for _, purpose := range purposes() {
 		offer, _ := w.offer(purpose)
@@ -134,6 +135,8 @@ func (w World) certificates(p *Plan) {
 			}
 		}
 	}
+	w.revoke(p)
+	w.emptyRevoked(p)
 }
 
 func plain(places []place) []pki.Place {
@@ -196,6 +199,9 @@ func (w World) signersStep(signers map[pki.Purpose]pki.Signers) Step {
 	}
 	if record := cmp.Or(w.origin(), w.recorded()); record != "" {
 		data[issuerKey] = []byte(record)
+	}
+	if clients := w.clients(); len(clients) > 0 {
+		data[clientsKey] = encodeClients(clients)
 	}
 	return w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "")
 }

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
@@ -52,7 +53,7 @@ func (w World) exit(p *Plan) {
 
 // withdraw takes back what was delivered to the tenant.
 func (w World) withdraw(p *Plan) {
-	for _, d := range w.sortedDestinations() {
+	for _, d := range w.sortedDestinations(slices.Concat(w.Destinations, w.Revoked)) {
 		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
 			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the EtcdStorage is being deleted", Destination: d})
 		}

@@ -130,6 +130,9 @@ func (w World) issuer(p *Plan) {
 		for purpose, cas := range w.signers() {
 			maps.Copy(data, cas.Data(purpose))
 		}
+		if clients := w.clients(); len(clients) > 0 {
+			data[clientsKey] = encodeClients(clients)
+		}
 		p.add(w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "nothing is left of an issuer"))
 	case w.recorded() != w.origin():
 		s := w.signersStep(w.signers())

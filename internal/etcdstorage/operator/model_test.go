@@ -105,7 +105,7 @@ func (w World) After(t fatal, s Step) World {
 		w.Storage.Finalizers = nil
 	case Bind:
 		w.Storage.Status.Core = &v1alpha1.CoreBinding{ClusterID: s.Core}
-	case Apply, MakeCA, TakeCA, IssueServing, MakePassword:
+	case Apply, MakeCA, TakeCA, Revoke, IssueServing, MakePassword:
 		return w.stored(t, s)
 	case DeliverBundle, DeliverClient, Withdraw:
 		return w.delivered(t, s)
@@ -203,8 +203,15 @@ func (w World) stored(t fatal, s Step) World {
 
 func (w World) delivered(t fatal, s Step) World {
 	t.Helper()
-	i := slices.IndexFunc(w.Destinations, func(d Destination) bool { return d.String() == s.Destination.String() })
-	d := w.Destinations[i]
+	list := &w.Destinations
+	at := func(d Destination) bool { return d.String() == s.Destination.String() }
+	i := slices.IndexFunc(*list, at)
+	if i < 0 {
+		w.Revoked = slices.Clone(w.Revoked)
+		list = &w.Revoked
+		i = slices.IndexFunc(*list, at)
+	}
+	d := (*list)[i]
 	if d.State == Forbidden || d.State == Failed {
 		t.Fatalf("%s: it may not be written to", s)
 	}
@@ -221,7 +228,7 @@ func (w World) delivered(t fatal, s Step) World {
 	default:
 		d.Data, d.Delivered = map[string][]byte{}, ""
 	}
-	w.Destinations[i] = d
+	(*list)[i] = d
 	return w
 }
 

@@ -215,7 +215,7 @@ func (w World) refusals() []Refusal {
 			w.Settings.Namespace, strings.Join(foreign, ", ")))
 	}
 	out = append(out, w.issuerRefusals()...)
-	for _, d := range w.sortedDestinations() {
+	for _, d := range w.sortedDestinations(w.Destinations) {
 		if r, refused := w.refusal(d); refused {
 			out = append(out, r)
 		}

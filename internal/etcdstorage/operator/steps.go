@@ -37,6 +37,8 @@ const (
 	DeliverBundle Kind = "DeliverBundle"
 	DeliverClient Kind = "DeliverClient"
 	Withdraw      Kind = "Withdraw"
+	// Revoke records that clients are refused from now on, whose Secrets the spec names no more.
+	Revoke Kind = "Revoke"
 	// MakePassword draws the password of the tenant's next etcd user. EnsureUser makes role and user in the core; RetireUsers removes users, and
 	// the role when the tenant goes; DropPasswords removes the passwords of users that are gone.
 	MakePassword Kind = "MakePassword"
@@ -57,7 +59,7 @@ type Step struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
 
-	// Ref and Content are the object of Apply, MakeCA, TakeCA, IssueServing, MakePassword and Remove. What is drawn goes into its data.
+	// Ref and Content are the object of Apply, MakeCA, TakeCA, Revoke, IssueServing, MakePassword and Remove. What is drawn goes into its data.
 	Ref     Ref            `json:"-"`
 	Content map[string]any `json:"-"`
 	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
@@ -96,7 +98,7 @@ type Step struct {
 // Last says that what follows depends on what the step makes, so that a plan ends with it.
 func (s Step) Last() bool {
 	switch s.Kind {
-	case Hold, Claim, Bind, MakeCA, TakeCA, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
+	case Hold, Claim, Bind, MakeCA, TakeCA, Revoke, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
 		return true
 	case Apply, IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
 	}

@@ -79,7 +79,7 @@ func (w World) secret(name, kind string, data map[string][]byte) any {
 func (w World) clientCA(bundle []byte) any {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: KindConfigMap}, ObjectMeta: w.meta(ClientCAName(w.Storage.Name)),
-		Data: map[string]string{v1alpha1.ClientCAKey: string(bundle)},
+		Data: map[string]string{v1alpha1.ClientCAKey: string(bundle), v1alpha1.RevokedClientsKey: w.revokedList()},
 	}
 }
 
@@ -241,7 +241,7 @@ func (w World) Args(owner Owner) []string {
 		"--core-cert-file=" + folderCore + "/" + w.Files.Cert, "--core-key-file=" + folderCore + "/" + w.Files.Key,
 		"--listen-address=:2379", "--advertise-client-url=" + w.Endpoint(),
 		"--tls-cert-file=" + folderServing + "/" + keyCert, "--tls-private-key-file=" + folderServing + "/" + keyKey,
-		"--client-ca-file=" + folderClientCA + "/" + v1alpha1.ClientCAKey, "--health-address=:8081", "--metrics-address=:8080",
+		"--client-ca-file=" + folderClientCA + "/" + v1alpha1.ClientCAKey, "--revoked-clients-file=" + folderClientCA + "/" + v1alpha1.RevokedClientsKey, "--health-address=:8081", "--metrics-address=:8080",
 		// Time for the Service to notice that the pod is going.
 		"--drain-delay=5s", "--drain-timeout=20s",
 	}

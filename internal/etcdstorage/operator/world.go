@@ -27,6 +27,8 @@ type World struct {
 	Objects []Object
 	// Destinations are the tenant's ConfigMaps and Secrets that the spec names.
 	Destinations []Destination
+	// Revoked are those of [World.RevokedClients].
+	Revoked []Destination
 	// CertManager is what is known of cert-manager. It is asked only where [World.IssuerConcerned].
 	CertManager CertManager
 	// StatusLacksCore reports that the API server serves EtcdStorage as an earlier version defined it, and drops status.core: then the record in the core

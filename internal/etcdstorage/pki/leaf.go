@@ -20,6 +20,10 @@ import (
 // TenantURI begins the URI that says in a client certificate for which tenant it speaks. It MUST NOT change: proxies admit it.
 const TenantURI = "urn:mooring:etcd-tenant:"
 
+// ClientURI begins the URI that says for which Secret a client certificate was issued: namespace, name and number follow. It MUST NOT change: by it certificates
+// are revoked.
+const ClientURI = "urn:mooring:etcd-client:"
+
 // Leaf says who a certificate speaks for.
 type Leaf struct {
 	Purpose    Purpose
@@ -41,9 +45,13 @@ func ServingLeaf(service, namespace, clusterDomain string) Leaf {
 	}
 }
 
-// ClientLeaf is the certificate that a tenant gets in a Secret. Its common name is what etcdproxy-controller gave it; proxies go by the URI.
-func ClientLeaf(tenant, namespace, secret string) Leaf {
-	return Leaf{Purpose: Client, CommonName: cut("client-"+namespace+"-"+secret, maxCommonName), URIs: []string{TenantURI + tenant}}
+// ClientLeaf is the certificate that a tenant gets in a Secret. Its common name is what etcdproxy-controller gave it; proxies go by the URIs: the
+// first says whose it is, the last which client it is. number tells apart the clients that a Secret had at different times.
+func ClientLeaf(tenant, namespace, secret string, number int) Leaf {
+	return Leaf{
+		Purpose: Client, CommonName: cut("client-"+namespace+"-"+secret, maxCommonName),
+		URIs: []string{TenantURI + tenant, fmt.Sprintf("%s%s/%s/%d", ClientURI, namespace, secret, number)},
+	}
 }
 
 // Pair is a certificate, with its CA's after it, and its key, as they are stored.

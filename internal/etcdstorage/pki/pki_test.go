@@ -312,7 +312,7 @@ func TestContents(t *testing.T) {
 		uris  int
 	}{
 		{ServingLeaf("etcd-a", "storage", "cluster.local"), []string{"etcd-a.storage.svc", "etcd-a.storage.svc.cluster.local", "etcd-a.storage", "etcd-a", "localhost"}, 0},
-		{ClientLeaf("a", "team-a", "client"), nil, 1},
+		{ClientLeaf("a", "team-a", "client", 1), nil, 2},
 	} {
 		pair, err := ca.Issue(rand.Reader, epoch(), c.leaf, 2*time.Hour)
 		if err != nil {
@@ -327,7 +327,7 @@ func TestContents(t *testing.T) {
 			t.Errorf("%+v", cert)
 		}
 	}
-	if got := ClientLeaf("a", "team-a", "client"); got.URIs[0] != "urn:mooring:etcd-tenant:a" || got.CommonName != "client-team-a-client" {
+	if got := ClientLeaf("a", "team-a", "client", 2); got.URIs[0] != "urn:mooring:etcd-tenant:a" || got.URIs[1] != "urn:mooring:etcd-client:team-a/client/2" || got.CommonName != "client-team-a-client" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"sync"
@@ -25,6 +26,8 @@ type verdict struct {
 	err error
 	// client is the end of the client's certificate, serving that of the one that the client was shown; zero where there is none.
 	client, serving time.Time
+	// cert is the client's certificate; nil where there is none.
+	cert *x509.Certificate
 }
 
 // Error is the text for the tenant.
@@ -38,9 +41,11 @@ func (v verdict) Error() string {
 // Accept implements h2.Handler.
 func (f front) Accept(info credentials.AuthInfo, remote net.Addr) h2.Admission {
 	share, err := f.p.judge(info, remote)
-	return h2.Admission{
-		Peer: verdict{err: err, client: clientEnd(info), serving: servingEnd(info)}, Share: share, Refused: err != nil,
+	v := verdict{err: err, client: clientEnd(info), serving: servingEnd(info)}
+	if state, _ := stateOf(info); err == nil && len(state.PeerCertificates) > 0 {
+		v.cert = state.PeerCertificates[0]
 	}
+	return h2.Admission{Peer: v, Share: share, Refused: err != nil}
 }
 
 // Excess implements h2.Handler.

@@ -85,7 +85,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	m.ofBudgets(labels)
 	m.overTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_connections_over_total", ConstLabels: labels,
-		Help: "Connections of the tenant that were told to connect anew, since the certificate of the client or the one that it was shown (serving) had ended.",
+		Help: "Connections of the tenant that were told to connect anew, since the certificate of the client or the one that it was shown (serving) had ended, or the client was revoked.",
 	}, []string{"certificate"})
 	m.renewals = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_core_connections_renewed_total", ConstLabels: labels,

@@ -58,16 +58,20 @@ func clientEnd(info credentials.AuthInfo) time.Time {
 const (
 	overClient  = "client"
 	overServing = "serving"
+	overRevoked = "revoked"
 )
 
 // over says whether a connection has outlived a certificate that it was made with. Handshakes alone check certificates, and connections live for months:
 // without this a client that lost its access would keep it for as long as it does not disconnect. A connection that was made with a certificate of ours
-// that has ended goes on until there is a later one: to break it before would be an outage for nothing.
+// that has ended goes on until there is a later one: to break it before would be an outage for nothing. One whose client was revoked ends at once, and the next
+// is refused.
 func (p *Proxy) over(peer any, first bool) (h2.Status, bool) {
 	v, _ := peer.(verdict)
 	now := p.cfg.Now()
 	var which string
 	switch {
+	case v.cert != nil && p.cfg.Revoked != nil && p.cfg.Revoked(v.cert):
+		which = overRevoked
 	case !v.client.IsZero() && now.After(v.client):
 		which = overClient
 	case !v.serving.IsZero() && now.After(v.serving) && p.cfg.ServingEnd != nil && p.cfg.ServingEnd().After(now):
@@ -79,7 +83,9 @@ func (p *Proxy) over(peer any, first bool) (h2.Status, bool) {
 		p.metrics.overTotal.WithLabelValues(which).Inc()
 		p.log.Info("A connection outlived a certificate and must be made anew", "certificate", which)
 	}
-	return h2.Status{
-		Code: codes.Unavailable, Message: "etcd-storage-proxy: the " + which + " certificate of this connection has ended: connect anew",
-	}, true
+	why := "the " + which + " certificate of this connection has ended"
+	if which == overRevoked {
+		why = "the client certificate of this connection was revoked"
+	}
+	return h2.Status{Code: codes.Unavailable, Message: "etcd-storage-proxy: " + why + ": connect anew"}, true
 }

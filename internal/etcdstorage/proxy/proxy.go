@@ -61,8 +61,10 @@ type Config struct {
 	// ServingEnd is the end of the certificate that new connections are shown; nil if it is not known. Now is the time against which the ends of
 	// connections' certificates are held; nil is the system's. Look is how often that is done; 0 is 5 s.
 	ServingEnd func() time.Time
-	Now        func() time.Time
-	Look       time.Duration
+	// Revoked, if it is not nil, says of a client certificate that Authorize let in whether it would not be any more: its connections end.
+	Revoked func(*x509.Certificate) bool
+	Now     func() time.Time
+	Look    time.Duration
 	// Authorize decides once per connection whether a verified client certificate is this tenant's. Its error is the answer to every RPC of that
 	// connection. nil accepts every verified one.
 	Authorize func(*x509.Certificate) error

@@ -162,7 +162,9 @@ func (p *program) proxyConfig() proxy.Config {
 		config.Credentials = newClientSide(p.listenFiles, p.report)
 		config.Now = p.now
 		config.ServingEnd = func() time.Time { return p.listenFiles.Current().NotAfter() }
-		config.Authorize, config.Refused, config.Excess = authorizer(s.tenantName, s.identities), p.report.refusedIdentity, p.report.excess
+		revoked := &revocation{files: p.listenFiles}
+		config.Revoked = revoked.revoked
+		config.Authorize, config.Refused, config.Excess = authorizer(s.tenantName, s.identities, revoked.revoked), p.report.refusedIdentity, p.report.excess
 	}
 	return config
 }

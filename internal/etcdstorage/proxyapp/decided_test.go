@@ -183,7 +183,7 @@ func newDecided(t *testing.T, etcd *testkit.Etcd) *decided {
 	d := &decided{
 		clock: newHand(), random: mathrand.New(mathrand.NewPCG(1, 2)), load: &rotation{}, turning: newTurning(nil),
 		serving: office{purpose: pki.Serving, validity: v, leaf: pki.ServingLeaf("etcd-team-a", "storage", "cluster.local")},
-		clients: office{purpose: pki.Client, validity: v, leaf: pki.ClientLeaf("team-a", "tenant", "etcd-client")},
+		clients: office{purpose: pki.Client, validity: v, leaf: pki.ClientLeaf("team-a", "tenant", "etcd-client", 1)},
 	}
 	d.work(t)
 	d.folder = testkit.NewTLSFolder(t, testkit.Pair(d.serving.pair), d.clients.bundle)

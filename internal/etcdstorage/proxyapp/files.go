@@ -19,10 +19,10 @@ import (
 )
 
 // fileFlags are the flags by which a set of TLS files was named, for messages.
-type fileFlags struct{ cert, key, ca string }
+type fileFlags struct{ cert, key, ca, extra string }
 
 func listenFlags() fileFlags {
-	return fileFlags{cert: "--tls-cert-file", key: "--tls-private-key-file", ca: "--client-ca-file"}
+	return fileFlags{cert: "--tls-cert-file", key: "--tls-private-key-file", ca: "--client-ca-file", extra: "--revoked-clients-file"}
 }
 
 func coreFlags() fileFlags {
@@ -67,7 +67,7 @@ func (f fileFlags) mentioned(files certreload.Files, err error) string {
 type namedFile struct{ flag, path string }
 
 func (f fileFlags) each(files certreload.Files) []namedFile {
-	return slices.DeleteFunc([]namedFile{{f.cert, files.Cert}, {f.key, files.Key}, {f.ca, files.CA}}, func(n namedFile) bool { return n.path == "" })
+	return slices.DeleteFunc([]namedFile{{f.cert, files.Cert}, {f.key, files.Key}, {f.ca, files.CA}, {f.extra, files.Extra}}, func(n namedFile) bool { return n.path == "" })
 }
 
 // readable makes one sentence of each file that is not there or may not be read.
@@ -111,6 +111,9 @@ func checkSnapshot(s *certreload.Snapshot, files certreload.Files, usage x509.Ex
 	}
 	if err := checkBundle(s.Bundle, now); err != nil {
 		return fmt.Errorf("CA bundle %s: %w", files.CA, err)
+	}
+	if _, err := parseRevoked(string(s.Extra)); err != nil {
+		return fmt.Errorf("list of revoked clients %s: %w", files.Extra, err)
 	}
 	return nil
 }

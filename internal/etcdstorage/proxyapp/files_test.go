@@ -273,7 +273,7 @@ func TestAuthorizer(t *testing.T) {
 		if tt.allowed != nil {
 			allowed = nil
 			for _, text := range tt.allowed {
-				id, err := parseIdentity(text)
+				id, err := parseIdentity("--allowed-identity", text)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -281,7 +281,7 @@ func TestAuthorizer(t *testing.T) {
 			}
 		}
 		pair := ca.Issue(t, tt.leaf).Client(t).Certificates[0]
-		err := authorizer("team-a", allowed)(pair.Leaf)
+		err := authorizer("team-a", allowed, func(*x509.Certificate) bool { return false })(pair.Leaf)
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)

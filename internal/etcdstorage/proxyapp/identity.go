@@ -28,10 +28,10 @@ type identity struct{ kind, value string }
 
 func (i identity) String() string { return i.kind + ":" + i.value }
 
-// parseIdentity reads one --allowed-identity.
-func parseIdentity(text string) (identity, error) {
+// parseIdentity reads one --allowed-identity, or a line of another source of identities, which errors name.
+func parseIdentity(source, text string) (identity, error) {
 	complain := func(problem string) (identity, error) {
-		return identity{}, fmt.Errorf("--allowed-identity %q %s: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so", text, problem)
+		return identity{}, fmt.Errorf(source+" %q %s: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so", text, problem)
 	}
 	kind, value, found := strings.Cut(text, ":")
 	switch {
@@ -77,14 +77,20 @@ func identitiesOf(cert *x509.Certificate) []identity {
 
 func canonicalDNS(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
+// errRevoked begins the answer to clients whose identity was revoked.
+var errRevoked = errors.New("the client certificate was revoked")
+
 // errNotAdmitted begins the answer to clients of another tenant. It tells them what they are and not what they would have to be.
 var errNotAdmitted = errors.New("the client certificate does not belong to this tenant")
 
 // authorizer returns the judge of verified client certificates: one of the certificate's names must be one of the admitted ones, unless it carries the
-// URI of another tenant, which beats any other name.
-func authorizer(tenant string, admitted []identity) func(*x509.Certificate) error {
+// URI of another tenant, which beats any other name, or one that is revoked.
+func authorizer(tenant string, admitted []identity, revoked func(*x509.Certificate) bool) func(*x509.Certificate) error {
 	return func(cert *x509.Certificate) error {
 		names := identitiesOf(cert)
+		if revoked(cert) {
+			return fmt.Errorf("%w: it is %s", errRevoked, describe(names))
+		}
 		refused := fmt.Errorf("%w: it is %s", errNotAdmitted, describe(names))
 		for _, name := range names {
 			if name.kind == kindURI && strings.HasPrefix(name.value, TenantURI) && name.value != TenantURI+tenant && !slices.Contains(admitted, name) {

@@ -21,29 +21,29 @@ const disabled = "0"
 
 // options are the flags as they were given. The names of the flags MUST NOT change: manifests and the operator use them.
 type options struct {
-	coreEndpoints                             []string
-	coreCAFile, coreCertFile, coreKeyFile     string
-	coreUsername, corePasswordFile            string
-	tenant, prefix, leaseSpace, systemPrefix  string
-	listenAddress, advertiseURL               string
-	tlsCertFile, tlsPrivateKeyFile, clientCAs string
-	allowedIdentities                         []string
-	insecurePlaintext                         bool
-	healthAddress, metricsAddress             string
-	maxRequestBytes                           int
-	quotaBytes, quotaKeys                     int64
-	quotaLeases, quotaWatches                 int
-	requestsPerSecond                         float64
-	burst, inFlight, lists                    int
-	keepAlivesPerSecond                       float64
-	watchMessagesPerSecond                    float64
-	readBytesPerSecond, writtenBytesPerSecond int64
-	streams, streamsPerConnection             int
-	connectionsPerIdentity                    int
-	idleTime                                  time.Duration
-	answerBytes, historyBytes                 int64
-	drainDelay, drainTimeout                  time.Duration
-	logging                                   plain.Options
+	coreEndpoints                                             []string
+	coreCAFile, coreCertFile, coreKeyFile                     string
+	coreUsername, corePasswordFile                            string
+	tenant, prefix, leaseSpace, systemPrefix                  string
+	listenAddress, advertiseURL                               string
+	tlsCertFile, tlsPrivateKeyFile, clientCAs, revokedClients string
+	allowedIdentities                                         []string
+	insecurePlaintext                                         bool
+	healthAddress, metricsAddress                             string
+	maxRequestBytes                                           int
+	quotaBytes, quotaKeys                                     int64
+	quotaLeases, quotaWatches                                 int
+	requestsPerSecond                                         float64
+	burst, inFlight, lists                                    int
+	keepAlivesPerSecond                                       float64
+	watchMessagesPerSecond                                    float64
+	readBytesPerSecond, writtenBytesPerSecond                 int64
+	streams, streamsPerConnection                             int
+	connectionsPerIdentity                                    int
+	idleTime                                                  time.Duration
+	answerBytes, historyBytes                                 int64
+	drainDelay, drainTimeout                                  time.Duration
+	logging                                                   plain.Options
 }
 
 // Defaults of the budgets of one replica. They are made so that ten tenants with three replicas each, all at their budgets at one time, leave a core of
@@ -130,6 +130,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.tlsCertFile, "tls-cert-file", o.tlsCertFile, "Serving certificate (PEM), the leaf first; reloaded when it changes.")
 	fs.StringVar(&o.tlsPrivateKeyFile, "tls-private-key-file", o.tlsPrivateKeyFile, "Private key (PEM) of --tls-cert-file.")
 	fs.StringVar(&o.clientCAs, "client-ca-file", o.clientCAs, "CA bundle (PEM) that must have signed the clients' certificates; reloaded when it changes.")
+	fs.StringVar(&o.revokedClients, "revoked-clients-file", o.revokedClients,
+		"List of names that no client's certificate may carry any more, one in each line, written as in --allowed-identity; reloaded when it changes, and connections of such clients end then.")
 	fs.StringArrayVar(&o.allowedIdentities, "allowed-identity", o.allowedIdentities,
 		"Name that a client's certificate must carry: uri:URI, dns:NAME or cn:NAME; repeatable, one of them is enough. "+
 			"Unset means uri:"+TenantURI+"<tenant> or cn:<tenant>.")

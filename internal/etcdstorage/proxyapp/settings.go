@@ -147,6 +147,8 @@ func (o *options) readListen(s *settings) error {
 	}
 	plaintext := len(missing) == 3 && o.insecurePlaintext
 	switch {
+	case plaintext && o.revokedClients != "":
+		return errors.New("--revoked-clients-file needs client certificates, and without TLS files there are none: drop it, or give the TLS files")
 	case plaintext && !isLoopback(o.listenAddress):
 		return fmt.Errorf("--listen-address %q is not a loopback address, as --insecure-plaintext demands: use 127.0.0.1, or give the TLS files", o.listenAddress)
 	case !plaintext && len(missing) > 0:
@@ -154,7 +156,7 @@ func (o *options) readListen(s *settings) error {
 	case !plaintext && o.insecurePlaintext && !slices.ContainsFunc(s.core, func(e endpoint) bool { return e.scheme == schemeHTTP }):
 		return errors.New("--insecure-plaintext contradicts the TLS files of both sides: drop it")
 	case !plaintext:
-		s.listen = certreload.Files{Cert: o.tlsCertFile, Key: o.tlsPrivateKeyFile, CA: o.clientCAs}
+		s.listen = certreload.Files{Cert: o.tlsCertFile, Key: o.tlsPrivateKeyFile, CA: o.clientCAs, Extra: o.revokedClients}
 	}
 	if s.advertiseURL == "" {
 		s.advertiseURL = defaultAdvertised(o.listenAddress, plaintext)
@@ -195,7 +197,7 @@ func (o *options) readIdentities(s *settings) error {
 	s.identities = nil
 	var errs []error
 	for _, text := range o.allowedIdentities {
-		id, err := parseIdentity(text)
+		id, err := parseIdentity("--allowed-identity", text)
 		errs = append(errs, err)
 		s.identities = append(s.identities, id)
 	}

@@ -231,8 +231,8 @@ func FuzzFlags(f *testing.F) {
 				t.Errorf("endpoint %q became %q and %q: %v", text, e, again, err)
 			}
 		}
-		if id, err := parseIdentity(text); err == nil {
-			if again, err := parseIdentity(id.String()); err != nil || again != id {
+		if id, err := parseIdentity("--allowed-identity", text); err == nil {
+			if again, err := parseIdentity("--allowed-identity", id.String()); err != nil || again != id {
 				t.Errorf("identity %q became %q and %q: %v", text, id, again, err)
 			}
 		}

@@ -20,6 +20,9 @@ type Files struct {
 	Cert string
 	Key  string
 	CA   string
+	// Extra is a file of another format that belongs with the others, such as a list of revoked identities; "" for none. Snapshot.Extra is what it holds, and
+	// Options.Check judges it.
+	Extra string
 }
 
 // Validate reports a combination that cannot work as one sentence.
@@ -35,7 +38,7 @@ func (f Files) Validate() error {
 
 func (f Files) paths() []string {
 	var out []string
-	for _, p := range []string{f.Cert, f.Key, f.CA} {
+	for _, p := range []string{f.Cert, f.Key, f.CA, f.Extra} {
 		if p != "" {
 			out = append(out, p)
 		}
@@ -51,6 +54,8 @@ type Snapshot struct {
 	CAs *x509.CertPool
 	// Bundle is what CAs was made of, in the order of the file.
 	Bundle []*x509.Certificate
+	// Extra is what Files.Extra holds.
+	Extra []byte
 
 	raw contents
 }
@@ -82,10 +87,10 @@ func (s *Snapshot) CANotAfter() time.Time {
 }
 
 // contents are the files' bytes as they were read.
-type contents struct{ cert, key, ca []byte }
+type contents struct{ cert, key, ca, extra []byte }
 
 func (c contents) equal(o contents) bool {
-	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.ca, o.ca)
+	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.ca, o.ca) && bytes.Equal(c.extra, o.extra)
 }
 
 // readAttempts bounds how often a set that changes under our hands is read again at once.
@@ -118,7 +123,7 @@ func (f Files) readOnce() (contents, error) {
 	for _, file := range []struct {
 		path string
 		into *[]byte
-	}{{f.Cert, &out.cert}, {f.Key, &out.key}, {f.CA, &out.ca}} {
+	}{{f.Cert, &out.cert}, {f.Key, &out.key}, {f.CA, &out.ca}, {f.Extra, &out.extra}} {
 		if file.path == "" {
 			continue
 		}
@@ -133,7 +138,7 @@ func (f Files) readOnce() (contents, error) {
 
 // parse turns bytes into a verified snapshot.
 func (f Files) parse(c contents) (*Snapshot, error) {
-	out := &Snapshot{raw: c}
+	out := &Snapshot{Extra: c.extra, raw: c}
 	if f.Cert != "" {
 		if _, err := certificates(c.cert); err != nil {
 			return nil, fmt.Errorf("certificate file %s: %w", f.Cert, err)
