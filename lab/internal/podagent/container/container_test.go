@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 	"github.com/mooring-dev/mooring/lab/internal/podagent/container"
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 		case fail:
 			os.Exit(3)
 		case hang:
-			select {}
+			<-time.After(time.Hour) // select {} would end as a deadlock
 		case polite:
 			stop := make(chan os.Signal, 1)
 			signal.Notify(stop, syscall.SIGTERM)
