@@ -187,7 +187,9 @@ func size(n int64) string {
 
 // certificates says when they end.
 func (e EtcdStorageEvidence) certificates() Section {
-	s, spec := Section{Title: "Certificates"}, e.Storage.Spec
+	storage := *e.Storage.DeepCopy()
+	v1alpha1.SetDefaults(&storage)
+	s, spec := Section{Title: "Certificates"}, storage.Spec
 	times := e.Storage.Status.Certificates
 	if times == nil {
 		s.say("issued", "none yet")

@@ -118,6 +118,7 @@ func (l *certificateLook) storages(ctx context.Context) {
 			l.unread("EtcdStorage "+o.GetName(), err)
 			continue
 		}
+		etcdv1alpha1.SetDefaults(&s)
 		l.maps = append(l.maps, s.Spec.CACertConfigMaps...)
 		if times := s.Status.Certificates; times != nil {
 			l.ends(s.Name, "the CA of its endpoint", times.ServingCA, s.Spec.SigningCertificateValidity)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,13 +35,14 @@ func storage(t *testing.T, name, spec string) *unstructured.Unstructured {
 const oldSpec = `{caCertConfigMap: [{name: etcd-serving-ca, namespace: team-a}], clientCertSecret: [{name: etcd-client-cert, namespace: team-a}],
  signingCertificateValidity: 730h, servingCertificateValidity: 730h, clientCertificateValidity: 730h}`
 
-// What SetDefaults fills in for readers of files is what the API server fills in.
+// What SetDefaults fills in for readers of files is what the API server fills in. Beyond that are two validities, which are those of the operator and no longer
+// than that of a CA.
 func TestEtcdStorageDefaultsAreTheAPIServers(t *testing.T) {
 	t.Parallel()
 	c := storages(t)
 	for name, spec := range map[string]string{
 		"empty": "{}", "old": oldSpec, "some": "{quota: {bytes: 1Gi}, topologySpread: {keys: []}, networkPolicy: {enabled: false}, replicas: 1}",
-		"issuer": "{issuerRef: {name: ca}}", "other-issuer": "{issuerRef: {name: ca, kind: ClusterIssuer, group: other.io}}",
+		"short": "{signingCertificateValidity: 1h}", "issuer": "{issuerRef: {name: ca}}", "other-issuer": "{issuerRef: {name: ca, kind: ClusterIssuer, group: other.io}}",
 	} {
 		created := storage(t, "defaults-"+name, spec)
 		if err := c.Create(t.Context(), created); err != nil {
@@ -54,6 +56,12 @@ func TestEtcdStorageDefaultsAreTheAPIServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		v1alpha1.SetDefaults(&got)
+		if _, set, _ := unstructured.NestedString(created.Object, "spec", "servingCertificateValidity"); !set {
+			if leaf := got.Spec.ServingCertificateValidity; leaf != got.Spec.ClientCertificateValidity || leaf.Duration != min(2160*time.Hour, got.Spec.SigningCertificateValidity.Duration) {
+				t.Errorf("%s: %+v", name, got.Spec)
+			}
+			v1alpha1.SetDefaults(&want)
+		}
 		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -88,12 +96,17 @@ func TestEtcdStorageRules(t *testing.T) {
 		{"{servingCertificateValidity: 10m}", "{servingCertificateValidity: 9m59s}", "spec.servingCertificateValidity: must be from 10m to 87600h"},
 		{"{clientCertificateValidity: 1h30m}", "{clientCertificateValidity: 0h}", "spec.clientCertificateValidity: must be from 10m to 87600h"},
 		{"{clientCertificateValidity: 1.5h}", "{clientCertificateValidity: .h}", "spec.clientCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"},
+		{"{signingCertificateValidity: 1h}", "{signingCertificateValidity: h}", "spec.signingCertificateValidity: must be from 10m to 262800h, in units up to h, such as 8760h or 1h30m"},
+		{"{issuerRef: {name: ca}}", "{issuerRef: {name: ca}, servingCertificateValidity: 90d}", "spec.servingCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"},
 		{"{signingCertificateValidity: 2160h30m}", "{signingCertificateValidity: 8760hgarbage}", "spec.signingCertificateValidity: must be from 10m to 262800h, in units up to h, such as 8760h or 1h30m"},
 		{"{servingCertificateValidity: 1h}", "{servingCertificateValidity: -1h}", "spec.servingCertificateValidity: must be from 10m to 87600h"},
 		{"{prefix: /team-a/}", "{prefix: /team-a}", "spec.prefix: must begin and end with '/' and have letters, digits, '.', '_' and '-' between, such as /team-a/"},
 		{"{prefix: /a/b.c/D_e/}", "{prefix: /}", "spec.prefix: must begin and end with '/'"},
 		{"{prefix: /registry-2/}", "{prefix: //}", "spec.prefix: must begin and end with '/'"},
 		{"{prefix: /a.etcd.mooring.dev/}", "{prefix: /.etcd.mooring.dev/a/}", "spec.prefix: /.etcd.mooring.dev/ belongs to the proxies themselves; choose another one, such as /team-a/"},
+		{"{prefix: /a/..b/.c./}", "{prefix: /../team-a/}", "spec.prefix: '.' and '..' are no names in it; choose another one, such as /team-a/"},
+		{"{prefix: /a.../}", "{prefix: /a/./}", "spec.prefix: '.' and '..' are no names in it"},
+		{"{signingCertificateValidity: 1h}", "{signingCertificateValidity: 1h, clientCertificateValidity: 2h}", "spec.clientCertificateValidity: must not be longer than spec.signingCertificateValidity"},
 		{"{deletionPolicy: Delete}", "{deletionPolicy: Forget}", `supported values: "Retain", "Delete"`},
 		{"{quota: {bytes: 1Mi}}", "{quota: {bytes: 1023Ki}}", "spec.quota.bytes: must be at least 1Mi"},
 		{"{quota: {bytes: 1048576}}", "{quota: {bytes: 1048575}}", "spec.quota.bytes: must be at least 1Mi"},
@@ -134,6 +147,9 @@ func TestEtcdStorageRules(t *testing.T) {
 		err := c.Create(t.Context(), storage(t, name+"-r", rule.rejected), client.DryRunAll)
 		if err == nil || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), rule.message) {
 			t.Errorf("%s: %v, want\n%s", rule.rejected, err, rule.message)
+		}
+		if err != nil && strings.Contains(err.Error(), "evaluating rule") {
+			t.Errorf("%s: what the API server says beside the sentence is for authors of rules: %v", rule.rejected, err)
 		}
 	}
 	for name, message := range map[string]string{

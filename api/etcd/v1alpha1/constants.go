@@ -46,7 +46,7 @@ const (
 	// ConditionQuotaExceeded: the tenant is at a bound of spec.quota: it has all the keys or leases that it may have, or 95 % of the bytes. Unknown until
 	// it was counted for the first time.
 	ConditionQuotaExceeded = "QuotaExceeded"
-	// ConditionRotationInProgress: two generations of a CA are trusted. Unknown while there is no CA to look at.
+	// ConditionRotationInProgress: a newer CA is trusted than the one that signs, or certificates of an older one are in use. Unknown while there is no CA to look at.
 	ConditionRotationInProgress = "RotationInProgress"
 	// ConditionConflict: something of somebody else is in the way. It is left as it is. Unknown while the core does not say whose the prefix is.
 	ConditionConflict = "Conflict"

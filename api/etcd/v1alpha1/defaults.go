@@ -10,12 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SetDefaults fills in what the API server fills in for an EtcdStorage, by the markers of this package, for readers of files. A test compares the two.
+// SetDefaults fills in what an EtcdStorage leaves out: what the API server fills in by the markers of this package, for readers of files, and what it leaves to
+// whoever reads it. A test compares the two.
 func SetDefaults(e *EtcdStorage) {
 	s := &e.Spec
 	set(&s.SigningCertificateValidity, hours(26280))
-	set(&s.ServingCertificateValidity, hours(2160))
-	set(&s.ClientCertificateValidity, hours(2160))
+	// These two are not the API server's to fill in: it would refuse a CA of a shorter life for the sake of fields that nobody has written.
+	leaf := metav1.Duration{Duration: min(hours(2160).Duration, s.SigningCertificateValidity.Duration)}
+	set(&s.ServingCertificateValidity, leaf)
+	set(&s.ClientCertificateValidity, leaf)
 	if s.IssuerRef != nil {
 		set(&s.IssuerRef.Kind, "Issuer")
 		set(&s.IssuerRef.Group, "cert-manager.io")

@@ -54,9 +54,9 @@ type EtcdStorageList struct {
 // EtcdStorageSpec is what is wanted. Every field has a default. (The rules ask for fields that always have one: the API server evaluates them on
 // the default of the spec itself too, before the defaults of its fields.)
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.servingCertificateValidity) || duration(self.signingCertificateValidity) >= duration(self.servingCertificateValidity)",message="spec.servingCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
-// +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.clientCertificateValidity) || duration(self.signingCertificateValidity) >= duration(self.clientCertificateValidity)",message="spec.clientCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
-// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || !has(self.signingCertificateValidity) || duration(self.signingCertificateValidity) >= duration('1h')",message="spec.signingCertificateValidity: must be at least 1h with spec.issuerRef, since cert-manager issues none that are shorter"
+// +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.servingCertificateValidity) || !self.signingCertificateValidity.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') || !self.servingCertificateValidity.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') || duration(self.signingCertificateValidity) >= duration(self.servingCertificateValidity)",message="spec.servingCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
+// +kubebuilder:validation:XValidation:rule="!has(self.signingCertificateValidity) || !has(self.clientCertificateValidity) || !self.signingCertificateValidity.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') || !self.clientCertificateValidity.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') || duration(self.signingCertificateValidity) >= duration(self.clientCertificateValidity)",message="spec.clientCertificateValidity: must not be longer than spec.signingCertificateValidity, since a certificate ends with its CA"
+// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || !has(self.signingCertificateValidity) || !self.signingCertificateValidity.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') || duration(self.signingCertificateValidity) >= duration('1h')",message="spec.signingCertificateValidity: must be at least 1h with spec.issuerRef, since cert-manager issues none that are shorter"
 type EtcdStorageSpec struct {
 	// caCertConfigMap names the ConfigMaps, in the tenant's namespaces, that receive the CA bundle of the endpoint under the key serving-ca.crt.
 	// Other keys are left alone. The tenant grants the operator a Role for each; until then a condition prints the command.
@@ -74,21 +74,19 @@ type EtcdStorageSpec struct {
 	// +optional
 	ClientCertSecrets []Destination `json:"clientCertSecret,omitempty"`
 
-	// signingCertificateValidity is how long a CA is valid, 10m to 30 years. Default 26280h (3 years). The next CA is made and trusted after two
-	// thirds, and signs after five sixths of it. API servers read the bundle at their start only, so they must restart in the sixth between.
+	// signingCertificateValidity is how long a CA is valid, 10m to 30 years. Default 26280h (3 years). The next CA is made and trusted after half of it,
+	// and signs after five sixths. API servers read the bundle at their start only, so they must restart once in the third between.
 	// +kubebuilder:default="26280h"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('262800h')",message="spec.signingCertificateValidity: must be from 10m to 262800h, in units up to h, such as 8760h or 1h30m"
 	// +optional
 	SigningCertificateValidity metav1.Duration `json:"signingCertificateValidity,omitempty"`
-	// servingCertificateValidity is how long a certificate of the proxies is valid, 10m to 10 years. Default 2160h (90 days). It is renewed after
-	// two thirds of it.
-	// +kubebuilder:default="2160h"
+	// servingCertificateValidity is how long a certificate of the proxies is valid, 10m to 10 years. Default 2160h (90 days), or as long as a CA if
+	// that is less. It is renewed after two thirds of it.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('87600h')",message="spec.servingCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"
 	// +optional
 	ServingCertificateValidity metav1.Duration `json:"servingCertificateValidity,omitempty"`
-	// clientCertificateValidity is how long a client certificate is valid, 10m to 10 years. Default 2160h (90 days). It is renewed after two
-	// thirds of it.
-	// +kubebuilder:default="2160h"
+	// clientCertificateValidity is how long a client certificate is valid, 10m to 10 years. Default 2160h (90 days), or as long as a CA if that
+	// is less. It is renewed after two thirds of it.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('10m') && duration(self) <= duration('87600h')",message="spec.clientCertificateValidity: must be from 10m to 87600h, in units up to h, such as 730h or 1h30m"
 	// +optional
 	ClientCertificateValidity metav1.Duration `json:"clientCertificateValidity,omitempty"`
@@ -102,6 +100,7 @@ type EtcdStorageSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9._-]+)+/$')",message="spec.prefix: must begin and end with '/' and have letters, digits, '.', '_' and '-' between, such as /team-a/"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/.etcd.mooring.dev/')",message="spec.prefix: /.etcd.mooring.dev/ belongs to the proxies themselves; choose another one, such as /team-a/"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('/[.][.]?/')",message="spec.prefix: '.' and '..' are no names in it; choose another one, such as /team-a/"
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 	// adoptExistingData allows that the prefix holds data already: that of an EtcdStorage deleted with policy Retain, or of somebody who is not known.

@@ -33,7 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) er
 		return r.hold(ctx, s, step.Kind == operator.Hold)
 	case operator.Bind:
 		return r.bind(ctx, s, step)
-	case operator.Apply, operator.TakeCA, operator.Revoke:
+	case operator.Apply, operator.TakeCA, operator.Recover, operator.Revoke:
 		return r.put(ctx, step, nil)
 	case operator.MakeCA, operator.IssueServing, operator.MakePassword:
 		data, err := r.draw(s, step)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -86,7 +87,7 @@ type trouble struct {
 // on is the condition to which the failed write belongs, beside Ready; "" for those of the finalizer and of a deletion.
 func (t trouble) on() string {
 	switch t.step.Kind {
-	case operator.MakeCA, operator.TakeCA, operator.Revoke, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
+	case operator.MakeCA, operator.TakeCA, operator.Recover, operator.Revoke, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
 		return v1alpha1.ConditionCertificatesReady
 	case operator.Claim, operator.Bind, operator.EnsureUser, operator.RetireUsers, operator.Release, operator.Forget, operator.DeleteKeys, operator.DeleteRecords, operator.RevokeLeases:
 		return v1alpha1.ConditionCoreReachable
@@ -232,6 +233,9 @@ func rotation(s *scene, plan operator.Plan) verdict {
 			message := fmt.Sprintf("two generations of the %s CA are trusted; generation %d signs", c.Purpose, c.Decision.Issuer)
 			if c.Purpose == "serving" {
 				message += "; API servers that read the bundle at their start only must be restarted before the next one signs"
+				if at := c.Decision.Takeover; !at.IsZero() {
+					message += ", at " + at.UTC().Format(time.RFC3339)
+				}
 			}
 			return yes(reasonOverlap, strings.TrimSpace(message+"; "+c.Decision.Waiting))
 		}

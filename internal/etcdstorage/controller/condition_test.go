@@ -98,7 +98,7 @@ func TestWhereAFailedWriteIsTold(t *testing.T) {
 	t.Parallel()
 	for want, steps := range map[string][]operator.Step{
 		"CertificatesReady": {
-			{Kind: operator.MakeCA}, {Kind: operator.TakeCA}, {Kind: operator.Revoke}, {Kind: operator.IssueServing}, {Kind: operator.DeliverBundle}, {Kind: operator.DeliverClient},
+			{Kind: operator.MakeCA}, {Kind: operator.TakeCA}, {Kind: operator.Recover}, {Kind: operator.Revoke}, {Kind: operator.IssueServing}, {Kind: operator.DeliverBundle}, {Kind: operator.DeliverClient},
 			applying(operator.KindSecret), applying(operator.KindConfigMap), applying(operator.KindCertificate), {Kind: operator.Remove, Ref: operator.Ref{Kind: operator.KindCertificate}},
 		},
 		"Deployed": {

@@ -54,7 +54,7 @@ func (c *Core) ask(ctx context.Context, now time.Time, rest time.Duration, urls 
 	}
 	c.asked++
 	c.mu.Unlock()
-	client, err := c.connect(urls, credentials)
+	client, err := c.connect(ctx, urls, credentials)
 	if err != nil {
 		_, silent := errors.AsType[core.SilentError](err)
 		return nil, c.heard(now, credentials, operator.Core{Problem: err.Error(), Silent: silent})
@@ -75,13 +75,13 @@ func (c *Core) heard(now time.Time, credentials core.Credentials, answer operato
 
 // connect returns the connection for these credentials. One that is in use by a round that began before is closed under its hands, which the round
 // reports as any other failure of the core, and does again.
-func (c *Core) connect(urls []string, credentials core.Credentials) (*core.Client, error) {
+func (c *Core) connect(ctx context.Context, urls []string, credentials core.Credentials) (*core.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client != nil && c.credentials.Equal(credentials) {
 		return c.client, nil
 	}
-	client, err := core.Dial(urls, credentials)
+	client, err := core.Dial(ctx, urls, credentials)
 	if err != nil {
 		return nil, err
 	}

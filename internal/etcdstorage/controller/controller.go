@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -47,11 +48,13 @@ type Timing struct {
 	History time.Duration
 	// Upkeep is the time between two looks at the space of the core's members, which are defragmented where that is worth it; 0 means never.
 	Upkeep time.Duration
+	// Glance is the time between two looks at the versions of what is not watched; 0 means never.
+	Glance time.Duration
 }
 
 // DefaultTiming fits hundreds of tenants.
 func DefaultTiming() Timing {
-	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute, History: 5 * time.Minute}
+	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute, History: 5 * time.Minute, Glance: time.Minute}
 }
 
 // rest is how long a core that did not answer is left alone by all: half of what passes until the next look at any of them, so that each asks one that is
@@ -91,6 +94,9 @@ type Reconciler struct {
 	cores map[string]string   // cluster IDs of the cores that they are bound to, by the same
 	// lackedCore is when the kind that is served did not keep status.core, the zero time if it did.
 	lackedCore time.Time
+
+	// changed starts a look at an EtcdStorage; nil without a manager.
+	changed chan event.GenericEvent
 }
 
 // StorageKind is the kind of EtcdStorage.
@@ -117,7 +123,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			return fmt.Errorf("watching %s: %w", kind.GetObjectKind().GroupVersionKind().Kind, err)
 		}
 	}
-	return errors.Join(mgr.Add(manager.RunnableFunc(r.measure)), mgr.Add(manager.RunnableFunc(r.compact)), mgr.Add(manager.RunnableFunc(r.upkeep)))
+	r.changed = make(chan event.GenericEvent)
+	if err := c.Watch(source.Channel(r.changed, &handler.EnqueueRequestForObject{})); err != nil {
+		return fmt.Errorf("watching for what changed unwatched: %w", err)
+	}
+	return errors.Join(mgr.Add(manager.RunnableFunc(r.glance)), mgr.Add(manager.RunnableFunc(r.measure)), mgr.Add(manager.RunnableFunc(r.compact)), mgr.Add(manager.RunnableFunc(r.upkeep)))
 }
 
 // storageOf is the EtcdStorage to which one of the operator's own objects belongs.

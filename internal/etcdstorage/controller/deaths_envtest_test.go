@@ -73,6 +73,7 @@ func stories() map[string]story {
 	return map[string]story{
 		"revocation":              {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]")}, end: revoked},
 		"a client named again":    {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
+		"loss of the CAs":         {settled: true, acts: []func(*mortal, string, string, time.Duration){loseCAs}, end: recovered},
 		"upgrade":                 {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).unbind}, end: served},
 		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
 		"change":                  {settled: true, acts: []func(*mortal, string, string, time.Duration){change}, end: changed},
@@ -81,6 +82,32 @@ func stories() map[string]story {
 }
 
 func nothing(*mortal, string, string, time.Duration) {}
+
+// loseCAs deletes the Secret with the CAs.
+func loseCAs(m *mortal, name, _ string, _ time.Duration) {
+	m.t.Helper()
+	m.certificate = string(m.secret(m.namespace, operator.ServingName(name)).Data["tls.crt"])
+	if err := m.admin.Delete(m.t.Context(), m.secret(m.namespace, operator.SignersName(name))); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// recovered: what was issued is in use as before, and bundles trust its CA beside the one that signs from now on.
+func recovered(m *mortal, name, ns string) {
+	m.t.Helper()
+	if string(m.secret(m.namespace, operator.ServingName(name)).Data["tls.crt"]) != m.certificate {
+		m.t.Error("the certificate of the proxies was replaced")
+	}
+	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
+		if signers, _ := pki.ParseSigners(purpose, m.secret(m.namespace, operator.SignersName(name)).Data); len(signers) != 2 || signers[0].KeyPEM != nil || signers[1].KeyPEM == nil {
+			m.t.Errorf("%d CAs of purpose %s", len(signers), purpose)
+		}
+	}
+	if n := strings.Count(m.configMap(ns, "ca").Data["serving-ca.crt"], "BEGIN"); n != 2 {
+		m.t.Errorf("%d CAs in the bundle", n)
+	}
+	m.expect(name, "RotationInProgress", "True", "Overlap", "generation 2 signs")
+}
 
 // unbind makes the tenant one of a version that did not keep which core it is bound to.
 func (m *mortal) unbind(name, _ string, _ time.Duration) {
@@ -183,11 +210,11 @@ func served(m *mortal, name, _ string) {
 func rotated(m *mortal, name, ns string) {
 	m.t.Helper()
 	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
-		if signers := m.signersOf(name, purpose); len(signers) > 2 || signers[0].Generation < 2 {
+		if signers := m.signersOf(name, purpose); len(signers) > 3 || signers[0].Generation < 2 {
 			m.t.Errorf("%d CAs of purpose %s, the first is number %d", len(signers), purpose, signers[0].Generation)
 		}
 	}
-	if n := strings.Count(m.configMap(ns, "ca").Data["serving-ca.crt"], "BEGIN"); n > 2 {
+	if n := strings.Count(m.configMap(ns, "ca").Data["serving-ca.crt"], "BEGIN"); n > 3 {
 		m.t.Errorf("%d CAs in the bundle", n)
 	}
 }
@@ -236,7 +263,7 @@ func renamed(m *mortal, name, ns string) {
 	}
 	list := m.configMap(m.namespace, operator.ClientCAName(name)).Data["revoked-clients"]
 	client := "urn:mooring:etcd-client:" + ns + "/client/"
-	if got := cert.URIs[1].String(); got != client+"2" || strings.Contains(list, got) || !strings.Contains(list, "uri:"+client+"1\n") {
+	if got := cert.URIs[1].String(); got != client+"2" || strings.Contains(list, "\nuri:"+got) || !strings.Contains(list, "uri:"+client+"1\n") {
 		m.t.Errorf("the client %s, and these are revoked: %s", got, list)
 	}
 }

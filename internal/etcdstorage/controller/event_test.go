@@ -23,7 +23,7 @@ import (
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.Revoke: "ClientRevoked", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
+		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.Revoke: "ClientRevoked", operator.Recover: "CAKeysLost", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
 		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
 		operator.Hold: "", operator.Unhold: "", operator.Bind: "", operator.Apply: "", operator.DeliverBundle: "", operator.Withdraw: "", operator.MakePassword: "",
 		operator.Remove: "", operator.DeleteKeys: "", operator.DeleteRecords: "", operator.RevokeLeases: "",
@@ -32,7 +32,7 @@ func TestEventsOfSteps(t *testing.T) {
 		r := &Reconciler{Events: recorder}
 		r.event(serving(t).s.object, operator.Step{Kind: kind, Object: "what", Reason: "why"})
 		if want != "" {
-			want = "Normal " + want + " what: why\n"
+			want = map[bool]string{true: "Warning ", false: "Normal "}[kind == operator.Recover] + want + " what: why\n"
 		}
 		if got := drain(recorder); got != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)

@@ -46,7 +46,7 @@ func TestDeathAfterEachWrite(t *testing.T) {
 	if deaths < 10 {
 		t.Errorf("only %d deaths", deaths)
 	}
-	want := []string{"client-1.crt", "client-1.key", "client-1.published", "serving-1.crt", "serving-1.key", "serving-1.published"}
+	want := []string{"client-1.crt", "client-1.key", "client-1.published", "clients", "serving-1.crt", "serving-1.key", "serving-1.published"}
 	if got := slices.Sorted(maps.Keys(g.secret(g.namespace, name+"-signers").Data)); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}

@@ -81,6 +81,7 @@ func (l *life) told() (writes []string, dead bool) {
 
 // mortal is a rig whose operator dies.
 type mortal struct {
+	certificate string // of the proxies, at some point of a story
 	*rig
 	client client.Client
 	relay  string // the URL of the core for the operator

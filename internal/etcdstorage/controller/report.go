@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -195,6 +196,9 @@ const (
 	eventCATaken = "CATaken"
 	// eventCertificateIssued, Normal: a certificate was issued, for the proxies or into a Secret of the tenant.
 	eventCertificateIssued = "CertificateIssued"
+	// eventCAKeysLost, Warning: the Secret with the CAs was deleted, and others sign from now on; restart API servers before two thirds of the life of the
+	// proxies' certificate.
+	eventCAKeysLost = "CAKeysLost"
 	// eventClientRevoked, Normal: the spec names a Secret no more, and proxies refuse the certificates that were issued into it.
 	eventClientRevoked = "ClientRevoked"
 	// eventUserCreated, Normal: role and user of the tenant were made in the core.
@@ -213,11 +217,22 @@ func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step
 		return
 	}
 	reason := map[operator.Kind]string{
-		operator.Claim: eventClaimed, operator.MakeCA: eventCACreated, operator.TakeCA: eventCATaken, operator.Revoke: eventClientRevoked,
+		operator.Claim: eventClaimed, operator.MakeCA: eventCACreated, operator.TakeCA: eventCATaken, operator.Recover: eventCAKeysLost, operator.Revoke: eventClientRevoked,
 		operator.IssueServing: eventCertificateIssued, operator.DeliverClient: eventCertificateIssued,
 		operator.EnsureUser: eventUserCreated, operator.RetireUsers: eventUserRemoved, operator.Release: eventDataRetained, operator.Forget: eventDataDeleted,
 	}[step.Kind]
-	if reason != "" {
-		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reason, string(step.Kind), "%s: %s", step.Object, step.Reason)
+	kind := corev1.EventTypeNormal
+	if step.Kind == operator.Recover {
+		kind = corev1.EventTypeWarning
 	}
+	if reason != "" {
+		r.Events.Eventf(object, nil, kind, reason, action(step), "%s: %s", step.Object, step.Reason)
+	}
+}
+
+// action tells Events apart: those of one reason and action are one Event that is counted, with the text of the first.
+func action(step operator.Step) string {
+	const most = 128 // of the kind Event
+	out := strings.TrimSpace(string(step.Kind) + " " + string(step.Purpose) + " " + step.Destination.Name)
+	return out[:min(len(out), most)]
 }

@@ -35,7 +35,7 @@ func newGuarded(t *testing.T) *guarded {
 
 func (g *guarded) dial(t *testing.T, c Credentials) *Client {
 	t.Helper()
-	out, err := Dial([]string{g.etcd.Endpoint}, c)
+	out, err := Dial(t.Context(), []string{g.etcd.Endpoint}, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 	}
 	wrong := g.credentials
 	wrong.Password = "other"
-	if _, err := Dial([]string{g.etcd.Endpoint}, wrong); err == nil || err.Error() != "the core etcd refuses the operator's user name or password: correct them in the Secret of --etcd-core-admin-secret" {
+	if _, err := Dial(t.Context(), []string{g.etcd.Endpoint}, wrong); err == nil || err.Error() != "the core etcd refuses the operator's user name or password: correct them in the Secret of --etcd-core-admin-secret" {
 		t.Errorf("a wrong password: %v", err)
 	}
 	root := g.dial(t, g.credentials)
@@ -171,8 +171,31 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 	if got := root.Observe(t.Context(), question).Problem; !strings.Contains(got, want) {
 		t.Errorf("killed: %q", got)
 	}
-	if _, err := Dial([]string{g.etcd.Endpoint}, g.credentials); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := Dial(t.Context(), []string{g.etcd.Endpoint}, g.credentials); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("killed before the login: %v", err)
+	}
+}
+
+// A handshake that fails is told as such, although calls wait for it until their time is over.
+func TestTLSThatFails(t *testing.T) {
+	t.Parallel()
+	authority, other := testkit.NewAuthority(t, "core"), testkit.NewAuthority(t, "other")
+	mine, theirs := authority.Issue(t, testkit.Leaf{CommonName: "operator"}), other.Issue(t, testkit.Leaf{CommonName: "operator"})
+	etcd := testkit.NewTLSEtcd(t, testkit.NewTLSFolder(t, authority.Issue(t, testkit.Leaf{}), authority.PEM), mine.Client(t, authority))
+	question := Question{Tenant: "a", Prefix: "/a/"}
+	for want, credentials := range map[string]Credentials{
+		"x509: certificate signed by unknown authority": {CA: other.PEM, Cert: mine.Cert, Key: mine.Key},
+		"remote error: tls: ":                           {CA: authority.PEM, Cert: theirs.Cert, Key: theirs.Key},
+	} {
+		client, err := Dial(t.Context(), []string{etcd.Endpoint}, credentials)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		got := client.Observe(t.Context(), question)
+		if !strings.HasPrefix(got.Problem, "TLS with the core etcd "+etcd.Endpoint+" fails: ") || !strings.Contains(got.Problem, want) || !got.Silent {
+			t.Errorf("want %q: %+v", want, got)
+		}
 	}
 }
 
@@ -196,7 +219,7 @@ func TestCredentialsThatDiffer(t *testing.T) {
 	for want, c := range map[string]Credentials{
 		"the core's CA bundle holds no certificate in PEM": {CA: []byte("x")}, "the client certificate for the core: ": {CA: testkit.NewAuthority(t, "a").PEM, Cert: []byte("x")},
 	} {
-		if _, err := Dial([]string{"https://127.0.0.1:1"}, c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Dial(t.Context(), []string{"https://127.0.0.1:1"}, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -44,6 +44,7 @@ const patience = 5 * time.Second
 type Client struct {
 	urls string // for people
 	etcd *clientv3.Client
+	tls  *tls.Config // nil for plaintext, and where it is not known
 	kv   clientv3.KV
 	auth clientv3.Auth
 }
@@ -54,9 +55,9 @@ type SilentError string
 // Error implements error.
 func (e SilentError) Error() string { return string(e) }
 
-// Dial connects. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain. The error is one sentence without
+// Dial connects; the context is for what is found out about a failure. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain. The error is one sentence without
 // credentials.
-func Dial(urls []string, c Credentials) (*Client, error) {
+func Dial(ctx context.Context, urls []string, c Credentials) (*Client, error) {
 	config := clientv3.Config{
 		Endpoints: urls, DialTimeout: patience, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: patience,
 		Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
@@ -71,13 +72,15 @@ func Dial(urls []string, c Credentials) (*Client, error) {
 	where := strings.Join(urls, ",")
 	etcd, err := clientv3.New(config)
 	if err != nil {
-		message := explain(where, fmt.Errorf("connecting to the core etcd %s: %w", where, err))
+		message := (&Client{urls: where, tls: config.TLS}).explain(ctx, urls, fmt.Errorf("connecting to the core etcd %s: %w", where, err))
 		if silent(err) {
 			return nil, SilentError(message)
 		}
 		return nil, errors.New(message)
 	}
-	return Over(etcd), nil
+	out := Over(etcd)
+	out.tls = config.TLS
+	return out, nil
 }
 
 // Over returns a Client that uses a connection of etcd's client.

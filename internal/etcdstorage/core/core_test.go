@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func dial(t *testing.T) (*Client, *testkit.Etcd) {
 	t.Helper()
 	etcd := testkit.NewEtcd(t)
-	c, err := Dial([]string{etcd.Endpoint}, Credentials{})
+	c, err := Dial(t.Context(), []string{etcd.Endpoint}, Credentials{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestWhichCoreAnswers(t *testing.T) {
 		t.Errorf("at another one: %v", err)
 	}
 	other := testkit.NewEtcdWith(t, "--listen-peer", "http://127.0.0.2:0") // the ID is made of the URLs of peers
-	both, err := Dial([]string{etcd.Endpoint, other.Endpoint}, Credentials{})
+	both, err := Dial(t.Context(), []string{etcd.Endpoint, other.Endpoint}, Credentials{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestHealthOfACoreWithASilentMember(t *testing.T) {
 	t.Parallel()
 	_, etcd := dial(t)
 	gone := testkit.NewEtcdWith(t)
-	c, err := Dial([]string{etcd.Endpoint, gone.Endpoint}, Credentials{})
+	c, err := Dial(t.Context(), []string{etcd.Endpoint, gone.Endpoint}, Credentials{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (c *Client) member(ctx context.Context, url string) (out operator.CoreMembe
 	out.URL = url
 	status, err := c.etcd.Status(ctx, url)
 	if err != nil {
-		out.Problem = explain(url, fmt.Errorf("asking the core etcd %s for its status: %w", url, err))
+		out.Problem = c.explain(ctx, []string{url}, fmt.Errorf("asking the core etcd %s for its status: %w", url, err))
 		return out, nil
 	}
 	out.ID, out.ClusterID = strconv.FormatUint(status.Header.GetMemberId(), 16), clusterID(status.Header)

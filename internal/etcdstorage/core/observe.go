@@ -42,13 +42,13 @@ func (c *Client) Observe(ctx context.Context, q Question) operator.Core {
 	var out operator.Core
 	err := c.observe(ctx, q, &out)
 	if err != nil {
-		return operator.Core{Problem: explain(c.urls, err), Silent: silent(err)}
+		return operator.Core{Problem: c.explain(ctx, c.etcd.Endpoints(), err), Silent: silent(err)}
 	}
 	return out
 }
 
 // explain makes a sentence of an error of the core at these addresses, with what there is to do about it.
-func explain(urls string, err error) string {
+func (c *Client) explain(ctx context.Context, urls []string, err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty):
 		return "the core etcd has authentication on, and the operator may not look at users: put the name and password of an administrator into the Secret of " +
@@ -56,8 +56,11 @@ func explain(urls string, err error) string {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return "the core etcd refuses the operator's user name or password: correct them in the Secret of --etcd-core-admin-secret"
 	case silent(err):
+		if why := c.refusedTLS(ctx, urls); why != "" {
+			return why
+		}
 		return fmt.Sprintf("the core etcd %s does not answer within %s: see whether it runs, whether a network policy is between, and whether its certificate and the "+
-			"operator's are signed by what the other side trusts", urls, patience)
+			"operator's are signed by what the other side trusts", strings.Join(urls, ","), patience)
 	}
 	return err.Error()
 }

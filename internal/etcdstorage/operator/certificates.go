@@ -115,8 +115,10 @@ func (w World) certificates(p *Plan) {
 	if o, exists := w.object(KindSecret, SignersName(w.Storage.Name)); exists && !o.ownedBy(string(w.Storage.UID)) {
 		return // the refusal says so; without CAs nothing can be issued
 	}
+	w.recoverCAs(p)
 	w.issuer(p)
 	w.record(p)
+	w.list(p)
 	signers := w.signers()
 	for _, purpose := range purposes() {
 		offer, _ := w.offer(purpose)
@@ -135,7 +137,6 @@ func (w World) certificates(p *Plan) {
 			}
 		}
 	}
-	w.revoke(p)
 	w.emptyRevoked(p)
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
@@ -144,18 +145,25 @@ func (w World) emptyRevoked(p *Plan) {
 	}
 }
 
-// revokedList is what proxies read of it (--revoked-clients-file). Certificates of versions that gave clients no number are known by their common name.
+// Lines of the list that proxies read: a client that is refused, and a comment about one that is let in, so that the record can be recovered.
+const (
+	lineRevoked = "uri:" + pki.ClientURI
+	lineCurrent = "# " + lineRevoked
+)
+
+// revokedList is what proxies read (--revoked-clients-file). Certificates of versions that gave clients no number are known by their common name.
 func (w World) revokedList() string {
 	var out strings.Builder
-	out.WriteString("# Names of clients that are refused, since the EtcdStorage names their Secrets no more.\n")
+	out.WriteString("# Names of clients that are refused, since the EtcdStorage names their Secrets no more. The others are comments.\n")
 	all := w.clients()
 	for _, c := range all {
+		line := lineRevoked
 		if c.RevokedAt == 0 {
-			continue
+			line = lineCurrent
 		}
 		leaf := c.leaf(w.Storage.Name)
-		fmt.Fprintf(&out, "uri:%s\n", leaf.URIs[len(leaf.URIs)-1])
-		if !slices.ContainsFunc(all, func(o issuedClient) bool {
+		fmt.Fprintf(&out, "%s%s\n", line, strings.TrimPrefix(leaf.URIs[len(leaf.URIs)-1], pki.ClientURI))
+		if c.RevokedAt > 0 && !slices.ContainsFunc(all, func(o issuedClient) bool {
 			return o.RevokedAt == 0 && o.leaf(w.Storage.Name).CommonName == leaf.CommonName
 		}) {
 			fmt.Fprintf(&out, "cn:%s\n", leaf.CommonName)
@@ -164,14 +172,31 @@ func (w World) revokedList() string {
 	return out.String()
 }
 
-// revoke adds the write of the list that proxies read, where nothing else writes its ConfigMap in this plan.
-func (w World) revoke(p *Plan) {
+// clientsOf reads the list. Not all CAs may be known that signed for those that are refused, so that the newest counts as such.
+func clientsOf(list string, newest int) (out []issuedClient) {
+	for line := range strings.Lines(list) {
+		text, current := strings.CutPrefix(strings.TrimSpace(line), lineCurrent)
+		revokedAt := 0
+		if !current {
+			text = strings.TrimPrefix(text, lineRevoked)
+			revokedAt = max(newest, 1)
+		}
+		parts := strings.Split(text, "/")
+		if len(parts) != 3 {
+			continue
+		}
+		if number, err := strconv.Atoi(parts[2]); err == nil {
+			out = append(out, issuedClient{Namespace: parts[0], Name: parts[1], Number: number, RevokedAt: revokedAt})
+		}
+	}
+	return out
+}
+
+// list adds the write of the list, before anything is issued to whom it names.
+func (w World) list(p *Plan) {
 	o, ours := w.own(KindConfigMap, ClientCAName(w.Storage.Name))
 	if !ours || string(o.configData(v1alpha1.RevokedClientsKey)) == w.revokedList() {
 		return
 	}
-	s := w.applyStep(w.clientCA(o.configData(v1alpha1.ClientCAKey)), "the list of revoked clients changes")
-	if !slices.ContainsFunc(p.Steps, func(other Step) bool { return other.Ref == s.Ref }) {
-		p.add(s)
-	}
+	p.add(w.applyStep(w.clientCA(o.configData(v1alpha1.ClientCAKey)), "the list of clients changes"))
 }

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
@@ -47,6 +48,12 @@ func (w World) admits(t fatal, cert *x509.Certificate) bool {
 		names = append(names, "uri:"+u.String())
 	}
 	return !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(list, name) })
+}
+
+// without is the world after somebody has deleted an object.
+func (w World) without(kind, name string) World {
+	w.Objects = slices.DeleteFunc(slices.Clone(w.Objects), func(o Object) bool { return o.Kind == kind && o.meta("name") == name })
+	return w
 }
 
 // name says which of the tenant's Secrets the spec names from now on.
@@ -97,6 +104,9 @@ func TestRevocation(t *testing.T) {
 					delete(copies, name)
 				}
 			}
+			if rapid.IntRange(0, 5).Draw(t, "the Secret with the CAs is deleted") == 0 {
+				w = w.without(KindSecret, SignersName("a"))
+			}
 			w.Now = w.Now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "hours")) * time.Hour)
 			w, _ = carryOut(t, w, rapid.IntRange(1, 9).Draw(t, "steps before death"), look)
 			for _, d := range w.Destinations {
@@ -119,7 +129,7 @@ func TestRevocation(t *testing.T) {
 					t.Fatalf("%s still has what was issued", d)
 				}
 			}
-			oldest := w.signers()["client"][0].Generation
+			oldest := w.signers()[pki.Client][0].Generation
 			for _, c := range w.recordedClients() {
 				if c.RevokedAt != 0 && c.RevokedAt < oldest {
 					t.Fatalf("%+v is remembered, and the oldest CA is %d", c, oldest)
@@ -135,7 +145,7 @@ func TestRevocationOfClientsWithoutNumber(t *testing.T) {
 	w, _ := carryOut(t, world("a").delivering(0, 2), 9, nil)
 	w, _ = carryOut(t, w.name([]int{1}), 9, nil)
 	const first, name = "uri:urn:mooring:etcd-client:tenant/client-0/1\n", "cn:client-tenant-client-0\n"
-	if list := w.revokedList(); !strings.HasSuffix(list, "\n"+first+name) {
+	if list := w.revokedList(); !strings.Contains(list, "\n"+first+name+"# uri:urn:mooring:etcd-client:tenant/client-1/1\n") {
 		t.Error(list)
 	}
 	w, _ = carryOut(t, w.name([]int{0, 1}), 9, nil)
@@ -144,5 +154,40 @@ func TestRevocationOfClientsWithoutNumber(t *testing.T) {
 	}
 	if got := w.client(Destination{Namespace: "tenant", Name: "client-0"}).Number; got != 2 {
 		t.Errorf("the Secret that is named again has the client %d", got)
+	}
+}
+
+// TestTheSecretWithTheCAsIsDeleted shows that nobody is cut off by it: the certificates in use stay, bundles trust their CAs and those that sign from now on, an API
+// server with the bundle of its start reaches proxies until their certificate is due, and the loss is told.
+func TestTheSecretWithTheCAsIsDeleted(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, world("a").delivering(1, 1), 9, nil)
+	serving := func() *x509.Certificate {
+		o, _ := w.own(KindSecret, ServingName("a"))
+		return certificate(t, o.secretData()[keyCert])
+	}
+	bundle := func() []byte {
+		i := slices.IndexFunc(w.Destinations, func(d Destination) bool { return d.Kind == KindConfigMap })
+		return w.Destinations[i].Data[v1alpha1.ServingCAKey]
+	}
+	atStart, was, client := bundle(), serving(), w.Destinations[1].Data[keyCert]
+	w, done := carryOut(t, w.without(KindSecret, SignersName("a")), 1, nil)
+	if len(done) == 0 || done[0].Kind != Recover || !strings.Contains(done[0].Reason, "the keys in it are lost") {
+		t.Errorf("%v", kinds(done))
+	}
+	if !serving().Equal(was) || !slices.Equal(w.Destinations[1].Data[keyCert], client) || !w.admits(t, certificate(t, client)) {
+		t.Error("a certificate that is in use was replaced, or is refused")
+	}
+	if !strings.HasPrefix(string(bundle()), string(atStart)) || len(bundle()) == len(atStart) {
+		t.Error("the bundle has lost the CA of before, or has not got the next one")
+	}
+	for _, c := range Make(w).Certificates {
+		if !c.Decision.Rotating || c.Decision.Issuer != 2 {
+			t.Errorf("%s: rotating %t, CA %d signs", c.Purpose, c.Decision.Rotating, c.Decision.Issuer)
+		}
+	}
+	w.Now = was.NotAfter.Add(-w.Storage.Spec.ServingCertificateValidity.Duration / 4)
+	if w, _ = carryOut(t, w, 9, nil); serving().Equal(was) {
+		t.Error("it was not renewed in its time")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 )
@@ -101,7 +103,7 @@ func holdsOrLacks(o Object, annotation, value string) bool {
 }
 
 // certificate asks cert-manager for a CA: a new key for each, of a kind that the operator reads, with a mark on the Secret that makes it the
-// EtcdStorage's. When it is renewed cert-manager decides: at two thirds of its life.
+// EtcdStorage's. It is renewed at half of its life, as one of the operator's own.
 func (w World) certificate(purpose pki.Purpose) any {
 	name, r := CAName(w.Storage.Name, purpose), w.Storage.Spec.IssuerRef
 	common := ProxyName(w.Storage.Name)
@@ -109,7 +111,7 @@ func (w World) certificate(purpose pki.Purpose) any {
 		"apiVersion": certManagerVersion, "kind": KindCertificate, "metadata": w.meta(name),
 		"spec": map[string]any{
 			"isCA": true, "commonName": common[:min(len(common), 48)] + " " + string(purpose) + " CA", "secretName": name,
-			"duration": w.Storage.Spec.SigningCertificateValidity, "usages": []string{"cert sign", "crl sign"},
+			"duration": w.Storage.Spec.SigningCertificateValidity, "renewBefore": metav1.Duration{Duration: w.Storage.Spec.SigningCertificateValidity.Duration / 2}, "usages": []string{"cert sign", "crl sign"},
 			"privateKey": map[string]any{"algorithm": "ECDSA", "size": 256, "encoding": "PKCS8", "rotationPolicy": "Always"},
 			"secretTemplate": map[string]any{
 				"labels": w.labels(), "annotations": map[string]string{v1alpha1.DeliveredAnnotation: Mark(&w.Storage)},

@@ -71,7 +71,7 @@ func TestTheCertificateOfAnIssuer(t *testing.T) {
 	o, _ := begunIssuing(t).own(KindCertificate, "a-serving-ca")
 	spec, _ := o.Content["spec"].(map[string]any)
 	want := "map[commonName:etcd-a serving CA duration:26280h0m0s isCA:true issuerRef:map[group:cert-manager.io kind:ClusterIssuer name:x] " +
-		"privateKey:map[algorithm:ECDSA encoding:PKCS8 rotationPolicy:Always size:256] secretName:a-serving-ca " +
+		"privateKey:map[algorithm:ECDSA encoding:PKCS8 rotationPolicy:Always size:256] renewBefore:13140h0m0s secretName:a-serving-ca " +
 		"secretTemplate:map[annotations:map[etcd.mooring.dev/delivered-by:a/uid-a] labels:map[app.kubernetes.io/instance:a app.kubernetes.io/managed-by:etcd-storage-operator " +
 		"app.kubernetes.io/name:etcd-storage-proxy app.kubernetes.io/part-of:mooring etcd.mooring.dev/storage:a]] usages:[cert sign crl sign]]"
 	if got := fmt.Sprint(spec); got != want || o.Content["apiVersion"] != "cert-manager.io/v1" {

@@ -105,7 +105,7 @@ func (w World) After(t fatal, s Step) World {
 		w.Storage.Finalizers = nil
 	case Bind:
 		w.Storage.Status.Core = &v1alpha1.CoreBinding{ClusterID: s.Core}
-	case Apply, MakeCA, TakeCA, Revoke, IssueServing, MakePassword:
+	case Apply, MakeCA, TakeCA, Recover, Revoke, IssueServing, MakePassword:
 		return w.stored(t, s)
 	case DeliverBundle, DeliverClient, Withdraw:
 		return w.delivered(t, s)

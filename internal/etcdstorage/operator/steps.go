@@ -30,6 +30,8 @@ const (
 	MakeCA Kind = "MakeCA"
 	// TakeCA adds the CA of an issuer to that Secret.
 	TakeCA Kind = "TakeCA"
+	// Recover writes that Secret, which was deleted, with the certificates of its CAs.
+	Recover Kind = "Recover"
 	// IssueServing issues the proxies' certificate.
 	IssueServing Kind = "IssueServing"
 	// DeliverBundle writes a CA bundle to a ConfigMap of the tenant, DeliverClient issues a certificate into a Secret of the tenant. Withdraw takes
@@ -59,7 +61,7 @@ type Step struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
 
-	// Ref and Content are the object of Apply, MakeCA, TakeCA, Revoke, IssueServing, MakePassword and Remove. What is drawn goes into its data.
+	// Ref and Content are the object of Apply, MakeCA, TakeCA, Recover, Revoke, IssueServing, MakePassword and Remove. What is drawn goes into its data.
 	Ref     Ref            `json:"-"`
 	Content map[string]any `json:"-"`
 	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
@@ -98,11 +100,11 @@ type Step struct {
 // Last says that what follows depends on what the step makes, so that a plan ends with it.
 func (s Step) Last() bool {
 	switch s.Kind {
-	case Hold, Claim, Bind, MakeCA, TakeCA, Revoke, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
+	case Hold, Claim, Bind, MakeCA, TakeCA, Recover, Revoke, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
 		return true
 	case Apply, IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
 	}
-	return s.Ref.Kind == KindSecret && s.Kind == Apply
+	return s.Kind == Apply && (s.Ref.Kind == KindSecret || s.Ref.Kind == KindConfigMap)
 }
 
 // String is the step in a line.

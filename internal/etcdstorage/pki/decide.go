@@ -78,6 +78,8 @@ type Decision struct {
 	Issuer int
 	// Rotating says that a newer CA is trusted than the one that signs, or that certificates of an older one are in use.
 	Rotating bool
+	// Takeover is when the next CA signs at the earliest, if Rotating since it does not yet.
+	Takeover time.Time
 	// Waiting says what keeps the next CA from signing although it is its time.
 	Waiting string
 	// Overdue says that an issuer has not given the next CA although the next one should sign by now, or none that can sign.
@@ -129,6 +131,9 @@ func Decide(v View) Decision {
 	}
 	newest, _ := v.Signers.newest()
 	d.Rotating = newest.Generation != d.Issuer || v.olderInUse(issuer)
+	if newest.Generation != d.Issuer {
+		d.Takeover = moment(issuer.cert, v.Validity.Signing, 5, 6)
+	}
 	d.Next = v.next(issuer, newest)
 	return d
 }
@@ -156,7 +161,8 @@ func (v View) overdue() bool {
 	return v.Origin != "" && (!any || v.Now.After(newest.cert.NotAfter) || newest.after(v.Now, v.Validity.Signing, 5, 6))
 }
 
-// needsCA says why a CA must be made, "" if none must.
+// needsCA says why a CA must be made, "" if none must. It is made long before it signs: whoever reads a bundle at its start only, as API servers do, has as long to
+// start again.
 func (v View) needsCA() string {
 	newest, any := v.Signers.newest()
 	switch {
@@ -168,8 +174,8 @@ func (v View) needsCA() string {
 		return "none can sign now"
 	case !newest.signs(v.Now) && !newest.cert.NotBefore.After(v.Now):
 		return "the newest cannot sign"
-	case newest.signs(v.Now) && newest.after(v.Now, v.Validity.Signing, 2, 3):
-		return "two thirds of its life are over"
+	case newest.signs(v.Now) && newest.after(v.Now, v.Validity.Signing, 1, 2):
+		return "half of its life is over"
 	case !newest.signs(v.Now) && v.allOver():
 		return "two thirds of the life of those that can sign are over"
 	}
@@ -292,7 +298,7 @@ func (v View) blocked() string {
 // next is the first moment after the present at which something is due.
 func (v View) next(issuer, newest CA) time.Time {
 	moments := []time.Time{
-		moment(newest.cert, v.Validity.Signing, 2, 3), moment(issuer.cert, v.Validity.Signing, 5, 6), moment(issuer.cert, v.Validity.Signing, 11, 12),
+		moment(newest.cert, v.Validity.Signing, 1, 2), moment(issuer.cert, v.Validity.Signing, 5, 6), moment(issuer.cert, v.Validity.Signing, 11, 12),
 	}
 	for _, ca := range v.Signers {
 		moments = append(moments, ca.cert.NotAfter.Add(time.Second))

@@ -166,7 +166,8 @@ func (l Leaf) matches(cert *x509.Certificate) bool {
 // Validity is the time from issue to the end that is wanted for CAs and for leaves.
 type Validity struct{ Signing, Leaf time.Duration }
 
-// renewal says why a pair has to be issued anew now, "" if it has not.
+// renewal says why a pair has to be issued anew now, "" if it has not. A CA whose key is lost is trusted as before, so what it has signed is renewed in its own
+// time: whoever read a bundle at its start, when there was no other CA, would not trust the next one.
 func (v View) renewal(want Place, issuer CA) string {
 	cert, err := want.Pair.inspect()
 	if err != nil {
@@ -182,7 +183,7 @@ func (v View) renewal(want Place, issuer CA) string {
 		return "it is not valid now"
 	case !v.Now.Before(moment(cert, v.Validity.Leaf, 2, 3)) && !v.endsWith(cert, issuer):
 		return "two thirds of its life are over"
-	case signer.Generation < issuer.Generation:
+	case signer.Generation < issuer.Generation && signer.key != nil:
 		return "the next CA signs"
 	}
 	return ""

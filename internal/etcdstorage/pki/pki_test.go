@@ -197,7 +197,7 @@ func TestAThousandRotations(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(string(s.bundles[0].Bundle), "BEGIN"); n > 2 {
+	if n := strings.Count(string(s.bundles[0].Bundle), "BEGIN"); n > 3 {
 		t.Errorf("a bundle has %d CAs after a thousand rotations", n)
 	}
 }
@@ -376,7 +376,7 @@ func TestABundleHoldsCAsAlone(t *testing.T) {
 			}
 			count++
 		}
-		if count > 2 {
+		if count > 3 {
 			t.Fatalf("%d CAs in the bundle", count)
 		}
 		s.now = s.now.Add(time.Hour)

@@ -97,6 +97,18 @@ func (s Signers) Bundle(now time.Time) []byte {
 	return out.Bytes()
 }
 
+// Recovered are the CAs among certificates in PEM, such as a bundle, numbered in their order and without keys: they are trusted, and sign no more. Anything
+// else is left out, and so is except, which may be nil.
+func Recovered(certificates []byte, except *CA) (out Signers) {
+	all, _ := parseCertificates(certificates)
+	for _, cert := range all {
+		if cert.IsCA && (except == nil || !cert.Equal(except.cert)) {
+			out = append(out, CA{Generation: len(out) + 1, CertPEM: encodePEM(blockCertificate, cert.Raw), cert: cert})
+		}
+	}
+	return out
+}
+
 // newest is the last of them.
 func (s Signers) newest() (CA, bool) {
 	if len(s) == 0 {

@@ -161,7 +161,7 @@ func TestRefused(t *testing.T) {
 func TestHints(t *testing.T) {
 	t.Parallel()
 	_, _, _, hints := convert(t, old(t, "a", "{signingCertificateValidity: 730h, servingCertificateValidity: 730h, clientCertificateValidity: 730h}"))
-	if hints != "spec.signingCertificateValidity: CAs are replaced now: each API server must restart once in every 730h, between 2/3 and 5/6 of the CA's life; the default is 26280h" {
+	if hints != "spec.signingCertificateValidity: CAs are replaced now: each API server must restart once in every 730h, between 1/2 and 5/6 of the CA's life; the default is 26280h" {
 		t.Error(hints)
 	}
 	if _, _, _, hints := convert(t, old(t, "a", "{}")); hints != "" {

@@ -36,7 +36,7 @@ func (c *Conversion) validities(out, spec map[string]any) {
 	c.leaf(out, spec, fieldServing, signing, defaults.Spec.ServingCertificateValidity.Duration)
 	c.leaf(out, spec, fieldClient, signing, defaults.Spec.ClientCertificateValidity.Duration)
 	if signing < shortSigning {
-		c.hint("spec."+fieldSigning, "CAs are replaced now: each API server must restart once in every %s, between 2/3 and 5/6 of the CA's life; "+
+		c.hint("spec."+fieldSigning, "CAs are replaced now: each API server must restart once in every %s, between 1/2 and 5/6 of the CA's life; "+
 			"the default is %s", write(signing), write(defaults.Spec.SigningCertificateValidity.Duration))
 	}
 }

@@ -147,8 +147,6 @@ func (o *options) readListen(s *settings) error {
 	}
 	plaintext := len(missing) == 3 && o.insecurePlaintext
 	switch {
-	case plaintext && o.revokedClients != "":
-		return errors.New("--revoked-clients-file needs client certificates, and without TLS files there are none: drop it, or give the TLS files")
 	case plaintext && !isLoopback(o.listenAddress):
 		return fmt.Errorf("--listen-address %q is not a loopback address, as --insecure-plaintext demands: use 127.0.0.1, or give the TLS files", o.listenAddress)
 	case !plaintext && len(missing) > 0:
@@ -189,6 +187,9 @@ func (o *options) readIdentities(s *settings) error {
 	plaintext := s.listen == (certreload.Files{})
 	if plaintext && o.insecurePlaintext && len(o.allowedIdentities) > 0 {
 		return errors.New("--allowed-identity needs client certificates, and without TLS files there are none: drop it, or give the TLS files")
+	}
+	if plaintext && o.insecurePlaintext && o.revokedClients != "" {
+		return errors.New("--revoked-clients-file needs client certificates, and without TLS files there are none: drop it, or give the TLS files")
 	}
 	s.identities = defaultIdentities(o.tenant)
 	if len(o.allowedIdentities) == 0 {

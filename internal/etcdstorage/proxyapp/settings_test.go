@@ -100,6 +100,7 @@ func TestRefusedFlags(t *testing.T) {
 		{over(plaintext, flags{"listen-address": ":2379"}), `--listen-address ":2379" is not a loopback address, as --insecure-plaintext demands: use 127.0.0.1, or give the TLS files`},
 		{over(plaintext, flags{"listen-address": "0.0.0.0:2379"}), `--listen-address "0.0.0.0:2379" is not a loopback address, as --insecure-plaintext demands: use 127.0.0.1, or give the TLS files`},
 		{over(plaintext, flags{"allowed-identity": "cn:a"}), `--allowed-identity needs client certificates, and without TLS files there are none: drop it, or give the TLS files`},
+		{over(plaintext, flags{"revoked-clients-file": "x"}), `--revoked-clients-file needs client certificates, and without TLS files there are none: drop it, or give the TLS files`},
 
 		{flags{"advertise-client-url": "etcd:2379"}, `--advertise-client-url "etcd:2379" has an unknown scheme, it must be https or http: write https://host:2379`},
 		{flags{"advertise-client-url": "https://etcd"}, `--advertise-client-url "https://etcd" has no host and port: write https://host:2379`},

@@ -174,7 +174,10 @@ func (v *victim) begin(t *testing.T) {
 				return v.client.Get().AbsPath("/readyz").Do(ctx).Error()
 			})
 			v.note(t, &v.writes, &v.refused, func(ctx context.Context) error { return v.write(ctx, n) })
-			time.Sleep(500 * time.Millisecond)
+			select {
+			case <-t.Context().Done():
+			case <-time.After(500 * time.Millisecond):
+			}
 		}
 	}()
 }

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+)
+
+// Tenants' objects and the core's credentials are not watched. When one of them was changed or deleted by hand, the EtcdStorages that need it are looked at
+// within a minute, and no others; and the look puts it right.
+func TestWhatIsNotWatchedIsNoticed(t *testing.T) {
+	t.Parallel()
+	cluster := controlplane.Shared(t)
+	installKind(t, cluster, nil)
+	g := newRig(t, cluster)
+	names := []string{"glanced-a", "glanced-b"}
+	spaces := []string{g.tenant(), g.tenant()}
+	for i, name := range names {
+		g.storage(name, toTenant(spaces[i], ""))
+		g.sync(name)
+	}
+	g.r.changed = make(chan event.GenericEvent, 100)
+	seen := map[types.UID]versions{}
+	noticed := func() (out []string) {
+		seen = g.r.glanceOnce(t.Context(), seen)
+		for len(g.r.changed) > 0 {
+			if name := (<-g.r.changed).Object.GetName(); slices.Contains(names, name) { // the API server has those of other tests as well
+				out = append(out, name)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	check := func(what string, want ...string) {
+		t.Helper()
+		if got := noticed(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v are looked at, want %v", what, got, want)
+		}
+	}
+	check("the first glance")
+	check("nothing")
+
+	secret := g.secret(spaces[0], "client")
+	secret.Data["tls.crt"] = []byte("garbage")
+	if err := g.admin.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	check("a Secret was garbled", names[0])
+	g.sync(names[0])
+	if string(g.secret(spaces[0], "client").Data["tls.crt"]) == "garbage" {
+		t.Error("it was not put right")
+	}
+	check("the operator has put it right", names[0])
+	check("nothing")
+
+	if err := g.admin.Delete(t.Context(), g.configMap(spaces[1], "ca")); err != nil {
+		t.Fatal(err)
+	}
+	check("a ConfigMap was deleted", names[1])
+	credentials := g.secret(g.namespace, g.r.Settings.CertsSecret)
+	credentials.Labels = map[string]string{"rotated": "yes"}
+	if err := g.admin.Update(t.Context(), credentials); err != nil {
+		t.Fatal(err)
+	}
+	check("the core's credentials changed", names...)
+	if DefaultTiming().Glance != time.Minute {
+		t.Error("docs say that it is a minute")
+	}
+}
