@@ -226,6 +226,47 @@ func TestNothingIsMadeOrGivenUpOnAnotherAccount(t *testing.T) {
 	}
 }
 
+// That there is no such load balancer counts as deleted, but not when another account says so: the token is replaced while a deletion is on its way.
+func TestAnotherAccountDoesNotConfirmADeletion(t *testing.T) {
+	w := newWorld(t, func(o *digitalocean.Options) {
+		o.Accounts = []digitalocean.AccountOptions{
+			{Name: "ours", Tokens: []digitalocean.Token{{Value: digitalocean.DefaultToken}}}, {Name: "theirs", Tokens: []digitalocean.Token{{Value: "theirs"}}},
+		}
+	})
+	w.run()
+	w.create("web")
+	w.balancer("web")
+	asked := make(chan struct{}, 100)
+	w.wire.set(func(r *http.Request, served bool) error {
+		if r.Method != http.MethodDelete {
+			return nil
+		}
+		if !served {
+			w.token.set("theirs")
+			r.Header.Set("Authorization", "Bearer theirs")
+			return nil
+		}
+		asked <- struct{}{}
+		return nil
+	})
+	w.must(w.client.CoreV1().Services(w.name).Delete(t.Context(), "web", *deleteNow()))
+	select {
+	case <-asked:
+	case <-t.Context().Done():
+		t.Fatal("nothing was deleted")
+	}
+	w.told("web", "DigitalOceanAccountInDoubt", "account")
+	if len(w.service("web").Finalizers) == 0 || len(w.sim.Account("ours").LoadBalancers()) != 1 {
+		t.Error("the Service was let go, and its load balancer is still there")
+	}
+	w.wire.set(nil)
+	w.token.set(digitalocean.DefaultToken)
+	w.gone("web")
+	if left := w.sim.Account("ours").LoadBalancers(); len(left) != 0 {
+		t.Errorf("these are left: %+v", left)
+	}
+}
+
 func TestEachWrongAnnotationIsToldOnceAndOthersGoOn(t *testing.T) {
 	w := newWorld(t)
 	w.run()
