@@ -142,6 +142,23 @@ func TestABlindReflectorTakesItsTwinForAClient(t *testing.T) {
 	}
 }
 
+// Who enters the mesh has no sessions there yet, and who leaves it has none any more: neither hears of the others through it meanwhile.
+func TestWhoEntersTheMeshIsNotInItYet(t *testing.T) {
+	t.Parallel()
+	in := newNet(t).meshed("m", "n", "x")
+	out := newNet(t).meshed("m", "n").client("x")
+	for name, change := range map[string]struct{ before, after *net }{"enters": {out, in}, "leaves": {in, out}} {
+		kept := change.before.build().Surviving(change.after.build(), nil)
+		b := change.after
+		if got := b.at(kept, "x", "m") + b.at(kept, "m", "x"); got != 0 {
+			t.Errorf("who %s the mesh has %d paths by it", name, got)
+		}
+		if b.at(kept, "m", "n") != 1 || b.at(kept, "n", "m") != 1 {
+			t.Errorf("who %s the mesh ends the sessions of others", name)
+		}
+	}
+}
+
 // Paths gives of every speaker what a look at the pair gives.
 func TestPaths(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,12 @@ func (r *result) Done(_ *h2.Batch, status h2.Status)       { r.done <- status }
 // badCore accepts connections and lets a function answer each; it returns a pool to it.
 func badCore(tb testing.TB, answer func(p *peer)) *h2.Pool {
 	tb.Helper()
+	return badCoreWithin(tb, nil, answer)
+}
+
+// badCoreWithin is badCore with a budget of answers.
+func badCoreWithin(tb testing.TB, budget *h2.Budget, answer func(p *peer)) *h2.Pool {
+	tb.Helper()
 	l := listen(tb)
 	tb.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -50,7 +57,7 @@ func badCore(tb testing.TB, answer func(p *peer)) *h2.Pool {
 	}()
 	pool := h2.NewPool(context.Background(), h2.PoolConfig{
 		Endpoints: []h2.Endpoint{{Address: l.Addr().String(), Authority: "core"}}, Connections: 1, DialTimeout: 2 * time.Second,
-		KeepAlive: 500 * time.Millisecond,
+		KeepAlive: 500 * time.Millisecond, Answers: budget,
 	})
 	tb.Cleanup(pool.Close)
 	return pool
@@ -230,6 +237,60 @@ func TestStreamsOfTheCore(t *testing.T) {
 	}
 	if most.Load() > 1 {
 		t.Errorf("%d streams at once", most.Load())
+	}
+}
+
+// keeper is a sink that keeps the buffer of its answer.
+type keeper struct {
+	result
+	own *h2.Buf
+}
+
+func (k *keeper) Message(_ *h2.Batch, _ []byte, own *h2.Buf) { k.own = own }
+
+// TestAnAnswerCountsUntilItIsReleased shows that the budget holds a large answer for as long as its buffer is in use, and not only until the call ends: what was
+// passed on to a client that does not read is in memory.
+func TestAnAnswerCountsUntilItIsReleased(t *testing.T) {
+	t.Parallel()
+	const size = 256 << 10
+	budget := h2.NewBudget(1<<20, nil)
+	pool := badCoreWithin(t, budget, func(p *peer) {
+		_ = p.WriteSettings()
+		id, ok := p.next()
+		if !ok {
+			return
+		}
+		p.headers(id, p.encode(":status", "200", "content-type", "application/grpc"), false)
+		text := message(strings.Repeat("x", size))
+		_ = p.WriteData(id, false, text[:16<<10]) // the size is known from here on, and the window for the rest is asked for
+		for sent := 16 << 10; sent < len(text); {
+			f, err := p.ReadFrame()
+			if err != nil {
+				return
+			}
+			if update, isUpdate := f.(*http2.WindowUpdateFrame); !isUpdate || update.StreamID != id {
+				continue
+			}
+			for ; sent < len(text); sent += 16 << 10 {
+				_ = p.WriteData(id, false, text[sent:min(len(text), sent+16<<10)])
+			}
+		}
+		p.headers(id, p.encode("grpc-status", "0"), true)
+		_, _ = io.Copy(io.Discard, p.Conn)
+	})
+	k := &keeper{result: result{done: make(chan h2.Status, 1)}}
+	if _, err := pool.Start(t.Context(), &h2.Request{Method: "/x"}, append(make([]byte, h2.MessageRoom), "hello"...), k); err != nil {
+		t.Fatal(err)
+	}
+	if s := <-k.done; !s.OK() || k.own == nil {
+		t.Fatalf("%+v, a buffer: %t", s, k.own != nil)
+	}
+	if held, _ := budget.Held(); held < size {
+		t.Errorf("after the call the budget holds %d bytes of an answer of %d that is in use", held, size)
+	}
+	k.own.Release()
+	if held, waiting := budget.Held(); held != 0 || waiting != 0 {
+		t.Errorf("%d bytes are held after it was released, %d wait", held, waiting)
 	}
 }
 
