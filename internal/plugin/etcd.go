@@ -15,7 +15,7 @@ func newEtcd(env *Env) *cobra.Command {
 		Use:   "etcd",
 		Short: "Save and load the data of one tenant of etcd storage; win back space in the core",
 	}
-	for _, build := range []Builder{newEtcdExport, newEtcdImport, newEtcdDefragment} {
+	for _, build := range []Builder{newEtcdExport, newEtcdImport, newEtcdDefragment, newEtcdRetained, newEtcdPurge} {
 		cmd.AddCommand(build(env))
 	}
 	return cmd

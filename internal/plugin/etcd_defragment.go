@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
-	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
 )
 
 const etcdDefragmentLong = `Gives the free space in the files of a core etcd's members back, one member at a
@@ -67,23 +65,10 @@ func newEtcdDefragment(_ *Env) *cobra.Command {
 
 // defragment connects and runs it.
 func (f *etcdFlags) defragment(ctx context.Context, d *defragmentation) error {
-	if len(f.core) == 0 {
-		return errors.New("give --core-endpoint, the URLs of all members of the core etcd")
-	}
-	config, err := f.coreConfig(baseConfig())
-	if err != nil {
-		return err
-	}
-	if err := reach(ctx, config); err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
-	}
-	defer func() { _ = client.Close() }()
-	d.client = core.Over(client)
-	return d.run(ctx)
+	return f.withCore(ctx, func(client *core.Client) error {
+		d.client = client
+		return d.run(ctx)
+	})
 }
 
 func (d *defragmentation) run(ctx context.Context) error {

@@ -97,6 +97,15 @@ func (c *Client) observe(ctx context.Context, q Question, out *operator.Core) er
 	return err
 }
 
+// Owners are the records of all tenants of the core, and its cluster ID. The error is one sentence.
+func (c *Client) Owners(ctx context.Context) (owners []operator.Owner, id string, err error) {
+	var out operator.Core
+	if err := c.owners(ctx, &out); err != nil {
+		return nil, "", errors.New(c.explain(ctx, c.etcd.Endpoints(), err))
+	}
+	return out.Owners, out.ClusterID, nil
+}
+
 // owners reads all records of tenants. One that cannot be read stands for a tenant about whom nothing is known but that it is there.
 func (c *Client) owners(ctx context.Context, out *operator.Core) error {
 	ctx, cancel := limited(ctx)

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+)
+
+const etcdRetainedLong = `Lists the data that EtcdStorages left in a core etcd when they were deleted with
+the policy Retain: the tenant's name, its prefix, and how many keys there are.
+
+It stays until another EtcdStorage takes it over (spec.adoptExistingData) or
+'kubectl mooring etcd purge' deletes it.`
+
+const etcdPurgeLong = `Deletes the data that an EtcdStorage left in a core etcd when it was deleted with
+the policy Retain: its keys, leases and records, and the record of whose it was.
+
+Nothing is deleted of a tenant that an EtcdStorage has, of this cluster or of
+another, and it ends when one takes the data over meanwhile. What was begun may
+be interrupted and begun again. There is no way back: see 'kubectl mooring etcd
+export' for a copy.`
+
+const etcdPurgeExample = `  kubectl mooring etcd purge team-a --dry-run --core-endpoint https://etcd-0:2379 \
+    --core-cacert ca.crt --core-cert client.crt --core-key client.key`
+
+func newEtcdRetained(_ *Env) *cobra.Command {
+	var f etcdFlags
+	cmd := &cobra.Command{
+		Use: "retained", Short: "List the data that deleted EtcdStorages left in the core etcd", Long: etcdRetainedLong, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.withCore(cmd.Context(), func(client *core.Client) error { return listRetained(cmd.Context(), client, out(cmd)) })
+		},
+	}
+	f.addCoreTo(cmd)
+	return cmd
+}
+
+func newEtcdPurge(_ *Env) *cobra.Command {
+	var f etcdFlags
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "purge TENANT", Short: "Delete the data that a deleted EtcdStorage left in the core etcd", Long: etcdPurgeLong, Example: etcdPurgeExample,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.withCore(cmd.Context(), func(client *core.Client) error { return purge(cmd.Context(), client, args[0], dryRun, out(cmd)) })
+		},
+	}
+	f.addCoreTo(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Say what would be deleted, and delete nothing.")
+	return cmd
+}
+
+// withCore connects to the core that the flags name.
+func (f *etcdFlags) withCore(ctx context.Context, run func(*core.Client) error) error {
+	if len(f.core) == 0 {
+		return errors.New("give --core-endpoint, the URLs of all members of the core etcd")
+	}
+	config, err := f.coreConfig(baseConfig())
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, config); err != nil {
+		return err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
+	}
+	defer func() { _ = client.Close() }()
+	return run(core.Over(client))
+}
+
+// observe asks the core what it has of a tenant.
+func observe(ctx context.Context, client *core.Client, o operator.Owner) (operator.Core, error) {
+	is := client.Observe(ctx, core.Question{Tenant: o.Tenant, Prefix: o.Prefix, Exiting: true})
+	if is.Problem != "" {
+		return is, errors.New(is.Problem)
+	}
+	return is, nil
+}
+
+func listRetained(ctx context.Context, client *core.Client, to io.Writer) error {
+	owners, _, err := client.Owners(ctx)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	found := false
+	for _, o := range owners {
+		if !o.Released {
+			continue
+		}
+		is, err := observe(ctx, client, o)
+		if err != nil {
+			return err
+		}
+		if !found {
+			fmt.Fprintln(table, "TENANT\tPREFIX\tKEYS")
+		}
+		found = true
+		fmt.Fprintf(table, "%s\t%s\t%d\n", o.Tenant, o.Prefix, is.Keys)
+	}
+	if !found {
+		fmt.Fprintln(table, "nothing is retained")
+	}
+	return table.Flush()
+}
+
+// retained finds the record of data that was left.
+func retained(ctx context.Context, client *core.Client, tenant string) (operator.Owner, string, error) {
+	owners, id, err := client.Owners(ctx)
+	if err != nil {
+		return operator.Owner{}, "", err
+	}
+	i := slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == tenant })
+	switch {
+	case i < 0:
+		return operator.Owner{}, "", fmt.Errorf("the core etcd has no record of a tenant %q: 'kubectl mooring etcd retained' lists what was left there", tenant)
+	case !owners[i].Released:
+		return operator.Owner{}, "", fmt.Errorf("the data under %s is not left over: EtcdStorage %s, with UID %s, has it; delete that first", owners[i].Prefix, tenant, owners[i].UID)
+	}
+	return owners[i], id, nil
+}
+
+// purge deletes in the order of the operator (policy Delete), each part only while the record is as it was found.
+func purge(ctx context.Context, client *core.Client, tenant string, dryRun bool, to io.Writer) error {
+	owner, id, err := retained(ctx, client, tenant)
+	if err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		if err := client.At(ctx, id); err != nil {
+			return err
+		}
+		is, err := observe(ctx, client, owner)
+		if err != nil {
+			return err
+		}
+		if dryRun {
+			fmt.Fprintf(to, "would delete %d keys under %s, %d leases and %d records of proxies\n", is.Keys, owner.Prefix, len(is.Leases), is.Records)
+			return nil
+		}
+		if first {
+			fmt.Fprintf(to, "deleting %d keys under %s, %d leases and %d records of proxies\n", is.Keys, owner.Prefix, len(is.Leases), is.Records)
+		}
+		done, err := purgeNext(ctx, client, owner, is)
+		if errors.Is(err, core.ErrConflict) {
+			return fmt.Errorf("an EtcdStorage has claimed the data of %s meanwhile, or written to it: %w", tenant, err)
+		}
+		if err != nil {
+			return err
+		}
+		if done {
+			fmt.Fprintf(to, "nothing of %s is left\n", tenant)
+			return nil
+		}
+	}
+}
+
+// purgeNext deletes the next part of what is left, and reports whether that was the last.
+func purgeNext(ctx context.Context, client *core.Client, owner operator.Owner, is operator.Core) (done bool, err error) {
+	switch {
+	case is.Keys > 0:
+		return false, client.DeleteKeys(ctx, owner)
+	case len(is.Leases) > 0:
+		return false, client.RevokeLeases(ctx, owner, is.Leases)
+	case is.Records > 0:
+		return false, client.DeleteRecords(ctx, owner)
+	}
+	return true, client.Forget(ctx, owner)
+}
