@@ -16,7 +16,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
-	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -90,7 +89,7 @@ func TestManagedCertificateIsMadeAndAwaited(t *testing.T) {
 
 	renewed, err := w.account.RotateCertificate(c.ID)
 	w.must(err)
-	mark := w.sim.Requests(journal.Filter{})[len(w.sim.Requests(journal.Filter{}))-1].Number
+	mark := w.sim.Mark()
 	w.looked()
 	w.usesCertificate("web", renewed.ID)
 	if writes := w.writes(mark); len(writes) > 0 {
@@ -238,7 +237,7 @@ func TestDefaultsAndProjects(t *testing.T) {
 	if own.ProjectID != digitalocean.DefaultProject || own.EnableProxyProtocol || own.HTTPIdleTimeoutSeconds != 90 {
 		t.Errorf("with its own word: %+v", own)
 	}
-	mark := w.sim.Requests(journal.Filter{})[len(w.sim.Requests(journal.Filter{}))-1].Number
+	mark := w.sim.Mark()
 	w.looked()
 	if writes := w.writes(mark); len(writes) > 0 {
 		t.Errorf("nothing differs, and yet %v", writes)
