@@ -41,7 +41,7 @@ const (
 	reasonExceeded = "Exceeded"
 	// reasonUnmeasured of QuotaExceeded=Unknown: what the tenant stores was not counted yet.
 	reasonUnmeasured = "NotMeasured"
-	// reasonSteady of RotationInProgress=False: one generation of each CA is trusted.
+	// reasonSteady of RotationInProgress=False: the newest CA signs, and nothing of an older one is in use; that is trusted until it ends.
 	reasonSteady = "Steady"
 	// reasonOverlap of RotationInProgress=True: two generations of a CA are trusted; the message says which signs and what must be restarted.
 	reasonOverlap = "Overlap"
