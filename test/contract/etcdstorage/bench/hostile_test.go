@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +30,28 @@ import (
 // asHostile makes the test binary a hostile tenant: the attack and the address in it. It is a process of its own, and a nice one, as in makeNoise.
 const asHostile = "MOORING_BENCH_AS_HOSTILE"
 
+// control is no attack: as many goroutines that keep the processors busy and call nobody. What it does to the neighbor is the machine's share.
+const control = "control, busy processors"
+
+func keepBusy(ctx context.Context, _ []*grpc.ClientConn) int64 {
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for ctx.Err() == nil {
+			}
+		})
+	}
+	all.Wait()
+	return 0
+}
+
+// attacks are all attacks and the control.
+func attacks() map[string]tenantproxy.Attack {
+	out := tenantproxy.Attacks()
+	out[control] = keepBusy
+	return out
+}
+
 // beHostile is the process of asHostile. It ends with SIGTERM, and prints how many calls and messages it made.
 func beHostile(what string) error {
 	name, address, _ := strings.Cut(what, "@")
@@ -42,7 +66,7 @@ func beHostile(what string) error {
 		defer func() { _ = conn.Close() }()
 		conns = append(conns, conn)
 	}
-	fmt.Println(tenantproxy.Attacks()[name](ctx, conns))
+	fmt.Println(attacks()[name](ctx, conns))
 	return nil
 }
 
@@ -90,7 +114,7 @@ func (q *quietTenant) measure(b *testing.B, noisy bool, length time.Duration) {
 }
 
 // BenchmarkHostile prints a quiet tenant's p50 and p99 of put, get, list and watch (a put until its event) alone and beside a tenant that attacks with one
-// RPC at full speed, both with the shipped budgets. They take turns in rounds of a second. What is judged is generous, since the machine is shared: that the
+// RPC at full speed, and beside processors that are busy with nothing, both with the shipped budgets. They take turns in rounds of a second. What is judged is generous, since the machine is shared: that the
 // quiet tenant is served at all.
 func BenchmarkHostile(b *testing.B) {
 	endpoint, _ := tenantproxy.StartEtcd(b, true)
@@ -117,7 +141,7 @@ func BenchmarkHostile(b *testing.B) {
 	<-quiet.events
 	rounds := number(b, "MOORING_BENCH_SECONDS", 2)
 	var t table
-	for _, name := range slices.Sorted(maps.Keys(tenantproxy.Attacks())) {
+	for _, name := range slices.Sorted(maps.Keys(attacks())) {
 		b.Run(strings.NewReplacer(" ", "-", ",", "").Replace(name), func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			quiet.beside(b, &t, name, address, rounds)
