@@ -97,6 +97,7 @@ func newPlanFirewall(*Env) *cobra.Command {
 	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Chooses the form for people.")
 	flags.StringVar(&f.config.Name, "name", "", "Name of the firewall, as in PUBLIC_ACCESS_FIREWALL_NAME.")
 	flags.StringSliceVar(&f.config.Tags, "tag", nil, "Tag of the droplets that it covers, as in PUBLIC_ACCESS_FIREWALL_TAGS.")
+	flags.BoolVar(&f.config.AllowReserved, "allow-reserved-ports", false, "Let Services open ports that the machines use themselves, as --firewall-allow-reserved-ports.")
 	addPlanFlags(cmd, &f.config.DefaultType, &f.defaults, &f.format)
 	return cmd
 }

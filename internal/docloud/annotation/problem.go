@@ -65,6 +65,8 @@ const (
 	ReasonDoubtful = "AnnotationValueDoubtful"
 	// ReasonUnknown, Warning: a name begins like ours and is none of them: a slip of the pen, most likely.
 	ReasonUnknown = "AnnotationUnknown"
+	// ReasonPortReserved, Warning: a Service asks the firewall for a port that the machines use themselves, and that is not opened.
+	ReasonPortReserved = "FirewallPortReserved"
 )
 
 // Warning is something about a Service that its owner should know and that stops nothing. Message is one sentence.

@@ -73,6 +73,8 @@ type commandOptions struct {
 	tokenFile string
 	defaults  string // the file with defaults for annotations
 	machines  provider.MachinesConfig
+	// allowReserved lets Services open ports of the machines themselves.
+	allowReserved bool
 }
 
 func controllerNames() []string {
@@ -89,6 +91,8 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	sections.FlagSet("digitalocean").StringVar(&o.tokenFile, "token-file", "",
 		"File with the DigitalOcean token, which may be replaced at any time. Also "+envTokenFile+"; a token that does not change may be in "+envToken+".")
 	defaults.AddFlag(sections.FlagSet("digitalocean"), &o.defaults)
+	sections.FlagSet("digitalocean").BoolVar(&o.allowReserved, "firewall-allow-reserved-ports", false,
+		"Let Services open ports in the firewall that the machines use themselves: 22, 179, 2379, 2380, 5473, 6443, 10250, 10255, 10257, 10259, and 4789 and 8472 of UDP.")
 	for _, section := range sections.FlagSets {
 		command.Flags().AddFlagSet(section)
 	}
@@ -142,6 +146,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	if err != nil {
 		return environment.withoutToken(err)
 	}
+	environment.allowReserved = o.allowReserved
 	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
 		return environment.withoutToken(err)
 	}
@@ -219,7 +224,7 @@ func extras(e environment, client *doapi.Client, common provider.Common, log log
 	if e.firewallName != "" {
 		out = append(out, firewalls.New(firewalls.Options{
 			API: client, Surroundings: common, Clock: clock.RealClock{}, Log: log, Metrics: firewalls.NewMetrics(registry),
-			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults},
+			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults, AllowReserved: e.allowReserved},
 		}))
 	}
 	if e.clusterID != "" {

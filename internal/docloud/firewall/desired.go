@@ -88,6 +88,8 @@ func Desired(in Input) Result {
 			bad = append(bad, service)
 			continue
 		}
+		opened, refused := in.spared(service, opened)
+		result.Warnings = append(result.Warnings, refused...)
 		rules = append(rules, opened...)
 	}
 	if in.Observed != nil {

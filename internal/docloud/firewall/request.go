@@ -92,6 +92,8 @@ type Config struct {
 	DefaultType string
 	// Defaults are what annotations say that a Service does not carry (DO_LOAD_BALANCER_DEFAULTS), nil for none.
 	Defaults annotation.Defaults
+	// AllowReserved lets Services open ports that the machines use themselves, such as 22 and 6443 (--firewall-allow-reserved-ports).
+	AllowReserved bool
 }
 
 // anywhere is every address there is.
