@@ -35,7 +35,10 @@ type testPackage struct {
 // campaigns are the folders of tests that drive whole programs through many random cases, or through suites of upstream's that wait no longer than they do
 // there: ten times as slow with the race detector. It would find there what it finds in the tests of the packages that they drive.
 func campaigns() []string {
-	return []string{"internal/docloud/provider/simulated", "test/contract/etcdstorage/budgets", "test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation"}
+	return []string{
+		"internal/docloud/provider/simulated",
+		"test/contract/etcdstorage/budgets", "test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation",
+	}
 }
 
 // record is what is read of go list -json.

@@ -23,11 +23,11 @@ func use(protocol, port string) string {
 		protocolTCP + " 5473":  "Calico's Typha",
 		protocolTCP + " 6443":  "the Kubernetes API server",
 		protocolTCP + " 10250": "the kubelet",
-		protocolTCP + " 10255": "the kubelet, without credentials",
+		protocolTCP + " 10255": "the kubelet, read-only",
 		protocolTCP + " 10257": "kube-controller-manager",
 		protocolTCP + " 10259": "kube-scheduler",
-		protocolUDP + " 4789":  "VXLAN, which anybody may write packets of pods to",
-		protocolUDP + " 8472":  "VXLAN, which anybody may write packets of pods to",
+		protocolUDP + " 4789":  "VXLAN, which carries the traffic of pods",
+		protocolUDP + " 8472":  "VXLAN, which carries the traffic of pods",
 	}[protocol+" "+port]
 }
 

@@ -42,7 +42,10 @@ func (r *Reconciler) glance(ctx context.Context) error {
 	return nil
 }
 
-// glanceOnce compares with what was seen last, and returns what is seen now. What cannot be read is as it was.
+// credentialsKey is where the versions of the credentials are kept, which all EtcdStorages share.
+const credentialsKey types.UID = ""
+
+// glanceOnce compares with the versions that were seen last, and returns the current ones. An object that cannot be read counts as unchanged.
 func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions) map[types.UID]versions {
 	list := &unstructured.UnstructuredList{}
 	gvk := StorageKind()
@@ -53,9 +56,9 @@ func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions
 	}
 	shared := versions{}
 	for _, o := range r.credentialObjects() {
-		r.version(ctx, shared, nil, o.kind, o.at)
+		r.version(ctx, shared, seen[credentialsKey], o.kind, o.at)
 	}
-	now := map[types.UID]versions{}
+	now := map[types.UID]versions{credentialsKey: shared}
 	for _, item := range list.Items {
 		storage, err := typed(&item)
 		if err != nil {

@@ -4,15 +4,25 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
+
+// silentClient fails to read metadata, as while the API server does not respond.
+type silentClient struct{ client.Client }
+
+func (silentClient) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no response")
+}
 
 // Tenants' objects and the core's credentials are not watched. When one of them was changed or deleted by hand, the EtcdStorages that need it are looked at
 // within a minute, and no others; and the look puts it right.
@@ -71,6 +81,11 @@ func TestWhatIsNotWatchedIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("the core's credentials changed", names...)
+	live := g.r.Client
+	g.r.Client = silentClient{live}
+	check("the API server does not respond")
+	g.r.Client = live
+	check("it responds again")
 	if DefaultTiming().Glance != time.Minute {
 		t.Error("docs say that it is a minute")
 	}

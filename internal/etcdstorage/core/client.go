@@ -55,7 +55,8 @@ type SilentError string
 // Error implements error.
 func (e SilentError) Error() string { return string(e) }
 
-// Dial connects; the context is for what is found out about a failure. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain. The error is one sentence without
+// Dial connects. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain; the context is for finding out why. The
+// error is one sentence without
 // credentials.
 func Dial(ctx context.Context, urls []string, c Credentials) (*Client, error) {
 	config := clientv3.Config{

@@ -17,7 +17,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -61,7 +60,8 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	kube := controlplane.NewAPIServer(t, "http://"+tenant("kube").Address)
 	sample := controlplane.NewSampleAPIServer(t, program, "http://"+tenant("sample").Address, kube)
 	hostile := tenant("hostile", "--quota-leases=1000", "--quota-watches=1000", fmt.Sprintf("--max-answer-bytes=%d", podMemory/2))
-	conns := prepare(t, hostile.Address)
+	tenantproxy.PutAttackData(t, tenantproxy.Dial(t, hostile.Address), "")
+	conns := tenantproxy.Connections(t, hostile.Address, 4)
 	go compact(t.Context(), tenantproxy.Dial(t, core))
 
 	victims := []*victim{
@@ -86,28 +86,6 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	if largest > mostDatabase || memory > mostMemory || proxy > podMemory {
 		t.Errorf("too much: the core's database had %.0f MiB, its memory %.0f MiB, the hostile tenant's proxy %.0f MiB", largest/(1<<20), memory/(1<<20), proxy/(1<<20))
 	}
-}
-
-// prepare writes what lists of attacks read, and connects.
-func prepare(t *testing.T, address string) []*grpc.ClientConn {
-	t.Helper()
-	client := tenantproxy.Dial(t, address)
-	keys, value := tenantproxy.AttackData()
-	for _, key := range keys {
-		if _, err := client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var conns []*grpc.ClientConn
-	for range 4 {
-		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		conns = append(conns, conn)
-	}
-	return conns
 }
 
 func attack(t *testing.T, name string, conns []*grpc.ClientConn) int64 {

@@ -130,13 +130,7 @@ func BenchmarkHostile(b *testing.B) {
 	}
 	hostile := tenantproxy.NewBinary(b, endpoint, "/hostile/", "hostile", append(slices.Clone(shipped), "--quota-history-bytes=268435456", "--quota-leases=1000")...)
 	address := waiting(b, hostile)
-	keys, value := tenantproxy.AttackData()
-	client := tenantproxy.Dial(b, address)
-	for _, key := range keys {
-		if _, err := client.Put(b.Context(), key, value); err != nil {
-			b.Fatal(err)
-		}
-	}
+	tenantproxy.PutAttackData(b, tenantproxy.Dial(b, address), "")
 	quiet.events = quiet.client.Watch(b.Context(), "watched", clientv3.WithCreatedNotify())
 	<-quiet.events
 	rounds := number(b, "MOORING_BENCH_SECONDS", 2)

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -81,22 +79,8 @@ func TestNoAttackExceedsTheBudgets(t *testing.T) {
 	neighbor := tenantproxy.NewBinary(t, core, "/b/", "b")
 	neighbor.WaitReady(t)
 	quiet := tenantproxy.Dial(t, neighbor.Address)
-	keys, value := tenantproxy.AttackData()
-	direct := tenantproxy.Dial(t, core)
-	for _, key := range keys {
-		if _, err := direct.Put(t.Context(), "/a/"+key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var conns []*grpc.ClientConn
-	for range 4 {
-		conn, err := grpc.NewClient("passthrough:///"+hostile.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		conns = append(conns, conn)
-	}
+	tenantproxy.PutAttackData(t, tenantproxy.Dial(t, core), "/a/")
+	conns := tenantproxy.Connections(t, hostile.Address, 4)
 	attacks := tenantproxy.Attacks()
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		besides(t, name, func(ctx context.Context) int64 { return attacks[name](ctx, conns) }, core, quiet)

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
@@ -88,15 +87,7 @@ func unread(t *testing.T, address string, count int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	var conns []*grpc.ClientConn
-	for range 4 {
-		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		conns = append(conns, conn)
-	}
+	conns := tenantproxy.Connections(t, address, 4)
 	for n := range count {
 		method := []string{etcdserverpb.KV_RangeStream_FullMethodName, etcdserverpb.KV_Range_FullMethodName}[n%2]
 		stream, err := conns[n%len(conns)].NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenantproxy
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Connections returns plaintext connections to an address, which are closed at the end of the test.
+func Connections(tb testing.TB, address string, count int) []*grpc.ClientConn {
+	tb.Helper()
+	var out []*grpc.ClientConn
+	for range count {
+		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = conn.Close() })
+		out = append(out, conn)
+	}
+	return out
+}
+
+// PutAttackData writes AttackData, each key behind a prefix.
+func PutAttackData(tb testing.TB, client *clientv3.Client, prefix string) {
+	tb.Helper()
+	keys, value := AttackData()
+	for _, key := range keys {
+		if _, err := client.Put(tb.Context(), prefix+key, value); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
