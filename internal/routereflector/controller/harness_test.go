@@ -446,6 +446,8 @@ type tap struct {
 	mu       sync.Mutex
 	requests []string
 	writes   int
+	// conflicts are writes from a stale cache, which the API server refused: they changed nothing.
+	conflicts int
 	// dieBefore and dieAfter are numbers of writes, counted from 1; 0 for never.
 	dieBefore, dieAfter int
 	dead                bool
@@ -471,6 +473,11 @@ func (t *tap) over(next http.RoundTripper) http.RoundTripper {
 			return nil, err
 		}
 		response, err := next.RoundTrip(r)
+		if err == nil && kind != http.MethodGet && response.StatusCode == http.StatusConflict {
+			t.mu.Lock()
+			t.conflicts++
+			t.mu.Unlock()
+		}
 		if after {
 			t.die()
 			if response != nil {
@@ -545,6 +552,13 @@ func (t *tap) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.requests)
+}
+
+// refusals is how many of the writes were refused for a conflict.
+func (t *tap) refusals() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conflicts
 }
 
 // written lists the writes.
