@@ -48,13 +48,13 @@ func eventSources() []eventSource {
 			of:    "RouteReflectorTopology", conditions: []string{"Accepted=False", "Degraded=True", "Frozen=True"},
 		},
 		{
-			program: docloud.Component, on: "Node", groups: []group{{"internal/docloud/provider", `^Event`}},
+			program: docloud.Component, on: "Node", groups: []group{{"internal/docloud/machines", `^Event`}},
 			about: "Each at most once in ten minutes. Kubernetes' node controllers, which the program runs, write Events of their own.",
 		},
 		{
 			program: docloud.Component, on: "Service",
 			groups: []group{
-				{"internal/docloud/provider", `^reason`}, {"internal/docloud/annotation", `^Reason`}, {"internal/docloud/loadbalancer", `^Reason`},
+				{"internal/docloud/annotation", `^Reason`}, {"internal/docloud/loadbalancer", `^Reason`},
 			},
 			about: "When a cause begins. Kubernetes' service controller, which the program runs, writes Events of its own, such as `SyncLoadBalancerFailed`.",
 		},

@@ -60,7 +60,8 @@ func components() []component {
 				"internal/docloud/admission", "internal/docloud/admission/policy",
 			},
 			acting: []string{
-				"internal/docloud/doapi/...", "internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...",
+				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/loop", "internal/docloud/machines", "internal/docloud/balancers",
+				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...",
 				"internal/docloud/defaults",
 			},
 			apps: []string{"internal/docloud/app/...", "internal/docloud/admissionapp/..."},

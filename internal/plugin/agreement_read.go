@@ -33,7 +33,7 @@ const (
 	envDOURL       = "DO_OVERRIDE_URL"
 )
 
-// Where the cloud component keeps whose droplets the cluster's are (package docloud/provider, which links Kubernetes' cloud controllers).
+// Where the cloud component keeps whose droplets the cluster's are (package docloud/machines, which links Kubernetes' cloud controllers).
 const (
 	accountLease      = "digitalocean-cloud-controller-manager-account"
 	accountAnnotation = "cloud.mooring.dev/account"

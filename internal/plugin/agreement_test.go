@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
-	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -211,10 +211,10 @@ func agreementOfDroplets(t *testing.T, cluster *controlplane.Cluster) {
 	if got := said(rows["c1"]); !strings.HasPrefix(got, "unknown; node c1: ") {
 		t.Errorf("a Node without a provider ID: %s", got)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: provider.RecordName, Annotations: map[string]string{
-		provider.AccountAnnotation: "another", provider.TeamAnnotation: "theirs",
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: machines.RecordName, Annotations: map[string]string{
+		machines.AccountAnnotation: "another", machines.TeamAnnotation: "theirs",
 	}}}
-	if _, err := cluster.Client.CoordinationV1().Leases(provider.RecordNamespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+	if _, err := cluster.Client.CoordinationV1().Leases(machines.RecordNamespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	noneIsGone("a token of another account", "but this cluster's droplets are in account another (team theirs): nothing is deleted")

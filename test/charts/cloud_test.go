@@ -21,10 +21,11 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
 	"github.com/mooring-dev/mooring/internal/docloud/app"
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
-	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -244,8 +245,8 @@ func TestCloudMetricsAreThoseOfThePage(t *testing.T) {
 	t.Parallel()
 	registered := &describer{names: map[string]bool{}}
 	doapi.NewMetrics(registered)
-	provider.NewBalancerMetrics(registered)
-	provider.NewMachines(nil, provider.NewSnapshot(nil, clock.RealClock{}), provider.DefaultMachinesConfig(), clock.RealClock{}, registered)
+	balancers.NewMetrics(registered)
+	machines.New(nil, machines.NewSnapshot(nil, clock.RealClock{}), machines.DefaultConfig(), clock.RealClock{}, registered)
 	firewalls.NewMetrics(registered)
 	clustertag.NewMetrics(registered)
 	admissionapp.NewMetrics(registered)

@@ -24,7 +24,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/app"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
@@ -108,8 +108,8 @@ func TestLeasesAreTheProgramsOwn(t *testing.T) {
 	var election string
 	objects.WithCommand(t, app.NewCommand, func(c *cobra.Command) {
 		election = c.Flags().Lookup("leader-elect-resource-name").DefValue
-		if ns := c.Flags().Lookup("leader-elect-resource-namespace").DefValue; ns != provider.RecordNamespace {
-			t.Errorf("leader election is in %s, the record in %s", ns, provider.RecordNamespace)
+		if ns := c.Flags().Lookup("leader-elect-resource-namespace").DefValue; ns != machines.RecordNamespace {
+			t.Errorf("leader election is in %s, the record in %s", ns, machines.RecordNamespace)
 		}
 	})
 	for name, all := range files(t) {
@@ -117,8 +117,8 @@ func TestLeasesAreTheProgramsOwn(t *testing.T) {
 			if role.Name != cloudName {
 				continue
 			}
-			if got := role.Rules[1].ResourceNames; !slices.Equal(got, []string{election, provider.RecordName}) {
-				t.Errorf("%s: the Role names the Leases %v, the program uses %s and %s", name, got, election, provider.RecordName)
+			if got := role.Rules[1].ResourceNames; !slices.Equal(got, []string{election, machines.RecordName}) {
+				t.Errorf("%s: the Role names the Leases %v, the program uses %s and %s", name, got, election, machines.RecordName)
 			}
 		}
 	}

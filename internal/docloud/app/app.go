@@ -28,12 +28,15 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
@@ -43,10 +46,10 @@ import (
 const Component = "digitalocean-cloud-controller-manager"
 
 // NewCommand returns the command. It has all flags of the framework's, with the same defaults; --cloud-provider is preset.
-func NewCommand() (*cobra.Command, error) { return newCommand(provider.DefaultMachinesConfig()) }
+func NewCommand() (*cobra.Command, error) { return newCommand(machines.DefaultConfig()) }
 
 // newCommand is NewCommand with another pace, for tests.
-func newCommand(machines provider.MachinesConfig) (*cobra.Command, error) {
+func newCommand(pace machines.Config) (*cobra.Command, error) {
 	framed, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
 		return nil, fmt.Errorf("preparing the options of Kubernetes' framework: %w", err)
@@ -54,7 +57,7 @@ func newCommand(machines provider.MachinesConfig) (*cobra.Command, error) {
 	framed.KubeCloudShared.CloudProvider.Name = provider.Name
 	// As the predecessor: a cluster need not publish its request headers' CA for a scrape of metrics.
 	framed.Authentication.SkipInClusterLookup = true
-	o := &commandOptions{framework: framed, logs: logs.NewOptions(), machines: machines}
+	o := &commandOptions{framework: framed, logs: logs.NewOptions(), machines: pace}
 	command := &cobra.Command{
 		Use:   Component,
 		Short: "Keep a cluster's Nodes and load balancers as they are at DigitalOcean",
@@ -72,7 +75,7 @@ type commandOptions struct {
 	logs      *logs.Options
 	tokenFile string
 	defaults  string // the file with defaults for annotations
-	machines  provider.MachinesConfig
+	machines  machines.Config
 	// allowReserved lets Services open ports of the machines themselves.
 	allowReserved bool
 }
@@ -189,7 +192,7 @@ func (o *commandOptions) startLogging(flags *pflag.FlagSet) (logr.Logger, error)
 }
 
 // build asks DigitalOcean for what must be known before anything starts, and puts the provider together.
-func build(ctx context.Context, e environment, config provider.MachinesConfig, log logr.Logger) (*provider.Provider, error) {
+func build(ctx context.Context, e environment, config machines.Config, log logr.Logger) (*provider.Provider, error) {
 	registry := legacyregistry.Registerer()
 	client, err := newClient(e, buildinfo.Get().UserAgent(Component), doapi.NewMetrics(registry))
 	if err != nil {
@@ -209,27 +212,28 @@ func build(ctx context.Context, e environment, config provider.MachinesConfig, l
 	}
 	registry.MustRegister(buildinfo.Get().Collector(Component))
 	config.Labels = e.nodeLabels
-	snapshot := provider.NewSnapshot(client, clock.RealClock{})
-	machines := provider.NewMachines(client, snapshot, config, clock.RealClock{}, registry)
-	balancers := provider.NewBalancers(provider.BalancerOptions{
-		API: client, Fleet: machines, Metrics: provider.NewBalancerMetrics(registry), Clock: clock.RealClock{}, Log: log,
+	gate := &loop.Gate{}
+	instances := machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), config, clock.RealClock{}, registry)
+	controller := balancers.New(balancers.Options{
+		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
-	return provider.New(machines, balancers, extras(e, client, provider.Common{Machines: machines, Balancers: balancers}, log, registry)...), nil
+	common := provider.Common{Instances: instances, Controller: controller}
+	return provider.New(gate, instances, controller, extras(e, client, common, gate, log, registry)...), nil
 }
 
 // extras are the controllers that work only where the environment asks for them: that of the firewall, and that of the cluster's tag.
-func extras(e environment, client *doapi.Client, common provider.Common, log logr.Logger, registry prometheus.Registerer) []provider.Extra {
+func extras(e environment, client *doapi.Client, common provider.Common, gate *loop.Gate, log logr.Logger, registry prometheus.Registerer) []provider.Extra {
 	var out []provider.Extra
 	if e.firewallName != "" {
 		out = append(out, firewalls.New(firewalls.Options{
-			API: client, Surroundings: common, Clock: clock.RealClock{}, Log: log, Metrics: firewalls.NewMetrics(registry),
+			API: client, Surroundings: common, Gate: gate, Clock: clock.RealClock{}, Log: log, Metrics: firewalls.NewMetrics(registry),
 			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults, AllowReserved: e.allowReserved},
 		}))
 	}
 	if e.clusterID != "" {
 		out = append(out, clustertag.New(clustertag.Options{
-			API: client, Surroundings: common, ClusterID: e.clusterID, Clock: clock.RealClock{}, Log: log, Metrics: clustertag.NewMetrics(registry),
+			API: client, Surroundings: common, Gate: gate, ClusterID: e.clusterID, Clock: clock.RealClock{}, Log: log, Metrics: clustertag.NewMetrics(registry),
 		}))
 	}
 	return out

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -22,7 +22,7 @@ const quickly = "quickly"
 
 func TestMain(m *testing.M) {
 	if how := os.Getenv(asProgram); how != "" {
-		config := provider.DefaultMachinesConfig()
+		config := machines.DefaultConfig()
 		if how == quickly {
 			config.StatusAge, config.DoubtAge, config.PendingAge, config.PageAge = time.Second, time.Second, time.Second/2, 0
 		}

@@ -9,10 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
-	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 )
 
@@ -23,8 +24,8 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	if err != nil {
 		return fmt.Errorf("making a client that calls nobody: %w", err)
 	}
-	provider.NewMachines(client, provider.NewSnapshot(client, clock.RealClock{}), provider.DefaultMachinesConfig(), clock.RealClock{}, registry)
-	provider.NewBalancerMetrics(registry)
+	machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), machines.DefaultConfig(), clock.RealClock{}, registry)
+	balancers.NewMetrics(registry)
 	firewalls.NewMetrics(registry)
 	clustertag.NewMetrics(registry)
 	return nil

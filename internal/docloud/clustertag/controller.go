@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
 // API is what tagging needs of DigitalOcean's API; *doapi.Client has it. Errors are of doapi's kinds.
@@ -36,8 +36,6 @@ type API interface {
 type Surroundings interface {
 	// Trusted returns nil if what the API answers is about this cluster, and else one sentence that says why that is in doubt.
 	Trusted(ctx context.Context) error
-	// Enter lets a pass begin, and returns what must be called at its end. When the process is about to end it waits until ctx ends.
-	Enter(ctx context.Context) (leave func(), err error)
 	// LoadBalancers returns the load balancers of the account, from a list that is not older than age.
 	LoadBalancers(ctx context.Context, age time.Duration) ([]loadbalancer.Observed, error)
 	// ClusterDroplets returns the droplets of the cluster's Nodes.
@@ -81,6 +79,8 @@ type Options struct {
 	Clock     clock.WithTicker
 	Log       logr.Logger
 	Timing    Timing
+	// Gate is what all writes pass, nil for one of its own.
+	Gate *loop.Gate
 }
 
 // Metrics say how tagging fares. Their names are a contract with dashboards and alerts: MUST NOT change.
@@ -108,18 +108,27 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 type Controller struct {
 	Options
 	timing   Timing
+	loop     *loop.Loop
 	followed chan struct{}
 	services corelisters.ServiceLister // set by Follow, before followed is closed
 	synced   []cache.InformerSynced    // likewise
 
-	// sent is when load balancers were tagged, by ID. It is used by the one goroutine that makes passes.
+	// sent is when load balancers were tagged, by ID. It is used by the one worker that makes passes.
 	sent map[string]time.Time
 }
 
 // New makes a Controller that does nothing until it is started and follows Services.
 func New(o Options) *Controller {
 	o.Log = o.Log.WithName("tags")
-	return &Controller{Options: o, timing: o.Timing.withDefaults(), followed: make(chan struct{}), sent: map[string]time.Time{}}
+	if o.Gate == nil {
+		o.Gate = &loop.Gate{}
+	}
+	c := &Controller{Options: o, timing: o.Timing.withDefaults(), followed: make(chan struct{}), sent: map[string]time.Time{}}
+	c.loop = loop.New(loop.Options{
+		Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, Pass: c.look, Keys: func() []string { return []string{c.tag()} },
+		First: c.timing.First, Resync: c.timing.Every, FirstRetry: c.timing.Every, LastRetry: c.timing.Every,
+	})
+	return c
 }
 
 // Follow reads Services, and the Nodes that the surroundings look at, from informers that somebody else starts.
@@ -137,39 +146,22 @@ func (c *Controller) Start(_ kubernetes.Interface, stop <-chan struct{}) {
 		<-stop
 		cancel()
 	}()
-	go c.run(ctx)
-}
-
-func (c *Controller) run(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-c.followed:
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return
-	}
-	wait := rand.N(c.timing.First) //nolint:forbidigo,gosec // nothing depends on the number, it keeps clusters out of step
-	for {
-		timer := c.Clock.NewTimer(wait)
+	go func() {
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
+		case <-c.followed:
+			c.loop.Run(ctx, c.synced...)
 		}
-		c.look(ctx)
-		wait = c.timing.Every
-	}
+	}()
 }
 
 // look makes a pass and tells how it went. A pass that failed is made again when the next one is due: a tag is in no hurry.
-func (c *Controller) look(ctx context.Context) {
+func (c *Controller) look(ctx context.Context, _ string) loop.Result {
 	tagged, err := c.pass(ctx)
 	outcome := "unchanged"
 	switch {
 	case ctx.Err() != nil:
-		return
+		return loop.Result{}
 	case err != nil:
 		outcome = "failed"
 		c.Log.Error(err, "Load balancers could not be tagged; it is tried again", "tag", c.tag())
@@ -178,6 +170,7 @@ func (c *Controller) look(ctx context.Context) {
 	}
 	c.Metrics.passes.WithLabelValues(outcome).Inc()
 	c.Metrics.tagged.Add(float64(tagged))
+	return loop.Result{}
 }
 
 func (c *Controller) tag() string { return loadbalancer.ClusterTag(c.ClusterID) }
@@ -186,11 +179,6 @@ func (c *Controller) tag() string { return loadbalancer.ClusterTag(c.ClusterID) 
 func (c *Controller) pass(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTime)
 	defer cancel()
-	leave, err := c.Surroundings.Enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
 	services, err := c.services.List(labels.Everything())
 	if err != nil {
 		return 0, fmt.Errorf("listing services: %w", err)

@@ -6,7 +6,6 @@ package firewalls
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,11 +14,11 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	events "k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
 // API is what the firewall needs of DigitalOcean's API; *doapi.Client has it. Lists are whole or an error, and errors are of doapi's kinds.
@@ -37,8 +36,6 @@ type Surroundings interface {
 	// Trusted returns nil if what the API answers is about this cluster, and else one sentence that says why that is in doubt: then nothing is
 	// written.
 	Trusted(ctx context.Context) error
-	// Enter lets a pass begin, and returns what must be called at its end. When the process is about to end it waits until ctx ends.
-	Enter(ctx context.Context) (leave func(), err error)
 	// LoadBalancerIDs returns the IDs of all load balancers of the account, as they were not long ago.
 	LoadBalancerIDs(ctx context.Context) ([]string, error)
 }
@@ -79,6 +76,8 @@ type Options struct {
 	Clock   clock.WithTicker
 	Log     logr.Logger
 	Timing  Timing
+	// Gate is what all writes pass, nil for one of its own.
+	Gate *loop.Gate
 	// Namespace bounds the Services that are looked at, empty for all. It is for tests that share an API server.
 	Namespace string
 }
@@ -93,7 +92,7 @@ type Controller struct {
 	log          logr.Logger
 	timing       Timing
 	namespace    string
-	queue        workqueue.TypedRateLimitingInterface[string]
+	loop         *loop.Loop
 
 	// Set by Start, before anything runs.
 	client   kubernetes.Interface
@@ -103,7 +102,7 @@ type Controller struct {
 	services corelisters.ServiceLister
 	synced   cache.InformerSynced
 
-	// memory is used by the one goroutine that makes passes.
+	// memory is used by the one worker that makes passes.
 	memory memory
 }
 
@@ -120,10 +119,13 @@ func New(o Options) *Controller {
 		api: instrumented{o.API, o.Metrics, o.Clock}, surroundings: o.Surroundings, config: o.Config, metrics: o.Metrics, clock: o.Clock,
 		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, followed: make(chan struct{}), recorder: &events.FakeRecorder{},
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](t.FirstRetry, t.LastRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "firewall", Clock: o.Clock}, // the predecessor's name, which is a label of metrics
-	)
+	if o.Gate == nil {
+		o.Gate = &loop.Gate{}
+	}
+	c.loop = loop.New(loop.Options{
+		Name: "firewall", Clock: o.Clock, Gate: o.Gate, Pass: c.look, // the predecessor's name, which is a label of metrics
+		Keys: func() []string { return []string{markResync} }, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+	})
 	return c
 }
 
@@ -131,7 +133,7 @@ func New(o Options) *Controller {
 func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	informer := factory.Core().V1().Services()
 	c.services, c.synced = informer.Lister(), informer.Informer().HasSynced
-	changed := func() { c.queue.AddAfter(markServices, c.timing.Gather) }
+	changed := func() { c.loop.AddAfter(markServices, c.timing.Gather) }
 	// An informer that has been stopped takes no handlers; it gives no events either.
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
@@ -147,56 +149,31 @@ func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
 	go func() {
 		<-stop
 		cancel()
-		c.queue.ShutDown()
 	}()
-	go c.run(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-c.followed:
+			// Without a Service there is no event, and the firewall is wanted all the same.
+			c.loop.Add(markServices)
+			c.loop.Run(ctx, c.synced)
+		}
+	}()
 }
 
-// run makes passes until ctx ends, one at a time.
-func (c *Controller) run(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-c.followed:
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
-		return
-	}
-	// Without a Service there is no event, and the firewall is wanted all the same.
-	c.queue.Add(markServices)
-	c.later()
-	for c.next(ctx) {
-	}
-}
+// Wake tries now what waits after a failure: its cause may be over.
+func (c *Controller) Wake() { c.loop.Wake() }
 
-// later asks for the next resync; chance keeps the clusters of one account apart.
-func (c *Controller) later() {
-	period := c.timing.Resync + rand.N(c.timing.Resync/5+1) //nolint:forbidigo,gosec // nothing depends on the number, it keeps clusters out of step
-	c.queue.AddAfter(markResync, period)
-}
-
-// next makes one pass and decides when the next one is due.
-func (c *Controller) next(ctx context.Context) bool {
-	mark, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(mark)
-	if mark == markResync {
-		c.later()
-	}
+// look makes one pass and says when the next one is due.
+func (c *Controller) look(ctx context.Context, mark string) loop.Result {
 	err := c.pass(ctx, mark == markResync)
 	wait := doapi.NotBefore(err).Sub(c.clock.Now())
 	switch {
-	case err == nil:
-		c.queue.Forget(markServices)
-	case ctx.Err() != nil:
-	case errors.Is(err, errForeign):
-		c.queue.Forget(markServices) // it is looked at again with the next resync
+	case err == nil, errors.Is(err, errForeign): // that is looked at again with the next resync
+		return loop.Result{}
 	case wait > 0:
-		c.queue.AddAfter(markServices, wait+rand.N(max(wait/5, time.Second))) //nolint:forbidigo,gosec // it keeps callers out of step
+		return loop.Result{Next: loop.Spread(wait)}
 	default:
-		c.queue.AddRateLimited(markServices)
+		return loop.Result{Failed: true}
 	}
-	return true
 }

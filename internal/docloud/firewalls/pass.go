@@ -49,14 +49,9 @@ var errMoved = errors.New("the token changed meanwhile")
 func (c *Controller) pass(ctx context.Context, fresh bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.Pass)
 	defer cancel()
-	leave, err := c.surroundings.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	began := c.clock.Now()
 	p := &one{c: c, outcome: outcomeUnchanged}
-	err = p.run(ctx, fresh)
+	err := p.run(ctx, fresh)
 	p.tell(err)
 	c.metrics.pass(p.outcome, err, ctx.Err() != nil, c.clock.Since(began))
 	if err != nil {

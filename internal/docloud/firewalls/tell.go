@@ -44,7 +44,7 @@ const (
 	// eventSource is the component that events name.
 	eventSource = "digitalocean-cloud-controller-manager"
 	// standIn is the Lease of kube-system that events about the firewall are on, which is no object of the cluster: the record of the account that
-	// it is in (package provider, RecordName).
+	// it is in (package machines, RecordName).
 	standIn = "digitalocean-cloud-controller-manager-account"
 )
 

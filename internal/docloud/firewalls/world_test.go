@@ -26,10 +26,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -180,19 +183,20 @@ func (w *world) run() {
 		URL: "http://api.example/", Token: &w.token, UserAgent: "test", Transport: w.wire, Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(w.registry),
 	})
 	w.must(err)
-	config := provider.DefaultMachinesConfig()
+	config := machines.DefaultConfig()
 	config.RecordName = w.name
 	config.StatusAge, config.DoubtAge, config.PendingAge, config.PageAge = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 0
-	machines := provider.NewMachines(api, provider.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, w.registry)
-	balancers := provider.NewBalancers(provider.BalancerOptions{
-		API: api, Fleet: machines, Metrics: provider.NewBalancerMetrics(w.registry), Clock: clock.RealClock{}, Log: logr.Discard(),
-		Cluster: loadbalancer.Cluster{ID: w.name, Region: "nyc1"}, Timing: provider.BalancerTiming{Settle: 100 * time.Millisecond},
+	instances := machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, w.registry)
+	gate := &loop.Gate{}
+	keeper := balancers.New(balancers.Options{
+		API: api, Fleet: instances, Gate: gate, Metrics: balancers.NewMetrics(w.registry), Clock: clock.RealClock{}, Log: logr.Discard(),
+		Cluster: loadbalancer.Cluster{ID: w.name, Region: "nyc1"}, Timing: balancers.Timing{Settle: 100 * time.Millisecond},
 	})
 	controller := firewalls.New(firewalls.Options{
-		API: api, Surroundings: provider.Common{Machines: machines, Balancers: balancers}, Config: w.config, Metrics: firewalls.NewMetrics(w.registry),
+		API: api, Surroundings: provider.Common{Instances: instances, Controller: keeper}, Gate: gate, Config: w.config, Metrics: firewalls.NewMetrics(w.registry),
 		Clock: clock.RealClock{}, Log: logr.Discard(), Timing: w.timing, Namespace: w.name,
 	})
-	w.cloud = provider.New(machines, balancers, controller)
+	w.cloud = provider.New(gate, instances, keeper, controller)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = own + "=" + w.name

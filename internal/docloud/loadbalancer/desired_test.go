@@ -456,15 +456,15 @@ func TestNeeds(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		in   loadbalancer.Input
-		want loadbalancer.Needs
+		want loadbalancer.InputNeeds
 	}{
-		"nothing":                            {input(service()), loadbalancer.Needs{}},
-		"a node without a provider ID":       {loadbalancer.Input{Service: service(), Nodes: nodes(node(0))}, loadbalancer.Needs{Droplets: true}},
-		"a certificate by name":              {input(service("certificate-name", "web")), loadbalancer.Needs{Certificates: true}},
-		"not if the ID is there too":         {input(service("certificate-name", "web", "certificate-id", "c")), loadbalancer.Needs{}},
-		"not on a network load balancer":     {input(service("certificate-name", "web", "type", network)), loadbalancer.Needs{}},
-		"the load balancer uses another one": {loadbalancer.Input{Service: service("certificate-id", "c"), Observed: observed("d")}, loadbalancer.Needs{Certificates: true}},
-		"the load balancer uses the same":    {loadbalancer.Input{Service: service("certificate-id", "c"), Observed: observed("c")}, loadbalancer.Needs{}},
+		"nothing":                            {input(service()), loadbalancer.InputNeeds{}},
+		"a node without a provider ID":       {loadbalancer.Input{Service: service(), Nodes: nodes(node(0))}, loadbalancer.InputNeeds{Droplets: true}},
+		"a certificate by name":              {input(service("certificate-name", "web")), loadbalancer.InputNeeds{Certificates: true}},
+		"not if the ID is there too":         {input(service("certificate-name", "web", "certificate-id", "c")), loadbalancer.InputNeeds{}},
+		"not on a network load balancer":     {input(service("certificate-name", "web", "type", network)), loadbalancer.InputNeeds{}},
+		"the load balancer uses another one": {loadbalancer.Input{Service: service("certificate-id", "c"), Observed: observed("d")}, loadbalancer.InputNeeds{Certificates: true}},
+		"the load balancer uses the same":    {loadbalancer.Input{Service: service("certificate-id", "c"), Observed: observed("c")}, loadbalancer.InputNeeds{}},
 	} {
 		if got := loadbalancer.NeedsOf(tt.in); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loadbalancer decides what the load balancer of a Service must be.
+// Package loadbalancer decides what the load balancer of a Service must be, and what is done next to make it so.
 //
-// It is pure: the same values always give the same answer, down to the byte. Its questions, in the order in which a reconciliation asks them:
+// It is pure: the same values always give the same answer, down to the byte. [MakePlan] is the whole of it: from a [World], which holds all that was
+// read and all that is remembered, it makes a [Plan], which says what to read, which step to take, or how the pass ends. Its questions, in their order:
 //
 //   - [NeedsOf]: what has to be read besides the Service and the Nodes?
 //   - [Identify]: which load balancer of the account is this Service's, and is the one in its way somebody else's?

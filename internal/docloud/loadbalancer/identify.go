@@ -30,6 +30,8 @@ type Search struct {
 	Droplets []int
 	// Rules are the forwarding rules that the Service's load balancer must have.
 	Rules []ForwardingRule
+	// Holds is the ID of the load balancer that was the Service's when it was last looked for in this process, empty for none.
+	Holds string
 	// Attempted are the names under which a load balancer may have been made for the Service without an answer. They count like the Service's
 	// own name, which may be another one by now.
 	Attempted []string

@@ -94,15 +94,15 @@ type LeftOut struct {
 // ReasonKept (Warning): a field keeps its value, since DigitalOcean does not let it change. MUST NOT change: it is the reason of an event.
 const ReasonKept = "LoadBalancerFieldKept"
 
-// Needs is what has to be read before [Desired] can answer.
-type Needs struct {
+// InputNeeds is what has to be read before [Desired] can answer.
+type InputNeeds struct {
 	// Droplets are needed because a Node has no provider ID; Certificates because one is named, or may have been renewed.
 	Droplets, Certificates bool
 }
 
 // NeedsOf says what [Desired] will look at beyond Service, Nodes and the load balancer; reading more does no harm.
-func NeedsOf(in Input) Needs {
-	var n Needs
+func NeedsOf(in Input) InputNeeds {
+	var n InputNeeds
 	for _, node := range in.Nodes {
 		if node.Spec.ProviderID == "" {
 			n.Droplets = true

@@ -22,6 +22,9 @@ import (
 // autoscalerTaint is what the cluster autoscaler puts on a Node that it is about to delete (k8s.io/cloud-provider, controllers/service).
 const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
+// uninitializedTaint is what a Node has until its cloud provider has described it (k8s.io/cloud-provider, api.TaintExternalCloudProvider).
+const uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
+
 // backends are the Nodes of a load balancer.
 type backends struct {
 	// ready are the Nodes that get traffic, in the order given.

@@ -5,6 +5,8 @@ package loadbalancer
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,4 +56,30 @@ func Publish(service *corev1.Service, o Observed) Published {
 		p.Message = fmt.Sprintf("%s has no address yet", o)
 	}
 	return p
+}
+
+// sameStatus says whether two statuses show the same.
+func sameStatus(a, b corev1.LoadBalancerStatus) bool {
+	return slices.EqualFunc(a.Ingress, b.Ingress, func(x, y corev1.LoadBalancerIngress) bool {
+		mode := func(m *corev1.LoadBalancerIPMode) corev1.LoadBalancerIPMode {
+			if m == nil {
+				return ""
+			}
+			return *m
+		}
+		return x.IP == y.IP && x.Hostname == y.Hostname && mode(x.IPMode) == mode(y.IPMode) && len(x.Ports) == len(y.Ports)
+	})
+}
+
+// addressesIn are those of a status, for people.
+func addressesIn(status corev1.LoadBalancerStatus) string {
+	var all []string
+	for _, in := range status.Ingress {
+		for _, address := range []string{in.IP, in.Hostname} {
+			if address != "" {
+				all = append(all, address)
+			}
+		}
+	}
+	return strings.Join(all, " and ")
 }

@@ -8,6 +8,11 @@ import (
 
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 )
 
 // Name is the provider's name, in --cloud-provider and before the colon of provider IDs. It MUST NOT change.
@@ -15,27 +20,26 @@ const Name = "digitalocean"
 
 // Provider implements cloudprovider.Interface.
 type Provider struct {
-	machines  *Machines
-	balancers *Balancers
+	gate      *loop.Gate
+	machines  *machines.Instances
+	balancers *balancers.Controller
 	extras    []Extra
 }
 
 var (
 	_ cloudprovider.Interface    = (*Provider)(nil)
 	_ cloudprovider.InformerUser = (*Provider)(nil)
-	_ cloudprovider.InstancesV2  = (*Machines)(nil)
-	_ cloudprovider.LoadBalancer = (*Balancers)(nil)
 )
 
-// New returns the provider of machines and load balancers. The extras start and follow with them.
-func New(machines *Machines, balancers *Balancers, extras ...Extra) *Provider {
-	return &Provider{machines: machines, balancers: balancers, extras: extras}
+// New returns the provider of machines and load balancers. The extras start and follow with them. All that write pass the gate.
+func New(gate *loop.Gate, machines *machines.Instances, balancers *balancers.Controller, extras ...Extra) *Provider {
+	return &Provider{gate: gate, machines: machines, balancers: balancers, extras: extras}
 }
 
 // Initialize implements cloudprovider.Interface: it starts what works in the background until stop is closed.
 func (p *Provider) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
-	p.machines.initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
-	p.balancers.initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
+	p.machines.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
+	p.balancers.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
 	for _, extra := range p.extras {
 		extra.Start(clients.ClientOrDie("cloud-controller-manager"), stop)
 	}
@@ -44,13 +48,13 @@ func (p *Provider) Initialize(clients cloudprovider.ControllerClientBuilder, sto
 // Drain lets no new change of a load balancer begin and waits until those under way have ended, but no longer than most. It says whether they
 // have: then another process may take over. It is for the end of the process, before the controllers stop, and may be called once.
 func (p *Provider) Drain(most time.Duration) bool {
-	return p.balancers.gate.drain(p.balancers.clock, most)
+	return p.gate.Drain(clock.RealClock{}, most)
 }
 
 // SetInformers implements cloudprovider.InformerUser: Nodes and Services are read from the informers that the controllers share.
 func (p *Provider) SetInformers(factory informers.SharedInformerFactory) {
-	p.machines.follow(factory.Core().V1().Nodes())
-	p.balancers.follow(factory.Core().V1().Nodes(), factory.Core().V1().Services())
+	p.machines.Follow(factory.Core().V1().Nodes())
+	p.balancers.Follow(factory.Core().V1().Nodes(), factory.Core().V1().Services())
 	for _, extra := range p.extras {
 		extra.Follow(factory)
 	}

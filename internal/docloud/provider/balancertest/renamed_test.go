@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
-	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -71,7 +71,7 @@ func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 	w.create("web", "name", w.name+"-old")
 	<-cut
 	w.stop()
-	if noted := w.service("web").Annotations[provider.AttemptAnnotation]; noted != w.name+"-old" {
+	if noted := w.service("web").Annotations[loadbalancer.AttemptAnnotation]; noted != w.name+"-old" {
 		t.Fatalf("the note says %q", noted)
 	}
 	w.annotate("web", "name", w.name+"-new")
@@ -84,7 +84,7 @@ func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 	if all := w.account.LoadBalancers(); len(all) != 1 {
 		t.Errorf("%d load balancers: %+v", len(all), all)
 	}
-	if noted, ok := w.service("web").Annotations[provider.AttemptAnnotation]; ok {
+	if noted, ok := w.service("web").Annotations[loadbalancer.AttemptAnnotation]; ok {
 		t.Errorf("the note is still there: %q", noted)
 	}
 }
@@ -123,7 +123,7 @@ func TestRenameAfterARefusalDoesNotWait(t *testing.T) {
 	})
 	w.annotate("web", "name", w.name+"-new")
 	testkit.Eventually(t, "the note of the new name", func() string {
-		if w.service("web").Annotations[provider.AttemptAnnotation] != w.name+"-new" {
+		if w.service("web").Annotations[loadbalancer.AttemptAnnotation] != w.name+"-new" {
 			return w.story()
 		}
 		return ""

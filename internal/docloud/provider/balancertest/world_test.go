@@ -34,8 +34,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -74,7 +77,7 @@ type world struct {
 	client  kubernetes.Interface
 	name    string // namespace, label and cluster ID
 	cluster loadbalancer.Cluster
-	timing  provider.BalancerTiming
+	timing  balancers.Timing
 	wire    *wire
 	token   token
 	// view is locked to keep the controllers' informer from seeing changes of Services, as one does that lags.
@@ -150,7 +153,7 @@ func newWorld(t *testing.T, change ...func(*digitalocean.Options)) *world {
 	w := &world{
 		t: t, sim: digitalocean.New(o), client: kubernetes.NewForConfigOrDie(config), name: name,
 		cluster: loadbalancer.Cluster{ID: name, Region: "nyc1", DefaultType: annotation.TypeRegional},
-		timing: provider.BalancerTiming{
+		timing: balancers.Timing{
 			Quiet: 200 * time.Millisecond, Most: 2 * time.Second, Resync: 500 * time.Millisecond, Pending: 300 * time.Millisecond,
 			Poll: 300 * time.Millisecond, ListAge: 200 * time.Millisecond, CertificateAge: 200 * time.Millisecond, CertificateDoubt: 200 * time.Millisecond, Settle: 300 * time.Millisecond, Unanswered: 8 * time.Second,
 			FirstRetry: 200 * time.Millisecond, LastRetry: 2 * time.Second,
@@ -181,15 +184,16 @@ func (w *world) run() {
 		URL: "http://api.example/", Token: &w.token, UserAgent: "test", Transport: w.wire, Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(w.registry),
 	})
 	w.must(err)
-	config := provider.DefaultMachinesConfig()
+	config := machines.DefaultConfig()
 	config.RecordName = w.name
 	config.StatusAge, config.DoubtAge, config.PendingAge, config.PageAge = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 0
-	machines := provider.NewMachines(api, provider.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, w.registry)
-	balancers := provider.NewBalancers(provider.BalancerOptions{
-		API: api, Fleet: machines, Cluster: w.cluster, Metrics: provider.NewBalancerMetrics(w.registry), Clock: clock.RealClock{},
+	instances := machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, w.registry)
+	gate := &loop.Gate{}
+	keeper := balancers.New(balancers.Options{
+		API: api, Fleet: instances, Gate: gate, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.registry), Clock: clock.RealClock{},
 		Log: logr.Discard(), Timing: w.timing,
 	})
-	cloud := provider.New(machines, balancers)
+	cloud := provider.New(gate, instances, keeper)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = own + "=" + w.name

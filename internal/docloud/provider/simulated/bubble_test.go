@@ -36,9 +36,12 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 )
@@ -63,8 +66,8 @@ type bubble struct {
 // process is one run of the program.
 type process struct {
 	client    *fake.Clientset
-	balancers *provider.Balancers
-	machines  *provider.Machines
+	balancers *balancers.Controller
+	machines  *machines.Instances
 	registry  *prometheus.Registry
 	plan      death
 	writes    atomic.Int64
@@ -217,18 +220,18 @@ func (b *bubble) start(plan death) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	machines := provider.DefaultMachinesConfig()
-	machines.Labels = b.labels
-	p.machines = provider.NewMachines(api, provider.NewSnapshot(api, clock.RealClock{}), machines, clock.RealClock{}, p.registry)
-	p.balancers = provider.NewBalancers(provider.BalancerOptions{
-		API: api, Fleet: p.machines, Metrics: provider.NewBalancerMetrics(p.registry), Clock: clock.RealClock{}, Log: logr.Discard(),
+	gate, config := &loop.Gate{}, machines.DefaultConfig()
+	config.Labels = b.labels
+	p.machines = machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, p.registry)
+	p.balancers = balancers.New(balancers.Options{
+		API: api, Fleet: p.machines, Gate: gate, Metrics: balancers.NewMetrics(p.registry), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Cluster: loadbalancer.Cluster{ID: clusterID, Region: "nyc1", DefaultType: "REGIONAL_NETWORK"},
 	})
 	var extras []provider.Extra
 	if b.extras != nil {
-		extras = b.extras(api, provider.Common{Machines: p.machines, Balancers: p.balancers})
+		extras = b.extras(api, provider.Common{Instances: p.machines, Controller: p.balancers})
 	}
-	cloud := provider.New(p.machines, p.balancers, extras...)
+	cloud := provider.New(gate, p.machines, p.balancers, extras...)
 	factory := informers.NewSharedInformerFactory(p.client, 0)
 	cloud.Initialize(builder{p.client}, ctx.Done())
 	cloud.SetInformers(factory)

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package balancers
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mooring-dev/mooring/internal/docloud/cached"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+)
+
+// take takes one step of a plan, and says what came of it.
+func (p *pass) take(ctx context.Context, step loadbalancer.Step) loadbalancer.Answer {
+	answer := loadbalancer.Answer{Step: step, LoadBalancer: step.LoadBalancer}
+	var err error
+	switch step.Kind {
+	case loadbalancer.StepAnnotate:
+		err = p.annotate(ctx, step.Annotations)
+	case loadbalancer.StepNoteAttempt:
+		err = p.patch(ctx, map[string]any{loadbalancer.AttemptAnnotation: step.Name})
+	case loadbalancer.StepShowStatus:
+		err = p.show(ctx, step.Status)
+	default:
+		answer.LoadBalancer, err = p.change(ctx, step)
+	}
+	answer.Trouble = p.trouble(ctx, err)
+	p.world.Stamp = p.c.list.Stamp()
+	return answer
+}
+
+// change makes one change at DigitalOcean, and notes how the load balancer is since then: lists lag behind.
+func (p *pass) change(ctx context.Context, step loadbalancer.Step) (loadbalancer.Observed, error) {
+	api, lb := p.c.o.API, step.LoadBalancer
+	if api.Epoch() != p.epoch {
+		return lb, cached.ErrMoved // what the plan was made of may be another account's
+	}
+	p.log(step)
+	if step.Drift {
+		p.c.o.Metrics.drift(step.Differences)
+	}
+	var err error
+	switch step.Kind {
+	case loadbalancer.StepCertificate:
+		_, err = api.CreateCertificate(ctx, step.Certificate)
+		return lb, err
+	case loadbalancer.StepCreate:
+		lb, err = api.CreateLoadBalancer(ctx, step.Request, step.CreateOnly)
+	case loadbalancer.StepUpdate:
+		lb, err = api.UpdateLoadBalancer(ctx, lb.ID, step.Request)
+	case loadbalancer.StepAddTargets:
+		err = api.AddDroplets(ctx, lb.ID, step.Droplets)
+		lb.DropletIDs = slices.Concat(lb.DropletIDs, step.Droplets)
+	case loadbalancer.StepRemoveTargets:
+		err = api.RemoveDroplets(ctx, lb.ID, step.Droplets)
+		lb.DropletIDs = slices.DeleteFunc(slices.Clone(lb.DropletIDs), func(id int) bool { return slices.Contains(step.Droplets, id) })
+	case loadbalancer.StepDelete:
+		if err = api.DeleteLoadBalancer(ctx, lb.ID); err == nil {
+			p.c.list.gone(lb.ID, p.epoch)
+			return lb, nil
+		}
+	default:
+	}
+	switch {
+	case err == nil:
+		p.c.list.learn(lb, p.epoch)
+	case step.LoadBalancer.ID != "":
+		p.c.list.forget(step.LoadBalancer.ID)
+	}
+	return lb, err
+}
+
+// log writes a line about a change.
+func (p *pass) log(step loadbalancer.Step) {
+	log := p.c.log.WithValues("service", keyOf(p.world.Service))
+	switch step.Kind {
+	case loadbalancer.StepCreate:
+		log.Info("Making a load balancer", "name", step.Request.Name)
+	case loadbalancer.StepCertificate:
+		log.Info("Asking for a certificate", "name", step.Certificate.Name, "domains", step.Certificate.DNSNames)
+	case loadbalancer.StepDelete:
+		log.Info("Deleting a load balancer", "id", step.LoadBalancer.ID)
+	default:
+		log.Info("Changing a load balancer", "id", step.LoadBalancer.ID, "differences", loadbalancer.Texts(step.Differences))
+	}
+}

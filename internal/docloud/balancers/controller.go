@@ -1,0 +1,351 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package balancers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	events "k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/cached"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+)
+
+// API is what load balancers need of DigitalOcean's API; *doapi.Client has it. Lists are whole or an error, and errors are of doapi's kinds.
+type API interface {
+	LoadBalancers(ctx context.Context) ([]loadbalancer.Observed, error)
+	LoadBalancer(ctx context.Context, id string) (loadbalancer.Observed, error)
+	CreateLoadBalancer(ctx context.Context, r loadbalancer.Request, only loadbalancer.CreateOnly) (loadbalancer.Observed, error)
+	UpdateLoadBalancer(ctx context.Context, id string, r loadbalancer.Request) (loadbalancer.Observed, error)
+	DeleteLoadBalancer(ctx context.Context, id string) error
+	AddDroplets(ctx context.Context, id string, droplets []int) error
+	RemoveDroplets(ctx context.Context, id string, droplets []int) error
+	Certificates(ctx context.Context) ([]loadbalancer.Certificate, error)
+	CreateCertificate(ctx context.Context, r loadbalancer.CertificateRequest) (loadbalancer.Certificate, error)
+	// Epoch grows when what was read before may be about another account.
+	Epoch() uint64
+}
+
+// Fleet is what load balancers need to know of the machines.
+type Fleet interface {
+	// Droplets returns all droplets of the account, as they were not long ago, or an error.
+	Droplets(ctx context.Context) ([]instance.Droplet, error)
+	// Trusted returns nil if what the API answers is about this cluster, and else one sentence that says why that is in doubt: then nothing is
+	// concluded from what is not there.
+	Trusted(ctx context.Context) error
+}
+
+// Timing says when what is done. The zero value of a field is its default.
+type Timing struct {
+	// Quiet and Most debounce changes of Nodes: load balancers are looked at when nothing changed for Quiet (2 s), and after Most (15 s) at the latest,
+	// but not again within Most after a change was sent: however long Nodes come and go, that is one change of each in each Most.
+	Quiet, Most time.Duration
+	// Resync is how often all load balancers are looked at for what was changed elsewhere (5 min, and up to a fifth more by chance).
+	Resync time.Duration
+	// Pending is how soon to look again at a load balancer that is busy (15 s), twice as long each time up to eight times that.
+	Pending time.Duration
+	// Poll is how soon to look again at load balancers that are new (5 s), all of them in one list; three times as long after two minutes, and
+	// twelve times after a quarter of an hour.
+	Poll time.Duration
+	// ListAge is how old the list of load balancers may be that a look relies on (10 s). What is about to be made is looked for in a new one.
+	ListAge time.Duration
+	// CertificateAge is the same for certificates (15 min), CertificateDoubt where something does not fit: a name that is not there, or an ID
+	// that is not the load balancer's (1 min).
+	CertificateAge, CertificateDoubt time.Duration
+	// Settle is how long after a change lists may still show what was before it (15 s).
+	Settle time.Duration
+	// Unanswered is how long what a POST without an answer may have made is waited for (1 min), longer than lists lag.
+	Unanswered time.Duration
+	// FirstRetry and LastRetry bound the waits after failures (5 s, 5 min).
+	FirstRetry, LastRetry time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	for _, f := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&t.Quiet, 2 * time.Second}, {&t.Most, 15 * time.Second}, {&t.Resync, 5 * time.Minute}, {&t.Pending, 15 * time.Second},
+		{&t.Poll, 5 * time.Second}, {&t.ListAge, 10 * time.Second}, {&t.CertificateAge, 15 * time.Minute}, {&t.CertificateDoubt, time.Minute},
+		{&t.Settle, 15 * time.Second}, {&t.Unanswered, time.Minute},
+		{&t.FirstRetry, 5 * time.Second}, {&t.LastRetry, 5 * time.Minute},
+	} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	return t
+}
+
+// Options are what [New] needs. Timing may be zero; Log may discard.
+type Options struct {
+	API     API
+	Fleet   Fleet
+	Cluster loadbalancer.Cluster
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	Log     logr.Logger
+	Timing  Timing
+	Gate    *loop.Gate
+}
+
+// lookers is how many load balancers are looked at at a time, so that one that hangs does not hold up the others.
+const lookers = 4
+
+// Controller keeps the load balancers of Services as they must be. It implements cloudprovider.LoadBalancer for the framework's service
+// controller, which writes finalizers and statuses, and looks by itself at all that the framework does not see:
+//
+//	Service changes ──> framework ── EnsureLoadBalancer ─────────┐
+//	Node changes ──> Mark ───────┐                               ├──> pass: observe, plan, at most one change
+//	UpdateLoadBalancer ──────────┼──> loop ── look ──────────────┘
+//	every few minutes ───────────┘
+//
+// Passes over one Service never overlap, whoever asks for them.
+type Controller struct {
+	o            Options
+	timing       Timing
+	log          logr.Logger
+	list         *balancerList
+	certificates *cached.List[[]loadbalancer.Certificate]
+	passes       keyedLock // by Service
+	loop         *loop.Loop
+
+	mu       sync.Mutex // guards memories and limited
+	memories map[string]remembered
+	limited  time.Time // until when no call may be made at all
+
+	// Set by Initialize, before anything runs.
+	client   kubernetes.Interface
+	recorder events.EventRecorder
+	// Set by Follow, before followed is closed.
+	followed chan struct{}
+	nodes    corelisters.NodeLister
+	services corelisters.ServiceLister
+	synced   []cache.InformerSynced
+}
+
+var _ cloudprovider.LoadBalancer = (*Controller)(nil)
+
+// remembered is the memory of one Service by UID.
+type remembered struct {
+	uid    string
+	memory loadbalancer.Memory
+}
+
+// New makes a Controller that does nothing until it is initialized and follows.
+func New(o Options) *Controller {
+	t := o.Timing.withDefaults()
+	if o.Gate == nil {
+		o.Gate = &loop.Gate{}
+	}
+	c := &Controller{
+		o: o, log: o.Log.WithName("balancers"), timing: t,
+		list:         newBalancerList(o.API, o.Clock, t.Settle),
+		certificates: cached.New(o.API.Certificates, o.API.Epoch, o.Clock),
+		memories:     map[string]remembered{},
+		followed:     make(chan struct{}),
+		recorder:     &events.FakeRecorder{},
+	}
+	c.loop = loop.New(loop.Options{
+		Name: "digitalocean-loadbalancer", Clock: o.Clock, Gate: o.Gate, Workers: lookers, Keys: c.keys, Pass: c.look,
+		Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+	})
+	cached.RegisterAge(o.Metrics.registry, "load_balancers", o.Clock, func() time.Time { return c.listedAt(c.list.At) })
+	cached.RegisterAge(o.Metrics.registry, "certificates", o.Clock, func() time.Time { return c.listedAt(c.certificates.At) })
+	return c
+}
+
+// listedAt is when something was listed, the zero time while no Service wants a load balancer: then nothing is.
+func (c *Controller) listedAt(at func() time.Time) time.Time {
+	select {
+	case <-c.followed:
+	default:
+		return time.Time{}
+	}
+	if len(c.keys()) == 0 {
+		return time.Time{}
+	}
+	return at()
+}
+
+// Initialize starts what looks at load balancers by itself; it waits for Follow.
+func (c *Controller) Initialize(client kubernetes.Interface, stop <-chan struct{}) {
+	c.client = client
+	ctx, cancel := context.WithCancel(context.Background())
+	c.recorder = startRecorder(ctx, client)
+	go func() {
+		<-stop
+		cancel()
+	}()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-c.followed:
+			c.loop.Run(ctx, c.synced...)
+		}
+	}()
+}
+
+// Follow reads Nodes and Services from informers that somebody else starts.
+func (c *Controller) Follow(nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) {
+	c.nodes, c.services = nodes.Lister(), services.Lister()
+	c.synced = []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced}
+	c.watch(nodes.Informer(), services.Informer())
+	close(c.followed)
+}
+
+// Wake tries now what waits after a failure: its cause may be over.
+func (c *Controller) Wake() { c.loop.Wake() }
+
+// GetLoadBalancerName implements cloudprovider.LoadBalancer.
+func (c *Controller) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
+	return loadbalancer.NameOf(service)
+}
+
+// GetLoadBalancer implements cloudprovider.LoadBalancer. The framework asks when it is about to delete: a load balancer that is not the Service's
+// does not exist for it, and one is not said to be gone while the account is in doubt.
+func (c *Controller) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	if disowned(service) {
+		return nil, false, nil
+	}
+	end := c.pass(doapi.Urgent(ctx, budget.Vital), service, loadbalancer.Find, true)
+	if end.Refusal != nil || end.LoadBalancer == nil {
+		return nil, false, errorOf(end)
+	}
+	published := loadbalancer.Publish(service, *end.LoadBalancer)
+	return &published.Status, true, nil
+}
+
+// EnsureLoadBalancer implements cloudprovider.LoadBalancer. It returns api.RetryError while calls have to wait.
+//
+// While the load balancer is being made, or is busy, it returns cloudprovider.ImplementedElsewhere, which the framework takes for "somebody else
+// sees to it": it sends no warning, leaves the status alone and does not come back. So it is: all load balancers that are new are looked at
+// together, and the address is published as soon as there is one.
+func (c *Controller) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	if err := loadbalancer.Asks(service); err != nil {
+		return nil, err
+	}
+	if disowned(service) {
+		return service.Status.LoadBalancer.DeepCopy(), nil
+	}
+	leave, err := c.o.Gate.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return c.answer(service, c.pass(doapi.Urgent(ctx, budget.Change), service, loadbalancer.Keep, true))
+}
+
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer. Nodes have changed: many do at a time, and they are the same for all Services, so
+// this only notes it.
+func (c *Controller) UpdateLoadBalancer(context.Context, string, *corev1.Service, []*corev1.Node) error {
+	c.loop.Mark()
+	return nil
+}
+
+// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only what loadbalancer.MayDelete allows.
+func (c *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
+	if disowned(service) {
+		return nil
+	}
+	leave, err := c.o.Gate.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := errorOf(c.pass(doapi.Urgent(ctx, budget.Vital), service, loadbalancer.Remove, true)); err != nil {
+		return fmt.Errorf("deleting the load balancer of service %s: %w", keyOf(service), err)
+	}
+	return nil
+}
+
+func disowned(service *corev1.Service) bool {
+	let, err := annotation.IsDisowned(service.Annotations)
+	return err == nil && let
+}
+
+func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
+
+// look makes a pass over a Service that the framework has in hand.
+func (c *Controller) look(ctx context.Context, key string) loop.Result {
+	c.o.Metrics.dirty.Set(float64(c.loop.Len()))
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return loop.Result{}
+	}
+	service, err := c.services.Services(namespace).Get(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return loop.Result{}
+	case err != nil:
+		return loop.Result{Failed: true}
+	case !loadbalancer.InHand(service):
+		return loop.Result{}
+	}
+	return c.resultOf(ctx, service, c.pass(ctx, service, loadbalancer.Keep, false))
+}
+
+// keys are the Services that want a load balancer.
+func (c *Controller) keys() []string {
+	all, err := c.wanting()
+	if err != nil {
+		return nil
+	}
+	keys := make([]string, len(all))
+	for i, service := range all {
+		keys[i] = keyOf(service)
+	}
+	return keys
+}
+
+// watch marks load balancers when Nodes change in a way that matters, and forgets Services that are gone.
+func (c *Controller) watch(nodes, services cache.SharedIndexInformer) {
+	// An informer that has been stopped takes no handlers; it gives no events either.
+	_, _ = nodes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, initial bool) {
+			if !initial {
+				c.loop.Mark()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, ok1 := before.(*corev1.Node)
+			node, ok2 := after.(*corev1.Node)
+			if ok1 && ok2 && !sameTarget(old, node) {
+				c.loop.Mark()
+			}
+		},
+		DeleteFunc: func(any) { c.loop.Mark() },
+	})
+	_, _ = services.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(gone any) {
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(gone); err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.memories, key)
+		}
+	}})
+}
+
+// sameTarget says whether a change of a Node cannot matter to any load balancer: its provider ID, its addresses, and what excludes it are the same.
+func sameTarget(a, b *corev1.Node) bool {
+	return a.UID == b.UID && a.Spec.ProviderID == b.Spec.ProviderID && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
+		loadbalancer.Excluded(a) == loadbalancer.Excluded(b)
+}

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package balancers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/cached"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+)
+
+// pass is one pass over one Service.
+type pass struct {
+	c     *Controller
+	epoch uint64
+	world loadbalancer.World
+	// notes are what holds, by all plans of the pass; complete says that they are all there is to say.
+	notes    []loadbalancer.Note
+	complete bool
+	// urgent says that reads are as urgent as making and deleting.
+	urgent bool
+}
+
+// pass makes one pass over a Service: it plans, and reads or writes what the plan says, until the plan ends it.
+func (c *Controller) pass(ctx context.Context, service *corev1.Service, intent loadbalancer.Intent, asked bool) loadbalancer.End {
+	key := keyOf(service)
+	defer c.passes.lock(key)()
+	p := c.begin(ctx, service)
+	p.world.Intent, p.world.Asked = intent, asked
+	end := p.run(ctx)
+	p.tell(end)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memories[key] = remembered{string(service.UID), p.world.Memory}
+	return end
+}
+
+// begin gathers what is at hand.
+func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
+	t := c.timing
+	p := &pass{c: c, epoch: c.o.API.Epoch(), world: loadbalancer.World{
+		Service: service, Cluster: c.o.Cluster,
+		Pace: loadbalancer.Pace{
+			Pending: t.Pending, Poll: t.Poll, Resync: t.Resync, ListAge: t.ListAge, CertificateAge: t.CertificateAge,
+			CertificateDoubt: t.CertificateDoubt, Unanswered: t.Unanswered,
+		},
+	}}
+	c.mu.Lock()
+	if known := c.memories[keyOf(service)]; known.uid == string(service.UID) {
+		p.world.Memory = known.memory
+	}
+	p.world.Limited = c.limited
+	c.mu.Unlock()
+	var err error
+	if p.world.Services, err = c.wanting(); err == nil {
+		p.world.Nodes, err = c.sortedNodes()
+	}
+	p.world.Trouble = p.trouble(ctx, err)
+	return p
+}
+
+// longest is how many plans a pass may take: the longest takes about a dozen.
+const longest = 50
+
+// run plans until the plan ends the pass.
+func (p *pass) run(ctx context.Context) loadbalancer.End {
+	for range longest {
+		p.world.Now, p.world.Moved = p.c.o.Clock.Now(), p.c.o.API.Epoch() != p.epoch
+		p.world.Stamp = p.c.list.Stamp()
+		plan := loadbalancer.MakePlan(p.world)
+		p.world.Memory = plan.Memory
+		p.note(plan)
+		switch {
+		case plan.End != nil:
+			return *plan.End
+		case plan.Step != nil:
+			p.world.Answers = append(p.world.Answers, p.take(ctx, *plan.Step))
+		default:
+			p.urgent = p.urgent || plan.Needs.Urgent
+			p.read(ctx, plan.Needs)
+		}
+	}
+	return loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer comes to an end")}}
+}
+
+// read reads what a plan needs, in an order that matters: what is made is looked for after the Service was read.
+func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
+	w := &p.world
+	if p.urgent {
+		ctx = doapi.Urgent(ctx, budget.Vital)
+	}
+	if needs.Again != "" {
+		p.c.list.forget(needs.Again)
+		w.Again = needs.Again
+	}
+	if needs.Trust {
+		w.Trust = &loadbalancer.Trust{Doubt: p.c.o.Fleet.Trusted(ctx)}
+	}
+	if needs.Live && !p.readLive(ctx) {
+		return
+	}
+	if d := needs.List; d != nil {
+		after, age := bounds(d, p.c.list.Stamp)
+		items, err := p.c.list.all(ctx, after, age)
+		w.List = readingOf(ctx, p, items, *d, err)
+	}
+	if d := needs.Certificates; d != nil {
+		after, age := bounds(d, p.c.certificates.Stamp)
+		r, err := p.c.certificates.Get(ctx, after, age)
+		w.Certificates = readingOf(ctx, p, valueOf(r), *d, err)
+	}
+	if needs.ByID != "" {
+		lb, err := p.c.o.API.LoadBalancer(ctx, needs.ByID)
+		w.ByID = &loadbalancer.LookedUp{ID: needs.ByID}
+		switch {
+		case err == nil:
+			w.ByID.Found = &lb
+		case !errors.Is(err, doapi.ErrNotFound):
+			w.ByID.Trouble = p.trouble(ctx, err)
+		}
+	}
+	if needs.Droplets {
+		droplets, err := p.c.o.Fleet.Droplets(ctx)
+		w.Droplets = readingOf(ctx, p, droplets, loadbalancer.Demand{}, err)
+	}
+}
+
+// readLive reads the Service from the API server, and says whether the pass can go on.
+func (p *pass) readLive(ctx context.Context) bool {
+	err := p.reread(ctx)
+	p.world.Live, p.world.Trouble = err == nil, p.trouble(ctx, err)
+	return err == nil
+}
+
+// bounds are the stamp and the age that a demand comes to. A list of this pass begins now.
+func bounds(d *loadbalancer.Demand, stamp func() uint64) (after uint64, age time.Duration) {
+	if d.Since > 0 {
+		return max(d.After, stamp()), time.Hour
+	}
+	return d.After, d.Age
+}
+
+func valueOf[T any](r *cached.Reading[[]T]) []T {
+	if r == nil {
+		return nil
+	}
+	return r.Value
+}
+
+func readingOf[T any](ctx context.Context, p *pass, items []T, d loadbalancer.Demand, err error) loadbalancer.Reading[T] {
+	return loadbalancer.Reading[T]{Items: items, Met: &d, Trouble: p.trouble(ctx, err)}
+}
+
+// trouble puts an error in the plan's terms, nil for none. A limit on calls is noted for all Services.
+func (p *pass) trouble(ctx context.Context, err error) *loadbalancer.Trouble {
+	if err == nil {
+		return nil
+	}
+	t := &loadbalancer.Trouble{Err: err, Until: doapi.NotBefore(err)}
+	if answered, ok := errors.AsType[*doapi.Error](err); ok {
+		t.Said = answered.Message
+	}
+	for _, k := range []struct {
+		kind error
+		is   loadbalancer.TroubleKind
+	}{
+		{doapi.ErrHeld, loadbalancer.Postponed}, {doapi.ErrRateLimited, loadbalancer.Limited}, {doapi.ErrBusy, loadbalancer.Busy},
+		{doapi.ErrRefused, loadbalancer.Refused}, {doapi.ErrNotFound, loadbalancer.Missing}, {doapi.ErrAmbiguous, loadbalancer.Unanswered},
+	} {
+		if errors.Is(err, k.kind) {
+			t.Kind = k.is
+			break
+		}
+	}
+	if t.Kind == loadbalancer.Failed && ctx.Err() != nil {
+		t.Kind = loadbalancer.Interrupted
+	}
+	if t.Kind == loadbalancer.Limited {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		if t.Until.After(p.c.limited) {
+			p.c.limited = t.Until
+		}
+	}
+	return t
+}
+
+// wanting returns the Services that want a load balancer of this controller.
+func (c *Controller) wanting() ([]*corev1.Service, error) {
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("reading Services: %w", err)
+	}
+	return slices.DeleteFunc(all, func(s *corev1.Service) bool { return loadbalancer.Asks(s) != nil }), nil
+}
+
+// sortedNodes returns all Nodes in the order of names, so that the same Nodes always make the same request.
+func (c *Controller) sortedNodes() ([]*corev1.Node, error) {
+	all, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("reading Nodes: %w", err)
+	}
+	slices.SortFunc(all, func(x, y *corev1.Node) int { return strings.Compare(x.Name, y.Name) })
+	return all, nil
+}
+
+// LoadBalancers returns the load balancers of the account, from a list that is not older than age. They MUST NOT be changed: many share them.
+func (c *Controller) LoadBalancers(ctx context.Context, age time.Duration) ([]loadbalancer.Observed, error) {
+	return c.list.all(ctx, 0, age)
+}
+
+// LoadBalancerIDs returns the IDs of the account's load balancers; one that was made by this process is always among them.
+func (c *Controller) LoadBalancerIDs(ctx context.Context) ([]string, error) {
+	list, err := c.LoadBalancers(ctx, c.timing.Settle)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(list))
+	for i, lb := range list {
+		ids[i] = lb.ID
+	}
+	return ids, nil
+}
+
+// ClusterDroplets returns the droplets of the cluster's Nodes, as far as they are known.
+func (c *Controller) ClusterDroplets() ([]int, error) {
+	nodes, err := c.sortedNodes()
+	if err != nil {
+		return nil, err
+	}
+	return loadbalancer.DropletsOf(nodes), nil
+}
+
+// spread is how long to wait when DigitalOcean asked to wait.
+func (c *Controller) spread(wait time.Duration) time.Duration {
+	return max(loop.Spread(wait), c.timing.Pending)
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cached_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/cached"
+)
+
+// stubList counts readings, which take a second.
+type stubList struct {
+	mu    sync.Mutex
+	reads int
+	epoch uint64
+	fails error
+	lbs   []string
+}
+
+func (s *stubList) read(context.Context) ([]string, error) {
+	<-time.After(time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	return slices.Clone(s.lbs), s.fails
+}
+
+func (s *stubList) current() uint64 { return s.epoch }
+
+func TestListIsReadOnceForAllAndNeverBeforeItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stub := &stubList{}
+		list := cached.New(stub.read, stub.current, clock.RealClock{})
+		ask := func(after uint64, want int) {
+			t.Helper()
+			var all sync.WaitGroup
+			for range 10 {
+				all.Go(func() {
+					if _, err := list.Get(t.Context(), after, time.Minute); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if stub.reads != want {
+				t.Errorf("%d readings, want %d", stub.reads, want)
+			}
+		}
+		ask(0, 1)
+		ask(0, 1)
+		ask(list.Stamp(), 2)
+		<-time.After(time.Minute)
+		ask(0, 3)
+		stub.epoch++ // another token
+		ask(0, 4)
+
+		// A reading under way began before the stamp, and does not do for it.
+		<-time.After(time.Hour)
+		go func() { _, _ = list.Get(t.Context(), 0, time.Minute) }()
+		synctest.Wait()
+		ask(list.Stamp(), 6)
+
+		stub.fails = errors.New("no")
+		if _, err := list.Get(t.Context(), list.Stamp(), time.Minute); err == nil {
+			t.Error("a failure is no list")
+		}
+		stub.fails = nil
+		ask(0, 7) // the last list that was read is still good
+	})
+}

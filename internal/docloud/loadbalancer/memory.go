@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Memory is what is remembered of a Service between passes. It is a value: a plan returns the next one. It is lost with the process, so that
+// nothing that must not be forgotten is in it alone.
+type Memory struct {
+	// Holds is the ID of the load balancer that was the Service's when it was last looked for, empty for none.
+	Holds string
+	// NotBefore is the stamp that the list must have for the next pass: something happened of which no answer arrived.
+	NotBefore uint64
+	// UnsureSince is when a POST got no answer and the load balancer was not found since, zero for no such thing.
+	UnsureSince time.Time
+	// Attempted are the names that this POST and others before it carried. Answered are those of POSTs that got an answer, which was no: what the
+	// Service says of them, in a view that may be old, is no reason to doubt.
+	Attempted, Answered []string
+	// NotKept are the differences that remained right after a PUT that was accepted: DigitalOcean does not keep what was sent.
+	NotKept []Difference
+	// Suspect says that DigitalOcean refused the droplets: those that are not in the account any more are not sent again.
+	Suspect bool
+	// InPlace is the request that the load balancer was last known to agree with, but for its droplets: what differs from it while it is still
+	// the right one was changed elsewhere. Nil for none.
+	InPlace []byte
+	// Certifying is since when a certificate of Let's Encrypt is waited for, the zero time for no such thing; Ordered and OrderedAt are the name and
+	// the time of the last POST of one that was answered with it, or not at all.
+	Certifying, OrderedAt time.Time
+	Ordered               string
+	// Told are the events that still hold; Failing says that the last look failed, and that this was told.
+	Told    map[Note]bool
+	Failing bool
+	// NotUntil is when DigitalOcean may be asked again on behalf of the Service, because it asked to wait; the zero time for at once.
+	NotUntil time.Time
+	// NewSince is since when the load balancer is being made, the zero time for one that is not; Busy is how often in a row it took no change.
+	NewSince time.Time
+	Busy     int
+}
+
+// clone returns a copy that shares nothing that is changed.
+func (m Memory) clone() Memory {
+	m.Attempted, m.Answered, m.NotKept = slices.Clone(m.Attempted), slices.Clone(m.Answered), slices.Clone(m.NotKept)
+	m.Told = maps.Clone(m.Told)
+	return m
+}
+
+// unsureOf remembers that a load balancer of that name may have been made.
+func (m *Memory) unsureOf(name string, now time.Time) {
+	m.UnsureSince = now
+	m.Answered = withoutName(m.Answered, name)
+	m.Attempted = append(withoutName(m.Attempted, name), name)
+}
+
+// sureOf remembers that no load balancer of that name was made by the last POST.
+func (m *Memory) sureOf(name string) { m.Answered = append(withoutName(m.Answered, name), name) }
+
+func withoutName(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == name })
+}
+
+// Tell returns the notes that did not hold before, and remembers those that do. A pass that ended early does not know what has stopped to hold.
+func (m *Memory) Tell(notes []Note, complete bool) []Note {
+	told := map[Note]bool{}
+	var news []Note
+	for _, n := range notes {
+		if !told[n] && !m.Told[n] {
+			news = append(news, n)
+		}
+		told[n] = true
+	}
+	if !complete {
+		maps.Copy(told, m.Told)
+	}
+	m.Told = told
+	return news
+}
+
+// pollEvery is how often to look at a load balancer that is being made: often at first, since most take a minute or two.
+func (m Memory) pollEvery(now time.Time, often time.Duration) time.Duration {
+	switch age := now.Sub(m.NewSince); {
+	case m.NewSince.IsZero() || age < 2*time.Minute:
+		return often
+	case age < 15*time.Minute:
+		return 3 * often
+	default:
+		return 12 * often
+	}
+}

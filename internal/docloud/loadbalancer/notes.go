@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reasons of events on Services, besides those of warnings (package annotation). Alerts and scripts select by them: they MUST
+// not be changed. LoadBalancerConfigError is the predecessor's; UnAvailableLoadBalancer and UpdateLoadBalancerFailed are the framework's.
+const (
+	// ReasonConfig, Warning: a value is refused; which, and what may stand there.
+	ReasonConfig = "LoadBalancerConfigError"
+	// ReasonNoNodes, Warning: no Node can be a target.
+	ReasonNoNodes = "UnAvailableLoadBalancer"
+	// ReasonFailed, Warning: a look at the load balancer failed, and is tried again.
+	ReasonFailed = "UpdateLoadBalancerFailed"
+	// ReasonForeign, Warning: a load balancer that is somebody else's is in the way.
+	ReasonForeign = "LoadBalancerForeign"
+	// ReasonNotDeleted, Warning: the load balancer is kept although the Service goes, since it is not the Service's alone.
+	ReasonNotDeleted = "LoadBalancerNotDeleted"
+	// ReasonDoubt, Warning: nothing is made or given up while it is in doubt whose the DigitalOcean account is.
+	ReasonDoubt = "DigitalOceanAccountInDoubt"
+	// ReasonLeftOut, Warning: Nodes that get no traffic, and why.
+	ReasonLeftOut = "LoadBalancerNodesLeftOut"
+	// ReasonRepaired, Normal: settings were changed elsewhere, and are put right.
+	ReasonRepaired = "LoadBalancerRepaired"
+	// ReasonRecreated, Warning: the load balancer was deleted elsewhere; the new one has another address.
+	ReasonRecreated = "LoadBalancerRecreated"
+	// ReasonLeftOver, Warning: a load balancer with this cluster's tag and the Service's ports is no Service's; it may be left over.
+	ReasonLeftOver = "LoadBalancerLeftOver"
+	// ReasonPending, Normal: DigitalOcean is making the load balancer; its address follows.
+	ReasonPending = "LoadBalancerPending"
+	// ReasonCertPending, Normal: the certificate is being issued, and what that needs.
+	ReasonCertPending = "LoadBalancerCertificatePending"
+	// ReasonCertFailed, Warning: the certificate could not be made or issued; what to do.
+	ReasonCertFailed = "LoadBalancerCertificateFailed"
+	// ReasonEnsured, Normal: an address is published. It is the framework's reason, for what that leaves to this controller.
+	ReasonEnsured = "EnsuredLoadBalancer"
+)
+
+// Note is one thing to tell about a Service as an event: its type (Normal or Warning), its reason, and one sentence.
+type Note struct{ Kind, Reason, Message string }
+
+func warning(reason, message string) Note { return Note{corev1.EventTypeWarning, reason, message} }
+
+func normal(reason, message string) Note { return Note{corev1.EventTypeNormal, reason, message} }
+
+// reasonOfProblem is the reason of the event of a problem.
+func reasonOfProblem(problem error) string {
+	if errors.Is(problem, ErrNoNodes) {
+		return ReasonNoNodes
+	}
+	if _, ok := errors.AsType[*CertificateWait](problem); ok {
+		return ReasonCertFailed
+	}
+	return ReasonConfig
+}
+
+// leftOutNote is about the Nodes that get no traffic, unless somebody wants it so or they are about to get their addresses.
+func leftOutNote(all []LeftOut, nodes []*corev1.Node) (Note, bool) {
+	const shown = 5
+	expected := map[string]bool{}
+	for _, node := range nodes {
+		_, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
+		expected[node.Name] = labeled || node.DeletionTimestamp != nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == autoscalerTaint || t.Key == uninitializedTaint
+		})
+	}
+	var parts []string
+	for _, l := range all {
+		if !expected[l.Node] {
+			parts = append(parts, fmt.Sprintf("node %s %s", l.Node, l.Reason))
+		}
+	}
+	if len(parts) == 0 {
+		return Note{}, false
+	}
+	text := strings.Join(parts[:min(len(parts), shown)], ", ")
+	if more := len(parts) - shown; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return warning(ReasonLeftOut, "gets no traffic from the load balancer: "+text), true
+}
+
+// Texts are differences in words.
+func Texts(all []Difference) string {
+	out := make([]string, len(all))
+	for i, d := range all {
+		out[i] = d.Message
+	}
+	return strings.Join(out, "; ")
+}

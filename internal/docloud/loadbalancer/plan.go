@@ -1,0 +1,340 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+)
+
+// Plan is what is done next for one Service: more is read, or one step is taken, or the pass ends. After what was read, and after a step, the plan
+// is made again with what came of it.
+type Plan struct {
+	// Needs are what must be read before anything else can be said; the plan has neither Step nor End then.
+	Needs Needs
+	// Step is the next write, nil for none.
+	Step *Step
+	// End says how the pass ends, nil if it does not yet.
+	End *End
+	// Memory is what is remembered from here on.
+	Memory Memory
+	// Notes are what holds about the Service; Complete says that they are all there is to say. Said are notes of what has just happened.
+	Notes    []Note
+	Complete bool
+	Said     []Note
+	// Repaired says how something that was changed elsewhere has just been put right, empty for no such thing.
+	Repaired Outcome
+}
+
+// Needs say what must be read, in the order of their fields.
+type Needs struct {
+	// Again says that a load balancer and a certificate do not fit together: what is known of the load balancer by writes is not to be believed.
+	Again string
+	// Trust asks whether the answers are about this cluster; Live for the Service as the API server has it.
+	Trust, Live bool
+	// Urgent says that the reads are as urgent as making and deleting.
+	Urgent             bool
+	List, Certificates *Demand
+	// ByID is the ID of a load balancer to be asked for, empty for none.
+	ByID     string
+	Droplets bool
+}
+
+// StepKind is what a step does.
+type StepKind string
+
+// The kinds of steps. The first four write to Kubernetes, the others to DigitalOcean, and of those a pass takes at most one, a certificate aside.
+const (
+	StepAnnotate      StepKind = "annotate"
+	StepNoteAttempt   StepKind = "note attempt"
+	StepShowStatus    StepKind = "show status"
+	StepCertificate   StepKind = "order certificate"
+	StepCreate        StepKind = "create"
+	StepUpdate        StepKind = "update"
+	StepAddTargets    StepKind = "add targets"
+	StepRemoveTargets StepKind = "remove targets"
+	StepDelete        StepKind = "delete"
+)
+
+// Step is one write, and all that it needs.
+type Step struct {
+	Kind StepKind
+	// Annotations are those to be written on the Service (annotate); Name is that of the load balancer that is about to be made (note attempt).
+	Annotations map[string]string
+	Name        string
+	// Lost is the ID that the Service names, of a load balancer that does not exist any more (create).
+	Lost        string
+	Status      corev1.LoadBalancerStatus
+	Certificate CertificateRequest
+	// LoadBalancer is the one that is changed or deleted, Request what it must be.
+	LoadBalancer Observed
+	Request      Request
+	CreateOnly   CreateOnly
+	// Droplets are those to be added or removed.
+	Droplets []int
+	// Differences are why; Drift says that no change of the Service explains them.
+	Differences []Difference
+	Drift       bool
+}
+
+// Outcome is what a pass came to; it is the label of a metric and MUST not be changed.
+type Outcome string
+
+// Outcomes of a pass.
+const (
+	OutcomeUnchanged Outcome = "unchanged"
+	OutcomeCreated   Outcome = "created"
+	OutcomeUpdated   Outcome = "updated"
+	OutcomeTargets   Outcome = "targets"
+	OutcomeDeleted   Outcome = "deleted"
+	OutcomePending   Outcome = "pending"
+	OutcomeRefused   Outcome = "refused"
+	OutcomeFailed    Outcome = "failed"
+)
+
+// End says how a pass ends, and when the Service is looked at again.
+type End struct {
+	Outcome Outcome
+	// LoadBalancer is the Service's, nil for none.
+	LoadBalancer *Observed
+	// Published is what the status shows; its zero value for nothing.
+	Published Published
+	// Refusal is why nothing could be done, nil if all is as it must be or on its way.
+	Refusal *Refusal
+	// Next is when to look again, 0 for when there is a reason to.
+	Next time.Duration
+}
+
+// RefusalKind says what helps.
+type RefusalKind int
+
+// The kinds of refusals.
+const (
+	// Retry is a failure that may pass: it is tried again, each time later.
+	Retry RefusalKind = iota
+	// People have to change something, and then a new pass is made.
+	People
+	// Wait is for DigitalOcean to be done with something; End.Next says when to look.
+	Wait
+	// Told is that DigitalOcean asked to wait; End.Next says how long.
+	Told
+)
+
+// Refusal is why a pass did not do what is to be done.
+type Refusal struct { //nolint:errname // it is the end of a pass first
+	Kind RefusalKind
+	Err  error
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// ErrToldToWait means that DigitalOcean asked to wait, and the time is not over.
+var ErrToldToWait = errors.New("DigitalOcean asked to wait before the next call")
+
+// errMoved means that the token changed during the pass.
+var errMoved = errors.New("the token changed meanwhile")
+
+// MakePlan says what is done next.
+func MakePlan(w World) Plan {
+	p := &planning{World: w, outcome: OutcomeUnchanged, plan: Plan{Memory: w.Memory.clone()}}
+	p.recall()
+	switch {
+	case w.Trouble != nil:
+		p.trouble(w.Trouble, "reading the cluster")
+	case p.waits():
+	case w.Intent == Keep:
+		p.keep()
+	default:
+		p.leave()
+	}
+	return p.plan
+}
+
+// planning is a plan in the making.
+type planning struct {
+	World
+
+	plan    Plan
+	outcome Outcome
+	// again is when to look again although nothing failed.
+	again time.Duration
+	// strange says that the load balancer has a certificate that the list of certificates lacks.
+	strange bool
+}
+
+func (p *planning) warn(reason, message string) {
+	p.plan.Notes = append(p.plan.Notes, warning(reason, message))
+}
+
+// need says that something is to be read first.
+func (p *planning) need(n Needs) { p.plan.Needs = n }
+
+// step is the next step.
+func (p *planning) step(s Step) { p.plan.Step = &s }
+
+// fail ends the pass.
+func (p *planning) fail(kind RefusalKind, outcome Outcome, next time.Duration, err error) {
+	p.plan.End = &End{Outcome: outcome, Refusal: &Refusal{Kind: kind, Err: err}, Next: next}
+	p.plan.Memory.Busy = 0
+}
+
+func (p *planning) retry(err error) {
+	p.fail(Retry, OutcomeFailed, 0, err)
+	p.report(false)
+}
+
+// trouble ends the pass by a call that failed. A limit on calls holds for all Services; other requests to wait for this one.
+func (p *planning) trouble(t *Trouble, format string, args ...any) {
+	err := fmt.Errorf(format+": %w", append(args, t.Err)...)
+	switch wait := t.Until.Sub(p.Now); {
+	case wait > 0:
+		if t.Kind != Postponed { // that was not made, and one that is more urgent might be
+			p.plan.Memory.NotUntil = t.Until
+		}
+		p.fail(Told, outcomeOf(t), wait, err)
+		p.report(t.limited() || t.Kind == Busy || t.Kind == Interrupted)
+	case t.Kind == Busy:
+		busy := p.Memory.Busy
+		p.fail(Wait, OutcomePending, p.Pace.Pending<<min(busy, 3), err)
+		p.plan.Memory.Busy = busy + 1
+	case t.limited():
+		p.fail(Told, OutcomePending, p.Pace.Pending, err)
+	default:
+		p.fail(Retry, OutcomeFailed, 0, err)
+		p.report(t.Kind == Interrupted)
+	}
+}
+
+// report tells a failure that trying again may cure, once until it is over, if nobody asked for the pass: the framework tells what it is told.
+func (p *planning) report(quiet bool) {
+	if p.Asked || quiet {
+		return
+	}
+	if !p.plan.Memory.Failing {
+		p.plan.Said = append(p.plan.Said, warning(ReasonFailed, p.plan.End.Refusal.Error()))
+	}
+	p.plan.Memory.Failing = true
+}
+
+func outcomeOf(t *Trouble) Outcome {
+	if t.Kind == Busy || t.limited() {
+		return OutcomePending
+	}
+	return OutcomeFailed
+}
+
+// waits says whether DigitalOcean may not be asked now; that is looked at once, at the begin of a pass.
+func (p *planning) waits() bool {
+	if p.List.Met != nil || p.last() != nil || p.Trust != nil {
+		return false
+	}
+	until := p.Limited
+	if p.Memory.NotUntil.After(until) {
+		until = p.Memory.NotUntil
+	}
+	wait := until.Sub(p.Now)
+	if wait > 0 {
+		p.fail(Told, OutcomePending, wait, ErrToldToWait)
+	}
+	return wait > 0
+}
+
+// recall learns from the Service of an attempt that another process made, and of which nobody knows what became of it.
+func (p *planning) recall() {
+	m, name := &p.plan.Memory, p.Service.Annotations[AttemptAnnotation]
+	known := func(names []string) bool { return len(withoutName(names, name)) < len(names) }
+	own := p.answer(StepNoteAttempt) != nil
+	if name != "" && !own && !known(m.Answered) && !known(m.Attempted) {
+		m.unsureOf(name, p.Now)
+	}
+}
+
+// AttemptAnnotation on a Service while its load balancer is being made: the name that the load balancer was to have when DigitalOcean
+// was last asked to make it: it is found by that name if whoever asked died before an answer came and the Service is to have another name by now.
+// It MUST not be changed: a Service may carry it while another version takes over.
+const AttemptAnnotation = "cloud.mooring.dev/load-balancer-attempted"
+
+// Finalizer is what Kubernetes' service controller puts on a Service before its load balancer is made (k8s.io/cloud-provider, service/helpers).
+const Finalizer = "service.kubernetes.io/load-balancer-cleanup"
+
+// InHand says whether Kubernetes' service controller has given a Service its finalizer, and neither it nor the Service's owner has let go.
+func InHand(service *corev1.Service) bool { return wants(service) == nil && held(service) }
+
+func held(service *corev1.Service) bool { return slices.Contains(service.Finalizers, Finalizer) }
+
+// wants says why a Service does not want its load balancer kept, nil if it does.
+func wants(service *corev1.Service) error {
+	disowned, err := annotation.IsDisowned(service.Annotations)
+	if asks := Asks(service); asks != nil || service.DeletionTimestamp != nil || err == nil && disowned {
+		return fmt.Errorf("service %s does not want a load balancer any more", key(service))
+	}
+	return nil
+}
+
+// annotate is the step that writes annotations on the Service, and takes the note of an attempt away, which was for the load balancer that there is
+// now. It says whether there is nothing to write.
+func (p *planning) annotate(values map[string]string) bool {
+	missing := maps.Clone(values)
+	maps.DeleteFunc(missing, func(name, value string) bool {
+		now, ok := p.Service.Annotations[name]
+		return ok && now == value
+	})
+	_, attempted := p.Service.Annotations[AttemptAnnotation]
+	last := p.answer(StepAnnotate)
+	switch {
+	case last != nil && last.Trouble != nil:
+		p.trouble(last.Trouble, "writing annotations")
+		return false
+	case last != nil || len(missing) == 0 && !attempted:
+		return true // once is enough: what somebody else has changed meanwhile stays
+	}
+	p.step(Step{Kind: StepAnnotate, Annotations: missing})
+	return false
+}
+
+// done ends the pass with a load balancer, and says what the Service's status is to show. A pass that nobody asked for writes it: the framework
+// does so only when it has asked, and it does not ask about a load balancer that was being made when it did. Both write the same.
+func (p *planning) done(lb Observed) {
+	m, published := &p.plan.Memory, Publish(p.Service, lb)
+	m.Busy = 0
+	m.Failing = false
+	switch {
+	case published.Ready:
+		m.NewSince = time.Time{}
+	case !published.Failed:
+		if m.NewSince.IsZero() {
+			m.NewSince = p.Now
+		}
+		p.plan.Notes = append(p.plan.Notes, normal(ReasonPending, published.Message+"; its address is shown here as soon as it has one"))
+	}
+	if shown := p.answer(StepShowStatus); shown != nil {
+		if shown.Trouble != nil {
+			p.trouble(shown.Trouble, "writing the status")
+			return
+		}
+		if p.last() == shown {
+			p.plan.Said = append(p.plan.Said, normal(ReasonEnsured, fmt.Sprintf("Ensured load balancer: %s answers at %s", lb, addressesIn(shown.Step.Status))))
+		}
+	} else if !p.Asked && published.Ready && !sameStatus(p.Service.Status.LoadBalancer, published.Status) {
+		p.step(Step{Kind: StepShowStatus, Status: published.Status})
+		return
+	}
+	next := p.again
+	if !published.Ready && !published.Failed {
+		every := m.pollEvery(p.Now, p.Pace.Poll) // at moments that are the same for all, so that they share one list
+		next = p.Now.Truncate(every).Add(every).Sub(p.Now)
+	}
+	p.plan.End = &End{Outcome: p.outcome, LoadBalancer: &lb, Published: published, Next: next}
+}

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+)
+
+// recent is how new the list of load balancers must be for a look. One that is being made is looked at more often.
+func (p *planning) recent() Demand {
+	age := p.Pace.ListAge
+	if !p.Memory.NewSince.IsZero() {
+		age = min(age, p.Pace.Poll/2)
+	}
+	return Demand{Age: age, After: p.Memory.NotBefore}
+}
+
+// search finds the Service's load balancer in a list that is as new as is demanded. Without ok the plan is made.
+func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) {
+	if !p.List.meets(demand) {
+		p.need(Needs{List: &demand})
+		return identity, s, false
+	}
+	if p.List.Trouble != nil {
+		p.trouble(p.List.Trouble, "listing load balancers")
+		return identity, s, false
+	}
+	s = Search{
+		Service: p.Service, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Complete: true, Attempted: p.plan.Memory.Attempted,
+		Droplets: DropletsOf(p.Nodes), Holds: p.Memory.Holds,
+	}
+	id := p.Service.Annotations[annotation.LoadBalancerID]
+	if p.ByID != nil && p.ByID.ID == id {
+		if p.ByID.Trouble != nil {
+			p.trouble(p.ByID.Trouble, "reading load balancer %s", id)
+			return identity, s, false
+		}
+		s.ByID = &p.ByID.Lookup
+	}
+	identity = Identify(s)
+	if identity.AskByID && s.ByID == nil {
+		p.need(Needs{ByID: id})
+		return identity, s, false
+	}
+	// The rules that the load balancer must have matter only for one that is in the way.
+	if identity.Ownership == Foreign {
+		result, problems, ok := p.desired(nil)
+		if !ok {
+			return identity, s, false // not enough was read to call it somebody else's
+		}
+		if len(problems) == 0 {
+			s.Rules = result.Request.ForwardingRules
+			identity = Identify(s)
+		}
+	}
+	return identity, s, true
+}
+
+// DropletsOf returns the droplets of Nodes, as far as their provider IDs say.
+func DropletsOf(nodes []*corev1.Node) []int {
+	var ids []int
+	for _, node := range nodes {
+		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// find says which load balancer the Service keeps, nil for none. Without ok the plan is made: foreign and unclear ones end the pass.
+func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
+	if made := p.answer(StepCreate); made != nil && made.Trouble == nil {
+		p.found(&made.LoadBalancer)
+		return &made.LoadBalancer, true
+	}
+	identity, _, ok := p.search(demand)
+	if !ok {
+		return nil, false
+	}
+	switch identity.Ownership {
+	case Foreign:
+		p.warn(ReasonForeign, identity.Message)
+		p.fail(People, OutcomeRefused, 0, errors.New(identity.Message))
+		return nil, false
+	case Unclear:
+		p.retry(errors.New(identity.Message))
+		return nil, false
+	default:
+	}
+	if identity.Warning != "" {
+		p.warn(ReasonForeign, identity.Warning)
+	}
+	p.found(identity.LoadBalancer)
+	return identity.LoadBalancer, true
+}
+
+// found forgets doubts about a load balancer that is there.
+func (p *planning) found(lb *Observed) {
+	m := &p.plan.Memory
+	if lb == nil {
+		m.Holds = ""
+		return
+	}
+	m.Holds = lb.ID
+	m.UnsureSince, m.Attempted, m.Answered = time.Time{}, nil, nil
+}
+
+// leave is for a Service that wants no load balancer any more. One that is somebody else's is left to them with a note. That there is none is said
+// only if the answers are about this cluster, and no POST without an answer is still under way.
+func (p *planning) leave() {
+	if p.answer(StepDelete) != nil {
+		p.left()
+		return
+	}
+	identity, s, ok := p.search(p.recent())
+	if ok && identity.Ownership == Absent && p.List.Met.Since == 0 {
+		p.need(Needs{Urgent: true, List: new(p.fresh())}) // another process may have made it since the list was read
+		return
+	}
+	switch {
+	case !ok:
+	case identity.Ownership == Ours && p.Intent == Find:
+		p.plan.End = &End{Outcome: p.outcome, LoadBalancer: identity.LoadBalancer}
+	case identity.Ownership == Ours:
+		p.remove(s, *identity.LoadBalancer)
+	case identity.Ownership == Foreign:
+		p.warn(ReasonForeign, identity.Message)
+		p.plan.End = &End{Outcome: p.outcome}
+	case identity.Ownership == Unclear:
+		p.retry(errors.New(identity.Message))
+	default:
+		p.absent()
+	}
+}
+
+// absent says that there is no load balancer, if that is certain.
+func (p *planning) absent() {
+	since := p.plan.Memory.UnsureSince
+	switch {
+	case p.Trust == nil:
+		p.need(Needs{Trust: true})
+	case p.Trust.Doubt != nil:
+		p.warn(ReasonDoubt, p.Trust.Doubt.Error())
+		p.retry(fmt.Errorf("the load balancer is not visible, but that is no proof that there is none: %w", p.Trust.Doubt))
+	case !since.IsZero() && p.Now.Sub(since) < p.Pace.Unanswered:
+		p.retry(errors.New("a load balancer may have been made just now and may not be in the list yet"))
+	case p.Moved:
+		p.retry(errMoved)
+	default:
+		p.plan.End = &End{Outcome: p.outcome}
+	}
+}
+
+// remove deletes the Service's load balancer, if it may.
+func (p *planning) remove(s Search, lb Observed) {
+	switch may, why := MayDelete(s, lb); {
+	case may:
+		p.step(Step{Kind: StepDelete, LoadBalancer: lb})
+	default:
+		p.warn(ReasonNotDeleted, why)
+		p.fail(Retry, OutcomeRefused, 0, errors.New(why))
+	}
+}
+
+// left ends a pass that has deleted. That there is none, which counts as deleted, may be the word of another account by now.
+func (p *planning) left() {
+	answer := p.answer(StepDelete)
+	switch {
+	case answer.Trouble != nil:
+		p.plan.Memory.NotBefore = p.Stamp
+		p.trouble(answer.Trouble, "deleting %s", answer.Step.LoadBalancer)
+	case p.Moved:
+		p.retry(errMoved)
+	default:
+		p.plan.End = &End{Outcome: OutcomeDeleted}
+	}
+}

@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+)
+
+// keep makes the load balancer what the Service asks for: it is found, what it must be is decided, and it is made or changed.
+func (p *planning) keep() {
+	if answer := p.answer(StepCreate); answer != nil && answer.Trouble != nil && !p.searchedSince(answer) {
+		return
+	}
+	lb, ok := p.find(p.recent())
+	if !ok {
+		return
+	}
+	result, ok := p.decide(lb)
+	if !ok {
+		return
+	}
+	switch changed := p.answer(StepUpdate, StepAddTargets, StepRemoveTargets); {
+	case changed != nil:
+		p.changed(changed, result)
+	case p.awaits(lb, result.Certificate):
+		p.certify(lb, result)
+	case lb == nil:
+		p.create(result)
+	case p.answer(StepCreate) != nil:
+		p.created(*lb)
+	case p.Again == "" && p.outdated(*lb, result):
+		demand := p.fresh()
+		p.need(Needs{Again: lb.ID, List: &demand, Certificates: &demand})
+	default:
+		p.update(*lb, result)
+	}
+}
+
+// decide says what the load balancer must be, and notes all that its owner should know. Without ok the plan is made.
+func (p *planning) decide(observed *Observed) (Result, bool) {
+	result, problems, ok := p.desired(observed)
+	if !ok {
+		return result, false
+	}
+	p.plan.Complete = true
+	for _, w := range result.Warnings {
+		p.warn(w.Reason, w.Message)
+	}
+	if note, ok := leftOutNote(result.LeftOut, p.Nodes); ok {
+		p.plan.Notes = append(p.plan.Notes, note)
+	}
+	wrong := slices.DeleteFunc(slices.Clone(problems), func(problem error) bool { // what only takes its time is not wrong
+		wait, ok := errors.AsType[*CertificateWait](problem)
+		return ok && !wait.Failed
+	})
+	for _, problem := range wrong {
+		p.warn(reasonOfProblem(problem), problem.Error())
+	}
+	if len(wrong) > 0 {
+		p.fail(People, OutcomeRefused, 0, problems)
+		return result, false
+	}
+	return result, true
+}
+
+// desired asks for what is needed besides, and then what the load balancer must be. Without ok the plan is made.
+func (p *planning) desired(observed *Observed) (result Result, problems Problems, ok bool) {
+	in := Input{Service: p.Service, Nodes: p.Nodes, Cluster: p.Cluster, Observed: observed}
+	needs := NeedsOf(in)
+	if needs.Droplets || p.plan.Memory.Suspect {
+		switch {
+		case p.Droplets.Met == nil:
+			p.need(Needs{Droplets: true})
+			return result, nil, false
+		case p.Droplets.Trouble != nil:
+			p.trouble(p.Droplets.Trouble, "what the load balancer's targets are is not known")
+			return result, nil, false
+		}
+		in.Droplets = p.Droplets.Items
+	}
+	if needs.Certificates {
+		if in.Certificates, in.PartialCertificates, ok = p.certificates(observed); !ok {
+			return result, nil, false
+		}
+	}
+	result, err := Desired(in)
+	if problems, wrong := errors.AsType[Problems](err); wrong {
+		return result, problems, true
+	}
+	if err != nil {
+		p.retry(err)
+		return result, nil, false
+	}
+	if p.plan.Memory.Suspect {
+		p.withoutGone(&result.Request)
+	}
+	return result, nil, true
+}
+
+// withoutGone takes droplets that are not in the account any more out of a request that was refused. Their Nodes may stay for a while when
+// many are lost at a time, and must not keep all others from being served. If none would be left the request stays as it is.
+func (p *planning) withoutGone(r *Request) {
+	there := make(map[int]bool, len(p.Droplets.Items))
+	for _, d := range p.Droplets.Items {
+		there[d.ID] = true
+	}
+	left := slices.DeleteFunc(slices.Clone(r.DropletIDs), func(id int) bool { return !there[id] })
+	if len(left) > 0 {
+		r.DropletIDs = left
+	}
+}
+
+// assured says whether something may be made: the answers are about this cluster, and the Service, as it is now, wants it. Another pass, or
+// another process, may have made it since, or the Service may be gone; so the lists are read after it. Without it the plan is made.
+func (p *planning) assured(what string, list, certificates *Demand) bool {
+	switch {
+	case p.Trust == nil || !p.Live:
+		p.need(Needs{Trust: true, Live: true, Urgent: true, List: list, Certificates: certificates})
+	case p.Trust.Doubt != nil:
+		p.warn(ReasonDoubt, p.Trust.Doubt.Error())
+		p.retry(fmt.Errorf("no %s is made: %w", what, p.Trust.Doubt))
+	case wants(p.Service) != nil:
+		p.retry(wants(p.Service))
+	case !held(p.Service):
+		// Without its finalizer the Service could go and leave the load balancer behind. The framework adds it first.
+		p.retry(fmt.Errorf("service %s does not have finalizer %s yet", key(p.Service), Finalizer))
+	case p.Moved:
+		p.retry(errMoved)
+	default:
+		return true
+	}
+	return false
+}
+
+// create notes on the Service the name under which a load balancer is about to be made, and makes it. Nothing is made on the word of a list that may
+// be old.
+func (p *planning) create(result Result) {
+	name := result.Request.Name
+	if answer := p.answer(StepCreate); answer != nil { // it was not found since
+		p.trouble(answer.Trouble, "making load balancer %q", answer.Step.Request.Name)
+		return
+	}
+	if !p.assured("load balancer", new(p.fresh()), nil) {
+		return
+	}
+	if p.List.Met.Since == 0 {
+		p.need(Needs{Urgent: true, List: new(p.fresh())})
+		return
+	}
+	if other := p.unsettled(name); other != "" {
+		p.retry(fmt.Errorf("a load balancer %q may have been made just now and may not be in the list yet, %q is not made until that is certain", other, name))
+		return
+	}
+	p.warnOfLeftover(result)
+	switch noted := p.answer(StepNoteAttempt); {
+	case noted != nil && noted.Trouble != nil:
+		p.trouble(noted.Trouble, "noting that load balancer %q is about to be made", name)
+	case noted == nil && p.Service.Annotations[AttemptAnnotation] != name:
+		p.step(Step{Kind: StepNoteAttempt, Name: name})
+	default:
+		p.step(Step{
+			Kind: StepCreate, Request: result.Request, CreateOnly: result.CreateOnly, Lost: p.Service.Annotations[annotation.LoadBalancerID],
+		})
+	}
+}
+
+// unsettled is the name of a POST that got no answer not long ago and had another name: unlike the same name, which is taken then, one more would
+// be a second load balancer. Empty for none.
+func (p *planning) unsettled(name string) string {
+	m := p.plan.Memory
+	if p.Now.Sub(m.UnsureSince) >= p.Pace.Unanswered {
+		return ""
+	}
+	for _, tried := range m.Attempted {
+		if tried != name {
+			return tried
+		}
+	}
+	return ""
+}
+
+// warnOfLeftover tells of a load balancer of this cluster's that no Service leads to and that looks as if it had been made for this one.
+func (p *planning) warnOfLeftover(result Result) {
+	s := Search{Service: p.Service, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Rules: result.Request.ForwardingRules}
+	if left := Leftover(s); left != nil {
+		p.warn(ReasonLeftOver, fmt.Sprintf("%s carries this cluster's tag, has the ports of this service, and is no service's: it may be left over from "+
+			"before a change of annotation %s; delete it, or set annotation %s to its ID to use it", left, annotation.Name, annotation.LoadBalancerID))
+	}
+}
+
+// searchedSince remembers what a POST that failed means, and says whether its load balancer is to be looked for once more: without an answer it may
+// have been made all the same, and where its name is taken an earlier attempt may have made it. Otherwise the pass ends.
+func (p *planning) searchedSince(answer *Answer) bool {
+	t, m, name, since := answer.Trouble, &p.plan.Memory, answer.Step.Request.Name, p.since(answer)
+	if p.List.Met != nil && p.List.Met.Since >= since {
+		return true
+	}
+	switch {
+	case t.unsure():
+		m.unsureOf(name, p.Now)
+		m.NotBefore = p.Stamp
+	case t.Kind == Refused:
+		m.sureOf(name)
+		m.NotBefore = p.Stamp
+	default:
+		m.sureOf(name)
+		p.trouble(t, "making load balancer %q", name)
+		return false
+	}
+	if !t.Until.IsZero() || t.Kind == Interrupted {
+		p.trouble(t, "making load balancer %q", name)
+		return false
+	}
+	p.need(Needs{Urgent: true, List: &Demand{After: p.Stamp, Since: since}})
+	return false
+}
+
+// created notes on the Service the load balancer that was made for it. It may be found by a look after a POST that failed.
+func (p *planning) created(lb Observed) {
+	p.outcome, p.plan.Memory.NotKept = OutcomeCreated, nil
+	if before := p.answer(StepCreate).Step.Lost; before != "" && before != lb.ID {
+		if p.last().Step.Kind == StepCreate {
+			p.plan.Repaired = OutcomeCreated
+		}
+		p.warn(ReasonRecreated, fmt.Sprintf("%s was made, since load balancer %s does not exist any more; its address is another one", lb, before))
+	}
+	if p.annotate(map[string]string{annotation.LoadBalancerID: lb.ID, annotation.Type: lb.Type}) {
+		p.done(lb)
+	}
+}
+
+// update makes a load balancer what it must be. One that is new takes no change.
+func (p *planning) update(lb Observed, result Result) {
+	if !p.annotate(result.Annotate) {
+		return
+	}
+	switch lb.Status {
+	case StatusNew:
+		p.outcome = OutcomePending
+		p.done(lb)
+		return
+	case StatusActive:
+	default:
+		p.outcome = OutcomeFailed
+		p.done(lb)
+		return
+	}
+	m, all := &p.plan.Memory, Diff(lb, result.Request)
+	m.NotKept = slices.DeleteFunc(m.NotKept, func(d Difference) bool { return len(Except([]Difference{d}, all)) > 0 })
+	all = Except(all, m.NotKept)
+	curable := Curable(all, RemedyUpdate)
+	settings, err := settingsOf(result.Request)
+	switch {
+	case err != nil:
+		p.retry(err)
+		return
+	case len(curable) == 0:
+		m.InPlace = settings
+		p.done(lb)
+		return
+	case !p.Live:
+		// The informer may lag: what was decided for a Service that has been disowned, edited or deleted since must not be sent.
+		p.need(Needs{Live: true})
+		return
+	case !InHand(p.Service):
+		p.fail(Wait, OutcomePending, p.Pace.Pending, fmt.Errorf("service %s has changed since it was read", key(p.Service)))
+		return
+	}
+	step := stepFor(lb, result.Request, all)
+	// Droplets come and go with Nodes, so that they tell of a hand elsewhere only if nobody asked for the pass.
+	step.Drift = (!p.Asked || step.Kind == StepUpdate) && bytes.Equal(settings, m.InPlace)
+	step.Differences = curable
+	m.InPlace = settings
+	p.step(step)
+}
+
+// settingsOf is a request without its droplets, in a form that can be compared.
+func settingsOf(r Request) ([]byte, error) {
+	r.DropletIDs = nil
+	settings, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the load balancer's settings: %w", err)
+	}
+	return settings, nil
+}
+
+// stepFor is the one call that cures the differences: where only targets are to be added, or only to be removed, the API has a call of its own.
+func stepFor(lb Observed, request Request, all []Difference) Step {
+	step := Step{Kind: StepUpdate, LoadBalancer: lb, Request: request}
+	switch add, remove, targets := OnlyTargets(all); {
+	case targets && len(remove) == 0:
+		step.Kind, step.Droplets = StepAddTargets, add
+	case targets && len(add) == 0:
+		step.Kind, step.Droplets = StepRemoveTargets, remove
+	}
+	return step
+}
+
+// changed ends a pass that has changed the load balancer, or tried to.
+func (p *planning) changed(answer *Answer, result Result) {
+	m, lb, t := &p.plan.Memory, answer.LoadBalancer, answer.Trouble
+	if t != nil {
+		if !answer.Step.Drift {
+			m.InPlace = nil
+		}
+		if t.Kind != Busy && !t.limited() {
+			m.NotBefore = p.Stamp
+		}
+		m.Suspect = m.Suspect || t.Kind == Refused || t.Kind == Missing // either the load balancer or one of its droplets may be gone
+		p.trouble(t, "changing %s", answer.Step.LoadBalancer)
+		return
+	}
+	m.Suspect, p.outcome = false, OutcomeTargets
+	if answer.Step.Kind == StepUpdate {
+		p.outcome = OutcomeUpdated
+		m.NotKept = Curable(Diff(lb, answer.Step.Request), RemedyUpdate)
+	}
+	if answer.Step.Drift && p.last() == answer {
+		p.plan.Repaired = p.outcome
+		if others := slices.DeleteFunc(slices.Clone(answer.Step.Differences), func(d Difference) bool { return d.Field == FieldDroplets }); len(others) > 0 {
+			// New and lost Nodes are everyday life and not told.
+			p.plan.Said = append(p.plan.Said, normal(ReasonRepaired, fmt.Sprintf("%s was changed elsewhere and is as it must be again: %s", lb, Texts(others))))
+		}
+	}
+	p.awaits(&lb, result.Certificate)
+	p.done(lb)
+}

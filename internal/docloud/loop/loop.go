@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loop
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// Options are what [New] needs.
+type Options struct {
+	// Name is the queue's, which is a label of metrics and MUST not be changed.
+	Name  string
+	Clock clock.WithTicker
+	Gate  *Gate
+	// Workers is how many keys are passed over at a time, 1 if it is 0.
+	Workers int
+	// Keys are all keys, for a resync and after a mark.
+	Keys func() []string
+	// Pass looks at one key.
+	Pass func(ctx context.Context, key string) Result
+	// Quiet and Most debounce marks: they take effect when there was none for Quiet, and after Most at the latest, but not within Most after a pass
+	// that wrote something: however long changes come, that is one write in each Most.
+	Quiet, Most time.Duration
+	// Resync is how often all keys are looked at, with up to a fifth more by chance; First is when for the first time, by chance up to that, and 0
+	// for after Resync.
+	Resync, First time.Duration
+	// FirstRetry and LastRetry bound the waits after failures.
+	FirstRetry, LastRetry time.Duration
+}
+
+// Result is what a pass came to.
+type Result struct {
+	// Next is when to look again, 0 for when there is a reason to. Failed says that the pass is to be tried again, later each time.
+	Next   time.Duration
+	Failed bool
+	// Wrote says that something was changed.
+	Wrote bool
+}
+
+// Loop runs passes. Its methods may be called from any goroutine.
+type Loop struct {
+	o     Options
+	queue workqueue.TypedRateLimitingInterface[string]
+	poked chan struct{} // something was marked
+
+	mu      sync.Mutex // guards all below
+	first   time.Time  // of the marks that wait, zero for none
+	last    time.Time
+	wrote   time.Time
+	waiting map[string]bool // keys that are tried again later
+}
+
+// New makes a Loop that does nothing until it runs.
+func New(o Options) *Loop {
+	o.Workers = max(o.Workers, 1)
+	l := &Loop{o: o, poked: make(chan struct{}, 1), waiting: map[string]bool{}}
+	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: o.Name, Clock: o.Clock},
+	)
+	return l
+}
+
+// Add asks for a pass over a key now; AddAfter later.
+func (l *Loop) Add(key string) { l.queue.Add(key) }
+
+// AddAfter asks for a pass over a key after a while.
+func (l *Loop) AddAfter(key string, wait time.Duration) { l.queue.AddAfter(key, wait) }
+
+// Len is how many keys wait to be passed over.
+func (l *Loop) Len() int { return l.queue.Len() }
+
+// Mark asks for a pass over all keys, debounced.
+func (l *Loop) Mark() {
+	l.mu.Lock()
+	now := l.o.Clock.Now()
+	if l.first.IsZero() {
+		l.first = now
+	}
+	l.last = now
+	l.mu.Unlock()
+	select {
+	case l.poked <- struct{}{}:
+	default:
+	}
+}
+
+// Wake tries now what waits after a failure: its cause may be over.
+func (l *Loop) Wake() {
+	l.mu.Lock()
+	keys := l.waiting
+	l.waiting = map[string]bool{}
+	l.mu.Unlock()
+	for key := range keys {
+		l.queue.Forget(key)
+		l.queue.AddAfter(key, Spread(0))
+	}
+}
+
+// Run makes passes until ctx ends; it waits for what they read to be synced.
+func (l *Loop) Run(ctx context.Context, synced ...cache.InformerSynced) {
+	defer l.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	for range l.o.Workers {
+		go func() {
+			for l.next(ctx) {
+			}
+		}()
+	}
+	go l.resync(ctx)
+	for {
+		due, wait := l.due()
+		if due {
+			l.all()
+		}
+		if !l.sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+func (l *Loop) all() {
+	for _, key := range l.o.Keys() {
+		l.queue.Add(key)
+	}
+}
+
+// resync asks for all keys periodically; chance keeps the clusters of one account apart.
+func (l *Loop) resync(ctx context.Context) {
+	wait := l.o.First
+	if wait > 0 {
+		wait = rand.N(wait) //nolint:forbidigo,gosec // nothing depends on the number, it keeps clusters out of step
+	}
+	for {
+		if wait == 0 {
+			wait = l.o.Resync + rand.N(l.o.Resync/5+1) //nolint:forbidigo,gosec // likewise
+		}
+		timer := l.o.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+			l.all()
+		}
+		wait = 0
+	}
+}
+
+// next passes over one key.
+func (l *Loop) next(ctx context.Context) bool {
+	key, quit := l.queue.Get()
+	if quit {
+		return false
+	}
+	defer l.queue.Done(key)
+	leave, err := l.o.Gate.Enter(ctx)
+	if err != nil {
+		return false
+	}
+	defer leave()
+	l.heed(ctx, key, l.o.Pass(ctx, key))
+	return true
+}
+
+// heed sees to it that a key is looked at again when it said so.
+func (l *Loop) heed(ctx context.Context, key string, r Result) {
+	l.mu.Lock()
+	if r.Wrote {
+		l.wrote = l.o.Clock.Now()
+	}
+	delete(l.waiting, key)
+	if r.Failed {
+		l.waiting[key] = true
+	}
+	l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case r.Next > 0:
+		l.queue.Forget(key)
+		l.queue.AddAfter(key, r.Next)
+	case r.Failed:
+		l.queue.AddRateLimited(key)
+	default:
+		l.queue.Forget(key)
+	}
+}
+
+// due says whether marks take effect now, and else how long they have to wait, 0 if there are none.
+func (l *Loop) due() (bool, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first.IsZero() {
+		return false, 0
+	}
+	now := l.o.Clock.Now()
+	left := min(l.last.Add(l.o.Quiet).Sub(now), l.first.Add(l.o.Most).Sub(now))
+	if !l.wrote.IsZero() {
+		left = max(left, l.wrote.Add(l.o.Most).Sub(now))
+	}
+	if left > 0 {
+		return false, left
+	}
+	l.first = time.Time{}
+	return true, 0
+}
+
+// sleep waits for a mark, and no longer than longest unless that is 0. It says whether ctx goes on.
+func (l *Loop) sleep(ctx context.Context, longest time.Duration) bool {
+	var timeout <-chan time.Time
+	if longest > 0 {
+		timer := l.o.Clock.NewTimer(longest)
+		defer timer.Stop()
+		timeout = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.poked:
+	case <-timeout:
+	}
+	return true
+}
+
+// Spread adds up to a fifth, and a second at least, by chance, so that not all come back at once.
+func Spread(wait time.Duration) time.Duration {
+	return wait + rand.N(max(wait/5, time.Second)) //nolint:forbidigo,gosec // nothing depends on the number, it keeps callers out of step
+}

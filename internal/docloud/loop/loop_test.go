@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loop_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+)
+
+// runs is a loop over one key, and when its passes were made.
+type runs struct {
+	*loop.Loop
+
+	began  time.Time
+	mu     sync.Mutex // guards all below
+	at     []time.Duration
+	result loop.Result
+}
+
+func start(t *testing.T, o loop.Options) *runs {
+	t.Helper()
+	r := &runs{began: time.Now()}
+	o.Clock, o.Gate, o.Keys = clock.RealClock{}, &loop.Gate{}, func() []string { return []string{"key"} }
+	o.Pass = func(context.Context, string) loop.Result {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.at = append(r.at, time.Since(r.began))
+		return r.result
+	}
+	if o.Resync == 0 {
+		o.Resync = 24 * time.Hour
+	}
+	r.Loop = loop.New(o)
+	go r.Run(t.Context())
+	return r
+}
+
+// expect compares when passes were made, to the second.
+func (r *runs) expect(t *testing.T, what string, want ...time.Duration) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := slices.Clone(r.at)
+	for i := range got {
+		got[i] = got[i].Truncate(time.Second)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: passes after %v, want %v", what, got, want)
+	}
+}
+
+func wait(d time.Duration) { <-time.After(d) }
+
+func TestMarksTakeEffectWhenItIsQuietOrTheyHaveWaitedLongEnough(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		marks int // one a second
+		wrote bool
+		want  []time.Duration
+	}{
+		"one mark":                          {1, true, []time.Duration{2 * time.Second}},
+		"a burst of passes that write":      {20, true, []time.Duration{15 * time.Second, 30 * time.Second}},
+		"a burst of passes that do nothing": {20, false, []time.Duration{15 * time.Second, 21 * time.Second}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, loop.Options{Quiet: 2 * time.Second, Most: 15 * time.Second})
+			r.result.Wrote = c.wrote
+			for range c.marks {
+				r.Mark()
+				wait(time.Second)
+			}
+			wait(time.Minute)
+			r.expect(t, what, c.want...)
+		})
+	}
+}
+
+// What failed is tried again later each time, or at once when its cause may be over.
+func TestWakeTriesWhatFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, loop.Options{FirstRetry: 40 * time.Second, LastRetry: 5 * time.Minute})
+		r.result.Failed = true
+		r.Add("key")
+		wait(41 * time.Second)
+		r.expect(t, "before", 0, 40*time.Second)
+		r.result.Failed = false
+		r.Wake()
+		wait(2 * time.Second)
+		r.mu.Lock()
+		if n := len(r.at); n != 3 {
+			t.Errorf("%d passes after it was woken, want one more than 2", n)
+		}
+		r.mu.Unlock()
+		r.Wake()
+		wait(10 * time.Second)
+		if n := len(r.at); n != 3 {
+			t.Errorf("%d passes: what has not failed was woken", n)
+		}
+	})
+}
+
+// Drain lets what has begun end, and nothing begin.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g loop.Gate
+		leave, err := g.Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		go func() {
+			<-time.After(3 * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := g.Enter(ctx); err == nil {
+				t.Error("something was let in at the end")
+			}
+			leave()
+		}()
+		if !g.Drain(clock.RealClock{}, 20*time.Second) || time.Since(began) != 4*time.Second {
+			t.Errorf("drained after %s, want 4 s", time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var g loop.Gate
+		if _, err := g.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if g.Drain(clock.RealClock{}, 20*time.Second) {
+			t.Error("drained while somebody is inside")
+		}
+	})
+	var idle loop.Gate
+	if !idle.Drain(clock.RealClock{}, 0) {
+		t.Error("nobody was inside")
+	}
+}

@@ -1,0 +1,316 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/cached"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+)
+
+// API is what the machines' half needs of DigitalOcean.
+type API interface {
+	Lister
+	// Account returns whose the token is.
+	Account(ctx context.Context) (instance.Account, error)
+	// Droplet returns one droplet; errors.Is(err, doapi.ErrNotFound) holds only if the API itself says that there is none.
+	Droplet(ctx context.Context, id int) (instance.Droplet, error)
+	// TokenAnswers returns what the answers to all calls say of the token; it makes none.
+	TokenAnswers() instance.TokenAnswers
+}
+
+const (
+	// recordAge is how long the record is believed without looking at it: an operator who deletes the Lease waits no longer than this.
+	recordAge = 30 * time.Second
+	// identityPause is how long after a failure the account, or the record, is left alone.
+	identityPause = 5 * time.Second
+	// decisionAge is how long a decision stands while nothing of what it is made of changes. The monitor of Nodes asks for each Node that is
+	// not ready, and a decision is about all of them.
+	decisionAge = time.Second
+	// outsideTimeout bounds what the guard asks of the API server and of DigitalOcean in one go.
+	outsideTimeout = time.Minute
+)
+
+// guard decides what may be believed of the answers of DigitalOcean: it gathers the World of package instance, asks for what is missing within
+// bounds, keeps the record, and hands out verdicts.
+type guard struct {
+	api      API
+	snapshot *Snapshot
+	clock    clock.Clock
+	config   instance.Config
+	nodes    func() ([]*corev1.Node, error)
+
+	// mu guards all below. It is held while the account and the record are read and written, so that a decision and what it asks to be
+	// written cannot be overtaken by another; it is not held while droplets are read.
+	mu        latch
+	ledger    *ledger
+	recorded  accountRecord
+	recordErr error // why recorded cannot be relied on
+	readAt    time.Time
+
+	current    instance.Account
+	currentErr error
+	epoch      uint64 // of current and answers
+	triedAt    time.Time
+
+	answers  map[int]instance.Answer
+	found    map[int]instance.Droplet // what GETs by ID found that the list does not hold
+	known    map[int]time.Time        // droplets that were Nodes of this cluster, and when they were one last, or in the list
+	turns    *budget.Turns            // of GETs by ID, for all Nodes together
+	last     instance.Decision
+	lastAt   time.Time
+	lastList *DropletList
+}
+
+// decide gives the verdict on all Nodes by what is known now, and makes it durable before anybody acts on it.
+func (g *guard) decide(ctx context.Context) (instance.Decision, error) {
+	ctx, cancel := context.WithTimeout(doapi.Urgent(ctx, budget.Join), outsideTimeout)
+	defer cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	g.identify(ctx)
+	list := g.snapshot.Latest()
+	if g.lastList == list && !g.lastAt.IsZero() && now.Sub(g.lastAt) < decisionAge {
+		return g.last, nil
+	}
+	world, err := g.world(now, list)
+	if err != nil {
+		return instance.Decision{}, err
+	}
+	d := instance.Decide(world, g.config)
+	if d.Record || grew(world.Memory, d.Memory) {
+		if err := g.keep(ctx, world, d); err != nil {
+			g.recordErr = err
+			world.Current = instance.Account{}
+			d = instance.Decide(world, g.config)
+		}
+	}
+	g.explain(&d)
+	g.last, g.lastAt, g.lastList = d, now, list
+	return d, nil
+}
+
+// world gathers what is known. Lock held.
+func (g *guard) world(now time.Time, list *DropletList) (instance.World, error) {
+	nodes, err := g.nodes()
+	if err != nil {
+		return instance.World{}, fmt.Errorf("reading Nodes: %w", err)
+	}
+	w := instance.World{
+		Now: now, Recorded: g.recorded.Account, Current: g.current, Nodes: nodes, Answers: maps.Clone(g.answers), Memory: g.recorded.Memory,
+	}
+	if g.recordErr != nil {
+		w.Current = instance.Account{} // nothing can be compared with the record
+	}
+	if !list.At.IsZero() && list.Epoch == g.epoch {
+		w.List = instance.List{At: list.Oldest(), Complete: true, Droplets: slices.Collect(maps.Keys(list.byID))}
+	}
+	g.learn(now, nodes, list)
+	w.Known = slices.Collect(maps.Keys(g.known))
+	return w, nil
+}
+
+// knownAge is how long a droplet is still counted as one of the cluster after its Node and it have gone. The pace is a share of what is
+// known, and a share of what is left would become ever less while a large loss is worked off.
+const knownAge = time.Hour
+
+// learn notes which droplets are Nodes, and forgets those that have long been neither Nodes nor in the list. Lock held.
+func (g *guard) learn(now time.Time, nodes []*corev1.Node, list *DropletList) {
+	for _, node := range nodes {
+		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil {
+			g.known[id] = now
+		}
+	}
+	for id, last := range g.known {
+		if _, listed := list.byID[id]; listed {
+			g.known[id] = now
+		} else if now.Sub(last) > knownAge {
+			delete(g.known, id)
+			delete(g.answers, id)
+			delete(g.found, id)
+		}
+	}
+}
+
+// grew says whether a decision granted losses that were not granted before.
+func grew(before, after instance.Memory) bool {
+	return slices.ContainsFunc(after.Gone, func(l instance.Loss) bool {
+		return !slices.ContainsFunc(before.Gone, func(b instance.Loss) bool { return b.Droplet == l.Droplet && b.At.Equal(l.At) })
+	})
+}
+
+// keep writes what a decision asks to remember. Lock held.
+func (g *guard) keep(ctx context.Context, w instance.World, d instance.Decision) error {
+	next := accountRecord{Account: w.Recorded, Memory: d.Memory, Token: g.recorded.Token}
+	if d.Record {
+		next.Account = w.Current
+	}
+	if err := g.ledger.save(ctx, next); err != nil {
+		g.readAt = time.Time{} // look again before the next attempt
+		return err
+	}
+	g.recorded, g.readAt = next, g.clock.Now()
+	return nil
+}
+
+// explain gives the true reason where the account was withheld from the decision. Lock held.
+func (g *guard) explain(d *instance.Decision) {
+	var why string
+	switch {
+	case g.recordErr != nil:
+		why = g.recordErr.Error() + ": nothing is deleted"
+	case g.currentErr != nil && d.Trust == instance.Unverified && g.current == instance.Account{}:
+		why = "the account of the token could not be read: " + g.currentErr.Error() + ": nothing is deleted"
+	case d.Trust == instance.AnotherAccount:
+		why = fmt.Sprintf("%s, or delete the Lease %s/%s if this cluster has moved on purpose", d.Message, RecordNamespace, g.ledger.name)
+	default:
+		return
+	}
+	old := d.Message
+	d.Message = why
+	for i, v := range d.Verdicts {
+		if v.Reason == instance.ReasonAccount && v.Message == old {
+			d.Verdicts[i].Message = why
+		}
+	}
+}
+
+// identify reads the account and the record where they are not known or may have changed. Lock held.
+func (g *guard) identify(ctx context.Context) {
+	now := g.clock.Now()
+	if epoch := g.api.Epoch(); epoch != g.epoch {
+		if g.current != (instance.Account{}) {
+			g.triedAt, g.currentErr = time.Time{}, nil // try at once; but a token that is refused begins an epoch with each call
+		}
+		g.epoch, g.current = epoch, instance.Account{}
+		clear(g.answers)
+		clear(g.found)
+		g.lastAt = time.Time{}
+	}
+	if g.current == (instance.Account{}) && (g.currentErr == nil || now.Sub(g.triedAt) >= identityPause) {
+		g.triedAt = now
+		g.current, g.currentErr = g.account(ctx)
+		g.lastAt = time.Time{}
+	}
+	pause := recordAge
+	if g.recordErr != nil {
+		pause = identityPause
+	}
+	if g.readAt.IsZero() || now.Sub(g.readAt) >= pause {
+		g.readRecord(ctx, now)
+	}
+}
+
+// account asks whose the token is. An answer of which it is not certain with which token it was asked for is an error.
+func (g *guard) account(ctx context.Context) (instance.Account, error) {
+	account, err := g.api.Account(ctx)
+	if err != nil {
+		return instance.Account{}, err
+	}
+	if g.api.Epoch() != g.epoch {
+		return instance.Account{}, cached.ErrMoved
+	}
+	return account, nil
+}
+
+// readRecord reads the record anew. An error leaves what was read before in place, and recordErr says not to rely on it. Lock held.
+func (g *guard) readRecord(ctx context.Context, now time.Time) {
+	read, err := g.ledger.load(ctx)
+	if (err == nil) != (g.recordErr == nil) || read.Account != g.recorded.Account {
+		g.lastAt = time.Time{} // the decision that stands was made of something else
+	}
+	g.readAt, g.recordErr = now, err
+	if err == nil {
+		g.recorded = read
+	}
+}
+
+// ask asks for droplets by ID as far as it is their turn, and says whether there is any new answer.
+func (g *guard) ask(ctx context.Context, ids []int) bool {
+	any := false
+	for _, id := range ids {
+		if g.turn(id) {
+			any = true
+			g.askOne(ctx, id)
+		}
+	}
+	return any
+}
+
+// turn says whether it is a droplet's turn to be asked for.
+func (g *guard) turn(id int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.turns.Take(g.clock.Now(), id)
+}
+
+func (g *guard) askOne(ctx context.Context, id int) {
+	epoch, at := g.api.Epoch(), g.clock.Now()
+	droplet, err := g.api.Droplet(doapi.Once(ctx), id)
+	if g.api.Epoch() != epoch {
+		return // of which account the answer was is not known
+	}
+	answer := instance.Answer{At: at, Outcome: instance.AnswerFound}
+	switch {
+	case errors.Is(err, doapi.ErrNotFound):
+		answer.Outcome = instance.AnswerNotFound
+	case err != nil:
+		answer.Outcome, answer.Problem = instance.AnswerFailed, err.Error()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if epoch != g.epoch {
+		return
+	}
+	g.answers[id] = answer
+	delete(g.found, id)
+	if err == nil {
+		g.found[id] = droplet
+	}
+	g.lastAt = time.Time{}
+}
+
+// foundByID returns what the last GET by ID found, if that is the newest word about the droplet.
+func (g *guard) foundByID(id int) (instance.Droplet, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, ok := g.found[id]
+	return d, ok
+}
+
+// accountFits says whether the token's account is the recorded one, or nothing is recorded and nothing speaks against it.
+func (g *guard) accountFits() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.recordErr != nil || g.current == (instance.Account{}) {
+		return false
+	}
+	if g.recorded.Account == (instance.Account{}) {
+		return g.last.Trust == instance.Trusted
+	}
+	return g.recorded.Account.SameOwner(g.current)
+}
+
+// latch is a lock that is held while something outside is waited for. It is a channel, since a test in simulated time waits for ever for who waits
+// for a sync.Mutex. It is made with room for one.
+type latch chan struct{}
+
+// Lock implements sync.Locker.
+func (l latch) Lock() { l <- struct{}{} }
+
+// Unlock implements sync.Locker.
+func (l latch) Unlock() { <-l }

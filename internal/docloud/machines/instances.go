@@ -1,0 +1,386 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	nodehelpers "k8s.io/cloud-provider/node/helpers"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+)
+
+// Config says how Instances works. Its zero value is not useful; see [DefaultConfig].
+type Config struct {
+	// Decision bounds what may be declared gone.
+	Decision instance.Config
+	// StatusAge is how old the list may be when a Node that is well is described, DoubtAge when one is not ready, PendingAge when one is new.
+	StatusAge, DoubtAge, PendingAge time.Duration
+	// PageAge is how old the list must be for each call that it takes to read it again on behalf of a Node that is not ready, so that in no
+	// hour there are more than 3600 s / PageAge such calls; on behalf of a new one it is half of that.
+	PageAge time.Duration
+	// AskBurst and AskEvery bound GETs by ID on behalf of Nodes that are not ready, for all of them together: so many at once, and one more in each
+	// AskEvery. They go round among the Nodes.
+	AskBurst int
+	AskEvery time.Duration
+	// RecordName is the name of the Lease with the account's record.
+	RecordName string
+	// EventEvery is how often the same event about the same Node is sent at most.
+	EventEvery time.Duration
+	// TokenEvery is how often it is looked whether the record says of the token what is known.
+	TokenEvery time.Duration
+	// Labels are the labels of Nodes that are made of their droplets' tags; none by default.
+	Labels instance.TagLabels
+}
+
+// DefaultConfig returns what the product uses: on behalf of Nodes that are not ready at most 240 calls in an hour for lists and 360 by ID,
+// which is 600 in all.
+func DefaultConfig() Config {
+	return Config{
+		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 5 * time.Second, PageAge: 15 * time.Second,
+		AskBurst: 20, AskEvery: 10600 * time.Millisecond, RecordName: RecordName, EventEvery: 10 * time.Minute, TokenEvery: 15 * time.Second,
+	}
+}
+
+// Instances answers what Kubernetes' controllers of Nodes ask about droplets. It implements cloudprovider.InstancesV2.
+//
+// Everything is answered from one list of droplets that is shared by all who ask; a droplet is asked for by ID only when the list lacks it and
+// its Node is not ready, or when it is about to become a Node for ever. Whether a Node's machine is gone is decided by package instance.
+type Instances struct {
+	api      API
+	config   Config
+	clock    clock.Clock
+	snapshot *Snapshot
+	guard    *guard
+	reporter *reporter
+
+	mu     sync.Mutex // guards all below
+	client kubernetes.Interface
+	lister corelisters.NodeLister
+	synced cache.InformerSynced
+}
+
+// New returns Instances that work once Initialize and SetInformers of their Provider were called.
+func New(api API, snapshot *Snapshot, config Config, clock clock.Clock, registry prometheus.Registerer) *Instances {
+	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot}
+	m.guard = &guard{
+		mu: make(latch, 1), api: api, snapshot: snapshot, clock: clock, config: config.Decision, nodes: m.nodes,
+		turns: budget.NewTurns(clock.Now(), config.AskBurst, config.AskEvery, patience), ledger: &ledger{name: config.RecordName},
+		answers: map[int]instance.Answer{}, found: map[int]instance.Droplet{}, known: map[int]time.Time{},
+	}
+	m.reporter = newReporter(config.EventEvery, clock, snapshot, registry)
+	registry.MustRegister(newTokenCollector(m))
+	return m
+}
+
+// Initialize takes the client with which the record and events are written.
+func (m *Instances) Initialize(client kubernetes.Interface, stop <-chan struct{}) {
+	m.mu.Lock()
+	m.client = client
+	m.mu.Unlock()
+	m.guard.mu.Lock()
+	m.guard.ledger.leases = client.CoordinationV1().Leases(RecordNamespace)
+	m.guard.mu.Unlock()
+	m.reporter.start(client, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-stop
+		cancel()
+	}()
+	go m.keepToken(ctx)
+}
+
+// Follow takes the informer of Nodes.
+func (m *Instances) Follow(informer coreinformers.NodeInformer) {
+	synced := informer.Informer().HasSynced
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lister, m.synced = informer.Lister(), synced
+}
+
+// patience is how long a Node counts as waiting for its turn: the framework asks again every five seconds.
+const patience = 15 * time.Second
+
+// errNotSynced means that it is too early to say anything.
+var errNotSynced = errors.New("the Nodes of the cluster have not been read yet")
+
+// nodes returns all Nodes. Part of them would make the cluster look smaller than it is, so that is an error.
+func (m *Instances) nodes() ([]*corev1.Node, error) {
+	m.mu.Lock()
+	lister, synced := m.lister, m.synced
+	m.mu.Unlock()
+	if lister == nil || !synced() {
+		return nil, errNotSynced
+	}
+	return lister.List(labels.Everything())
+}
+
+// doubtAge is how old the list may be when a Node is not ready, pendingAge when one is new: the longer the list the older, but always young
+// enough to be believed about what it lacks.
+func (m *Instances) doubtAge() time.Duration { return m.age(m.config.DoubtAge, m.config.PageAge) }
+
+func (m *Instances) pendingAge() time.Duration { return m.age(m.config.PendingAge, m.config.PageAge/2) }
+
+func (m *Instances) age(base, perCall time.Duration) time.Duration {
+	return min(max(base, time.Duration(m.snapshot.Latest().pages())*perCall), m.config.Decision.MaxListAge*4/5)
+}
+
+// Trusted returns nil if what DigitalOcean answers is about this cluster, and otherwise one sentence that says why it cannot be relied on. While
+// it is an error nothing may be deleted and nothing that seems to be missing may be made again.
+func (m *Instances) Trusted(ctx context.Context) error {
+	_, listErr := m.snapshot.Get(ctx, m.age(m.config.StatusAge, m.config.PageAge))
+	d, err := m.guard.decide(ctx)
+	if err != nil {
+		return err
+	}
+	m.reporter.trust(d)
+	if d.Trust == instance.Trusted {
+		return nil
+	}
+	if listErr != nil && d.Trust == instance.Unverified {
+		return fmt.Errorf("%s (%w)", d.Message, listErr)
+	}
+	return errors.New(d.Message)
+}
+
+// Droplets returns all droplets of the account, as they were not long ago, or an error. They MUST NOT be changed.
+func (m *Instances) Droplets(ctx context.Context) ([]instance.Droplet, error) {
+	list, err := m.snapshot.Get(ctx, m.age(m.config.StatusAge, m.config.PageAge))
+	if err != nil {
+		return nil, err
+	}
+	return list.Droplets, nil
+}
+
+// InstanceExists implements cloudprovider.InstancesV2. It is false only if the droplet is proven to be gone and it is its turn to go; whatever
+// else is not known is an error, with which the framework keeps the Node.
+func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
+	v, err := m.judge(ctx, node)
+	if err != nil {
+		return true, err
+	}
+	m.reporter.verdict(node, v)
+	switch v.Existence {
+	case instance.Exists:
+		return true, nil
+	case instance.Gone:
+		if err := m.confirm(ctx, node); err != nil {
+			return true, err
+		}
+		m.reporter.gone(node, v)
+		return false, nil
+	default:
+		return true, errors.New(v.Message)
+	}
+}
+
+// judge gets the verdict on a Node, and asks for as much as can make it one.
+func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verdict, error) {
+	const rounds = 4 // a list, a GET, a list again if it is older than that, and the verdict
+	ctx = doapi.Urgent(ctx, budget.Join)
+	_, listErr := m.doubt(ctx)
+	asked := false
+	for round := 1; ; round++ {
+		d, err := m.guard.decide(ctx)
+		if err != nil {
+			return instance.Verdict{}, err
+		}
+		m.reporter.trust(d)
+		v, ok := d.Verdict(node.Name)
+		if !ok || v.Droplet != 0 && providerid.Format(v.Droplet) != node.Spec.ProviderID {
+			return instance.Verdict{}, fmt.Errorf("node %s is not the one that the cluster has now, ask again", node.Name)
+		}
+		if v.Existence != instance.Unknown || round == rounds {
+			return v, nil
+		}
+		before, news := m.snapshot.Latest(), false
+		if !asked {
+			news = m.guard.ask(ctx, wanted(d, v))
+			asked = news
+		}
+		if !news && d.Refresh {
+			var after *DropletList
+			after, listErr = m.doubt(ctx)
+			news = after != before
+		}
+		if !news {
+			return because(v, listErr), nil
+		}
+	}
+}
+
+// doubt returns the list for a Node that is not ready. One of its droplets with GPUs has to be as new, where there are any.
+func (m *Instances) doubt(ctx context.Context) (*DropletList, error) {
+	if m.snapshot.Latest().gpus > 0 {
+		return m.snapshot.GetWhole(ctx, m.doubtAge())
+	}
+	return m.snapshot.Get(ctx, m.doubtAge())
+}
+
+// because adds to a verdict why there is no better list.
+func because(v instance.Verdict, listErr error) instance.Verdict {
+	if listErr != nil && (v.Reason == instance.ReasonList || v.Reason == instance.ReasonAccount) {
+		v.Message += " (" + listErr.Error() + ")"
+	}
+	return v
+}
+
+// wanted returns which droplets to ask for on behalf of one Node: its own, or, where nothing is visible, those that show whether that is so.
+func wanted(d instance.Decision, v instance.Verdict) []int {
+	if d.Trust == instance.NothingVisible {
+		return d.Ask
+	}
+	if v.Reason == instance.ReasonAnswer {
+		return []int{v.Droplet}
+	}
+	return nil
+}
+
+// confirm looks at the Node itself right before it is given up: the framework deletes by name alone, and a machine that came back under the
+// same name has another Node.
+func (m *Instances) confirm(ctx context.Context, node *corev1.Node) error {
+	m.mu.Lock()
+	client := m.client
+	m.mu.Unlock()
+	live, err := client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("node %s has been deleted already", node.Name)
+	case err != nil:
+		return fmt.Errorf("reading node %s before it is given up: %w", node.Name, err)
+	case live.UID != node.UID || live.Spec.ProviderID != node.Spec.ProviderID:
+		return fmt.Errorf("node %s is another one by now", node.Name)
+	}
+	return nil
+}
+
+// InstanceShutdown implements cloudprovider.InstancesV2: whether the droplet is switched off.
+func (m *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
+	id, err := providerid.Parse(node.Spec.ProviderID)
+	if err != nil {
+		return false, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	list, err := m.doubt(doapi.Urgent(ctx, budget.Join))
+	if d, ok := list.Droplet(id); ok {
+		return instance.IsShutdown(d), nil
+	}
+	if d, ok := m.guard.foundByID(id); ok {
+		return instance.IsShutdown(d), nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, fmt.Errorf("node %s: droplet %d is not in the list of droplets", node.Name, id)
+}
+
+// InstanceMetadata implements cloudprovider.InstancesV2: what Kubernetes is told of a Node's droplet. Nothing is told of a Node that has no
+// provider ID yet while it is not certain whose the droplets are, since a provider ID is for ever.
+func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	droplet, err := m.droplet(ctx, node)
+	if err != nil {
+		m.reporter.unmatched(node, err)
+		return nil, err
+	}
+	described, err := instance.Describe(droplet)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	m.label(ctx, node, droplet)
+	if !uninitialized(node) && misjudged(node, described.Addresses) {
+		described.Addresses = nil
+	}
+	return &cloudprovider.InstanceMetadata{
+		ProviderID: described.ProviderID, InstanceType: described.InstanceType, Region: described.Region, NodeAddresses: described.Addresses,
+	}, nil
+}
+
+// misjudged says that a Node has the addresses that are about to be told, and that the framework would write them all the same: it compares one
+// address per type, and a machine with IPv4 and IPv6 has two of type ExternalIP (k8s.io/cloud-provider, nodeAddressesChangeDetected). Being
+// told no address, it leaves those there are.
+func misjudged(node *corev1.Node, addresses []corev1.NodeAddress) bool {
+	if ip, ok := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]; ok {
+		var err error
+		if addresses, err = nodehelpers.GetNodeAddressesFromNodeIP(ip, addresses); err != nil {
+			return false // the framework says what is wrong
+		}
+	}
+	types := map[corev1.NodeAddressType]bool{}
+	for _, a := range addresses {
+		types[a.Type] = true
+	}
+	return len(types) < len(addresses) && slices.Equal(node.Status.Addresses, addresses)
+}
+
+// droplet finds a Node's droplet.
+func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Droplet, error) {
+	pending, age := uninitialized(node), m.age(m.config.StatusAge, m.config.PageAge)
+	if pending {
+		age, ctx = m.pendingAge(), doapi.Urgent(ctx, budget.Join)
+	}
+	list, err := m.snapshot.Get(ctx, age)
+	if err != nil && (node.Spec.ProviderID == "" || m.clock.Since(list.At) > m.config.Decision.MaxListAge) {
+		return instance.Droplet{}, err
+	}
+	d, err := m.guard.decide(ctx)
+	if err != nil {
+		return instance.Droplet{}, err
+	}
+	m.reporter.trust(d)
+	if node.Spec.ProviderID == "" && !m.guard.accountFits() {
+		m.reporter.event(node, EventAnotherAccount, "not initialized: "+d.Message)
+		return instance.Droplet{}, fmt.Errorf("node %s is not initialized: %s", node.Name, d.Message)
+	}
+	droplet, err := m.match(ctx, node, list, age)
+	if err != nil || node.Spec.ProviderID != "" && !pending {
+		return droplet, err
+	}
+	// What is told now stays: the provider ID for ever, the addresses for minutes. So the droplet itself is asked for.
+	fresh, err := m.api.Droplet(ctx, droplet.ID)
+	if err != nil {
+		return instance.Droplet{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	return fresh, nil
+}
+
+// match finds a Node's droplet in the list. A new one that is not there may have GPUs, whose list is read less often.
+func (m *Instances) match(ctx context.Context, node *corev1.Node, list *DropletList, age time.Duration) (instance.Droplet, error) {
+	droplet, err := instance.Match(node, list.Droplets)
+	if !uninitialized(node) || !errors.Is(err, instance.ErrNoDroplet) || !list.GPUsAt.Before(list.At) {
+		return droplet, err
+	}
+	if list, err = m.snapshot.GetWhole(ctx, age); err != nil {
+		return instance.Droplet{}, err
+	}
+	return instance.Match(node, list.Droplets)
+}
+
+// uninitialized says whether a Node still waits for its cloud provider.
+func uninitialized(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
+			return true
+		}
+	}
+	return false
+}
