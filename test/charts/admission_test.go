@@ -141,7 +141,7 @@ func TestAdmissionPoliciesAreTheCodes(t *testing.T) {
 			t.Errorf("%s (- code, + chart):\n%s", scenario, diff)
 		}
 	}
-	if left := names(renderAdmission(t, admissionScenarios()["policies without warnings"])); len(left) != 2 {
+	if left := names(renderAdmission(t, admissionScenarios()["policies without warnings"])); len(left) != 4 {
 		t.Errorf("without warnings there are %q", left)
 	}
 }

@@ -76,6 +76,8 @@ type commandOptions struct {
 	tokenFile string
 	defaults  string // the file with defaults for annotations
 	machines  machines.Config
+	// takeOver lets Services take over any load balancer that they name.
+	takeOver bool
 	// allowReserved lets Services open ports of the machines themselves.
 	allowReserved bool
 }
@@ -96,6 +98,9 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	defaults.AddFlag(sections.FlagSet("digitalocean"), &o.defaults)
 	sections.FlagSet("digitalocean").BoolVar(&o.allowReserved, "firewall-allow-reserved-ports", false,
 		"Let Services open ports in the firewall that the machines use themselves: 22, 179, 2379, 2380, 5473, 6443, 10250, 10255, 10257, 10259, and 4789 and 8472 of UDP.")
+	sections.FlagSet("digitalocean").BoolVar(&o.takeOver, "allow-load-balancer-take-over", false,
+		"Let every Service take over any load balancer of the account whose ID it names, as the predecessor does. Otherwise what is not this cluster's is taken over "+
+			"only if an annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
 	for _, section := range sections.FlagSets {
 		command.Flags().AddFlagSet(section)
 	}
@@ -149,7 +154,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	if err != nil {
 		return environment.withoutToken(err)
 	}
-	environment.allowReserved = o.allowReserved
+	environment.allowReserved, environment.takeOver = o.allowReserved, o.takeOver
 	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
 		return environment.withoutToken(err)
 	}
@@ -215,7 +220,7 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 	gate := &loop.Gate{}
 	instances := machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), config, clock.RealClock{}, registry)
 	controller := balancers.New(balancers.Options{
-		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
+		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate, TakeOverAny: e.takeOver,
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
 	common := provider.Common{Instances: instances, Controller: controller}

@@ -45,6 +45,7 @@ type environment struct {
 	region, clusterID, vpc, defaultType string
 	firewallName                        string
 	allowReserved                       bool     // --firewall-allow-reserved-ports
+	takeOver                            bool     // --allow-load-balancer-take-over
 	firewallTags                        []string // without blanks, none of them empty; there are some if and only if there is a name
 	debugAddr, metricsAddr              string
 	defaults                            annotation.Defaults

@@ -22,6 +22,8 @@ func (p *pass) take(ctx context.Context, step loadbalancer.Step) loadbalancer.An
 		err = p.patch(ctx, map[string]any{loadbalancer.AttemptAnnotation: step.Name})
 	case loadbalancer.StepShowStatus:
 		err = p.show(ctx, step.Status)
+	case loadbalancer.StepCondition:
+		err = p.setCondition(ctx, step.Condition)
 	default:
 		answer.LoadBalancer, err = p.change(ctx, step)
 	}

@@ -106,6 +106,8 @@ type Options struct {
 	Log     logr.Logger
 	Timing  Timing
 	Gate    *loop.Gate
+	// TakeOverAny lets every Service take over any load balancer of the account by naming its ID, as the predecessor does.
+	TakeOverAny bool
 }
 
 // lookers is how many load balancers are looked at at a time, so that one that hangs does not hold up the others.

@@ -62,6 +62,9 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
 		p.world.Memory = known.memory
 	}
 	p.world.Limited = c.limited
+	if c.o.TakeOverAny {
+		p.world.TakeOver = &loadbalancer.TakeOver{Any: true}
+	}
 	c.mu.Unlock()
 	var err error
 	if p.world.Services, err = c.wanting(); err == nil {
@@ -120,6 +123,9 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		after, age := bounds(d, p.c.certificates.Stamp)
 		r, err := p.c.certificates.Get(ctx, after, age)
 		w.Certificates = readingOf(ctx, p, valueOf(r), *d, err)
+	}
+	if needs.Allowance {
+		w.TakeOver = p.c.allowance(ctx, w.Service.Namespace)
 	}
 	if needs.ByID != "" {
 		lb, err := p.c.o.API.LoadBalancer(ctx, needs.ByID)

@@ -122,3 +122,32 @@ func (p *pass) show(ctx context.Context, status corev1.LoadBalancerStatus) error
 		}
 	}
 }
+
+// setCondition writes a condition of the pass's Service, and no other.
+func (p *pass) setCondition(ctx context.Context, condition metav1.Condition) error {
+	s := p.world.Service
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": s.UID}, "status": map[string]any{"conditions": []metav1.Condition{condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the condition: %w", err)
+	}
+	patched, err := p.c.client.CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	if err != nil {
+		p.c.log.Error(err, "A condition of a Service could not be written", "service", keyOf(s), "condition", condition.Type)
+		return err
+	}
+	p.world.Service = patched
+	return nil
+}
+
+// allowance is what a namespace lets its Services take over. The predecessor's ClusterRole, which operators keep, may not read Namespaces: then it is
+// nothing, and says so.
+func (c *Controller) allowance(ctx context.Context, namespace string) *loadbalancer.TakeOver {
+	ns, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return &loadbalancer.TakeOver{Problem: "the namespace could not be read: " + err.Error()}
+	}
+	allowed := loadbalancer.ParseTakeOver(ns.Annotations[loadbalancer.TakeOverAnnotation])
+	return &allowed
+}

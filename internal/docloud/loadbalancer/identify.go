@@ -4,7 +4,6 @@
 package loadbalancer
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +31,8 @@ type Search struct {
 	Rules []ForwardingRule
 	// Holds is the ID of the load balancer that was the Service's when it was last looked for in this process, empty for none.
 	Holds string
+	// TakeOver is what an administrator lets the Service take over, nil if that was not read.
+	TakeOver *TakeOver
 	// Attempted are the names under which a load balancer may have been made for the Service without an answer. They count like the Service's
 	// own name, which may be another one by now.
 	Attempted []string
@@ -64,13 +65,16 @@ type Identity struct {
 	Message string
 	// Warning is something to know about a load balancer that is ours, empty for nothing.
 	Warning string
-	// AskByID says that a GET by the ID of the annotation is needed to tell.
-	AskByID bool
+	// AskByID says that a GET by the ID of the annotation is needed to tell, AskAllowance that it is needed what the namespace may take over.
+	AskByID, AskAllowance bool
+	// TakenOver says that the Service takes over by naming it what it did not hold before.
+	TakenOver bool
 }
 
 // Identify finds the load balancer of a Service. It is the Service's
 //
-//  1. if the Service's annotation has its ID, unless another Service has the better claim to the same one;
+//  1. if the Service's annotation has its ID, and the Service held it before or it is free to be taken over: see [TakeOver] for what is not this
+//     cluster's. No Service takes what another one holds, or changes what it holds for something else;
 //  2. if it has the Service's name and the tag of this cluster;
 //  3. if it has the Service's default name, which is made of its UID, and no cluster's tag, and does not serve other machines only: load
 //     balancers of old releases were neither tagged nor noted on the Service;
@@ -100,17 +104,7 @@ func (s Search) byID(id string) (Identity, bool) {
 			Message: fmt.Sprintf("load balancer %s of annotation %s is not in the list, and was not asked for by ID", id, annotation.LoadBalancerID),
 		}, true
 	}
-	if rival := s.rival(*o); rival != nil {
-		return Identity{Ownership: Foreign, Message: fmt.Sprintf(
-			"%s is named by annotation %s of service %s as well, which has the better claim: remove the annotation here, or set %s: \"true\" there",
-			o, annotation.LoadBalancerID, key(rival), annotation.Disown)}, true
-	}
-	identity := Identity{Ownership: Ours, LoadBalancer: o}
-	if tags := s.foreignTags(*o); len(tags) > 0 {
-		identity.Warning = fmt.Sprintf("%s carries the tag of another cluster (%s) and not this one's: if that cluster still has it, both will change it in turn",
-			o, strings.Join(tags, ", "))
-	}
-	return identity, true
+	return s.byAnnotation(*o), true
 }
 
 func (s Search) lookup(id string) *Observed {
@@ -175,8 +169,10 @@ func (s Search) refusal(o Observed, byDefaultName bool) string {
 			"choose another name by annotation %s, or set annotation %s to its ID to hand it over",
 			o, fmt.Sprintf(format, args...), annotation.Name, annotation.LoadBalancerID)
 	}
-	if owner := s.owner(o); owner != nil {
-		return refuse("it belongs to service %s", key(owner))
+	// Who lets go hands over by ID, not to any Service that takes the name.
+	if owners := slices.Concat(s.owners(o, false), s.owners(o, true)); len(owners) > 0 {
+		holder := slices.MaxFunc(owners, func(a, b *corev1.Service) int { return int(s.claimOf(a, o) - s.claimOf(b, o)) })
+		return refuse("it belongs to service %s", key(holder))
 	}
 	tag, tags := ClusterTag(s.ClusterID), clusterTags(o.Tags)
 	switch {
@@ -238,86 +234,4 @@ func sameRules(a, b []ForwardingRule) bool {
 		return out
 	}
 	return slices.Equal(plain(a), plain(b))
-}
-
-// owner returns another Service whose annotation has the load balancer's ID and that has not let it go.
-func (s Search) owner(o Observed) *corev1.Service {
-	for _, other := range s.Others {
-		if other.UID == s.Service.UID && key(other) == key(s.Service) || other.Annotations[annotation.LoadBalancerID] != o.ID {
-			continue
-		}
-		if disowned, err := annotation.IsDisowned(other.Annotations); err != nil || !disowned {
-			return other
-		}
-	}
-	return nil
-}
-
-// rival returns another Service that names the same load balancer and has the better claim to it: the one of whose UID its name is made, else
-// the older one. So a copy of a Service, annotations included, does not take the original's load balancer, and does not stop it either.
-func (s Search) rival(o Observed) *corev1.Service {
-	if o.Name != "" && o.Name == DefaultName(s.Service) {
-		return nil
-	}
-	var best *corev1.Service
-	for _, other := range s.Others {
-		one := s
-		one.Others = []*corev1.Service{other}
-		if one.owner(o) == nil {
-			continue
-		}
-		if o.Name != "" && o.Name == DefaultName(other) {
-			return other
-		}
-		if older(other, s.Service) && (best == nil || older(other, best)) {
-			best = other
-		}
-	}
-	return best
-}
-
-// older orders Services by age, and those of one age by name.
-func older(a, b *corev1.Service) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b))) < 0
-}
-
-func key(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
-
-// foreignTags returns the tags of other clusters if the load balancer does not carry this one's.
-func (s Search) foreignTags(o Observed) []string {
-	tags := clusterTags(o.Tags)
-	if slices.Contains(tags, ClusterTag(s.ClusterID)) {
-		return nil
-	}
-	return tags
-}
-
-// MayDelete says whether a load balancer may be deleted because its Service is. It may not, with the reason in one sentence, if the Service has
-// disowned it, if another Service has the better claim to it, or if it is another cluster's: by its tag, or by serving other machines only.
-// A Service is easily copied with its annotations, and deleting the copy must not take the original's load balancer along.
-func MayDelete(s Search, o Observed) (bool, string) {
-	disowned, err := annotation.IsDisowned(s.Service.Annotations)
-	switch {
-	case err != nil:
-		return false, err.Error()
-	case disowned:
-		return false, fmt.Sprintf("%s is disowned by annotation %s", o, annotation.Disown)
-	}
-	advice := fmt.Sprintf("to let go of the service and keep the load balancer, set annotation %s: \"true\"", annotation.Disown)
-	if rival := s.rival(o); rival != nil {
-		return false, fmt.Sprintf("%s belongs to service %s as well, which has the better claim: %s", o, key(rival), advice)
-	}
-	tag := ClusterTag(s.ClusterID)
-	tags := s.foreignTags(o)
-	switch {
-	case o.Type != "" && o.Type != annotation.TypeRegional && o.Type != annotation.TypeRegionalNetwork:
-		return false, fmt.Sprintf("%s is of type %s, which no service has made: %s", o, o.Type, advice)
-	case slices.Contains(o.Tags, tag) && tag != "":
-		return true, ""
-	case tag != "" && len(tags) > 0:
-		return false, fmt.Sprintf("%s carries the tag of another cluster (%s): %s", o, strings.Join(tags, ", "), advice)
-	case len(s.Droplets) > 0 && !s.serves(o, true):
-		return false, fmt.Sprintf("%s serves droplets of which none is of this cluster: %s", o, advice)
-	}
-	return true, ""
 }

@@ -38,6 +38,22 @@ func search(s *corev1.Service, list ...loadbalancer.Observed) loadbalancer.Searc
 	}
 }
 
+// showing is a Service whose status shows an address, addressed a load balancer that has it.
+func showing(s *corev1.Service) *corev1.Service {
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
+	return s
+}
+
+func addressed(o loadbalancer.Observed) loadbalancer.Observed {
+	o.IP = "203.0.113.7"
+	return o
+}
+
+// allow lets the Service's namespace take over load balancers.
+func allow(ids string) func(*loadbalancer.Search) {
+	return func(s *loadbalancer.Search) { s.TakeOver = new(loadbalancer.ParseTakeOver(ids)) }
+}
+
 func mine() []string   { return []string{"x", "k8s:c1"} }
 func theirs() []string { return []string{"k8s:c2"} }
 
@@ -53,18 +69,61 @@ func TestIdentify(t *testing.T) {
 		id     string
 		says   string // a part of message or warning
 	}{
-		"by ID": {
-			search: search(annotated(), lb("lb", "any", nil)), want: loadbalancer.Ours, id: "lb",
+		"by ID, shown by the status": {
+			search: search(showing(annotated()), addressed(lb("lb", "any", nil))), want: loadbalancer.Ours, id: "lb",
 		},
-		"by ID though another has the name": {
-			search: search(annotated("name", "web"), lb("other", "web", mine()), lb("lb", "any", nil)), want: loadbalancer.Ours, id: "lb",
+		"by ID, with this cluster's tag, though another has the name": {
+			search: search(annotated("name", "web"), lb("other", "web", mine()), lb("lb", "any", mine())), want: loadbalancer.Ours, id: "lb",
 		},
-		"by ID, with another cluster's tag: handed over, or copied": {
-			search: search(annotated(), lb("lb", "any", theirs(), 9)), want: loadbalancer.Ours, id: "lb", says: "carries the tag of another cluster (k8s:c2) and not this one's",
+		"by ID, held before": {
+			search: search(annotated(), lb("lb", "any", nil)), change: func(s *loadbalancer.Search) { s.Holds = "lb" }, want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID, somebody's, and nobody has asked what the namespace may": {
+			search: search(annotated(), lb("lb", "any", []string{})), want: loadbalancer.Unclear, says: "was not asked",
+		},
+		"by ID, somebody's": {
+			search: search(annotated(), lb("lb", "any", []string{}, 1)), change: allow(""), want: loadbalancer.Foreign,
+			says: `load balancer "any" (lb) is named by annotation ` + annotation.LoadBalancerID + `, but it does not carry this cluster's tag: it is left alone; ` +
+				`an administrator hands it over with kubectl annotate namespace default ` + loadbalancer.TakeOverAnnotation + `=lb`,
+		},
+		"by ID, another cluster's": {
+			search: search(annotated(), lb("lb", "any", theirs(), 1)), change: allow("another, 7"), want: loadbalancer.Foreign, says: "it carries the tag of another cluster (k8s:c2)",
+		},
+		"by ID, another cluster's, handed over by an administrator": {
+			search: search(annotated(), lb("lb", "any", theirs(), 9)), change: allow("another, lb"), want: loadbalancer.Ours, id: "lb",
+			says: "carries the tag of another cluster (k8s:c2) and not this one's",
+		},
+		"by ID, all are handed over": {
+			search: search(annotated(), lb("lb", "any", nil, 9)), change: allow("*"), want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID, of a Service that has another one": {
+			search: search(showing(annotated()), lb("lb", "any", mine()), addressed(lb("has", "other", mine()))), want: loadbalancer.Foreign,
+			says: `this service has load balancer "other" (has), and does not change it for another one`,
+		},
+		"by ID, shown by a hostname": {
+			search: search(annotated("name", "any", "hostname", "web.example"), lb("lb", "any", []string{}, 1)), change: func(s *loadbalancer.Search) {
+				s.Service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "web.example"}}
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID, no cluster ID: somebody's": {
+			search: search(annotated(), lb("lb", "any", nil, 1)), change: func(s *loadbalancer.Search) { s.ClusterID, s.TakeOver = "", &loadbalancer.TakeOver{} },
+			want: loadbalancer.Foreign, says: "it is left alone",
+		},
+		"by ID, no cluster ID: who had it lets go": {
+			search: search(annotated(), addressed(lb("lb", "any", nil, 1))), change: func(s *loadbalancer.Search) {
+				s.ClusterID = ""
+				s.Others = append(s.Others, showing(another("old", 5, annotation.LoadBalancerID, "lb", annotation.Disown, "true")))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"by ID, no cluster ID: who lets go never had it": {
+			search: search(annotated(), addressed(lb("lb", "any", nil, 1))), change: func(s *loadbalancer.Search) {
+				s.ClusterID, s.TakeOver = "", &loadbalancer.TakeOver{}
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb", annotation.Disown, "true"))
+			}, want: loadbalancer.Foreign, says: "it is left alone",
 		},
 		"by ID, asked for": {
 			search: search(annotated()), change: func(s *loadbalancer.Search) {
-				o := lb("lb", "any", nil)
+				o := lb("lb", "any", mine())
 				s.ByID = &loadbalancer.Lookup{Found: &o}
 			}, want: loadbalancer.Ours, id: "lb",
 		},
@@ -84,7 +143,23 @@ func TestIdentify(t *testing.T) {
 			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
 				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
-			}, want: loadbalancer.Foreign, says: "is named by annotation " + annotation.LoadBalancerID + " of service default/old as well",
+			}, want: loadbalancer.Foreign, says: "but by that of service default/old as well, which has the better claim",
+		},
+		"an older Service names what a younger one has": {
+			search: search(annotated(), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, showing(another("young", -5, annotation.LoadBalancerID, "lb")))
+			}, want: loadbalancer.Foreign, says: "but by that of service default/young as well, which has the better claim",
+		},
+		"a younger Service has what an older one names": {
+			search: search(showing(annotated()), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"by name, of a Service that has let it go": {
+			search: search(service("name", "web"), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb", annotation.Disown, "true"))
+			}, want: loadbalancer.Foreign, says: "it belongs to service default/old",
 		},
 		"a copy of the Service is younger": {
 			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
@@ -179,7 +254,7 @@ func TestIdentify(t *testing.T) {
 			if !strings.Contains(got.Message+got.Warning, tt.says) || tt.says == "" && got.Message+got.Warning != "" {
 				t.Errorf("says\n%s%s, want\n%s", got.Message, got.Warning, tt.says)
 			}
-			if got.AskByID != (tt.want == loadbalancer.Unclear && strings.Contains(tt.says, "by ID")) {
+			if got.AskByID != strings.Contains(tt.says, "by ID") || got.AskAllowance != (tt.says == "was not asked") {
 				t.Errorf("ask by ID: %v", got.AskByID)
 			}
 		})
@@ -203,6 +278,8 @@ func TestMayDelete(t *testing.T) {
 		"of a type that no Service has":      {search: search(service()), lb: loadbalancer.Observed{ID: "lb", Name: "web", Type: "GLOBAL", Tags: mine()}, says: "is of type GLOBAL, which no service has made"},
 		"disowned":                           {search: search(service(annotation.Disown, "true")), lb: lb("lb", "web", mine(), 1), says: "is disowned by annotation"},
 		"perhaps disowned":                   {search: search(service(annotation.Disown, "maybe")), lb: lb("lb", "web", mine(), 1), says: "it must be true or false"},
+		"handed over":                        {search: search(service(loadbalancer.HandedOverAnnotation, "lb")), lb: lb("lb", "web", mine(), 1), says: "was handed over to the service, and stays"},
+		"another one was handed over":        {search: search(service(loadbalancer.HandedOverAnnotation, "other")), lb: lb("lb", "web", mine(), 1)},
 		"the original of a copied Service": {
 			search: search(service(annotation.LoadBalancerID, "lb")), lb: lb("lb", "web", mine(), 1), change: func(s *loadbalancer.Search) {
 				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)

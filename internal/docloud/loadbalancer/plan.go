@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
@@ -43,6 +44,8 @@ type Needs struct {
 	// Urgent says that the reads are as urgent as making and deleting.
 	Urgent             bool
 	List, Certificates *Demand
+	// Allowance asks for what the namespace may take over.
+	Allowance bool
 	// ByID is the ID of a load balancer to be asked for, empty for none.
 	ByID     string
 	Droplets bool
@@ -56,6 +59,7 @@ const (
 	StepAnnotate      StepKind = "annotate"
 	StepNoteAttempt   StepKind = "note attempt"
 	StepShowStatus    StepKind = "show status"
+	StepCondition     StepKind = "set condition"
 	StepCertificate   StepKind = "order certificate"
 	StepCreate        StepKind = "create"
 	StepUpdate        StepKind = "update"
@@ -73,6 +77,7 @@ type Step struct {
 	// Lost is the ID that the Service names, of a load balancer that does not exist any more (create).
 	Lost        string
 	Status      corev1.LoadBalancerStatus
+	Condition   metav1.Condition
 	Certificate CertificateRequest
 	// LoadBalancer is the one that is changed or deleted, Request what it must be.
 	LoadBalancer Observed
@@ -170,6 +175,8 @@ type planning struct {
 	outcome Outcome
 	// again is when to look again although nothing failed.
 	again time.Duration
+	// takenOver says that the Service takes over a load balancer that it did not hold before.
+	takenOver bool
 	// strange says that the load balancer has a certificate that the list of certificates lacks.
 	strange bool
 }
@@ -304,6 +311,36 @@ func (p *planning) annotate(values map[string]string) bool {
 	return false
 }
 
+// ConditionOwned is the condition of a Service that says whether the load balancer that it asks for is its own. It is there once it was not, and MUST NOT
+// be changed.
+const ConditionOwned = "cloud.mooring.dev/LoadBalancerOwned"
+
+// owns is the step that says on the Service whether the load balancer is its own. It says whether there is nothing to write.
+func (p *planning) owns(why string) bool {
+	c := metav1.Condition{
+		Type: ConditionOwned, Status: metav1.ConditionTrue, Reason: "Owned", Message: "the load balancer is this service's",
+		ObservedGeneration: p.Service.Generation, LastTransitionTime: metav1.NewTime(p.Now),
+	}
+	if why != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonForeign, why
+	}
+	have := slices.IndexFunc(p.Service.Status.Conditions, func(x metav1.Condition) bool { return x.Type == ConditionOwned })
+	switch {
+	case p.answer(StepCondition) != nil, have < 0 && why == "":
+		return true // a failure to say it is no reason not to go on
+	case have >= 0:
+		now := p.Service.Status.Conditions[have]
+		if now.Status == c.Status {
+			c.LastTransitionTime = now.LastTransitionTime
+		}
+		if now.Status == c.Status && now.Message == c.Message {
+			return true
+		}
+	}
+	p.step(Step{Kind: StepCondition, Condition: c})
+	return false
+}
+
 // done ends the pass with a load balancer, and says what the Service's status is to show. A pass that nobody asked for writes it: the framework
 // does so only when it has asked, and it does not ask about a load balancer that was being made when it did. Both write the same.
 func (p *planning) done(lb Observed) {
@@ -318,6 +355,9 @@ func (p *planning) done(lb Observed) {
 			m.NewSince = p.Now
 		}
 		p.plan.Notes = append(p.plan.Notes, normal(ReasonPending, published.Message+"; its address is shown here as soon as it has one"))
+	}
+	if !p.owns("") {
+		return
 	}
 	if shown := p.answer(StepShowStatus); shown != nil {
 		if shown.Trouble != nil {

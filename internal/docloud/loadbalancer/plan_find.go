@@ -35,7 +35,7 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 	}
 	s = Search{
 		Service: p.Service, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Complete: true, Attempted: p.plan.Memory.Attempted,
-		Droplets: DropletsOf(p.Nodes), Holds: p.Memory.Holds,
+		Droplets: DropletsOf(p.Nodes), Holds: p.Memory.Holds, TakeOver: p.TakeOver,
 	}
 	id := p.Service.Annotations[annotation.LoadBalancerID]
 	if p.ByID != nil && p.ByID.ID == id {
@@ -48,6 +48,10 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 	identity = Identify(s)
 	if identity.AskByID && s.ByID == nil {
 		p.need(Needs{ByID: id})
+		return identity, s, false
+	}
+	if identity.AskAllowance && p.TakeOver == nil {
+		p.need(Needs{Allowance: true})
 		return identity, s, false
 	}
 	// The rules that the load balancer must have matter only for one that is in the way.
@@ -88,6 +92,9 @@ func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
 	switch identity.Ownership {
 	case Foreign:
 		p.warn(ReasonForeign, identity.Message)
+		if !p.owns(identity.Message) {
+			return nil, false
+		}
 		p.fail(People, OutcomeRefused, 0, errors.New(identity.Message))
 		return nil, false
 	case Unclear:
@@ -98,6 +105,7 @@ func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
 	if identity.Warning != "" {
 		p.warn(ReasonForeign, identity.Warning)
 	}
+	p.takenOver = identity.TakenOver
 	p.found(identity.LoadBalancer)
 	return identity.LoadBalancer, true
 }
@@ -164,6 +172,9 @@ func (p *planning) remove(s Search, lb Observed) {
 	switch may, why := MayDelete(s, lb); {
 	case may:
 		p.step(Step{Kind: StepDelete, LoadBalancer: lb})
+	case HandedOver(p.Service, lb):
+		p.warn(ReasonNotDeleted, why)
+		p.plan.End = &End{Outcome: p.outcome}
 	default:
 		p.warn(ReasonNotDeleted, why)
 		p.fail(Retry, OutcomeRefused, 0, errors.New(why))

@@ -238,6 +238,9 @@ func (p *planning) created(lb Observed) {
 
 // update makes a load balancer what it must be. One that is new takes no change.
 func (p *planning) update(lb Observed, result Result) {
+	if p.takenOver { // noted before anything is changed, so that it is never deleted by mistake
+		result.annotate(p.Service.Annotations, HandedOverAnnotation, lb.ID)
+	}
 	if !p.annotate(result.Annotate) {
 		return
 	}

@@ -75,8 +75,9 @@ func HealthPorts(service *corev1.Service, s annotation.HealthCheck) ([]int, erro
 const KubeProxyPort = kubeProxyPort
 
 // Untagged returns the load balancers of this cluster's Services that lack the cluster's tag, in the order of their IDs. A Service's is the one
-// that its annotation names, and only if it could be deleted with the Service (see [MayDelete]): the tag is what allows that, so that it MUST NOT
-// be put on what may be another cluster's, or what another Service has the better claim to. Those that a Service has let go of are left out, and
+// that its annotation names, and only if the Service holds it, which a name in an annotation does not prove, and it could be deleted with the Service (see
+// [MayDelete]): the tag is what allows that and a take-over, so that it MUST NOT be put on what may be another cluster's, a person's, or another
+// Service's. Those that a Service has let go of are left out, and
 // those whose tags are not shown are in, since they are unknown.
 func Untagged(services []*corev1.Service, list []Observed, clusterID string, droplets []int) []Observed {
 	tag := ClusterTag(clusterID)
@@ -94,7 +95,7 @@ func Untagged(services []*corev1.Service, list []Observed, clusterID string, dro
 			continue
 		}
 		search := Search{Service: service, Others: services, ClusterID: clusterID, Droplets: droplets}
-		if may, _ := MayDelete(search, list[i]); may {
+		if may, _ := MayDelete(search, list[i]); may && search.claimOf(service, list[i]) != none {
 			out = append(out, list[i])
 		}
 	}

@@ -62,7 +62,8 @@ func TestUntagged(t *testing.T) {
 				Namespace: "n", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{annotation.LoadBalancerID: id},
 				CreationTimestamp: metav1.NewTime(time.Unix(int64(len(name)), 0)),
 			},
-			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+			Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "of " + id}}}},
 		}
 		for i := 0; i < len(pairs); i += 2 {
 			s.Annotations[pairs[i]] = pairs[i+1]
@@ -76,18 +77,21 @@ func TestUntagged(t *testing.T) {
 	going.DeletionTimestamp = &now
 	nodePort := service("nodeport", "nodeport")
 	nodePort.Spec.Type = corev1.ServiceTypeNodePort
+	claimed := service("claimed", "claimed") // its status shows nothing: anybody may write that it has it
+	claimed.Status = corev1.ServiceStatus{}
 	services := []*corev1.Service{
+		claimed,
 		service("z", "plain"), service("unknown", "unknown"), service("tagged", "tagged"), service("case", "case"), service("foreign", "foreign"),
 		service("elsewhere", "elsewhere"), service("gone", "gone"), service("disowned", "disowned", annotation.Disown, "true"), service("both", "both"),
 		service("copied", "both"), service("noid", ""), other, going, nodePort,
 	}
 	balancer := func(id string, tags []string, droplets ...int) loadbalancer.Observed {
-		return loadbalancer.Observed{ID: id, Name: id, Tags: tags, DropletIDs: droplets}
+		return loadbalancer.Observed{ID: id, IP: "of " + id, Name: id, Tags: tags, DropletIDs: droplets}
 	}
 	list := []loadbalancer.Observed{
 		balancer("plain", []string{}, 1), balancer("unknown", nil, 1), balancer("tagged", []string{"k8s:c1"}, 1), balancer("case", []string{"K8S:C1"}, 1),
 		balancer("foreign", []string{"k8s:c2"}, 1), balancer("elsewhere", []string{}, 9), balancer("disowned", []string{}, 1), balancer("both", []string{"a"}, 2),
-		balancer("class", []string{}, 1), balancer("going", []string{}, 1), balancer("nodeport", []string{}, 1), balancer("nobodys", []string{}, 1), balancer("", []string{}, 1),
+		balancer("class", []string{}, 1), balancer("going", []string{}, 1), balancer("nodeport", []string{}, 1), balancer("nobodys", []string{}, 1), balancer("claimed", []string{}, 1), balancer("", []string{}, 1),
 	}
 	var got []string
 	for _, lb := range loadbalancer.Untagged(services, list, "c1", []int{1, 2}) {

@@ -49,6 +49,9 @@ type World struct {
 	// Again is the ID of a load balancer that was read a second time in this pass, together with all certificates; see [Needs].
 	Again string
 
+	// TakeOver is what an administrator lets the Service take over, nil if that was not read.
+	TakeOver *TakeOver
+
 	// Answers are those to the steps of this pass, in their order. No pass makes more than one change at DigitalOcean.
 	Answers []Answer
 	// Stamp orders lists and events of all passes: a list that begins now has it. See [Memory].

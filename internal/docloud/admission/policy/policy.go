@@ -17,6 +17,7 @@ import (
 const (
 	Annotations = "digitalocean-cloud-controller-manager-annotations"
 	Doubts      = "digitalocean-cloud-controller-manager-doubts"
+	TakeOver    = "digitalocean-cloud-controller-manager-take-over"
 )
 
 // A Pair is a policy and the binding that puts it into force.
@@ -54,6 +55,7 @@ func All(defaultType string, defaulted ...string) []Pair {
 			validation("problems", "an annotation or a port of the Service cannot be: the events of the cloud controller manager would say which"),
 		}, admissionregistrationv1.Deny),
 		pair(Doubts, warn, reasons, admissionregistrationv1.Warn),
+		takeOver(),
 	}
 }
 

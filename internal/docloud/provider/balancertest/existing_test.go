@@ -137,19 +137,3 @@ func TestDeletingACopyKeepsTheOriginalsLoadBalancer(t *testing.T) {
 		t.Errorf("load balancer %s, want %s; writes %v", got.ID, lb.ID, w.writes(0))
 	}
 }
-
-func TestLoadBalancerOfAnotherClusterIsNotDeletedWithAServiceThatNamesIt(t *testing.T) {
-	w := newWorld(t)
-	theirs, err := w.account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "edge", Tags: []string{"k8s:another"}})
-	w.must(err)
-	w.run()
-	w.create("web", annotation.LoadBalancerID, theirs.ID, "size-unit", "many") // it is never made ours
-	w.told("web", "LoadBalancerForeign", "another cluster")
-	w.must(w.client.CoreV1().Services(w.name).Delete(t.Context(), "web", *deleteNow()))
-	w.told("web", "LoadBalancerNotDeleted", "k8s:another", annotation.Disown)
-	w.annotate("web", annotation.Disown, "true")
-	w.gone("web")
-	if _, err := w.account.LoadBalancer(theirs.ID); err != nil {
-		t.Error(err)
-	}
-}

@@ -83,6 +83,7 @@ type world struct {
 	// view is locked to keep the controllers' informer from seeing changes of Services, as one does that lags.
 	view sync.Mutex
 
+	takeOver bool                 // --allow-load-balancer-take-over
 	registry *prometheus.Registry // of the newest controller
 	stop     func()               // of the newest controller
 }
@@ -190,7 +191,7 @@ func (w *world) run() {
 	instances := machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, w.registry)
 	gate := &loop.Gate{}
 	keeper := balancers.New(balancers.Options{
-		API: api, Fleet: instances, Gate: gate, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.registry), Clock: clock.RealClock{},
+		API: api, Fleet: instances, Gate: gate, TakeOverAny: w.takeOver, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.registry), Clock: clock.RealClock{},
 		Log: logr.Discard(), Timing: w.timing,
 	})
 	cloud := provider.New(gate, instances, keeper)

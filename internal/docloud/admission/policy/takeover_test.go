@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+)
+
+// An author of Services may not name a load balancer that the namespace does not hand over; who may change the namespace may, and what is named stays.
+func TestTakeOverPolicy(t *testing.T) {
+	t.Parallel()
+	cluster, ctx := controlplane.New(t), t.Context()
+	admin := connect(t, cluster, "")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"team", "handed"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if name == "handed" {
+			ns.Annotations = map[string]string{loadbalancer.TakeOverAnnotation: "x, given"}
+		}
+		_, err := admin.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+		must(err)
+		_, err = admin.RbacV1().Roles(name).Create(ctx, &rbacv1.Role{ // as of the ClusterRole edit, which the controller manager aggregates
+			ObjectMeta: metav1.ObjectMeta{Name: "edit"}, Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "create", "update", "patch", "delete"},
+			}},
+		}, metav1.CreateOptions{})
+		must(err)
+		_, err = admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "edit"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "edit"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "author"}},
+		}, metav1.CreateOptions{})
+		must(err)
+	}
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "author"}
+	author := &server{Interface: kubernetes.NewForConfigOrDie(config)}
+	for _, pair := range policy.All("") {
+		_, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, pair.Policy, metav1.CreateOptions{})
+		must(err)
+		_, err = admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, pair.Binding, metav1.CreateOptions{})
+		must(err)
+	}
+	naming := func(namespace, name, id string) *corev1.Service {
+		s := service(name)
+		s.Namespace = namespace
+		if id != "" {
+			s.Annotations = map[string]string{annotation.LoadBalancerID: id}
+		}
+		return s
+	}
+	testkit.Eventually(t, "a refusal, by an author who may write Services", func() string {
+		err := author.try(ctx, naming("team", "thief", "theirs"))
+		if err != nil && strings.Contains(err.Error(), "kubectl annotate namespace team "+loadbalancer.TakeOverAnnotation+"=theirs") {
+			return ""
+		}
+		if err == nil {
+			return "it is let through"
+		}
+		return err.Error()
+	})
+	for what, allowed := range map[string]error{
+		"none is named":                 author.try(ctx, naming("team", "plain", "")),
+		"the namespace hands it over":   author.try(ctx, naming("handed", "given", "given")),
+		"an administrator may name any": admin.try(ctx, naming("team", "admins", "theirs")),
+	} {
+		if allowed != nil {
+			t.Errorf("%s: %v", what, allowed)
+		}
+	}
+	if err := author.try(ctx, naming("handed", "more", "theirs")); err == nil {
+		t.Error("the namespace hands over another one")
+	}
+	// What is there may be changed otherwise, and comes from nowhere else: not by way of a Service of another type.
+	_, err := admin.CoreV1().Services("team").Create(ctx, naming("team", "has", "theirs"), metav1.CreateOptions{})
+	must(err)
+	has, err := author.CoreV1().Services("team").Get(ctx, "has", metav1.GetOptions{})
+	must(err)
+	has.Labels = map[string]string{"a": "b"}
+	has.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	must(author.change(ctx, has))
+	quiet := naming("team", "quiet", "theirs")
+	quiet.Spec.Type = corev1.ServiceTypeNodePort
+	made, err := author.CoreV1().Services("team").Create(ctx, quiet, metav1.CreateOptions{})
+	must(err)
+	made.Spec.Type = corev1.ServiceTypeLoadBalancer
+	if err := author.change(ctx, made); err == nil {
+		t.Error("a Service that becomes a load balancer brings an ID along")
+	}
+}
