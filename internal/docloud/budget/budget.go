@@ -71,8 +71,9 @@ const (
 	// firstHold is how long nothing is sent after a 429 that does not say how long to wait; it doubles with each, up to longestHold.
 	firstHold   = 2 * time.Second
 	longestHold = time.Minute
-	// believed is how long it is believed that nothing is left, so that one wrong header does not stop a cluster for an hour.
-	believed = 15 * time.Minute
+	// probe is how far apart calls are while nothing is left of the hour, the urgent first: what a header says may be wrong, another program may have used
+	// the token up and may have stopped to, and a Service waits.
+	probe = time.Minute
 	// peek is how soon to ask again while another call finds out whether the limit is over.
 	peek = time.Second
 )
@@ -178,10 +179,13 @@ func (b *Budget) inHour(now time.Time, p Priority, s share) Verdict {
 	switch {
 	case !b.known || left > max(0, b.hour.Limit*s.floor/1000):
 		return Verdict{}
-	case left <= 0 && now.Before(b.hour.Reset) && now.Sub(b.heard) < believed:
-		return Verdict{b.hour.Reset.Add(s.stagger).Sub(now), Hour}
 	case left <= 0 && b.flight > 0:
 		return Verdict{peek, Hour}
+	case left <= 0 && now.Before(b.hour.Reset):
+		if next := b.heard.Add(probe + s.stagger); now.Before(next) {
+			return Verdict{min(next.Sub(now), b.hour.Reset.Add(s.stagger).Sub(now)), Hour}
+		}
+		return Verdict{}
 	}
 	// Something is left, or will be: each answer tells.
 	if next := b.last[p].Add(max(s.trickle, peek)); now.Before(next) {

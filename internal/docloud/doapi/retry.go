@@ -21,6 +21,9 @@ const (
 	longestWait = 10 * time.Second
 	// longestRetryAfter bounds what is believed of a server that asks for more, so that one wrong header does not stop a cluster for a day.
 	longestRetryAfter = 15 * time.Minute
+	// longestGuess bounds what is made of the time when the oldest call of the hour stops to count: another program may stop to use the token up, and only
+	// a call tells.
+	longestGuess = time.Minute
 )
 
 // worthAnother says whether the same call may be made again at once: reads whenever they failed to be answered, writes only if they are the same
@@ -76,7 +79,7 @@ func retryAfter(status int, header http.Header, now time.Time) time.Duration {
 	} else if date, err := http.ParseTime(asked); err == nil {
 		wait = date.Sub(now)
 	} else if reset, err := strconv.ParseInt(header.Get("Ratelimit-Reset"), 10, 62); err == nil && hour {
-		wait = time.Unix(reset, 0).Sub(now)
+		wait = min(time.Unix(reset, 0).Sub(now), longestGuess)
 	}
 	return min(max(wait, 0), longestRetryAfter)
 }

@@ -50,13 +50,13 @@ func TestNotBefore(t *testing.T) {
 		"403 busy":          {403, busy, func(time.Time) map[string]string { return map[string]string{"Retry-After": "31"} }, 31 * time.Second},
 		"403 busy, no word": {403, busy, func(time.Time) map[string]string { return nil }, none},
 		"429, no word":      {429, ``, func(time.Time) map[string]string { return nil }, none},
-		"429, reset":        {429, ``, func(now time.Time) map[string]string { return reset(now, 90*time.Second) }, 90 * time.Second},
+		"429, reset":        {429, ``, func(now time.Time) map[string]string { return reset(now, 90*time.Second) }, time.Minute},
 		"429, calls left": {429, ``, func(now time.Time) map[string]string {
 			header := reset(now, time.Minute)
 			header["Ratelimit-Remaining"] = "17"
 			return header
 		}, none},
-		"429, reset in 9 h":  {429, ``, func(now time.Time) map[string]string { return reset(now, 9*time.Hour) }, 15 * time.Minute},
+		"429, reset in 9 h":  {429, ``, func(now time.Time) map[string]string { return reset(now, 9*time.Hour) }, time.Minute},
 		"429, reset is over": {429, ``, func(now time.Time) map[string]string { return reset(now, -time.Hour) }, none},
 		"503, reset":         {503, ``, func(now time.Time) map[string]string { return reset(now, 90*time.Second) }, none},
 		"a day":              {503, ``, func(time.Time) map[string]string { return map[string]string{"Retry-After": "86400"} }, 15 * time.Minute},
