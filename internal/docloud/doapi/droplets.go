@@ -87,6 +87,11 @@ func (c *Client) OrdinaryDroplets(ctx context.Context) ([]instance.Droplet, erro
 	return c.droplets(ctx, nil)
 }
 
+// DropletsNamed lists the droplets of a name, those with GPUs left out (GET /v2/droplets?name=, which compares without regard to case).
+func (c *Client) DropletsNamed(ctx context.Context, name string) ([]instance.Droplet, error) {
+	return c.droplets(ctx, url.Values{"name": {name}})
+}
+
 // GPUDroplets lists all droplets with GPUs (GET /v2/droplets?type=gpus). It is all of them or an error.
 func (c *Client) GPUDroplets(ctx context.Context) ([]instance.Droplet, error) {
 	return c.droplets(ctx, url.Values{"type": {"gpus"}})

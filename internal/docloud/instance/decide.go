@@ -266,7 +266,8 @@ func recent(w World, c Config) Memory {
 	return Memory{Gone: kept}
 }
 
-// pace lets as many of the candidates go as the window allows, those first that went before, then by ID, and puts the others off.
+// pace lets as many of the candidates go as the window allows, those first that went before, then by ID, and puts the others off until enough lists have
+// lacked them.
 func (s census) pace(d *Decision, w World, c Config, candidates []int) {
 	slices.Sort(candidates)
 	candidates = slices.Compact(candidates)
@@ -277,7 +278,8 @@ func (s census) pace(d *Decision, w World, c Config, candidates []int) {
 	allowance := c.allowance(len(s.known))
 	free := allowance - len(granted)
 	for _, id := range candidates {
-		if !granted[id] && free > 0 {
+		proven := c.ProofLists > 0 && w.Missed[id] >= c.ProofLists
+		if !granted[id] && (free > 0 || proven) {
 			free--
 			granted[id] = true
 			d.Memory.Gone = append(d.Memory.Gone, Loss{Droplet: id, At: w.Now})
@@ -287,8 +289,8 @@ func (s census) pace(d *Decision, w World, c Config, candidates []int) {
 	for i, v := range d.Verdicts {
 		if v.Existence == Gone && !granted[v.Droplet] {
 			d.Verdicts[i].Existence, d.Verdicts[i].Reason = Unknown, ReasonPace
-			d.Verdicts[i].Message = fmt.Sprintf("droplet %d is gone, and so are many: %d droplets may be declared gone within %s, it is not its turn yet",
-				v.Droplet, allowance, c.Window.Round(time.Second))
+			d.Verdicts[i].Message = fmt.Sprintf("droplet %d is gone, and so are many: %d droplets may be declared gone within %s, it is not its turn yet, or %d lists have to lack it, %s apart",
+				v.Droplet, allowance, c.Window.Round(time.Second), c.ProofLists, c.ProofEvery)
 		}
 	}
 }

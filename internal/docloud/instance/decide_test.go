@@ -313,3 +313,49 @@ func TestContract(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// Lists that lack a droplet again and again prove more than time: those go at once, and no other. On another account nothing does.
+func TestProvenLossesGoBesideThePace(t *testing.T) {
+	t.Parallel()
+	c := instance.DefaultConfig()
+	w := instance.World{
+		Now: start, Recorded: ours, Current: ours, Answers: map[int]instance.Answer{}, Missed: map[int]int{},
+		List: instance.List{At: start, Complete: true},
+	}
+	for id := 1; id <= 200; id++ {
+		w.Nodes = append(w.Nodes, node("n"+providerid.Format(id), providerid.Format(id)))
+		switch {
+		case id <= 100:
+			w.List.Droplets = append(w.List.Droplets, id)
+		case id <= 150:
+			w.Missed[id] = c.ProofLists
+		default:
+			w.Missed[id] = c.ProofLists - 1
+		}
+		if id > 100 {
+			w.Answers[id] = instance.Answer{At: start, Outcome: instance.AnswerNotFound}
+		}
+	}
+	gone := func() (n int) {
+		for _, v := range instance.Decide(w, c).Verdicts {
+			if v.Existence == instance.Gone {
+				n++
+			}
+		}
+		return n
+	}
+	if n := gone(); n != 50 {
+		t.Errorf("%d go, want the 50 that are proven", n)
+	}
+	clear(w.Missed)
+	if n := gone(); n != 20 {
+		t.Errorf("%d go without proof, want a tenth", n)
+	}
+	for id := range w.Answers {
+		w.Missed[id] = 100
+	}
+	w.Current = instance.Account{UUID: "another"}
+	if n := gone(); n != 0 {
+		t.Errorf("%d go on another account", n)
+	}
+}

@@ -25,6 +25,8 @@ type World struct {
 	List List
 	// Answers are what GETs by ID answered, by droplet ID.
 	Answers map[int]Answer
+	// Missed says how many complete lists in a row lacked a droplet, none sooner than Config.ProofEvery after the one before, by droplet ID.
+	Missed map[int]int
 	// Memory is what the last decision asked to remember.
 	Memory Memory
 }
@@ -93,14 +95,18 @@ type Config struct {
 	Window  time.Duration
 	AtLeast int
 	Percent int
+	// ProofLists is how many complete lists, one every ProofEvery at the most, must lack a droplet that goes beside these bounds: together with its own 404
+	// that is better proof than time. 0 is for no such thing.
+	ProofLists int
+	ProofEvery time.Duration
 	// MaxListAge and MaxAnswerAge are how old a list and a 404 may be to be believed.
 	MaxListAge, MaxAnswerAge time.Duration
 }
 
 // DefaultConfig returns the bounds of the product: a tenth of the cluster and five machines at least per five minutes. An autoscaler that
-// removes a few machines at a time never notices; a cluster of a hundred that loses ninety is worked off in three quarters of an hour.
+// removes a few machines at a time never notices; beyond that a droplet goes when three lists have lacked it for a minute.
 func DefaultConfig() Config {
-	return Config{Window: 5 * time.Minute, AtLeast: 5, Percent: 10, MaxListAge: 5 * time.Minute, MaxAnswerAge: 2 * time.Minute}
+	return Config{Window: 5 * time.Minute, AtLeast: 5, Percent: 10, ProofLists: 3, ProofEvery: 30 * time.Second, MaxListAge: 5 * time.Minute, MaxAnswerAge: 2 * time.Minute}
 }
 
 // allowance is how many of known droplets may go within a window.

@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 		AccountAnnotation: "cloud.mooring.dev/account", TeamAnnotation: "cloud.mooring.dev/team", LossesAnnotation: "cloud.mooring.dev/losses",
 		EventAnotherAccount: "CloudAccountNotVerified", EventNothingVisible: "NoDropletVisible", EventExistenceUnknown: "DropletExistenceUnknown",
 		EventNotItsTurn: "DropletGoneWaiting", EventAmbiguous: "AmbiguousDroplet", EventNoDroplet: "DropletNotFound",
-		EventTagNoLabel: "DropletTagNotLabel", TokenAnnotation: "cloud.mooring.dev/token-healthy", labelsWritten: "written", labelsFailed: "failed",
+		EventTagNoLabel: "DropletTagNotLabel", EventNotInitialized: "NodeNotInitialized", TokenAnnotation: "cloud.mooring.dev/token-healthy", labelsWritten: "written", labelsFailed: "failed",
 		eventSource: "digitalocean-cloud-controller-manager",
 	} {
 		if got != want {

@@ -28,6 +28,8 @@ type API interface {
 	Account(ctx context.Context) (instance.Account, error)
 	// Droplet returns one droplet; errors.Is(err, doapi.ErrNotFound) holds only if the API itself says that there is none.
 	Droplet(ctx context.Context, id int) (instance.Droplet, error)
+	// DropletsNamed returns the droplets of a name, those with GPUs left out.
+	DropletsNamed(ctx context.Context, name string) ([]instance.Droplet, error)
 	// TokenAnswers returns what the answers to all calls say of the token; it makes none.
 	TokenAnswers() instance.TokenAnswers
 }
@@ -68,6 +70,7 @@ type guard struct {
 
 	answers  map[int]instance.Answer
 	found    map[int]instance.Droplet // what GETs by ID found that the list does not hold
+	missed   map[int]missing          // complete lists in a row that lacked a droplet
 	known    map[int]time.Time        // droplets that were Nodes of this cluster, and when they were one last, or in the list
 	turns    *budget.Turns            // of GETs by ID, for all Nodes together
 	last     instance.Decision
@@ -121,6 +124,10 @@ func (g *guard) world(now time.Time, list *DropletList) (instance.World, error) 
 	}
 	g.learn(now, nodes, list)
 	w.Known = slices.Collect(maps.Keys(g.known))
+	w.Missed = make(map[int]int, len(g.missed))
+	for id, m := range g.missed {
+		w.Missed[id] = m.lists
+	}
 	return w, nil
 }
 
@@ -138,12 +145,22 @@ func (g *guard) learn(now time.Time, nodes []*corev1.Node, list *DropletList) {
 	for id, last := range g.known {
 		if _, listed := list.byID[id]; listed {
 			g.known[id] = now
+			delete(g.missed, id)
 		} else if now.Sub(last) > knownAge {
 			delete(g.known, id)
 			delete(g.answers, id)
 			delete(g.found, id)
+			delete(g.missed, id)
+		} else if m := g.missed[id]; !list.At.IsZero() && list.Epoch == g.epoch && list.At.Sub(m.last) >= g.config.ProofEvery {
+			g.missed[id] = missing{m.lists + 1, list.At}
 		}
 	}
+}
+
+// missing is how many lists in a row lacked a droplet, and when the newest of those that count began.
+type missing struct {
+	lists int
+	last  time.Time
 }
 
 // grew says whether a decision granted losses that were not granted before.
@@ -199,6 +216,7 @@ func (g *guard) identify(ctx context.Context) {
 		g.epoch, g.current = epoch, instance.Account{}
 		clear(g.answers)
 		clear(g.found)
+		clear(g.missed)
 		g.lastAt = time.Time{}
 	}
 	if g.current == (instance.Account{}) && (g.currentErr == nil || now.Sub(g.triedAt) >= identityPause) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 5 * time.Second, PageAge: 15 * time.Second,
-		AskBurst: 20, AskEvery: 10600 * time.Millisecond, RecordName: RecordName, EventEvery: 10 * time.Minute, TokenEvery: 15 * time.Second,
+		AskBurst: 110, AskEvery: 15 * time.Second, RecordName: RecordName, EventEvery: 10 * time.Minute, TokenEvery: 15 * time.Second,
 	}
 }
 
@@ -74,6 +75,8 @@ type Instances struct {
 	snapshot *Snapshot
 	guard    *guard
 	reporter *reporter
+	// seeking bounds the calls for the droplets of new Nodes that the list lacks: a Node that has none is asked for again and again.
+	seeking *rate.Limiter
 
 	mu     sync.Mutex // guards all below
 	client kubernetes.Interface
@@ -83,10 +86,11 @@ type Instances struct {
 
 // New returns Instances that work once Initialize and SetInformers of their Provider were called.
 func New(api API, snapshot *Snapshot, config Config, clock clock.Clock, registry prometheus.Registerer) *Instances {
-	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot}
+	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot, seeking: rate.NewLimiter(rate.Every(config.AskEvery), seekBurst)}
 	m.guard = &guard{
 		mu: make(latch, 1), api: api, snapshot: snapshot, clock: clock, config: config.Decision, nodes: m.nodes,
 		turns: budget.NewTurns(clock.Now(), config.AskBurst, config.AskEvery, patience), ledger: &ledger{name: config.RecordName},
+		missed:  map[int]missing{},
 		answers: map[int]instance.Answer{}, found: map[int]instance.Droplet{}, known: map[int]time.Time{},
 	}
 	m.reporter = newReporter(config.EventEvery, clock, snapshot, registry)
@@ -118,6 +122,9 @@ func (m *Instances) Follow(informer coreinformers.NodeInformer) {
 	defer m.mu.Unlock()
 	m.lister, m.synced = informer.Lister(), synced
 }
+
+// seekBurst is how many new Nodes that the list lacks may be looked for at once.
+const seekBurst = 60
 
 // patience is how long a Node counts as waiting for its turn: the framework asks again every five seconds.
 const patience = 15 * time.Second
@@ -304,6 +311,7 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}
 	described, err := instance.Describe(droplet)
 	if err != nil {
+		m.reporter.unmatched(node, err)
 		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	m.label(ctx, node, droplet)
@@ -332,11 +340,12 @@ func misjudged(node *corev1.Node, addresses []corev1.NodeAddress) bool {
 	return len(types) < len(addresses) && slices.Equal(node.Status.Addresses, addresses)
 }
 
-// droplet finds a Node's droplet.
+// droplet finds a Node's droplet. A new Node's is asked for by name or ID if the list lacks it: its machine may be younger than the list, and
+// all that join wait for nobody else's list.
 func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Droplet, error) {
 	pending, age := uninitialized(node), m.age(m.config.StatusAge, m.config.PageAge)
 	if pending {
-		age, ctx = m.pendingAge(), doapi.Urgent(ctx, budget.Join)
+		ctx = doapi.Urgent(ctx, budget.Join)
 	}
 	list, err := m.snapshot.Get(ctx, age)
 	if err != nil && (node.Spec.ProviderID == "" || m.clock.Since(list.At) > m.config.Decision.MaxListAge) {
@@ -351,25 +360,50 @@ func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Dr
 		m.reporter.event(node, EventAnotherAccount, "not initialized: "+d.Message)
 		return instance.Droplet{}, fmt.Errorf("node %s is not initialized: %s", node.Name, d.Message)
 	}
-	droplet, err := m.match(ctx, node, list, age)
-	if err != nil || node.Spec.ProviderID != "" && !pending {
+	droplet, err := instance.Match(node, list.Droplets)
+	switch {
+	case err == nil && (node.Spec.ProviderID == "" || pending):
+		// What is told now stays: the provider ID for ever, the addresses for minutes. So the droplet itself is asked for.
+		droplet, err = m.ask(ctx, node, droplet.ID)
+		if !errors.Is(err, doapi.ErrNotFound) {
+			return droplet, err
+		}
+	case err == nil || !pending || !errors.Is(err, instance.ErrNoDroplet):
 		return droplet, err
 	}
-	// What is told now stays: the provider ID for ever, the addresses for minutes. So the droplet itself is asked for.
-	fresh, err := m.api.Droplet(ctx, droplet.ID)
+	return m.seek(ctx, node, list, err)
+}
+
+// ask reads one droplet.
+func (m *Instances) ask(ctx context.Context, node *corev1.Node, id int) (instance.Droplet, error) {
+	fresh, err := m.api.Droplet(ctx, id)
 	if err != nil {
 		return instance.Droplet{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	return fresh, nil
 }
 
-// match finds a Node's droplet in the list. A new one that is not there may have GPUs, whose list is read less often.
-func (m *Instances) match(ctx context.Context, node *corev1.Node, list *DropletList, age time.Duration) (instance.Droplet, error) {
-	droplet, err := instance.Match(node, list.Droplets)
-	if !uninitialized(node) || !errors.Is(err, instance.ErrNoDroplet) || !list.GPUsAt.Before(list.At) {
+// seek looks for the droplet of a new Node that the list lacks: by its ID, by the Node's name, and among those with GPUs, whose list is read less often
+// and which are not found by name. why is the error if it is too soon to look.
+func (m *Instances) seek(ctx context.Context, node *corev1.Node, list *DropletList, why error) (instance.Droplet, error) {
+	if !m.seeking.AllowN(m.clock.Now(), 1) {
+		if why == nil {
+			why = fmt.Errorf("node %s: too many are looked for at a time", node.Name)
+		}
+		return instance.Droplet{}, why
+	}
+	if id, err := providerid.Parse(node.Spec.ProviderID); err == nil {
+		return m.ask(ctx, node, id)
+	}
+	named, err := m.api.DropletsNamed(ctx, node.Name)
+	if err != nil {
+		return instance.Droplet{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	droplet, err := instance.Match(node, named)
+	if !errors.Is(err, instance.ErrNoDroplet) || !list.GPUsAt.Before(node.CreationTimestamp.Time) && m.clock.Since(list.GPUsAt) < m.pendingAge() {
 		return droplet, err
 	}
-	if list, err = m.snapshot.GetWhole(ctx, age); err != nil {
+	if list, err = m.snapshot.GetWhole(ctx, m.pendingAge()); err != nil {
 		return instance.Droplet{}, err
 	}
 	return instance.Match(node, list.Droplets)

@@ -4,6 +4,7 @@
 package machines
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -36,6 +37,8 @@ const (
 	EventAmbiguous = "AmbiguousDroplet"
 	// EventNoDroplet, Warning: the Node has waited for a while, and there is no droplet of its name.
 	EventNoDroplet = "DropletNotFound"
+	// EventNotInitialized, Warning: the Node has waited for a while to be described, and why.
+	EventNotInitialized = "NodeNotInitialized"
 	// EventTagNoLabel, Warning: a tag of the droplet that is to become a label of the Node cannot, or the label is somebody else's.
 	EventTagNoLabel = "DropletTagNotLabel"
 )
@@ -205,8 +208,12 @@ func (r *reporter) unmatched(node *corev1.Node, err error) {
 		r.event(node, EventAmbiguous, ambiguous.Error())
 		return
 	}
-	if errors.Is(err, instance.ErrNoDroplet) && node.Spec.ProviderID == "" && r.clock.Since(node.CreationTimestamp.Time) > joinTime {
+	switch waited := r.clock.Since(node.CreationTimestamp.Time) > joinTime; {
+	case !waited:
+	case errors.Is(err, instance.ErrNoDroplet) && node.Spec.ProviderID == "":
 		r.event(node, EventNoDroplet, err.Error()+": name the droplet as the Node, or start its kubelet with --hostname-override or --provider-id")
+	case uninitialized(node) && !errors.Is(err, context.Canceled):
+		r.event(node, EventNotInitialized, "the Node is not described yet and gets no Pods: "+err.Error())
 	}
 }
 

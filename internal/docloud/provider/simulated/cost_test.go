@@ -158,6 +158,33 @@ func TestNodesInDoubtCostABoundedNumberOfCalls(t *testing.T) {
 	})
 }
 
+// Half of a cluster is scaled down: the Nodes go as soon as it is proven that their machines have.
+func TestALargeScaleDownIsDoneInMinutes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t, 200, 1)
+		defer b.stop()
+		for n := range 100 {
+			if err := b.cloud.Account("").DeleteDroplet(fmt.Sprintf("node-%d", n)); err != nil {
+				t.Fatal(err)
+			}
+			b.unready(fmt.Sprintf("node-%d", n))
+		}
+		began := time.Now()
+		stats := b.spent(func() {
+			for range 180 {
+				if elapse(time.Second); b.nodes() == 100 {
+					break
+				}
+			}
+		})
+		t.Logf("%d Nodes are left after %s and %d calls", b.nodes(), time.Since(began), stats.Total)
+		if n := b.nodes(); n != 100 {
+			t.Errorf("%d Nodes are left after three minutes, want 100", n)
+		}
+	})
+}
+
 // awaitResync lets time pass until all load balancers have just been looked at, as they are every five to six minutes.
 func (b *bubble) awaitResync() {
 	b.t.Helper()
@@ -197,6 +224,32 @@ func TestJoiningNodesAreOneChangeOfEachLoadBalancer(t *testing.T) {
 			if len(lb.DropletIDs) != 40 {
 				t.Errorf("load balancer %s has %d droplets, want 40", lb.Name, len(lb.DropletIDs))
 			}
+		}
+	})
+}
+
+// Machines that are made and join one a second are described within a second each, by a call each: nobody waits for a list that is old enough.
+func TestJoiningNodesAreDescribedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t, 30, 6)
+		defer b.stop()
+		b.awaitResync()
+		stats := b.spent(func() {
+			for i := range 10 {
+				name := fmt.Sprintf("new-%d", i)
+				b.boot(name)
+				b.join(name)
+				elapse(time.Second)
+				if node := b.node(name); node.Spec.ProviderID == "" || len(node.Spec.Taints) > 0 {
+					t.Errorf("node %s has waited for a second: provider ID %q, taints %v", name, node.Spec.ProviderID, node.Spec.Taints)
+				}
+			}
+		})
+		calls := stats.Total - balancerCalls(stats)
+		t.Logf("%d calls about machines, the predecessor makes 10: %v", calls, stats.Routes)
+		if calls > 12 {
+			t.Errorf("%d calls about machines for 10 that join, want 12 at most: %v", calls, stats.Routes)
 		}
 	})
 }
