@@ -53,6 +53,10 @@ func TestFlagsOfTheFramework(t *testing.T) {
 			if ours.DefValue != "true" {
 				t.Error("--authentication-skip-lookup is not preset, as it is by the predecessor")
 			}
+		case f.Name == "leader-elect-lease-duration" || f.Name == "leader-elect-renew-deadline" || f.Name == "leader-elect-retry-period":
+			if want := map[string]string{"duration": "12s", "deadline": "8s", "period": "1s"}[f.Name[strings.LastIndex(f.Name, "-")+1:]]; ours.DefValue != want {
+				t.Errorf("--%s is preset to %s, want %s", f.Name, ours.DefValue, want)
+			}
 		case ours.DefValue != f.DefValue || ours.Shorthand != f.Shorthand || ours.NoOptDefVal != f.NoOptDefVal:
 			t.Errorf("--%s: default %q, shorthand %q, without a value %q; the framework has %q, %q, %q", f.Name, ours.DefValue, ours.Shorthand,
 				ours.NoOptDefVal, f.DefValue, f.Shorthand, f.NoOptDefVal)

@@ -126,7 +126,7 @@ func newElector(config *frameworkconfig.CompletedConfig, watch *leaderelection.H
 
 // runFramework runs the framework's controllers until ctx ends. watch is nil if nobody is elected here.
 func runFramework(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud cloudprovider.Interface, watch *leaderelection.HealthzAdaptor) error {
-	initializers := framework.ConstructControllerInitializers(framework.DefaultInitFuncConstructors, config, cloud)
+	initializers := framework.ConstructControllerInitializers(constructors(), config, cloud)
 	if watch != nil {
 		initializers[electionCheck] = func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 			return electionHealth{watch}, true, nil

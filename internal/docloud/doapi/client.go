@@ -170,6 +170,7 @@ func (c *Client) attempt(ctx context.Context, call call, body []byte) error {
 	response, err := c.http.Do(request)
 	if err != nil {
 		c.metrics.observe(call, "none", c.clock.Since(began))
+		c.witness.failed(ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded))
 		return noAnswer(call, !neverConnected(err), unwrapURL(err))
 	}
 	defer func() { _ = response.Body.Close() }()
@@ -177,6 +178,7 @@ func (c *Client) attempt(ctx context.Context, call call, body []byte) error {
 	c.metrics.observe(call, strconv.Itoa(response.StatusCode), c.clock.Since(began))
 	c.witness.heard(c.clock.Now(), call, response.StatusCode, nil)
 	word = wordOf(response.StatusCode, response.Header, c.clock.Now())
+	c.witness.failed(response.StatusCode == http.StatusUnauthorized || response.StatusCode >= http.StatusInternalServerError)
 	if response.StatusCode == http.StatusUnauthorized {
 		c.epochs.refused()
 	}

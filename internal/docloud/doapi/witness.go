@@ -23,6 +23,22 @@ type witness struct {
 	asked     bool       // the API has said something of the token
 	refused   bool       // and that was 401 last
 	forbidden map[string]time.Time
+	failing   bool // the last attempt got no answer, one of 5xx, or 401
+}
+
+// failed notes whether the last attempt failed in a way that may pass for all calls alike.
+func (w *witness) failed(failed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing = failed
+}
+
+// Failing says whether the API did not serve the last attempt at a call: it did not answer, was in trouble itself (5xx), or refused the token. It makes no
+// call.
+func (c *Client) Failing() bool {
+	c.witness.mu.Lock()
+	defer c.witness.mu.Unlock()
+	return c.witness.failing
 }
 
 // renew forgets what was said of the scopes of another token. That the last word was a refusal stays until there is another word.

@@ -18,6 +18,8 @@ type Extra interface {
 	Follow(factory informers.SharedInformerFactory)
 	// Start works in the background until stop is closed.
 	Start(client kubernetes.Interface, stop <-chan struct{})
+	// Wake tries now what waits after a failure: its cause may be over.
+	Wake()
 }
 
 // Common is what controllers beside the framework's need of the others: lists that are shared, so that they cost no calls of their own, and the

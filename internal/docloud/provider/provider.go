@@ -4,6 +4,7 @@
 package provider
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/client-go/informers"
@@ -11,6 +12,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 )
@@ -24,6 +28,47 @@ type Provider struct {
 	machines  *machines.Instances
 	balancers *balancers.Controller
 	extras    []Extra
+	probe     Probe
+}
+
+// Probe asks whether DigitalOcean serves again; *doapi.Client is it.
+type Probe interface {
+	// Failing says whether the last call was not served; it makes none.
+	Failing() bool
+	// Account makes the cheapest call there is.
+	Account(ctx context.Context) (instance.Account, error)
+}
+
+// probeEvery is how often it is looked whether DigitalOcean serves again, while it does not.
+const probeEvery = 5 * time.Second
+
+// Probing makes the provider try again at once what has failed as soon as DigitalOcean serves again, be it that its trouble is over or that the token was
+// replaced: what waits after a failure waits for up to five minutes. It is called before Initialize.
+func (p *Provider) Probing(probe Probe) *Provider {
+	p.probe = probe
+	return p
+}
+
+// heal probes while DigitalOcean does not serve, until ctx ends.
+func (p *Provider) heal(ctx context.Context) {
+	for ticker := time.NewTicker(probeEvery); ; {
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		case <-ticker.C:
+		}
+		if !p.probe.Failing() {
+			continue
+		}
+		if _, err := p.probe.Account(doapi.Once(doapi.Urgent(ctx, budget.Join))); err != nil {
+			continue
+		}
+		p.balancers.Wake()
+		for _, extra := range p.extras {
+			extra.Wake()
+		}
+	}
 }
 
 var (
@@ -40,6 +85,14 @@ func New(gate *loop.Gate, machines *machines.Instances, balancers *balancers.Con
 func (p *Provider) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	p.machines.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
 	p.balancers.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
+	if p.probe != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			<-stop
+			cancel()
+		}()
+		go p.heal(ctx)
+	}
 	for _, extra := range p.extras {
 		extra.Start(clients.ClientOrDie("cloud-controller-manager"), stop)
 	}
