@@ -105,6 +105,8 @@ func right(name string) string {
 		return "3d6f6fdc-8b7e-49fd-a3c2-0d73ec4e40b4"
 	case annotation.FirewallManaged:
 		return "false"
+	case annotation.HealthCheckPath:
+		return "/ok"
 	}
 	return "3"
 }

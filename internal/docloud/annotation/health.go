@@ -70,5 +70,7 @@ func (r *reader) overridden(h *HealthCheck) {
 	h.Protocol = r.choice(HealthCheckProtocol, def)
 	if h.Protocol == ProtocolTCP && h.Path != "" {
 		r.idle(HealthCheckPath, "which has no effect while "+HealthCheckProtocol+" is "+ProtocolTCP)
+	} else if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
+		r.doubt(HealthCheckPath, "which is sent as it is: a path begins with a slash")
 	}
 }

@@ -155,6 +155,9 @@ func (c *Controller) Start(_ kubernetes.Interface, stop <-chan struct{}) {
 	}()
 }
 
+// Wake tries now what waits after a failure: its cause may be over.
+func (c *Controller) Wake() { c.loop.Wake() }
+
 // look makes a pass and tells how it went. A pass that failed is made again when the next one is due: a tag is in no hurry.
 func (c *Controller) look(ctx context.Context, _ string) loop.Result {
 	tagged, err := c.pass(ctx)

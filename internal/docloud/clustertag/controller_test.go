@@ -105,11 +105,16 @@ func (w *world) must(err error) {
 	}
 }
 
-// service makes a load balancer with tags, and a Service whose annotation names it.
+// service makes a Service and its load balancer, with tags, which the Service's annotation names.
 func (w *world) service(name string, tags ...string) string {
 	w.t.Helper()
+	made, err := w.client.CoreV1().Services(w.name).Create(w.t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.name, Labels: map[string]string{own: w.name}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	w.must(err)
 	body, err := json.Marshal(map[string]any{
-		"name": name, "region": "nyc1", "type": "REGIONAL_NETWORK", "tags": tags,
+		"name": loadbalancer.DefaultName(made), "region": "nyc1", "type": "REGIONAL_NETWORK", "tags": tags,
 		"forwarding_rules": []any{map[string]any{"entry_protocol": "tcp", "entry_port": 80, "target_protocol": "tcp", "target_port": 80}},
 	})
 	w.must(err)
@@ -124,12 +129,8 @@ func (w *world) service(name string, tags ...string) string {
 		LoadBalancer digitalocean.LoadBalancer `json:"load_balancer"`
 	}
 	w.must(json.NewDecoder(response.Body).Decode(&answer))
-	_, err = w.client.CoreV1().Services(w.name).Create(w.t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: w.name, Labels: map[string]string{own: w.name}, Annotations: map[string]string{annotation.LoadBalancerID: answer.LoadBalancer.ID},
-		},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{})
+	made.Annotations = map[string]string{annotation.LoadBalancerID: answer.LoadBalancer.ID}
+	_, err = w.client.CoreV1().Services(w.name).Update(w.t.Context(), made, metav1.UpdateOptions{})
 	w.must(err)
 	return answer.LoadBalancer.ID
 }

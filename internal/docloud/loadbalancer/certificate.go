@@ -100,7 +100,7 @@ func (in Input) certificate(s annotation.Settings, result *Result) (string, erro
 	if i >= 0 {
 		return in.Certificates[i].ID, nil
 	}
-	problem := "but the account has no certificate of that name"
+	problem := "but the account has no certificate of that name: make it, or ask for one of Let's Encrypt with annotation " + annotation.CertificateDomains
 	if in.PartialCertificates {
 		problem = "but not all certificates of the account could be read, and those that were have another name"
 	}

@@ -66,7 +66,7 @@ func TestDefaultsAreNotTheOwnersFault(t *testing.T) {
 		"source ranges beside":            {in: defaulted(t, fromRanges(service(), "192.0.2.0/24"), "allow-rules", "ip:192.0.2.1")},
 		"no such certificate": {
 			in:   defaulted(t, service(), "certificate-name", "nobody's"),
-			want: `annotation ` + p + `certificate-name is "nobody's" by the cluster's default, but the account has no certificate of that name`,
+			want: `annotation ` + p + `certificate-name is "nobody's" by the cluster's default, but the account has no certificate of that name: make it, or ask for one of Let's Encrypt with annotation ` + p + `certificate-domains`,
 		},
 		"no port to check": {
 			in:   defaulted(t, service("override-health-check", ""), "healthcheck-port", "9999"),

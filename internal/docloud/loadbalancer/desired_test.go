@@ -99,7 +99,7 @@ func TestRefusals(t *testing.T) {
 			want:    `port 443 has the protocol https, but annotation ` + p + `certificate-name is "web" and ` + p + `tls-passthrough is "true": remove one of them`,
 		},
 		"no such certificate": {
-			service: service("certificate-name", "nobody's"), want: `annotation ` + p + `certificate-name is "nobody's", but the account has no certificate of that name`,
+			service: service("certificate-name", "nobody's"), want: `annotation ` + p + `certificate-name is "nobody's", but the account has no certificate of that name: make it, or ask for one of Let's Encrypt with annotation ` + p + `certificate-domains`,
 		},
 		"no such certificate among those that could be read": {
 			service: service("certificate-name", "nobody's"), change: func(in *loadbalancer.Input) { in.PartialCertificates = true },

@@ -96,7 +96,11 @@ func Identify(s Search) Identity {
 func (s Search) byID(id string) (Identity, bool) {
 	o := s.lookup(id)
 	if o == nil {
-		if s.ByID != nil { // 404: a list that lacks it would be no proof
+		switch {
+		case s.ByID != nil && !isID(id):
+			return Identity{Ownership: Foreign, Message: fmt.Sprintf("annotation %s is %s, which no load balancer has as its ID: write the ID of one, or remove the annotation "+
+				"to have a load balancer made", annotation.LoadBalancerID, annotation.Quote(id))}, true
+		case s.ByID != nil: // 404: a list that lacks it would be no proof
 			return Identity{}, false
 		}
 		return Identity{
@@ -105,6 +109,20 @@ func (s Search) byID(id string) (Identity, bool) {
 		}, true
 	}
 	return s.byAnnotation(*o), true
+}
+
+// isID says whether a text has the form of a load balancer's ID, which is a UUID.
+func isID(text string) bool {
+	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+	if len(text) != len(form) {
+		return false
+	}
+	for i, c := range strings.ToLower(text) {
+		if dash := form[i] == '-'; dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdef", c) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s Search) lookup(id string) *Observed {

@@ -131,13 +131,17 @@ func TestIdentify(t *testing.T) {
 			search: search(annotated()), want: loadbalancer.Unclear, says: "was not asked for by ID",
 		},
 		"by ID, gone": {
-			search: search(annotated()), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
+			search: search(service(annotation.LoadBalancerID, lbID)), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
+		},
+		"by ID, which is none": {
+			search: search(annotated()), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Foreign,
+			says: `annotation ` + annotation.LoadBalancerID + ` is "lb", which no load balancer has as its ID: write the ID of one, or remove the annotation`,
 		},
 		"by ID, gone, and the list is old": {
-			search: search(annotated(), lb("lb", defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
+			search: search(service(annotation.LoadBalancerID, lbID), lb(lbID, defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
 		},
 		"by ID, gone, and made anew": {
-			search: search(annotated(), lb("new", defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Ours, id: "new",
+			search: search(service(annotation.LoadBalancerID, lbID), lb("new", defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Ours, id: "new",
 		},
 		"a copy of the Service has the better claim: it is older": {
 			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
@@ -254,7 +258,7 @@ func TestIdentify(t *testing.T) {
 			if !strings.Contains(got.Message+got.Warning, tt.says) || tt.says == "" && got.Message+got.Warning != "" {
 				t.Errorf("says\n%s%s, want\n%s", got.Message, got.Warning, tt.says)
 			}
-			if got.AskByID != strings.Contains(tt.says, "by ID") || got.AskAllowance != (tt.says == "was not asked") {
+			if got.AskByID != strings.Contains(tt.says, "asked for by ID") || got.AskAllowance != (tt.says == "was not asked") {
 				t.Errorf("ask by ID: %v", got.AskByID)
 			}
 		})

@@ -39,6 +39,8 @@ const (
 	ReasonPending = "LoadBalancerPending"
 	// ReasonCertPending, Normal: the certificate is being issued, and what that needs.
 	ReasonCertPending = "LoadBalancerCertificatePending"
+	// ReasonCertReady, Normal: the certificate that was waited for can be used.
+	ReasonCertReady = "LoadBalancerCertificateReady"
 	// ReasonCertFailed, Warning: the certificate could not be made or issued; what to do.
 	ReasonCertFailed = "LoadBalancerCertificateFailed"
 	// ReasonEnsured, Normal: an address is published. It is the framework's reason, for what that leaves to this controller.

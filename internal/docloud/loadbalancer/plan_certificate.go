@@ -20,6 +20,17 @@ import (
 // resync will see it.
 const certificatePatience = 30 * time.Minute
 
+// certificateHurry is how long a certificate that is waited for is looked at as often as a load balancer that is busy: most take less.
+const certificateHurry = 5 * time.Minute
+
+// certificateDoubt is how old the list may be where something does not fit.
+func (p *planning) certificateDoubt() time.Duration {
+	if since := p.plan.Memory.Certifying; !since.IsZero() && p.Now.Sub(since) < certificateHurry {
+		return min(p.Pace.CertificateDoubt, p.Pace.Pending)
+	}
+	return p.Pace.CertificateDoubt
+}
+
 // certificates returns the account's certificates. They change rarely, so that a list that is not new does as long as all fits together: a name
 // that it lacks may be one that was added, and another ID than the Service's one of a certificate that was renewed. Without ok the plan is made.
 func (p *planning) certificates(observed *Observed) (all []Certificate, partial, ok bool) {
@@ -29,7 +40,7 @@ func (p *planning) certificates(observed *Observed) (all []Certificate, partial,
 	demand := Demand{Age: p.Pace.CertificateAge}
 	doubt := byID || p.Again != "" || p.Certificates.Met != nil && p.Certificates.Trouble == nil && !fitsTogether(p.Certificates.Items, certificateName(asked), observed)
 	if doubt {
-		demand.Age = p.Pace.CertificateDoubt
+		demand.Age = p.certificateDoubt()
 	}
 	if !p.Certificates.meets(demand) {
 		p.need(Needs{Certificates: &demand})
@@ -82,6 +93,9 @@ func (p *planning) outdated(lb Observed, result Result) bool {
 func (p *planning) awaits(lb *Observed, wait *CertificateWait) bool {
 	m := &p.plan.Memory
 	if wait == nil {
+		if !m.Certifying.IsZero() {
+			p.plan.Said = append(p.plan.Said, normal(ReasonCertReady, "the certificate for the service's domains can be used"))
+		}
 		m.Certifying = time.Time{}
 		return false
 	}
@@ -95,7 +109,7 @@ func (p *planning) awaits(lb *Observed, wait *CertificateWait) bool {
 	if !wait.Make {
 		p.plan.Notes = append(p.plan.Notes, normal(ReasonCertPending, wait.Message+"; "+until(lb)))
 	}
-	p.again = p.Pace.CertificateDoubt
+	p.again = p.certificateDoubt()
 	if p.Now.Sub(m.Certifying) > certificatePatience {
 		p.again = p.Pace.Resync
 	}
