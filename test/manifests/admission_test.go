@@ -104,7 +104,7 @@ func TestPoliciesStopNobodyByFailing(t *testing.T) {
 		}
 	}
 	want := map[string][]admissionregistrationv1.ValidationAction{
-		policy.Annotations: {admissionregistrationv1.Deny}, policy.Doubts: {admissionregistrationv1.Warn},
+		policy.Annotations: {admissionregistrationv1.Deny}, policy.Doubts: {admissionregistrationv1.Warn}, policy.TakeOver: {admissionregistrationv1.Deny},
 	}
 	if diff := cmp.Diff(want, actions); diff != "" {
 		t.Error(diff)

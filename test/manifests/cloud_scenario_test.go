@@ -23,6 +23,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,6 +31,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -267,6 +269,7 @@ func (r *cloudRun) life() {
 	r.wrongAnnotation()
 	r.opens()
 	r.certificate()
+	r.foreign()
 	must(r.t, r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, "web", metav1.DeleteOptions{}))
 	testkit.Eventually(r.t, "the load balancer to go with its Service", func() string {
 		if _, err := r.service(ctx); !apierrors.IsNotFound(err) || len(r.account.LoadBalancers()) > 0 {
@@ -289,6 +292,35 @@ func (r *cloudRun) certificate() {
 		}
 		return ""
 	})
+}
+
+// foreign names a load balancer that is another cluster's, which is refused and left alone.
+func (r *cloudRun) foreign() {
+	r.t.Helper()
+	ctx, services := r.t.Context(), r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
+	theirs, err := r.account.CreateLoadBalancer(sim.LoadBalancer{Name: "theirs", Tags: []string{"k8s:another"}})
+	must(r.t, err)
+	_, err = services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign", Annotations: map[string]string{annotation.LoadBalancerID: theirs.ID}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 444}}},
+	}, metav1.CreateOptions{})
+	must(r.t, err)
+	testkit.Eventually(r.t, "the Service to be told that it is another's", func() string {
+		s, err := services.Get(ctx, "foreign", metav1.GetOptions{})
+		must(r.t, err)
+		if c := meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionOwned); c == nil || c.Status != metav1.ConditionFalse {
+			return fmt.Sprintf("%+v", s.Status)
+		}
+		return ""
+	})
+	must(r.t, services.Delete(ctx, "foreign", metav1.DeleteOptions{}))
+	testkit.Eventually(r.t, "the Service to go", func() string {
+		if _, err := services.Get(ctx, "foreign", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
+	must(r.t, r.account.DeleteLoadBalancer(theirs.ID))
 }
 
 // exclude sets or removes the label that keeps a Node out of load balancers.

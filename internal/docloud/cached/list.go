@@ -80,6 +80,7 @@ func (l *List[T]) At() time.Time {
 func (l *List[T]) Get(ctx context.Context, after uint64, age time.Duration) (*Reading[T], error) {
 	for {
 		l.mu.Lock()
+		after = min(after, l.latest) // a stamp of another list's would never be reached
 		if r := l.last; r != nil && r.stamp >= after && r.Epoch == l.epoch() && l.clock.Since(r.At) < age {
 			l.mu.Unlock()
 			return r, nil

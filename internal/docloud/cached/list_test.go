@@ -70,6 +70,8 @@ func TestListIsReadOnceForAllAndNeverBeforeItIsAskedFor(t *testing.T) {
 		synctest.Wait()
 		ask(list.Stamp(), 6)
 
+		ask(1<<40, 6) // a stamp that is another list's
+
 		stub.fails = errors.New("no")
 		if _, err := list.Get(t.Context(), list.Stamp(), time.Minute); err == nil {
 			t.Error("a failure is no list")

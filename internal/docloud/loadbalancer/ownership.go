@@ -147,7 +147,8 @@ func (s Search) byAnnotation(o Observed) Identity {
 	if s.claimOf(s.Service, o) != none {
 		return ours
 	}
-	ours.TakenOver = true
+	// What its name would give to the Service as well was made for it, by a process that died before the status could show it.
+	ours.TakenOver = !s.named(o) || s.refusal(o, false) != ""
 	if s.TakeOver != nil && s.TakeOver.allows(o.ID) {
 		return ours
 	}

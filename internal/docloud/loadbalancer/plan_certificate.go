@@ -21,7 +21,7 @@ import (
 const certificatePatience = 30 * time.Minute
 
 // certificateHurry is how long a certificate that is waited for is looked at as often as a load balancer that is busy: most take less.
-const certificateHurry = 5 * time.Minute
+const certificateHurry = 2 * time.Minute
 
 // certificateDoubt is how old the list may be where something does not fit.
 func (p *planning) certificateDoubt() time.Duration {

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
 // keep makes the load balancer what the Service asks for: it is found, what it must be is decided, and it is made or changed.
@@ -36,8 +38,8 @@ func (p *planning) keep() {
 	case p.answer(StepCreate) != nil:
 		p.created(*lb)
 	case p.Again == "" && p.outdated(*lb, result):
-		demand := p.fresh()
-		p.need(Needs{Again: lb.ID, List: &demand, Certificates: &demand})
+		// Stamps are each list's own, so that one of load balancers is none for certificates.
+		p.need(Needs{Again: lb.ID, List: new(p.fresh()), Certificates: &Demand{Since: len(p.Answers) + 1}})
 	default:
 		p.update(*lb, result)
 	}
@@ -104,12 +106,21 @@ func (p *planning) desired(observed *Observed) (result Result, problems Problems
 	return result, nil, true
 }
 
+// young is the age below which a Node's droplet may be missing in a list that is not quite new.
+const young = 2 * time.Minute
+
 // withoutGone takes droplets that are not in the account any more out of a request that was refused. Their Nodes may stay for a while when
-// many are lost at a time, and must not keep all others from being served. If none would be left the request stays as it is.
+// many are lost at a time, and must not keep all others from being served. One whose Node is young may be younger than the list. If none would be
+// left the request stays as it is.
 func (p *planning) withoutGone(r *Request) {
 	there := make(map[int]bool, len(p.Droplets.Items))
 	for _, d := range p.Droplets.Items {
 		there[d.ID] = true
+	}
+	for _, node := range p.Nodes {
+		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil && p.Now.Sub(node.CreationTimestamp.Time) < young {
+			there[id] = true
+		}
 	}
 	left := slices.DeleteFunc(slices.Clone(r.DropletIDs), func(id int) bool { return !there[id] })
 	if len(left) > 0 {

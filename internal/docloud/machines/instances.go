@@ -171,9 +171,9 @@ func (m *Instances) Trusted(ctx context.Context) error {
 	return errors.New(d.Message)
 }
 
-// Droplets returns all droplets of the account, as they were not long ago, or an error. They MUST NOT be changed.
+// Droplets returns all droplets of the account, as they were a moment ago, or an error: who asks leaves out what it lacks. They MUST NOT be changed.
 func (m *Instances) Droplets(ctx context.Context) ([]instance.Droplet, error) {
-	list, err := m.snapshot.Get(ctx, m.age(m.config.StatusAge, m.config.PageAge))
+	list, err := m.snapshot.Get(ctx, m.pendingAge())
 	if err != nil {
 		return nil, err
 	}

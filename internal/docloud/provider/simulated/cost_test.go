@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
@@ -154,6 +158,31 @@ func TestNodesInDoubtCostABoundedNumberOfCalls(t *testing.T) {
 		}
 		if len(asked) != lost || most > 2*least {
 			t.Errorf("%d of %d were asked for, some %d times and some %d", len(asked), lost, least, most)
+		}
+	})
+}
+
+// A machine that joins is served although DigitalOcean refuses the droplet of one that is lost, whose Node is still there: the list that tells which are
+// lost may be older than the new machine.
+func TestAMachineThatJoinsIsServedWhileALostOneLingers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t, 5, 1)
+		defer b.stop()
+		if err := b.cloud.Account("").DeleteDroplet("node-0"); err != nil {
+			t.Fatal(err)
+		}
+		b.change("service-0", func(s *corev1.Service) { s.Annotations[annotation.Prefix+"healthcheck-healthy-threshold"] = "4" }) // a PUT with all droplets
+		elapse(time.Second)
+		b.boot("new")
+		b.join("new")
+		elapse(30 * time.Second)
+		droplet, err := b.cloud.Account("").Droplet("new")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lbs := b.cloud.Account("").LoadBalancers(); !slices.Contains(lbs[0].DropletIDs, droplet.ID) || len(lbs[0].DropletIDs) != 5 {
+			t.Errorf("the load balancer has %v, droplet %d has joined", lbs[0].DropletIDs, droplet.ID)
 		}
 	})
 }

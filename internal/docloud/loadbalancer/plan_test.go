@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+)
+
+// stage is an account and one Service in memory, on which plans are carried out as package balancers does it.
+type stage struct {
+	in      loadbalancer.Input
+	service *corev1.Service
+	account map[string]loadbalancer.Observed
+	memory  loadbalancer.Memory
+	now     time.Time
+	made    int
+	// steps are all that were taken. After so many the process dies, without its memory; 0 for never.
+	steps []loadbalancer.Step
+	dies  int
+	// reversed lists the account the other way around.
+	reversed bool
+	// lost says that the next POST is made and not answered.
+	lost bool
+}
+
+func newStage(in loadbalancer.Input) *stage {
+	in.Service.Finalizers = []string{loadbalancer.Finalizer}
+	return &stage{in: in, service: in.Service, account: map[string]loadbalancer.Observed{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// errDied is a process that has died.
+var errDied = errors.New("died")
+
+// pass makes one pass, and is errDied if the process did not live to its end.
+func (s *stage) pass(t interface{ Fatalf(string, ...any) }, intent loadbalancer.Intent) (loadbalancer.End, error) {
+	w := loadbalancer.World{
+		Now: s.now, Intent: intent, Cluster: s.in.Cluster, Service: s.service, Services: []*corev1.Service{s.service}, Nodes: s.in.Nodes, Memory: s.memory,
+		Pace: loadbalancer.Pace{ListAge: time.Second, Poll: time.Second, Pending: time.Second, Unanswered: time.Minute, CertificateAge: time.Minute, CertificateDoubt: time.Second},
+	}
+	for range 30 {
+		w.Stamp++
+		plan := loadbalancer.MakePlan(w)
+		again := loadbalancer.MakePlan(w)
+		if diff := cmp.Diff(plan, again, cmp.Exporter(nothingHidden), cmp.Comparer(sameError)); diff != "" {
+			t.Fatalf("the same world, another plan:\n%s", diff)
+		}
+		w.Memory = plan.Memory
+		switch {
+		case plan.End != nil:
+			s.memory = w.Memory
+			return *plan.End, nil
+		case plan.Step != nil:
+			s.steps = append(s.steps, *plan.Step)
+			answer := s.take(*plan.Step)
+			if s.dies > 0 && len(s.steps) == s.dies {
+				s.memory = loadbalancer.Memory{}
+				return loadbalancer.End{}, errDied
+			}
+			w.Service, w.Answers = s.service, append(w.Answers, answer)
+		default:
+			s.read(&w, plan.Needs)
+		}
+	}
+	t.Fatalf("the pass does not end: %d steps", len(s.steps))
+	return loadbalancer.End{}, nil
+}
+
+func sameError(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+func (s *stage) read(w *loadbalancer.World, needs loadbalancer.Needs) {
+	if needs.Trust {
+		w.Trust = &loadbalancer.Trust{}
+	}
+	if needs.Live {
+		w.Service, w.Live = s.service, true
+	}
+	if needs.List != nil {
+		w.List = loadbalancer.Reading[loadbalancer.Observed]{Met: needs.List, Items: s.list()}
+	}
+	if needs.Certificates != nil {
+		w.Certificates = loadbalancer.Reading[loadbalancer.Certificate]{Met: needs.Certificates, Items: s.in.Certificates}
+	}
+	if needs.Droplets {
+		w.Droplets.Met = &loadbalancer.Demand{}
+	}
+	if needs.Allowance {
+		w.TakeOver = &loadbalancer.TakeOver{}
+	}
+	if needs.ByID != "" {
+		w.ByID = &loadbalancer.LookedUp{ID: needs.ByID}
+		if lb, ok := s.account[needs.ByID]; ok {
+			w.ByID.Found = &lb
+		}
+	}
+	if needs.Again != "" {
+		w.Again = needs.Again
+	}
+}
+
+func (s *stage) list() []loadbalancer.Observed {
+	var all []loadbalancer.Observed
+	for _, id := range slices.Sorted(maps.Keys(s.account)) {
+		all = append(all, s.account[id])
+	}
+	if s.reversed {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+// take does what a step says.
+func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
+	answer, lb := loadbalancer.Answer{Step: step, LoadBalancer: step.LoadBalancer}, step.LoadBalancer
+	changed := s.service.DeepCopy()
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	switch step.Kind {
+	case loadbalancer.StepAnnotate:
+		maps.Copy(changed.Annotations, step.Annotations)
+		delete(changed.Annotations, loadbalancer.AttemptAnnotation)
+	case loadbalancer.StepNoteAttempt:
+		changed.Annotations[loadbalancer.AttemptAnnotation] = step.Name
+	case loadbalancer.StepShowStatus:
+		changed.Status.LoadBalancer = step.Status
+	case loadbalancer.StepCondition:
+		changed.Status.Conditions = []metav1.Condition{step.Condition}
+	case loadbalancer.StepCreate:
+		for _, other := range s.account {
+			if other.Name == step.Request.Name {
+				answer.Trouble = &loadbalancer.Trouble{Err: errors.New("name is not unique"), Kind: loadbalancer.Refused}
+				return answer
+			}
+		}
+		s.made++
+		lb = keeps(step.Request)
+		lb.ID = fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)
+		lb.IP = fmt.Sprintf("203.0.113.%d", s.made)
+		s.account[lb.ID], answer.LoadBalancer = lb, lb
+		if s.lost {
+			s.lost = false
+			answer.Trouble = &loadbalancer.Trouble{Err: errors.New("no answer"), Kind: loadbalancer.Unanswered}
+		}
+	case loadbalancer.StepUpdate:
+		now := keeps(step.Request)
+		now.ID, now.IP = lb.ID, lb.IP
+		s.account[lb.ID], answer.LoadBalancer = now, now
+	case loadbalancer.StepAddTargets:
+		lb.DropletIDs = slices.Concat(lb.DropletIDs, step.Droplets)
+		s.account[lb.ID], answer.LoadBalancer = lb, lb
+	case loadbalancer.StepRemoveTargets:
+		lb.DropletIDs = slices.DeleteFunc(slices.Clone(lb.DropletIDs), func(id int) bool { return slices.Contains(step.Droplets, id) })
+		s.account[lb.ID], answer.LoadBalancer = lb, lb
+	case loadbalancer.StepDelete:
+		delete(s.account, lb.ID)
+	default:
+	}
+	s.service = changed
+	return answer
+}
+
+// writes counts the steps that change something at DigitalOcean.
+func writes(steps []loadbalancer.Step) int {
+	n := 0
+	for _, step := range steps {
+		switch step.Kind {
+		case loadbalancer.StepAnnotate, loadbalancer.StepNoteAttempt, loadbalancer.StepShowStatus, loadbalancer.StepCondition:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// drawStage draws a cluster and an account in which others have load balancers too, some in the way.
+func drawStage(t *rapid.T) *stage {
+	s := newStage(drawInput(t))
+	s.in.Nodes = nodes(v4(1), v4(2), v4(3))
+	for i, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"web", "shop", defName, "z"}), 0, 3, rapid.ID[string]).Draw(t, "names of others") {
+		id := fmt.Sprintf("others-%d", i)
+		s.account[id] = lb(id, name, theirs(), 9)
+	}
+	// One whose name is made of the Service's UID was made for it, whoever has tagged it since.
+	if rapid.Bool().Draw(t, "names another's") && s.account["others-0"].Name != defName {
+		s.service.Annotations[annotation.LoadBalancerID] = "others-0"
+	}
+	return s
+}
+
+// settle makes passes until nothing is left to do, and says how many it took.
+func (s *stage) settle(t *rapid.T) (loadbalancer.End, int) {
+	for n := 1; n <= 8; n++ {
+		before := len(s.steps)
+		end, err := s.pass(t, loadbalancer.Keep)
+		s.now = s.now.Add(2 * time.Minute) // longer than an unanswered POST is waited for
+		if err == nil && len(s.steps) == before {
+			return end, n
+		}
+		if n := writes(s.steps[before:]); n > 1 {
+			t.Fatalf("one pass makes %d changes: %+v", n, s.steps[before:])
+		}
+	}
+	t.Fatalf("it does not converge: %+v", s.steps)
+	return loadbalancer.End{}, 0
+}
+
+// untouched fails if anything of others' was changed.
+func (s *stage) untouched(t *rapid.T, before map[string]loadbalancer.Observed) {
+	for id, was := range before {
+		if diff := cmp.Diff(was, s.account[id]); diff != "" {
+			t.Fatalf("what is another cluster's was changed:\n%s", diff)
+		}
+	}
+	ours := len(s.account) - len(before)
+	if ours > 1 {
+		t.Fatalf("%d load balancers for one Service: %v", ours, slices.Sorted(maps.Keys(s.account)))
+	}
+}
+
+// Whatever the Service asks for and whatever else is in the account: passes come to an end at which nothing is left to do, one change at a time; what is
+// others' stays as it is; and the order in which things are listed makes no difference.
+func TestPlansConvergeModestlyInAnyOrder(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		s := drawStage(t)
+		others := maps.Clone(s.account)
+		mirror := &stage{in: s.in, service: s.service.DeepCopy(), account: maps.Clone(s.account), now: s.now, reversed: true}
+		s.lost = rapid.Bool().Draw(t, "the first answer is lost")
+		mirror.lost = s.lost
+		end, _ := s.settle(t)
+		mirrored, _ := mirror.settle(t)
+		if diff := cmp.Diff(s.steps, mirror.steps, cmp.Exporter(nothingHidden)); diff != "" || end.Outcome != mirrored.Outcome {
+			t.Fatalf("listed the other way around (%s, %s):\n%s", end.Outcome, mirrored.Outcome, diff)
+		}
+		s.untouched(t, others)
+		if end.Refusal == nil && (end.LoadBalancer == nil || s.service.Annotations[annotation.LoadBalancerID] != end.LoadBalancer.ID ||
+			len(s.service.Status.LoadBalancer.Ingress) == 0) {
+			t.Fatalf("nothing is left to do, and the Service does not show it: %+v, %+v", end, s.service)
+		}
+	})
+}
+
+// A process that dies after any step leaves what the next one finishes, with the same result and nothing paid for twice.
+func TestPlansAreSafeAtEveryPrefix(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		s := drawStage(t)
+		others := maps.Clone(s.account)
+		whole := &stage{in: s.in, service: s.service.DeepCopy(), account: maps.Clone(s.account), now: s.now}
+		want, _ := whole.settle(t)
+		if len(whole.steps) == 0 {
+			return
+		}
+		s.dies = rapid.IntRange(1, len(whole.steps)).Draw(t, "dies after")
+		got, _ := s.settle(t)
+		s.untouched(t, others)
+		if got.Outcome != want.Outcome || len(s.account) != len(whole.account) {
+			t.Fatalf("%s with %d load balancers, without a death %s with %d: %+v", got.Outcome, len(s.account), want.Outcome, len(whole.account), s.steps)
+		}
+		if diff := cmp.Diff(whole.service.Annotations, s.service.Annotations); diff != "" {
+			t.Fatalf("other annotations after a death:\n%s", diff)
+		}
+	})
+}
+
+// A Node that comes is one call that adds it, and deleting the Service is one call that deletes its own load balancer.
+func TestPlansAreMinimal(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		s := drawStage(t)
+		others := maps.Clone(s.account)
+		if end, _ := s.settle(t); end.Refusal != nil {
+			return
+		}
+		s.in.Nodes, s.steps = nodes(v4(1), v4(2), v4(3), v4(4)), nil
+		s.settle(t)
+		if len(s.steps) != 1 || s.steps[0].Kind != loadbalancer.StepAddTargets || !slices.Equal(s.steps[0].Droplets, []int{4}) {
+			t.Fatalf("one Node has come: %+v", s.steps)
+		}
+		s.steps = nil
+		end, err := s.pass(t, loadbalancer.Remove)
+		if err != nil || end.Outcome != loadbalancer.OutcomeDeleted || len(s.steps) != 1 {
+			t.Fatalf("%+v, %v: %+v", end, err, s.steps)
+		}
+		s.untouched(t, others)
+		if len(s.account) != len(others) {
+			t.Fatalf("left behind: %v", slices.Sorted(maps.Keys(s.account)))
+		}
+	})
+}
+
+// nothingHidden compares unexported fields too.
+func nothingHidden(reflect.Type) bool { return true }
