@@ -142,6 +142,7 @@ func TestPredecessorsRightsAreEnough(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	r := startCloud(t, c, simulate(t, nil), simulated, []string{"--leader-elect=false"})
+	r.predecessors = true
 	r.healthy()
 	r.life()
 }
