@@ -121,11 +121,12 @@ func (c choice) least() int {
 }
 
 // choose picks the nodes that shall be reflectors. Whoever is one stays one in its group, unless that leaves a zone without a reflector in
-// which there could be one, or is about to leave the cluster. A tainted incumbent stays: it works.
+// which there could be one, or is about to leave the cluster. A tainted incumbent stays: it works. Where there are too few nodes, the groups whose
+// reflectors are made first have theirs.
 func (w World) choose(d design) choice {
 	all := w.candidates()
 	out := choice{design: d, groups: map[string]int{}}
-	for _, g := range d.order() {
+	for _, g := range w.promoted(d) {
 		// Incumbents of other groups keep their cluster IDs, or go.
 		in := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
 			_, taken := out.groups[c.node.Name]

@@ -185,3 +185,23 @@ func TestTheEndOfAHierarchy(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Where groups beyond the first work and all spines are lost, spines are made before all else: a client that is moving would lose the second group's
+// reflectors if it became one of the first's.
+func TestSpinesFirstWhereNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	w, client := moving(t)
+	w.Mesh.On, w.Topology.Spec.Mode = true, v1alpha1.ModeHierarchical
+	first := groupOf(w.working(nil), firstGroup)[0].Name
+	w.Nodes = slices.DeleteFunc(slices.Clone(w.Nodes), func(n Node) bool {
+		role := n.marked(&w.Topology) && n.group() != 2 && n.Name != first
+		return role || n.ClusterID == "" && n.Name != client.Name
+	})
+	p := Make(w.settled())
+	if len(p.Refusals) > 0 || len(p.Steps) == 0 {
+		t.Fatalf("refused: %v, steps %v", p.Refusals, p.Steps)
+	}
+	if label := p.Steps[0].NodeLabels[v1alpha1.GroupLabel]; p.Steps[0].Kind != Promote || label == nil || *label != groupName(spines) {
+		t.Errorf("the first step is %s with label %v", p.Steps[0], label)
+	}
+}

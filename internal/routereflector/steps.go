@@ -184,10 +184,10 @@ func (w World) nodeStep(kind Kind, name, reason string) Step {
 	return Step{Kind: kind, Object: "Node/" + name, Node: name, Reason: reason, UID: n.UID, ResourceVersion: n.ResourceVersion}
 }
 
-// promotions are steps that make nodes reflectors: those of the first group, then the spines, then those of the other groups. A reflector is no client.
+// promotions are steps that make nodes reflectors, group by group. A reflector is no client.
 func (w World) promotions(names []string, chosen choice, role map[string]Reflector) []Step {
 	var out []Step
-	for _, g := range chosen.design.order() {
+	for _, g := range w.promoted(chosen.design) {
 		for _, name := range names {
 			if chosen.groups[name] != g {
 				continue
@@ -203,6 +203,17 @@ func (w World) promotions(names []string, chosen choice, role map[string]Reflect
 		}
 	}
 	return out
+}
+
+// promoted lists the groups in the order in which reflectors are made: that of the design; but where groups beyond the first work and no spine
+// links them, the spines come before all. A client that is moving reaches the reflectors of both groups; made a reflector of one, it would reach the
+// other's by a spine alone.
+func (w World) promoted(d design) []int {
+	working := w.working(nil)
+	if !d.hierarchical() || len(groupOf(working, spines)) > 0 || len(groupOf(working, d.groups[1:]...)) == 0 {
+		return d.order()
+	}
+	return slices.Concat([]int{spines}, d.groups)
 }
 
 // ungrouped is what takes all labels of groups away.
@@ -241,23 +252,23 @@ func (w World) meshStep(kind Kind, reason string) Step {
 	return Step{Kind: kind, Object: meshObject, Reason: reason, UID: w.Mesh.UID, ResourceVersion: w.Mesh.ResourceVersion}
 }
 
-// changedPeers are steps for the BGPPeers that are missing or are not as they should be.
+// changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these selects no more
+// must have its sessions by another.
 func (w World) changedPeers(d design) []Step {
-	var out []Step
+	var missing, changed []Step
 	for _, want := range w.peersFor(d) {
 		have, exists := w.peer(want.Name)
 		step := Step{Kind: EnsurePeer, Object: "BGPPeer/" + want.Name, Peer: want, UID: have.UID, ResourceVersion: have.ResourceVersion}
 		switch {
 		case !exists:
 			step.Reason = "there is no such BGPPeer"
-		case have.plain() && have.PeerSpec == want.PeerSpec:
-			continue
-		default:
+			missing = append(missing, step)
+		case !have.plain() || have.PeerSpec != want.PeerSpec:
 			step.Reason = "it is not as the topology wants it"
+			changed = append(changed, step)
 		}
-		out = append(out, step)
 	}
-	return out
+	return append(missing, changed...)
 }
 
 // plain says that the BGPPeer uses none of the fields that Mooring leaves empty.
