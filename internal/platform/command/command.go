@@ -99,6 +99,9 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr 
 	if err == nil {
 		return ExitOK
 	}
+	if unknown := mistypedFlag(cmd, args, err); unknown != nil {
+		err = unknown
+	}
 	if signaled, ok := errors.AsType[SignalError](context.Cause(ctx)); ok && (errors.Is(err, context.Canceled) || errors.Is(err, signaled)) {
 		return 128 + signaled.number()
 	}

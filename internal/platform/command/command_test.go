@@ -70,6 +70,10 @@ func TestErrorsAreOneSentence(t *testing.T) {
 			[]string{"--no-such"}, nil,
 			result{1, "", "error: unknown flag --no-such; see 'calico-node-sync --help'\n"},
 		},
+		"a mistyped flag before one with a value": {
+			[]string{"--dryrunn", "--kubeconfig", "f"}, nil,
+			result{1, "", "error: unknown flag --dryrunn (did you mean --dry-run?); see 'calico-node-sync --help'\n"},
+		},
 		"a mistyped flag": {
 			[]string{"--metric-bind_address=x"}, nil,
 			result{1, "", "error: unknown flag --metric-bind_address (did you mean --metrics-bind-address?); see 'calico-node-sync --help'\n"},
@@ -193,6 +197,22 @@ func TestSingleDashEndToEnd(t *testing.T) {
 	for name, want := range map[string]string{"kubeconfig": "-dry-run", "dry-run": "true", "v": "3"} {
 		if got := cmd.Flags().Lookup(name).Value.String(); got != want {
 			t.Errorf("--%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// What others have written cannot steer the terminal.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                          "",
+		"plain, with\ttab\nand ünï": "plain, with\ttab\nand ünï",
+		"\x1b[2J\x07gone":           `\x1b[2J\agone`,
+		"right-to-left \u202e":      `right-to-left \u202e`,
+		"bytes \xff":                "bytes \uFFFD",
+	} {
+		if got := command.Printable(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,6 +80,22 @@ func allFlags(cmd *cobra.Command) *pflag.FlagSet {
 	all.AddFlagSet(cmd.Flags())
 	all.AddFlagSet(cmd.PersistentFlags())
 	return all
+}
+
+// mistypedFlag is the error about a flag that cobra has taken for one with a value, and the value of the next flag for a command: "--dryrunn --kubeconfig f".
+// It is nil if that is not what err is about.
+func mistypedFlag(cmd *cobra.Command, args []string, err error) error {
+	_, rest, found := strings.Cut(err.Error(), `unknown command "`)
+	word, _, _ := strings.Cut(rest, `"`)
+	if !found {
+		return nil
+	}
+	at := slices.Index(args, word)
+	unknown, isFlag := errors.AsType[*pflag.NotExistError](cmd.ParseFlags(args[:max(at, 0)]))
+	if !isFlag {
+		return nil
+	}
+	return flagError(cmd, unknown)
 }
 
 // flagError turns pflag's parse errors into one sentence with the next step in it.

@@ -10,12 +10,16 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -360,4 +364,106 @@ func (s site) holder(t *testing.T, lease string) string {
 		return ""
 	}
 	return *got.Spec.HolderIdentity
+}
+
+// A manager that may not list what it is to watch ends when it is told to.
+func TestAManagerThatNeverSyncsEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.options(t, "blind")
+	o.MetricsCertPath = ""
+	m, err := build(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, m)
+	s.eventually(t, "http://"+o.HealthProbeBindAddress+"/readyz", "", http.StatusInternalServerError)
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end")
+	}
+}
+
+// A process waits for the API server at its start, ends while it waits when it is told to, and does not wait for one that cannot be trusted.
+func TestTheAPIServerIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	away := s.options(t, "early")
+	away.MetricsCertPath, away.MetricsBindAddress, away.HealthProbeBindAddress = "", manager.Disabled, manager.Disabled
+	address := testkit.FreeAddress(t)
+	config, err := clientcmd.LoadFromFile(away.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	upstream, err := url.Parse(cluster.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Server, cluster.TLSServerName = "https://"+address, upstream.Hostname()
+	if err := clientcmd.WriteToFile(*config, away.Kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	built := make(chan error, 1)
+	go func() {
+		_, err := build(t, away)
+		built <- err
+	}()
+	select {
+	case err := <-built:
+		t.Fatalf("without an API server: %v", err)
+	case <-time.After(3 * time.Second):
+	}
+	forward(t, address, upstream.Host)
+	if err := <-built; err != nil {
+		t.Errorf("when it is there: %v", err)
+	}
+
+	restConfig, err := away.RESTConfig("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	restConfig.Host = "https://" + testkit.FreeAddress(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := manager.New(ctx, away, restConfig, manager.Config{Component: component, Scheme: scheme.Scheme}); err == nil || !strings.Contains(err.Error(), "did not answer until the end") {
+		t.Errorf("told to end while it waits: %v", err)
+	}
+	stranger := httptest.NewTLSServer(http.NotFoundHandler())
+	defer stranger.Close()
+	restConfig.Host = stranger.URL
+	if _, err := manager.New(t.Context(), away, restConfig, manager.Config{Component: component, Scheme: scheme.Scheme}); err == nil || !strings.Contains(err.Error(), "cannot be trusted: ") {
+		t.Errorf("one that cannot be trusted: %v", err)
+	}
+}
+
+// forward passes connections on.
+func forward(t *testing.T, from, to string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := new(net.Dialer).DialContext(t.Context(), "tcp", to)
+			if err != nil {
+				_ = in.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
+			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
+		}
+	}()
 }

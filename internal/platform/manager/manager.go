@@ -64,8 +64,8 @@ type Manager struct {
 	Readiness *Readiness
 }
 
-// New builds the manager: nothing is started and no request is made but API discovery. Options must
-// be valid. A port that is taken is an error here, before anything runs. After Start has returned the
+// New builds the manager: nothing is started and no request is made but API discovery, for which it waits until the API server answers or ctx ends. Options
+// must be valid. A port that is taken is an error here, before anything runs. After Start has returned the
 // process must exit at once, since the lease has been given back by then.
 func New(ctx context.Context, o Options, config *rest.Config, c Config) (*Manager, error) {
 	if err := o.validateNamespace(serviceAccountDir); err != nil {
@@ -85,6 +85,9 @@ func New(ctx context.Context, o Options, config *rest.Config, c Config) (*Manage
 	if err != nil {
 		return nil, err
 	}
+	if err := awaitServer(ctx, config, c.Logger, clock.RealClock{}); err != nil {
+		return nil, err
+	}
 	if c.Cache.DefaultTransform == nil {
 		c.Cache.DefaultTransform = StripManagedFields
 	}
@@ -92,7 +95,7 @@ func New(ctx context.Context, o Options, config *rest.Config, c Config) (*Manage
 		Scheme:                        c.Scheme,
 		Cache:                         c.Cache,
 		Client:                        c.Client,
-		Logger:                        c.Logger,
+		Logger:                        quiet(c.Logger),
 		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
 		LeaderElection:                o.LeaderElect,
