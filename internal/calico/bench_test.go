@@ -39,8 +39,8 @@ func cpu(tb testing.TB) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkResync reads a big datastore from a real etcd: a snapshot, which every round takes, the leftovers of five machines, which a
-// round takes that cleans, and a sweep, which a round takes now and then. MOORING_BENCH_NODES sets its size (1,000 without it), with 30 pods each.
+// BenchmarkResync reads a big datastore from a real etcd: a snapshot, which every round takes, the leftovers of five machines and of fifty, which
+// a round takes that cleans, and a sweep, which a round takes now and then. MOORING_BENCH_NODES sets its size (1,000 without it), with 30 pods each.
 func BenchmarkResync(b *testing.B) {
 	nodes := 1000
 	if n, err := strconv.Atoi(os.Getenv("MOORING_BENCH_NODES")); err == nil {
@@ -75,6 +75,17 @@ func BenchmarkResync(b *testing.B) {
 		hosts, err := store.Hosts(b.Context(), revision, []string{"node-00001", "node-00002", "node-00003", "node-00004", "node-00005"})
 		if err == nil && (len(hosts) != 5 || len(hosts[4].Endpoints) != podsPerNode || len(hosts[4].Blocks) != 1) {
 			return fmt.Errorf("read %d hosts, the last with %d endpoints", len(hosts), len(hosts[4].Endpoints))
+		}
+		return err
+	})
+	backlog := make([]string, 50)
+	for i := range backlog {
+		backlog[i] = fmt.Sprintf("node-%05d", i+1)
+	}
+	measure("leftovers-of-50", func() error {
+		hosts, err := store.Hosts(b.Context(), revision, backlog)
+		if err == nil && len(hosts) != len(backlog) {
+			return fmt.Errorf("read %d hosts", len(hosts))
 		}
 		return err
 	})

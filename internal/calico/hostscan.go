@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
@@ -23,14 +24,20 @@ type hostScan struct {
 	claimed map[netip.Prefix][]string
 	// addresses are those of the hosts' machines.
 	addresses map[netip.Addr]string
+	// doubled are the names with their dashes doubled.
+	doubled map[string]bool
+	// unlikeWords says that a name has characters that no word has.
+	unlikeWords bool
 }
 
 func newHostScan(hostNames []string) *hostScan {
-	s := &hostScan{hosts: map[string]*Host{}, claimed: map[netip.Prefix][]string{}, addresses: map[netip.Addr]string{}}
+	s := &hostScan{hosts: map[string]*Host{}, claimed: map[netip.Prefix][]string{}, addresses: map[netip.Addr]string{}, doubled: map[string]bool{}}
 	for _, name := range hostNames {
 		if name != "" && s.hosts[name] == nil {
 			s.hosts[name] = &Host{Name: name}
 			s.names = append(s.names, name)
+			s.doubled[strings.ReplaceAll(name, "-", "--")] = true
+			s.unlikeWords = s.unlikeWords || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !inWord(byte(r)) })
 		}
 	}
 	slices.Sort(s.names)
@@ -221,12 +228,31 @@ func (s *hostScan) keepBlock(block Block) {
 
 // mayConcern is a cheap test before parsing: a host's name must stand in the value, or the host must claim the CIDR of the key.
 func (s *hostScan) mayConcern(key string, value []byte) bool {
-	for _, name := range s.names {
-		if bytes.Contains(value, []byte(name)) {
+	return s.mentions(value) || len(s.claimed[cidrOfKey(key)]) > 0
+}
+
+// mentions says whether the name of a host stands in a value. In a JSON object it is a word of its own, so that one pass serves however many hosts there
+// are; in anything else it may stand anywhere.
+func (s *hostScan) mentions(value []byte) bool {
+	if s.unlikeWords || !bytes.HasPrefix(value, []byte("{")) || !bytes.HasSuffix(value, []byte("}")) {
+		return slices.ContainsFunc(s.names, func(name string) bool { return bytes.Contains(value, []byte(name)) })
+	}
+	for rest := value; len(rest) > 0; {
+		end := 0
+		for end < len(rest) && inWord(rest[end]) {
+			end++
+		}
+		if s.hosts[string(rest[:end])] != nil {
 			return true
 		}
+		rest = rest[min(end+1, len(rest)):]
 	}
-	return len(s.claimed[cidrOfKey(key)]) > 0
+	return false
+}
+
+// inWord says whether a character may be in a machine's name, as nearly all are.
+func inWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' || 'A' <= c && c <= 'Z' || c == '_'
 }
 
 // cidrOfKey is the CIDR at the end of a block's key, the zero Prefix if there is none.

@@ -39,3 +39,39 @@ func TestAboutHost(t *testing.T) {
 		}
 	}
 }
+
+// The cheap test agrees with the parser on every key of a host, and spares the others.
+func TestWhichEndpointsMayBeAHosts(t *testing.T) {
+	t.Parallel()
+	s := newHostScan([]string{"node-1", "a", "b--c", "x-"})
+	for name, want := range map[string]bool{
+		"node--1-k8s-pod--1-eth0": true, "a-k8s-pod-eth0": true, "b----c-k8s-p-e": true, "node--10-k8s-pod-eth0": false, "node-1-k8s-pod-eth0": false,
+		"x---k8s-p-e": true, "": false, "-": false, "node--1": true, "aa-k8s-p-e": false,
+	} {
+		key := endpointPrefix + "default/" + name
+		if got := s.mayOwn(key); got != want || s.hosts[endpointHost(key)] != nil && !got {
+			t.Errorf("%s: %t, the parser says %q", name, got, endpointHost(key))
+		}
+	}
+	for _, key := range []string{"", "/", endpointPrefix, endpointPrefix + "x"} {
+		if s.mayOwn(key) {
+			t.Errorf("%q", key)
+		}
+	}
+}
+
+// A block is parsed if a host's name stands in it, wherever that may be in something that is no JSON object, and whatever the name is made of.
+func TestWhichBlocksMayConcern(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		`{"affinity":"host:node-1"}`: true, `{"attributes":[{"secondary":{"node":"node-1"}}]}`: true, `{"node":"node-1"}`: true,
+		`{"node":"node-10"}`: false, `{"node":"my-node-1"}`: false, `{}`: false, ``: false, `node-1`: true, `{"node":"xnode-1y`: true, `{"node":"NODE+2"}`: false,
+	} {
+		if got := newHostScan([]string{"node-1", "node-3"}).mayConcern("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26", []byte(value)); got != want {
+			t.Errorf("%s: %t", value, got)
+		}
+	}
+	if !newHostScan([]string{"NODE+2"}).mayConcern("", []byte(`{"node":"NODE+2"}`)) {
+		t.Error("a name with characters of its own")
+	}
+}

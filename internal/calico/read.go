@@ -151,7 +151,7 @@ func (d *Etcd) get(ctx context.Context, key string, opts ...clientv3.OpOption) (
 func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan) error {
 	var wanted []string
 	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, _ int64) {
-		if scan.hosts[endpointHost(key)] != nil {
+		if scan.mayOwn(key) && scan.hosts[endpointHost(key)] != nil {
 			wanted = append(wanted, key)
 		}
 	}, clientv3.WithKeysOnly(), clientv3.WithLimit(bareKeysPerPage))
@@ -165,6 +165,23 @@ func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan
 		}
 	}
 	return nil
+}
+
+// mayOwn is a cheap test before a WorkloadEndpoint's key is parsed, of which there may be half a million: its name begins with that of a host, in which
+// dashes are doubled, and a single one ends it (libcalico-go, lib/names).
+func (s *hostScan) mayOwn(key string) bool {
+	_, name, _ := strings.Cut(key[min(len(endpointPrefix), len(key)):], "/")
+	end := 0
+	for end < len(name) {
+		if name[end] == '-' {
+			if end+1 == len(name) || name[end+1] != '-' {
+				break
+			}
+			end++
+		}
+		end++
+	}
+	return s.doubled[name[:min(end, len(name))]]
 }
 
 // endpointHost is the node that a WorkloadEndpoint's key names, "" if the key is not of the form that Calico writes.

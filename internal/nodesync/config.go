@@ -48,7 +48,8 @@ type Config struct {
 	OneShot bool
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
-	// NodesPerRound is how many nodes one plan cleans; Pace is the time between such plans.
+	// NodesPerRound is how many nodes one plan cleans whose deletion nobody watched; with those that were watched it cleans up to Backlog. Pace is the time
+	// between such plans.
 	NodesPerRound int
 	Pace          time.Duration
 	// Resync is how long to wait when there is nothing to do.
@@ -72,6 +73,12 @@ func DefaultConfig() Config {
 		SweepPeriod:           30 * time.Minute,
 	}
 }
+
+// mostPerRound bounds how many nodes one plan cleans, and so what is read about them at a time.
+const mostPerRound = 250
+
+// Backlog is how many nodes one plan cleans: more than NodesPerRound only if all but so many were watched, or confirmed, as they went.
+func (c Config) Backlog() int { return max(c.NodesPerRound, min(50*c.NodesPerRound, mostPerRound)) }
 
 // Validate returns one sentence for the first setting that is out of bounds.
 func (c Config) Validate() error {

@@ -87,10 +87,11 @@ func judge(w World, c Config) judgement {
 	census := takeCensus(w, c)
 	j.refusals = census.refusals
 	j.memory = remember(w, c, census.candidates)
+	confirm(w, &census, &j.memory, c)
 	for _, gate := range []func() (Refusal, bool){
 		func() (Refusal, bool) { return datastoreGate(w.Calico) },
 		func() (Refusal, bool) { return bindingGate(w.Kubernetes.ClusterUID, w.Calico.Binding) },
-		func() (Refusal, bool) { return overlapGate(census, c) },
+		func() (Refusal, bool) { return overlapGate(w, census, c) },
 	} {
 		if refusal, ok := gate(); !ok {
 			j.refusals = append(j.refusals, refusal)
@@ -100,12 +101,11 @@ func judge(w World, c Config) judgement {
 	j.revived = census.revived
 	binding := w.Calico.Binding
 	j.bind = !binding.Implied && binding.ClusterUID == "" && census.certain > 0
-	confirm(w, &census, &j.memory, c)
 	massRefused := massGate(w, census, j.memory, c)
 	for _, cand := range census.candidates {
 		j.ask(cand, cmp.Or(massRefused, adoptionGate(w, census, cand, c)), w.Now, c)
 	}
-	j.orderDue(c)
+	j.orderDue(w.Now, c)
 	j.judgeHandles(w, c)
 	return j
 }
@@ -145,24 +145,28 @@ func bindingGate(uid string, b Binding) (Refusal, bool) {
 }
 
 // overlapGate refuses everything when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
-// a wrong naming scheme looks. Hosts without a Calico Node count only where there is nothing else to go by.
-func overlapGate(s census, c Config) (Refusal, bool) {
+// a wrong naming scheme looks. Hosts without a Calico Node count only where there is nothing else to go by; machines whose deletion was watched, or that a
+// person has confirmed, do not: most of a datastore may be stale indeed, where nobody has cleaned for years.
+func overlapGate(w World, s census, c Config) (Refusal, bool) {
 	alive, onlyOrphans := s.alive, s.referenced == 0
 	if onlyOrphans {
 		alive = s.aliveOrphans
 	}
 	counted := alive
 	for _, cand := range s.candidates {
-		if !cand.absence.Witnessed && !cand.node.Keep && cand.node.orphan() == onlyOrphans {
+		if !cand.absence.Witnessed && !w.Now.Before(cand.absence.ConfirmedUntil) && !cand.node.Keep && cand.node.orphan() == onlyOrphans {
 			counted++
 		}
 	}
 	if alive*100 >= counted*c.MinOverlapPercent {
 		return Refusal{}, true
 	}
-	return clusterRefusal(GateOverlap, fmt.Sprintf(
-		"only %d of %d Calico Nodes have their Kubernetes Node, less than %d %%: check that this is the right cluster and the right datastore",
-		alive, counted, c.MinOverlapPercent)), false
+	message := fmt.Sprintf("only %d of %d Calico Nodes have their Kubernetes Node, less than %d %% (--min-overlap-percent): "+
+		"check that this is the right cluster and the right datastore", alive, counted, c.MinOverlapPercent)
+	if held := unvouched(s, w.Now); len(held) > 0 {
+		message += "; " + howToConfirm(w, held, c)
+	}
+	return clusterRefusal(GateOverlap, message), false
 }
 
 // ask puts the gates of one candidate that need no live read, in the order of Gates.
@@ -186,21 +190,32 @@ func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Con
 }
 
 // orderDue takes as many as one round may clean: first those that no live read has spoken for yet, so that machines which are held back
-// again and again do not use up every round; then the longest absent.
-func (j *judgement) orderDue(c Config) {
+// again and again do not use up every round; then the longest absent. Evidence sets the pace: a deletion that was watched, or that a person has confirmed,
+// is no more in doubt the next second, so that a backlog of those is read once and cleaned in one round; each step asks again.
+func (j *judgement) orderDue(now time.Time, c Config) {
 	slices.SortFunc(j.due, func(a, b candidate) int {
 		return cmp.Or(a.absence.NotBefore.Compare(b.absence.NotBefore), a.absence.Since.Compare(b.absence.Since),
 			cmp.Compare(a.subject.Host, b.subject.Host))
 	})
-	if len(j.due) <= c.NodesPerRound {
-		return
+	var due []candidate
+	unvouched := 0
+	for _, cand := range j.due {
+		if !cand.vouched(now) {
+			unvouched++
+		}
+		switch {
+		case !cand.vouched(now) && unvouched > c.NodesPerRound:
+			j.refuse(cand.subject, GatePace, fmt.Sprintf("its turn comes later: one round cleans %s whose deletion nobody watched, a round starts every %s",
+				count(c.NodesPerRound, "node"), c.Pace))
+		case len(due) == c.Backlog():
+			j.refuse(cand.subject, GatePace, fmt.Sprintf("its turn comes later: one round cleans %s, a round starts every %s", count(c.Backlog(), "node"), c.Pace))
+		default:
+			due = append(due, cand)
+			continue
+		}
+		j.lookAgain(c.Pace)
 	}
-	for _, cand := range j.due[c.NodesPerRound:] {
-		j.refuse(cand.subject, GatePace, fmt.Sprintf("its turn comes later: one round cleans %s, a round starts every %s",
-			count(c.NodesPerRound, "node"), c.Pace))
-	}
-	j.due = j.due[:c.NodesPerRound]
-	j.lookAgain(c.Pace)
+	j.due = due
 }
 
 func (j *judgement) refuse(s Subject, g Gate, message string) {

@@ -53,7 +53,7 @@ func Orphans(w World, subjects []Subject) map[string]bool {
 }
 
 // Suspects returns the machines about which a plan for this World needs live reads: all gates hold for them that can be asked without.
-// It is at most Config.NodesPerRound machines, whatever the size of the cluster.
+// It is at most Config.Backlog machines, whatever the size of the cluster.
 func Suspects(w World, c Config) []Subject {
 	j := judge(w, c)
 	subjects := make([]Subject, 0, len(j.due))
@@ -240,7 +240,40 @@ func (p Plan) StepsText() string {
 	return strings.Join(lines, "\n")
 }
 
-// String is the plan for people: one line for each step and each refusal, the same for the same plan.
+// refusalGroup is what is refused for several machines with the same words.
+type refusalGroup struct {
+	gate    Gate
+	message string
+	hosts   []string
+}
+
+// grouped puts refusals with the same words together, in the order of the first of each.
+func grouped(refusals []Refusal) []*refusalGroup {
+	var groups []*refusalGroup
+	byWords := map[Refusal]*refusalGroup{}
+	for _, r := range refusals {
+		words := Refusal{Gate: r.Gate, Message: r.Message}
+		g := byWords[words]
+		if g == nil {
+			g = &refusalGroup{gate: r.Gate, message: r.Message}
+			byWords[words] = g
+			groups = append(groups, g)
+		}
+		g.hosts = append(g.hosts, cmp.Or(r.Of.Host, "everything"))
+	}
+	return groups
+}
+
+// listed names the first few hosts.
+func listed(hosts []string) string {
+	const shown = 5
+	if len(hosts) <= shown {
+		return strings.Join(hosts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(hosts[:shown], ", "), len(hosts)-shown)
+}
+
+// String is the plan for people: one line for each step, and one for refusals with the same words, the same for the same plan.
 func (p Plan) String() string {
 	var b strings.Builder
 	reasons := make(map[Subject]string, len(p.Decisions))
@@ -255,8 +288,8 @@ func (p Plan) String() string {
 		}
 		fmt.Fprintf(&b, "  %d. %s\n", i+1, s)
 	}
-	for _, r := range p.Refusals {
-		fmt.Fprintf(&b, "left alone: %s: %s (%s)\n", cmp.Or(r.Of.Host, "everything"), r.Message, r.Gate)
+	for _, g := range grouped(p.Refusals) {
+		fmt.Fprintf(&b, "left alone: %s: %s (%s)\n", listed(g.hosts), g.message, g.gate)
 	}
 	if b.Len() == 0 {
 		return "nothing to do\n"

@@ -6,6 +6,7 @@ package nodesync
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -297,6 +298,104 @@ func TestConfirmations(t *testing.T) {
 	for confirmation, want := range cases {
 		if _, got := confirmed(confirmation, "abc", start); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: got %q, want %q", confirmation, got, want)
+		}
+	}
+}
+
+// What was watched is cleaned in one round, however much it is, as far as is good to read at a time; of what was not, a few, and then the pace.
+func TestEvidenceSetsThePace(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	for name, tt := range map[string]struct {
+		watched, unwatched, cleaned int
+		next                        time.Duration
+	}{
+		"a node pool that was scaled down": {watched: 50, cleaned: 50, next: c.Pace},
+		"more than is read at a time":      {watched: 300, cleaned: 250, next: c.Pace},
+		"nobody watched":                   {unwatched: 20, cleaned: 5, next: c.Pace},
+		"both":                             {watched: 40, unwatched: 20, cleaned: 45, next: c.Pace},
+	} {
+		w := World{Now: start, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true, Binding: Binding{Implied: true}}}
+		for i := range 1000 {
+			name := fmt.Sprintf("node-%04d", i)
+			w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
+			if i >= tt.watched+tt.unwatched {
+				w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: name})
+				continue
+			}
+			if i < tt.watched {
+				w.Sightings = append(w.Sightings, Sighting{Node: name, UID: name})
+			}
+			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: name, Verdict: VerdictGone})
+			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: name})
+			w.Calico.Hosts = append(w.Calico.Hosts, Host{Name: name})
+		}
+		w.Memory = MakePlan(w, c).Memory
+		w.Now = start.Add(c.Grace + time.Second)
+		p := MakePlan(w, c)
+		cleaned, waiting := map[string]bool{}, 0
+		for _, s := range p.Steps {
+			cleaned[s.Subject().Host] = true
+		}
+		for _, r := range p.Refusals {
+			if r.Gate == GatePace {
+				waiting++
+			}
+		}
+		if len(cleaned) != tt.cleaned || waiting != tt.watched+tt.unwatched-tt.cleaned || p.Next != tt.next {
+			t.Errorf("%s: %d cleaned, %d wait their turn, next in %s; want %d cleaned", name, len(cleaned), waiting, p.Next, tt.cleaned)
+		}
+	}
+}
+
+// Who comes with a datastore that nobody has cleaned for years confirms what is stale, by the hash that the refusal names; the hash is good for these
+// machines and no others.
+func TestAConfirmationOpensOverlap(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	for _, oneShot := range []bool{false, true} {
+		c.OneShot = oneShot
+		if oneShot {
+			c.Grace = 0
+		}
+		w := World{Now: start, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true, Binding: Binding{Implied: true}}}
+		for i := range 10 {
+			name := fmt.Sprintf("node-%d", i)
+			w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
+			if i < 4 {
+				w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: name})
+				continue
+			}
+			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: name, Verdict: VerdictGone})
+			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: name})
+			w.Calico.Hosts = append(w.Calico.Hosts, Host{Name: name})
+		}
+		p := MakePlan(w, c)
+		if len(p.Steps) > 0 || len(p.Refusals) != 1 || p.Refusals[0].Gate != GateOverlap {
+			t.Fatalf("%+v", p)
+		}
+		message := p.Refusals[0].Message
+		_, after, _ := strings.Cut(message, ConfirmAnnotation+"=")
+		if oneShot {
+			_, after, _ = strings.Cut(message, "--confirm=")
+		}
+		hash, _, _ := strings.Cut(after, "/")
+		if !strings.Contains(message, "only 4 of 10 Calico Nodes") || !strings.Contains(message, "--min-overlap-percent") || len(hash) != 12 {
+			t.Fatalf("%s", message)
+		}
+		w.Memory, w.Confirmation = p.Memory, hash+"/"+start.Add(time.Hour).Format(time.RFC3339)
+		w.Memory = MakePlan(w, c).Memory
+		w.Now = start.Add(c.Grace + time.Second)
+		cleaned := map[string]bool{}
+		for _, s := range MakePlan(w, c).Steps {
+			cleaned[s.Subject().Host] = true
+		}
+		if len(cleaned) != 6 {
+			t.Errorf("one shot %t: %d machines are cleaned after a confirmation, want 6: %v", oneShot, len(cleaned), MakePlan(w, c).Refusals)
+		}
+		w.Memory, w.Kubernetes.Nodes = Memory{}, w.Kubernetes.Nodes[:3] // one more is gone
+		if p := MakePlan(w, c); len(p.Steps) > 0 || p.Refusals[0].Gate != GateOverlap || !strings.Contains(p.Refusals[0].Message, "which are other nodes") {
+			t.Errorf("the confirmation is for others: %+v", p)
 		}
 	}
 }

@@ -105,11 +105,11 @@ func (a *account) tell(r record, text string) {
 		}
 		text = string(data) + "\n"
 	}
-	fmt.Fprint(a.out, text)
+	fmt.Fprint(a.out, command.Printable(text))
 }
 
 func (a *account) warn(message string) {
-	fmt.Fprintln(a.errs, "warning: "+command.OneLine(message))
+	fmt.Fprintln(a.errs, "warning: "+command.Printable(command.OneLine(message)))
 }
 
 // waiting says until when apply waits, and for what.

@@ -87,7 +87,7 @@ func printFindings(out io.Writer, output string, findings []finding.Finding) err
 		}
 		text = string(data) + "\n"
 	}
-	if _, err := io.WriteString(out, text); err != nil {
+	if _, err := io.WriteString(out, command.Printable(text)); err != nil {
 		return fmt.Errorf("printing the findings: %w", err)
 	}
 	return nil

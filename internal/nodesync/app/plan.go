@@ -117,7 +117,7 @@ func (b bothSides) preview(ctx context.Context, o *options) (nodesync.Plan, erro
 }
 
 func printPlan(out io.Writer, output string, plan nodesync.Plan) error {
-	text := plan.String()
+	text := command.Printable(plan.String())
 	if output == outputJSON {
 		data, err := json.MarshalIndent(plan, "", "  ")
 		if err != nil {

@@ -66,11 +66,16 @@ func TestTheProgramKeepsAndTells(t *testing.T) {
 	reporter := start("--mode=report")
 	testkit.Eventually(t, "a round of the reporter", func() string {
 		if !strings.Contains(reporter.Output(), "record that this datastore belongs to the cluster") {
-			return reporter.Output()
+			return "it says " + reporter.Output()
 		}
 		return ""
 	})
 	reporter.Stop()
+	for line := range strings.SplitSeq(reporter.Output(), "\n") {
+		if strings.Contains(line, `"level":"ERROR"`) {
+			t.Errorf("a clean stop is no error: %s", line)
+		}
+	}
 	if got := reasons(); len(got) > 0 {
 		t.Errorf("in report mode: got Events %v", got)
 	}

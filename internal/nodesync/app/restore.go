@@ -251,7 +251,7 @@ func (r *restorer) put(ctx context.Context, object calico.Object) (line string, 
 }
 
 func (r *restorer) say(line string) error {
-	if _, err := fmt.Fprintln(r.out, line); err != nil {
+	if _, err := fmt.Fprintln(r.out, command.Printable(line)); err != nil {
 		return fmt.Errorf("printing what was done: %w", err)
 	}
 	return nil

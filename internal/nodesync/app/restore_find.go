@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
 // shownNames is how many names an error lists; --list shows them all.
@@ -228,7 +229,7 @@ func printEntries(out io.Writer, kept []controller.KeptEntry, namespace string) 
 	if rows == 0 {
 		printed = "the journal in namespace " + namespace + " has no entry\n" + incomplete.String()
 	}
-	if _, err := io.WriteString(out, printed); err != nil {
+	if _, err := io.WriteString(out, command.Printable(printed)); err != nil {
 		return fmt.Errorf("printing the journal: %w", err)
 	}
 	return nil

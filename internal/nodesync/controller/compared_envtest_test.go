@@ -416,7 +416,7 @@ func (c *comparison) row(sc scenario) string {
 		old = "panics until etcd answers; " + old
 	}
 	ours := says(c.removed(), len(c.live), len(c.dead))
-	if c.most > c.config.NodesPerRound {
+	if c.most > c.config.Backlog() {
 		c.t.Errorf("%d machines were cleaned in one round", c.most)
 	}
 	if c.most > 1 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 
@@ -44,18 +45,21 @@ func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.
 	}
 }
 
-// reportDryRun says what would have been written, once for each new plan.
+// reportDryRun logs the steps that would have been applied and that the last plan did not have.
 func (r *Reconciler) reportDryRun(log logr.Logger, plan nodesync.Plan) {
-	text := plan.StepsText()
-	if text == r.lastDryRun {
-		return
+	known := map[string]bool{}
+	for line := range strings.SplitSeq(r.lastDryRun, "\n") {
+		known[line] = true
 	}
-	r.lastDryRun = text
+	r.lastDryRun = plan.StepsText()
 	because := make(map[nodesync.Subject]string, len(plan.Decisions))
 	for _, d := range plan.Decisions {
 		because[d.Of] = d.Because
 	}
 	for _, s := range plan.Steps {
+		if known[s.String()] {
+			continue
+		}
 		log.Info("Would apply step, but this is a dry run", "step", nodesync.Kind(s), "host", s.Subject().Host,
 			"would", s.String(), "because", because[s.Subject()])
 	}

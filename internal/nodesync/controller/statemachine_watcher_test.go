@@ -138,7 +138,7 @@ func (k *watcher) ended(p *process) {
 		atMost(once, 1)
 	}
 	atMost("State.Save", 2)
-	suspects, spellings, writes := k.u.config.NodesPerRound, 1+len(k.u.config.Domains), 0
+	suspects, spellings, writes := k.u.config.Backlog(), 1+len(k.u.config.Domains), 0
 	if p.options.dryRun {
 		suspects = shownAtOnce
 	}

@@ -53,7 +53,7 @@ func TestClustersThatKopsMade(t *testing.T) {
 	revision := s.etcd.Revision(t)
 	s.shows(0, "(no-identity)")
 	s.shows(3, "--domain says how they differ (ambiguous-name)", "--adopt-unreferenced")
-	s.shows(2, "ip-10-0-0-5: nothing but its name shows that it was ever a Kubernetes Node", names...)
+	s.shows(2, "ip-10-0-0-5, reflector-1: nothing but its name shows that it was ever a Kubernetes Node", names...)
 	if now := s.etcd.Revision(t); now != revision {
 		t.Errorf("%d writes by plans", now-revision)
 	}
@@ -96,7 +96,7 @@ func TestClustersThatKopsMade(t *testing.T) {
 	s.settle()
 	s.replace(machine{node: "ip-10-0-0-9." + privateDomain, calico: "ip-10-0-0-9", ref: "ip-10-0-0-9." + privateDomain}, m[1])
 	ours.Stop()
-	s.shows(0, "ip-10-0-0-6: it has no orchRef")
+	s.shows(0, "ip-10-0-0-6, reflector-1: it has no orchRef")
 
 	t.Log("two Calico Nodes for one machine")
 	s.join(m[7])
