@@ -136,6 +136,7 @@ func shipped() []manifest {
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "services", names: []string(nil), verbs: []string{"list", "watch", "patch"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "services/status", names: []string(nil), verbs: []string{"patch"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "namespaces", names: []string(nil), verbs: []string{"get"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "discovery.k8s.io", resource: "endpointslices", names: []string(nil), verbs: []string{"list", "watch"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "events", names: []string(nil), verbs: []string{"create", "patch"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authentication.k8s.io", resource: "tokenreviews", names: []string(nil), verbs: []string{"create"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authorization.k8s.io", resource: "subjectaccessreviews", names: []string(nil), verbs: []string{"create"}},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -52,12 +53,30 @@ func (e *explainCommand) service(ctx context.Context, name string) (explain.Expl
 	for i := range nodes {
 		evidence.Input.Nodes = append(evidence.Input.Nodes, &nodes[i])
 	}
+	if loadbalancer.NeedsOf(evidence.Input).Endpoints {
+		if evidence.Input.EndpointNodes, err = c.endpointNodes(ctx, service); err != nil {
+			return explain.Explanation{}, err
+		}
+	}
 	if evidence.Cloud.NotAsked = notAsked; cloud != nil && loadbalancer.Asks(service) == nil {
 		evidence.Cloud = sideOf(askAboutService(ctx, cloud, &evidence))
 	}
 	evidence.Events, evidence.EventsRead = c.eventsAbout(ctx, "Service", namespace, name)
 	evidence.Now = e.clock.Now()
 	return explain.Service(evidence), nil
+}
+
+// endpointNodes are the names of the Nodes where endpoints of a Service are.
+func (c *cluster) endpointNodes(ctx context.Context, service *corev1.Service) (map[string]bool, error) {
+	list, err := c.typed.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	if err != nil {
+		return nil, fmt.Errorf("reading where the pods of Service %s/%s are: %w", service.Namespace, service.Name, err)
+	}
+	all := make([]*discoveryv1.EndpointSlice, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return loadbalancer.EndpointNodes(all), nil
 }
 
 // askAboutService reads at DigitalOcean what decides about the load balancer. Nothing of it counts if something of it fails.

@@ -22,6 +22,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,8 +74,11 @@ func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, tok
 		"--node-status-update-frequency=1s")
 	r.Process = testkit.Start(t, filepath.Join(t.TempDir(), "log"), env, os.Args[0], args...)
 	t.Cleanup(func() {
-		// The predecessor's role may not read Namespaces: then nothing that is another's is taken over, and the Service is told why.
-		mayNot := func(request string) bool { return r.predecessors && request == "GET /api/v1/namespaces/default" }
+		// The predecessor's role may read neither Namespaces nor EndpointSlices: then nothing that is another's is taken over, and all Nodes are targets. The
+		// Service is told why.
+		mayNot := func(request string) bool {
+			return r.predecessors && slices.Contains([]string{"GET /api/v1/namespaces/default", "GET /apis/discovery.k8s.io/v1/endpointslices"}, request)
+		}
 		if refused := slices.DeleteFunc(r.api.refusals(), mayNot); len(refused) > 0 {
 			t.Errorf("the API server has forbidden %q", refused)
 		}
@@ -269,6 +273,7 @@ func (r *cloudRun) life() {
 	r.annotate(annotation.EnableBackendKeepalive, "true")
 	r.balancer("another load balancer", both, func(lb sim.LoadBalancer) bool { return lb.ID != first.ID && lb.EnableBackendKeepalive })
 
+	r.localTargets(both)
 	r.switchOff("cloud-2")
 	r.wrongAnnotation()
 	r.opens()
@@ -281,6 +286,31 @@ func (r *cloudRun) life() {
 		}
 		return ""
 	})
+}
+
+// localTargets asks for targets where pods of the Service are alone, and strong ciphers; and then for all.
+func (r *cloudRun) localTargets(all []int) {
+	r.t.Helper()
+	ctx, client, node := r.t.Context(), r.cluster.Client, "cloud-1"
+	_, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}, NodeName: &node}},
+	}, metav1.CreateOptions{})
+	must(r.t, err)
+	change := func(policy corev1.ServiceExternalTrafficPolicy) {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true",%q:"STRONG"}},"spec":{"externalTrafficPolicy":%q}}`,
+			annotation.LocalTargetsOnly, annotation.TLSCipherPolicy, policy)
+		_, err = client.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		must(r.t, err)
+	}
+	change(corev1.ServiceExternalTrafficPolicyLocal)
+	targets := all[:1]
+	if r.predecessors {
+		targets = all
+	}
+	r.balancer("targets where pods are", targets, func(lb sim.LoadBalancer) bool { return lb.TLSCipherPolicy == annotation.CipherStrong })
+	change(corev1.ServiceExternalTrafficPolicyCluster)
+	r.balancer("all targets", all, func(sim.LoadBalancer) bool { return true })
 }
 
 // certificate asks for a certificate by its domains, and waits until DigitalOcean was asked for it.

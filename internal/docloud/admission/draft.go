@@ -16,7 +16,7 @@ import (
 // not looked at, and there are no problems about them. The request has the droplets of the load balancer there is, none for a new one. A stack
 // that follows from Nodes is left out, so that DigitalOcean chooses.
 func Draft(in loadbalancer.Input) (loadbalancer.Result, error) {
-	in.Nodes = []*corev1.Node{ideal()}
+	in.Nodes, in.AllSelected = []*corev1.Node{ideal()}, true
 	result, err := loadbalancer.Desired(in)
 	result.Targets, result.LeftOut = nil, nil
 	if err != nil {

@@ -26,6 +26,9 @@ func contract() map[string]string {
 		annotation.SubnetUUID:                    "service.beta.kubernetes.io/do-loadbalancer-subnet-uuid",
 		annotation.ProjectID:                     "service.beta.kubernetes.io/do-loadbalancer-project-id",
 		annotation.ReservedIP:                    "service.beta.kubernetes.io/do-loadbalancer-reserved-ip",
+		annotation.NodeSelector:                  "service.beta.kubernetes.io/do-loadbalancer-node-selector",
+		annotation.LocalTargetsOnly:              "service.beta.kubernetes.io/do-loadbalancer-local-targets-only",
+		annotation.TLSCipherPolicy:               "service.beta.kubernetes.io/do-loadbalancer-tls-cipher-policy",
 		annotation.Protocol:                      "service.beta.kubernetes.io/do-loadbalancer-protocol",
 		annotation.HTTPPorts:                     "service.beta.kubernetes.io/do-loadbalancer-http-ports",
 		annotation.TLSPorts:                      "service.beta.kubernetes.io/do-loadbalancer-tls-ports",
@@ -147,8 +150,8 @@ func TestTableMarks(t *testing.T) {
 		"create only":   {"ip"},
 		"fixed":         {"type", "network", "network-stack"},
 		"written":       {"load-balancer-id", "type", "certificate-id"},
-		"regional only": {"protocol", "http-ports", "tls-ports", "http2-ports", "http3-port", "tls-passthrough", "certificate-id", "certificate-name", "certificate-domains"},
-		"own":           {"reserved-ip", "project-id", "certificate-domains"},
+		"regional only": {"protocol", "http-ports", "tls-ports", "http2-ports", "http3-port", "tls-passthrough", "certificate-id", "certificate-name", "certificate-domains", "tls-cipher-policy"},
+		"own":           {"reserved-ip", "project-id", "node-selector", "local-targets-only", "certificate-domains", "tls-cipher-policy"},
 		"per service":   {"load-balancer-id", "name", "type", "ip", "reserved-ip", "certificate-id", "hostname", "override-health-check", "service.kubernetes.io/do-loadbalancer-disown"},
 	}
 	if diff := cmp.Diff(want, marked); diff != "" {

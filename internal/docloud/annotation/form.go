@@ -80,7 +80,7 @@ func FormOf(name string) Form {
 		return Form{Kind: KindInteger, Override: true}
 	case SizeUnit:
 		return Form{Kind: KindCount, Blank: true, To: 100, Doubt: "which DigitalOcean will refuse: it takes 1 to 100"}
-	case RedirectHTTPToHTTPS, EnableProxyProtocol, EnableBackendKeepalive, DisableLetsEncryptDNSRecord, Disown:
+	case RedirectHTTPToHTTPS, EnableProxyProtocol, EnableBackendKeepalive, DisableLetsEncryptDNSRecord, Disown, LocalTargetsOnly:
 		return Form{Kind: KindBoolean}
 	case HTTPIdleTimeout:
 		return bounded(KindSeconds, 30, 600, "which DigitalOcean will refuse: it takes 30 to 600 seconds")
@@ -101,6 +101,8 @@ func ownForm(name string) Form {
 		return Form{Kind: KindUUID, Blank: true, Pattern: uuidPattern}
 	case CertificateDomains:
 		return Form{Kind: KindDomains, Blank: true, Pattern: domainPattern}
+	case TLSCipherPolicy:
+		return Form{Kind: KindChoice, Choices: []string{CipherDefault, CipherStrong}, Blank: true}
 	}
 	return Form{}
 }

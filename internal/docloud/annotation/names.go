@@ -30,6 +30,10 @@ const (
 	CertificateName = Prefix + "certificate-name"
 
 	CertificateDomains = Prefix + "certificate-domains"
+	// TLSCipherPolicy, NodeSelector and LocalTargetsOnly are Mooring's own too.
+	TLSCipherPolicy  = Prefix + "tls-cipher-policy"
+	NodeSelector     = Prefix + "node-selector"
+	LocalTargetsOnly = Prefix + "local-targets-only"
 
 	Hostname  = Prefix + "hostname"
 	Algorithm = Prefix + "algorithm"
@@ -91,6 +95,9 @@ const (
 	SizeSmall  = "lb-small"
 	SizeMedium = "lb-medium"
 	SizeLarge  = "lb-large"
+
+	CipherDefault = "DEFAULT"
+	CipherStrong  = "STRONG"
 )
 
 // What the predecessor writes into the health check of every load balancer unless an annotation says otherwise. They differ from the

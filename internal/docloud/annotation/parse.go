@@ -201,6 +201,7 @@ func (r *reader) identity(o Options) {
 		r.s.Project = ""
 	}
 	r.choice(ReservedIP, "")
+	r.s.NodeSelector, r.s.LocalTargetsOnly = r.values[NodeSelector], r.boolean(LocalTargetsOnly)
 }
 
 func (r *reader) forwarding() {
@@ -231,6 +232,7 @@ func (r *reader) forwarding() {
 		r.idle(CertificateName, "which has no effect beside "+CertificateID)
 	}
 	r.s.CertificateDomains = r.domains()
+	r.s.TLSCipherPolicy = r.choice(TLSCipherPolicy, "")
 }
 
 // domains returns the names of a managed certificate. They are written in one way, so that the same names are always the same certificate.

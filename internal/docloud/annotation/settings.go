@@ -21,6 +21,10 @@ type Settings struct {
 	IP, Subnet string
 	// Project is the project asked for, in lower case, empty for none.
 	Project string
+	// NodeSelector selects the Nodes that get traffic by labels (k8s.io/apimachinery, labels.Parse), empty for all.
+	NodeSelector string
+	// LocalTargetsOnly asks for targets only where endpoints of the Service are.
+	LocalTargetsOnly bool
 	// Hostname is in lower case, empty for none.
 	Hostname string
 
@@ -36,6 +40,8 @@ type Settings struct {
 	CertificateID, CertificateName string
 	// CertificateDomains are in lower case, sorted and each once; there are none beside the other two.
 	CertificateDomains []string
+	// TLSCipherPolicy is empty for the one that the load balancer has.
+	TLSCipherPolicy string
 
 	// Algorithm is one that the API knows.
 	Algorithm string

@@ -102,6 +102,15 @@ func identityEntries() []Entry {
 			Name: ProjectID, Values: "the UUID of a project", Default: "the project that the load balancer is in, for a new one the account's default project",
 			Own: true, Effect: "The project that the load balancer belongs to.",
 		}),
+		both(Entry{
+			Name: NodeSelector, Values: "labels separated by commas, without blanks, each such as role=edge, role!=edge, edge or !edge", Default: "all nodes", Own: true,
+			Effect: "Only nodes with these labels get traffic.",
+		}),
+		both(Entry{
+			Name: LocalTargetsOnly, Values: anyBool, Default: "false", Own: true,
+			Effect: "With externalTrafficPolicy: Local, only nodes with a pod of the Service, ready or not yet, are targets; all are while there is none. Without it " +
+				"all nodes are, and the health check finds those with pods.",
+		}),
 	}
 }
 
@@ -140,6 +149,10 @@ func forwardingEntries() []Entry {
 			Name: CertificateDomains, Values: someDomains, Default: "none", Own: true,
 			Effect: "The same by what it is for: a certificate of Let's Encrypt for exactly these names, which is made if the account has none. DigitalOcean " +
 				"issues it if its DNS serves the domains for this account, and renews it. Not together with certificate-id or certificate-name.",
+		}),
+		regionalOnly(Entry{
+			Name: TLSCipherPolicy, Values: "one of DEFAULT and STRONG", Default: "that of the load balancer, for a new one DEFAULT", Own: true,
+			Effect: "The cipher suites with which the load balancer ends TLS.",
 		}),
 	}
 }

@@ -96,7 +96,7 @@ func TestReplicaTakesOverAtOnceAndNothingIsMadeTwice(t *testing.T) {
 		if strings.Contains(second.Output(), "Attempting to acquire leader lease") || strings.Contains(second.Output(), "attempting to acquire leader lease") {
 			return ""
 		}
-		return second.Output()
+		return "it says " + second.Output()
 	})
 	service(t, c, "under-way")
 	<-held.arrived

@@ -22,7 +22,7 @@ func (p *pass) take(ctx context.Context, step loadbalancer.Step) loadbalancer.An
 		err = p.patch(ctx, map[string]any{loadbalancer.AttemptAnnotation: step.Name})
 	case loadbalancer.StepShowStatus:
 		err = p.show(ctx, step.Status)
-	case loadbalancer.StepCondition:
+	case loadbalancer.StepCondition, loadbalancer.StepRecord:
 		err = p.setCondition(ctx, step.Condition)
 	default:
 		answer.LoadBalancer, err = p.change(ctx, step)

@@ -6,6 +6,7 @@ package balancers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -50,8 +51,9 @@ type Fleet interface {
 	// Droplets returns all droplets of the account, as they were not long ago, or an error.
 	Droplets(ctx context.Context) ([]instance.Droplet, error)
 	// Trusted returns nil if what the API answers is about this cluster, and else one sentence that says why that is in doubt: then nothing is
-	// concluded from what is not there.
+	// concluded from what is not there. TrustedNow queries the account first.
 	Trusted(ctx context.Context) error
+	TrustedNow(ctx context.Context) error
 }
 
 // Timing says when what is done. The zero value of a field is its default.
@@ -128,6 +130,7 @@ type Controller struct {
 	log          logr.Logger
 	list         *balancerList
 	certificates *cached.List[[]loadbalancer.Certificate]
+	endpoints    *endpoints
 	passes       keyedLock // by Service
 	loop         *loop.Loop
 
@@ -138,11 +141,9 @@ type Controller struct {
 	// Set by Initialize, before anything runs.
 	client   kubernetes.Interface
 	recorder events.EventRecorder
-	// Set by Follow, before followed is closed.
-	followed chan struct{}
+	// Set by Follow, before the loop follows.
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
-	synced   []cache.InformerSynced
 }
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
@@ -164,13 +165,13 @@ func New(o Options) *Controller {
 		list:         newBalancerList(o.API, o.Clock, t.Settle),
 		certificates: cached.New(o.API.Certificates, o.API.Epoch, o.Clock),
 		memories:     map[string]remembered{},
-		followed:     make(chan struct{}),
 		recorder:     &events.FakeRecorder{},
 	}
 	c.loop = loop.New(loop.Options{
 		Name: "digitalocean-loadbalancer", Clock: o.Clock, Gate: o.Gate, Workers: lookers, Keys: c.keys, Pass: c.look,
 		Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
 	})
+	c.endpoints = newEndpoints(o.Clock, func(key string) { c.loop.AddAfter(key, t.Quiet) })
 	cached.RegisterAge(o.Metrics.registry, "load_balancers", o.Clock, func() time.Time { return c.listedAt(c.list.At) })
 	cached.RegisterAge(o.Metrics.registry, "certificates", o.Clock, func() time.Time { return c.listedAt(c.certificates.At) })
 	return c
@@ -178,12 +179,7 @@ func New(o Options) *Controller {
 
 // listedAt is when something was listed, the zero time while no Service wants a load balancer: then nothing is.
 func (c *Controller) listedAt(at func() time.Time) time.Time {
-	select {
-	case <-c.followed:
-	default:
-		return time.Time{}
-	}
-	if len(c.keys()) == 0 {
+	if !c.loop.Followed() || len(c.keys()) == 0 {
 		return time.Time{}
 	}
 	return at()
@@ -192,27 +188,17 @@ func (c *Controller) listedAt(at func() time.Time) time.Time {
 // Initialize starts what looks at load balancers by itself; it waits for Follow.
 func (c *Controller) Initialize(client kubernetes.Interface, stop <-chan struct{}) {
 	c.client = client
-	ctx, cancel := context.WithCancel(context.Background())
-	c.recorder = startRecorder(ctx, client)
-	go func() {
-		<-stop
-		cancel()
-	}()
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-c.followed:
-			c.loop.Run(ctx, c.synced...)
-		}
-	}()
+	ctx := loop.Until(stop)
+	c.recorder = loop.Recorder(ctx, client)
+	c.endpoints.until = stop
+	c.loop.Start(ctx)
 }
 
 // Follow reads Nodes and Services from informers that somebody else starts.
 func (c *Controller) Follow(nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) {
 	c.nodes, c.services = nodes.Lister(), services.Lister()
-	c.synced = []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced}
 	c.watch(nodes.Informer(), services.Informer())
-	close(c.followed)
+	c.loop.Follow(nodes.Informer().HasSynced, services.Informer().HasSynced)
 }
 
 // Wake tries now what waits after a failure: its cause may be over.
@@ -237,11 +223,11 @@ func (c *Controller) GetLoadBalancer(ctx context.Context, _ string, service *cor
 	return &published.Status, true, nil
 }
 
-// EnsureLoadBalancer implements cloudprovider.LoadBalancer. It returns api.RetryError while calls have to wait.
+// EnsureLoadBalancer implements cloudprovider.LoadBalancer.
 //
-// While the load balancer is being made, or is busy, it returns cloudprovider.ImplementedElsewhere, which the framework takes for "somebody else
-// sees to it": it sends no warning, leaves the status alone and does not come back. So it is: all load balancers that are new are looked at
-// together, and the address is published as soon as there is one.
+// While the load balancer is being made, is busy, or something failed, it returns cloudprovider.ImplementedElsewhere, which the framework takes for
+// "another controller does it": it sends no warning, leaves the status alone and does not come back. So it is: all load balancers that are new are
+// looked at together, the address is published as soon as there is one, and a failure is told once and tried again.
 func (c *Controller) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	if err := loadbalancer.Asks(service); err != nil {
 		return nil, err
@@ -254,7 +240,7 @@ func (c *Controller) EnsureLoadBalancer(ctx context.Context, _ string, service *
 		return nil, err
 	}
 	defer leave()
-	return c.answer(service, c.pass(doapi.Urgent(ctx, budget.Change), service, loadbalancer.Keep, true))
+	return c.answer(ctx, service, c.pass(doapi.Urgent(ctx, budget.Change), service, loadbalancer.Keep, true))
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer. Nodes have changed: many do at a time, and they are the same for all Services, so
@@ -339,6 +325,7 @@ func (c *Controller) watch(nodes, services cache.SharedIndexInformer) {
 	})
 	_, _ = services.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(gone any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(gone); err == nil {
+			c.endpoints.forget(key)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			delete(c.memories, key)
@@ -346,8 +333,9 @@ func (c *Controller) watch(nodes, services cache.SharedIndexInformer) {
 	}})
 }
 
-// sameTarget says whether a change of a Node cannot matter to any load balancer: its provider ID, its addresses, and what excludes it are the same.
+// sameTarget says whether a change of a Node cannot matter to any load balancer: its provider ID, its addresses, its labels and what excludes it are the
+// same.
 func sameTarget(a, b *corev1.Node) bool {
-	return a.UID == b.UID && a.Spec.ProviderID == b.Spec.ProviderID && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
+	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && a.Spec.ProviderID == b.Spec.ProviderID && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
 		loadbalancer.Excluded(a) == loadbalancer.Excluded(b)
 }

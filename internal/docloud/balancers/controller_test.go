@@ -101,7 +101,7 @@ func TestWhatMattersOfANode(t *testing.T) {
 		same   bool
 	}{
 		"heartbeat":   {func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, true},
-		"other label": {func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }, true},
+		"other label": {func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }, false}, // a Service may select by it
 		"other taint": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x"}} }, true},
 		"address":     {func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.2" }, false},
 		"provider ID": {func(n *corev1.Node) { n.Spec.ProviderID = "" }, false},

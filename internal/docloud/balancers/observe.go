@@ -109,7 +109,11 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		w.Again = needs.Again
 	}
 	if needs.Trust {
-		w.Trust = &loadbalancer.Trust{Doubt: p.c.o.Fleet.Trusted(ctx)}
+		ask := p.c.o.Fleet.Trusted
+		if needs.Account {
+			ask = p.c.o.Fleet.TrustedNow
+		}
+		w.Trust = &loadbalancer.Trust{Doubt: ask(ctx)}
 	}
 	if needs.Live && !p.readLive(ctx) {
 		return
@@ -136,6 +140,10 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		case !errors.Is(err, doapi.ErrNotFound):
 			w.ByID.Trouble = p.trouble(ctx, err)
 		}
+	}
+	if needs.Endpoints {
+		nodes, err := p.c.endpoints.nodesOf(ctx, p.c.client, w.Service)
+		w.Endpoints = &loadbalancer.Endpoints{Nodes: nodes, Problem: err}
 	}
 	if needs.Droplets {
 		droplets, err := p.c.o.Fleet.Droplets(ctx)

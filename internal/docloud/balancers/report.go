@@ -5,34 +5,14 @@ package balancers
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	events "k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/api"
 
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
-
-// source is who sends the events.
-const source = "digitalocean-cloud-controller-manager"
-
-func startRecorder(ctx context.Context, client kubernetes.Interface) events.EventRecorder {
-	broadcaster := events.NewBroadcaster(events.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	go func() {
-		<-ctx.Done()
-		broadcaster.Shutdown()
-	}()
-	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: source})
-}
 
 // note gathers what the plans of a pass say. What has just happened is told at once.
 func (p *pass) note(plan loadbalancer.Plan) {
@@ -72,24 +52,16 @@ func errorOf(end loadbalancer.End) error {
 	return end.Refusal.Err
 }
 
-// answer puts the end of a pass in the framework's terms.
-func (c *Controller) answer(service *corev1.Service, end loadbalancer.End) (*corev1.LoadBalancerStatus, error) {
-	switch r := end.Refusal; {
-	case r == nil && end.Published.Failed:
-		return nil, errors.New(end.Published.Message)
-	case r == nil && end.Published.Ready:
-		if end.Next > 0 {
-			c.loop.AddAfter(keyOf(service), end.Next)
-		}
+// answer puts the end of a pass in the framework's terms. What is not there yet, or failed, is the loop's from here on: the framework would send the
+// same warning with each of its attempts.
+func (c *Controller) answer(ctx context.Context, service *corev1.Service, end loadbalancer.End) (*corev1.LoadBalancerStatus, error) {
+	r := c.resultOf(ctx, service, end)
+	r.Wrote = false // a change of a Service does not put off those of Nodes
+	c.loop.Requeue(ctx, keyOf(service), r)
+	if end.Refusal == nil && end.Published.Ready {
 		return &end.Published.Status, nil
-	case r == nil || r.Kind == loadbalancer.Wait:
-		c.loop.AddAfter(keyOf(service), end.Next)
-		return nil, cloudprovider.ImplementedElsewhere
-	case r.Kind == loadbalancer.Told:
-		return nil, api.NewRetryError(r.Error(), c.spread(end.Next))
-	default:
-		return nil, fmt.Errorf("load balancer of service %s: %w", keyOf(service), r.Err)
 	}
+	return nil, cloudprovider.ImplementedElsewhere
 }
 
 // resultOf puts the end of a pass in the loop's terms.
@@ -99,9 +71,7 @@ func (c *Controller) resultOf(ctx context.Context, service *corev1.Service, end 
 	case end.Refusal == nil:
 	case end.Refusal.Kind == loadbalancer.Told:
 		r.Next = c.spread(end.Next)
-	case end.Refusal.Kind == loadbalancer.Wait && end.Outcome == loadbalancer.OutcomePending:
-		r.Next = end.Next
-	case end.Refusal.Kind == loadbalancer.Retry:
+	case end.Refusal.Kind == loadbalancer.Retry, end.Refusal.Kind == loadbalancer.People:
 		r.Failed = true
 		if ctx.Err() == nil {
 			c.log.Error(end.Refusal, "Looking at a load balancer failed; it is tried again", "service", keyOf(service))

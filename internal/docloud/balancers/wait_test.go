@@ -22,7 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/cloud-provider/api"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/clock"
 
@@ -69,6 +70,7 @@ type sureFleet struct{}
 
 func (sureFleet) Droplets(context.Context) ([]instance.Droplet, error) { return nil, nil }
 func (sureFleet) Trusted(context.Context) error                        { return nil }
+func (sureFleet) TrustedNow(context.Context) error                     { return nil }
 
 // waitingBalancers is a Controller with one Node and two Services, web and other, that ask the API.
 func waitingBalancers(t *testing.T, transport http.RoundTripper) *Controller {
@@ -95,9 +97,8 @@ func waitingBalancers(t *testing.T, transport http.RoundTripper) *Controller {
 		t.Fatal(err)
 	}
 	b.nodes, b.services = corelisters.NewNodeLister(nodes), corelisters.NewServiceLister(services)
-	b.synced = []cache.InformerSynced{func() bool { return true }}
 	b.client = fake.NewClientset(objects[0], objects[1])
-	close(b.followed)
+	b.loop.Follow()
 	return b
 }
 
@@ -128,7 +129,7 @@ func TestQueueWaitsAsLongAsItIsAskedTo(t *testing.T) {
 				b := waitingBalancers(t, transport)
 				transport.began = time.Now()
 				ctx, cancel := context.WithCancel(t.Context())
-				go b.loop.Run(ctx, b.synced...)
+				go b.loop.Run(ctx)
 				for range 40 {
 					b.loop.Add("d/web")
 					<-time.After(2 * time.Second)
@@ -148,23 +149,34 @@ func TestQueueWaitsAsLongAsItIsAskedTo(t *testing.T) {
 	}
 }
 
-// The framework is told to come back when the time is over and not before; a limit on calls holds for all Services, everything else for one.
-func TestFrameworkIsToldWhenToComeBack(t *testing.T) {
+// The framework leaves to the loop what has to wait, and one event says why; a limit on calls holds for all Services, everything else for one.
+func TestWhatHasToWaitIsToldOnce(t *testing.T) {
 	t.Parallel()
 	for name, transport := range toldToWait() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := waitingBalancers(t, transport)
+				events := record.NewFakeRecorder(10)
+				b.recorder = events
 				transport.began = time.Now()
 				for i := range 3 {
-					_, err := b.EnsureLoadBalancer(t.Context(), "", waitingService("web"), nil)
-					later := (*api.RetryError)(nil)
-					left := time.Minute - time.Since(transport.began)
-					if !errors.As(err, &later) || later.RetryAfter() < left || later.RetryAfter() > left+13*time.Second {
-						t.Fatalf("attempt %d: %v, want to come back in a minute or a little more", i, err)
+					if _, err := b.EnsureLoadBalancer(t.Context(), "", waitingService("web"), nil); !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+						t.Errorf("attempt %d: %v", i, err)
 					}
 					<-time.After(10 * time.Second)
+				}
+				told := map[string]int{}
+				for len(events.Events) > 0 {
+					told[<-events.Events]++
+				}
+				if len(told) == 0 || len(told) > 2 { // the second that nothing is asked meanwhile
+					t.Errorf("events: %v", told)
+				}
+				for text, n := range told {
+					if n != 1 || !strings.Contains(text, "Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: ") {
+						t.Errorf("%d × %s", n, text)
+					}
 				}
 				if err := b.EnsureLoadBalancerDeleted(t.Context(), "", waitingService("web")); err == nil {
 					t.Error("the Service may be deleted although nobody was asked")

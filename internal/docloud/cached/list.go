@@ -5,7 +5,7 @@
 // whoever asks.
 //
 //	none ──Get──> reading ──> kept, served until it is too old for who asks ──Get──> reading
-//	                 └──> failed: the old one stays
+//	                 └──> failed: the old one stays, and for a while nobody reads, if it is so wanted
 package cached
 
 import (
@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
 // readTimeout bounds one reading of a list, all its pages and attempts included.
@@ -31,11 +32,16 @@ type List[T any] struct {
 	read  func(context.Context) (T, error)
 	epoch func() uint64 // grows when another account may answer
 	clock clock.PassiveClock
+	// pause is how long after a failure nobody reads at first; it doubles up to longest. 0 for none.
+	pause, longest time.Duration
 
-	mu     sync.Mutex // guards all below
-	latest uint64
-	last   *Reading[T] // the newest that succeeded
-	flight *Reading[T] // the one under way
+	mu       sync.Mutex // guards all below
+	latest   uint64
+	last     *Reading[T] // the newest that succeeded
+	flight   *Reading[T] // the one under way
+	failed   *Reading[T] // the newest, if it failed
+	failures int         // in a row
+	notSoon  time.Time   // no reading before
 }
 
 // Reading is one reading of a list. It MUST NOT be changed: many share it.
@@ -57,6 +63,12 @@ func New[T any](read func(context.Context) (T, error), epoch func() uint64, cloc
 	return &List[T]{read: read, epoch: epoch, clock: clock}
 }
 
+// Pausing makes nobody read for a while after a failure: the pause doubles from the first to the longest, with as long as DigitalOcean asks to wait.
+func (l *List[T]) Pausing(first, longest time.Duration) *List[T] {
+	l.pause, l.longest = first, longest
+	return l
+}
+
 // Stamp orders readings and events without a clock: a reading that begins after a stamp was taken knows all that was before the stamp.
 func (l *List[T]) Stamp() uint64 {
 	l.mu.Lock()
@@ -75,15 +87,15 @@ func (l *List[T]) At() time.Time {
 	return l.last.At
 }
 
-// Get returns a reading that began after the stamp and is not older than age, a new one if need be. However many ask, one reads at a time.
-// A failure is not kept.
+// Get returns a reading that began after the stamp and is not older than age, a new one if need be; age 0 is one that begins now. However many ask, one
+// reads at a time. A failure is not kept, but for as long as nobody reads after it.
 func (l *List[T]) Get(ctx context.Context, after uint64, age time.Duration) (*Reading[T], error) {
 	for {
 		l.mu.Lock()
 		after = min(after, l.latest) // a stamp of another list's would never be reached
-		if r := l.last; r != nil && r.stamp >= after && r.Epoch == l.epoch() && l.clock.Since(r.At) < age {
+		if r := l.kept(ctx, after, age); r != nil {
 			l.mu.Unlock()
-			return r, nil
+			return r.result()
 		}
 		r := l.flight
 		if r == nil {
@@ -98,16 +110,33 @@ func (l *List[T]) Get(ctx context.Context, after uint64, age time.Duration) (*Re
 			return nil, ctx.Err()
 		case <-r.done:
 		}
-		// What was put off for somebody who could wait may still be read for one who cannot.
-		again := errors.Is(r.err, doapi.ErrHeld) && r.urgency < doapi.Urgency(ctx)
-		switch {
-		case r.stamp < after || again:
-		case r.err != nil:
-			return nil, r.err
-		default:
-			return r, nil
+		if r.stamp >= after && !r.postponed(ctx) {
+			return r.result()
 		}
 	}
+}
+
+// kept returns the reading that answers without another one: the newest, or the failure after which nobody reads for a while. Lock held.
+func (l *List[T]) kept(ctx context.Context, after uint64, age time.Duration) *Reading[T] {
+	if r := l.last; r != nil && r.stamp >= after && r.Epoch == l.epoch() && age > 0 && l.clock.Since(r.At) <= age {
+		return r
+	}
+	if r := l.failed; r != nil && l.clock.Now().Before(l.notSoon) && !r.postponed(ctx) {
+		return r
+	}
+	return nil
+}
+
+func (r *Reading[T]) result() (*Reading[T], error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r, nil
+}
+
+// postponed reports whether the reading was put off for a caller that could wait, and may still be made for this one.
+func (r *Reading[T]) postponed(ctx context.Context) bool {
+	return errors.Is(r.err, doapi.ErrHeld) && r.urgency < doapi.Urgency(ctx)
 }
 
 func (l *List[T]) fly(ctx context.Context, r *Reading[T]) {
@@ -118,10 +147,25 @@ func (l *List[T]) fly(ctx context.Context, r *Reading[T]) {
 		r.err = ErrMoved
 	}
 	l.mu.Lock()
-	l.flight = nil
+	l.flight, l.failed = nil, nil
 	if r.err == nil {
-		l.last = r
+		l.last, l.failures = r, 0
+	} else if l.pause > 0 {
+		l.failed, l.notSoon = r, l.clock.Now().Add(l.after(r.err))
+		l.failures++
 	}
 	l.mu.Unlock()
 	close(r.done)
+}
+
+// after says how long not to read after a failure. A call that was put off costs nothing to try again. Lock held.
+func (l *List[T]) after(err error) time.Duration {
+	if errors.Is(err, doapi.ErrHeld) {
+		return l.pause
+	}
+	wait := min(l.longest, loop.Spread(l.pause<<min(l.failures, 10)))
+	if asked := doapi.NotBefore(err); !asked.IsZero() {
+		wait = max(wait, asked.Sub(l.clock.Now()))
+	}
+	return wait
 }

@@ -80,3 +80,26 @@ func TestListIsReadOnceForAllAndNeverBeforeItIsAskedFor(t *testing.T) {
 		ask(0, 7) // the last list that was read is still good
 	})
 }
+
+// Who pauses after failures does not read again at once however many ask, gets the failure meanwhile, and longer each time.
+func TestAListThatPausesAfterFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stub := &stubList{fails: errors.New("no")}
+		list := cached.New(stub.read, stub.current, clock.RealClock{}).Pausing(2*time.Second, 10*time.Second)
+		for range 120 {
+			if _, err := list.Get(t.Context(), 0, time.Minute); !errors.Is(err, stub.fails) {
+				t.Fatal(err)
+			}
+			<-time.After(500 * time.Millisecond)
+		}
+		if stub.reads < 6 || stub.reads > 9 { // at 0, 2 to 4, 6 to 9 … and every ten seconds, each of which takes one
+			t.Errorf("%d readings in two minutes", stub.reads)
+		}
+		stub.fails = nil
+		<-time.After(12 * time.Second)
+		if _, err := list.Get(t.Context(), 0, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+}

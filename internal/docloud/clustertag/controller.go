@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
@@ -109,9 +108,7 @@ type Controller struct {
 	Options
 	timing   Timing
 	loop     *loop.Loop
-	followed chan struct{}
-	services corelisters.ServiceLister // set by Follow, before followed is closed
-	synced   []cache.InformerSynced    // likewise
+	services corelisters.ServiceLister // set by Follow, before the loop follows
 
 	// sent is when load balancers were tagged, by ID. It is used by the one worker that makes passes.
 	sent map[string]time.Time
@@ -123,7 +120,7 @@ func New(o Options) *Controller {
 	if o.Gate == nil {
 		o.Gate = &loop.Gate{}
 	}
-	c := &Controller{Options: o, timing: o.Timing.withDefaults(), followed: make(chan struct{}), sent: map[string]time.Time{}}
+	c := &Controller{Options: o, timing: o.Timing.withDefaults(), sent: map[string]time.Time{}}
 	c.loop = loop.New(loop.Options{
 		Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, Pass: c.look, Keys: func() []string { return []string{c.tag()} },
 		First: c.timing.First, Resync: c.timing.Every, FirstRetry: c.timing.Every, LastRetry: c.timing.Every,
@@ -135,24 +132,12 @@ func New(o Options) *Controller {
 func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	services, nodes := factory.Core().V1().Services(), factory.Core().V1().Nodes()
 	c.services = services.Lister()
-	c.synced = []cache.InformerSynced{services.Informer().HasSynced, nodes.Informer().HasSynced}
-	close(c.followed)
+	c.loop.Follow(services.Informer().HasSynced, nodes.Informer().HasSynced)
 }
 
 // Start makes passes until stop is closed; it waits for Follow.
 func (c *Controller) Start(_ kubernetes.Interface, stop <-chan struct{}) {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-stop
-		cancel()
-	}()
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-c.followed:
-			c.loop.Run(ctx, c.synced...)
-		}
-	}()
+	c.loop.Start(loop.Until(stop))
 }
 
 // Wake tries now what waits after a failure: its cause may be over.

@@ -37,6 +37,7 @@ type wireLoadBalancer struct {
 	VPC                    string                        `json:"vpc_uuid"`
 	Subnet                 string                        `json:"subnet_uuid"`
 	Project                string                        `json:"project_id"`
+	TLSCipherPolicy        string                        `json:"tls_cipher_policy"`
 	Size                   string                        `json:"size"`
 	SizeUnit               uint32                        `json:"size_unit"`
 	ForwardingRules        []loadbalancer.ForwardingRule `json:"forwarding_rules"`
@@ -56,7 +57,7 @@ type wireLoadBalancer struct {
 func (w wireLoadBalancer) translate() loadbalancer.Observed {
 	return loadbalancer.Observed{
 		ID: w.ID, Name: w.Name, Status: loadbalancer.Status(w.Status), IP: w.IP, IPv6: w.IPv6, Region: w.Region.Slug, Type: w.Type, Network: w.Network,
-		NetworkStack: w.NetworkStack, VPC: w.VPC, Subnet: w.Subnet, Project: w.Project, SizeSlug: w.Size, SizeUnit: w.SizeUnit, ForwardingRules: w.ForwardingRules,
+		NetworkStack: w.NetworkStack, VPC: w.VPC, Subnet: w.Subnet, Project: w.Project, TLSCipherPolicy: w.TLSCipherPolicy, SizeSlug: w.Size, SizeUnit: w.SizeUnit, ForwardingRules: w.ForwardingRules,
 		HealthCheck: w.HealthCheck, StickySessions: w.StickySessions, DropletIDs: w.DropletIDs, DropletTag: w.Tag, Tags: w.Tags,
 		RedirectHTTPToHTTPS: w.RedirectHTTPToHTTPS, EnableProxyProtocol: w.EnableProxyProtocol, EnableBackendKeepalive: w.EnableBackendKeepalive,
 		DisableLetsEncryptDNSRecords: w.DisableLetsEncryptDNS, HTTPIdleTimeoutSeconds: w.HTTPIdleTimeoutSeconds, Firewall: w.Firewall,

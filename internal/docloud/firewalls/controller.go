@@ -44,7 +44,8 @@ type Surroundings interface {
 type Timing struct {
 	// Gather is how long changes of Services are gathered (1 s).
 	Gather time.Duration
-	// Resync is how often the firewall is read anew (5 min, as the predecessor, and up to a fifth more by chance).
+	// Resync is how often the firewall is read again, one call by its ID (1 min, and up to a fifth more by chance): until then what somebody else has
+	// opened is open.
 	Resync time.Duration
 	// FirstRetry and LastRetry bound the waits after failures (1 s and 5 min, as the predecessor).
 	FirstRetry, LastRetry time.Duration
@@ -57,7 +58,7 @@ func (t Timing) withDefaults() Timing {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&t.Gather, time.Second}, {&t.Resync, 5 * time.Minute}, {&t.FirstRetry, time.Second}, {&t.LastRetry, 5 * time.Minute}, {&t.Pass, 2 * time.Minute},
+		{&t.Gather, time.Second}, {&t.Resync, time.Minute}, {&t.FirstRetry, time.Second}, {&t.LastRetry, 5 * time.Minute}, {&t.Pass, 2 * time.Minute},
 	} {
 		if *f.field == 0 {
 			*f.field = f.value
@@ -97,10 +98,7 @@ type Controller struct {
 	// Set by Start, before anything runs.
 	client   kubernetes.Interface
 	recorder events.EventRecorder
-	// Set by Follow, before followed is closed.
-	followed chan struct{}
-	services corelisters.ServiceLister
-	synced   cache.InformerSynced
+	services corelisters.ServiceLister // set by Follow, before the loop follows
 
 	// memory is used by the one worker that makes passes.
 	memory memory
@@ -117,7 +115,7 @@ func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
 	c := &Controller{
 		api: instrumented{o.API, o.Metrics, o.Clock}, surroundings: o.Surroundings, config: o.Config, metrics: o.Metrics, clock: o.Clock,
-		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, followed: make(chan struct{}), recorder: &events.FakeRecorder{},
+		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, recorder: &events.FakeRecorder{},
 	}
 	if o.Gate == nil {
 		o.Gate = &loop.Gate{}
@@ -132,33 +130,22 @@ func New(o Options) *Controller {
 // Follow reads Services from an informer that somebody else starts.
 func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	informer := factory.Core().V1().Services()
-	c.services, c.synced = informer.Lister(), informer.Informer().HasSynced
+	c.services = informer.Lister()
 	changed := func() { c.loop.AddAfter(markServices, c.timing.Gather) }
 	// An informer that has been stopped takes no handlers; it gives no events either.
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
 	})
-	close(c.followed)
+	c.loop.Follow(informer.Informer().HasSynced)
 }
 
 // Start keeps the firewall until stop is closed; it waits for Follow.
 func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
 	c.client = client
-	ctx, cancel := context.WithCancel(context.Background())
-	c.recorder = startRecorder(ctx, client)
-	go func() {
-		<-stop
-		cancel()
-	}()
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-c.followed:
-			// Without a Service there is no event, and the firewall is wanted all the same.
-			c.loop.Add(markServices)
-			c.loop.Run(ctx, c.synced)
-		}
-	}()
+	ctx := loop.Until(stop)
+	c.recorder = loop.Recorder(ctx, client)
+	c.loop.Add(markServices) // without a Service there is no event, and the firewall is wanted all the same
+	c.loop.Start(ctx)
 }
 
 // Wake tries now what waits after a failure: its cause may be over.

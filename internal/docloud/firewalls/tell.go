@@ -12,10 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	events "k8s.io/client-go/tools/record"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
@@ -40,13 +36,9 @@ const (
 	reasonRecreated = "FirewallRecreated"
 )
 
-const (
-	// eventSource is the component that events name.
-	eventSource = "digitalocean-cloud-controller-manager"
-	// standIn is the Lease of kube-system that events about the firewall are on, which is no object of the cluster: the record of the account that
-	// it is in (package machines, RecordName).
-	standIn = "digitalocean-cloud-controller-manager-account"
-)
+// standIn is the Lease of kube-system that events about the firewall are on, which is no object of the cluster: the record of the account that it is in
+// (package machines, RecordName).
+const standIn = "digitalocean-cloud-controller-manager-account"
 
 // note is what makes one thing to tell another than the next: a Service, or the firewall itself if it has none, a reason, and a cause.
 type note struct {
@@ -60,16 +52,6 @@ type note struct {
 type telling struct {
 	note
 	message string
-}
-
-func startRecorder(ctx context.Context, client kubernetes.Interface) events.EventRecorder {
-	broadcaster := events.NewBroadcaster(events.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	go func() {
-		<-ctx.Done()
-		broadcaster.Shutdown()
-	}()
-	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
 }
 
 // warn notes something about the firewall that people have to know while it holds. What is the same although its words differ has an empty cause.

@@ -104,13 +104,16 @@ func (in Input) plain(s annotation.Settings, f fixedFields) Request {
 		StickySessions:      StickySessions{Type: s.Sticky.Type, CookieName: s.Sticky.Cookie, CookieTTL: s.Sticky.TTL},
 		RedirectHTTPToHTTPS: s.RedirectHTTPToHTTPS, EnableProxyProtocol: s.ProxyProtocol, EnableBackendKeepalive: s.BackendKeepalive,
 		VPC: f.vpc, Subnet: s.Subnet, Project: s.Project, DisableLetsEncryptDNSRecords: s.DisableLetsEncryptDNSRecords,
-		HTTPIdleTimeoutSeconds: s.HTTPIdleTimeout, Network: f.network, NetworkStack: f.stack,
+		TLSCipherPolicy: s.TLSCipherPolicy, HTTPIdleTimeoutSeconds: s.HTTPIdleTimeout, Network: f.network, NetworkStack: f.stack,
 	}
 	if s.Name == "" && in.Observed != nil {
 		req.Name = cmp.Or(in.Observed.Name, req.Name)
 	}
 	if s.Project == "" && in.Observed != nil {
 		req.Project = in.Observed.Project // a PUT resets what it leaves out, and the default project is not where somebody has put it
+	}
+	if s.TLSCipherPolicy == "" && in.Observed != nil && in.Observed.TLSCipherPolicy != annotation.CipherDefault {
+		req.TLSCipherPolicy = in.Observed.TLSCipherPolicy // likewise
 	}
 	if tag := ClusterTag(in.Cluster.ID); tag != "" {
 		req.Tags = append([]string{tag}, in.otherTags()...)
@@ -159,7 +162,12 @@ func (in Input) fixed(s annotation.Settings, result *Result) fixedFields {
 		f.vpc = keep("VPC", "", o.VPC, f.vpc)
 	}
 	keep("address", annotation.IP, o.IP, s.IP)
-	f.backends = backendsOf(in.Nodes, s.Type, f.network)
+	selected, err := in.selector(s)
+	f.backends = backendsOf(in.targets(s, result), s.Type, f.network, selected)
+	if err != nil {
+		f.problem = err
+		return f
+	}
 	if o.NetworkStack != "" {
 		f.stack = keep("network stack", annotation.NetworkStack, o.NetworkStack, s.NetworkStack)
 		lacking := without6(f.backends.ready)

@@ -26,6 +26,7 @@ const (
 	FieldVPC            Field = "vpc_uuid"
 	FieldSubnet         Field = "subnet_uuid"
 	FieldProject        Field = "project_id"
+	FieldCipherPolicy   Field = "tls_cipher_policy"
 	FieldSize           Field = "size_unit"
 	FieldForwardingRule Field = "forwarding_rules"
 	FieldHealthCheck    Field = "health_check"
@@ -83,6 +84,9 @@ func Diff(o Observed, r Request) []Difference {
 	}
 	if r.Project != "" && o.Project != "" && !strings.EqualFold(o.Project, r.Project) {
 		d.text(FieldProject, RemedyUpdate, "project", o.Project, r.Project)
+	}
+	if r.TLSCipherPolicy != "" {
+		d.text(FieldCipherPolicy, RemedyUpdate, "policy of cipher suites", cmp.Or(o.TLSCipherPolicy, annotation.CipherDefault), r.TLSCipherPolicy)
 	}
 	d.text(FieldSize, RemedyUpdate, "size", fmt.Sprint(units(o.SizeSlug, o.SizeUnit)), fmt.Sprint(units(r.SizeSlug, r.SizeUnit)))
 	d.rules(o.ForwardingRules, r.ForwardingRules)

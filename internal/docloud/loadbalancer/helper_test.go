@@ -4,6 +4,7 @@
 package loadbalancer_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -103,6 +104,7 @@ func keeps(r loadbalancer.Request) loadbalancer.Observed {
 	o := loadbalancer.Observed{
 		ID: lbID, Name: r.Name, Status: loadbalancer.StatusActive, IP: "203.0.113.9", Region: r.Region, Type: r.Type, Network: r.Network,
 		NetworkStack: r.NetworkStack, VPC: r.VPC, Subnet: r.Subnet, Project: r.Project, SizeUnit: r.SizeUnit,
+		TLSCipherPolicy:     cmp.Or(r.TLSCipherPolicy, "DEFAULT"),
 		RedirectHTTPToHTTPS: r.RedirectHTTPToHTTPS, EnableProxyProtocol: r.EnableProxyProtocol, EnableBackendKeepalive: r.EnableBackendKeepalive,
 		DisableLetsEncryptDNSRecords: r.DisableLetsEncryptDNSRecords, HTTPIdleTimeoutSeconds: r.HTTPIdleTimeoutSeconds,
 	}

@@ -21,7 +21,11 @@ type Input struct {
 	Certificates []Certificate
 	// PartialCertificates says that Certificates are not all there are: nothing is concluded from one that is missing.
 	PartialCertificates bool
-	Cluster             Cluster
+	// EndpointNodes are the names of the Nodes where endpoints of the Service are; they may be missing if [NeedsOf] says so.
+	EndpointNodes map[string]bool
+	Cluster       Cluster
+	// AllSelected says that the Nodes stand for any, and that the Service's selector of Nodes selects them.
+	AllSelected bool
 	// Observed is the load balancer there is, nil for none. What cannot be changed is taken from it.
 	Observed *Observed
 }
@@ -98,6 +102,8 @@ const ReasonKept = "LoadBalancerFieldKept"
 type InputNeeds struct {
 	// Droplets are needed because a Node has no provider ID; Certificates because one is named, or may have been renewed.
 	Droplets, Certificates bool
+	// Endpoints are needed because they say which Nodes are targets.
+	Endpoints bool
 }
 
 // NeedsOf says what [Desired] will look at beyond Service, Nodes and the load balancer; reading more does no harm.
@@ -109,6 +115,7 @@ func NeedsOf(in Input) InputNeeds {
 		}
 	}
 	s, _, err := annotation.Parse(in.Service.Annotations, in.options())
+	n.Endpoints = err == nil && s.LocalTargetsOnly && in.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	if err != nil || s.Type != annotation.TypeRegional {
 		return n
 	}

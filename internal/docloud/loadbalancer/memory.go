@@ -21,6 +21,8 @@ type Memory struct {
 	// Attempted are the names that this POST and others before it carried. Answered are those of POSTs that got an answer, which was no: what the
 	// Service says of them, in a view that may be old, is no reason to doubt.
 	Attempted, Answered []string
+	// TakenSince is when DigitalOcean said last that the name of the load balancer is taken although no list showed it, zero for no such thing.
+	TakenSince time.Time
 	// NotKept are the differences that remained right after a PUT that was accepted: DigitalOcean does not keep what was sent.
 	NotKept []Difference
 	// Suspect says that DigitalOcean refused the droplets: those that are not in the account any more are not sent again.
@@ -32,14 +34,20 @@ type Memory struct {
 	// the time of the last POST of one that was answered with it, or not at all.
 	Certifying, OrderedAt time.Time
 	Ordered               string
-	// Told are the events that still hold; Failing says that the last look failed, and that this was told.
+	// Told are the events that still hold; Failure is why the last look failed.
 	Told    map[Note]bool
-	Failing bool
+	Failure Failure
 	// NotUntil is when DigitalOcean may be asked again on behalf of the Service, because it asked to wait; the zero time for at once.
 	NotUntil time.Time
 	// NewSince is since when the load balancer is being made, the zero time for one that is not; Busy is how often in a row it took no change.
 	NewSince time.Time
 	Busy     int
+}
+
+// Failure is why a pass failed, in words that are the same each time, and when it was told last; its zero value for none.
+type Failure struct {
+	What string
+	Told time.Time
 }
 
 // clone returns a copy that shares nothing that is changed.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
@@ -35,16 +37,22 @@ type backends struct {
 	privateOnly bool
 }
 
+// notSelected is why a Node that the Service does not want gets no traffic.
+const notSelected = "is not selected by annotation " + annotation.NodeSelector
+
 // backendsOf picks the Nodes that get traffic. Those that Kubernetes excludes are left out first (the conditions of k8s.io/cloud-provider's
 // service controller; a Node that is not Ready stays, since a load balancer checks health by itself), then those without a usable address:
 //
 //	INTERNAL                      any address will do
 //	REGIONAL, EXTERNAL            a public IPv4 address, or a private one
 //	REGIONAL_NETWORK, EXTERNAL    a public IPv4 address
-func backendsOf(nodes []*corev1.Node, lbType, network string) backends {
+func backendsOf(nodes []*corev1.Node, lbType, network string, selected labels.Selector) backends {
 	var b backends
 	for _, node := range nodes {
 		reason := Excluded(node)
+		if reason == "" && !selected.Matches(labels.Set(node.Labels)) {
+			reason = notSelected
+		}
 		if reason == "" && network == annotation.NetworkExternal {
 			a := addressesOf(node)
 			switch {
@@ -83,6 +91,55 @@ func Excluded(node *corev1.Node) string {
 	}
 	return ""
 }
+
+// selector selects the Nodes that the Service wants. With an error it selects all.
+func (in Input) selector(s annotation.Settings) (labels.Selector, error) {
+	if in.AllSelected {
+		return labels.Everything(), nil
+	}
+	selected, err := labels.Parse(s.NodeSelector)
+	if err != nil {
+		return labels.Everything(), &annotation.Error{Annotation: annotation.NodeSelector, Value: s.NodeSelector, Problem: "which is no selector of labels: " + err.Error()}
+	}
+	return selected, nil
+}
+
+// targets are the Nodes that may be targets: all, or those where endpoints of the Service are. Endpoints that are not ready yet count, so that their
+// Node is a target when they are; without any all Nodes are, and the health check decides.
+func (in Input) targets(s annotation.Settings, result *Result) []*corev1.Node {
+	switch {
+	case !s.LocalTargetsOnly:
+		return in.Nodes
+	case in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
+		result.warn(annotation.ReasonNoEffect, fmt.Sprintf("annotation %s has no effect without spec.externalTrafficPolicy: Local", annotation.LocalTargetsOnly))
+		return in.Nodes
+	}
+	local := slices.DeleteFunc(slices.Clone(in.Nodes), func(n *corev1.Node) bool { return !in.EndpointNodes[n.Name] })
+	if len(local) == 0 {
+		return in.Nodes
+	}
+	return local
+}
+
+// EndpointNodes are the names of the Nodes with endpoints in the EndpointSlices of a Service, ready or not.
+func EndpointNodes(all []*discoveryv1.EndpointSlice) map[string]bool {
+	nodes := map[string]bool{}
+	for _, slice := range all {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.NodeName != nil {
+				nodes[*endpoint.NodeName] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// NetworkTypeLabel on a Node says whether its machine is public or private: that a private one has no public address is as it must be. It is the
+// predecessor's, as of v0.1.70 (its pull request 950), and MUST NOT be changed.
+const NetworkTypeLabel = "doks.digitalocean.com/node-network-type"
+
+// IsPrivate says whether a Node's machine has no public address on purpose.
+func IsPrivate(node *corev1.Node) bool { return node.Labels[NetworkTypeLabel] == "private" }
 
 // addresses are the kinds of addresses that a Node has.
 type addresses struct{ public4, public6, private4 bool }

@@ -21,6 +21,8 @@ const (
 	ReasonNoNodes = "UnAvailableLoadBalancer"
 	// ReasonFailed, Warning: a look at the load balancer failed, and is tried again.
 	ReasonFailed = "UpdateLoadBalancerFailed"
+	// ReasonSyncFailed, Warning: the load balancer could not be made what the Service asks for. It is the framework's reason.
+	ReasonSyncFailed = "SyncLoadBalancerFailed"
 	// ReasonForeign, Warning: a load balancer that is somebody else's is in the way.
 	ReasonForeign = "LoadBalancerForeign"
 	// ReasonNotDeleted, Warning: the load balancer is kept although the Service goes, since it is not the Service's alone.
@@ -29,6 +31,8 @@ const (
 	ReasonDoubt = "DigitalOceanAccountInDoubt"
 	// ReasonLeftOut, Warning: Nodes that get no traffic, and why.
 	ReasonLeftOut = "LoadBalancerNodesLeftOut"
+	// ReasonNoEndpoints, Warning: it could not be read where the Service's endpoints are; all Nodes are targets.
+	ReasonNoEndpoints = "LoadBalancerEndpointsUnknown"
 	// ReasonRepaired, Normal: settings were changed elsewhere, and are put right.
 	ReasonRepaired = "LoadBalancerRepaired"
 	// ReasonRecreated, Warning: the load balancer was deleted elsewhere; the new one has another address.
@@ -71,13 +75,14 @@ func leftOutNote(all []LeftOut, nodes []*corev1.Node) (Note, bool) {
 	expected := map[string]bool{}
 	for _, node := range nodes {
 		_, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
-		expected[node.Name] = labeled || node.DeletionTimestamp != nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		private := IsPrivate(node) && !addressesOf(node).public4
+		expected[node.Name] = labeled || private || node.DeletionTimestamp != nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 			return t.Key == autoscalerTaint || t.Key == uninitializedTaint
 		})
 	}
 	var parts []string
 	for _, l := range all {
-		if !expected[l.Node] {
+		if !expected[l.Node] && l.Reason != notSelected {
 			parts = append(parts, fmt.Sprintf("node %s %s", l.Node, l.Reason))
 		}
 	}

@@ -55,7 +55,7 @@ type claim int
 const (
 	// none is a name of an ID and nothing else, which anybody can write who may write the Service.
 	none claim = iota
-	// shown is the status of the Service, which shows the load balancer's address: who may write Services may not write that.
+	// shown is the status of the Service, which has the load balancer's address or ID: who may write Services may not write that.
 	shown
 	// made is the load balancer's name, which is made of the Service's UID.
 	made
@@ -72,14 +72,14 @@ func (s Search) claimOf(service *corev1.Service, o Observed) claim {
 	return none
 }
 
-// isShown says whether a Service's status shows a load balancer: one of its addresses, or the hostname that the Service asks for, if the load
-// balancer has the name that it asks for and serves machines of this cluster.
+// isShown says whether a Service's status shows a load balancer: its ID, one of its addresses, or the hostname that the Service asks for, if the
+// load balancer has the name that it asks for and serves machines of this cluster.
 func (s Search) isShown(service *corev1.Service, o Observed) bool {
+	if isRecorded(service, o) || showsAddress(service, o) {
+		return true
+	}
 	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
-		if in.IP != "" {
-			return in.IP == o.IP || in.IP == o.IPv6
-		}
-		return in.Hostname != "" && o.Name == NameOf(service) && s.serves(o, false)
+		return in.IP == "" && in.Hostname != "" && o.Name == NameOf(service) && s.serves(o, false)
 	})
 }
 
@@ -149,7 +149,7 @@ func (s Search) byAnnotation(o Observed) Identity {
 	}
 	// What its name would give to the Service as well was made for it, by a process that died before the status could show it.
 	ours.TakenOver = !s.named(o) || s.refusal(o, false) != ""
-	if s.TakeOver != nil && s.TakeOver.allows(o.ID) {
+	if !ours.TakenOver || s.TakeOver != nil && s.TakeOver.allows(o.ID) {
 		return ours
 	}
 	if has := s.has(o); has != nil {

@@ -39,8 +39,9 @@ type Plan struct {
 type Needs struct {
 	// Again says that a load balancer and a certificate do not fit together: what is known of the load balancer by writes is not to be believed.
 	Again string
-	// Trust asks whether the answers are about this cluster; Live for the Service as the API server has it.
-	Trust, Live bool
+	// Trust asks whether the answers are about this cluster, Account with whose the token is at this moment; Live for the Service as the API server has
+	// it.
+	Trust, Account, Live bool
 	// Urgent says that the reads are as urgent as making and deleting.
 	Urgent             bool
 	List, Certificates *Demand
@@ -49,17 +50,20 @@ type Needs struct {
 	// ByID is the ID of a load balancer to be asked for, empty for none.
 	ByID     string
 	Droplets bool
+	// Endpoints asks where the Service's endpoints are.
+	Endpoints bool
 }
 
 // StepKind is what a step does.
 type StepKind string
 
-// The kinds of steps. The first four write to Kubernetes, the others to DigitalOcean, and of those a pass takes at most one, a certificate aside.
+// The kinds of steps. The first five write to Kubernetes, the others to DigitalOcean, and of those a pass takes at most one, a certificate aside.
 const (
 	StepAnnotate      StepKind = "annotate"
 	StepNoteAttempt   StepKind = "note attempt"
 	StepShowStatus    StepKind = "show status"
 	StepCondition     StepKind = "set condition"
+	StepRecord        StepKind = "record load balancer"
 	StepCertificate   StepKind = "order certificate"
 	StepCreate        StepKind = "create"
 	StepUpdate        StepKind = "update"
@@ -75,8 +79,9 @@ type Step struct {
 	Annotations map[string]string
 	Name        string
 	// Lost is the ID that the Service names, of a load balancer that does not exist any more (create).
-	Lost        string
-	Status      corev1.LoadBalancerStatus
+	Lost   string
+	Status corev1.LoadBalancerStatus
+	// Condition is what is written to the status (set condition, record load balancer).
 	Condition   metav1.Condition
 	Certificate CertificateRequest
 	// LoadBalancer is the one that is changed or deleted, Request what it must be.
@@ -197,42 +202,61 @@ func (p *planning) fail(kind RefusalKind, outcome Outcome, next time.Duration, e
 	p.plan.Memory.Busy = 0
 }
 
+// retry ends the pass by a failure that trying again may cure; refuse by one that only people can cure.
 func (p *planning) retry(err error) {
 	p.fail(Retry, OutcomeFailed, 0, err)
-	p.report(false)
+	p.report(err.Error(), false)
+}
+
+func (p *planning) refuse(err error) {
+	p.fail(People, OutcomeRefused, 0, err)
+	p.report(err.Error(), true) // notes say it
 }
 
 // trouble ends the pass by a call that failed. A limit on calls holds for all Services; other requests to wait for this one.
 func (p *planning) trouble(t *Trouble, format string, args ...any) {
 	err := fmt.Errorf(format+": %w", append(args, t.Err)...)
+	// Identifiers of requests and ports differ each time, and are no news.
+	what := fmt.Sprint(fmt.Sprintf(format, args...), t.Kind, t.Said)
 	switch wait := t.Until.Sub(p.Now); {
 	case wait > 0:
 		if t.Kind != Postponed { // that was not made, and one that is more urgent might be
 			p.plan.Memory.NotUntil = t.Until
 		}
 		p.fail(Told, outcomeOf(t), wait, err)
-		p.report(t.limited() || t.Kind == Busy || t.Kind == Interrupted)
+		p.report(what, t.limited() || t.Kind == Busy || t.Kind == Interrupted)
 	case t.Kind == Busy:
 		busy := p.Memory.Busy
 		p.fail(Wait, OutcomePending, p.Pace.Pending<<min(busy, 3), err)
 		p.plan.Memory.Busy = busy + 1
 	case t.limited():
 		p.fail(Told, OutcomePending, p.Pace.Pending, err)
+		p.report(what, true)
 	default:
 		p.fail(Retry, OutcomeFailed, 0, err)
-		p.report(t.Kind == Interrupted)
+		p.report(what, t.Kind == Interrupted)
 	}
 }
 
-// report tells a failure that trying again may cure, once until it is over, if nobody asked for the pass: the framework tells what it is told.
-func (p *planning) report(quiet bool) {
-	if p.Asked || quiet {
+// eventLife is how long events are kept less some: what still fails then is told again (kube-apiserver, --event-ttl).
+const eventLife = 55 * time.Minute
+
+// report tells a failure once until it is over or is another one. Who waits for the answer is told even of what is quiet otherwise, in the words
+// of Kubernetes' service controller, whose event people look for; about what is to be deleted that tells by itself.
+func (p *planning) report(what string, quiet bool) {
+	if p.Intent != Keep || quiet && !p.Asked {
 		return
 	}
-	if !p.plan.Memory.Failing {
-		p.plan.Said = append(p.plan.Said, warning(ReasonFailed, p.plan.End.Refusal.Error()))
+	m, text := &p.plan.Memory, p.plan.End.Refusal.Error()
+	if m.Failure.What == what && p.Now.Sub(m.Failure.Told) < eventLife {
+		return
 	}
-	p.plan.Memory.Failing = true
+	m.Failure = Failure{What: what, Told: p.Now}
+	if p.Asked {
+		p.plan.Said = append(p.plan.Said, warning(ReasonSyncFailed, "Error syncing load balancer: failed to ensure load balancer: "+text))
+		return
+	}
+	p.plan.Said = append(p.plan.Said, warning(ReasonFailed, text))
 }
 
 func outcomeOf(t *Trouble) Outcome {
@@ -254,6 +278,7 @@ func (p *planning) waits() bool {
 	wait := until.Sub(p.Now)
 	if wait > 0 {
 		p.fail(Told, OutcomePending, wait, ErrToldToWait)
+		p.report(ErrToldToWait.Error(), true)
 	}
 	return wait > 0
 }
@@ -293,22 +318,28 @@ func wants(service *corev1.Service) error {
 // annotate is the step that writes annotations on the Service, and takes the note of an attempt away, which was for the load balancer that there is
 // now. It says whether there is nothing to write.
 func (p *planning) annotate(values map[string]string) bool {
-	missing := maps.Clone(values)
-	maps.DeleteFunc(missing, func(name, value string) bool {
-		now, ok := p.Service.Annotations[name]
-		return ok && now == value
-	})
-	_, attempted := p.Service.Annotations[AttemptAnnotation]
+	missing, some := p.unwritten(values)
 	last := p.answer(StepAnnotate)
 	switch {
 	case last != nil && last.Trouble != nil:
 		p.trouble(last.Trouble, "writing annotations")
 		return false
-	case last != nil || len(missing) == 0 && !attempted:
+	case last != nil || !some:
 		return true // once is enough: what somebody else has changed meanwhile stays
 	}
 	p.step(Step{Kind: StepAnnotate, Annotations: missing})
 	return false
+}
+
+// unwritten is what the Service's annotations lack of these values, and whether there is something to write, be it that the note of an attempt goes.
+func (p *planning) unwritten(values map[string]string) (missing map[string]string, some bool) {
+	missing = maps.Clone(values)
+	maps.DeleteFunc(missing, func(name, value string) bool {
+		now, ok := p.Service.Annotations[name]
+		return ok && now == value
+	})
+	_, attempted := p.Service.Annotations[AttemptAnnotation]
+	return missing, len(missing) > 0 || attempted
 }
 
 // ConditionOwned is the condition of a Service that says whether the load balancer that it asks for is its own. It is there once it was not, and MUST NOT
@@ -346,11 +377,14 @@ func (p *planning) owns(why string) bool {
 func (p *planning) done(lb Observed) {
 	m, published := &p.plan.Memory, Publish(p.Service, lb)
 	m.Busy = 0
-	m.Failing = false
 	switch {
 	case published.Ready:
-		m.NewSince = time.Time{}
-	case !published.Failed:
+		m.NewSince, m.Failure = time.Time{}, Failure{}
+	case published.Failed:
+		p.plan.End = &End{Outcome: p.outcome, LoadBalancer: &lb, Published: published, Refusal: &Refusal{Kind: Retry, Err: errors.New(published.Message)}}
+		p.report(published.Message, false)
+	default:
+		m.Failure = Failure{}
 		if m.NewSince.IsZero() {
 			m.NewSince = p.Now
 		}

@@ -95,7 +95,7 @@ func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
 		if !p.owns(identity.Message) {
 			return nil, false
 		}
-		p.fail(People, OutcomeRefused, 0, errors.New(identity.Message))
+		p.refuse(errors.New(identity.Message))
 		return nil, false
 	case Unclear:
 		p.retry(errors.New(identity.Message))
@@ -118,7 +118,7 @@ func (p *planning) found(lb *Observed) {
 		return
 	}
 	m.Holds = lb.ID
-	m.UnsureSince, m.Attempted, m.Answered = time.Time{}, nil, nil
+	m.UnsureSince, m.TakenSince, m.Attempted, m.Answered = time.Time{}, time.Time{}, nil, nil
 }
 
 // leave is for a Service that wants no load balancer any more. One that is somebody else's is left to them with a note. That there is none is said
@@ -149,15 +149,20 @@ func (p *planning) leave() {
 	}
 }
 
+// hidden is how long lists may go on hiding a load balancer of whose name DigitalOcean has said that it is taken.
+const hidden = time.Hour
+
 // absent says that there is no load balancer, if that is certain.
 func (p *planning) absent() {
-	since := p.plan.Memory.UnsureSince
+	since, taken := p.plan.Memory.UnsureSince, p.plan.Memory.TakenSince
 	switch {
 	case p.Trust == nil:
 		p.need(Needs{Trust: true})
 	case p.Trust.Doubt != nil:
 		p.warn(ReasonDoubt, p.Trust.Doubt.Error())
 		p.retry(fmt.Errorf("the load balancer is not visible, but that is no proof that there is none: %w", p.Trust.Doubt))
+	case !taken.IsZero() && p.Now.Sub(taken) < hidden:
+		p.retry(errors.New("DigitalOcean says that the name of the load balancer is taken, and its lists do not show it yet; the service stays until they do, or for an hour"))
 	case !since.IsZero() && p.Now.Sub(since) < p.Pace.Unanswered:
 		p.retry(errors.New("a load balancer may have been made just now and may not be in the list yet"))
 	case p.Moved:

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -66,7 +67,7 @@ func (p *planning) decide(observed *Observed) (Result, bool) {
 		p.warn(reasonOfProblem(problem), problem.Error())
 	}
 	if len(wrong) > 0 {
-		p.fail(People, OutcomeRefused, 0, problems)
+		p.refuse(problems)
 		return result, false
 	}
 	return result, true
@@ -86,6 +87,16 @@ func (p *planning) desired(observed *Observed) (result Result, problems Problems
 			return result, nil, false
 		}
 		in.Droplets = p.Droplets.Items
+	}
+	if needs.Endpoints {
+		if p.Endpoints == nil {
+			p.need(Needs{Endpoints: true})
+			return result, nil, false
+		}
+		in.EndpointNodes = p.Endpoints.Nodes
+		if p.Endpoints.Problem != nil {
+			p.warn(ReasonNoEndpoints, "all nodes are targets: "+p.Endpoints.Problem.Error())
+		}
 	}
 	if needs.Certificates {
 		if in.Certificates, in.PartialCertificates, ok = p.certificates(observed); !ok {
@@ -128,12 +139,16 @@ func (p *planning) withoutGone(r *Request) {
 	}
 }
 
+// loadBalancer is what is made, in words.
+const loadBalancer = "load balancer"
+
 // assured says whether something may be made: the answers are about this cluster, and the Service, as it is now, wants it. Another pass, or
 // another process, may have made it since, or the Service may be gone; so the lists are read after it. Without it the plan is made.
 func (p *planning) assured(what string, list, certificates *Demand) bool {
 	switch {
 	case p.Trust == nil || !p.Live:
-		p.need(Needs{Trust: true, Live: true, Urgent: true, List: list, Certificates: certificates})
+		lost := what == loadBalancer && p.Service.Annotations[annotation.LoadBalancerID] != "" // it seems to be, and one more would have another address
+		p.need(Needs{Trust: true, Account: lost, Live: true, Urgent: true, List: list, Certificates: certificates})
 	case p.Trust.Doubt != nil:
 		p.warn(ReasonDoubt, p.Trust.Doubt.Error())
 		p.retry(fmt.Errorf("no %s is made: %w", what, p.Trust.Doubt))
@@ -158,17 +173,15 @@ func (p *planning) create(result Result) {
 		p.trouble(answer.Trouble, "making load balancer %q", answer.Step.Request.Name)
 		return
 	}
-	if !p.assured("load balancer", new(p.fresh()), nil) {
+	if !p.assured(loadBalancer, new(p.fresh()), nil) {
 		return
 	}
 	if p.List.Met.Since == 0 {
 		p.need(Needs{Urgent: true, List: new(p.fresh())})
 		return
 	}
-	if other := p.unsettled(name); other != "" {
-		p.retry(fmt.Errorf("a load balancer %q may have been made just now and may not be in the list yet, %q is not made until that is certain", other, name))
-		return
-	}
+	name = p.nameOfAttempt(name)
+	result.Request.Name = name
 	p.warnOfLeftover(result)
 	switch noted := p.answer(StepNoteAttempt); {
 	case noted != nil && noted.Trouble != nil:
@@ -182,19 +195,16 @@ func (p *planning) create(result Result) {
 	}
 }
 
-// unsettled is the name of a POST that got no answer not long ago and had another name: unlike the same name, which is taken then, one more would
-// be a second load balancer. Empty for none.
-func (p *planning) unsettled(name string) string {
-	m := p.plan.Memory
-	if p.Now.Sub(m.UnsureSince) >= p.Pace.Unanswered {
-		return ""
-	}
-	for _, tried := range m.Attempted {
-		if tried != name {
+// nameOfAttempt is the name under which a load balancer is made: that of a POST without an answer, if there was one. Names are unique, so that the
+// second POST is refused if the first one made it, however long lists hide it; under another name it would be a second load balancer. It gets the
+// name that is wanted by the change that follows. A name that a list shows is somebody else's, or it would have been found.
+func (p *planning) nameOfAttempt(wanted string) string {
+	for _, tried := range p.plan.Memory.Attempted {
+		if !slices.ContainsFunc(p.List.Items, func(o Observed) bool { return o.Name == tried }) {
 			return tried
 		}
 	}
-	return ""
+	return wanted
 }
 
 // warnOfLeftover tells of a load balancer of this cluster's that no Service leads to and that looks as if it had been made for this one.
@@ -219,6 +229,9 @@ func (p *planning) searchedSince(answer *Answer) bool {
 		m.NotBefore = p.Stamp
 	case t.Kind == Refused:
 		m.sureOf(name)
+		if strings.Contains(t.Said, "not unique") {
+			m.TakenSince = p.Now
+		}
 		m.NotBefore = p.Stamp
 	default:
 		m.sureOf(name)
@@ -242,7 +255,7 @@ func (p *planning) created(lb Observed) {
 		}
 		p.warn(ReasonRecreated, fmt.Sprintf("%s was made, since load balancer %s does not exist any more; its address is another one", lb, before))
 	}
-	if p.annotate(map[string]string{annotation.LoadBalancerID: lb.ID, annotation.Type: lb.Type}) {
+	if p.record(lb) && p.annotate(map[string]string{annotation.LoadBalancerID: lb.ID, annotation.Type: lb.Type}) {
 		p.done(lb)
 	}
 }
@@ -251,6 +264,8 @@ func (p *planning) created(lb Observed) {
 func (p *planning) update(lb Observed, result Result) {
 	if p.takenOver { // noted before anything is changed, so that it is never deleted by mistake
 		result.annotate(p.Service.Annotations, HandedOverAnnotation, lb.ID)
+	} else if _, some := p.unwritten(result.Annotate); some && !p.record(lb) {
+		return
 	}
 	if !p.annotate(result.Annotate) {
 		return
@@ -278,6 +293,8 @@ func (p *planning) update(lb Observed, result Result) {
 	case len(curable) == 0:
 		m.InPlace = settings
 		p.done(lb)
+		return
+	case !p.takenOver && !p.record(lb):
 		return
 	case !p.Live:
 		// The informer may lag: what was decided for a Service that has been disowned, edited or deleted since must not be sent.

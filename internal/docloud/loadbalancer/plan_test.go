@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -35,8 +35,8 @@ type stage struct {
 	dies  int
 	// reversed lists the account the other way around.
 	reversed bool
-	// lost says that the next POST is made and not answered.
-	lost bool
+	// lost says that the next POST is made and not answered; hides that lists do not show what there is.
+	lost, hides bool
 }
 
 func newStage(in loadbalancer.Input) *stage {
@@ -99,6 +99,9 @@ func (s *stage) read(w *loadbalancer.World, needs loadbalancer.Needs) {
 	if needs.Droplets {
 		w.Droplets.Met = &loadbalancer.Demand{}
 	}
+	if needs.Endpoints {
+		w.Endpoints = &loadbalancer.Endpoints{Nodes: s.in.EndpointNodes}
+	}
 	if needs.Allowance {
 		w.TakeOver = &loadbalancer.TakeOver{}
 	}
@@ -115,6 +118,9 @@ func (s *stage) read(w *loadbalancer.World, needs loadbalancer.Needs) {
 
 func (s *stage) list() []loadbalancer.Observed {
 	var all []loadbalancer.Observed
+	if s.hides {
+		return nil
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.account)) {
 		all = append(all, s.account[id])
 	}
@@ -139,12 +145,12 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 		changed.Annotations[loadbalancer.AttemptAnnotation] = step.Name
 	case loadbalancer.StepShowStatus:
 		changed.Status.LoadBalancer = step.Status
-	case loadbalancer.StepCondition:
-		changed.Status.Conditions = []metav1.Condition{step.Condition}
+	case loadbalancer.StepCondition, loadbalancer.StepRecord:
+		meta.SetStatusCondition(&changed.Status.Conditions, step.Condition)
 	case loadbalancer.StepCreate:
 		for _, other := range s.account {
 			if other.Name == step.Request.Name {
-				answer.Trouble = &loadbalancer.Trouble{Err: errors.New("name is not unique"), Kind: loadbalancer.Refused}
+				answer.Trouble = &loadbalancer.Trouble{Err: errors.New("name is not unique"), Said: "name is not unique", Kind: loadbalancer.Refused}
 				return answer
 			}
 		}
@@ -180,7 +186,7 @@ func writes(steps []loadbalancer.Step) int {
 	n := 0
 	for _, step := range steps {
 		switch step.Kind {
-		case loadbalancer.StepAnnotate, loadbalancer.StepNoteAttempt, loadbalancer.StepShowStatus, loadbalancer.StepCondition:
+		case loadbalancer.StepAnnotate, loadbalancer.StepNoteAttempt, loadbalancer.StepShowStatus, loadbalancer.StepCondition, loadbalancer.StepRecord:
 		default:
 			n++
 		}
@@ -204,7 +210,7 @@ func drawStage(t *rapid.T) *stage {
 }
 
 // settle makes passes until nothing is left to do, and says how many it took.
-func (s *stage) settle(t *rapid.T) (loadbalancer.End, int) {
+func (s *stage) settle(t interface{ Fatalf(string, ...any) }) (loadbalancer.End, int) {
 	for n := 1; n <= 8; n++ {
 		before := len(s.steps)
 		end, err := s.pass(t, loadbalancer.Keep)
@@ -288,6 +294,8 @@ func TestPlansAreMinimal(t *testing.T) {
 		if end, _ := s.settle(t); end.Refusal != nil {
 			return
 		}
+		pods := s.in.EndpointNodes
+		pods["node-4"] = pods["node-1"] || pods["node-2"] || pods["node-3"] // without a pod it is no target where others have one
 		s.in.Nodes, s.steps = nodes(v4(1), v4(2), v4(3), v4(4)), nil
 		s.settle(t)
 		if len(s.steps) != 1 || s.steps[0].Kind != loadbalancer.StepAddTargets || !slices.Equal(s.steps[0].Droplets, []int{4}) {
@@ -307,3 +315,89 @@ func TestPlansAreMinimal(t *testing.T) {
 
 // nothingHidden compares unexported fields too.
 func nothingHidden(reflect.Type) bool { return true }
+
+// A failure is told once, whatever identifiers are in its text, until it is over or another one, and again before the event of it expires.
+func TestAFailureIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := loadbalancer.World{Now: time.Unix(1e9, 0), Asked: true, Service: &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}}
+	look := func(after time.Duration, said, text string) []loadbalancer.Note {
+		w.Now = w.Now.Add(after)
+		w.List = loadbalancer.Reading[loadbalancer.Observed]{Met: &loadbalancer.Demand{}, Trouble: &loadbalancer.Trouble{Err: errors.New(text), Said: said}}
+		plan := loadbalancer.MakePlan(w)
+		w.Memory = plan.Memory
+		if plan.End == nil || plan.End.Refusal == nil || plan.End.Refusal.Kind != loadbalancer.Retry {
+			t.Fatalf("end: %+v", plan.End)
+		}
+		return plan.Said
+	}
+	expect := func(when string, got []loadbalancer.Note, want ...loadbalancer.Note) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	sync := func(text string) loadbalancer.Note {
+		return loadbalancer.Note{Kind: corev1.EventTypeWarning, Reason: "SyncLoadBalancerFailed", Message: "Error syncing load balancer: failed to ensure load balancer: listing load balancers: " + text}
+	}
+	expect("at first", look(0, "in trouble", "500 in trouble, request a"), sync("500 in trouble, request a"))
+	expect("again", look(5*time.Second, "in trouble", "500 in trouble, request b"))
+	w.Asked = false
+	expect("again, by itself", look(40*time.Minute, "in trouble", "500 in trouble, request c"))
+	expect("another one", look(0, "tired", "500 tired"), loadbalancer.Note{Kind: corev1.EventTypeWarning, Reason: "UpdateLoadBalancerFailed", Message: "listing load balancers: 500 tired"})
+	w.Asked = true
+	expect("nearly an hour later", look(55*time.Minute, "tired", "500 tired"), sync("500 tired"))
+	w.Intent = loadbalancer.Remove
+	expect("at the end of the Service, of which the framework tells", look(55*time.Minute, "tired", "500 tired"))
+}
+
+// A POST without an answer is repeated under its own name, whatever the Service is called by then: DigitalOcean refuses it if the first one made
+// the load balancer, however long its lists hide it. What is not sure is not said to be gone when the Service is deleted.
+func TestALoadBalancerThatListsHideIsNotMadeTwice(t *testing.T) {
+	t.Parallel()
+	s := newStage(input(service(annotation.Name, "old")))
+	s.lost, s.hides = true, true
+	retried := func(when string) {
+		t.Helper()
+		if end, err := s.pass(t, loadbalancer.Keep); err != nil || end.Refusal == nil {
+			t.Fatalf("%s: %+v, %v", when, end, err)
+		}
+	}
+	retried("no answer")
+	s.service.Annotations[annotation.Name] = "new"
+	s.now = s.now.Add(10 * time.Minute)
+	retried("the name is taken")
+	if last := s.steps[len(s.steps)-1]; last.Request.Name != "old" || len(s.account) != 1 {
+		t.Fatalf("%+v, %d load balancers", last, len(s.account))
+	}
+	s.now = s.now.Add(10 * time.Minute)
+	if end, err := s.pass(t, loadbalancer.Remove); err != nil || end.Refusal == nil {
+		t.Errorf("the Service is gone and leaves one behind: %+v, %v", end, err)
+	}
+	s.hides = false
+	if end, err := s.pass(t, loadbalancer.Keep); err != nil || end.Refusal != nil || end.LoadBalancer.Name != "new" || len(s.account) != 1 {
+		t.Errorf("%+v, %v, %d load balancers", end, err, len(s.account))
+	}
+}
+
+// Whose a load balancer is stands in the status before the annotation names it: who comes after a death finds a proof, whatever the Service is
+// called by then, and deletes it with the Service.
+func TestARenameAfterADeathKeepsTheLoadBalancer(t *testing.T) {
+	t.Parallel()
+	for dies := 1; ; dies++ {
+		s := newStage(input(service(annotation.Name, "first")))
+		s.dies = dies
+		if _, err := s.pass(t, loadbalancer.Keep); err == nil {
+			break // it needs no more steps
+		}
+		s.service.Annotations[annotation.Name] = "second"
+		end, _ := s.settle(t)
+		if end.Refusal != nil || len(s.account) != 1 || s.service.Annotations[loadbalancer.HandedOverAnnotation] != "" {
+			t.Errorf("died after %s: %+v, %d load balancers", s.steps[dies-1].Kind, end, len(s.account))
+		}
+		s.memory = loadbalancer.Memory{} // it dies again
+		s.service.Annotations[annotation.Name] = "third"
+		if end, err := s.pass(t, loadbalancer.Remove); err != nil || end.Outcome != loadbalancer.OutcomeDeleted {
+			t.Errorf("died after %s, then deleted: %+v, %v", s.steps[dies-1].Kind, end, err)
+		}
+	}
+}

@@ -62,6 +62,9 @@ func drawAnnotations(t *rapid.T) map[string]string {
 	maybe("healthcheck-protocol", "tcp", "https", "http")
 	maybe("healthcheck-check-interval-seconds", "0", "10", "3")
 	maybe("healthcheck-healthy-threshold", "0", "3")
+	maybe("tls-cipher-policy", "DEFAULT", "STRONG", "")
+	maybe("node-selector", "!retired", "")
+	maybe("local-targets-only", "true", "false")
 	return out
 }
 
@@ -79,7 +82,7 @@ func drawInput(t *rapid.T) loadbalancer.Input {
 	in.Cluster.DefaultType = rapid.SampledFrom([]string{regional, network}).Draw(t, "default type")
 	in.Cluster.ID = rapid.SampledFrom([]string{"", "c1"}).Draw(t, "cluster")
 	in.Cluster.VPC = rapid.SampledFrom([]string{"", "vpc"}).Draw(t, "VPC")
-	in.Nodes = nil
+	in.Nodes, in.EndpointNodes = nil, map[string]bool{}
 	for _, id := range rapid.SliceOfNDistinct(rapid.IntRange(1, 20), 1, 6, rapid.ID[int]).Draw(t, "nodes") {
 		kinds := []*corev1.Node{v4(id), dual(id), node(id, fmt.Sprintf("int:10.0.0.%d", id)), node(id, fmt.Sprintf("ext:2001:db8::%d", id)), node(id)}
 		n := rapid.SampledFrom(kinds).Draw(t, "kind")
@@ -87,6 +90,7 @@ func drawInput(t *rapid.T) loadbalancer.Input {
 			n.Spec.ProviderID = ""
 			in.Droplets = append(in.Droplets, instance.Droplet{ID: id, Name: n.Name})
 		}
+		in.EndpointNodes[n.Name] = rapid.Bool().Draw(t, "has a pod")
 		in.Nodes = append(in.Nodes, n)
 	}
 	return in
@@ -229,6 +233,8 @@ func cured(o loadbalancer.Observed, r loadbalancer.Request, d loadbalancer.Diffe
 		o.Subnet = good.Subnet
 	case loadbalancer.FieldProject:
 		o.Project = good.Project
+	case loadbalancer.FieldCipherPolicy:
+		o.TLSCipherPolicy = good.TLSCipherPolicy
 	case loadbalancer.FieldSize:
 		o.SizeSlug, o.SizeUnit = good.SizeSlug, good.SizeUnit
 	case loadbalancer.FieldForwardingRule:

@@ -35,6 +35,8 @@ type Request struct {
 	NetworkStack                 string           `json:"network_stack,omitempty"`
 	// Project is Mooring's own, so that it comes last: the predecessor sends none.
 	Project string `json:"project_id,omitempty"`
+	// TLSCipherPolicy is Mooring's own as well.
+	TLSCipherPolicy string `json:"tls_cipher_policy,omitempty"`
 }
 
 // CreateOnly is what only the POST carries besides the [Request].
@@ -114,6 +116,7 @@ type Observed struct {
 	Region, Type, Network, NetworkStack, VPC, Subnet string
 	// Project is the ID of its project.
 	Project         string
+	TLSCipherPolicy string
 	SizeSlug        string
 	SizeUnit        uint32
 	ForwardingRules []ForwardingRule

@@ -43,6 +43,8 @@ type World struct {
 	List         Reading[Observed]
 	Certificates Reading[Certificate]
 	Droplets     Reading[instance.Droplet]
+	// Endpoints says where the Service's endpoints are, nil if that was not read.
+	Endpoints *Endpoints
 	// ByID is the answer to a GET by an ID, nil for none; it is about the Service's load balancer if the annotation has that ID.
 	ByID *LookedUp
 
@@ -81,6 +83,12 @@ type Pace struct {
 	ListAge, CertificateAge, CertificateDoubt time.Duration
 	// Unanswered is how long what a POST without an answer may have made is waited for.
 	Unanswered time.Duration
+}
+
+// Endpoints are the names of the Nodes where a Service's endpoints are, or why they could not be read.
+type Endpoints struct {
+	Nodes   map[string]bool
+	Problem error
 }
 
 // Trust says whether the answers are about this cluster: Doubt is empty, or one sentence that says why that is not certain.

@@ -50,6 +50,9 @@ type Loop struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[string]
 	poked chan struct{} // something was marked
+	// synced is set before followed is closed.
+	followed chan struct{}
+	synced   []cache.InformerSynced
 
 	mu      sync.Mutex // guards all below
 	first   time.Time  // of the marks that wait, zero for none
@@ -61,7 +64,7 @@ type Loop struct {
 // New makes a Loop that does nothing until it runs.
 func New(o Options) *Loop {
 	o.Workers = max(o.Workers, 1)
-	l := &Loop{o: o, poked: make(chan struct{}, 1), waiting: map[string]bool{}}
+	l := &Loop{o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}), waiting: map[string]bool{}}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: o.Name, Clock: o.Clock},
@@ -169,12 +172,12 @@ func (l *Loop) next(ctx context.Context) bool {
 		return false
 	}
 	defer leave()
-	l.heed(ctx, key, l.o.Pass(ctx, key))
+	l.Requeue(ctx, key, l.o.Pass(ctx, key))
 	return true
 }
 
-// heed sees to it that a key is looked at again when it said so.
-func (l *Loop) heed(ctx context.Context, key string, r Result) {
+// Requeue schedules a key again as the result of a pass asks, including a pass that the caller made itself.
+func (l *Loop) Requeue(ctx context.Context, key string, r Result) {
 	l.mu.Lock()
 	if r.Wrote {
 		l.wrote = l.o.Clock.Now()

@@ -19,6 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 )
 
 // Existing clusters and dashboards hold these strings.
@@ -30,7 +32,7 @@ func TestContract(t *testing.T) {
 		EventAnotherAccount: "CloudAccountNotVerified", EventNothingVisible: "NoDropletVisible", EventExistenceUnknown: "DropletExistenceUnknown",
 		EventNotItsTurn: "DropletGoneWaiting", EventAmbiguous: "AmbiguousDroplet", EventNoDroplet: "DropletNotFound",
 		EventTagNoLabel: "DropletTagNotLabel", EventNotInitialized: "NodeNotInitialized", TokenAnnotation: "cloud.mooring.dev/token-healthy", labelsWritten: "written", labelsFailed: "failed",
-		eventSource: "digitalocean-cloud-controller-manager",
+		loop.Source: "digitalocean-cloud-controller-manager",
 	} {
 		if got != want {
 			t.Errorf("%q was %q", got, want)
@@ -212,5 +214,31 @@ func TestPaceOutlivesTheProcess(t *testing.T) {
 	}
 	if gone != 5 {
 		t.Errorf("%d Nodes went within a minute, 5 may in five", gone)
+	}
+}
+
+// It is asked whose the token is every hour, and before something that seems to be missing is made again: the same token may be another team's by then.
+func TestWhoseTheTokenIsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(h *hour) error{
+		"after an hour": func(h *hour) error {
+			h.clock.Step(59 * time.Minute)
+			if err := h.machines.Trusted(t.Context()); err == nil || !strings.Contains(err.Error(), "none of the cluster's 3 known droplets is visible") {
+				t.Errorf("within the hour: %v", err)
+			}
+			h.clock.Step(time.Minute)
+			return h.machines.Trusted(t.Context())
+		},
+		"at once": func(h *hour) error { return h.machines.TrustedNow(t.Context()) },
+	} {
+		h := newHour(t, 3)
+		if err := h.machines.TrustedNow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.cloud.Account("").RevokeToken(sim.DefaultToken)
+		h.cloud.Account("theirs").AddToken(sim.Token{Value: sim.DefaultToken})
+		if err := ask(h); err == nil || !strings.Contains(err.Error(), "this cluster's droplets are in account") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

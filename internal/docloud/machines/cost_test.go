@@ -36,7 +36,9 @@ type hour struct {
 func newHour(tb testing.TB, nodes int) *hour {
 	tb.Helper()
 	h := &hour{t: tb, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
-	h.cloud = sim.New(sim.Options{Seed: 1, Clock: h.clock}) // with DigitalOcean's own rate limits
+	h.cloud = sim.New(sim.Options{Seed: 1, Clock: h.clock, Accounts: []sim.AccountOptions{ // with DigitalOcean's own rate limits
+		{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs"},
+	}})
 	h.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	client := fake.NewClientset()
 	for i := range nodes {

@@ -37,6 +37,8 @@ type API interface {
 const (
 	// recordAge is how long the record is believed without looking at it: an operator who deletes the Lease waits no longer than this.
 	recordAge = 30 * time.Second
+	// accountAge is how long it is believed whose the token is while the token stays the same.
+	accountAge = time.Hour
 	// identityPause is how long after a failure the account, or the record, is left alone.
 	identityPause = 5 * time.Second
 	// decisionAge is how long a decision stands while nothing of what it is made of changes. The monitor of Nodes asks for each Node that is
@@ -64,6 +66,7 @@ type guard struct {
 	readAt    time.Time
 
 	current    instance.Account
+	currentAt  time.Time
 	currentErr error
 	epoch      uint64 // of current and answers
 	triedAt    time.Time
@@ -219,10 +222,15 @@ func (g *guard) identify(ctx context.Context) {
 		clear(g.missed)
 		g.lastAt = time.Time{}
 	}
-	if g.current == (instance.Account{}) && (g.currentErr == nil || now.Sub(g.triedAt) >= identityPause) {
+	old := g.current == (instance.Account{}) || now.Sub(g.currentAt) >= accountAge
+	if old && (g.currentErr == nil || now.Sub(g.triedAt) >= identityPause) {
 		g.triedAt = now
-		g.current, g.currentErr = g.account(ctx)
-		g.lastAt = time.Time{}
+		if account, err := g.account(ctx); err == nil || g.current == (instance.Account{}) {
+			g.current, g.currentErr, g.currentAt = account, err, now
+			g.lastAt = time.Time{}
+		} else {
+			g.currentErr = err // what was read with this token still holds
+		}
 	}
 	pause := recordAge
 	if g.recordErr != nil {
@@ -231,6 +239,20 @@ func (g *guard) identify(ctx context.Context) {
 	if g.readAt.IsZero() || now.Sub(g.readAt) >= pause {
 		g.readRecord(ctx, now)
 	}
+}
+
+// askAccount reads the account at once. What was read with this token still holds if that fails.
+func (g *guard) askAccount(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(doapi.Urgent(ctx, budget.Join), outsideTimeout)
+	defer cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.currentAt, g.triedAt = time.Time{}, time.Time{}
+	g.identify(ctx)
+	if g.currentAt.IsZero() {
+		return g.currentErr
+	}
+	return nil
 }
 
 // account asks whose the token is. An answer of which it is not certain with which token it was asked for is an error.

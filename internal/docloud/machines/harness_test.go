@@ -102,8 +102,7 @@ func (w *world) run() {
 		w.t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	snapshot := NewSnapshot(client, clock.RealClock{})
-	snapshot.pause, snapshot.longestPause = 100*time.Millisecond, time.Second
+	snapshot := newSnapshot(client, clock.RealClock{}, 100*time.Millisecond, time.Second)
 	machines := New(client, snapshot, w.config, clock.RealClock{}, registry)
 	factory := informers.NewSharedInformerFactoryWithOptions(w.cluster.Client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "world=" + w.name }))

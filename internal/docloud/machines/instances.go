@@ -23,12 +23,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
-	nodehelpers "k8s.io/cloud-provider/node/helpers"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
@@ -77,6 +77,7 @@ type Instances struct {
 	reporter *reporter
 	// seeking bounds the calls for the droplets of new Nodes that the list lacks: a Node that has none is asked for again and again.
 	seeking *rate.Limiter
+	late    *addresses
 
 	mu     sync.Mutex // guards all below
 	client kubernetes.Interface
@@ -85,8 +86,9 @@ type Instances struct {
 }
 
 // New returns Instances that work once Initialize and SetInformers of their Provider were called.
-func New(api API, snapshot *Snapshot, config Config, clock clock.Clock, registry prometheus.Registerer) *Instances {
+func New(api API, snapshot *Snapshot, config Config, clock clock.WithTicker, registry prometheus.Registerer) *Instances {
 	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot, seeking: rate.NewLimiter(rate.Every(config.AskEvery), seekBurst)}
+	m.late = newAddresses(m, clock)
 	m.guard = &guard{
 		mu: make(latch, 1), api: api, snapshot: snapshot, clock: clock, config: config.Decision, nodes: m.nodes,
 		turns: budget.NewTurns(clock.Now(), config.AskBurst, config.AskEvery, patience), ledger: &ledger{name: config.RecordName},
@@ -106,13 +108,10 @@ func (m *Instances) Initialize(client kubernetes.Interface, stop <-chan struct{}
 	m.guard.mu.Lock()
 	m.guard.ledger.leases = client.CoordinationV1().Leases(RecordNamespace)
 	m.guard.mu.Unlock()
-	m.reporter.start(client, stop)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-stop
-		cancel()
-	}()
+	ctx := loop.Until(stop)
+	m.reporter.start(ctx, client)
 	go m.keepToken(ctx)
+	m.late.loop.Start(ctx)
 }
 
 // Follow takes the informer of Nodes.
@@ -169,6 +168,14 @@ func (m *Instances) Trusted(ctx context.Context) error {
 		return fmt.Errorf("%s (%w)", d.Message, listErr)
 	}
 	return errors.New(d.Message)
+}
+
+// TrustedNow is Trusted after it was asked whose the token is at this moment; not to know that is an error.
+func (m *Instances) TrustedNow(ctx context.Context) error {
+	if err := m.guard.askAccount(ctx); err != nil {
+		return fmt.Errorf("the account of the token could not be read: %w", err)
+	}
+	return m.Trusted(ctx)
 }
 
 // Droplets returns all droplets of the account, as they were a moment ago, or an error: who asks leaves out what it lacks. They MUST NOT be changed.
@@ -315,6 +322,9 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	m.label(ctx, node, droplet)
+	if uninitialized(node) {
+		m.late.watch(node, described.Addresses)
+	}
 	if !uninitialized(node) && misjudged(node, described.Addresses) {
 		described.Addresses = nil
 	}
@@ -327,11 +337,9 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 // address per type, and a machine with IPv4 and IPv6 has two of type ExternalIP (k8s.io/cloud-provider, nodeAddressesChangeDetected). Being
 // told no address, it leaves those there are.
 func misjudged(node *corev1.Node, addresses []corev1.NodeAddress) bool {
-	if ip, ok := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]; ok {
-		var err error
-		if addresses, err = nodehelpers.GetNodeAddressesFromNodeIP(ip, addresses); err != nil {
-			return false // the framework says what is wrong
-		}
+	addresses, err := asProvided(node, addresses)
+	if err != nil {
+		return false // the framework says what is wrong
 	}
 	types := map[corev1.NodeAddressType]bool{}
 	for _, a := range addresses {

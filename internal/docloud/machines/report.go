@@ -12,14 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
 // Reasons of events about Nodes. They are a contract with whoever filters events: MUST NOT change.
@@ -51,9 +50,6 @@ const (
 
 // joinTime is how long a new Node may take until its droplet is in the list, before people are told.
 const joinTime = time.Minute
-
-// eventSource is the component that events name.
-const eventSource = "digitalocean-cloud-controller-manager"
 
 // reporter tells people what Instances found: events on Nodes, metrics, and one line in the log for each change.
 type reporter struct {
@@ -125,16 +121,10 @@ func newReporter(every time.Duration, clock clock.PassiveClock, snapshot *Snapsh
 }
 
 // start sends events from now on, as one aggregated event per Node and reason.
-func (r *reporter) start(client kubernetes.Interface, stop <-chan struct{}) {
-	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	go func() {
-		<-stop
-		broadcaster.Shutdown()
-	}()
+func (r *reporter) start(ctx context.Context, client kubernetes.Interface) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
+	r.recorder = loop.Recorder(ctx, client)
 }
 
 // trust notes the state of trust, and logs it when it changes.

@@ -5,7 +5,6 @@ package machines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
 // Lister lists the account's droplets.
@@ -29,8 +27,7 @@ type Lister interface {
 }
 
 const (
-	// listTimeout bounds one reading of all pages.
-	listTimeout      = 5 * time.Minute
+	// listPause is how long after a failure the list is left alone at first; it doubles up to longestListPause.
 	listPause        = 2 * time.Second
 	longestListPause = time.Minute
 	// gpuAge is how old the list of droplets with GPUs may be where nothing depends on it: few accounts have any, and they do not change often.
@@ -85,27 +82,32 @@ func (l *DropletList) pages() int {
 	return 1 + max(0, ordinary-1)/doapi.PageSize + (l.gpus+doapi.PageSize-1)/doapi.PageSize
 }
 
-// Snapshot is one list of droplets, read when somebody needs it, and by one caller at a time however many ask.
-//
-//	none ──ask──> reading ──> list, served until it is too old for who asks ──ask──> reading
-//	                 └──> failed: the old list stays, and for a while nobody reads
+// Snapshot is the list of droplets that all share, made of two lists that are read when somebody needs them. After a failure the old ones stay, and for a
+// while nobody reads.
 type Snapshot struct {
-	api   Lister
-	clock clock.Clock
-	// pause is how long after a failure the list is left alone at first; it doubles up to longestPause.
-	pause, longestPause time.Duration
+	epoch          func() uint64
+	ordinary, gpus *cached.List[[]instance.Droplet]
 
-	mu       sync.Mutex // guards all below
-	list     *DropletList
-	err      error // of the last reading
-	failures int
-	notSoon  time.Time // no reading before
-	reading  chan struct{}
+	mu   sync.Mutex // guards list and of
+	list *DropletList
+	of   [2]*cached.Reading[[]instance.Droplet] // what list is made of
 }
 
 // NewSnapshot returns a Snapshot that has read nothing yet.
-func NewSnapshot(api Lister, clock clock.Clock) *Snapshot {
-	return &Snapshot{api: api, clock: clock, pause: listPause, longestPause: longestListPause, list: &DropletList{}}
+func NewSnapshot(api Lister, clock clock.PassiveClock) *Snapshot {
+	return newSnapshot(api, clock, listPause, longestListPause)
+}
+
+func newSnapshot(api Lister, clock clock.PassiveClock, pause, longest time.Duration) *Snapshot {
+	epoch := func() uint64 { return api.Epoch() }
+	half := func(read func(context.Context) ([]instance.Droplet, error)) *cached.List[[]instance.Droplet] {
+		return cached.New(read, epoch, clock).Pausing(pause, longest)
+	}
+	return &Snapshot{
+		epoch: epoch, list: &DropletList{},
+		ordinary: half(func(ctx context.Context) ([]instance.Droplet, error) { return api.OrdinaryDroplets(ctx) }),
+		gpus:     half(func(ctx context.Context) ([]instance.Droplet, error) { return api.GPUDroplets(ctx) }),
+	}
 }
 
 // Latest returns the newest list without reading one; its At is zero if there is none.
@@ -127,107 +129,30 @@ func (s *Snapshot) GetWhole(ctx context.Context, maxAge time.Duration) (*Droplet
 }
 
 func (s *Snapshot) get(ctx context.Context, maxAge, maxGPUAge time.Duration) (*DropletList, error) {
-	epoch := s.api.Epoch()
-	s.mu.Lock()
-	now := s.clock.Now()
-	if s.list.Epoch != epoch && !s.list.At.IsZero() {
-		s.list = &DropletList{} // it may be another account's
+	ordinary, err := s.ordinary.Get(ctx, 0, maxAge)
+	var gpus *cached.Reading[[]instance.Droplet]
+	if err == nil {
+		gpus, err = s.gpus.Get(ctx, 0, maxGPUAge)
 	}
-	for {
-		w := s.wants(now, maxAge, maxGPUAge)
-		if !w.ordinary && !w.gpus {
-			defer s.mu.Unlock()
-			return s.list, nil
-		}
-		if s.reading == nil {
-			if s.clock.Now().Before(s.notSoon) {
-				defer s.mu.Unlock()
-				return s.list, s.err
-			}
-			s.reading = make(chan struct{})
-			go s.read(context.WithoutCancel(ctx), epoch, w, s.reading)
-		}
-		reading := s.reading
-		s.mu.Unlock()
-		select {
-		case <-reading:
-		case <-ctx.Done():
-			return s.Latest(), ctx.Err()
-		}
-		s.mu.Lock()
-		if s.err != nil || s.list.Epoch != epoch {
-			defer s.mu.Unlock()
-			return s.list, s.err
-		}
-	}
-}
-
-// halves says which lists to read.
-type halves struct{ ordinary, gpus bool }
-
-// wants says which lists are too old, seen from now, which is when somebody asked: what was read since is never too old. Lock held.
-func (s *Snapshot) wants(now time.Time, maxAge, maxGPUAge time.Duration) halves {
-	l := s.list
-	return halves{
-		ordinary: l.At.IsZero() || now.Sub(l.At) > maxAge,
-		gpus:     l.GPUsAt.IsZero() || now.Sub(l.GPUsAt) > maxGPUAge,
-	}
-}
-
-// read reads what is wanted for all who wait. It outlives who asked first.
-func (s *Snapshot) read(ctx context.Context, epoch uint64, w halves, done chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	s.mu.Lock()
-	old := s.list
-	s.mu.Unlock()
-	list, err := s.fetch(ctx, old, epoch, w)
-	if err == nil && s.api.Epoch() != epoch {
+	if err == nil && ordinary.Epoch != gpus.Epoch {
 		err = cached.ErrMoved
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer close(done)
-	s.reading = nil
 	if err != nil {
-		s.err = fmt.Errorf("listing droplets: %w", err)
-		s.notSoon = s.clock.Now().Add(s.after(err))
-		s.failures++
-		return
+		if s.list.Epoch != s.epoch() && !s.list.At.IsZero() {
+			s.list = &DropletList{} // it may be another account's
+		}
+		return s.list, fmt.Errorf("listing droplets: %w", err)
 	}
-	s.list, s.err, s.failures, s.notSoon = list, nil, 0, time.Time{}
-}
-
-// after says how long not to read after a failure. A call that was put off costs nothing to try again, and may be more urgent for who asks next.
-// Lock held.
-func (s *Snapshot) after(err error) time.Duration {
-	if errors.Is(err, doapi.ErrHeld) {
-		return s.pause
-	}
-	wait := min(s.longestPause, loop.Spread(s.pause<<min(s.failures, 10)))
-	if asked := doapi.NotBefore(err); !asked.IsZero() {
-		wait = max(wait, asked.Sub(s.clock.Now()))
-	}
-	return wait
-}
-
-// fetch reads what is wanted and takes the rest from the old list.
-func (s *Snapshot) fetch(ctx context.Context, old *DropletList, epoch uint64, w halves) (*DropletList, error) {
-	split := len(old.Droplets) - old.gpus
-	ordinary, gpus := old.Droplets[:split], old.Droplets[split:]
-	at, gpusAt := old.At, old.GPUsAt
-	var err error
-	if w.ordinary {
-		at = s.clock.Now()
-		if ordinary, err = s.api.OrdinaryDroplets(ctx); err != nil {
-			return nil, err
+	newest := s.of // others may have got newer ones meanwhile
+	for i, half := range []*cached.Reading[[]instance.Droplet]{ordinary, gpus} {
+		if newest[i] == nil || newest[i].Epoch != half.Epoch || half.At.After(newest[i].At) {
+			newest[i] = half
 		}
 	}
-	if w.gpus {
-		gpusAt = s.clock.Now()
-		if gpus, err = s.api.GPUDroplets(ctx); err != nil {
-			return nil, err
-		}
+	if newest != s.of || s.list.At.IsZero() {
+		s.list, s.of = newDropletList(newest[0].At, newest[1].At, ordinary.Epoch, newest[0].Value, newest[1].Value), newest
 	}
-	return newDropletList(at, gpusAt, epoch, ordinary, gpus), nil
+	return s.list, nil
 }

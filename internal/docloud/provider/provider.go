@@ -86,12 +86,7 @@ func (p *Provider) Initialize(clients cloudprovider.ControllerClientBuilder, sto
 	p.machines.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
 	p.balancers.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
 	if p.probe != nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		go func() {
-			<-stop
-			cancel()
-		}()
-		go p.heal(ctx)
+		go p.heal(loop.Until(stop))
 	}
 	for _, extra := range p.extras {
 		extra.Start(clients.ClientOrDie("cloud-controller-manager"), stop)

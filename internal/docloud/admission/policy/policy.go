@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -59,11 +60,15 @@ func All(defaultType string, defaulted ...string) []Pair {
 	}
 }
 
+// longestMessage is how much is said at once, in characters: of more than 5 KiB the API server says nothing (k8s.io/apiserver, cel.Config).
+const longestMessage = 4800
+
 // validation wants a list of sentences to be empty, and says them otherwise.
 func validation(variable, message string) admissionregistrationv1.Validation {
+	text := "variables." + variable + `.join("; ")`
 	return admissionregistrationv1.Validation{
 		Expression: "size(variables." + variable + ") == 0", Message: message,
-		MessageExpression: "variables." + variable + `.join("; ")`,
+		MessageExpression: fmt.Sprintf("%s.substring(0, [size(%s), %d].min())", text, text, longestMessage),
 	}
 }
 

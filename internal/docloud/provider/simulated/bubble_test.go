@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,9 +55,11 @@ type bubble struct {
 	cloud   *sim.Simulator
 	tracker clienttesting.ObjectTracker
 	store   *fake.Clientset
-	sent    atomic.Int64 // events
-	watch   func(*http.Request)
-	process *process
+	// forbidden is the resource that processes may not read, empty for none.
+	forbidden string
+	sent      atomic.Int64 // events
+	watch     func(*http.Request)
+	process   *process
 	// extras are controllers that work beside the provider's own, such as that of the firewall.
 	extras func(*doapi.Client, provider.Common) []provider.Extra
 	// labels are the labels of Nodes that are made of tags.
@@ -170,6 +173,8 @@ func (b *bubble) clientOf(p *process) *fake.Clientset {
 		switch {
 		case p.isDead():
 			return true, nil, errDead
+		case b.forbidden != "" && action.GetResource().Resource == b.forbidden:
+			return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
 		case slices.Contains([]string{"get", "list"}, action.GetVerb()), slices.Contains([]string{"events", "leases"}, action.GetResource().Resource):
 			err = do()
 		default:

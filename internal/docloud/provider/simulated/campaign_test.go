@@ -29,7 +29,7 @@ func TestAnyHistoryConverges(t *testing.T) {
 		return
 	}
 	const batch = 25
-	all := cases.Number(t, 50, 200, 5000)
+	all := cases.Number(t, 50, 200, 10_000)
 	for from := 0; from < all; from += batch {
 		t.Run(fmt.Sprintf("from %d", from), func(t *testing.T) {
 			t.Parallel()

@@ -283,6 +283,75 @@ func TestJoiningNodesAreDescribedAtOnce(t *testing.T) {
 	})
 }
 
+// A machine whose public address comes after its Node was described is a target within seconds of it, not at the framework's next look at addresses; one that
+// never gets any costs a few calls.
+func TestAPublicAddressThatComesLateIsServedSoon(t *testing.T) {
+	t.Parallel()
+	for after, most := range map[time.Duration]time.Duration{8 * time.Second: 15 * time.Second, 100 * time.Second: 100 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := settled(t, 5, 1)
+			defer b.stop()
+			b.awaitResync()
+			account := b.cloud.Account("")
+			private := func(name string) sim.Networks {
+				b.boot(name)
+				droplet, err := account.Droplet(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				some := sim.Networks{V4: slices.DeleteFunc(slices.Clone(droplet.Networks.V4), func(n sim.NetworkV4) bool { return n.Type == "public" })}
+				if err := account.SetDropletNetworks(name, some); err != nil {
+					t.Fatal(err)
+				}
+				return droplet.Networks
+			}
+			all := private("late")
+			stats := b.spent(func() {
+				b.join("late")
+				elapse(after)
+				if err := account.SetDropletNetworks("late", all); err != nil {
+					t.Fatal(err)
+				}
+				elapse(most)
+			})
+			droplet, err := account.Droplet("late")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lb := account.LoadBalancers()[0]; !slices.Contains(lb.DropletIDs, droplet.ID) {
+				t.Errorf("%s after its public address came, which took %s, the machine is no target: %v, %v", most, after, b.node("late").Status.Addresses, stats.Routes)
+			}
+			private("never")
+			b.join("never")
+			elapse(time.Minute)
+			stats = b.spent(func() { elapse(14 * time.Minute) })
+			if calls := stats.Total - balancerCalls(stats); calls > 3*2+14+15 { // looks at addresses, which list twice, and what 14 minutes cost without
+				t.Errorf("%d calls for a machine without a public address: %v", calls, stats.Routes)
+			}
+		})
+	}
+}
+
+// A port that somebody else has opened in the firewall is closed in little more than a minute.
+func TestAnOpenedPortIsClosedSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t, 3, 1)
+		defer b.stop()
+		account := b.cloud.Account("")
+		before := len(account.Firewalls()[0].InboundRules)
+		if err := account.EditFirewall(account.Firewalls()[0].ID, func(f *sim.Firewall) {
+			f.InboundRules = append(f.InboundRules, sim.InboundRule{Protocol: "tcp", Ports: "22", Sources: sim.Peers{Addresses: []string{"0.0.0.0/0"}}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		elapse(75 * time.Second)
+		if rules := account.Firewalls()[0].InboundRules; len(rules) != before {
+			t.Errorf("75 s later: %v", rules)
+		}
+	})
+}
+
 // rolling replaces Nodes one after the other, and returns the calls and how long it took.
 func rolling(tb testing.TB, nodes, services int, every time.Duration) (journal.Stats, time.Duration) {
 	tb.Helper()

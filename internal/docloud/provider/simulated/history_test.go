@@ -116,17 +116,18 @@ func (h *history) begin() {
 	h.b.start(h.plan)
 }
 
-// succeed gives the cluster another leader if the last one was killed, as soon as its lease has run out.
-func (h *history) succeed(plan death) {
+// succeed gives the cluster another leader if the last one was killed, as soon as its lease has run out, and says whether it did.
+func (h *history) succeed(plan death) bool {
 	h.t.Helper()
 	if !h.b.process.isDead() {
-		return
+		return false
 	}
 	h.say("another leader, killed at %+v", plan)
 	h.tally.leaders++
 	h.b.process.ended()
 	elapse(15 * time.Second)
 	h.b.start(plan)
+	return true
 }
 
 func (h *history) name(kind string) string {
@@ -311,9 +312,9 @@ func (h *history) end() {
 	problem := "not looked yet"
 	for range 8 {
 		elapse(15 * time.Minute)
-		h.succeed(death{})
+		begun := h.succeed(death{})
 		h.check()
-		if problem = h.unsettled(); problem == "" {
+		if problem = h.unsettled(); problem == "" && !begun { // one that has just begun has not looked yet
 			break
 		}
 	}
@@ -379,6 +380,8 @@ func (h *history) unsettled() string {
 			return fmt.Sprintf("Service %s shows %q, its load balancer has %s", owner, addresses[owner], lb.IP)
 		case service.Annotations[annotation.LoadBalancerID] != lb.ID:
 			return fmt.Sprintf("Service %s names load balancer %s, its is %s", owner, service.Annotations[annotation.LoadBalancerID], lb.ID)
+		case service.Annotations[annotation.Name] != "" && service.Annotations[annotation.Name] != lb.Name:
+			return fmt.Sprintf("Service %s wants the name %s for its load balancer, which is %s", owner, service.Annotations[annotation.Name], lb.Name)
 		case lb.EnableProxyProtocol != (service.Annotations[annotation.Prefix+"enable-proxy-protocol"] == "true"):
 			return fmt.Sprintf("load balancer %s is not as Service %s wants it", lb.Name, owner)
 		}
