@@ -549,7 +549,8 @@ func run(t *testing.T, c *campaign, random *rand.Rand, length time.Duration, ope
 		}
 	}
 	t.Logf("%d clients saw %d events of %d, %d tellings of progress; %d watches compacted; ends %v", len(players), seen, len(c.truth), tellings, compacted, ends)
-	if seen == 0 || tellings == 0 {
+	const enough = 10 // clients of which some ask for progress, by chance; on a busy machine there are fewer
+	if seen == 0 || tellings == 0 && len(players) >= enough {
 		t.Error("nothing was seen: the test shows nothing")
 	}
 }
