@@ -294,7 +294,7 @@ func (p *planning) update(lb Observed, result Result) {
 		m.InPlace = settings
 		p.done(lb)
 		return
-	case !p.takenOver && !p.record(lb):
+	case !p.takenOver && lb.Name != result.Request.Name && !p.record(lb):
 		return
 	case !p.Live:
 		// The informer may lag: what was decided for a Service that has been disowned, edited or deleted since must not be sent.

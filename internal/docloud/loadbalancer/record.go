@@ -16,9 +16,8 @@ import (
 const ConditionHeld = "cloud.mooring.dev/LoadBalancerHeld"
 
 // record is the step that writes the ID of the Service's load balancer into the status, before the annotation names it, by which the note of the
-// attempt goes, and before anything is changed: whoever comes after a death must find a proof, whatever the Service is called by then. A Service
-// for which nothing else is written stays as it is, so that taking over from the predecessor changes nothing. It says whether there is nothing to
-// write.
+// attempt goes, and before the load balancer is renamed: whoever comes after a death must find a proof, whatever the Service is called by then.
+// What the predecessor made stays as it is until then. It says whether there is nothing to write.
 func (p *planning) record(lb Observed) bool {
 	if recorded := p.answer(StepRecord); recorded != nil {
 		if recorded.Trouble != nil {
