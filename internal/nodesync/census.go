@@ -27,14 +27,18 @@ type census struct {
 	config Config
 	roster roster
 	claims map[string]int
-	// witnessed are the Kubernetes Nodes whose deletion was watched.
+	// witnessed are the Kubernetes Nodes whose deletion was watched; own are, for each Kubernetes Node, the Calico Nodes that name it.
 	witnessed map[string]bool
+	own       map[string][]string
+	// doubted are machines whose deletion was watched and that may live all the same: that it was is not forgotten meanwhile.
+	doubted []candidate
 }
 
 // takeCensus sorts every Calico Node into alive, candidate, or left alone with a reason.
 func takeCensus(w World, c Config) census {
 	r := newRoster(w.Kubernetes.Nodes)
 	s := census{config: c, roster: r, claims: c.claims(w.Calico.Nodes, r), witnessed: witnessed(w)}
+	s.own = ownNodes(w.Calico.Nodes)
 	s.namesDiffer = slices.ContainsFunc(w.Calico.Nodes, s.namedOtherwise)
 	for _, key := range slices.Sorted(slices.Values(w.Calico.Unreadable)) {
 		s.refuse(Subject{Host: key}, GateUnreadable, "its value in the datastore cannot be parsed")
@@ -44,6 +48,17 @@ func takeCensus(w World, c Config) census {
 		s.place(n)
 	}
 	return s
+}
+
+// ownNodes lists, for each Kubernetes Node, the Calico Nodes whose orchRef names it.
+func ownNodes(nodes []CalicoNode) map[string][]string {
+	own := make(map[string][]string, len(nodes))
+	for _, n := range nodes {
+		if name, gate, _ := kubernetesName(n); gate == "" && !n.OnlyWitnessed {
+			own[name] = append(own[name], n.Name)
+		}
+	}
+	return own
 }
 
 // namedOtherwise says that a Calico Node has another name than its Kubernetes Node, for a reason that no configured domain explains.
@@ -67,11 +82,12 @@ func (s *census) place(n CalicoNode) {
 		s.refuse(Subject{Host: n.Name}, gate, message)
 		return
 	}
-	if n.OnlyWitnessed && !s.roster.listed[name] && !s.witnessed[name] {
+	named := slices.Contains(s.config.Named, n.Name)
+	if n.OnlyWitnessed && !s.roster.listed[name] && !s.witnessed[name] && !named {
 		s.refuse(Subject{Host: n.Name}, GateNoIdentity, "objects of other kinds are about it, and nothing shows that it was ever a Kubernetes Node")
 		return
 	}
-	cand := candidate{node: n, adopted: adopted, subject: Subject{Host: n.Name, KubernetesNode: name}}
+	cand := candidate{node: n, adopted: adopted, named: named, subject: Subject{Host: n.Name, KubernetesNode: name}}
 	if !n.orphan() {
 		s.referenced++
 	}
@@ -79,16 +95,41 @@ func (s *census) place(n CalicoNode) {
 		s.placeAlive(cand)
 		return
 	}
-	if listed := s.roster.listedSpellings(s.config, name); len(listed) > 0 {
+	if s.renamed(cand) {
+		cand.subject.Exact = true
+		s.candidates = append(s.candidates, cand)
+		return
+	}
+	listed := s.roster.listedSpellings(s.config, name)
+	doubt := s.doubt(cand)
+	if len(listed) == 0 && doubt == "" {
+		s.candidates = append(s.candidates, cand)
+		return
+	}
+	if s.witnessed[name] {
+		s.doubted = append(s.doubted, cand)
+	}
+	if len(listed) > 0 {
 		s.placeMapped(cand, listed)
 		return
 	}
-	if doubt := s.doubt(cand); doubt != "" {
-		s.countAlive(cand)
-		s.refuse(cand.subject, GateAmbiguousName, doubt)
-		return
+	s.countAlive(cand)
+	s.refuse(cand.subject, GateAmbiguousName, doubt)
+}
+
+// renamed says that a machine is none of the Kubernetes Nodes that it may be by its names, since each of them has a Calico Node of its own: it is the
+// old name of one of them. That is believed of a deletion that was watched, and of what a person names, where the Calico Node is called as its
+// Kubernetes Node.
+func (s *census) renamed(cand candidate) bool {
+	n, name := cand.node, cand.subject.KubernetesNode
+	if !s.witnessed[name] && !cand.named || n.Name != name || cand.adopted || n.orphan() && s.namesDiffer || !validNodeName(name) {
+		return false
 	}
-	s.candidates = append(s.candidates, cand)
+	like := slices.Concat(s.roster.alike(name), s.roster.listedSpellings(s.config, name))
+	own := func(node string) bool {
+		return slices.ContainsFunc(s.own[node], func(other string) bool { return other != n.Name })
+	}
+	return len(like) > 0 && !slices.ContainsFunc(like, func(node string) bool { return !own(node) })
 }
 
 func (s *census) countAlive(cand candidate) {
@@ -107,6 +148,9 @@ func (s *census) placeAlive(cand candidate) {
 	}
 	if cand.node.FencedFor != "" {
 		s.revived = append(s.revived, cand)
+	}
+	if cand.named {
+		s.refuse(cand.subject, GateNotConfirmed, "its Kubernetes Node exists")
 	}
 }
 

@@ -46,6 +46,9 @@ type Config struct {
 	AdoptUnreferenced bool
 	// OneShot says that no memory outlives the plan, and that a confirmation is given with the command that acts on it.
 	OneShot bool
+	// Named are the Calico node names of machines that a person has named, for whom that stands for a confirmation and for the grace period. Nothing
+	// of others is planned then.
+	Named []string
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
 	// NodesPerRound is how many nodes one plan cleans whose deletion nobody watched; with those that were watched it cleans up to Backlog. Pace is the time

@@ -63,6 +63,8 @@ type candidate struct {
 	absence Absence
 	// adopted says that nothing but its name shows that it was a Kubernetes Node.
 	adopted bool
+	// named says that a person has named it.
+	named bool
 }
 
 // judgement is what can be said without live reads.
@@ -86,7 +88,7 @@ func judge(w World, c Config) judgement {
 	j := judgement{next: c.Resync}
 	census := takeCensus(w, c)
 	j.refusals = census.refusals
-	j.memory = remember(w, c, census.candidates)
+	j.memory = remember(w, c, census)
 	confirm(w, &census, &j.memory, c)
 	for _, gate := range []func() (Refusal, bool){
 		func() (Refusal, bool) { return datastoreGate(w.Calico) },
@@ -103,6 +105,9 @@ func judge(w World, c Config) judgement {
 	j.bind = !binding.Implied && binding.ClusterUID == "" && census.certain > 0
 	massRefused := massGate(w, census, j.memory, c)
 	for _, cand := range census.candidates {
+		if len(c.Named) > 0 && !cand.named {
+			continue
+		}
 		j.ask(cand, cmp.Or(massRefused, adoptionGate(w, census, cand, c)), w.Now, c)
 	}
 	j.orderDue(w.Now, c)
@@ -154,7 +159,8 @@ func overlapGate(w World, s census, c Config) (Refusal, bool) {
 	}
 	counted := alive
 	for _, cand := range s.candidates {
-		if !cand.absence.Witnessed && !w.Now.Before(cand.absence.ConfirmedUntil) && !cand.node.Keep && cand.node.orphan() == onlyOrphans {
+		confirmed := cand.named || cand.absence.Witnessed || w.Now.Before(cand.absence.ConfirmedUntil)
+		if !confirmed && !cand.node.Keep && cand.node.orphan() == onlyOrphans {
 			counted++
 		}
 	}
@@ -177,7 +183,7 @@ func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Con
 		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
 	case massRefused != "" && !cand.vouched(now):
 		j.refuse(cand.subject, GateMass, massRefused)
-	case now.Before(ready):
+	case now.Before(ready) && !cand.named:
 		j.refuse(cand.subject, GateGrace, fmt.Sprintf("absent since %s; the grace period of %s ends at %s",
 			cand.absence.Since.UTC().Format(time.RFC3339), c.Grace, ready.UTC().Format(time.RFC3339)))
 		j.lookAgain(ready.Sub(now))

@@ -47,20 +47,20 @@ func quoteAll(names []string) string {
 // roster is the Kubernetes Nodes that are listed, with all that may mean one of them.
 type roster struct {
 	listed map[string]bool
-	// folded holds their names in lower case, and prefixes what precedes a dot in them, each with one Node it stands for.
+	// folded holds their names in lower case, and prefixes what precedes a dot in them, each with the Nodes it stands for.
 	folded   map[string]string
-	prefixes map[string]string
+	prefixes map[string][]string
 }
 
 func newRoster(nodes []KubernetesNode) roster {
-	r := roster{listed: make(map[string]bool, len(nodes)), folded: make(map[string]string, len(nodes)), prefixes: map[string]string{}}
+	r := roster{listed: make(map[string]bool, len(nodes)), folded: make(map[string]string, len(nodes)), prefixes: map[string][]string{}}
 	for _, n := range nodes {
 		r.listed[n.Name] = true
 		name := strings.ToLower(n.Name)
 		r.folded[name] = n.Name
 		for i, c := range name {
-			if prefix := name[:i]; c == '.' && (r.prefixes[prefix] == "" || n.Name < r.prefixes[prefix]) {
-				r.prefixes[prefix] = n.Name
+			if c == '.' {
+				r.prefixes[name[:i]] = append(r.prefixes[name[:i]], n.Name)
 			}
 		}
 	}
@@ -78,20 +78,27 @@ func (r roster) doubt(name string) string {
 
 // likeness says which Node that exists a machine of this name may be, "" for none.
 func (r roster) likeness(name string) string {
-	name = strings.ToLower(name)
-	like := r.folded[name]
-	if like == "" {
-		like = r.prefixes[name]
-	}
-	for i, c := range name {
-		if c == '.' && like == "" {
-			like = r.folded[name[:i]]
-		}
-	}
-	if like == "" {
+	like := r.alike(name)
+	if len(like) == 0 {
 		return ""
 	}
-	return "Kubernetes Node " + quote(like) + " may be the same machine as " + quote(name)
+	return "Kubernetes Node " + quote(like[0]) + " may be the same machine as " + quote(strings.ToLower(name))
+}
+
+// alike lists the Nodes that exist and that a machine of this name may be, the most likely first.
+func (r roster) alike(name string) []string {
+	name = strings.ToLower(name)
+	var like []string
+	if node := r.folded[name]; node != "" {
+		like = append(like, node)
+	}
+	like = append(like, slices.Sorted(slices.Values(r.prefixes[name]))...)
+	for i, c := range name {
+		if node := r.folded[name[:i]]; c == '.' && node != "" {
+			like = append(like, node)
+		}
+	}
+	return like
 }
 
 // validNodeName says whether a Kubernetes Node can have the name: a DNS subdomain in lower case (RFC 1123; Kubernetes API conventions).

@@ -84,10 +84,10 @@ func confirm(w World, s *census, m *Memory, c Config) {
 	}
 }
 
-// vouched says that the mass guard does not count a machine: its going was watched, a person has confirmed it, or the guard has let it pass
+// vouched says that the mass guard does not count a machine: its going was watched, a person has named or confirmed it, or the guard has let it pass
 // before, of which the fence is the sign (what passed lately is counted by Removals).
 func (c candidate) vouched(now time.Time) bool {
-	return c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || c.node.FencedFor == c.subject.KubernetesNode
+	return c.named || c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || c.node.FencedFor == c.subject.KubernetesNode
 }
 
 func unvouched(s census, now time.Time) []candidate {

@@ -11,7 +11,7 @@ import (
 
 // remember returns what the next plan must know, and fills in each candidate's absence.
 // An absence begins when it is first observed and begins anew when the Calico Node has been written since: something still lives there.
-func remember(w World, c Config, candidates []candidate) Memory {
+func remember(w World, c Config, s census) Memory {
 	old := make(map[string]Absence, len(w.Memory.Absences))
 	for _, a := range w.Memory.Absences {
 		old[a.CalicoNode] = a
@@ -21,8 +21,7 @@ func remember(w World, c Config, candidates []candidate) Memory {
 		seen[s.Node] = true
 	}
 	m := Memory{Handles: rememberHandles(w)}
-	for i := range candidates {
-		cand := &candidates[i]
+	absent := func(cand *candidate) {
 		a, known := old[cand.subject.Host]
 		if a.Since.After(w.Now) {
 			a.Since = w.Now // the clock was set back
@@ -33,10 +32,17 @@ func remember(w World, c Config, candidates []candidate) Memory {
 				Since: w.Now, Revision: cand.node.Revision,
 			}
 		}
-		a.Witnessed = a.Witnessed || slices.ContainsFunc(c.Spellings(cand.subject.KubernetesNode), func(s string) bool { return seen[s] })
+		a.Witnessed = a.Witnessed || slices.ContainsFunc(c.NamesOf(cand.subject), func(s string) bool { return seen[s] })
 		cand.absence = a
 		m.Absences = append(m.Absences, a)
 	}
+	for i := range s.candidates {
+		absent(&s.candidates[i])
+	}
+	for i := range s.doubted {
+		absent(&s.doubted[i])
+	}
+	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 	for _, r := range w.Memory.Removals {
 		if r.At.After(w.Now) {
 			r.At = w.Now // the clock was set back

@@ -46,6 +46,14 @@ func (c Config) Spellings(name string) []string {
 	return spellings
 }
 
+// NamesOf lists the names under which the machine of a Subject may be listed.
+func (c Config) NamesOf(of Subject) []string {
+	if of.Exact {
+		return []string{of.KubernetesNode}
+	}
+	return c.Spellings(of.KubernetesNode)
+}
+
 // identify returns the name of the Kubernetes Node that a Calico Node belongs to, and whether that is its own name for want of an orchRef,
 // which is believed only of hosts without a Node and, if so configured, of Nodes without orchRefs.
 // gate and message say why it belongs to none that may be judged.

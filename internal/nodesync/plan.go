@@ -40,10 +40,15 @@ type Refusal struct {
 	Message string  `json:"message"`
 }
 
-// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes: about their addresses a plan needs to
-// know whether a running pod has them.
+// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of a machine that lives: about
+// their addresses a plan needs to know whether a running pod has them.
 func Orphans(w World, subjects []Subject) map[string]bool {
 	orphans := map[string]bool{}
+	for _, s := range subjects {
+		if s.Exact {
+			orphans[s.Host] = true
+		}
+	}
 	for _, n := range w.Calico.Nodes {
 		if n.orphan() && slices.ContainsFunc(subjects, func(s Subject) bool { return s.Host == n.Name }) {
 			orphans[n.Name] = true
@@ -94,6 +99,9 @@ func MakePlan(w World, c Config) Plan {
 	}
 	slices.SortFunc(j.refusals, compareRefusals)
 	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
+	if len(c.Named) > 0 {
+		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })
+	}
 	return p
 }
 
@@ -158,7 +166,7 @@ func readLive(w World) live {
 
 // ask puts the gates that need live reads, for each name that the machine may be known by.
 func (l live) ask(cand candidate, c Config) []Refusal {
-	for _, name := range c.Spellings(cand.subject.KubernetesNode) {
+	for _, name := range c.NamesOf(cand.subject) {
 		if gate, message := l.askName(name); gate != "" {
 			return []Refusal{{Of: cand.subject, Gate: gate, Message: message}}
 		}
@@ -166,7 +174,7 @@ func (l live) ask(cand candidate, c Config) []Refusal {
 	if l.hosts[cand.subject.Host] == nil {
 		return []Refusal{{Of: cand.subject, Gate: GateUnreadable, Message: "what it holds in the datastore was not read"}}
 	}
-	if cand.node.orphan() {
+	if cand.node.orphan() || cand.subject.Exact {
 		return l.askAddresses(cand)
 	}
 	return nil
@@ -192,7 +200,7 @@ func (l live) askName(name string) (Gate, string) {
 	return "", ""
 }
 
-// askAddresses refuses a host without identity while a running pod has an address that the host holds: then the machine lives, whatever
+// askAddresses refuses a host without identity, or with a name like that of a machine that lives, while a running pod has an address that the host holds: then the machine lives, whatever
 // it is called.
 func (l live) askAddresses(cand candidate) []Refusal {
 	var used []netip.Addr
@@ -206,9 +214,12 @@ func (l live) askAddresses(cand candidate) []Refusal {
 	if len(used) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(used, netip.Addr.Compare)
+	first, what := slices.MinFunc(used, netip.Addr.Compare), "it has no Calico Node"
+	if !cand.node.orphan() {
+		what = "its name is like that of a machine that lives"
+	}
 	return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
-		"it has no Calico Node, but its address %s is that of running pod %s", first, l.inUse[first])}}
+		"%s, but its address %s is that of running pod %s", what, first, l.inUse[first])}}
 }
 
 func runs(n int) string {
@@ -224,6 +235,18 @@ func (p Plan) About(concerned func(Subject) bool) Plan {
 	p.Decisions = slices.DeleteFunc(slices.Clone(p.Decisions), func(d Decision) bool { return !concerned(d.Of) })
 	p.Refusals = slices.DeleteFunc(slices.Clone(p.Refusals), func(r Refusal) bool { return r.Of != (Subject{}) && !concerned(r.Of) })
 	return p
+}
+
+// Unknown lists those of the machines that a person has named of which a plan says nothing: the datastore holds nothing under their names. While
+// everything is held back it is not known, and none is.
+func (p Plan) Unknown(named []string) []string {
+	if slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Of == (Subject{}) }) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(named), func(name string) bool {
+		return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Subject().Host == name }) ||
+			slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Of.Host == name })
+	})
 }
 
 // Held says that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.

@@ -67,8 +67,42 @@ func (m *model) removable(host string) bool {
 		return false
 	}
 	kubeName := n.OrchRefs[0].NodeName
-	return !m.kubernetes[kubeName] && !m.kubernetes[host] && !m.doubted(kubeName) && !m.alike(host) && m.running[kubeName] == 0 && !m.unreadable[host] &&
+	doubted := strings.ToLower(kubeName) != kubeName || m.alike(kubeName) || m.alike(host)
+	return !m.kubernetes[kubeName] && !m.kubernetes[host] && (!doubted || m.oldName(host, kubeName)) && m.running[kubeName] == 0 && !m.unreadable[host] &&
 		!m.foreignEndpoint(host)
+}
+
+// oldName says in the plainest way that a Calico Node is what a machine left that goes by another name now: its Node's deletion was watched, each
+// Node of a like name has a Calico Node of its own, and no running pod has an address of it.
+func (m *model) oldName(host, kubeName string) bool {
+	if !m.sightings[kubeName] || host != kubeName || strings.ToLower(kubeName) != kubeName {
+		return false
+	}
+	for listed := range m.kubernetes {
+		one := &model{kubernetes: map[string]bool{listed: true}}
+		if !one.alike(kubeName) && !one.alike(host) {
+			continue
+		}
+		own := func(n CalicoNode) bool {
+			return n.Name != host && len(n.OrchRefs) == 1 && n.OrchRefs[0] == OrchRef{OrchestratorKubernetes, listed}
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(m.nodes)), own) {
+			return false
+		}
+	}
+	return !m.podHasAddressOf(host)
+}
+
+// podHasAddressOf says that a running pod has an address that the host holds.
+func (m *model) podHasAddressOf(host string) bool {
+	for _, b := range m.blocks {
+		for _, a := range b.Allocations {
+			if a.Host == host && m.podAddresses[a.Address] != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // doubted says in the plainest way whether a name may mean a Node that exists.
@@ -95,14 +129,7 @@ func (m *model) removableOrphan(host string) bool {
 	if m.doubted(host) {
 		return false
 	}
-	for _, b := range m.blocks {
-		for _, a := range b.Allocations {
-			if a.Host == host && m.podAddresses[a.Address] != "" {
-				return false
-			}
-		}
-	}
-	return m.running[host] == 0 && !m.unreadable[host] && !m.foreignEndpoint(host) && len(m.affinities[host]) > 0
+	return !m.podHasAddressOf(host) && m.running[host] == 0 && !m.unreadable[host] && !m.foreignEndpoint(host) && len(m.affinities[host]) > 0
 }
 
 // namesDiffer says in the plainest way that a Calico Node has another name than its Kubernetes Node.

@@ -29,6 +29,8 @@ type Step interface {
 type Subject struct {
 	Host           string `json:"host"`
 	KubernetesNode string `json:"kubernetesNode"`
+	// Exact says that the machine goes by KubernetesNode alone: the Nodes that exist under other spellings of it have Calico Nodes of their own.
+	Exact bool `json:"exact,omitempty"`
 }
 
 // Is says that the subject is the machine of that name, which may have others in Calico's datastore.

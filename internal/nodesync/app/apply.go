@@ -47,7 +47,7 @@ type applyCommand struct {
 func newApplyCommand(o *options) *cobra.Command {
 	a := &applyCommand{options: o, output: outputText, clock: clock.RealClock{}}
 	apply := &cobra.Command{
-		Use:   "apply",
+		Use:   "apply [NODE...]",
 		Short: "Do once what the controller does all the time, and say what was done",
 		Long: "apply waits until the grace periods are over, shows what would be removed, asks, and removes it round by round as the controller does: with " +
 			"the same gates, the same pace and the same transactions. It touches no machine that it has not shown. Machines about which something may change " +
@@ -55,10 +55,12 @@ func newApplyCommand(o *options) *cobra.Command {
 			"says why.\n\nWithout a namespace it keeps nothing: grace periods begin when it starts, and what the mass guard holds back is confirmed with " +
 			"--confirm. With --leader-election-namespace, or in a Pod, it shares what the controller keeps there, confirmations included, and takes its Lease, " +
 			"so that it refuses to run beside one.\n\n" +
+			namedLong + " apply then asks about these machines alone.\n\n" +
 			"Exit codes: 0 everything is done or there was nothing to do, 1 an error or a no, 3 something is held back; 130 and 143 when a signal ended it, " +
 			"between two writes.",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, names []string) error {
+			o.named = names
 			a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
 			a.terminal = isTerminal(a.in)
 			return a.run(c.Context())

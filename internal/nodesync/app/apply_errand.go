@@ -54,6 +54,9 @@ func (e *errand) run(ctx context.Context, agree agreement) error {
 	if err := e.await(ctx); err != nil {
 		return err
 	}
+	if err := unknown(e.last, e.options.config.Named); err != nil {
+		return err
+	}
 	if len(e.last.Steps) == 0 {
 		return nil
 	}

@@ -4,8 +4,10 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -41,7 +43,14 @@ type options struct {
 	// alsoRemove becomes config.AlsoRemove.
 	alsoRemove []string
 	dryRun     bool
+	// named become config.Named.
+	named []string
 }
+
+// namedLong says what names on the command line mean.
+const namedLong = "With NODE, the name of a Calico Node, it is about that machine alone: naming it stands for the grace period and for the confirmation of the mass " +
+	"guard, and the old name of a machine that has joined under another one goes although the names are alike, if each Kubernetes Node with such a " +
+	"name has a Calico Node of its own. All else holds: a Kubernetes Node that exists, a running pod, an answer that is missing or the keep annotation forbid it."
 
 func newOptions() *options {
 	return &options{
@@ -123,6 +132,12 @@ func (o *options) validate() error {
 	}
 	for _, kind := range o.alsoRemove {
 		o.config.AlsoRemove = append(o.config.AlsoRemove, nodesync.ResourceKind(kind))
+	}
+	for _, name := range o.named {
+		if name = strings.TrimSpace(name); name == "" {
+			return errors.New("a NODE is empty: it must be the name of a Calico Node, as `calicoctl get nodes` lists it")
+		}
+		o.config.Named = append(o.config.Named, name)
 	}
 	if err := o.config.Validate(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
@@ -34,13 +35,15 @@ const (
 func newPlanCommand(o *options) *cobra.Command {
 	output := outputText
 	plan := &cobra.Command{
-		Use:   "plan",
+		Use:   "plan [NODE...]",
 		Short: "Show what the controller would do now, and write nothing",
 		Long: "plan reads both sides once and prints what would be removed, what is left alone, and why. Grace periods that a running controller " +
 			"has begun are counted if --leader-election-namespace names its namespace; --grace-period=0s shows what would go after them.\n\n" +
+			namedLong + "\n\n" +
 			"Exit codes: 0 nothing to do, 1 an error, 2 changes, 3 something is held back.",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, names []string) error {
+			o.named = names
 			if err := validateOutput(output); err != nil {
 				return err
 			}
@@ -65,10 +68,22 @@ func runPlan(ctx context.Context, o *options, output string, out io.Writer) erro
 	if err != nil {
 		return err
 	}
+	if err := unknown(plan, o.config.Named); err != nil {
+		return err
+	}
 	if err := printPlan(out, output, plan); err != nil {
 		return err
 	}
 	return command.Exit(planCode(plan), nil)
+}
+
+// unknown refuses names under which there is nothing.
+func unknown(plan nodesync.Plan, named []string) error {
+	if names := plan.Unknown(named); len(names) > 0 {
+		return fmt.Errorf("nothing is held under the name %s in Calico's datastore: a NODE must be the name of a Calico Node, as `calicoctl get nodes` lists it",
+			strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // bothSides is a datastore that answers, and its cluster.

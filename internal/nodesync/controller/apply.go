@@ -67,7 +67,7 @@ func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwrit
 	if r.Journal == nil || !due || harmless(step) {
 		return nil
 	}
-	if err := r.stillGone(ctx, entry.KubernetesNode); err != nil {
+	if err := r.stillGone(ctx, step.Subject()); err != nil {
 		return err
 	}
 	delete(unwritten, step.Subject())
@@ -77,7 +77,7 @@ func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwrit
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.
 func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision int64) (int64, error) {
 	if !harmless(step) {
-		if err := r.stillGone(ctx, step.Subject().KubernetesNode); err != nil {
+		if err := r.stillGone(ctx, step.Subject()); err != nil {
 			return 0, err
 		}
 	}
@@ -130,8 +130,8 @@ func harmless(step nodesync.Step) bool {
 
 // stillGone is the last look before each destructive write. Kubernetes and Calico's etcd share no transaction, so it cannot be part of
 // the write; the guard closes the gap, because a machine that is back starts calico-node, which rewrites its Calico Node.
-func (r *Reconciler) stillGone(ctx context.Context, node string) error {
-	for _, name := range r.Config.Spellings(node) {
+func (r *Reconciler) stillGone(ctx context.Context, of nodesync.Subject) error {
+	for _, name := range r.Config.NamesOf(of) {
 		switch lookup := r.Cluster.LookUp(ctx, name); lookup.Verdict {
 		case nodesync.VerdictGone:
 		case nodesync.VerdictAlive:

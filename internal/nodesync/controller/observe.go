@@ -45,7 +45,7 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 	names := make([]string, 0, len(suspects))
 	for _, s := range suspects {
 		names = append(names, s.Host)
-		for _, name := range r.Config.Spellings(s.KubernetesNode) {
+		for _, name := range r.Config.NamesOf(s) {
 			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, r.Cluster.LookUp(ctx, name))
 			pods, err := r.Cluster.RunningPods(ctx, name)
 			if err != nil {

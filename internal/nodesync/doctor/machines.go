@@ -52,8 +52,8 @@ func names(e Evidence) []finding.Finding {
 		out = append(out, finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
 			Why: "Kubernetes truthfully knows no Node of that name, which proves nothing while a Node of a like name lives",
-			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; what is surely gone, delete with " +
-				"`calicoctl delete node`",
+			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; the old name of a machine that has joined " +
+				"under another one is removed by `calico-node-sync apply NODE`",
 		})
 	}
 	if len(out) == 0 {

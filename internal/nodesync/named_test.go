@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// A machine that was renamed has a Node and a Calico Node under its new name. The old name goes by itself if the deletion of its Node was watched, and
+// otherwise if a person names it; never without the new name's own Calico Node, which may be what the machine still goes by.
+func TestARenamedMachinesOldNameGoes(t *testing.T) {
+	t.Parallel()
+	renamed := []string{"a=a", "a.example.com=a.example.com", "b=b"}
+	for name, test := range map[string]struct {
+		calico, kubernetes, seen, named, domains []string
+		address                                  bool
+		removed, refusal                         string
+	}{
+		"watched":                         {calico: renamed, kubernetes: []string{"a.example.com", "b"}, seen: []string{"a"}, removed: "a"},
+		"not watched":                     {calico: renamed, kubernetes: []string{"a.example.com", "b"}, refusal: "may be the same machine"},
+		"named":                           {calico: renamed, kubernetes: []string{"a.example.com", "b"}, named: []string{"a"}, removed: "a"},
+		"watched, with the domain":        {calico: renamed, kubernetes: []string{"a.example.com", "b"}, seen: []string{"a"}, domains: []string{"example.com"}, removed: "a"},
+		"named, with the domain":          {calico: renamed, kubernetes: []string{"a.example.com", "b"}, named: []string{"a"}, domains: []string{"example.com"}, removed: "a"},
+		"from the full name to the short": {calico: renamed, kubernetes: []string{"a", "b"}, named: []string{"a.example.com"}, removed: "a.example.com"},
+		"no Calico Node of its own": {
+			calico: []string{"a=a", "b=b"}, kubernetes: []string{"a.example.com", "b"}, seen: []string{"a"}, named: []string{"a"}, refusal: "may be the same machine",
+		},
+		"two Nodes, one without a Calico Node": {
+			calico: renamed, kubernetes: []string{"a.example.com", "a.example.org", "b"}, seen: []string{"a"}, refusal: "may be the same machine",
+		},
+		"a Node of the Calico Node's own name": {
+			calico: []string{"a=z", "x=a", "b=b"}, kubernetes: []string{"a", "b"}, seen: []string{"z"}, named: []string{"a"}, refusal: "a Kubernetes Node \"a\" exists",
+		},
+		"a Calico Node of another name": {
+			calico: []string{"a=z", "x=a.x", "b=b"}, kubernetes: []string{"a.x", "b"}, seen: []string{"z"}, named: []string{"a"}, refusal: "may be the same machine",
+		},
+		"a running pod has an address of it": {
+			calico: renamed, kubernetes: []string{"a.example.com", "b"}, seen: []string{"a"}, address: true,
+			refusal: "its name is like that of a machine that lives, but its address 10.244.0.1 is that of running pod default/web",
+		},
+		"it lives":       {calico: renamed, kubernetes: []string{"a", "a.example.com", "b"}, named: []string{"a"}, refusal: "its Kubernetes Node exists"},
+		"another's name": {calico: []string{"a=a", "b=b", "c=c"}, kubernetes: []string{"c"}, named: []string{"a"}, removed: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := DefaultConfig()
+			c.Domains, c.Named = test.domains, test.named
+			w := named(c, test.calico, test.kubernetes, test.seen)
+			if test.address {
+				block := netip.MustParsePrefix("10.244.0.0/26")
+				w.Calico.Hosts[0].Blocks = []Block{{CIDR: block, AffineTo: "a", Allocations: []Allocation{{Address: netip.MustParseAddr("10.244.0.1"), Handle: "h", Host: "a"}}}}
+				w.Kubernetes.PodAddresses = []PodAddress{{Address: netip.MustParseAddr("10.244.0.1"), Pod: "default/web"}}
+			}
+			p := MakePlan(w, c)
+			if got := removedHosts(p); got != test.removed {
+				t.Errorf("removed %q, want %q:\n%s", got, test.removed, p)
+			}
+			if test.refusal != "" && !strings.Contains(p.String(), test.refusal) {
+				t.Errorf("%q is not said:\n%s", test.refusal, p)
+			}
+		})
+	}
+}
+
+// That a deletion was watched is not forgotten while the new name has no Calico Node yet.
+func TestAWatchedRenameIsRemembered(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	kubernetes := []string{"a.example.com", "b"}
+	early := named(c, []string{"a=a", "b=b"}, kubernetes, []string{"a"})
+	p := MakePlan(early, c)
+	if len(p.Steps) > 0 {
+		t.Fatalf("removed at once:\n%s", p)
+	}
+	later := named(c, []string{"a=a", "a.example.com=a.example.com", "b=b"}, kubernetes, nil)
+	later.Memory = p.Memory
+	if p := MakePlan(later, c); removedHosts(p) != "a" {
+		t.Errorf("forgotten:\n%s", p)
+	}
+}
+
+// Naming a machine stands for the grace period and for a confirmation, of it alone.
+func TestANamedMachineNeedsNoGracePeriod(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.Named, c.MaxUnwitnessed, c.MaxUnwitnessedPercent, c.MinOverlapPercent = []string{"x"}, 0, 0, 60
+	w := named(c, []string{"a=a", "x=x", "y=y"}, []string{"a"}, nil)
+	w.Memory, w.Now = Memory{}, start
+	p := MakePlan(w, c)
+	if removedHosts(p) != "" || !strings.Contains(p.String(), "only 1 of 2 Calico Nodes") {
+		t.Errorf("the overlap counts who is not named:\n%s", p)
+	}
+	c.MinOverlapPercent = 50
+	if p = MakePlan(w, c); removedHosts(p) != "x" || len(p.Refusals) > 0 {
+		t.Errorf("got\n%s", p)
+	}
+	w.Calico.Nodes[1].Keep = true
+	if p = MakePlan(w, c); len(p.Steps) > 0 || p.Refusals[0].Gate != GateKeep {
+		t.Errorf("kept:\n%s", p)
+	}
+}
