@@ -200,8 +200,8 @@ func (l live) askName(name string) (Gate, string) {
 	return "", ""
 }
 
-// askAddresses refuses a host without identity, or with a name like that of a machine that lives, while a running pod has an address that the host holds: then the machine lives, whatever
-// it is called.
+// askAddresses refuses a host without identity, or with a name like that of a machine that lives, while a running pod has an address that the host
+// holds: then the machine lives, whatever it is called.
 func (l live) askAddresses(cand candidate) []Refusal {
 	var used []netip.Addr
 	for _, b := range l.hosts[cand.subject.Host].Blocks {

@@ -185,12 +185,15 @@ func (u *universe) alike(name string) bool {
 	return false
 }
 
-// namesDiffer says that a Calico Node has another name than its Kubernetes Node, and no domain explains it.
+// namesDiffer says that a Calico Node has another name than its Kubernetes Node, and no domain explains it; or may have, for want of an orchRef.
 func (u *universe) namesDiffer() bool {
 	for _, kv := range u.etcd.scan(modelNodes, u.etcd.revision) {
 		host := strings.TrimPrefix(kv.key, modelNodes)
 		node, _ := kv.value.(modelNode)
-		if name, reason := u.identityOf(host, true, node); reason == "" && !slices.Contains(u.spellings(name), host) {
+		name, reason := u.identityOf(host, true, node)
+		listed := func(s string) bool { return u.api.nodes[s] != "" }
+		unsure := len(node.OrchRefs) == 0 && u.alike(host) && !slices.ContainsFunc(u.spellings(host), listed)
+		if reason == "" && (unsure || !slices.Contains(u.spellings(name), host)) {
 			return true
 		}
 	}
