@@ -262,12 +262,7 @@ func (p *planning) created(lb Observed) {
 
 // update makes a load balancer what it must be. One that is new takes no change.
 func (p *planning) update(lb Observed, result Result) {
-	if p.takenOver { // noted before anything is changed, so that it is never deleted by mistake
-		result.annotate(p.Service.Annotations, HandedOverAnnotation, lb.ID)
-	} else if _, some := p.unwritten(result.Annotate); some && !p.record(lb) {
-		return
-	}
-	if !p.annotate(result.Annotate) {
+	if !p.proven(lb, &result) || !p.annotate(result.Annotate) {
 		return
 	}
 	switch lb.Status {
@@ -294,8 +289,6 @@ func (p *planning) update(lb Observed, result Result) {
 		m.InPlace = settings
 		p.done(lb)
 		return
-	case !p.takenOver && lb.Name != result.Request.Name && !p.record(lb):
-		return
 	case !p.Live:
 		// The informer may lag: what was decided for a Service that has been disowned, edited or deleted since must not be sent.
 		p.need(Needs{Live: true})
@@ -310,6 +303,17 @@ func (p *planning) update(lb Observed, result Result) {
 	step.Differences = curable
 	m.InPlace = settings
 	p.step(step)
+}
+
+// proven says whether whoever comes after a death finds whose the load balancer is: what was taken over is noted with the other annotations, before
+// anything is changed, so that it is never deleted by mistake; of what is the Service's own there is a record before annotations or its name change.
+func (p *planning) proven(lb Observed, result *Result) bool {
+	if p.takenOver {
+		result.annotate(p.Service.Annotations, HandedOverAnnotation, lb.ID)
+		return true
+	}
+	_, some := p.unwritten(result.Annotate)
+	return !some && lb.Name == result.Request.Name || p.record(lb)
 }
 
 // settingsOf is a request without its droplets, in a form that can be compared.

@@ -69,7 +69,9 @@ func drawModelConfig(t *rapid.T) nodesync.Config {
 }
 
 // modelNames are what goes wrong with prefixes, dashes, dots and numbers.
-func modelNames() []string { return []string{"n1", "n1.internal", "n10", "n1-k8s", "172.30.0.1", "x-y-z"} }
+func modelNames() []string {
+	return []string{"n1", "n1.internal", "n10", "n1-k8s", "172.30.0.1", "x-y-z"}
+}
 
 func (x *trial) addMachine(t *rapid.T, i int, renamed bool) {
 	name := modelNames()[i]
