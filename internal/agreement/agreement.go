@@ -9,20 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
-
-// Verdict is how it stands with a machine in one word.
-type Verdict string
-
-// The verdicts.
-const (
-	Agree    Verdict = "agree"
-	Disagree Verdict = "disagree"
-	Doubtful Verdict = "unknown"
-)
-
-// Settle is how old a Node must be before it is missed on other sides: a machine that joins is known to one side after the other.
-const Settle = 2 * time.Minute
 
 // Row is one machine. Its JSON form is a contract with programs.
 type Row struct {
@@ -34,19 +23,17 @@ type Row struct {
 	CalicoNode string  `json:"calicoNode"`
 	Reflector  string  `json:"reflector"`
 	Verdict    Verdict `json:"verdict"`
-	// Disagreements are in the order of the sides; Unknowns say what could not be compared.
-	Disagreements []Disagreement `json:"disagreements,omitempty"`
-	Unknowns      []string       `json:"unknowns,omitempty"`
-	// HasNode says that there is a Kubernetes Node.
+	// Findings are the reasons for the verdict, worst first; none where the sides agree.
+	Findings []Finding `json:"findings,omitempty"`
+	// HasNode reports whether there is a Kubernetes Node.
 	HasNode bool `json:"hasNode"`
 }
 
-// Disagreement is one thing on which two sides differ.
-type Disagreement struct {
-	What string `json:"what"`
-	// Since is since when at least, nil if no side says.
-	Since *time.Time `json:"since,omitempty"`
-}
+// SettleTime is how old a Node must be before it is missed on other sides: one side after the other knows a machine that joins.
+const SettleTime = 2 * time.Minute
+
+// goneTime is for how long the Node of a droplet that is gone may stay: its cloud controller needs proof, and deletes it then.
+const goneTime = 5 * time.Minute
 
 // The words of a side that has nothing, was not asked, or could not be read.
 const (
@@ -55,7 +42,7 @@ const (
 	unknown  = "unknown"
 )
 
-// Rows compares the sides: one row for each machine that any side knows, in the order of names.
+// Rows compares the sides: one row for each machine that any side knows, in the natural order of names.
 func Rows(w World) []Row {
 	j := newJudge(w)
 	for _, n := range w.Nodes {
@@ -65,6 +52,7 @@ func Rows(w World) []Row {
 		n := &w.Nodes[i]
 		row := j.row(n.Name)
 		row.Node = j.nodeText(n)
+		j.life(n, row)
 		j.droplet(n, row)
 		j.calicoOf(n, row)
 	}
@@ -72,10 +60,10 @@ func Rows(w World) []Row {
 	j.reflectors()
 	out := make([]Row, 0, len(j.rows))
 	for _, row := range j.rows {
-		row.finish()
+		row.finish(j.compared[row.Machine])
 		out = append(out, *row)
 	}
-	slices.SortFunc(out, func(a, b Row) int { return cmp.Compare(a.Machine, b.Machine) })
+	slices.SortFunc(out, func(a, b Row) int { return prose.Natural(a.Machine, b.Machine) })
 	return out
 }
 
@@ -83,7 +71,9 @@ func Rows(w World) []Row {
 type judge struct {
 	World
 	rows map[string]*Row
-	// addressed says that calico-node has written some Node's address, so that one without is missing something.
+	// compared reports of a Node's name that a side other than Kubernetes was compared with it.
+	compared map[string]bool
+	// addressed reports that calico-node has written some Node's address, so that one without is missing something.
 	addressed bool
 	droplets  map[string]Droplet
 	byID      map[string][]*Node
@@ -93,7 +83,7 @@ type judge struct {
 
 func newJudge(w World) *judge {
 	j := &judge{
-		World: w, rows: map[string]*Row{}, droplets: map[string]Droplet{}, byID: map[string][]*Node{}, calico: map[string][]CalicoNode{}, listed: map[string][]Reflector{},
+		World: w, rows: map[string]*Row{}, compared: map[string]bool{}, droplets: map[string]Droplet{}, byID: map[string][]*Node{}, calico: map[string][]CalicoNode{}, listed: map[string][]Reflector{},
 	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -121,7 +111,7 @@ func newJudge(w World) *judge {
 	return j
 }
 
-// row is the machine's row, which says nothing yet when it is new.
+// row is the machine's row, empty when it is new.
 func (j *judge) row(machine string) *Row {
 	row := j.rows[machine]
 	if row == nil {
@@ -134,7 +124,7 @@ func (j *judge) row(machine string) *Row {
 	return row
 }
 
-// word is what stands in a column of a side for a machine that it does not know.
+// word is the text in a side's column for a machine that it does not know.
 func (s Side) word() string {
 	switch {
 	case s.NotAsked != "":
@@ -145,46 +135,85 @@ func (s Side) word() string {
 	return nothing
 }
 
-func (r *Row) differ(since time.Time, format string, args ...any) {
-	d := Disagreement{What: fmt.Sprintf(format, args...)}
+// add adds a finding; a zero since is none.
+func (r *Row) add(v Verdict, since time.Time, next, format string, args ...any) {
+	f := Finding{Verdict: v, What: fmt.Sprintf(format, args...), Next: next}
 	if !since.IsZero() {
-		d.Since = &since
+		f.Since = &since
 	}
-	r.Disagreements = append(r.Disagreements, d)
+	r.Findings = append(r.Findings, f)
 }
 
-// finish gives the verdict.
-func (r *Row) finish() {
-	slices.Sort(r.Unknowns)
-	r.Unknowns = slices.Compact(r.Unknowns)
+func (r *Row) differ(since time.Time, format string, args ...any) {
+	r.add(Disagree, since, "", format, args...)
+}
+
+func (r *Row) settle(since time.Time, next, format string, args ...any) {
+	r.add(Settling, since, next, format, args...)
+}
+
+func (r *Row) doubt(format string, args ...any) { r.add(Unknown, time.Time{}, "", format, args...) }
+
+// finish orders the findings, each once, and gives the verdict.
+func (r *Row) finish(compared bool) {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		if c := cmp.Compare(a.Verdict.Rank(), b.Verdict.Rank()); c != 0 || a.Verdict != Unknown {
+			return c
+		}
+		return cmp.Compare(a.What, b.What)
+	})
+	r.Findings = slices.CompactFunc(r.Findings, func(a, b Finding) bool { return a.Verdict == b.Verdict && a.What == b.What })
 	switch {
-	case len(r.Disagreements) > 0:
-		r.Verdict = Disagree
-	case len(r.Unknowns) > 0:
-		r.Verdict = Doubtful
+	case len(r.Findings) > 0:
+		r.Verdict = r.Findings[0].Verdict
+	case r.HasNode && !compared:
+		r.Verdict = OneSide
 	default:
 		r.Verdict = Agree
 	}
 }
 
-// settled says that a Node is old enough to be missed elsewhere.
-func (j *judge) settled(n *Node) bool { return j.Now.Sub(n.Created) >= Settle }
+// settled reports whether a Node is old enough to be missed elsewhere.
+func (j *judge) settled(n *Node) bool { return j.Now.Sub(n.Created) >= SettleTime }
 
+// nodeText is the Node's status in kubectl's words.
 func (j *judge) nodeText(n *Node) string {
-	text := map[string]string{"True": "Ready", "False": "NotReady"}[n.Ready]
-	if text = cmp.Or(text, "Unknown"); n.Deleting {
-		text += ", deleting"
+	status := map[string]string{"True": "Ready", "": "Unknown"}[n.Ready]
+	if status = cmp.Or(status, "NotReady"); n.Deleting {
+		status += ", deleting"
 	}
 	if !j.settled(n) {
-		text += ", new"
+		status += ", new"
 	}
-	return text
+	return status
 }
+
+// life judges the Node by itself: whether it works, joins or leaves.
+func (j *judge) life(n *Node, row *Row) {
+	switch {
+	case n.Deleting:
+		row.settle(time.Time{}, "it goes when its finalizers are done", "the Node is being deleted")
+	case n.Ready == "True", j.gone(n):
+	case !j.settled(n) && n.Ready != "Unknown": // which only a kubelet that has stopped to report gets
+		row.settle(n.Created, "its kubelet reports Ready when the network is there", "the Node has just joined and is not Ready yet")
+	case n.Ready == "":
+		row.add(Down, n.Created, "see whether its kubelet runs", "no kubelet has reported the status of the Node")
+	case j.droplets[n.Name].Off:
+		row.add(Down, n.ReadySince, "switch the droplet on, or delete it: its Node goes then", "droplet %d is switched off", j.droplets[n.Name].ID)
+	case n.Ready == "False":
+		row.add(Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name, "the Node is NotReady")
+	default:
+		row.add(Down, n.ReadySince, "see whether the machine runs and reaches the API server", "the Node is NotReady: its kubelet no longer reports")
+	}
+}
+
+// gone reports proof that the Node's droplet no longer exists.
+func (j *judge) gone(n *Node) bool { return j.Cloud.read() && j.droplets[n.Name].Existence == Gone }
 
 // droplet compares a Node with the cloud.
 func (j *judge) droplet(n *Node, row *Row) {
-	if n.Uninitialized && j.settled(n) {
-		row.differ(n.Created, "the Node waits for its cloud controller (taint uninitialized)")
+	if n.Uninitialized {
+		j.missing(n, row, "see why: kubectl mooring explain node "+n.Name, "the Node waits for its cloud controller (taint uninitialized)")
 	}
 	j.sameID(n, row)
 	d, judged := j.droplets[n.Name]
@@ -192,22 +221,21 @@ func (j *judge) droplet(n *Node, row *Row) {
 	if d.ID != 0 {
 		name = fmt.Sprintf("droplet %d", d.ID)
 	}
+	if j.Cloud.read() {
+		j.compared[n.Name] = true
+	}
 	switch {
 	case j.Cloud.NotAsked != "":
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + notAsked
 	case j.Cloud.Problem != "":
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + unknown
-		row.Unknowns = append(row.Unknowns, "the cloud could not be read: "+j.Cloud.Problem)
-	case !judged || d.Existence == Unknown:
+		row.doubt("the cloud could not be read: %s", j.Cloud.Problem)
+	case !judged || d.Existence == Uncertain:
 		row.Droplet = cmp.Or(name, "no ID") + ", " + unknown
-		row.Unknowns = append(row.Unknowns, cmp.Or(d.Message, "nothing is known of its droplet"))
+		row.doubt("%s", cmp.Or(d.Message, "nothing is known of its droplet"))
 	case d.Existence == Gone:
 		row.Droplet = name + ", gone"
-		since := n.ReadySince
-		if n.Ready == "True" {
-			since = time.Time{}
-		}
-		row.differ(since, "%s is gone, and its Node is still there", name)
+		j.leaves(n, row, name)
 	case d.Off:
 		row.Droplet = name + ", off"
 		if n.Ready == "True" {
@@ -216,6 +244,29 @@ func (j *judge) droplet(n *Node, row *Row) {
 	default:
 		row.Droplet = name
 	}
+}
+
+// leaves judges the Node of a droplet that is gone. Its cloud controller deletes it as soon as it has proof; a Node that is drained, or that is NotReady
+// for a short time only, is not a contradiction.
+func (j *judge) leaves(n *Node, row *Row, droplet string) {
+	since := n.ReadySince
+	if n.Ready == "True" {
+		since = time.Time{}
+	}
+	if n.Deleting || n.Leaving || !since.IsZero() && j.Now.Sub(since) < goneTime {
+		row.settle(since, "the cloud controller manager deletes the Node when that is proven", "%s is gone, and its Node is still there", droplet)
+		return
+	}
+	row.add(Disagree, since, "see why it stays: kubectl mooring explain node "+n.Name, "%s is gone, and its Node is still there", droplet)
+}
+
+// missing judges what a Node does not have yet: while it is new that is settling, later it is a contradiction, about which a person can do next.
+func (j *judge) missing(n *Node, row *Row, next, what string) {
+	if j.settled(n) {
+		row.add(Disagree, n.Created, next, "%s", what)
+		return
+	}
+	row.settle(n.Created, "the Node has just joined", "%s", what)
 }
 
 // sameID finds other Nodes that claim the same machine.
@@ -241,12 +292,16 @@ func (j *judge) calicoOf(n *Node, row *Row) {
 	switch {
 	case j.Calico.NotAsked != "":
 	case j.Calico.Problem != "":
-		row.Unknowns = append(row.Unknowns, "Calico's datastore could not be read: "+j.Calico.Problem)
+		row.doubt("Calico's datastore could not be read: %s", j.Calico.Problem)
 	case j.Calico.OnNodes:
-		if row.CalicoNode = cmp.Or(n.Address, nothing); n.Address == "" && j.addressed && j.settled(n) {
-			row.differ(n.Created, "calico-node has not written its address on this Node, as it has on others")
+		if j.addressed {
+			j.compared[n.Name] = true
+		}
+		if row.CalicoNode = cmp.Or(n.Address, nothing); n.Address == "" && j.addressed {
+			j.missing(n, row, "see whether calico-node runs there", "calico-node has not written its address on this Node, as it has on others")
 		}
 	default:
+		j.compared[n.Name] = true
 		j.calicoNodes(n, row)
 	}
 }
@@ -270,11 +325,11 @@ func (j *judge) calicoNodes(n *Node, row *Row) {
 	case len(j.Calico.Unreadable) > 0:
 		row.CalicoNode = unknown
 		unreadable := slices.Sorted(slices.Values(j.Calico.Unreadable))
-		row.Unknowns = append(row.Unknowns, "its Calico Node may be one of those that cannot be parsed: "+strings.Join(unreadable, ", "))
+		row.doubt("its Calico Node may be one of those that cannot be parsed: %s", strings.Join(unreadable, ", "))
 	case len(hosts) > 0:
 		row.differ(time.Time{}, "Calico holds addresses for this Node, and has no Calico Node for it")
-	case j.settled(n):
-		row.differ(n.Created, "Calico has no Calico Node for this Node")
+	default:
+		j.missing(n, row, "see whether calico-node runs there", "Calico has no Calico Node for this Node")
 	}
 }
 
@@ -302,17 +357,30 @@ func (j *judge) leftInCalico() {
 		row.CalicoNode = strings.Join(slices.Compact(texts), ", ")
 		switch {
 		case hosts:
-			row.differ(time.Time{}, "Calico holds addresses for a host that is no Kubernetes Node")
+			j.left(row, "Calico holds addresses for a host that is not a Kubernetes Node")
 		case named: // without that name it may be a host that never was one
-			row.differ(time.Time{}, "there is a Calico Node, and no Kubernetes Node")
+			j.left(row, "there is a Calico Node and no Kubernetes Node")
 		}
 	}
 	for _, name := range j.Calico.Unreadable {
 		row := j.row(name)
 		if row.CalicoNode == nothing || row.CalicoNode == unknown {
 			row.CalicoNode = unknown
-			row.Unknowns = append(row.Unknowns, fmt.Sprintf("Calico Node %s cannot be parsed", name))
+			row.doubt("Calico Node %s cannot be parsed", name)
 		}
+	}
+}
+
+// left judges what Calico holds of a machine that is gone by what calico-node-sync does about it.
+func (j *judge) left(row *Row, what string) {
+	at := slices.IndexFunc(j.CleanUps, func(c CleanUp) bool { return c.Machine == row.Machine })
+	switch {
+	case at < 0:
+		row.differ(time.Time{}, "%s", what)
+	case j.CleanUps[at].Pending:
+		row.settle(time.Time{}, "calico-node-sync removes it: "+j.CleanUps[at].Message, "%s", what)
+	default:
+		row.add(Disagree, time.Time{}, "calico-node-sync leaves it: "+j.CleanUps[at].Message, "%s", what)
 	}
 }
 
@@ -323,7 +391,7 @@ func (j *judge) reflectors() {
 	}
 	if j.Reflectors.Problem != "" {
 		for _, row := range j.rows {
-			row.Unknowns = append(row.Unknowns, "the RouteReflectorTopologies could not be read: "+j.Reflectors.Problem)
+			row.doubt("the RouteReflectorTopologies could not be read: %s", j.Reflectors.Problem)
 		}
 		return
 	}
@@ -335,7 +403,10 @@ func (j *judge) reflectors() {
 		texts := make([]string, len(list))
 		for i, r := range list {
 			texts[i] = r.text()
-			j.missing(r, row)
+			j.unmatched(r, row)
+			if r.Role != "Reflector" {
+				row.settle(time.Time{}, "calico-route-reflector-operator completes it", "topology %s changes its role: %s", r.Topology, r.Role)
+			}
 		}
 		row.Reflector = strings.Join(texts, ", ")
 	}
@@ -346,14 +417,14 @@ func (j *judge) reflectors() {
 	}
 }
 
-// missing says of a reflector that no Node has its name what follows. Where reflectors are Calico Nodes the name alone proves nothing.
-func (j *judge) missing(r Reflector, row *Row) {
+// unmatched judges a reflector whose name no Node has. Where reflectors are Calico Nodes the name alone proves nothing.
+func (j *judge) unmatched(r Reflector, row *Row) {
 	switch {
 	case row.HasNode:
 	case !j.Calico.OnNodes && (!j.Calico.read() || slices.Contains(j.Calico.Unreadable, r.Node)):
-		row.Unknowns = append(row.Unknowns, fmt.Sprintf("topology %s lists it as a reflector, by a name of Calico's that could not be looked up", r.Topology))
+		row.doubt("topology %s lists it as a reflector, by a name of Calico's that could not be looked up", r.Topology)
 	default:
-		row.differ(time.Time{}, "topology %s lists it as a reflector, and there is no Node", r.Topology)
+		row.differ(time.Time{}, "topology %s lists it as a reflector and there is no Node", r.Topology)
 	}
 }
 
@@ -386,8 +457,8 @@ func (j *judge) labels(n *Node) {
 	switch {
 	case n.Reflector == "" || listed:
 	case !slices.Contains(j.Reflectors.Topologies, n.Reflector):
-		row.differ(time.Time{}, "its label says that it is a reflector of topology %s, which there is not", n.Reflector)
+		row.differ(time.Time{}, "its label names it a reflector of topology %s, which does not exist", n.Reflector)
 	default:
-		row.differ(time.Time{}, "its label says that it is a reflector of topology %s, which does not list it", n.Reflector)
+		row.differ(time.Time{}, "its label names it a reflector of topology %s, which does not list it", n.Reflector)
 	}
 }

@@ -85,21 +85,21 @@ func etcd() agreement.World {
 	return w
 }
 
-// found is what is said of one machine: its verdict, and everything with a mark for disagreements and unknowns.
+// found is one machine's verdict, and its findings with their verdicts.
 func found(w agreement.World, machine string) string {
 	for _, r := range agreement.Rows(w) {
 		if r.Machine != machine {
 			continue
 		}
 		text := string(r.Verdict)
-		for _, d := range r.Disagreements {
-			text += "\n! " + d.What
-			if d.Since != nil {
-				text += " @" + now().Sub(*d.Since).String()
+		for _, f := range r.Findings {
+			text += "\n" + string(f.Verdict) + ": " + f.What
+			if f.Since != nil {
+				text += " @" + now().Sub(*f.Since).String()
 			}
-		}
-		for _, u := range r.Unknowns {
-			text += "\n? " + u
+			if f.Next != "" {
+				text += " > " + f.Next
+			}
 		}
 		return text
 	}
@@ -120,23 +120,51 @@ func TestDisagreements(t *testing.T) {
 		"a droplet that is gone": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence = agreement.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(12*time.Minute)
-		}, "n2", "disagree\n! droplet 2 is gone, and its Node is still there @12m0s"},
+		}, "n2", "disagree\ndisagree: droplet 2 is gone, and its Node is still there @12m0s > see why it stays: kubectl mooring explain node n2"},
 		"gone while Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Existence = agreement.Gone }, "n2",
-			"disagree\n! droplet 2 is gone, and its Node is still there"},
+			"disagree\ndisagree: droplet 2 is gone, and its Node is still there > see why it stays: kubectl mooring explain node n2"},
+		"gone a minute ago": {healthy, func(w *agreement.World) {
+			w.Cloud.Droplets[1].Existence = agreement.Gone
+			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(time.Minute)
+		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node is still there @1m0s > the cloud controller manager deletes the Node when that is proven"},
+		"gone, drained and still Ready": {healthy, func(w *agreement.World) {
+			w.Cloud.Droplets[1].Existence, w.Nodes[1].Leaving = agreement.Gone, true
+		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node is still there > the cloud controller manager deletes the Node when that is proven"},
+		"NotReady": {healthy, func(w *agreement.World) { w.Nodes[1].Ready, w.Nodes[1].ReadySince = "False", before(time.Minute) }, "n2",
+			"down\ndown: the Node is NotReady @1m0s > see the Node's condition Ready: kubectl describe node n2"},
+		"silent": {healthy, func(w *agreement.World) { w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(time.Minute) }, "n2",
+			"down\ndown: the Node is NotReady: its kubelet no longer reports @1m0s > see whether the machine runs and reaches the API server"},
+		"never reported": {healthy, func(w *agreement.World) { w.Nodes[1].Ready = "" }, "n2",
+			"down\ndown: no kubelet has reported the status of the Node @72h0m0s > see whether its kubelet runs"},
+		"NotReady, and nobody asked the cloud": {healthy, func(w *agreement.World) {
+			w.Cloud, w.Nodes[1].Ready, w.Nodes[1].ReadySince = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, "False", time.Time{}
+		}, "n2", "down\ndown: the Node is NotReady > see the Node's condition Ready: kubectl describe node n2"},
+		"being deleted": {healthy, func(w *agreement.World) { w.Nodes[1].Deleting, w.Nodes[1].Ready = true, "False" }, "n2",
+			"settling\nsettling: the Node is being deleted > it goes when its finalizers are done"},
+		"nothing but Kubernetes": {healthy, func(w *agreement.World) {
+			w.Cloud, w.Calico = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, agreement.Calico{Side: agreement.Side{NotAsked: "x"}}
+		}, "n2", "one-side"},
 		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
-			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Unknown, "it was not asked for by ID"
-		}, "n2", "unknown\n? it was not asked for by ID"},
-		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\n? nothing is known of its droplet"},
-		"switched off and Ready":   {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2", "disagree\n! droplet 2 is switched off, and its Node is Ready"},
-		"switched off":             {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2", "agree"},
+			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not asked for by ID"
+		}, "n2", "unknown\nunknown: it was not asked for by ID"},
+		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\nunknown: nothing is known of its droplet"},
+		"switched off and Ready":   {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2", "disagree\ndisagree: droplet 2 is switched off, and its Node is Ready"},
+		"switched off": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2",
+			"down\ndown: droplet 2 is switched off @71h0m0s > switch the droplet on, or delete it: its Node goes then"},
 		"a Node that waits": {healthy, func(w *agreement.World) { w.Nodes[1].Uninitialized = true }, "n2",
-			"disagree\n! the Node waits for its cloud controller (taint uninitialized) @72h0m0s"},
+			"disagree\ndisagree: the Node waits for its cloud controller (taint uninitialized) @72h0m0s > see why: kubectl mooring explain node n2"},
 		"a new Node": {healthy, func(w *agreement.World) {
-			w.Nodes[1].Uninitialized, w.Nodes[1].Address, w.Nodes[1].Created = true, "", before(agreement.Settle-1)
-		}, "n2", "agree"},
+			w.Nodes[1].Uninitialized, w.Nodes[1].Address, w.Nodes[1].Created = true, "", before(agreement.SettleTime-1)
+		}, "n2", "settling\nsettling: the Node waits for its cloud controller (taint uninitialized) @1m59.999999999s > the Node has just joined\n" +
+			"settling: calico-node has not written its address on this Node, as it has on others @1m59.999999999s > the Node has just joined"},
+		"a new Node that is complete": {healthy, func(w *agreement.World) { w.Nodes[1].Created = before(time.Second) }, "n2", "agree"},
+		"a new Node that is silent": {healthy, func(w *agreement.World) { w.Nodes[1].Created, w.Nodes[1].Ready = before(time.Minute), "Unknown" }, "n2",
+			"down\ndown: the Node is NotReady: its kubelet no longer reports @71h0m0s > see whether the machine runs and reaches the API server"},
+		"a new Node that is not Ready": {healthy, func(w *agreement.World) { w.Nodes[1].Created, w.Nodes[1].Ready = before(time.Second), "False" }, "n2",
+			"settling\nsettling: the Node has just joined and is not Ready yet @1s > its kubelet reports Ready when the network is there"},
 		"one ID twice": {healthy, func(w *agreement.World) {
 			w.Nodes[1].ProviderID, w.Nodes[1].Created = w.Nodes[2].ProviderID, before(time.Hour)
-		}, "n3", "disagree\n! it has the provider ID of Node n2 as well @1h0m0s"},
+		}, "n3", "disagree\ndisagree: it has the provider ID of Node n2 as well @1h0m0s"},
 		"no IDs at all": {healthy, func(w *agreement.World) {
 			w.Cloud = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}
 			for i := range w.Nodes {
@@ -144,7 +172,7 @@ func TestDisagreements(t *testing.T) {
 			}
 		}, "n3", "agree"},
 		"no address of Calico's": {healthy, func(w *agreement.World) { w.Nodes[1].Address = "" }, "n2",
-			"disagree\n! calico-node has not written its address on this Node, as it has on others @72h0m0s"},
+			"disagree\ndisagree: calico-node has not written its address on this Node, as it has on others @72h0m0s > see whether calico-node runs there"},
 		"nobody has one": {healthy, func(w *agreement.World) {
 			for i := range w.Nodes {
 				w.Nodes[i].Address = ""
@@ -152,43 +180,52 @@ func TestDisagreements(t *testing.T) {
 		}, "n2", "agree"},
 		"addresses of no Node": {healthy, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old", Kubernetes: "old", Host: true})
-		}, "old", "disagree\n! Calico holds addresses for a host that is no Kubernetes Node"},
+		}, "old", "disagree\ndisagree: Calico holds addresses for a host that is not a Kubernetes Node"},
 		"a Calico Node of no Node": {etcd, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
-		}, "old", "disagree\n! there is a Calico Node, and no Kubernetes Node"},
+		}, "old", "disagree\ndisagree: there is a Calico Node and no Kubernetes Node"},
+		"one that calico-node-sync removes": {etcd, func(w *agreement.World) {
+			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
+			w.CleanUps = []agreement.CleanUp{{Machine: "old", Pending: true, Message: "grace period"}}
+		}, "old", "settling\nsettling: there is a Calico Node and no Kubernetes Node > calico-node-sync removes it: grace period"},
+		"one that it leaves": {etcd, func(w *agreement.World) {
+			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
+			w.CleanUps = []agreement.CleanUp{{Machine: "old", Message: "mass guard"}}
+		}, "old", "disagree\ndisagree: there is a Calico Node and no Kubernetes Node > calico-node-sync leaves it: mass guard"},
 		"a host that never was a Node": {etcd, func(w *agreement.World) { w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "metal"}) }, "metal", "agree"},
-		"no Calico Node":               {etcd, func(w *agreement.World) { w.Calico.Nodes = w.Calico.Nodes[:2] }, "n3", "disagree\n! Calico has no Calico Node for this Node @72h0m0s"},
+		"no Calico Node":               {etcd, func(w *agreement.World) { w.Calico.Nodes = w.Calico.Nodes[:2] }, "n3", "disagree\ndisagree: Calico has no Calico Node for this Node @72h0m0s > see whether calico-node runs there"},
 		"only addresses": {etcd, func(w *agreement.World) { w.Calico.Nodes[2].Host = true }, "n3",
-			"disagree\n! Calico holds addresses for this Node, and has no Calico Node for it"},
+			"disagree\ndisagree: Calico holds addresses for this Node, and has no Calico Node for it"},
 		"two Calico Nodes": {etcd, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "a", Kubernetes: "n2"})
-		}, "n2", "disagree\n! 2 Calico Nodes name this Node: a, n2"},
+		}, "n2", "disagree\ndisagree: 2 Calico Nodes name this Node: a, n2"},
 		"one that cannot be parsed": {etcd, func(w *agreement.World) { w.Calico.Nodes, w.Calico.Unreadable = w.Calico.Nodes[:2], []string{"zzz"} }, "n3",
-			"unknown\n? its Calico Node may be one of those that cannot be parsed: zzz"},
-		"the one itself": {etcd, func(w *agreement.World) { w.Calico.Unreadable = []string{"zzz"} }, "zzz", "unknown\n? Calico Node zzz cannot be parsed"},
+			"unknown\nunknown: its Calico Node may be one of those that cannot be parsed: zzz"},
+		"the one itself": {etcd, func(w *agreement.World) { w.Calico.Unreadable = []string{"zzz"} }, "zzz", "unknown\nunknown: Calico Node zzz cannot be parsed"},
 		"a reflector without its label": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector = "" }, "n1",
-			"disagree\n! topology main lists it as a reflector, and the Node does not have its label"},
-		"one that joins": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector, w.Reflectors.Reflectors[0].Role = "", "Joining" }, "n1", "agree"},
+			"disagree\ndisagree: topology main lists it as a reflector, and the Node does not have its label"},
+		"one that joins": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector, w.Reflectors.Reflectors[0].Role = "", "Joining" }, "n1",
+			"settling\nsettling: topology main changes its role: Joining > calico-route-reflector-operator completes it"},
 		"another cluster ID": {healthy, func(w *agreement.World) { w.Nodes[0].ClusterID = "" }, "n1",
-			"disagree\n! topology main lists it with cluster ID 244.0.0.1, and the Node has none"},
+			"disagree\ndisagree: topology main lists it with cluster ID 244.0.0.1, and the Node has none"},
 		"a label of no topology": {healthy, func(w *agreement.World) { w.Nodes[1].Reflector = "old" }, "n2",
-			"disagree\n! its label says that it is a reflector of topology old, which there is not"},
+			"disagree\ndisagree: its label names it a reflector of topology old, which does not exist"},
 		"a label that nobody lists": {healthy, func(w *agreement.World) { w.Nodes[1].Reflector = "main" }, "n2",
-			"disagree\n! its label says that it is a reflector of topology main, which does not list it"},
+			"disagree\ndisagree: its label names it a reflector of topology main, which does not list it"},
 		"a reflector of no Node": {healthy, func(w *agreement.World) { w.Reflectors.Reflectors[0].Node = "old" }, "old",
-			"disagree\n! topology main lists it as a reflector, and there is no Node"},
+			"disagree\ndisagree: topology main lists it as a reflector and there is no Node"},
 		"the same with etcdv3": {etcd, func(w *agreement.World) { w.Reflectors.Reflectors[0].Node = "old" }, "old",
-			"disagree\n! topology main lists it as a reflector, and there is no Node"},
+			"disagree\ndisagree: topology main lists it as a reflector and there is no Node"},
 		"a reflector by a name that nobody can look up": {etcd, func(w *agreement.World) {
 			w.Calico = agreement.Calico{Side: agreement.Side{Problem: "timeout"}}
-		}, "n1.example", "unknown\n? topology main lists it as a reflector, by a name of Calico's that could not be looked up"},
+		}, "n1.example", "unknown\nunknown: topology main lists it as a reflector, by a name of Calico's that could not be looked up"},
 		"no cloud": {healthy, func(w *agreement.World) { w.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "401"}} }, "n1",
-			"unknown\n? the cloud could not be read: 401"},
-		"no Calico": {healthy, func(w *agreement.World) { w.Calico.Side.Problem = "timeout" }, "n1", "unknown\n? Calico's datastore could not be read: timeout"},
+			"unknown\nunknown: the cloud could not be read: 401"},
+		"no Calico": {healthy, func(w *agreement.World) { w.Calico.Side.Problem = "timeout" }, "n1", "unknown\nunknown: Calico's datastore could not be read: timeout"},
 		"no topologies": {healthy, func(w *agreement.World) {
 			w.Reflectors = agreement.Reflectors{Side: agreement.Side{Problem: "forbidden"}}
 		}, "n1",
-			"unknown\n? the RouteReflectorTopologies could not be read: forbidden"},
+			"unknown\nunknown: the RouteReflectorTopologies could not be read: forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +245,7 @@ func mixed() agreement.World {
 		w.Nodes, w.Cloud.Droplets = append(w.Nodes, node(fmt.Sprintf("worker-pool-%d", i), i)), append(w.Cloud.Droplets, droplet(fmt.Sprintf("worker-pool-%d", i), i))
 	}
 	w.Cloud.Droplets[3].Existence, w.Nodes[3].Ready, w.Nodes[3].ReadySince = agreement.Gone, "Unknown", before(12*time.Minute)
-	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = agreement.Unknown, "droplet 5 is not in the list, and asking for it failed: 500 Internal Server Error from DigitalOcean"
+	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = agreement.Uncertain, "droplet 5 is not in the list, and asking for it failed: 500 Internal Server Error from DigitalOcean"
 	w.Nodes[5].Address, w.Nodes[5].Created, w.Nodes[5].Ready = "", before(10*24*time.Hour), "False"
 	w.Nodes[6].Created, w.Nodes[6].Address = before(time.Minute), ""
 	w.Nodes[4].Deleting = true
@@ -247,26 +284,30 @@ func TestText(t *testing.T) {
 			}
 		}
 	}
-	if got, want := agreement.Rows(mixed())[3].Wide(now()), []string{"worker-pool-3", "-", "-", "addresses", "-", "disagree", "", "Calico holds addresses for a host that is no Kubernetes Node"}; !slices.Equal(got, want) {
+	if got, want := agreement.Rows(mixed())[3].Wide(now()), []string{"worker-pool-3", "-", "-", "addresses", "-", "disagree", "", "Calico holds addresses for a host that is not a Kubernetes Node"}; !slices.Equal(got, want) {
 		t.Errorf("wide: %q", got)
 	}
 	painted := agreement.Text(agreement.Rows(mixed()), now(), 0, func(text string, well bool) string { return fmt.Sprintf("<%s %t>", text, well) })
-	if strings.Count(painted, "<agree true>") != 4 || strings.Count(painted, "<disagree false>") != 3 || strings.Count(painted, "<unknown false>") != 1 {
+	if strings.Count(painted, "<agree true>") != 2 || strings.Count(painted, "<disagree false>") != 2 || strings.Count(painted, "<unknown false>") != 1 ||
+		strings.Count(painted, "<settling true>") != 2 || strings.Count(painted, "<down false>") != 1 {
 		t.Errorf("painted:\n%s", painted)
 	}
 }
 
-// Since when, in the largest unit of which there are two.
-func TestSince(t *testing.T) {
+// Above the bound those that agree are counted, and all others are shown.
+func TestManyThatAgreeAreFolded(t *testing.T) {
 	t.Parallel()
-	for ago, want := range map[time.Duration]string{
-		-time.Second: "0s", 90 * time.Second: "90s", 2 * time.Minute: "2m", 119 * time.Minute: "119m", 2 * time.Hour: "2h", 47 * time.Hour: "47h", 48 * time.Hour: "2d",
-	} {
-		since := before(ago)
-		row := agreement.Row{Disagreements: []agreement.Disagreement{{What: "x"}, {What: "y", Since: &since}}}
-		if got := row.Wide(now()); got[6] != want || got[7] != "x; y" {
-			t.Errorf("%s: %q, want %s", ago, got[6:], want)
-		}
+	w := healthy()
+	for i := 4; i <= agreement.FoldAbove+1; i++ {
+		w.Nodes, w.Cloud.Droplets = append(w.Nodes, node(fmt.Sprintf("n%d", i), i)), append(w.Cloud.Droplets, droplet(fmt.Sprintf("n%d", i), i))
+	}
+	if got, want := agreement.Text(agreement.Rows(w), now(), 0, agreement.Plain), "51 machines: 51 agree. 51 that agree are not shown; -o wide shows all.\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	w.Nodes[9].Ready = "False"
+	got := agreement.Text(agreement.Rows(w), now(), 0, agreement.Plain)
+	if strings.Count(got, "\nn") != 1 || !strings.Contains(got, "\nn10 ") || !strings.HasSuffix(got, "\n51 machines: 1 down, 50 agree. 50 that agree are not shown; -o wide shows all.\n") {
+		t.Errorf("%s", got)
 	}
 }
 
@@ -288,7 +329,7 @@ func worlds() *rapid.Generator[agreement.World] {
 			w.Nodes = append(w.Nodes, made)
 			w.Cloud.Droplets = append(w.Cloud.Droplets, agreement.Droplet{
 				Node: n, ID: rapid.IntRange(1, 4).Draw(t, "droplet"), Off: rapid.Bool().Draw(t, "off"),
-				Existence: rapid.SampledFrom([]agreement.Existence{agreement.Exists, agreement.Gone, agreement.Unknown}).Draw(t, "existence"),
+				Existence: rapid.SampledFrom([]agreement.Existence{agreement.Exists, agreement.Gone, agreement.Uncertain}).Draw(t, "existence"),
 			})
 		}
 		// A side that was not read may have part of what there is all the same.
@@ -336,7 +377,12 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 		seen := map[string]int{}
 		for _, r := range rows {
 			seen[r.Machine]++
-			text := fmt.Sprint(r.Disagreements)
+			text := ""
+			for _, f := range r.Findings {
+				if f.Verdict == agreement.Disagree || f.Verdict == agreement.Down {
+					text += f.What
+				}
+			}
 			if strings.Contains(r.Droplet+text, "gone") && !gone[r.Machine] {
 				t.Fatalf("gone without evidence: %+v", r)
 			}

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Paint colors text that tells of something that is well, or is not. It must not change what is visible.
+// Paint colors text about something that is fine (well) or is not. It must not change what is visible.
 type Paint func(text string, well bool) string
 
 // Plain paints nothing.
@@ -22,11 +24,42 @@ func Columns() []string {
 	return []string{"MACHINE", "DROPLET", "NODE", "CALICO", "REFLECTOR", "VERDICT", "SINCE", "WHAT"}
 }
 
-// Text is the rows for a terminal of that width in columns, 0 for one without end: a line for each machine, and below it, indented, what disagrees
-// or is not known.
+// FoldAbove is the number of machines above which those that agree are counted and not named.
+const FoldAbove = 50
+
+// Text is the rows for a terminal of that width in columns, 0 for one without end: a line for each machine with its findings below it, indented, and
+// a summary. Above [FoldAbove] rows those that agree are counted only.
 func Text(rows []Row, now time.Time, width int, paint Paint) string {
+	shown, everywhere := rows, common(rows)
+	if len(rows) > FoldAbove {
+		shown = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Verdict == Agree })
+	}
+	var b strings.Builder
+	if len(shown) > 0 {
+		table(&b, shown, everywhere, now, width, paint)
+	}
+	for _, what := range everywhere {
+		b.WriteString(prose.Wrap("? ", "  ", "of every Node: "+what, width))
+	}
+	b.WriteString(prose.Wrap("", "", Summary(rows, len(rows)-len(shown)), width))
+	return b.String()
+}
+
+// Summary is how many machines there are, by verdict; folded of them, which agree, are not shown.
+func Summary(rows []Row, folded int) string {
+	if len(rows) == 0 {
+		return "There are no machines."
+	}
+	out := prose.Plural(len(rows), "machine") + ": " + Count(rows).String() + "."
+	if folded > 0 {
+		out += fmt.Sprintf(" %d that agree are not shown; -o wide shows all.", folded)
+	}
+	return out
+}
+
+// table writes the rows below their columns, each with its findings but for those in everywhere.
+func table(b *strings.Builder, rows []Row, everywhere []string, now time.Time, width int, paint Paint) {
 	const columns = 6
-	everywhere := common(rows)
 	lines := [][]string{Columns()[:columns]}
 	for _, r := range rows {
 		lines = append(lines, r.cells()[:columns])
@@ -37,7 +70,6 @@ func Text(rows []Row, now time.Time, width int, paint Paint) string {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	var b strings.Builder
 	for at, line := range lines {
 		for i, cell := range line[:columns-1] {
 			b.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
@@ -47,64 +79,71 @@ func Text(rows []Row, now time.Time, width int, paint Paint) string {
 			continue
 		}
 		row := rows[at-1]
-		b.WriteString(paint(line[columns-1], row.Verdict == Agree) + "\n")
-		for _, d := range row.Disagreements {
-			text := d.What
-			if since := d.since(now); since != "" {
-				text += " (since " + since + ")"
+		b.WriteString(paint(line[columns-1], !row.Verdict.NeedsAttention()) + "\n")
+		for _, f := range row.Findings {
+			if f.Verdict == Unknown && slices.Contains(everywhere, f.What) {
+				continue
 			}
-			b.WriteString(wrapped("  ! ", text, width))
-		}
-		for _, u := range row.Unknowns {
-			if !slices.Contains(everywhere, u) {
-				b.WriteString(wrapped("  ? ", u, width))
+			b.WriteString(prose.Wrap("  "+f.Verdict.mark()+" ", "    ", f.Text(now), width))
+			if f.Next != "" {
+				b.WriteString(prose.Wrap("    next: ", "          ", f.Next, width))
 			}
 		}
 	}
-	for _, u := range everywhere {
-		b.WriteString(wrapped("? ", "of every Node: "+u, width))
-	}
-	return b.String()
 }
 
-// common are the unknowns that all Nodes have, if there are several.
+// mark is the character before a finding: what needs attention has an exclamation mark, what is not known a question mark.
+func (v Verdict) mark() string {
+	switch v {
+	case Down, Disagree:
+		return "!"
+	case Unknown, OneSide:
+		return "?"
+	case Settling, Agree:
+	}
+	return "-"
+}
+
+// Text is the finding with since when, for people.
+func (f Finding) Text(now time.Time) string {
+	if f.Since == nil {
+		return f.What
+	}
+	return f.What + " (since " + prose.Span(now.Sub(*f.Since)) + ")"
+}
+
+// common are the unknowns that all Nodes have, if there are several Nodes.
 func common(rows []Row) []string {
 	nodes := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.HasNode })
 	if len(nodes) < 2 {
 		return nil
 	}
 	var out []string
-	for _, u := range nodes[0].Unknowns {
-		if !slices.ContainsFunc(nodes, func(r Row) bool { return !slices.Contains(r.Unknowns, u) }) {
-			out = append(out, u)
+	for _, f := range nodes[0].Findings {
+		same := func(g Finding) bool { return g.Verdict == Unknown && g.What == f.What }
+		if !slices.ContainsFunc(nodes, func(r Row) bool { return !slices.ContainsFunc(r.Findings, same) }) {
+			out = append(out, f.What)
 		}
 	}
 	return out
 }
 
-// Wide is a row as one line of all columns.
+// Wide is a row as one line of all columns: since when is that of the first finding with a time.
 func (r Row) Wide(now time.Time) []string {
-	var what, since []string
-	for _, d := range r.Disagreements {
-		what, since = append(what, d.What), append(since, d.since(now))
-	}
-	return append(r.cells(), oneOf(since), strings.Join(append(what, r.Unknowns...), "; "))
-}
-
-// oneOf is the first that says something: the disagreement that a side dates is the one to begin with.
-func oneOf(list []string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
+	since := ""
+	var what []string
+	for _, f := range r.Findings {
+		if what = append(what, f.What); f.Since != nil && since == "" {
+			since = prose.Span(now.Sub(*f.Since))
 		}
 	}
-	return ""
+	return append(r.cells(), since, strings.Join(what, "; "))
 }
 
 func (r Row) cells() []string {
-	// What stands in every row is left out: the kind of the ID, and that nobody asked.
+	// What every row would repeat is left out: the kind of the ID, and that a side was not queried.
 	short := strings.NewReplacer("droplet ", "", "digitalocean://", "", ", "+notAsked, "", ", "+unknown, " ?", ", ", " ")
-	cells := []string{r.Machine, short.Replace(r.Droplet), r.Node, r.CalicoNode, r.Reflector, string(r.Verdict)}
+	cells := []string{r.Machine, short.Replace(r.Droplet), r.Node, r.CalicoNode, r.Reflector, r.Verdict.String()}
 	for i, c := range cells {
 		if c = strings.Join(strings.Fields(c), " "); c == "" || c == nothing {
 			c = "-"
@@ -112,38 +151,4 @@ func (r Row) cells() []string {
 		cells[i] = c
 	}
 	return cells
-}
-
-// since is how long ago, in the largest unit of which there are two; "" if no side says.
-func (d Disagreement) since(now time.Time) string {
-	if d.Since == nil {
-		return ""
-	}
-	ago := max(now.Sub(*d.Since), 0)
-	for _, unit := range []struct {
-		of   time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
-		if ago >= 2*unit.of {
-			return fmt.Sprintf("%d%s", ago/unit.of, unit.name)
-		}
-	}
-	return fmt.Sprintf("%ds", ago/time.Second)
-}
-
-// wrapped is text in lines of a width, each further one indented like the first.
-func wrapped(first, text string, width int) string {
-	var b strings.Builder
-	line, empty := first, true
-	for word := range strings.FieldsSeq(text) {
-		if width > 0 && !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			b.WriteString(line + "\n")
-			line, empty = strings.Repeat(" ", len(first)), true
-		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
-	}
-	return b.String() + line + "\n"
 }

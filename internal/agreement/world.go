@@ -13,13 +13,24 @@ type World struct {
 	Cloud      Cloud
 	Calico     Calico
 	Reflectors Reflectors
+	// CleanUps are what calico-node-sync does about machines without a Node; none where it does not run.
+	CleanUps []CleanUp
 }
 
-// Side says whether a side was read.
+// CleanUp is what calico-node-sync does about one machine that it finds in Calico's datastore without a Kubernetes Node.
+type CleanUp struct {
+	Machine string
+	// Pending reports that it removes the rest by itself. Otherwise a guard or a person's mark holds it back.
+	Pending bool
+	// Message is its own sentence: what it waits for, or what holds it back.
+	Message string
+}
+
+// Side reports whether a side was read.
 type Side struct {
-	// NotAsked says why nobody asked, "" if somebody did. What was not asked cannot disagree, and leaves no doubt either.
+	// NotAsked is why the side was not queried, "" if it was. It cannot disagree then, and is no evidence of agreement.
 	NotAsked string
-	// Problem says why it could not be read, "" if it was.
+	// Problem is why it could not be read, "" if it was.
 	Problem string
 }
 
@@ -29,11 +40,12 @@ func (s Side) read() bool { return s.NotAsked == "" && s.Problem == "" }
 type Node struct {
 	Name, ProviderID string
 	Created          time.Time
-	// Ready is the status of the condition of that name: True, False or Unknown. ReadySince is when it last changed.
+	// Ready is the status of the condition of that name: True, False or Unknown; "" if there is none. ReadySince is when it last changed.
 	Ready      string
 	ReadySince time.Time
-	Deleting   bool
-	// Uninitialized says that the Node waits for its cloud controller.
+	// Deleting reports a deletion timestamp, Leaving that somebody drains the Node: it is cordoned, or an autoscaler's taint is on it.
+	Deleting, Leaving bool
+	// Uninitialized reports the taint of a Node that waits for its cloud controller.
 	Uninitialized bool
 	// Address is what calico-node has written on the Node, ClusterID the route reflector cluster ID there; both with the kubernetes datastore alone.
 	Address, ClusterID string
@@ -50,11 +62,11 @@ type Cloud struct {
 // Existence is what is known of a droplet.
 type Existence string
 
-// What may be known. Gone needs proof: a complete list without it, and an answer by ID, both from the account of the cluster.
+// What may be known. Gone needs proof: a complete list without it, and a response by ID, both from the account of the cluster.
 const (
-	Exists  Existence = "exists"
-	Gone    Existence = "gone"
-	Unknown Existence = "unknown"
+	Exists    Existence = "exists"
+	Gone      Existence = "gone"
+	Uncertain Existence = "unknown"
 )
 
 // Droplet is the verdict on the droplet of one Node.

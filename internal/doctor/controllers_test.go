@@ -4,6 +4,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -307,5 +308,40 @@ func TestCoreAuthorities(t *testing.T) {
 	want := []doctor.Object{{Namespace: "a", Name: "etcd-coreserving-ca"}, {Namespace: "c", Name: "d"}}
 	if diff := cmp.Diff(want, doctor.CoreAuthorities(e.Workloads)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What runs of Mooring: by its workloads, else by its Lease in one of Mooring's namespaces.
+func TestComponents(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	workload := func(name string, ready int, args ...string) doctor.Workload {
+		return doctor.Workload{Kind: "Deployment", Namespace: "mooring-system", Name: name, Wanted: 2, Ready: ready, Images: []string{"example.com/" + name + ":v1.2.3"}, Args: args}
+	}
+	lease := func(namespace, name, holder string, age time.Duration) doctor.Lease {
+		return doctor.Lease{Namespace: namespace, Name: name, Holder: holder, Renewed: now.Add(-age)}
+	}
+	got := doctor.Components(doctor.ControllerEvidence{
+		Now: now,
+		Workloads: []doctor.Listing{{Workloads: []doctor.Workload{
+			workload("calico-node-sync", 2, "--leader-elect"), workload("etcd-storage-operator", 0), workload("etcd-storage-proxy", 2),
+		}}},
+		Leases: []doctor.Lease{
+			lease("mooring-system", "calico-node-sync.nodes.mooring.dev", "a", 2*time.Second),
+			lease("kube-system", "cloud-controller-manager", "b", time.Hour),
+			lease("forged", "calico-route-reflector-operator.bgp.mooring.dev", "c", time.Second),
+		},
+	}, []string{"mooring-system"})
+	var lines []string
+	for _, c := range got {
+		lines = append(lines, strings.Join([]string{c.Name, c.Namespace, c.Workload, c.Version, fmt.Sprintf("%d/%d", c.Ready, c.Wanted), c.Leader, c.Problem}, " "))
+	}
+	want := []string{
+		"digitalocean-cloud-controller-manager kube-system   0/0 b its Lease is no longer renewed",
+		"calico-node-sync mooring-system deployment/calico-node-sync v1.2.3 2/2 a ",
+		"etcd-storage-operator mooring-system deployment/etcd-storage-operator v1.2.3 0/2  no pod of 2 pods is ready",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("%q, want %q", lines, want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // EtcdStorageEvidence is what was read of an EtcdStorage.
@@ -214,11 +215,11 @@ func (e EtcdStorageEvidence) certificates() Section {
 		at, left := c.ends.UTC().Format(time.RFC3339), c.ends.Sub(e.Now)
 		switch {
 		case left <= 0:
-			s.heed(c.name, "it ended at %s, %s ago", at, span(-left))
+			s.heed(c.name, "it ended at %s, %s ago", at, prose.Span(-left))
 		case left < c.validity/late:
-			s.heed(c.name, "it ends at %s, in %s, which is late for a validity of %s: %s of that", at, span(left), span(c.validity), c.after)
+			s.heed(c.name, "it ends at %s, in %s, which is late for a validity of %s: %s of that", at, prose.Span(left), prose.Span(c.validity), c.after)
 		default:
-			s.say(c.name, "it ends at %s, in %s; %s of %s", at, span(left), c.after, span(c.validity))
+			s.say(c.name, "it ends at %s, in %s; %s of %s", at, prose.Span(left), c.after, prose.Span(c.validity))
 		}
 	}
 	return s

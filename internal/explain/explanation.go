@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Explanation is why an object is as it is. Its JSON form is a contract with programs.
@@ -101,22 +103,8 @@ func (s Side) told(section *Section, topic string) (read bool) {
 	return false
 }
 
-// ago is how long ago a time was, in the largest unit of which there are two.
-func ago(now, then time.Time) string { return span(now.Sub(then)) }
-
-// span is a duration in the largest unit of which there are two, such as 90s and 36h. What is negative counts as 0.
-func span(d time.Duration) string {
-	d = max(d, 0)
-	for _, unit := range []struct {
-		of   time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
-		if d >= 2*unit.of {
-			return fmt.Sprintf("%d%s", d/unit.of, unit.name)
-		}
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
-}
+// ago is how long ago a time was, as in [prose.Span].
+func ago(now, then time.Time) string { return prose.Span(now.Sub(then)) }
 
 // Event is what a component told of an object.
 type Event struct {
@@ -128,6 +116,8 @@ type Event struct {
 	Reason, Text, Source string
 	// Count is how often, 0 for once.
 	Count int32
+	// Unverified reports that others than the components may have written the Event, whatever its source says.
+	Unverified bool
 }
 
 // The bounds of what is shown of Events. A warning is news for as long as a controller that fails goes without trying again.
@@ -163,7 +153,11 @@ func (t told) section(now time.Time) Section {
 			text = "Warning " + text
 		}
 		// An old warning is history: what still holds is said above.
-		s.sayIf(t.fresh && e.Warning && now.Sub(e.At) < news && !overtaken(list[:i], e), ago(now, e.At)+" ago", "%s (%s)", text, cmp.Or(e.Source, "nobody's name"))
+		source := cmp.Or(e.Source, "without a source")
+		if e.Unverified {
+			source = "unverified, source " + source
+		}
+		s.sayIf(t.fresh && e.Warning && now.Sub(e.At) < news && !overtaken(list[:i], e), ago(now, e.At)+" ago", "%s (%s)", text, source)
 	}
 	if more := len(list) - mostEvents; more > 0 {
 		s.say("older", "%d more", more)

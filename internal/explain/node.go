@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // NodeEvidence is what was read of a machine.
@@ -51,21 +52,21 @@ func (e NodeEvidence) machine() Section {
 	for _, side := range []Named{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode}, {"reflector", m.Reflector}} {
 		s.say(side.Name, "%s", side.Text)
 	}
-	for _, d := range m.Disagreements {
-		since := ""
-		if d.Since != nil {
-			since = " (since " + ago(e.Now, *d.Since) + ")"
+	for _, f := range m.Findings {
+		s.sayIf(f.Verdict.NeedsAttention(), f.Verdict.String(), "%s", f.Text(e.Now))
+		if f.Next != "" {
+			s.say("next", "%s", f.Next)
 		}
-		s.heed("disagrees", "%s%s", d.What, since)
-	}
-	for _, u := range m.Unknowns {
-		s.heed("unknown", "%s", u)
 	}
 	for _, n := range e.NotAsked {
 		s.say("not asked", "%s: %s", n.Name, n.Text)
 	}
-	if m.Verdict == agreement.Agree {
-		s.say("verdict", "all sides that were asked agree")
+	switch m.Verdict {
+	case agreement.Agree:
+		s.say("verdict", "all sides that were queried agree")
+	case agreement.OneSide:
+		s.heed("verdict", "only Kubernetes was queried, so that nothing was compared")
+	case agreement.Down, agreement.Disagree, agreement.Unknown, agreement.Settling:
 	}
 	return s
 }
@@ -109,7 +110,7 @@ func (e NodeEvidence) nodeSync() Section {
 		s.say("plan", "nothing: there is nothing of it that would be removed")
 		return s
 	}
-	s.say("limits", "those of a controller without flags, with a grace period of %s", span(e.NodeSync.Grace))
+	s.say("limits", "those of a controller without flags, with a grace period of %s", prose.Span(e.NodeSync.Grace))
 	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "none of a controller was found, so that an absence begins now"))
 	return s
 }

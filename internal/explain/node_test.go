@@ -49,7 +49,7 @@ func gone(t *testing.T, absent time.Duration, change func(w *nodesync.World, c *
 		Now: now, Name: "old",
 		Machine: agreement.Row{
 			Machine: "old", Droplet: "none", Node: "none", CalicoNode: "old", Reflector: "none", Verdict: agreement.Disagree,
-			Disagreements: []agreement.Disagreement{{What: "there is a Calico Node, and no Kubernetes Node", Since: &since}},
+			Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node", Since: &since, Next: "look"}},
 		},
 		NodeSync:   explain.NodeSync{Plan: nodesync.MakePlan(w, c), Grace: c.Grace, Memory: "that of the running controller"},
 		Reflectors: explain.Reflectors{},
@@ -61,11 +61,23 @@ func TestNodeThatIsWell(t *testing.T) {
 	e := explain.Node(alive("worker-1"))
 	says(t, e, false,
 		"droplet: not asked", "Node: Ready", "Calico: worker-1", "reflector: none", "not asked: DigitalOcean: there is no token",
-		"verdict: all sides that were asked agree", "plan: nothing: its Kubernetes Node is there, so that nothing of it is removed",
+		"verdict: all sides that were queried agree", "plan: nothing: its Kubernetes Node is there, so that nothing of it is removed",
 		"plan: not asked: there is no kind RouteReflectorTopology",
 	)
 	silent(t, e, "limits", "memory", "held back")
 	golden(t, "node-well", e)
+}
+
+// A machine that is down needs attention, whatever the sides agree on.
+func TestNodeThatIsDown(t *testing.T) {
+	t.Parallel()
+	e := alive("worker-1")
+	e.Machine.Node, e.Machine.Verdict = "NotReady", agreement.Down
+	since := now.Add(-3 * time.Minute)
+	e.Machine.Findings = []agreement.Finding{{Verdict: agreement.Down, What: "the Node is NotReady", Since: &since, Next: "see its kubelet"}}
+	says(t, explain.Node(e), true, "!down: the Node is NotReady (since 3m)", "next: see its kubelet")
+	e.Machine.Verdict, e.Machine.Findings = agreement.OneSide, nil
+	says(t, explain.Node(e), true, "!verdict: only Kubernetes was queried, so that nothing was compared")
 }
 
 // What is planned for a machine that is gone, and each way in which it is held back, in the planner's words.
@@ -73,7 +85,7 @@ func TestNodeThatIsGone(t *testing.T) {
 	t.Parallel()
 	e := explain.Node(gone(t, time.Hour, nil))
 	says(t, e, true,
-		"!disagrees: there is a Calico Node, and no Kubernetes Node (since 60m)",
+		"!disagree: there is a Calico Node and no Kubernetes Node (since 60m)", "next: look",
 		"!plan: Kubernetes Node old is gone: missing from the list, absent for 1h0m0s, a live read says NotFound, no pod runs there",
 		"limits: those of a controller without flags, with a grace period of 5m", "memory: that of the running controller",
 		"plan: there is no RouteReflectorTopology",
@@ -139,7 +151,7 @@ func TestNodeOfWhichLittleIsKnown(t *testing.T) {
 	e.EventsRead = explain.Side{Problem: "listing Events: forbidden"}
 	says(t, explain.Node(e), true, "!plan: not known: no answer in time", "!Events: not known: listing Events: forbidden")
 	e = alive("x")
-	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Doubtful, Unknowns: []string{"the cloud could not be read: 401"}}
+	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read: 401"}}}
 	says(t, explain.Node(e), true, "!unknown: the cloud could not be read: 401", "plan: nothing: there is nothing of it that would be removed")
 }
 
@@ -164,5 +176,5 @@ func TestEvents(t *testing.T) {
 	for range 13 {
 		e.Events = append(e.Events, explain.Event{At: now.Add(-time.Hour), Reason: "R", Text: "x"})
 	}
-	says(t, explain.Node(e), false, "older: 3 more", "60m ago: R: x (nobody's name)")
+	says(t, explain.Node(e), false, "older: 3 more", "60m ago: R: x (without a source)")
 }

@@ -6,6 +6,8 @@ package explain
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Paint colors text that tells of something that is well, or is not. It must not change what is visible.
@@ -50,10 +52,9 @@ func (l Line) write(b *strings.Builder, topics, width int, paint Paint) {
 	if l.Attention {
 		mark = paint("!", false)
 	}
-	indent := 4 + topics + 2
+	indent, longest := 4+topics+2, 0
 	b.WriteString("  " + mark + " " + l.Topic)
-	words, longest := strings.Fields(l.Text), 0
-	for _, word := range words {
+	for word := range strings.FieldsSeq(l.Text) {
 		longest = max(longest, utf8.RuneCountInString(word))
 	}
 	if width > 0 && width-indent < max(leastText, longest) {
@@ -62,20 +63,6 @@ func (l Line) write(b *strings.Builder, topics, width int, paint Paint) {
 	} else {
 		b.WriteString(strings.Repeat(" ", indent-4-utf8.RuneCountInString(l.Topic)))
 	}
-	column := indent
-	for i, word := range words {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case width > 0 && column+1+length > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column = indent
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += length
-	}
-	b.WriteByte('\n')
+	blank := strings.Repeat(" ", indent)
+	b.WriteString(strings.TrimPrefix(prose.Wrap(blank, blank, l.Text, width), blank))
 }

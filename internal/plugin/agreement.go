@@ -17,16 +17,23 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-const agreementLong = `Show each machine with what the sides say of it: its droplet, its Node, its Calico Node and its role as route reflector; what disagrees,
-and since when as far as a side says. Nothing is written.
+const agreementLong = `Show each machine with what each side reports: its droplet, its Node, its Calico Node and its role as route reflector. Nothing is written.
 
-Nodes and RouteReflectorTopologies are read from the cluster of the kubeconfig. Other sides are read with what the environment has:
-  DO_ACCESS_TOKEN, or DO_ACCESS_TOKEN_FILE   DigitalOcean; DO_OVERRIDE_URL for another address. Without a token nobody asks there.
-  ETCD_ENDPOINTS and what goes with it       Calico's etcdv3 datastore, as for calicoctl. Otherwise it is the kubernetes datastore.
+The verdict is the worst finding, with what happens next:
+  down      its Node is NotReady, or its droplet is off
+  disagree  two sides contradict each other, and nothing is about to end that
+  unknown   a side could not be read, so that it cannot be compared
+  settling  the machine joins or leaves, and a component completes that
+  one side  only Kubernetes was queried, so that nothing was compared
+  agree     at least two sides were compared and nothing was found
 
-A side that cannot be read is evidence of nothing: what it would be needed for is unknown, never gone.
+Nodes and RouteReflectorTopologies are read from the cluster of the kubeconfig. Other sides are read by environment variables:
+  DO_ACCESS_TOKEN, or DO_ACCESS_TOKEN_FILE   DigitalOcean; DO_OVERRIDE_URL for another address. Without a token it is not queried.
+  ETCD_ENDPOINTS and related variables       Calico's etcdv3 datastore, as for calicoctl. Otherwise it is the kubernetes datastore.
 
-Exit codes: 0 all agree; 2 something disagrees or is unknown; 1 the cluster cannot be read.`
+Above 50 machines those that agree are counted; -o wide shows all.
+
+Exit codes: 0 all agree or settle; 2 a machine is down, disagrees, is unknown, or was not compared; 1 the cluster cannot be read.`
 
 const agreementExample = `  kubectl mooring agreement
   DO_ACCESS_TOKEN=... kubectl mooring agreement -o wide
@@ -36,6 +43,7 @@ type agreementCommand struct {
 	env    *Env
 	clock  clock.PassiveClock
 	output Output
+	watch  bool
 }
 
 func newAgreement(env *Env) *cobra.Command {
@@ -48,7 +56,7 @@ func newAgreement(env *Env) *cobra.Command {
 		Example: agreementExample,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return repeat(cmd, a.watch, func(ctx context.Context, out io.Writer) error { return a.run(ctx, args, out, cmd.ErrOrStderr()) })
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			names := slices.DeleteFunc(nodeNames(cmd.Context(), env), func(s string) bool { return slices.Contains(args, s) })
@@ -56,6 +64,7 @@ func newAgreement(env *Env) *cobra.Command {
 		},
 	}
 	a.output.AddTo(cmd)
+	addWatch(cmd, &a.watch)
 	return cmd
 }
 
@@ -97,7 +106,7 @@ func (a *agreementCommand) run(ctx context.Context, args []string, out, notes io
 	if err := a.print(agreementList{Machines: rows, world: w}, out); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rows, func(r agreement.Row) bool { return r.Verdict != agreement.Agree }) {
+	if slices.ContainsFunc(rows, func(r agreement.Row) bool { return r.Verdict.NeedsAttention() }) {
 		return command.Exit(exitAttention, nil)
 	}
 	return nil

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ const mostAsked = 50
 // uninitializedTaint is on Nodes that wait for a cloud controller (k8s.io/cloud-provider/api).
 const uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
 
+// autoscalerTaint is on Nodes whose machine cluster-autoscaler is about to delete (k8s.io/autoscaler, utils/taints).
+const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+
 // calicoKinds is where Calico's kubernetes datastore is.
 const calicoKinds = "crd.projectcalico.org/v1"
 
@@ -70,8 +74,27 @@ func (a *agreementCommand) world(ctx context.Context) (agreement.World, error) {
 	if w.Cloud, err = a.cloud(ctx, c, nodes); err != nil {
 		return w, err
 	}
+	if w.CleanUps, err = a.cleanUps(ctx, c, w); err != nil {
+		return w, err
+	}
 	w.Now = a.clock.Now()
 	return w, nil
+}
+
+// cleanUps asks what calico-node-sync does, if Calico has anything of a machine that has no Node: most of the time it has not.
+func (a *agreementCommand) cleanUps(ctx context.Context, c *cluster, w agreement.World) ([]agreement.CleanUp, error) {
+	known := map[string]bool{}
+	for i := range w.Nodes {
+		known[w.Nodes[i].Name] = true
+	}
+	if w.Calico.Side != (agreement.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) {
+		return nil, nil
+	}
+	config, err := calicoConfig()
+	if err != nil {
+		return nil, err
+	}
+	return cleanUps(ctx, c, config, a.clock), nil
 }
 
 func agreementNode(n *corev1.Node) agreement.Node {
@@ -80,6 +103,7 @@ func agreementNode(n *corev1.Node) agreement.Node {
 		Name: n.Name, ProviderID: n.Spec.ProviderID, Created: n.CreationTimestamp.Time, Ready: string(known.Ready), ReadySince: known.ReadySince,
 		Deleting: known.Deleting, ClusterID: known.ClusterID, Reflector: n.Labels[v1alpha1.ReflectorLabel],
 		Uninitialized: slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedTaint }),
+		Leaving:       n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == autoscalerTaint }),
 	}
 	if address := known.IPv4; address.IsValid() {
 		out.Address = address.String()

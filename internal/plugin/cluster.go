@@ -26,6 +26,8 @@ type cluster struct {
 	config  *rest.Config
 	typed   kubernetes.Interface
 	dynamic dynamic.Interface
+	// namespaces are those of the components: what is written there is believed.
+	namespaces []string
 }
 
 // cluster makes the clients; nothing is asked yet.
@@ -34,7 +36,7 @@ func (e *Env) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{config: config}
+	c := &cluster{config: config, namespaces: e.namespaces}
 	if c.typed, err = kubernetes.NewForConfig(config); err == nil {
 		c.dynamic, err = dynamic.NewForConfig(config)
 	}

@@ -32,8 +32,13 @@ type examination struct {
 	listings []doctor.Listing
 }
 
-// lookAtControllers reads who does which work.
+// lookAtControllers judges who does which work.
 func lookAtControllers(ctx context.Context, x *examination) []finding.Finding {
+	return doctor.Controllers(evidenceOfControllers(ctx, x))
+}
+
+// evidenceOfControllers reads who does which work.
+func evidenceOfControllers(ctx context.Context, x *examination) doctor.ControllerEvidence {
 	e := doctor.ControllerEvidence{Workloads: x.workloads(ctx)}
 	leases, err := pages(func(options metav1.ListOptions) ([]coordinationv1.Lease, string, error) {
 		list, err := x.cluster.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
@@ -49,7 +54,7 @@ func lookAtControllers(ctx context.Context, x *examination) []finding.Finding {
 		e.Leases = append(e.Leases, leaseOf(&leases[i]))
 	}
 	e.Now = x.clock.Now()
-	return doctor.Controllers(e)
+	return e
 }
 
 // workloads reads what runs in all namespaces.

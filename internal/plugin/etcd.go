@@ -41,14 +41,6 @@ func exactlyOneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// count writes a number of things: 1 key, 2 keys.
-func count(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // size writes a number of bytes for people.
 func size(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}

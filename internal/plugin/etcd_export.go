@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 const etcdExportLong = `Saves all keys and values of one tenant, as they were at one moment, in a stream
@@ -72,13 +73,13 @@ func exportTenant(cmd *cobra.Command, env *Env, f *etcdFlags, name, filename str
 		return err
 	}
 	wrap(notes, "", "", fmt.Sprintf("Exported %s (%s) and %s of tenant %s, as of revision %d.",
-		count(summary.Keys, "key"), size(summary.Bytes), count(summary.Leases, "lease"), name, summary.Revision))
+		prose.Plural(summary.Keys, "key"), size(summary.Bytes), prose.Plural(summary.Leases, "lease"), name, summary.Revision))
 	if summary.Ended > 0 {
-		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had ended", count(summary.Ended, "key")))
+		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had ended", prose.Plural(summary.Ended, "key")))
 	}
 	if summary.Foreign > 0 {
 		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease is older than the proxy, which cannot read it; export with --core-endpoint to include "+
-			"them. The first: %q", count(summary.Foreign, "key"), summary.ForeignKeys))
+			"them. The first: %q", prose.Plural(summary.Foreign, "key"), summary.ForeignKeys))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 const etcdImportLong = `Loads a stream that 'kubectl mooring etcd export' has written into one tenant,
@@ -91,16 +92,16 @@ func (f *importFlags) run(cmd *cobra.Command, env *Env, name string) error {
 			err = fmt.Errorf("%s: %w", where, wrong)
 		}
 		if result.Written > 0 {
-			err = fmt.Errorf("%w; %s of tenant %s were written before, and --resume goes on from there", err, count(result.Written, "key"), name)
+			err = fmt.Errorf("%w; %s of tenant %s were written before, and --resume goes on from there", err, prose.Plural(result.Written, "key"), name)
 		}
 		return err
 	}
-	text := fmt.Sprintf("Imported %s into tenant %s", count(result.Written, "key"), name)
+	text := fmt.Sprintf("Imported %s into tenant %s", prose.Plural(result.Written, "key"), name)
 	if result.Present > 0 {
-		text += fmt.Sprintf("; %s were there already", count(result.Present, "key"))
+		text += fmt.Sprintf("; %s were there already", prose.Plural(result.Present, "key"))
 	}
 	if result.Leases > 0 {
-		text += fmt.Sprintf("; %s granted anew", count(result.Leases, "lease"))
+		text += fmt.Sprintf("; %s granted anew", prose.Plural(result.Leases, "lease"))
 	}
 	wrap(out(cmd), "", "", text+".")
 	return nil
@@ -132,7 +133,7 @@ func (f *importFlags) check(cmd *cobra.Command, where string, input io.Reader, s
 		return nil, fmt.Errorf("%s: %w; nothing was written", where, err)
 	}
 	wrap(notes, "", "  ", fmt.Sprintf("The stream is whole: %s (%s) and %s of tenant %s, as of revision %d.",
-		count(summary.Keys, "key"), size(summary.Bytes), count(summary.Leases, "lease"), summary.Tenant, summary.Revision))
+		prose.Plural(summary.Keys, "key"), size(summary.Bytes), prose.Plural(summary.Leases, "lease"), summary.Tenant, summary.Revision))
 	if _, err := seeker.Seek(start, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading %s again: %w", where, err)
 	}
@@ -146,8 +147,8 @@ func (f *importFlags) tell(cmd *cobra.Command, tenant transfer.Tenant, name stri
 		return fmt.Errorf("counting the keys of tenant %s: %w", name, err)
 	}
 	if n > 0 && !f.resume {
-		return fmt.Errorf("%w: tenant %s has %s; it would be refused without --resume", transfer.ErrNotEmpty, name, count(n, "key"))
+		return fmt.Errorf("%w: tenant %s has %s; it would be refused without --resume", transfer.ErrNotEmpty, name, prose.Plural(n, "key"))
 	}
-	wrap(out(cmd), "", "", fmt.Sprintf("Tenant %s has %s; nothing was written (dry run).", name, count(n, "key")))
+	wrap(out(cmd), "", "", fmt.Sprintf("Tenant %s has %s; nothing was written (dry run).", name, prose.Plural(n, "key")))
 	return nil
 }

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,9 +15,63 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// eventSources are the components that tell of what they do by Events, by the names in them.
-func eventSources() []string {
-	return []string{journalComponent, "calico-route-reflector-operator", "digitalocean-cloud-controller-manager", "etcd-storage-operator"}
+// defaultNamespaces are where the manifests and the chart install the components: the cloud component where upstream's is, all others in their own.
+func defaultNamespaces() []string { return []string{"mooring-system", metav1.NamespaceSystem} }
+
+// eventSources are the kinds of objects that each recorder of Events speaks of: the components, and the controllers of k8s.io/cloud-provider that run in
+// the cloud component under names of their own.
+func eventSources() map[string][]string {
+	return map[string][]string{
+		journalComponent:                        {"Deployment", "Namespace", "Node"},
+		"calico-route-reflector-operator":       {"RouteReflectorTopology", "Node", "Lease"},
+		"digitalocean-cloud-controller-manager": {"Node", "Service", "Lease"},
+		"etcd-storage-operator":                 {"EtcdStorage", "Lease"},
+		"cloud-node-controller":                 {"Node"},
+		"cloud-node-lifecycle-controller":       {"Node"},
+		"service-controller":                    {"Service"},
+	}
+}
+
+// sourceOf is the recorder that an Event names. Anybody who may write Events can name any.
+func sourceOf(e *corev1.Event) string { return cmp.Or(e.ReportingController, e.Source.Component) }
+
+// trust is how far an Event can be believed.
+type trust int
+
+const (
+	// foreign: no component of ours is named, or it does not record Events about such objects.
+	foreign trust = iota
+	// unverified: it names a component, and is in a namespace in which others may write Events.
+	unverified
+	// verified: it names a component and is where nobody but administrators and the components may write: in a namespace of Mooring's, or in the
+	// namespace default about an object that has none (ADR 16).
+	verified
+)
+
+// trustIn judges an Event. An Event proves nothing by its source, which is only text, so that its namespace decides.
+func (c *cluster) trustIn(e *corev1.Event) trust {
+	kinds, known := eventSources()[sourceOf(e)]
+	switch {
+	case !known || !slices.Contains(kinds, e.InvolvedObject.Kind):
+		return foreign
+	case slices.Contains(c.namespaces, e.Namespace), e.Namespace == metav1.NamespaceDefault && e.InvolvedObject.Namespace == "":
+		return verified
+	}
+	return unverified
+}
+
+// mooringEvents lists what may be believed: the Events of the components in their own namespaces, and those about objects without a namespace. It stops
+// after most Events of a namespace; then whole is false.
+func (c *cluster) mooringEvents(ctx context.Context, most int) (list []corev1.Event, whole bool, err error) {
+	whole = true
+	for _, namespace := range slices.Compact(slices.Sorted(slices.Values(append([]string{metav1.NamespaceDefault}, c.namespaces...)))) {
+		events, all, err := c.events(ctx, namespace, fields.Set{}, most)
+		list, whole = append(list, events...), whole && all
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return slices.DeleteFunc(list, func(e corev1.Event) bool { return c.trustIn(&e) != verified }), whole, nil
 }
 
 // events lists Events, of all namespaces if none is named. It stops after the page with which there are at least as many as most; whole says that

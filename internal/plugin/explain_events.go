@@ -16,12 +16,12 @@ import (
 	"github.com/mooring-dev/mooring/internal/explain"
 )
 
-// eventsAbout are the Events about one object.
+// eventsAbout are the Events about one object, in the namespace where they are recorded: its own, or default if it has none.
 func (c *cluster) eventsAbout(ctx context.Context, kind, namespace, name string) ([]explain.Event, explain.Side) {
-	list, _, err := c.events(ctx, namespace, fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
+	list, _, err := c.events(ctx, cmp.Or(namespace, metav1.NamespaceDefault), fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
 	var out []explain.Event
 	for i := range list {
-		out = append(out, eventOf(&list[i]))
+		out = append(out, c.eventOf(&list[i]))
 	}
 	return out, sideOf(err)
 }
@@ -30,22 +30,17 @@ func (c *cluster) eventsAbout(ctx context.Context, kind, namespace, name string)
 // gone has none.
 func (c *cluster) eventsOfMachine(ctx context.Context, names []string) ([]explain.Event, explain.Side) {
 	var out []explain.Event
-	for _, source := range eventSources() {
-		list, _, err := c.events(ctx, metav1.NamespaceAll, fields.Set{"source": source}, math.MaxInt)
-		if err != nil {
-			return nil, sideOf(err)
-		}
-		for i := range list {
-			if tellsOf(&list[i], names) {
-				out = append(out, eventOf(&list[i]))
-			}
+	list, _, err := c.mooringEvents(ctx, math.MaxInt)
+	for i := range list {
+		if concerns(&list[i], names) {
+			out = append(out, c.eventOf(&list[i]))
 		}
 	}
-	return out, explain.Side{}
+	return out, sideOf(err)
 }
 
-// tellsOf says that an Event is about one of the names of a machine.
-func tellsOf(e *corev1.Event, names []string) bool {
+// concerns reports whether an Event is about one of the names of a machine.
+func concerns(e *corev1.Event, names []string) bool {
 	for _, name := range names {
 		about := e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name
 		related := e.Related != nil && e.Related.Kind == "Node" && e.Related.Name == name
@@ -56,9 +51,10 @@ func tellsOf(e *corev1.Event, names []string) bool {
 	return false
 }
 
-func eventOf(e *corev1.Event) explain.Event {
+func (c *cluster) eventOf(e *corev1.Event) explain.Event {
 	at, count := lastSeen(e)
 	return explain.Event{
-		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: cmp.Or(e.ReportingController, e.Source.Component), Count: count,
+		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: sourceOf(e), Count: count,
+		Unverified: c.trustIn(e) != verified,
 	}
 }

@@ -166,6 +166,8 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 	tell(t, cluster, "kube-system", "cleaned", "calico-node-sync", `{"kind":"Namespace","name":"kube-system","namespace":"kube-system"}`, `{"kind":"Node","name":"c1"}`, "about c1")
 	tell(t, cluster, "default", "promoted", "calico-route-reflector-operator", `{"kind":"RouteReflectorTopology","name":"main"}`, none, "Node/c1: because")
 	tell(t, cluster, "default", "longer", "calico-route-reflector-operator", `{"kind":"RouteReflectorTopology","name":"main"}`, none, "Node/c1-2: another's")
+	// Anybody who may write Events in a namespace of his own can name our components.
+	tell(t, cluster, "kube-public", "forged", "calico-node-sync", `{"kind":"Namespace","name":"kube-public","namespace":"kube-public"}`, `{"kind":"Node","name":"c1"}`, "forged, about c1")
 	tell(t, cluster, "default", "foreign", "kubelet", `{"kind":"Node","name":"c1"}`, none, "not ours")
 	tell(t, cluster, "default", "cloud", "digitalocean-cloud-controller-manager", `{"kind":"Node","name":"c1"}`, none, "of the cloud")
 
@@ -196,12 +198,12 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 		mustKubectl(t, cluster, fmt.Sprintf(`{"apiVersion":"crd.projectcalico.org/v1","kind":"BlockAffinity","metadata":{"name":"%s-10-1-%d-0-26"},
 			"spec":{"cidr":"10.1.%d.0/26","node":"%s","state":"confirmed","deleted":"false"}}`, host, i, i, host), "create", "-f", "-")
 	}
-	has(t, explains(t, kubeconfig, 2, "node", "old"), "!disagrees: Calico holds addresses for a host that is no Kubernetes Node", "!held back: absent since ",
+	has(t, explains(t, kubeconfig, 2, "node", "old"), "!disagree: Calico holds addresses for a host that is not a Kubernetes Node", "!held back: absent since ",
 		"memory: none of a controller was found, so that an absence begins now")
 	now := time.Now().UTC()
 	memory := fmt.Sprintf(`{"savedAt":"%s","absences":[{"calicoNode":"old","kubernetesNode":"old","since":"%s","witnessed":true}]}`,
 		now.Format(time.RFC3339), now.Add(-time.Hour).Format(time.RFC3339))
-	state, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "calico-node-sync-state", "namespace": "default"},
+	state, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "calico-node-sync-state", "namespace": "kube-system"},
 		"data": map[string]string{"memory.json": memory}})
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +258,7 @@ func explainService(t *testing.T, cluster *controlplane.Cluster, kubeconfig stri
 	has(t, lines, "!answers at: nothing yet: status.loadBalancer is empty", "DigitalOcean: not asked: there is no token in DO_ACCESS_TOKEN", "forwards: http:80 → http:3",
 		`protocol: "http": forwards http:80 → http:3`, "targets: 1: c1 (no provider ID yet)", "!left out: node no-calico has no IPv4 address")
 	if !slices.ContainsFunc(lines, func(l string) bool {
-		return strings.HasSuffix(l, "Told: is being made (digitalocean-cloud-controller-manager)")
+		return strings.HasSuffix(l, "Told: is being made (unverified, source digitalocean-cloud-controller-manager)")
 	}) {
 		t.Errorf("the Event is not in\n%s", strings.Join(lines, "\n"))
 	}

@@ -4,7 +4,7 @@
 package plugin
 
 // EventSources is for tests.
-func EventSources() []string { return eventSources() }
+func EventSources() map[string][]string { return eventSources() }
 
 // Fold is for tests.
 func Fold(text string, width int) string { return fold(text, width) }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -18,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/predecessor"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 const migrateEtcdStorageLong = `Makes EtcdStorages of etcd-storage-operator from those of etcdproxy-controller.
@@ -258,24 +258,8 @@ func verdict(all []migrated) error {
 	return nil
 }
 
-// wrap writes text in lines of at most 80 columns: first begins the first line, next the others. A word that is longer is not cut.
-func wrap(w io.Writer, first, next, text string) {
-	const width = 80
-	line, started := first, false
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case !started:
-			line += word
-		case len([]rune(line))+1+len([]rune(word)) > width:
-			fmt.Fprintln(w, line)
-			line = next + word
-		default:
-			line += " " + word
-		}
-		started = true
-	}
-	fmt.Fprintln(w, line)
-}
+// wrap writes text in lines of at most 80 columns: first begins the first line, next the others.
+func wrap(w io.Writer, first, next, text string) { fmt.Fprint(w, prose.Wrap(first, next, text, 80)) }
 
 // write applies what was converted, if that is wanted, each on its own, and calls tell after each.
 func (f *migrateFlags) write(ctx context.Context, client dynamic.Interface, conversions []predecessor.Conversion, tell func(migrated)) []migrated {

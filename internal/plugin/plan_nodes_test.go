@@ -58,7 +58,7 @@ func planMachines(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustKubectl(t, cluster, "", "patch", "-n", "default", "configmap", "calico-node-sync-state", "--type=merge", "-p", string(patch))
+	mustKubectl(t, cluster, "", "patch", "-n", "kube-system", "configmap", "calico-node-sync-state", "--type=merge", "-p", string(patch))
 
 	const gone = "old: Kubernetes Node old is gone: deletion watched, absent for 1h0m"
 	for _, args := range [][]string{nil, {"old"}, {"c1", "old"}} {

@@ -19,11 +19,13 @@ type Builder func(*Env) *cobra.Command
 type Env struct {
 	// Kube holds kubectl's connection flags; Kube.RESTConfig dials nothing before it is called.
 	Kube *KubeFlags
+	// namespaces are those of Mooring's components.
+	namespaces []string
 }
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{newAgreement, newTopology, newExplain, newUI, newPlan, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
+	return []Builder{newStatus, newAgreement, newTopology, newExplain, newUI, newPlan, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.
@@ -48,6 +50,8 @@ func NewCommand(builders ...Builder) *cobra.Command {
 	}
 	env := &Env{Kube: NewKubeFlags()}
 	env.Kube.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().StringSliceVar(&env.namespaces, "mooring-namespace", defaultNamespaces(),
+		"Namespaces of Mooring's components: their Events and state are believed there and nowhere else.")
 	for _, build := range builders {
 		root.AddCommand(build(env))
 	}

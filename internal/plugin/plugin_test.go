@@ -125,7 +125,7 @@ func TestVersion(t *testing.T) {
 	}
 	want := result{buildinfo.Get()}
 	for _, format := range []string{"json", "yaml"} {
-		code, stdout, stderr := run(t, []string{"version", "-o", format})
+		code, stdout, stderr := run(t, []string{"version", "--client", "-o", format})
 		var got result
 		if err := yaml.UnmarshalStrict([]byte(stdout), &got); err != nil || code != 0 || stderr != "" {
 			t.Fatalf("%s: exit code %d, stderr %q, decoding: %v", format, code, stderr, err)

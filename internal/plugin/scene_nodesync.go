@@ -6,11 +6,12 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -59,13 +60,34 @@ func openStore(c *cluster, config calico.Config) (store nodesynccontroller.Datas
 	return etcd, func() { _ = etcd.Close() }, nil
 }
 
-// stateNamespace is where a calico-node-sync keeps what it remembers, "" if none is found, or several, or nobody may look.
+// stateNamespace is the first of Mooring's namespaces in which a calico-node-sync keeps its memory, "" if there is none or it may not be read. A ConfigMap
+// of that name elsewhere is anybody's.
 func (c *cluster) stateNamespace(ctx context.Context) string {
-	list, err := c.typed.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, nodesynccontroller.StateName).String(),
-	})
-	if err != nil || len(list.Items) != 1 {
-		return ""
+	for _, namespace := range c.namespaces {
+		if _, err := c.typed.CoreV1().ConfigMaps(namespace).Get(ctx, nodesynccontroller.StateName, metav1.GetOptions{}); err == nil {
+			return namespace
+		}
 	}
-	return list.Items[0].Namespace
+	return ""
+}
+
+// cleanUps is what a running calico-node-sync does about machines without a Kubernetes Node; none where none runs.
+func cleanUps(ctx context.Context, c *cluster, config calico.Config, now clock.PassiveClock) []agreement.CleanUp {
+	preview := previewNodeSync(ctx, c, config, nodesync.DefaultConfig(), now)
+	if preview.Memory == "" || preview.Side != (explain.Side{}) {
+		return nil
+	}
+	var out []agreement.CleanUp
+	add := func(of nodesync.Subject, pending bool, message string) {
+		for _, machine := range slices.Compact([]string{of.KubernetesNode, of.Host}) {
+			out = append(out, agreement.CleanUp{Machine: machine, Pending: pending, Message: message})
+		}
+	}
+	for _, step := range preview.Plan.Steps {
+		add(step.Subject(), true, "at its next reconcile")
+	}
+	for _, r := range preview.Plan.Refusals {
+		add(r.Of, r.Gate == nodesync.GateGrace || r.Gate == nodesync.GatePace, r.Message)
+	}
+	return out
 }

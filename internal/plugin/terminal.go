@@ -13,6 +13,9 @@ import (
 // terminal says how many columns a person sees, 0 for as many as there are, and whether text may have colors: on a terminal alone, and not when
 // NO_COLOR is set (no-color.org) or the terminal says that it is dumb. What goes to a file or another program is neither wrapped nor colored.
 func terminal(w io.Writer) (columns int, colors bool) {
+	if s, ok := w.(*sized); ok {
+		return s.columns, false
+	}
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false

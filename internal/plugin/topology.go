@@ -48,6 +48,7 @@ func newTopology(env *Env) *cobra.Command {
 	output := Output{known: []string{
 		string(formatTree), string(formatSVG), string(formatDOT), string(formatMermaid), string(FormatJSON), string(FormatYAML), string(FormatName),
 	}}
+	var watch bool
 	cmd := &cobra.Command{
 		Use:     "topology [NAME]",
 		Aliases: []string{"rrt"},
@@ -56,7 +57,9 @@ func newTopology(env *Env) *cobra.Command {
 		Example: topologyExample,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runTopology(cmd.Context(), env, args, &output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return repeat(cmd, watch, func(ctx context.Context, out io.Writer) error {
+				return runTopology(ctx, env, args, &output, out, cmd.ErrOrStderr())
+			})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -66,6 +69,7 @@ func newTopology(env *Env) *cobra.Command {
 		},
 	}
 	output.AddTo(cmd)
+	addWatch(cmd, &watch)
 	return cmd
 }
 
@@ -132,7 +136,7 @@ func drawnNodes(nodes []corev1.Node) []topology.Node {
 	anyone := false
 	for i := range nodes {
 		calico := routereflector.NodeFrom(&nodes[i], 0, 0)
-		drawn[i] = topology.Node{Name: nodes[i].Name, Labels: nodes[i].Labels, Speaks: calico.IPv4.IsValid() || calico.IPv6.IsValid()}
+		drawn[i] = topology.Node{Name: nodes[i].Name, Labels: nodes[i].Labels, Speaks: calico.IPv4.IsValid() || calico.IPv6.IsValid(), NotReady: calico.Ready != corev1.ConditionTrue}
 		anyone = anyone || drawn[i].Speaks
 	}
 	for i := range drawn {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
@@ -67,11 +69,15 @@ func (u *uiReader) read(ctx context.Context) (ui.World, error) {
 	if sides.Cloud, err = u.droplets(ctx, nodes); err != nil {
 		return w, err
 	}
+	if sides.CleanUps, err = u.agreement.cleanUps(ctx, u.cluster, sides); err != nil {
+		return w, err
+	}
 	sides.Now = u.clock.Now()
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
 	u.topologies(&w, seen, served, problem, nodes)
 	w.Balancers, w.BalancerProblem = problemOf(u.cluster.balancers(ctx))
 	u.tenants(ctx, &w)
+	u.components(ctx, &w)
 	w.Entries, w.JournalProblems = u.cluster.entries(ctx)
 	if err := ctx.Err(); err != nil {
 		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
@@ -120,6 +126,36 @@ func (u *uiReader) droplets(ctx context.Context, nodes []corev1.Node) (agreement
 		u.cloud, u.cloudAt = cloud, now
 	}
 	return cloud, err
+}
+
+// components fills in Mooring's own programs.
+func (u *uiReader) components(ctx context.Context, w *ui.World) {
+	e := evidenceOfControllers(ctx, &examination{cluster: u.cluster, clock: u.clock})
+	var problems []string
+	for _, l := range e.Workloads {
+		if l.Problem != "" {
+			problems = append(problems, l.Kind+": "+l.Problem)
+		}
+	}
+	if e.LeaseProblem != "" {
+		problems = append(problems, "Leases: "+e.LeaseProblem)
+	}
+	w.ComponentProblem = strings.Join(problems, "; ")
+	for _, c := range doctor.Components(e, u.cluster.namespaces) {
+		x := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
+		if c.Workload == "" {
+			x.Where = c.Namespace + ", known by its Lease only"
+		} else {
+			x.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
+		}
+		if !slices.Contains(u.cluster.namespaces, c.Namespace) && c.Problem == "" {
+			x.Problem = "its Events and state are not believed: pass --mooring-namespace " + c.Namespace
+		}
+		if c.Renewed != nil {
+			x.Renewed = *c.Renewed
+		}
+		w.Components = append(w.Components, x)
+	}
 }
 
 // topologies fills in what is drawn.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
@@ -127,24 +129,29 @@ func tenantOf(s *etcdv1alpha1.EtcdStorage) ui.Tenant {
 	return t
 }
 
-// entries are what components have told of, with a sentence for each place that could not be read.
+// entries are the reported steps of the components, with a sentence for each place that could not be read.
 func (c *cluster) entries(ctx context.Context) (out []ui.Entry, problems []string) {
 	journal, err := c.journal(ctx)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
 	out = journal
-	for _, source := range eventSources() {
-		events, whole, err := c.events(ctx, metav1.NamespaceAll, fields.Set{"source": source}, mostEvents)
-		for i := range events {
-			out = append(out, entryOf(&events[i], source))
+	events, whole, err := c.mooringEvents(ctx, mostEvents)
+	if err != nil {
+		return out, append(problems, err.Error())
+	}
+	// Events about Services are in the Services' namespaces, where their authors may write Events as well.
+	services, wholeToo, err := c.events(ctx, metav1.NamespaceAll, fields.Set{"involvedObject.kind": "Service"}, mostEvents)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, e := range append(events, services...) {
+		if t := c.trustIn(&e); t != foreign {
+			out = append(out, entryOf(&e, t))
 		}
-		if err != nil {
-			return out, append(problems, err.Error()) // the others would say the same
-		}
-		if !whole {
-			problems = append(problems, fmt.Sprintf("%s has more than %d Events, of which some are not shown", source, mostEvents))
-		}
+	}
+	if !whole || !wholeToo {
+		problems = append(problems, fmt.Sprintf("a namespace has more than %d Events, of which some are not shown", mostEvents))
 	}
 	return out, problems
 }
@@ -156,38 +163,48 @@ func (c *cluster) journal(ctx context.Context) ([]ui.Entry, error) {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	var out []ui.Entry
-	options := metav1.ListOptions{LabelSelector: journalLabel, Limit: listPage}
-	for {
-		list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).List(ctx, options)
+	for _, namespace := range c.namespaces { // others may have ConfigMaps with the same label in theirs
+		list, err := pages(func(options metav1.ListOptions) ([]metav1.PartialObjectMetadata, string, error) {
+			options.LabelSelector = journalLabel
+			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, options)
+			if err != nil {
+				return nil, "", err
+			}
+			return list.Items, list.Continue, nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("listing the journal of %s: %w", journalComponent, err)
 		}
-		for _, item := range list.Items {
-			told := item.Annotations
-			if part, _, _ := strings.Cut(told[journalPart], "/"); part != "1" {
-				continue
+		for i := range list {
+			if part, _, _ := strings.Cut(list[i].Annotations[journalPart], "/"); part == "1" {
+				out = append(out, journalEntry(&list[i]))
 			}
-			at, err := time.Parse(time.RFC3339Nano, told[journalTime])
-			if err != nil {
-				at = item.CreationTimestamp.Time
-			}
-			out = append(out, ui.Entry{
-				At: at, Component: journalComponent, About: told[journalHost], Reason: "Journaled", Text: cmp.Or(told[journalSteps], "unknown") + " steps, because " + told[journalBecause],
-			})
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return out, nil
 		}
 	}
+	return out, nil
 }
 
-func entryOf(e *corev1.Event, source string) ui.Entry {
+func journalEntry(item *metav1.PartialObjectMetadata) ui.Entry {
+	recorded := item.Annotations
+	at, err := time.Parse(time.RFC3339Nano, recorded[journalTime])
+	if err != nil {
+		at = item.CreationTimestamp.Time
+	}
+	steps, err := strconv.Atoi(recorded[journalSteps])
+	text := prose.Plural(steps, "step")
+	if err != nil {
+		text = "steps"
+	}
+	return ui.Entry{At: at, Component: journalComponent, About: recorded[journalHost], Reason: "Journaled", Text: text + ", because " + recorded[journalBecause]}
+}
+
+func entryOf(e *corev1.Event, t trust) ui.Entry {
 	about := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
 	if e.InvolvedObject.Namespace != "" {
 		about = e.InvolvedObject.Kind + " " + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
 	}
 	at, times := lastSeen(e)
 	return ui.Entry{
-		At: at, Component: source, About: about, Reason: e.Reason, Text: e.Message, Times: max(int(times), 1), Warning: e.Type == corev1.EventTypeWarning,
+		At: at, Component: sourceOf(e), Unverified: t != verified, About: about, Reason: e.Reason, Text: e.Message, Times: max(int(times), 1), Warning: e.Type == corev1.EventTypeWarning,
 	}
 }

@@ -4,37 +4,84 @@
 package plugin
 
 import (
-	"github.com/spf13/cobra"
+	"context"
+	"fmt"
 
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 )
 
-// versionResult is the output of `version`. Its JSON form is a contract with scripts; the nesting
-// leaves room for the versions of the components in a cluster.
+// versionResult is the output of `version`. Its JSON form is a contract with scripts.
 type versionResult struct {
 	Client buildinfo.Info `json:"client"`
+	// Kubernetes is the API server's version, Components are Mooring's programs in the cluster; both are empty with --client.
+	Kubernetes string             `json:"kubernetes,omitempty"`
+	Components []doctor.Component `json:"components,omitempty"`
 }
 
-// Table is one row per binary.
+// Table is one row per program.
 func (v versionResult) Table() Table {
 	c := v.Client
-	return Table{
+	t := Table{
 		Columns: []string{"COMPONENT", "VERSION", "COMMIT", "DATE", "GO", "PLATFORM"},
 		Rows:    [][]string{{Name, c.Version, c.Commit, c.Date, c.GoVersion, c.Platform}},
 	}
+	if v.Kubernetes != "" {
+		t.Rows = append(t.Rows, []string{"kubernetes", v.Kubernetes, "", "", "", ""})
+	}
+	for _, x := range v.Components {
+		t.Rows = append(t.Rows, []string{x.Name + " (" + x.Namespace + ")", x.Version, "", "", "", ""})
+	}
+	return t
 }
 
-func newVersion(*Env) *cobra.Command {
+func newVersion(env *Env) *cobra.Command {
 	var output Output
+	var client bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the plugin's version",
+		Short: "Print the versions of the plugin, of Kubernetes and of the components in the cluster",
+		Long: `Print the version of the plugin, and those of Kubernetes and of Mooring's components in the cluster, by the tags of their images. A cluster that cannot
+be read is noted; the exit code is 0 all the same.`,
 		Example: `  kubectl mooring version
-  kubectl mooring version -o json`,
+  kubectl mooring version --client -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return output.Print(out(cmd), versionResult{Client: buildinfo.Get()})
+			v := versionResult{Client: buildinfo.Get()}
+			if !client {
+				if err := v.ask(cmd.Context(), env); err != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: versions in the cluster are unknown: %v\n", err)
+				}
+			}
+			return output.Print(out(cmd), v)
 		},
 	}
+	cmd.Flags().BoolVar(&client, "client", false, "Print the version of the plugin only; the cluster is not queried.")
 	output.AddTo(cmd)
 	return cmd
+}
+
+// ask reads the versions in the cluster.
+func (v *versionResult) ask(ctx context.Context, env *Env) error {
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	c, err := env.cluster()
+	if err != nil {
+		return err
+	}
+	kubernetes, err := c.typed.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	v.Kubernetes = kubernetes.GitVersion
+	e := evidenceOfControllers(ctx, &examination{cluster: c, clock: clock.RealClock{}})
+	v.Components = doctor.Components(e, c.namespaces)
+	for _, l := range e.Workloads {
+		if l.Problem != "" {
+			return fmt.Errorf("listing %s: %s", l.Kind, l.Problem)
+		}
+	}
+	return nil
 }

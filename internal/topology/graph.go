@@ -6,6 +6,8 @@ package topology
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // shown is how many names of clients stand in one box of a graph before "and n more".
@@ -62,7 +64,7 @@ func graphOf(m Map, prefix string, counts bool) graph {
 
 // text is a zone's box: how many, and who.
 func (z Zone) text(counts bool) []string {
-	lines := []string{z.label() + ": " + plural(len(z.Clients), "client")}
+	lines := []string{z.label() + ": " + prose.Plural(len(z.Clients), "client")}
 	if counts {
 		return lines
 	}

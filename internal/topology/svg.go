@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Sizes of the drawing, in pixels.
@@ -172,7 +174,7 @@ func (d *drawing) reflector(r Reflector, p at) {
 
 func (d *drawing) zone(z Zone, p at, columns int) {
 	d.rect(&d.boxes, p, "zone", 6, "")
-	d.text(&d.boxes, p.x+10, p.y+lineHigh, "", fit(z.label()+": "+plural(len(z.Clients), "client"), p.w-16, letter))
+	d.text(&d.boxes, p.x+10, p.y+lineHigh, "", fit(z.label()+": "+prose.Plural(len(z.Clients), "client"), p.w-16, letter))
 	if d.counts {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // The group of the spines, and the one whose reflectors have no label ([v1alpha1.GroupLabel]). In a flat topology no node has labels of groups.
@@ -29,8 +30,10 @@ const GroupedAbove = 200
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// Speaks says that the node speaks BGP as far as is known, so that it may be a client.
+	// Speaks reports that the node speaks BGP as far as is known, so that it may be a client.
 	Speaks bool
+	// NotReady reports that the Node does not have the condition Ready: what a status says of its sessions may be older than that.
+	NotReady bool
 }
 
 // Map is one topology as it is seen. Its JSON form is a contract with programs.
@@ -66,8 +69,9 @@ type Reflector struct {
 	// Expected and Established count its sessions with clients, by the topology's status.
 	Expected    int `json:"expected"`
 	Established int `json:"established"`
-	// Missing says that there is no Node of that name.
-	Missing bool `json:"missing,omitempty"`
+	// Missing reports that there is no Node of that name, NotReady that it is not Ready.
+	Missing  bool `json:"missing,omitempty"`
+	NotReady bool `json:"notReady,omitempty"`
 }
 
 // NotReported is the role of a Node that has a topology's label although the topology's status does not list it.
@@ -142,12 +146,12 @@ func newBuilder(t *v1alpha1.RouteReflectorTopology, nodes []Node) *builder {
 	for _, r := range t.Status.Reflectors {
 		node, there := byName[r.Node]
 		b.reflector(cmp.Or(node.Labels[v1alpha1.GroupLabel], r.Group, firstGroup), r.ClusterID, Reflector{
-			Node: r.Node, Zone: cmp.Or(r.Zone, node.Labels[b.zoneKey]), Role: r.Role, Expected: int(r.Clients), Established: int(r.Established), Missing: !there,
+			Node: r.Node, Zone: cmp.Or(r.Zone, node.Labels[b.zoneKey]), Role: r.Role, Expected: int(r.Clients), Established: int(r.Established), Missing: !there, NotReady: node.NotReady,
 		})
 	}
 	for _, node := range nodes {
 		if node.Labels[v1alpha1.ReflectorLabel] == t.Name && !b.isReflector[node.Name] {
-			b.reflector(cmp.Or(node.Labels[v1alpha1.GroupLabel], firstGroup), "", Reflector{Node: node.Name, Zone: node.Labels[b.zoneKey], Role: NotReported})
+			b.reflector(cmp.Or(node.Labels[v1alpha1.GroupLabel], firstGroup), "", Reflector{Node: node.Name, Zone: node.Labels[b.zoneKey], Role: NotReported, NotReady: node.NotReady})
 		}
 	}
 	if len(b.groups) == 0 {
@@ -249,7 +253,7 @@ func (m Map) Title() string {
 	if m.Mode != "" {
 		text += ", " + m.Mode
 	}
-	text += ", " + plural(m.Clients, "client") + " of " + plural(reflectors, "reflector")
+	text += ", " + prose.Plural(m.Clients, "client") + " of " + prose.Plural(reflectors, "reflector")
 	if m.Sessions != "" {
 		text += ", sessions " + m.Sessions
 	}
@@ -268,19 +272,19 @@ func (g Group) heading() string {
 	case spine:
 		name = "spines"
 	case none:
-		return "without a group: " + plural(g.Clients, "client")
+		return "without a group: " + prose.Plural(g.Clients, "client")
 	}
 	if g.ClusterID != "" {
 		name += " (cluster ID " + g.ClusterID + ")"
 	}
-	name += ": " + plural(len(g.Reflectors), "reflector")
+	name += ": " + prose.Plural(len(g.Reflectors), "reflector")
 	if g.Name != spine {
-		name += ", " + plural(g.Clients, "client")
+		name += ", " + prose.Plural(g.Clients, "client")
 	}
 	return name
 }
 
-// State is what there is to say of a reflector, and whether it is well.
+// State is a reflector's state in a few words, and whether it is fine. What the status reports of a Node that is NotReady is shown as a last report.
 func (r Reflector) State() (text string, well bool) {
 	switch {
 	case r.Missing:
@@ -292,7 +296,13 @@ func (r Reflector) State() (text string, well bool) {
 		text = fmt.Sprintf("%d/%d sessions", r.Established, r.Expected)
 	}
 	if r.Role != "Reflector" {
-		return r.Role + ", " + text, false
+		text = r.Role + ", " + text
+	}
+	if r.NotReady {
+		return "the Node is NotReady; last report: " + text, false
+	}
+	if r.Role != "Reflector" {
+		return text, false
 	}
 	return text, r.Established >= r.Expected
 }
@@ -303,12 +313,4 @@ func (z Zone) label() string {
 		return "no zone"
 	}
 	return "zone " + z.Name
-}
-
-// plural is "1 thing" or "n things".
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return strconv.Itoa(n) + " " + thing + "s"
 }

@@ -6,6 +6,8 @@ package topology
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Paint colors text that tells of something that is well, or is not. It must not change what is visible.
@@ -75,7 +77,7 @@ func (t tree) group(g Group, prefix string) {
 	}
 	for i, z := range g.Zones {
 		here, below := branches(i == len(g.Zones)-1)
-		head := z.label() + ": " + plural(len(z.Clients), "client")
+		head := z.label() + ": " + prose.Plural(len(z.Clients), "client")
 		if t.grouped {
 			t.line(prefix, here, head)
 			continue

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 // List is a section of the page that is a table.
 type List struct {
-	// Key names the section: reflectors, balancers, tenants or journal.
+	// Key names the section: components, reflectors, balancers, tenants or journal.
 	Key     string `json:"key"`
 	Title   string `json:"title"`
 	Summary string `json:"summary"`
@@ -23,13 +25,16 @@ type List struct {
 	Problem string   `json:"problem,omitempty"`
 	Columns []string `json:"columns"`
 	Rows    []Row    `json:"rows,omitempty"`
+	// All and Ill count the rows, and those that need attention, whatever the filter.
+	All int `json:"all"`
+	Ill int `json:"ill"`
 	// More counts the rows that are not shown, "" if there are none.
 	More string `json:"more,omitempty"`
 }
 
 // Row is a line of a table, with as many cells as there are columns.
 type Row struct {
-	// Ill marks what needs attention.
+	// Ill reports that it needs attention.
 	Ill   bool   `json:"ill,omitempty"`
 	Cells []Cell `json:"cells"`
 }
@@ -60,7 +65,11 @@ type line struct {
 // list filters and bounds. The lines are in their final order.
 func (m matcher) list(l List, thing string, lines []line) List {
 	matched := 0
+	l.All = len(lines)
 	for _, x := range lines {
+		if x.row.Ill {
+			l.Ill++
+		}
 		if !m.matches(!x.row.Ill, x.texts...) {
 			continue
 		}
@@ -73,9 +82,9 @@ func (m matcher) list(l List, thing string, lines []line) List {
 		l.More = fmt.Sprintf("and %d more; filter to see them", matched-MostShown)
 	}
 	if (m.narrows() || m.attention) && len(lines) > 0 {
-		l.Summary = fmt.Sprintf("%d of %s", matched, plural(len(lines), thing))
+		l.Summary = fmt.Sprintf("%d of %s", matched, prose.Plural(len(lines), thing))
 	} else if l.Summary == "" {
-		l.Summary = plural(len(lines), thing)
+		l.Summary = prose.Plural(len(lines), thing)
 	}
 	return l
 }
@@ -96,6 +105,27 @@ func moment(at time.Time) Cell {
 	}
 	at = at.UTC()
 	return Cell{At: &at}
+}
+
+func componentsOf(w World, m matcher) List {
+	l := List{
+		Key: "components", Title: "Components", Problem: w.ComponentProblem, Columns: []string{"Component", "Where", "Version", "Ready", "Leader", "Renewed"},
+	}
+	lines := make([]line, len(w.Components))
+	for i, c := range w.Components {
+		leader, renewed := cmp.Or(c.Leader, "none"), Cell{Text: "-"}
+		if !c.Renewed.IsZero() {
+			renewed = moment(c.Renewed)
+		}
+		if c.Problem != "" {
+			leader = c.Problem
+		}
+		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Ready, "-")
+		lines[i] = line{
+			Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where, version, ready, leader), renewed)}, []string{c.Name, c.Where, version, leader, c.Problem},
+		}
+	}
+	return m.list(l, "component", lines)
 }
 
 func reflectorsOf(w World, m matcher) List {
@@ -182,9 +212,21 @@ func portsOf(ports []Port) string {
 	return strings.Join(out, ", ")
 }
 
-// targetsOf says which Nodes get traffic, the same for all.
+// targetsOf are the Nodes that get traffic, the same for all, and how many of them are down.
 func targetsOf(w World) string {
-	text := fmt.Sprintf("%d of %s", w.Candidates-len(w.Excluded), plural(w.Candidates, "Node"))
+	excluded, down := map[string]bool{}, 0
+	for _, e := range w.Excluded {
+		excluded[e.Node] = true
+	}
+	for _, r := range w.Machines {
+		if r.HasNode && r.Verdict == agreement.Down && !excluded[r.Machine] {
+			down++
+		}
+	}
+	text := fmt.Sprintf("%d of %s", w.Candidates-len(w.Excluded), prose.Plural(w.Candidates, "Node"))
+	if down > 0 {
+		text += fmt.Sprintf(", %d of them down", down)
+	}
 	if len(w.Excluded) == 0 {
 		return text
 	}
@@ -295,8 +337,12 @@ func journalOf(w World, m matcher) List {
 		if e.Times > 1 {
 			text += fmt.Sprintf(" (%d times)", e.Times)
 		}
-		row := Row{Ill: e.Warning, Cells: append([]Cell{moment(e.At)}, cells(e.Component, e.About, e.Reason, text)...)}
-		lines[i] = line{row, []string{e.Component, e.About, e.Reason, text}}
+		component := e.Component
+		if e.Unverified {
+			component = "unverified: " + component
+		}
+		row := Row{Ill: e.Warning && !e.Unverified, Cells: append([]Cell{moment(e.At)}, cells(component, e.About, e.Reason, text)...)}
+		lines[i] = line{row, []string{component, e.About, e.Reason, text}}
 	}
 	return m.list(l, "step", lines)
 }

@@ -7,10 +7,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Machines is the map: all machines by zone.
@@ -27,20 +26,26 @@ type Machines struct {
 
 // Counts are how many machines match the filter, by their verdicts.
 type Counts struct {
-	Total    int `json:"total"`
-	Disagree int `json:"disagree"`
-	Unknown  int `json:"unknown"`
+	Total     int              `json:"total"`
+	ByVerdict agreement.Counts `json:"byVerdict"`
 }
 
 func (c *Counts) add(v agreement.Verdict) {
-	c.Total++
-	switch v {
-	case agreement.Disagree:
-		c.Disagree++
-	case agreement.Doubtful:
-		c.Unknown++
-	case agreement.Agree:
+	if c.ByVerdict == nil {
+		c.ByVerdict = agreement.Counts{}
 	}
+	c.Total++
+	c.ByVerdict[v]++
+}
+
+// worst is the rank of the worst verdict that occurs.
+func (c Counts) worst() int {
+	for _, v := range agreement.Verdicts() {
+		if c.ByVerdict[v] > 0 {
+			return v.Rank()
+		}
+	}
+	return agreement.Agree.Rank()
 }
 
 // Zone is the machines of a zone, those first that need attention, otherwise in the order of names.
@@ -56,18 +61,9 @@ type Zone struct {
 type Machine struct {
 	Name    string            `json:"name"`
 	Verdict agreement.Verdict `json:"verdict"`
-	// Says is the first thing that is wrong.
-	Says string `json:"says,omitempty"`
-	// Sides are what each side says, Differs on what they disagree, Unknown what could not be compared.
-	Sides   [][2]string  `json:"sides"`
-	Differs []Difference `json:"differs,omitempty"`
-	Unknown []string     `json:"unknown,omitempty"`
-}
-
-// Difference is one disagreement; Since is nil if nobody knows.
-type Difference struct {
-	What  string     `json:"what"`
-	Since *time.Time `json:"since,omitempty"`
+	// Sides are what each side reports, Findings the reasons for the verdict, worst first.
+	Sides    [][2]string         `json:"sides"`
+	Findings []agreement.Finding `json:"findings,omitempty"`
 }
 
 // Where machines stand whose Node names no zone, and those that have no Node.
@@ -82,7 +78,7 @@ func machinesOf(w World, m matcher) Machines {
 	matched := map[string][]agreement.Row{}
 	for _, r := range w.Machines {
 		zone := zoneOf(w, r)
-		if m.matches(r.Verdict == agreement.Agree, machineTexts(r, zone)...) {
+		if m.matches(!r.Verdict.NeedsAttention(), machineTexts(r, zone)...) {
 			out.add(r.Verdict)
 			matched[zone] = append(matched[zone], r)
 		}
@@ -114,7 +110,7 @@ func (m matcher) narrows() bool { return len(m.words) > 0 }
 
 // byNeed orders what a person must look at first, then by name.
 func byNeed(a, b agreement.Row) int {
-	return cmp.Or(cmp.Compare(rank(a.Verdict), rank(b.Verdict)), cmp.Compare(a.Machine, b.Machine))
+	return cmp.Or(cmp.Compare(a.Verdict.Rank(), b.Verdict.Rank()), prose.Natural(a.Machine, b.Machine))
 }
 
 // chosen are the machines that may be named: of all zones together as many as a page has.
@@ -140,15 +136,18 @@ type placed struct {
 // place keeps as many zones as have a box, those that need attention before others, in the order of names.
 func (o *Machines) place(zones []placed) {
 	slices.SortFunc(zones, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(min(b.Disagree, 1), min(a.Disagree, 1)), cmp.Compare(min(b.Unknown, 1), min(a.Unknown, 1)), byZone(a, b))
+		return cmp.Or(cmp.Compare(a.worst(), b.worst()), byZone(a, b))
 	})
 	if len(zones) > MostZones {
-		var rest Counts
+		rest := agreement.Counts{}
+		machines := 0
 		for _, z := range zones[MostZones:] {
-			rest.Total, rest.Disagree, rest.Unknown = rest.Total+z.Total, rest.Disagree+z.Disagree, rest.Unknown+z.Unknown
+			machines += z.Total
+			for v, n := range z.ByVerdict {
+				rest[v] += n
+			}
 		}
-		o.More = fmt.Sprintf("%s more with %s, of which %d disagree and %d are unknown; filter to see them",
-			plural(len(zones)-MostZones, "zone"), plural(rest.Total, "machine"), rest.Disagree, rest.Unknown)
+		o.More = fmt.Sprintf("%s more with %s: %s; filter to see them", prose.Plural(len(zones)-MostZones, "zone"), prose.Plural(machines, "machine"), rest)
 		zones = zones[:MostZones]
 	}
 	slices.SortFunc(zones, byZone)
@@ -165,28 +164,19 @@ func byZone(a, b placed) int {
 
 func (o *Machines) sentence(all int, m matcher) string {
 	if all == 0 {
-		return "There is no machine."
+		return "There are no machines."
 	}
-	text := plural(o.Total, "machine")
+	text := prose.Plural(o.Total, "machine")
 	if m.narrows() || m.attention {
-		text = fmt.Sprintf("%d of %s", o.Total, plural(all, "machine"))
+		text = fmt.Sprintf("%d of %s", o.Total, prose.Plural(all, "machine"))
 	}
 	switch {
 	case o.Total == 0 && m.attention && !m.narrows():
-		return "None of " + plural(all, "machine") + " needs attention."
+		return "None of " + prose.Plural(all, "machine") + " needs attention."
 	case o.Total == 0:
 		return text + " match the filter."
-	case o.Disagree == 0 && o.Unknown == 0:
-		return text + ", all sides agree."
 	}
-	var parts []string
-	if o.Disagree > 0 {
-		parts = append(parts, fmt.Sprintf("%d disagree", o.Disagree))
-	}
-	if o.Unknown > 0 {
-		parts = append(parts, fmt.Sprintf("%d unknown", o.Unknown))
-	}
-	return text + ": " + strings.Join(parts, ", ") + "."
+	return text + ": " + o.ByVerdict.String() + "."
 }
 
 func zoneOf(w World, r agreement.Row) string {
@@ -198,29 +188,23 @@ func zoneOf(w World, r agreement.Row) string {
 
 // machineTexts is what a filter looks at.
 func machineTexts(r agreement.Row, zone string) []string {
-	texts := []string{r.Machine, zone, r.Droplet, r.Node, r.CalicoNode, r.Reflector, string(r.Verdict)}
-	for _, d := range r.Disagreements {
-		texts = append(texts, d.What)
+	texts := []string{r.Machine, zone, r.Droplet, r.Node, r.CalicoNode, r.Reflector, r.Verdict.String()}
+	for _, f := range r.Findings {
+		texts = append(texts, f.What, f.Next)
 	}
-	return append(texts, r.Unknowns...)
+	return texts
 }
 
 func tile(r agreement.Row) Machine {
-	t := Machine{Name: tidy(r.Machine), Verdict: r.Verdict, Unknown: some(r.Unknowns), Sides: [][2]string{
+	t := Machine{Name: tidy(r.Machine), Verdict: r.Verdict, Sides: [][2]string{
 		{"Droplet", tidy(r.Droplet)}, {"Node", tidy(r.Node)}, {"Calico Node", tidy(r.CalicoNode)}, {"Reflector", tidy(r.Reflector)},
 	}}
-	for i, x := range r.Disagreements {
+	for i, f := range r.Findings {
 		if i == MostSaid {
-			t.Differs = append(t.Differs, Difference{What: fmt.Sprintf("and %d more", len(r.Disagreements)-i)})
+			t.Findings = append(t.Findings, agreement.Finding{Verdict: f.Verdict, What: fmt.Sprintf("and %d more", len(r.Findings)-i)})
 			break
 		}
-		t.Differs = append(t.Differs, Difference{What: tidy(x.What), Since: x.Since})
-	}
-	switch {
-	case len(t.Differs) > 0:
-		t.Says = t.Differs[0].What
-	case len(t.Unknown) > 0:
-		t.Says = t.Unknown[0]
+		t.Findings = append(t.Findings, agreement.Finding{Verdict: f.Verdict, What: tidy(f.What), Since: f.Since, Next: tidy(f.Next)})
 	}
 	return t
 }

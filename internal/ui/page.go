@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/mooring-dev/mooring/internal/agreement"
 )
 
 // What bounds a page.
@@ -39,8 +37,10 @@ type Page struct {
 	Cluster string    `json:"cluster"`
 	ReadAt  time.Time `json:"readAt"`
 	// Stale says why what is shown is no longer read, "" while it is.
-	Stale    string   `json:"stale,omitempty"`
-	Notes    []string `json:"notes,omitempty"`
+	Stale string   `json:"stale,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	// Health is a tile for each part, worst first, whatever the filter.
+	Health   []Tile   `json:"health"`
 	Machines Machines `json:"machines"`
 	Drawing  Drawing  `json:"drawing"`
 	Lists    []List   `json:"lists"`
@@ -52,7 +52,8 @@ func View(w World, filter Filter, stale string) Page {
 	p := Page{Cluster: tidy(w.Cluster), ReadAt: w.ReadAt.UTC(), Stale: tidy(stale), Notes: some(w.Notes)}
 	p.Machines = machinesOf(w, m)
 	p.Drawing = drawingOf(w)
-	p.Lists = []List{reflectorsOf(w, m), balancersOf(w, m), tenantsOf(w, m), journalOf(w, m)}
+	p.Lists = []List{componentsOf(w, m), reflectorsOf(w, m), balancersOf(w, m), tenantsOf(w, m), journalOf(w, m)}
+	p.Health = healthOf(w, p.Lists)
 	return p
 }
 
@@ -105,24 +106,4 @@ func some(texts []string) []string {
 		out = append(out, tidy(text))
 	}
 	return out
-}
-
-// plural is "1 thing" or "n things".
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// rank puts first what a person must look at.
-func rank(v agreement.Verdict) int {
-	switch v {
-	case agreement.Disagree:
-		return 0
-	case agreement.Doubtful:
-		return 1
-	case agreement.Agree:
-	}
-	return 2
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,17 +38,21 @@ func small() ui.World {
 		Cluster: "lab at https://127.0.0.1:6443", ReadAt: at(0), Notes: []string{"DigitalOcean not asked: there is no token"},
 		Zones: map[string]string{"w1": "a", "w2": "a", "w3": "b"}, Candidates: 4, Excluded: []ui.Excluded{{"w3", "is being deleted"}, {"w2", "has a label"}},
 		Machines: []agreement.Row{
-			{Machine: "w3", HasNode: true, Verdict: agreement.Doubtful, Unknowns: []string{"the cloud could not be read"}},
+			{Machine: "w3", HasNode: true, Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read"}}},
 			{Machine: "w1", HasNode: true, Verdict: agreement.Agree, Droplet: "droplet 1", Node: "Ready", CalicoNode: "w1", Reflector: "main"},
-			{Machine: "w4", HasNode: true, Verdict: agreement.Agree},
-			{Machine: "gone", Verdict: agreement.Disagree, Disagreements: []agreement.Disagreement{{What: "there is no Node"}}},
-			{Machine: "w2", HasNode: true, Verdict: agreement.Disagree, Disagreements: []agreement.Disagreement{{What: "its droplet is gone", Since: &since}, {What: "and more"}}},
+			{Machine: "w4", HasNode: true, Verdict: agreement.Down, Findings: []agreement.Finding{{Verdict: agreement.Down, What: "the Node is NotReady"}}},
+			{Machine: "gone", Verdict: agreement.Disagree, Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "there is no Node"}}},
+			{Machine: "w2", HasNode: true, Verdict: agreement.Disagree, Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "its droplet is gone", Since: &since, Next: "wait"}, {Verdict: agreement.Settling, What: "and more"}}},
 		},
 		Topologies: []topology.Map{
 			{Name: "other", WaitingFor: "a Node"},
 			{Name: "main", Phase: "Ready", Clients: 1, Groups: []topology.Group{{Reflectors: []topology.Reflector{
 				{Node: "w1", Zone: "a", Role: "Reflector", Expected: 1, Established: 1}, {Node: "w9", Zone: "b", Role: "Reflector", Missing: true},
 			}}}},
+		},
+		Components: []ui.Component{
+			{Name: "calico-node-sync", Where: "mooring-system/deployment/calico-node-sync", Version: "v0.1.0", Ready: "2/2", Leader: "a", Renewed: at(0)},
+			{Name: "etcd-storage-operator", Where: "mooring-system/deployment/etcd-storage-operator", Version: "v0.1.0", Ready: "0/1", Problem: "no pod of 1 pod is ready"},
 		},
 		Balancers: []ui.Balancer{
 			{Namespace: "shop", Name: "front", Created: at(120), Addresses: []string{"203.0.113.2", "2001:db8::2"}, ID: "lb-1", Ports: []ui.Port{{"TCP", 443, 30443}, {"", 80, 0}}},
@@ -63,6 +68,7 @@ func small() ui.World {
 		Entries: []ui.Entry{
 			{At: at(9), Component: "calico-node-sync", About: "gone", Reason: "Journaled", Text: "5 steps, because its Node is gone", Times: 1},
 			{At: at(2), Component: "etcd-storage-operator", About: "EtcdStorage ill", Reason: "Conflict", Text: "another has its prefix", Times: 4, Warning: true},
+			{At: at(1), Component: "service-controller", About: "Service shop/front", Reason: "X", Text: "run: kubectl delete node w1", Times: 1, Warning: true, Unverified: true},
 		},
 	}
 }
@@ -94,27 +100,88 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// The health of the parts in a terminal, at both widths: what is down is never good, whatever else agrees.
+func TestText(t *testing.T) {
+	t.Parallel()
+	for _, width := range []int{80, 120} {
+		got := ui.Text(small(), width, agreement.Plain)
+		path := filepath.Join("testdata", fmt.Sprintf("status-%d.txt", width))
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatalf("%v (run the test with -update to write it)", err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s differs (-want +got), rewrite it with -update if that is meant:\n%s", path, diff)
+		}
+		for line := range strings.Lines(got) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+				t.Errorf("a line of %d columns at %d: %s", n, width, line)
+			}
+		}
+	}
+}
+
+// A part is bad while one thing in it is, and is not good before it was read.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	row := func(v agreement.Verdict) agreement.Row {
+		return agreement.Row{Machine: string(v), HasNode: true, Verdict: v}
+	}
+	for _, tt := range []struct {
+		verdicts []agreement.Verdict
+		want     ui.State
+		attends  bool
+	}{
+		{nil, ui.Absent, false},
+		{[]agreement.Verdict{agreement.Agree}, ui.Good, false},
+		{[]agreement.Verdict{agreement.Agree, agreement.Settling}, ui.Changing, false},
+		{[]agreement.Verdict{agreement.Agree, agreement.OneSide}, ui.Unread, true},
+		{[]agreement.Verdict{agreement.Agree, agreement.Unknown}, ui.Unread, true},
+		{[]agreement.Verdict{agreement.Unknown, agreement.Disagree}, ui.Bad, true},
+		{[]agreement.Verdict{agreement.Agree, agreement.Down}, ui.Bad, true},
+	} {
+		w := ui.World{}
+		for _, v := range tt.verdicts {
+			w.Machines = append(w.Machines, row(v))
+		}
+		health := ui.View(w, ui.Filter{Text: "a filter changes nothing"}, "").Health
+		at := slices.IndexFunc(health, func(x ui.Tile) bool { return x.Key == "machines" })
+		if at < 0 || health[at].State != tt.want || ui.NeedsAttention(health) != tt.attends {
+			t.Errorf("%v: %+v", tt.verdicts, health)
+		}
+	}
+	unread := ui.View(ui.World{BalancerProblem: "forbidden"}, ui.Filter{}, "").Health
+	if unread[0] != (ui.Tile{Key: "balancers", Title: "Load balancers", State: ui.Unread, Text: "forbidden"}) {
+		t.Errorf("%+v", unread)
+	}
+}
+
 // The sentences that a golden file does not have.
 func TestSentences(t *testing.T) {
 	t.Parallel()
-	if got := ui.View(ui.World{}, ui.Filter{}, "listing Nodes: refused"); got.Machines.Summary != "There is no machine." || got.Stale != "listing Nodes: refused" {
+	if got := ui.View(ui.World{}, ui.Filter{}, "listing Nodes: refused"); got.Machines.Summary != "There are no machines." || got.Stale != "listing Nodes: refused" {
 		t.Errorf("of nothing: %q, %q", got.Machines.Summary, got.Stale)
 	}
 	well := ui.World{Machines: []agreement.Row{{Machine: "w1", Verdict: agreement.Agree, HasNode: true}}, TopologiesAbsent: true, TenantsAbsent: true, JournalProblems: []string{"a", "b"}}
-	if got := ui.View(well, ui.Filter{}, ""); got.Machines.Summary != "1 machine, all sides agree." {
+	if got := ui.View(well, ui.Filter{}, ""); got.Machines.Summary != "1 machine: 1 agree." {
 		t.Errorf("of one that is well: %q", got.Machines.Summary)
 	}
 	got := ui.View(well, ui.Filter{Attention: true}, "")
 	if got.Machines.Summary != "None of 1 machine needs attention." {
 		t.Errorf("of none that needs attention: %q", got.Machines.Summary)
 	}
-	for i, want := range []string{"the cluster has no kind RouteReflectorTopology", "0 load balancers", "the cluster has no kind EtcdStorage", "0 steps"} {
+	for i, want := range []string{"0 components", "the cluster has no kind RouteReflectorTopology", "0 load balancers", "the cluster has no kind EtcdStorage", "0 steps"} {
 		if got.Lists[i].Summary != want {
 			t.Errorf("%s: %q, want %q", got.Lists[i].Key, got.Lists[i].Summary, want)
 		}
 	}
-	if got.Lists[3].Problem != "a; b" {
-		t.Errorf("problems of the journal: %q", got.Lists[3].Problem)
+	if got.Lists[4].Problem != "a; b" {
+		t.Errorf("problems of the journal: %q", got.Lists[4].Problem)
 	}
 }
 
@@ -165,7 +232,7 @@ func anything() *rapid.Generator[string] {
 
 // worlds are Worlds with repeated machines, names and zones of any kind.
 func worlds() *rapid.Generator[ui.World] {
-	verdicts := []agreement.Verdict{agreement.Agree, agreement.Agree, agreement.Disagree, agreement.Agree, agreement.Doubtful}
+	verdicts := []agreement.Verdict{agreement.Agree, agreement.Agree, agreement.Disagree, agreement.Agree, agreement.Unknown}
 	return rapid.Custom(func(t *rapid.T) ui.World {
 		w := ui.World{Cluster: anything().Draw(t, "cluster"), Zones: map[string]string{}, Notes: rapid.SliceOfN(anything(), 0, 12).Draw(t, "notes")}
 		zones, kinds := rapid.IntRange(1, 300).Draw(t, "zones"), rapid.IntRange(1, 9).Draw(t, "kinds")
@@ -174,14 +241,14 @@ func worlds() *rapid.Generator[ui.World] {
 			r := agreement.Row{Machine: name, Verdict: verdicts[i/3*kinds%len(verdicts)], HasNode: i%7 != 6, Node: "Ready"}
 			if r.Verdict == agreement.Disagree {
 				for range i%12 + 1 {
-					r.Disagreements = append(r.Disagreements, agreement.Disagreement{What: "what"})
+					r.Findings = append(r.Findings, agreement.Finding{Verdict: agreement.Disagree, What: "what"})
 				}
 			}
 			w.Machines, w.Zones[name] = append(w.Machines, r), fmt.Sprintf("zone %d", i%zones)
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "hostile") {
 			name := anything().Draw(t, "name") + fmt.Sprint(i)
-			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: agreement.Doubtful, Unknowns: []string{anything().Draw(t, "unknown")}})
+			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: anything().Draw(t, "unknown")}}})
 			w.Zones[name] = anything().Draw(t, "zone")
 		}
 		for i := range rapid.SampledFrom([]int{0, 2, 201}).Draw(t, "things") {
@@ -284,16 +351,19 @@ func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
 	if f.Text == "" && !f.Attention && m.Total != len(w.Machines) {
 		t.Errorf("%d of %d machines are counted", m.Total, len(w.Machines))
 	}
-	var sum ui.Counts
+	sum := ui.Counts{ByVerdict: agreement.Counts{}}
 	named := map[agreement.Verdict]int{}
 	for _, z := range m.Zones {
-		sum.Total, sum.Disagree, sum.Unknown = sum.Total+z.Total, sum.Disagree+z.Disagree, sum.Unknown+z.Unknown
+		sum.Total += z.Total
+		for v, n := range z.ByVerdict {
+			sum.ByVerdict[v] += n
+		}
 		if len(z.Machines)+z.Hidden != z.Total {
 			t.Errorf("zone %q has %d machines, %d named, %d hidden", z.Name, z.Total, len(z.Machines), z.Hidden)
 		}
 		for _, x := range z.Machines {
 			named[x.Verdict]++
-			if f.Attention && x.Verdict == agreement.Agree {
+			if f.Attention && !x.Verdict.NeedsAttention() {
 				t.Errorf("%s is well", x.Name)
 			}
 		}
@@ -301,14 +371,16 @@ func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
 	if m.More != "" {
 		return // zones without a box hide what they have
 	}
-	if sum != m.Counts {
+	if sum.Total != m.Total || !maps.Equal(sum.ByVerdict, m.ByVerdict) {
 		t.Errorf("zones have %+v, all %+v", sum, m.Counts)
 	}
-	if want := min(m.Disagree, ui.MostShown); named[agreement.Disagree] != want {
-		t.Errorf("%d of %d that disagree are named", named[agreement.Disagree], want)
-	}
-	if want := min(m.Unknown, ui.MostShown-named[agreement.Disagree]); named[agreement.Doubtful] != want {
-		t.Errorf("%d of %d unknown ones are named", named[agreement.Doubtful], want)
+	// The worst are named first, as long as there is room.
+	room := ui.MostShown
+	for _, v := range agreement.Verdicts()[:agreement.Agree.Rank()] {
+		if want := min(m.ByVerdict[v], room); named[v] != want {
+			t.Errorf("%d of %d that are %s are named", named[v], want, v)
+		}
+		room -= named[v]
 	}
 }
 

@@ -38,9 +38,25 @@ type World struct {
 	TenantsAbsent bool // there is no such kind
 	TenantProblem string
 
-	// Entries are the steps that were told of, JournalProblems why some could not be read, a sentence for each place.
+	// Components are Mooring's own programs, ComponentProblem is why some may be missing.
+	Components       []Component
+	ComponentProblem string
+
+	// Entries are the reported steps, JournalProblems why some could not be read, a sentence for each place.
 	Entries         []Entry
 	JournalProblems []string
+}
+
+// Component is one installation of a component.
+type Component struct {
+	Name, Where, Version string
+	// Ready is how many of its pods are ready, "" where it has none.
+	Ready string
+	// Leader holds its Lease; Renewed is when it was last renewed, zero where no leader is elected.
+	Leader  string
+	Renewed time.Time
+	// Problem is why it does not do its work, "" if it does.
+	Problem string
 }
 
 // Balancer is a Service of type LoadBalancer.
@@ -86,13 +102,15 @@ type Usage struct {
 	Used, Limit int64
 }
 
-// Entry is a step that a component has told of, in its journal or by an Event.
+// Entry is a step that a component reported, in its journal or by an Event.
 type Entry struct {
 	At time.Time
 	// Component did it; About is the object or the machine.
 	Component, About string
-	// Reason is one word, Text the sentence. Times is how often it was told.
+	// Reason is one word, Text the sentence. Times is how often it was reported.
 	Reason, Text string
 	Times        int
 	Warning      bool
+	// Unverified reports that others than the component may have written it.
+	Unverified bool
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Severity is how much a finding matters. The values stand in JSON and MUST NOT change.
@@ -116,35 +118,13 @@ func Wrapped(findings []Finding, columns int) string {
 func line(b *strings.Builder, head, text string, columns int) {
 	indent := utf8.RuneCountInString(head)
 	if columns <= indent {
-		b.WriteString(head + text + "\n")
-		return
+		columns = 0
 	}
-	b.WriteString(head)
-	used := indent
-	for i, word := range strings.Fields(text) {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case used+1+length > columns:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			used = indent
-		default:
-			b.WriteByte(' ')
-			used++
-		}
-		b.WriteString(word)
-		used += length
-	}
-	b.WriteByte('\n')
+	b.WriteString(prose.Wrap(head, strings.Repeat(" ", indent), text, columns))
 }
 
-// Plural is a count with its noun: "1 note", "2 notes".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+// Plural is [prose.Plural] for counts of findings and what they are about.
+func Plural(n int, noun string) string { return prose.Plural(n, noun) }
 
 // Few are the first five of many names, sorted, each once, and how many more there are.
 func Few(all []string) string {

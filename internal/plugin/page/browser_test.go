@@ -150,7 +150,7 @@ func testFilters(t *testing.T, browser *chromium.Browser) {
 	p.Click("#words")
 	p.Type("worker-04990")
 	p.Until("the machine that was asked for", `document.querySelectorAll(".tile").length === 1 && document.querySelector(".tile").textContent === "worker-04990"`)
-	want(t, p, `document.querySelector("#summary").textContent`, "1 of 5000 machines, all sides agree.")
+	want(t, p, `document.querySelector("#summary").textContent`, "1 of 5000 machines: 1 agree.")
 	want(t, p, `location.search`, "?q=worker-04990")
 	p.Click(".tile")
 	picture(t, p, "detail")
@@ -174,7 +174,7 @@ func testKeyboard(t *testing.T, browser *chromium.Browser) {
 	p.Go(server.URL())
 	drawn(p)
 	for _, next := range []string{
-		"Skip", "words", "attention", "refresh", "Machines", "Route", "Load", "Tenants", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "drawing",
+		"Skip", "words", "attention", "refresh", "Machines", "Route", "Load", "Tenants", "Components", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "drawing",
 	} {
 		p.Press("Tab", false)
 		want(t, p, focus, next)
@@ -228,18 +228,18 @@ func testChanges(t *testing.T, browser *chromium.Browser) {
 		answered(t, p, func() { _ = p.Eval(`document.querySelector("#refresh").dispatchEvent(new Event("click"))`, nil) })
 	}
 	s.set(func(s *source) {
-		s.world.Machines[0].Verdict, s.world.Machines[0].Disagreements = agreement.Disagree, []agreement.Disagreement{{What: "it was changed"}}
+		s.world.Machines[0].Verdict, s.world.Machines[0].Findings = agreement.Down, []agreement.Finding{{Verdict: agreement.Down, What: "it was changed"}}
 	})
 	step()
-	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 3 disagree, 1 unknown.")
+	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 1 down, 2 disagree, 1 unknown, 1 agree.")
 	want(t, p, focus, "worker-00002")
 	s.set(func(s *source) { s.err = fmt.Errorf("listing Nodes: the connection <b>was</b> refused") })
 	step()
 	want(t, p, `document.querySelector("#stale").textContent`, "The cluster could not be read again; what is shown is old: listing Nodes: the connection <b>was</b> refused")
-	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 3 disagree, 1 unknown.")
+	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 1 down, 2 disagree, 1 unknown, 1 agree.")
 	s.set(func(s *source) { s.err = nil })
 	step()
-	want(t, p, `String(document.querySelector("#stale").hidden)`, "true")
+	want(t, p, `String(document.querySelector("#stale").hidden) + document.body.className`, "true")
 	quiet(t, p, server.URL())
 }
 
@@ -264,7 +264,7 @@ func testHostile(t *testing.T, browser *chromium.Browser) {
 		Cluster: evil, Zones: map[string]string{evil: evil}, Notes: []string{evil}, TopologyProblem: evil, BalancerProblem: evil, TenantProblem: evil, JournalProblems: []string{evil},
 		Machines: []agreement.Row{{
 			Machine: evil, HasNode: true, Droplet: evil, Node: evil, CalicoNode: evil, Reflector: evil, Verdict: agreement.Disagree,
-			Disagreements: []agreement.Disagreement{{What: evil}}, Unknowns: []string{evil},
+			Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: evil, Next: evil}},
 		}},
 		Topologies: []topology.Map{{Name: evil, Phase: evil, WaitingFor: evil, Groups: []topology.Group{{
 			Name: evil, Reflectors: []topology.Reflector{{Node: evil, Zone: evil, Role: evil}}, Zones: []topology.Zone{{Name: evil, Clients: []string{evil}}},

@@ -40,9 +40,9 @@ func worldOf(machines int) ui.World {
 		case i%(16*rare) == 1:
 			since := now.Add(-time.Duration(i+3) * time.Minute)
 			r.Verdict, r.Droplet, r.Node = agreement.Disagree, r.Droplet+", gone", "NotReady"
-			r.Disagreements = []agreement.Disagreement{{What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node is still there", Since: &since}}
+			r.Findings = []agreement.Finding{{Verdict: r.Verdict, What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node is still there", Since: &since}}
 		case i%(25*rare) == 3:
-			r.Verdict, r.Unknowns = agreement.Doubtful, []string{"the cloud could not be read: 429 Too Many Requests"}
+			r.Verdict, r.Findings = agreement.Unknown, []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read: 429 Too Many Requests"}}
 		}
 		w.Machines, w.Zones[name] = append(w.Machines, r), zone
 		if groups[zone] == nil {
@@ -52,7 +52,7 @@ func worldOf(machines int) ui.World {
 	}
 	w.Machines = append(w.Machines, agreement.Row{
 		Machine: "left-behind", Droplet: "none", Node: "none", CalicoNode: "left-behind", Reflector: "none", Verdict: agreement.Disagree,
-		Disagreements: []agreement.Disagreement{{What: "there is a Calico Node, and no Kubernetes Node"}},
+		Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node"}},
 	})
 	g := topology.Group{ClusterID: "244.0.0.1", Clients: machines, Reflectors: []topology.Reflector{
 		{Node: "reflector-1", Zone: "fra1-a", Role: "Reflector", Expected: machines, Established: machines},

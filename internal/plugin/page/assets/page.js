@@ -18,6 +18,15 @@
     return e;
   }
 
+  // The verdicts, worst first, and what people read for them.
+  const VERDICTS = ["down", "disagree", "unknown", "settling", "one-side", "agree"];
+  const word = (verdict) => verdict.replace("-", " ");
+
+  // counts lists how many machines have which verdict but the last, "agree".
+  function counts(byVerdict) {
+    return VERDICTS.slice(0, -1).filter((v) => (byVerdict || {})[v]).map((v) => byVerdict[v] + " " + word(v));
+  }
+
   const state = { q: "", only: "", asked: 0, shown: 0, body: "", every: 15, timer: 0, readAt: null, drawing: "", chosen: null };
 
   // Time ------------------------------------------------------------------------------------------------------------------------------------------
@@ -49,8 +58,9 @@
   function share(zone) {
     const bar = make("svg", { class: "share", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
     let x = 0;
-    for (const [verdict, n] of [["disagree", zone.disagree], ["unknown", zone.unknown], ["agree", zone.total - zone.disagree - zone.unknown]]) {
-      // What is there at all is seen, however few.
+    for (const verdict of VERDICTS) {
+      const n = (zone.byVerdict || {})[verdict] || 0;
+      // A share that exists is visible, however small.
       const width = n ? Math.max(100 * n / zone.total, 1) : 0;
       if (width) bar.append(make("rect", { class: verdict, x, y: 0, width, height: 1 }));
       x += width;
@@ -58,8 +68,14 @@
     return bar;
   }
 
+  function bad(counted) {
+    const by = counted.byVerdict || {};
+    return (by.down || 0) + (by.disagree || 0) > 0;
+  }
+
   function tile(zone, machine, first) {
-    const label = machine.name + ", " + machine.verdict + (machine.says ? ": " + machine.says : "");
+    const worst = (machine.findings || [])[0];
+    const label = machine.name + ", " + word(machine.verdict) + (worst ? ": " + worst.what : "");
     const b = make("button", {
       type: "button", class: "tile " + machine.verdict, tabindex: first ? 0 : -1, "data-key": zone.name + "\n" + machine.name,
       "aria-label": label, title: label, "aria-haspopup": "dialog",
@@ -69,11 +85,9 @@
   }
 
   function zoneOf(zone, grouped) {
-    const counts = [zone.total + (zone.total === 1 ? " machine" : " machines")];
-    if (zone.disagree) counts.push(zone.disagree + " disagree");
-    if (zone.unknown) counts.push(zone.unknown + " unknown");
-    const box = make("div", { class: "zone" + (zone.disagree ? " ill" : ""), role: "group", "aria-label": zone.name + ": " + counts.join(", ") },
-      make("h3", {}, zone.name + " ", make("span", {}, counts.join(", "))));
+    const text = [zone.total + (zone.total === 1 ? " machine" : " machines"), ...counts(zone.byVerdict)].join(", ");
+    const box = make("div", { class: "zone" + (bad(zone) ? " ill" : ""), role: "group", "aria-label": zone.name + ": " + text },
+      make("h3", {}, zone.name + " ", make("span", {}, text)));
     if (grouped) box.append(share(zone));
     const tiles = make("ul", { class: "tiles" });
     (zone.machines || []).forEach((m, i) => tiles.append(make("li", {}, tile(zone, m, i === 0))));
@@ -105,16 +119,17 @@
   function show(zone, machine) {
     state.chosen = zone.name + "\n" + machine.name;
     by("detail-name").textContent = machine.name;
-    by("detail-verdict").textContent = machine.verdict + " · " + zone.name;
+    by("detail-verdict").textContent = word(machine.verdict) + " · " + zone.name;
     by("detail-verdict").className = machine.verdict;
     const sides = make("dl");
     for (const [side, says] of machine.sides) sides.append(make("dt", {}, side), make("dd", {}, says));
     const body = [sides];
-    if (machine.differs) {
-      body.push(make("h3", {}, "What disagrees"), make("ul", {}, ...machine.differs.map((d) =>
-        make("li", {}, d.what, d.since ? make("span", { class: "hint" }, " (since at least ", time(d.since), ")") : null))));
+    if (machine.findings) {
+      body.push(make("h3", {}, "Findings"), make("ul", {}, ...machine.findings.map((f) =>
+        make("li", {}, make("b", { class: f.verdict }, word(f.verdict)), ": " + f.what, f.since ? make("span", { class: "hint" }, " (since at least ", time(f.since), ")") : null,
+          f.next ? make("div", { class: "hint" }, "Next: " + f.next) : null))));
     }
-    if (machine.unknown) body.push(make("h3", {}, "What is not known"), make("ul", {}, ...machine.unknown.map((u) => make("li", {}, u))));
+    body.push(make("p", { class: "hint" }, "More: ", make("code", {}, "kubectl mooring explain node " + machine.name)));
     by("detail-body").replaceChildren(...body);
     if (!by("detail").open) by("detail").showModal();
   }
@@ -124,7 +139,6 @@
     by("zones").className = m.grouped ? "grouped" : "";
     by("zones").replaceChildren(...(m.zones || []).map((z) => zoneOf(z, m.grouped)));
     by("more-zones").textContent = m.more || "";
-    count("machines", m.disagree || m.unknown || m.total, m.disagree > 0);
     for (const z of m.zones || []) {
       for (const x of z.machines || []) {
         if (by("detail").open && state.chosen === z.name + "\n" + x.name) show(z, x);
@@ -132,9 +146,17 @@
     }
   }
 
-  function count(key, n, ill) {
-    by("count-" + key).textContent = n;
-    by("count-" + key).className = "count" + (ill ? " ill" : "");
+  // The health strip is the way to the sections, worst first. The journal is history and has no state.
+  function health(tiles) {
+    const link = (key, title, state, text) => make("li", { class: "part " + state },
+      make("a", { href: "#" + key }, make("b", {}, title), " ", make("span", { class: "count" }, text)));
+    const at = by("sections").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    by("sections").replaceChildren(...tiles.map((t) => link(t.key, t.title, t.state, t.text)), link("journal", "Recent steps", "good", ""));
+    if (at) by("sections").querySelector('a[href="' + at + '"]').focus(); // the strip is made again, the focus stays
+    for (const t of tiles) {
+      // A section without anything in it is folded to its title.
+      by(t.key).classList.toggle("empty", t.state === "absent");
+    }
   }
 
   // Tables ----------------------------------------------------------------------------------------------------------------------------------------
@@ -152,6 +174,12 @@
     return make("td", {}, c.text || "");
   }
 
+  // labeled names a cell by its column, for narrow windows, where the head is not seen.
+  function labeled(td, column) {
+    td.dataset.label = column;
+    return td;
+  }
+
   function list(l) {
     const rows = l.rows || [];
     const parts = [make("p", {}, l.summary)];
@@ -159,12 +187,10 @@
     if (rows.length) {
       parts.push(make("table", { "aria-labelledby": "title-" + l.key },
         make("thead", {}, make("tr", {}, ...l.columns.map((c) => make("th", { scope: "col" }, c)))),
-        make("tbody", {}, ...rows.map((r) => make("tr", { class: r.ill ? "ill" : null }, ...r.cells.map(cell))))));
+        make("tbody", {}, ...rows.map((r) => make("tr", { class: r.ill ? "ill" : null }, ...r.cells.map((c, i) => labeled(cell(c), l.columns[i])))))));
     }
     if (l.more) parts.push(make("p", { class: "more" }, l.more));
     by("list-" + l.key).replaceChildren(...parts);
-    const ill = rows.filter((r) => r.ill).length;
-    count(l.key, ill || rows.length + (l.more ? "+" : ""), ill > 0 || Boolean(l.problem));
   }
 
   function drawing(d) {
@@ -181,12 +207,14 @@
     const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : undefined;
     const roved = [...document.querySelectorAll('.tile[tabindex="0"]')].map((t) => t.dataset.key);
     by("cluster").textContent = page.cluster;
-    document.title = (page.machines.disagree ? "(" + page.machines.disagree + ") " : "") + "Mooring " + page.cluster;
+    const wrong = page.health.filter((t) => t.state === "bad" || t.state === "unread").length;
+    document.title = (wrong ? "(" + wrong + ") " : "") + "Mooring " + page.cluster;
+    health(page.health);
     machines(page.machines);
     page.lists.forEach(list);
     drawing(page.drawing);
     by("notes").replaceChildren(...(page.notes || []).map((n) => make("li", {}, n)));
-    // Whoever stood on a tile stands on it again.
+    // The focus returns to the tile that had it.
     for (const t of document.querySelectorAll(".tile")) {
       if (roved.includes(t.dataset.key)) {
         for (const other of t.closest(".tiles").querySelectorAll(".tile")) other.tabIndex = other === t ? 0 : -1;
@@ -195,9 +223,11 @@
     }
   }
 
+  // What is shown is gray while it is known to be old.
   function trouble(text) {
     by("stale").textContent = text;
     by("stale").hidden = !text;
+    document.body.classList.toggle("old", Boolean(text));
   }
 
   async function load(fresh) {
@@ -264,7 +294,7 @@
   by("detail").addEventListener("close", () => {
     const back = [...document.querySelectorAll(".tile")].find((t) => t.dataset.key === state.chosen);
     state.chosen = null;
-    // The event comes a moment after the closing: who has gone elsewhere by then stays there.
+    // The event comes a moment after the closing: a focus that has moved elsewhere by then stays there.
     const at = document.activeElement;
     if (back && (at === document.body || by("zones").contains(at))) rove(back);
   });
@@ -276,6 +306,6 @@
   });
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") { load(true); next(); } });
   setInterval(tick, 5000);
-  load(false);
+  load(true); // a page that is opened shows the cluster as it is, not as it was when somebody last looked
   next();
 })();
