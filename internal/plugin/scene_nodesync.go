@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -39,7 +40,7 @@ func previewNodeSync(ctx context.Context, c *cluster, config calico.Config, limi
 		return explain.NodeSync{Side: sideOf(fmt.Errorf("reading what calico-node-sync remembers: %w", err))}
 	}
 	if watched {
-		out.Memory = "that of the running controller"
+		out.Memory = "that of calico-node-sync"
 	}
 	limits.OneShot = !watched
 	out.Plan, err = nodesynccontroller.NewOneShot(limits, store, nodesynccontroller.ReadOnce(live, now), state, clock.RealClock{}).Preview(ctx)
@@ -71,8 +72,30 @@ func (c *cluster) stateNamespace(ctx context.Context) string {
 	return ""
 }
 
+// nodeSyncLease is the Lease by which calico-node-sync elects its leader (package nodesync/app, which links a whole manager), leaseFresh for how long after
+// its last renewal somebody counts as leading: longer than any lease, since this machine's clock is not the cluster's.
+const (
+	nodeSyncLease = "calico-node-sync.nodes.mooring.dev"
+	leaseFresh    = 2 * time.Minute
+)
+
+// nodeSyncLeads reports whether a calico-node-sync holds its Lease in one of Mooring's namespaces. A memory alone proves nothing: it outlives the program.
+func (c *cluster) nodeSyncLeads(ctx context.Context, now time.Time) bool {
+	return slices.ContainsFunc(c.namespaces, func(namespace string) bool {
+		object, err := c.typed.CoordinationV1().Leases(namespace).Get(ctx, nodeSyncLease, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		lease := leaseOf(object)
+		return lease.Holder != "" && now.Sub(lease.Renewed) < leaseFresh
+	})
+}
+
 // cleanUps is what a running calico-node-sync does about machines without a Kubernetes Node; none where none runs.
 func cleanUps(ctx context.Context, c *cluster, config calico.Config, now clock.PassiveClock) []agreement.CleanUp {
+	if !c.nodeSyncLeads(ctx, now.Now()) {
+		return nil
+	}
 	preview := previewNodeSync(ctx, c, config, nodesync.DefaultConfig(), now)
 	if preview.Memory == "" || preview.Side != (explain.Side{}) {
 		return nil

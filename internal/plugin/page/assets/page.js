@@ -151,7 +151,7 @@
     const link = (key, title, state, text) => make("li", { class: "part " + state },
       make("a", { href: "#" + key }, make("b", {}, title), " ", make("span", { class: "count" }, text)));
     const at = by("sections").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    by("sections").replaceChildren(...tiles.map((t) => link(t.key, t.title, t.state, t.text)), link("journal", "Recent steps", "good", ""));
+    by("sections").replaceChildren(...tiles.map((t) => link(t.key, t.title, t.state, t.text)), link("journal", "Recent steps", "absent", ""));
     if (at) by("sections").querySelector('a[href="' + at + '"]').focus(); // the strip is made again, the focus stays
     for (const t of tiles) {
       // A section without anything in it is folded to its title.
