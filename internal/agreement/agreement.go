@@ -38,7 +38,7 @@ const goneTime = 5 * time.Minute
 // The words of a side that has nothing, was not asked, or could not be read.
 const (
 	nothing  = "none"
-	notAsked = "not asked"
+	notAsked = "not queried"
 	unknown  = "unknown"
 )
 

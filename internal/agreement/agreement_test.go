@@ -145,8 +145,8 @@ func TestDisagreements(t *testing.T) {
 			w.Cloud, w.Calico = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, agreement.Calico{Side: agreement.Side{NotAsked: "x"}}
 		}, "n2", "one-side"},
 		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
-			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not asked for by ID"
-		}, "n2", "unknown\nunknown: it was not asked for by ID"},
+			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not queried for by ID"
+		}, "n2", "unknown\nunknown: it was not queried for by ID"},
 		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\nunknown: nothing is known of its droplet"},
 		"switched off and Ready":   {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2", "disagree\ndisagree: droplet 2 is switched off, and its Node is Ready"},
 		"switched off": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2",

@@ -85,7 +85,7 @@ func certificates(e CertificateEvidence) []finding.Finding {
 			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Where, b.Where), cmp.Compare(a.What, b.What))
 		})
 		out = append(out, finding.Finding{
-			Severity: finding.OK, Where: first.Where, What: fmt.Sprintf("%s not near the end; the first is %s of %s, on %s", are(len(well)), first.What, first.Where, day(first.At)),
+			Severity: finding.OK, Where: first.Where, What: fmt.Sprintf("%s not about to expire; the first is %s of %s, on %s", are(len(well)), first.What, first.Where, day(first.At)),
 		})
 	}
 	return append(out, e.unread()...)
@@ -108,10 +108,10 @@ func (e CertificateEvidence) unread() []finding.Finding {
 	}
 	switch {
 	case e.ClosedProblem != "":
-		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not looked at: " + secrets + ": " + e.ClosedProblem})
+		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not read: " + secrets + ": " + e.ClosedProblem})
 	case e.Closed > 0:
 		out = append(out, finding.Finding{
-			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not looked at: %s of type kubernetes.io/tls", finding.Plural(e.Closed, "Secret")), Why: "certificates that servers show are there",
+			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not read: %s of type kubernetes.io/tls", finding.Plural(e.Closed, "Secret")), Why: "certificates that servers show are there",
 			Do: "with --secrets their tls.crt is read; the API server sends their keys along, which are neither looked at nor printed",
 		})
 	}
@@ -123,13 +123,13 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	problem := func(what, why, do string) finding.Finding {
 		return finding.Finding{Severity: finding.Problem, Where: b.Where, What: b.Where + " " + what, Why: why, Do: do}
 	}
-	const unreadable = "whoever needs it refuses the connection"
+	const unreadable = "every client that needs it refuses the connection"
 	all, err := parse(b.PEM)
 	switch {
 	case err != nil:
-		return End{}, problem("has a certificate that cannot be read: "+err.Error(), unreadable, "write it anew, as PEM")
+		return End{}, problem("has a certificate that cannot be read: "+err.Error(), unreadable, "write it again, as PEM")
 	case len(all) == 0:
-		return End{}, problem("has no certificate where one is expected", unreadable, "write it anew, as PEM")
+		return End{}, problem("has no certificate where one is expected", unreadable, "write it again, as PEM")
 	}
 	deciding := all[0]
 	if !b.Leaf {
@@ -151,7 +151,7 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	}
 	if ended > 0 {
 		found = finding.Finding{
-			Severity: finding.Note, Where: b.Where, What: fmt.Sprintf("%s has %s that ended, beside %d valid", b.Where, finding.Plural(ended, "certificate"), len(all)-ended),
+			Severity: finding.Note, Where: b.Where, What: fmt.Sprintf("%s has %s that expired, next to %d valid", b.Where, finding.Plural(ended, "certificate"), len(all)-ended),
 		}
 	}
 	return end, found
@@ -181,14 +181,14 @@ func (n End) judge(now time.Time) finding.Finding {
 	if n.Lasts > 0 {
 		soon = min(soon, n.Lasts/6)
 	}
-	f := finding.Finding{Where: n.Where, Do: "renew it, and see why nobody did: what renews certificates does so after two thirds of their time"}
+	f := finding.Finding{Where: n.Where, Do: "renew it, and see why it was not renewed: what renews certificates does so after two thirds of their time"}
 	switch left := n.At.Sub(now); {
 	case left <= 0:
-		f.Severity, f.What = finding.Problem, fmt.Sprintf("%s: %s ended on %s", n.Where, n.What, day(n.At))
-		f.Why = "whoever meets it refuses the connection"
+		f.Severity, f.What = finding.Problem, fmt.Sprintf("%s: %s expired on %s", n.Where, n.What, day(n.At))
+		f.Why = "every client that meets it refuses the connection"
 	case left < soon:
-		f.Severity, f.What = finding.Warning, fmt.Sprintf("%s: %s ends in %s, on %s", n.Where, n.What, span(left), day(n.At))
-		f.Why = "from then on whoever meets it refuses the connection"
+		f.Severity, f.What = finding.Warning, fmt.Sprintf("%s: %s expires in %s, on %s", n.Where, n.What, span(left), day(n.At))
+		f.Why = "from then on every client that meets it refuses the connection"
 	default:
 		return finding.Finding{}
 	}

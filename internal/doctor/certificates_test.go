@@ -55,16 +55,16 @@ func TestCertificates(t *testing.T) {
 	}{
 		"none":              {doctor.CertificateEvidence{Now: at()}, nil},
 		"one with time":     {bundle(made(14 * day)), nil},
-		"one near its end":  {bundle(made(14*day - time.Second)), []string{"warning certificates: Webhook w: CN=a ends in 13 days, on 2026-12-06 11:59Z"}},
-		"one in hours":      {bundle(made(25*time.Hour + time.Minute)), []string{"warning certificates: Webhook w: CN=a ends in 25h1m, on 2026-11-23 13:01Z"}},
-		"one that ended":    {bundle(made(-time.Hour)), []string{"problem certificates: Webhook w: CN=a ended on 2026-11-22 11:00Z"}},
+		"one near its end":  {bundle(made(14*day - time.Second)), []string{"warning certificates: Webhook w: CN=a expires in 13 days, on 2026-12-06 11:59Z"}},
+		"one in hours":      {bundle(made(25*time.Hour + time.Minute)), []string{"warning certificates: Webhook w: CN=a expires in 25h1m, on 2026-11-23 13:01Z"}},
+		"one that ended":    {bundle(made(-time.Hour)), []string{"problem certificates: Webhook w: CN=a expired on 2026-11-22 11:00Z"}},
 		"a short one":       {leaf(certificate(t, "s", 19*time.Hour, 5*time.Hour)), nil},
-		"a short one, late": {leaf(certificate(t, "s", 21*time.Hour, 3*time.Hour)), []string{"warning certificates: Webhook w: CN=s ends in 3h0m, on 2026-11-22 15:00Z"}},
+		"a short one, late": {leaf(certificate(t, "s", 21*time.Hour, 3*time.Hour)), []string{"warning certificates: Webhook w: CN=s expires in 3h0m, on 2026-11-22 15:00Z"}},
 		"one of tomorrow":   {leaf(certificate(t, "t", -day, 300*day)), []string{"problem certificates: Webhook w has CN=t, which is not valid before 2026-11-23T12:00:00Z"}},
 		"an authority that ended beside its successor": {
-			bundle(made(-day), made(300*day)), []string{"note certificates: Webhook w has 1 certificate that ended, beside 1 valid"},
+			bundle(made(-day), made(300*day)), []string{"note certificates: Webhook w has 1 certificate that expired, next to 1 valid"},
 		},
-		"a server's certificate that ended before its authority": {leaf(made(-day), made(300*day)), []string{"problem certificates: Webhook w: CN=a ended on 2026-11-21 12:00Z"}},
+		"a server's certificate that ended before its authority": {leaf(made(-day), made(300*day)), []string{"problem certificates: Webhook w: CN=a expired on 2026-11-21 12:00Z"}},
 		"no certificate": {bundle([]byte("x")), []string{"problem certificates: Webhook w has no certificate where one is expected"}},
 		"another block":  {bundle([]byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")), []string{"problem certificates: Webhook w has no certificate where one is expected"}},
 		"what cannot be read": {
@@ -72,15 +72,15 @@ func TestCertificates(t *testing.T) {
 			[]string{"problem certificates: Webhook w has a certificate that cannot be read: x509: malformed certificate"},
 		},
 		"an end":             {end(30*day, 0), nil},
-		"a near end":         {end(13*day, 0), []string{"warning certificates: EtcdStorage e: its CA ends in 13 days, on 2026-12-05 12:00Z"}},
+		"a near end":         {end(13*day, 0), []string{"warning certificates: EtcdStorage e: its CA expires in 13 days, on 2026-12-05 12:00Z"}},
 		"a short life":       {end(13*day, 60*day), nil},
-		"a short life, late": {end(9*day, 60*day), []string{"warning certificates: EtcdStorage e: its CA ends in 9 days, on 2026-12-01 12:00Z"}},
-		"a past end":         {end(0, 60*day), []string{"problem certificates: EtcdStorage e: its CA ended on 2026-11-22 12:00Z"}},
-		"Secrets":            {doctor.CertificateEvidence{Now: at(), Closed: 3}, []string{"note certificates: not looked at: 3 Secrets of type kubernetes.io/tls"}},
+		"a short life, late": {end(9*day, 60*day), []string{"warning certificates: EtcdStorage e: its CA expires in 9 days, on 2026-12-01 12:00Z"}},
+		"a past end":         {end(0, 60*day), []string{"problem certificates: EtcdStorage e: its CA expired on 2026-11-22 12:00Z"}},
+		"Secrets":            {doctor.CertificateEvidence{Now: at(), Closed: 3}, []string{"note certificates: not read: 3 Secrets of type kubernetes.io/tls"}},
 		"Secrets that nobody may count": {
-			doctor.CertificateEvidence{Now: at(), ClosedProblem: "forbidden"}, []string{"note certificates: not looked at: Secrets of type kubernetes.io/tls: forbidden"},
+			doctor.CertificateEvidence{Now: at(), ClosedProblem: "forbidden"}, []string{"note certificates: not read: Secrets of type kubernetes.io/tls: forbidden"},
 		},
-		"a side": {doctor.CertificateEvidence{Now: at(), Unread: []doctor.Unread{{Side: "APIServices", Problem: "forbidden"}}}, []string{"warning certificates: not looked at: APIServices: forbidden"}},
+		"a side": {doctor.CertificateEvidence{Now: at(), Unread: []doctor.Unread{{Side: "APIServices", Problem: "forbidden"}}}, []string{"warning certificates: not read: APIServices: forbidden"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +91,7 @@ func TestCertificates(t *testing.T) {
 	}
 	e := bundle(made(100 * day))
 	e.Ends = end(50*day, 0).Ends
-	const want = "2 certificates are not near the end; the first is its CA of EtcdStorage e, on 2027-01-11 12:00Z"
+	const want = "2 certificates are not about to expire; the first is its CA of EtcdStorage e, on 2027-01-11 12:00Z"
 	if got := doctor.Certificates(e); len(got) != 1 || got[0].What != want || got[0].Severity != finding.OK {
 		t.Errorf("%+v", got)
 	}

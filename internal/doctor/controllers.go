@@ -82,7 +82,7 @@ func fighting(e ControllerEvidence) []finding.Finding {
 			for _, r := range c.rivals {
 				if r.name != "" && r.is(c, w) {
 					out = append(out, finding.Finding{
-						Severity: r.severity, Where: w.String(), What: fmt.Sprintf("%s is %s, and runs beside %s", w, r.name, names(ours)), Why: r.why, Do: r.do,
+						Severity: r.severity, Where: w.String(), What: fmt.Sprintf("%s is %s, and runs alongside %s", w, r.name, names(ours)), Why: r.why, Do: r.do,
 					})
 				}
 			}
@@ -107,7 +107,7 @@ func nodeController(c component, w Workload) finding.Finding {
 		return finding.Finding{}
 	case kind.Elsewhere || enabled.Elsewhere:
 		return finding.Finding{
-			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not looked at: %s takes %s from another object", w, elsewhere(w, "DATASTORE_TYPE", list)),
+			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not read: %s takes %s from another object", w, elsewhere(w, "DATASTORE_TYPE", list)),
 			Why: "with the etcdv3 datastore its node controller removes Calico Nodes itself, without the guards of calico-node-sync",
 			Do:  "see whether node is among the controllers there",
 		}

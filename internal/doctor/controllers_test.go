@@ -113,7 +113,7 @@ func TestControllers(t *testing.T) {
 		"one that works":  {led(runs(nodeSync()), syncLease), nil},
 		"DigitalOcean's own beside ours": {
 			led(runs(cloudManager(), deployment("do/ccm", "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68")), cloudLease),
-			[]string{"problem fighting: Deployment do/ccm is DigitalOcean's own digitalocean-cloud-controller-manager, and runs beside Deployment kube-system/digitalocean-cloud-controller-manager"},
+			[]string{"problem fighting: Deployment do/ccm is DigitalOcean's own digitalocean-cloud-controller-manager, and runs alongside Deployment kube-system/digitalocean-cloud-controller-manager"},
 		},
 		"ours, from a mirror with their name": {
 			led(runs(deployment("kube-system/c", "m/digitalocean/digitalocean-cloud-controller-manager:v1", made("digitalocean-cloud-controller-manager", ""))), cloudLease), nil,
@@ -125,7 +125,7 @@ func TestControllers(t *testing.T) {
 		},
 		"kube-calico-controller": {
 			led(runs(nodeSync(), deployment("kube-system/kube-calico-controller", "wish/kube-calico-controller:0.0.3")), syncLease),
-			[]string{"warning fighting: Deployment kube-system/kube-calico-controller is the old kube-calico-controller, and runs beside Deployment mooring-system/calico-node-sync"},
+			[]string{"warning fighting: Deployment kube-system/kube-calico-controller is the old kube-calico-controller, and runs alongside Deployment mooring-system/calico-node-sync"},
 		},
 		"kube-calico-controller's Deployment with our image": {
 			led(runs(deployment("kube-system/kube-calico-controller", syncImage)), "kube-system/calico-node-sync.nodes.mooring.dev"), nil,
@@ -142,17 +142,17 @@ func TestControllers(t *testing.T) {
 		"kube-controllers with Kubernetes": {led(runs(nodeSync(), kubeControllers(env("DATASTORE_TYPE", doctor.Variable{Value: "kubernetes"}))), syncLease), nil},
 		"kube-controllers that nobody knows": {
 			led(runs(nodeSync(), kubeControllers(env("ENABLED_CONTROLLERS", doctor.Variable{Elsewhere: true}))), syncLease),
-			[]string{"note fighting: not looked at: Deployment kube-system/calico-kube-controllers takes ENABLED_CONTROLLERS from another object"},
+			[]string{"note fighting: not read: Deployment kube-system/calico-kube-controllers takes ENABLED_CONTROLLERS from another object"},
 		},
 		"the old route reflector operator": {
 			led(runs(deployment("mooring-system/calico-route-reflector-operator", rrImage),
 				deployment("calico-route-reflector-operator-system/calico-route-reflector-operator-controller-manager", "controller:latest")), rrLease),
 			[]string{"problem fighting: Deployment calico-route-reflector-operator-system/calico-route-reflector-operator-controller-manager is the calico-route-reflector-operator of 2020, " +
-				"and runs beside Deployment mooring-system/calico-route-reflector-operator"},
+				"and runs alongside Deployment mooring-system/calico-route-reflector-operator"},
 		},
 		"etcdproxy-controller": {
 			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", storageImage), deployment("kube-apiserver-storage/etcdproxy-controller-deployment", "x/y:1")), storageLease),
-			[]string{"problem fighting: Deployment kube-apiserver-storage/etcdproxy-controller-deployment is etcdproxy-controller, and runs beside Deployment kube-apiserver-storage/etcd-storage-operator"},
+			[]string{"problem fighting: Deployment kube-apiserver-storage/etcdproxy-controller-deployment is etcdproxy-controller, and runs alongside Deployment kube-apiserver-storage/etcd-storage-operator"},
 		},
 		"two of ours": {
 			led(runs(nodeSync(), deployment("other/sync", "mirror/renamed@sha256:00", made("calico-node-sync", ""))), syncLease, "other/calico-node-sync.nodes.mooring.dev"),
@@ -206,7 +206,7 @@ func TestControllers(t *testing.T) {
 		},
 		"lists that may not be read": {
 			doctor.ControllerEvidence{Now: at(), LeaseProblem: "no", Workloads: []doctor.Listing{{Kind: "Deployments", Problem: "forbidden"}}},
-			[]string{"warning leader: not looked at: Leases: no", "warning components: not looked at: Deployments: forbidden"},
+			[]string{"warning leader: not read: Leases: no", "warning components: not read: Deployments: forbidden"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,7 +159,7 @@ func (i *installed) byDatastore() string {
 		}
 		return "dist/" + i.component.name + "-kubernetes.yaml"
 	case kind.Value == "" && (kind.Elsewhere || !endpoints):
-		i.doubt = "its variables do not say which datastore Calico has, so that rights for Calico's objects in Kubernetes were not asked for"
+		i.doubt = "its variables do not say which datastore Calico has, so that rights for Calico's objects in Kubernetes were not checked"
 	}
 	return "dist/" + i.component.name + "-etcdv3.yaml"
 }
@@ -189,7 +189,7 @@ func rights(e RightsEvidence) []finding.Finding {
 	for _, i := range installations(e.Workloads) {
 		if i.doubt != "" {
 			out = append(out, finding.Finding{
-				Severity: finding.Note, Where: i.workload.String(), What: fmt.Sprintf("not looked at: rights of %s: %s", i.workload, i.doubt),
+				Severity: finding.Note, Where: i.workload.String(), What: fmt.Sprintf("not read: rights of %s: %s", i.workload, i.doubt),
 				Why: "a right that is missing there does not show here",
 			})
 		}

@@ -94,13 +94,13 @@ func TestRights(t *testing.T) {
 		},
 		"a datastore that nobody knows": {
 			asked(noCalico, nodeSync(env("DATASTORE_TYPE", doctor.Variable{Elsewhere: true}))),
-			[]string{"note rights: not looked at: rights of Deployment mooring-system/calico-node-sync: its variables do not say which datastore Calico has, " +
-				"so that rights for Calico's objects in Kubernetes were not asked for"},
+			[]string{"note rights: not read: rights of Deployment mooring-system/calico-node-sync: its variables do not say which datastore Calico has, " +
+				"so that rights for Calico's objects in Kubernetes were not checked"},
 			"",
 		},
 		"a kubeconfig": {
 			asked(noCalico, nodeSync(inKubernetes, args("--kubeconfig=/etc/k"))),
-			[]string{"note rights: not looked at: rights of Deployment mooring-system/calico-node-sync: it has --kubeconfig, so that its rights are those of the user there"}, "",
+			[]string{"note rights: not read: rights of Deployment mooring-system/calico-node-sync: it has --kubeconfig, so that its rights are those of the user there"}, "",
 		},
 		"variables of the predecessor": {
 			asked(func(q doctor.Question) bool { return q.Resource == "routereflectortopologies" && q.Verb == "create" },
@@ -111,7 +111,7 @@ func TestRights(t *testing.T) {
 		},
 		"nobody may ask": {
 			doctor.RightsEvidence{Workloads: runs(nodeSync(inEtcd)).Workloads, Problem: "you may not create subjectaccessreviews"},
-			[]string{"warning rights: not looked at: rights: you may not create subjectaccessreviews"}, "ask for the right to read it, or let somebody look who has it",
+			[]string{"warning rights: not read: rights: you may not create subjectaccessreviews"}, "ask for the right to read it, or let somebody look who has it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

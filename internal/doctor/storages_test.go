@@ -60,7 +60,7 @@ func TestStorages(t *testing.T) {
 			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", core("NearlyFull")), tenantWith("b", core("Corrupt"))}},
 			[]string{"problem|the core etcd of EtcdStorage b|the core: Corrupt", "warning|the core etcd of EtcdStorage a|the core: NearlyFull"},
 		},
-		"not to be read": {StorageEvidence{Unread: []Unread{{"EtcdStorages", "forbidden"}}}, []string{"warning|EtcdStorages|not looked at: EtcdStorages: forbidden"}},
+		"not to be read": {StorageEvidence{Unread: []Unread{{"EtcdStorages", "forbidden"}}}, []string{"warning|EtcdStorages|not read: EtcdStorages: forbidden"}},
 	} {
 		var got []string
 		for _, f := range Storages(c.e) {

@@ -47,7 +47,7 @@ func (e EtcdStorageEvidence) tenant() Section {
 		s.say("proxies", "%s ready", status.Proxies)
 	}
 	if at := storage.DeletionTimestamp; at != nil {
-		s.heed("pending", "its deletion, asked for %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(storage.Finalizers), "none"))
+		s.heed("pending", "its deletion, requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(storage.Finalizers), "none"))
 	}
 	switch {
 	case len(status.Conditions) == 0:
@@ -79,7 +79,7 @@ func sentences(kind string) (yes, no, unknown string) {
 	case v1alpha1.ConditionCoreReachable:
 		return "the core etcd answers", "the core etcd does not answer as it must", "whether the core etcd answers is not known"
 	case v1alpha1.ConditionCoreHealthy:
-		return "the members of the core etcd are well", "the core etcd is not well, which is for whoever runs it", "how the members of the core etcd are is not known"
+		return "the members of the core etcd are healthy", "the core etcd is not healthy: whoever operates it has to act", "how the members of the core etcd are is not known"
 	case v1alpha1.ConditionCertificatesReady:
 		return "every certificate is where it belongs", "a certificate or bundle is missing", "whether certificates are where they belong is not known"
 	case v1alpha1.ConditionProxyReady:
@@ -215,11 +215,11 @@ func (e EtcdStorageEvidence) certificates() Section {
 		at, left := c.ends.UTC().Format(time.RFC3339), c.ends.Sub(e.Now)
 		switch {
 		case left <= 0:
-			s.heed(c.name, "it ended at %s, %s ago", at, prose.Span(-left))
+			s.heed(c.name, "it expired at %s, %s ago", at, prose.Span(-left))
 		case left < c.validity/late:
-			s.heed(c.name, "it ends at %s, in %s, which is late for a validity of %s: %s of that", at, prose.Span(left), prose.Span(c.validity), c.after)
+			s.heed(c.name, "it expires at %s, in %s, which is late for a validity of %s: %s of that", at, prose.Span(left), prose.Span(c.validity), c.after)
 		default:
-			s.say(c.name, "it ends at %s, in %s; %s of %s", at, prose.Span(left), c.after, prose.Span(c.validity))
+			s.say(c.name, "it expires at %s, in %s; %s of %s", at, prose.Span(left), c.after, prose.Span(c.validity))
 		}
 	}
 	return s

@@ -56,8 +56,8 @@ func TestTenantThatIsWell(t *testing.T) {
 		"proxies: 3/3 ready", "Ready: it is ready, since 3h (Ready)", "Later: it is not known, since 3h (New): of a newer operator",
 		"keys: 120 of 200 (60 %)", "bytes: 2.4Mi of 8Mi (29 %)", "leases: 4, unbounded", "counted: 60s ago",
 		"requests: each proxy serves at most 50 in a second", "watches: each proxy has at most 20 open",
-		"serving CA: it ends at 2029-05-10T12:00:00Z, in 900d; the next one signs after five sixths of 1095d",
-		"client: it ends at 2027-01-22T12:00:00Z, in 61d; it is renewed after two thirds of 90d",
+		"serving CA: it expires at 2029-05-10T12:00:00Z, in 900d; the next one signs after five sixths of 1095d",
+		"client: it expires at 2027-01-22T12:00:00Z, in 61d; it is renewed after two thirds of 90d",
 	)
 	silent(t, got, "pending")
 	golden(t, "tenant-well", got)
@@ -78,7 +78,7 @@ func TestConditionsInWords(t *testing.T) {
 		"Ready":                                 {"it is ready", "!it is not ready", "!whether it is ready is not known"},
 		v1alpha1.ConditionConflict:              {"!something of somebody else is in the way", "nothing of others is in the way", "whether something is in the way is not known"},
 		v1alpha1.ConditionCoreReachable:         {"the core etcd answers", "!the core etcd does not answer as it must", "!whether the core etcd answers is not known"},
-		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are well", "!the core etcd is not well, which is for whoever runs it", "how the members of the core etcd are is not known"},
+		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are healthy", "!the core etcd is not healthy: whoever operates it has to act", "how the members of the core etcd are is not known"},
 		v1alpha1.ConditionCertificatesReady:     {"every certificate is where it belongs", "!a certificate or bundle is missing", "!whether certificates are where they belong is not known"},
 		v1alpha1.ConditionProxyReady:            {"a proxy serves", "!no proxy of the current template serves", "!whether a proxy serves is not known"},
 		v1alpha1.ConditionDeployed:              {"it is deployed", "!it is not deployed", "!whether it is deployed is not known"},
@@ -116,10 +116,10 @@ func TestTenantInTrouble(t *testing.T) {
 	got := explain.EtcdStorage(e)
 	says(t, got, true,
 		"keys: under /team-a/ of the core; they are deleted with it (spec.deletionPolicy Delete)",
-		"!pending: its deletion, asked for 30m ago; finalizers that hold it: etcd.mooring.dev/storage",
+		"!pending: its deletion, requested 30m ago; finalizers that hold it: etcd.mooring.dev/storage",
 		"!pending: a change of the spec: what follows is about generation 2, and it is at 3", "pending: proxies that are not ready: 2 of 3",
-		"!serving: it ended at 2026-11-22T10:00:00Z, 2h ago",
-		"!client: it ends at 2026-11-27T12:00:00Z, in 5d, which is late for a validity of 90d: it is renewed after two thirds of that",
+		"!serving: it expired at 2026-11-22T10:00:00Z, 2h ago",
+		"!client: it expires at 2026-11-27T12:00:00Z, in 5d, which is late for a validity of 90d: it is renewed after two thirds of that",
 		"serving CA: none yet", "!2m ago: Warning MissingPermission: Secret shop/etcd: … (etcd-storage-operator)",
 	)
 	golden(t, "tenant-trouble", got)

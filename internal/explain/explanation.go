@@ -94,7 +94,7 @@ type Side struct {
 func (s Side) told(section *Section, topic string) (read bool) {
 	switch {
 	case s.NotAsked != "":
-		section.say(topic, "not asked: %s", s.NotAsked)
+		section.say(topic, "not queried: %s", s.NotAsked)
 	case s.Problem != "":
 		section.heed(topic, "not known: %s", s.Problem)
 	default:

@@ -59,7 +59,7 @@ func (e NodeEvidence) machine() Section {
 		}
 	}
 	for _, n := range e.NotAsked {
-		s.say("not asked", "%s: %s", n.Name, n.Text)
+		s.say("not queried", "%s: %s", n.Name, n.Text)
 	}
 	switch m.Verdict {
 	case agreement.Agree:

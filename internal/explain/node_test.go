@@ -17,7 +17,7 @@ import (
 func alive(name string) explain.NodeEvidence {
 	return explain.NodeEvidence{
 		Now: now, Name: name, NotAsked: []explain.Named{{Name: "DigitalOcean", Text: "there is no token"}},
-		Machine:    agreement.Row{Machine: name, Droplet: "not asked", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true},
+		Machine:    agreement.Row{Machine: name, Droplet: "not queried", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true},
 		Reflectors: explain.Reflectors{Side: explain.Side{NotAsked: "there is no kind RouteReflectorTopology"}},
 	}
 }
@@ -60,9 +60,9 @@ func TestNodeThatIsWell(t *testing.T) {
 	t.Parallel()
 	e := explain.Node(alive("worker-1"))
 	says(t, e, false,
-		"droplet: not asked", "Node: Ready", "Calico: worker-1", "reflector: none", "not asked: DigitalOcean: there is no token",
+		"droplet: not queried", "Node: Ready", "Calico: worker-1", "reflector: none", "not queried: DigitalOcean: there is no token",
 		"verdict: all sides that were queried agree", "plan: nothing: its Kubernetes Node is there, so that nothing of it is removed",
-		"plan: not asked: there is no kind RouteReflectorTopology",
+		"plan: not queried: there is no kind RouteReflectorTopology",
 	)
 	silent(t, e, "limits", "memory", "held back")
 	golden(t, "node-well", e)
@@ -146,7 +146,7 @@ func TestNodeOfWhichLittleIsKnown(t *testing.T) {
 	t.Parallel()
 	e := alive("x")
 	e.NodeSync.Side = explain.Side{NotAsked: "its kinds are not served"}
-	says(t, explain.Node(e), false, "plan: not asked: its kinds are not served")
+	says(t, explain.Node(e), false, "plan: not queried: its kinds are not served")
 	e.NodeSync.Side = explain.Side{Problem: "no answer in time"}
 	e.EventsRead = explain.Side{Problem: "listing Events: forbidden"}
 	says(t, explain.Node(e), true, "!plan: not known: no answer in time", "!Events: not known: listing Events: forbidden")

@@ -80,7 +80,7 @@ func (e ServiceEvidence) status() Section {
 	}
 	s.say("asks for", "a load balancer of DigitalOcean (type LoadBalancer, no class)")
 	if at := service.DeletionTimestamp; at != nil {
-		s.heed("deletion", "asked for %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(service.Finalizers), "none"))
+		s.heed("deletion", "requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(service.Finalizers), "none"))
 	}
 	if id := service.Annotations[annotation.LoadBalancerID]; id != "" {
 		s.sayIf(e.Lost, "has", "load balancer %s%s", id, map[bool]string{true: ", which DigitalOcean does not know with this token"}[e.Lost])

@@ -46,7 +46,7 @@ func TestServiceAnnotations(t *testing.T) {
 	got := explain.Service(e)
 	says(t, got, true, // a warning
 		"asks for: a load balancer of DigitalOcean (type LoadBalancer, no class)", "has: load balancer lb-1", "answers at: 203.0.113.9",
-		"DigitalOcean: not asked: there is no token", "granted: that droplets and certificates which the Service needs are there",
+		"DigitalOcean: not queried: there is no token", "granted: that droplets and certificates which the Service needs are there",
 		"forwards: https:443 → http:30443 with certificate (shop)",
 		`http-ports: "80": forwards http:80 → http:30080`, `allow-rules: "cidr:10.0.0.0/8": allows cidr:10.0.0.0/8`,
 		`hostname: "web.example.com": changes nothing that is sent. The Service's status shows this name, in lower case, instead of the load balancer's addresses.`,
@@ -147,5 +147,5 @@ func TestServiceStanding(t *testing.T) {
 	e.Input.Service.Status.Conditions = []metav1.Condition{{Type: "LoadBalancerPortsError", Status: metav1.ConditionTrue, Reason: "Ports", Message: "no UDP"}}
 	says(t, explain.Service(e), true,
 		"disowned: nothing is sent, annotation service.kubernetes.io/do-loadbalancer-disown forbids it", `size-unit: "3", a default of the cluster: option size 3`,
-		"!deletion: asked for 5m ago; finalizers that hold it: service.kubernetes.io/load-balancer-cleanup", "condition: LoadBalancerPortsError is True, Ports: no UDP")
+		"!deletion: requested 5m ago; finalizers that hold it: service.kubernetes.io/load-balancer-cleanup", "condition: LoadBalancerPortsError is True, Ports: no UDP")
 }

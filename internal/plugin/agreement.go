@@ -51,7 +51,7 @@ func newAgreement(env *Env) *cobra.Command {
 	a.output.known = []string{string(FormatTable), string(FormatWide), string(FormatJSON), string(FormatYAML), string(FormatName)}
 	cmd := &cobra.Command{
 		Use:     "agreement [MACHINE...]",
-		Short:   "Compare what cloud, Kubernetes, Calico and reflectors say of each machine",
+		Short:   "Compare what the cloud, Kubernetes, Calico and reflectors report of each machine",
 		Long:    agreementLong,
 		Example: agreementExample,
 		Args:    cobra.ArbitraryArgs,
@@ -100,7 +100,7 @@ func (a *agreementCommand) run(ctx context.Context, args []string, out, notes io
 	}
 	for _, s := range sidesOf(w) {
 		if s.side.NotAsked != "" {
-			fmt.Fprintf(notes, "note: %s not asked: %s\n", s.name, s.side.NotAsked)
+			fmt.Fprintf(notes, "note: %s not queried: %s\n", s.name, s.side.NotAsked)
 		}
 	}
 	if err := a.print(agreementList{Machines: rows, world: w}, out); err != nil {

@@ -147,7 +147,7 @@ func readCalico(ctx context.Context, c *cluster) (agreement.Calico, error) {
 	out := agreement.Calico{OnNodes: config.Kind == calico.Kubernetes}
 	if out.OnNodes {
 		if _, err := c.typed.Discovery().ServerResourcesForGroupVersion(calicoKinds); apierrors.IsNotFound(err) {
-			out.NotAsked = "its kinds are not served; for etcdv3 set ETCD_ENDPOINTS"
+			out.NotAsked = "no kinds of Calico; set ETCD_ENDPOINTS for etcdv3"
 			return out, nil
 		}
 	}

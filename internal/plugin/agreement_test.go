@@ -68,15 +68,15 @@ func testAgreement(t *testing.T, cluster *controlplane.Cluster) {
 		return append([]string{"agreement", "--kubeconfig", cluster.Kubeconfig}, args...)
 	}
 	notes := []string{
-		"note: DigitalOcean not asked: there is no token in DO_ACCESS_TOKEN\n", "note: Calico not asked: its kinds are not served; for etcdv3 set ETCD_ENDPOINTS\n",
+		"note: DigitalOcean not queried: there is no token in DO_ACCESS_TOKEN\n", "note: Calico not queried: no kinds of Calico; set ETCD_ENDPOINTS for etcdv3\n",
 		"  ! topology main lists it with cluster ID 244.0.0.1, and the Node has none\n",
 	}
 	expect(t, 2, "", ask(), notes...)
 	mustKubectl(t, cluster, "", "annotate", "node", "r1", routereflector.ClusterIDAnnotation+"=244.0.0.1")
 	code, out, _ := run(t, ask())
 	want := []string{
-		"MACHINE DROPLET NODE CALICO REFLECTOR VERDICT", "c1 no ID Ready not asked - one side", "c2 no ID Ready not asked - one side", "no-calico no ID Ready not asked - one side",
-		"r1 no ID Ready not asked main one side", "4 machines: 4 one side.",
+		"MACHINE DROPLET NODE CALICO REFLECTOR VERDICT", "c1 no ID Ready not queried - one side", "c2 no ID Ready not queried - one side", "no-calico no ID Ready not queried - one side",
+		"r1 no ID Ready not queried main one side", "4 machines: 4 one side.",
 	}
 	var lines []string
 	for line := range strings.Lines(out) {

@@ -21,21 +21,21 @@ import (
 	routereflectors "github.com/mooring-dev/mooring/internal/routereflector/doctor"
 )
 
-const doctorLong = `Look for known hazards in a cluster, without changing anything. Without a subcommand all of them look, one after the other:
+const doctorLong = `Check a cluster for known hazards. Nothing is written. Without a subcommand all checks run, one after the other:
   controllers      two programs that do the same work, components without pods or a leader, versions that differ
   rbac             rights that a component needs and its service account does not have
-  certificates     certificates that have ended, or end soon; Secrets are only counted, unless --secrets says otherwise
+  certificates     certificates that have expired or expire soon; Secrets are only counted, unless --secrets says otherwise
   etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not well
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
 
-Each finding says what is the case, why it matters and what to do, the worst first. What could not be looked at is a finding, too.
+Each finding names what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
 
-Exit codes: 0 nothing to do; 2 a problem, a warning, or something that was not looked at; 1 the cluster does not answer.`
+Exit codes: 0 nothing to do; 2 a problem, a warning, or something that could not be read; 1 the cluster does not answer.`
 
 const doctorExample = `  kubectl mooring doctor
   kubectl mooring doctor -o json | jq '.findings[] | select(.severity == "problem")'`
 
-const doctorControllersLong = `Look at who does the work of Mooring's components: predecessors and others beside them, two installations of one, Deployments without a
+const doctorControllersLong = `Check who does the work of Mooring's components: upstream projects and others alongside them, two installations of one, Deployments without a
 ready pod, Leases of leader election that nobody renews, and versions that differ within one release.
 
 Deployments, DaemonSets and Leases of all namespaces are read. A component is known by the labels of its manifests and chart, or by
@@ -56,7 +56,7 @@ func doctorParts() []doctorPart {
 		{"controllers", "Find controllers that fight, and components that do not do their work", doctorControllersLong, lookAtControllers},
 		{"rbac", "Find rights that a component needs and does not have", doctorRBACLong, lookAtRights},
 		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not well", doctorStoragesLong, lookAtStorages},
-		{partCertificates, "Find certificates that have ended, or end soon", doctorCertificatesLong, lookAtCertificates},
+		{partCertificates, "Find certificates that have expired or expire soon", doctorCertificatesLong, lookAtCertificates},
 	}
 }
 
@@ -72,7 +72,7 @@ type doctorCommand struct {
 // newDoctor is the command that runs every doctor, and the group of each. They write nothing.
 func newDoctor(env *Env) *cobra.Command {
 	whole := append(doctorParts(), doctorPart{name: "routereflectors", look: lookAtRouteReflectors})
-	cmd := (&doctorCommand{env: env, parts: whole}).command("doctor", "Look for known hazards, without changing anything", doctorLong, doctorExample)
+	cmd := (&doctorCommand{env: env, parts: whole}).command("doctor", "Check for known hazards, without changing anything", doctorLong, doctorExample)
 	for _, part := range doctorParts() {
 		cmd.AddCommand((&doctorCommand{env: env, parts: []doctorPart{part}}).command(part.name, part.short, part.long, "  kubectl mooring doctor "+part.name))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-const doctorCertificatesLong = `Find certificates that have ended, or end within 14 days, or within the last sixth of their time if that is shorter: what renews certificates by
+const doctorCertificatesLong = `Find certificates that have expired, or expire within 14 days, or within the last sixth of their time if that is shorter: what renews certificates by
 itself does so after two thirds.
 
 What is public is read: the CA bundles of webhooks and aggregated API servers, when the certificates of EtcdStorages end and the CA bundles

@@ -42,26 +42,26 @@ func testDoctorCertificates(t *testing.T, cluster *controlplane.Cluster) {
 	mustKubectl(t, cluster, "", "patch", "etcdstorages.etcd.mooring.dev", "doctor", "--subresource=status", "--type=merge",
 		"-p", `{"status":{"certificates":{"serving":"2020-01-02T03:04:05Z","servingCA":"2100-01-01T00:00:00Z"}}}`)
 	public := []string{
-		"warning  certificates: ValidatingWebhookConfiguration doctor, webhook doctor.example.com: CN=v ends in 5 days, on ",
-		"PROBLEM  certificates: MutatingWebhookConfiguration doctor, webhook doctor.example.com: CN=m ended on ",
-		"warning  certificates: APIService v1.doctor.example.com: CN=a ends in 6 days, on ",
-		"PROBLEM  certificates: EtcdStorage doctor: its proxies' certificate ended on 2020-01-02 03:04Z\n",
-		"warning  certificates: ConfigMap default/doctor, key serving-ca.crt: CN=c ends in 7 days, on ",
+		"warning  certificates: ValidatingWebhookConfiguration doctor, webhook doctor.example.com: CN=v expires in 5 days, on ",
+		"PROBLEM  certificates: MutatingWebhookConfiguration doctor, webhook doctor.example.com: CN=m expired on ",
+		"warning  certificates: APIService v1.doctor.example.com: CN=a expires in 6 days, on ",
+		"PROBLEM  certificates: EtcdStorage doctor: its proxies' certificate expired on 2020-01-02 03:04Z\n",
+		"warning  certificates: ConfigMap default/doctor, key serving-ca.crt: CN=c expires in 7 days, on ",
 	}
-	closed := expect(t, 2, "", p.ask("certificates"), append(public, "note     certificates: not looked at: 1 Secret of type kubernetes.io/tls\n", "2 problems, 3 warnings, 1 note, 1 ok\n")...)
+	closed := expect(t, 2, "", p.ask("certificates"), append(public, "note     certificates: not read: 1 Secret of type kubernetes.io/tls\n", "2 problems, 3 warnings, 1 note, 1 ok\n")...)
 	if strings.Contains(closed, "doctor-tls") {
 		t.Errorf("a Secret was read though nobody asked: %s", closed)
 	}
-	open := expect(t, 2, "", p.ask("certificates", "--secrets"), append(public, "warning  certificates: Secret default/doctor-tls: CN=served ends in 4 days, on ", "2 problems, 4 warnings, 0 notes, 1 ok\n")...)
-	expect(t, 2, "", p.ask("--secrets"), "Secret default/doctor-tls: CN=served ends")
+	open := expect(t, 2, "", p.ask("certificates", "--secrets"), append(public, "warning  certificates: Secret default/doctor-tls: CN=served expires in 4 days, on ", "2 problems, 4 warnings, 0 notes, 1 ok\n")...)
+	expect(t, 2, "", p.ask("--secrets"), "Secret default/doctor-tls: CN=served expires")
 	if strings.Contains(open, "KEY") || strings.Contains(open, base64.StdEncoding.EncodeToString(served.Key)[:20]) {
 		t.Errorf("a key is printed: %s", open)
 	}
 	const no = `is forbidden: User "nobody" cannot`
 	for _, side := range []string{"ValidatingWebhookConfigurations", "MutatingWebhookConfigurations", "APIServices", "EtcdStorages", "ConfigMap kube-system/extension-apiserver-authentication"} {
-		expect(t, 2, "", p.ask("certificates", "--as", "nobody"), "warning  certificates: not looked at: "+side+": ", no, "note     certificates: not looked at: Secrets of type kubernetes.io/tls: ")
+		expect(t, 2, "", p.ask("certificates", "--as", "nobody"), "warning  certificates: not read: "+side+": ", no, "note     certificates: not read: Secrets of type kubernetes.io/tls: ")
 	}
-	expect(t, 2, "", p.ask("certificates", "--as", "nobody", "--secrets"), "warning  certificates: not looked at: Secrets: secrets "+no, "0 ok\n")
+	expect(t, 2, "", p.ask("certificates", "--as", "nobody", "--secrets"), "warning  certificates: not read: Secrets: secrets "+no, "0 ok\n")
 	mustKubectl(t, cluster, "", "delete", "validatingwebhookconfiguration/doctor", "mutatingwebhookconfiguration/doctor", "apiservice/v1.doctor.example.com",
 		"etcdstorages.etcd.mooring.dev/doctor")
 	mustKubectl(t, cluster, "", "-n", "default", "delete", "configmap/doctor", "secret/doctor-tls")

@@ -16,7 +16,7 @@ import (
 const doctorStoragesLong = `Find EtcdStorages that are not ready, are in conflict, or are at a bound of their quota, and a core etcd that is not well: without space, without
 a leader, with a member that does not answer, or nearly full.
 
-The conditions of EtcdStorages are read, as etcd-storage-operator wrote them last. The core itself is not asked.`
+The conditions of EtcdStorages are read, as etcd-storage-operator wrote them last. The core itself is not queried.`
 
 // lookAtStorages reads the tenants of etcd storage. A cluster without the kind has none.
 func lookAtStorages(ctx context.Context, x *examination) []finding.Finding {

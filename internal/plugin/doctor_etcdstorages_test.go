@@ -29,6 +29,6 @@ func testDoctorStorages(t *testing.T, cluster *controlplane.Cluster) {
 	expect(t, 2, "", p.ask(), "PROBLEM  etcdstorages: members a1 of the core etcd have the alarm NOSPACE")
 	say("True", "Healthy", "")
 	expect(t, 0, "", p.ask("etcdstorages"), "ok       etcdstorages: EtcdStorages that are ready, on a core etcd that is well: 1", "0 problems, 0 warnings, 0 notes, 1 ok\n")
-	expect(t, 2, "", p.ask("etcdstorages", "--as", "nobody"), "warning  etcdstorages: not looked at: EtcdStorages: ", `is forbidden: User "nobody" cannot`)
+	expect(t, 2, "", p.ask("etcdstorages", "--as", "nobody"), "warning  etcdstorages: not read: EtcdStorages: ", `is forbidden: User "nobody" cannot`)
 	mustKubectl(t, cluster, "", "delete", resource, "doctor")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
 )
 
-const doctorRouteReflectorsLong = `Look for what is dangerous in the BGP route reflectors of a cluster with Calico, whoever made them: a
+const doctorRouteReflectorsLong = `Look for what is dangerous in the BGP route reflectors of a cluster with Calico, no matter who made them: a
 RouteReflectorTopology, another operator, or people by hand.
 
 A model of Calico's BGP says which nodes have no route to which, and how many paths a prefix has. Besides it looks for a mesh that

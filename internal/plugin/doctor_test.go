@@ -35,7 +35,7 @@ func testDoctor(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	p := patient{t, cluster}
 	const nobody = "note     components: there is nothing of Mooring in this cluster\n"
-	expect(t, 0, "", p.ask(), nobody, "note     routereflectors: not looked at: route reflectors: the API server serves Calico's BGPPeer neither in", "0 problems, 0 warnings, 2 notes, ")
+	expect(t, 0, "", p.ask(), nobody, "note     routereflectors: not read: route reflectors: the API server serves Calico's BGPPeer neither in", "0 problems, 0 warnings, 2 notes, ")
 	expect(t, 0, "", p.ask("rbac"), "0 problems, 0 warnings, 0 notes, 0 ok\n")
 	p.forbidden()
 
@@ -58,8 +58,8 @@ func (p patient) ask(args ...string) []string {
 func (p patient) forbidden() {
 	p.Helper()
 	const no = `is forbidden: User "nobody" cannot`
-	out := expect(p.T, 2, "", p.ask("--as", "nobody"), "warning  components: not looked at: Deployments: deployments.apps "+no, "not looked at: DaemonSets: daemonsets.apps "+no,
-		"warning  leader: not looked at: Leases: leases.coordination.k8s.io "+no, "warning  rights: not looked at: Deployments: ", "0 ok\n")
+	out := expect(p.T, 2, "", p.ask("--as", "nobody"), "warning  components: not read: Deployments: deployments.apps "+no, "not read: DaemonSets: daemonsets.apps "+no,
+		"warning  leader: not read: Leases: leases.coordination.k8s.io "+no, "warning  rights: not read: Deployments: ", "0 ok\n")
 	if strings.Contains(out, "nothing of Mooring") {
 		p.Errorf("what was not looked at is said not to be there:\n%s", out)
 	}
@@ -114,7 +114,7 @@ func (p patient) rights() {
 		"ClusterRole mooring-calico-node-sync-datastore allows it\n", "         do:  "+cure+"\n")
 	mustKubectl(p.T, p.cluster, "", "create", "clusterrole", "watcher", "--verb=list", "--resource=deployments.apps,daemonsets.apps")
 	mustKubectl(p.T, p.cluster, "", "create", "clusterrolebinding", "watcher", "--clusterrole=watcher", "--user=watcher")
-	p.eventually(p.ask("rbac", "--as", "watcher"), "warning  rights: not looked at: rights: subjectaccessreviews.authorization.k8s.io is forbidden", "0 problems, 1 warning, 0 notes, 0 ok\n")
+	p.eventually(p.ask("rbac", "--as", "watcher"), "warning  rights: not read: rights: subjectaccessreviews.authorization.k8s.io is forbidden", "0 problems, 1 warning, 0 notes, 0 ok\n")
 	mustKubectl(p.T, p.cluster, "", "delete", "clusterrole/watcher", "clusterrolebinding/watcher")
 	cmd := exec.CommandContext(p.Context(), testkit.Binary(p.T, "kubectl"), append(strings.Fields(cure)[1:], "--kubeconfig", p.cluster.Kubeconfig)...)
 	cmd.Dir = testkit.Root(p.T)
@@ -144,7 +144,7 @@ func (p patient) rival() {
 	const old = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"kube-calico-controller","namespace":"mooring-system"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},` +
 		`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"example.com/kube-calico-controller:0.0.3"}]}}}}`
 	mustKubectl(p.T, p.cluster, old, "create", "-f", "-")
-	expect(p.T, 2, "", p.ask("controllers"), "warning  fighting: Deployment mooring-system/kube-calico-controller is the old kube-calico-controller, and runs beside Deployment mooring-system/calico-node-sync\n")
+	expect(p.T, 2, "", p.ask("controllers"), "warning  fighting: Deployment mooring-system/kube-calico-controller is the old kube-calico-controller, and runs alongside Deployment mooring-system/calico-node-sync\n")
 	mustKubectl(p.T, p.cluster, "", "-n", "mooring-system", "scale", "deployment", "kube-calico-controller", "--replicas=0")
 	expect(p.T, 0, "", p.ask("controllers"), "0 problems, 0 warnings")
 	mustKubectl(p.T, p.cluster, "", "-n", "mooring-system", "scale", "deployment", "kube-calico-controller", "--replicas=1")

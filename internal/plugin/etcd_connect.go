@@ -187,7 +187,7 @@ func checkEndpoints(endpoints []string) (plaintext bool, err error) {
 		u, err := url.Parse(endpoint)
 		switch {
 		case err != nil || u.Host == "" || u.Port() == "" || u.Path != "" && u.Path != "/" || u.Scheme != "https" && u.Scheme != "http":
-			return false, fmt.Errorf("%q is no URL of an etcd: write https://HOST:PORT", endpoint)
+			return false, fmt.Errorf("%q is not the URL of an etcd: write https://HOST:PORT", endpoint)
 		case u.Scheme == "http" && !isLoopback(u.Hostname()):
 			return false, fmt.Errorf("%q is without encryption, which is allowed on this machine only: write https://HOST:PORT", endpoint)
 		case u.Scheme == "http":

@@ -75,7 +75,7 @@ func exportTenant(cmd *cobra.Command, env *Env, f *etcdFlags, name, filename str
 	wrap(notes, "", "", fmt.Sprintf("Exported %s (%s) and %s of tenant %s, as of revision %d.",
 		prose.Plural(summary.Keys, "key"), size(summary.Bytes), prose.Plural(summary.Leases, "lease"), name, summary.Revision))
 	if summary.Ended > 0 {
-		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had ended", prose.Plural(summary.Ended, "key")))
+		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had expired", prose.Plural(summary.Ended, "key")))
 	}
 	if summary.Foreign > 0 {
 		wrap(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease is older than the proxy, which cannot read it; export with --core-endpoint to include "+
@@ -111,7 +111,7 @@ func openSpool(cmd *cobra.Command, filename string) (*spool, error) {
 	}
 	file, err := os.CreateTemp(filepath.Dir(filename), "."+filepath.Base(filename)+".")
 	if err != nil {
-		return nil, fmt.Errorf("making a file beside %s: %w", filename, err)
+		return nil, fmt.Errorf("making a file next to %s: %w", filename, err)
 	}
 	return &spool{file: file, target: filename}, nil
 }

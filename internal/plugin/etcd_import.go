@@ -27,7 +27,7 @@ each page is checked before it is written, and that the stream is whole is known
 at its end.
 
 Keys that held on a lease get a new lease of the whole length, which begins now.
-` + "`compact_rev_key`" + ` is not loaded: API servers make it anew. Revisions are those of
+` + "`compact_rev_key`" + ` is not loaded: API servers create it again. Revisions are those of
 the new store, so clients of an API server (controllers too) must be restarted.
 
 ` + etcdConnectionHelp
@@ -101,7 +101,7 @@ func (f *importFlags) run(cmd *cobra.Command, env *Env, name string) error {
 		text += fmt.Sprintf("; %s were there already", prose.Plural(result.Present, "key"))
 	}
 	if result.Leases > 0 {
-		text += fmt.Sprintf("; %s granted anew", prose.Plural(result.Leases, "lease"))
+		text += fmt.Sprintf("; %s granted again", prose.Plural(result.Leases, "lease"))
 	}
 	wrap(out(cmd), "", "", text+".")
 	return nil

@@ -21,18 +21,18 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-const explainLong = `Say why a Node, a Service of type LoadBalancer or an EtcdStorage is as it is: the planners' own reasons, and recent Events. Nothing is
+const explainLong = `Explain the state of a Node, a Service of type LoadBalancer or an EtcdStorage: the planners' own reasons, and recent Events. Nothing is
 written.
 
-  node         what cloud, Kubernetes, Calico and reflectors say of the machine, what calico-node-sync would remove of it or which
-               gate holds that back, and what each topology's plan says of it
+  node         what the cloud, Kubernetes, Calico and the topologies report of the machine, what calico-node-sync would remove of it
+               or which gate holds that back, and what each topology plans for it
   service      the load balancer that it asks DigitalOcean for, what each annotation gives, what is refused, and which Nodes are left out
   etcdstorage  its conditions as sentences, usage and quota, the ends of certificates, and what is pending
 
 Plans are made here and now, by the rules of the components and without their flags. A machine needs no Node to be explained.
 The environment is that of "kubectl mooring agreement": DO_ACCESS_TOKEN for DigitalOcean, ETCD_ENDPOINTS for Calico's etcdv3.
 
-Exit codes: 0 nothing needs attention; 2 a line needs attention (those with an exclamation mark); 1 it cannot be said.`
+Exit codes: 0 nothing needs attention; 2 a line needs attention (those with an exclamation mark); 1 it could not be determined.`
 
 const explainExample = `  kubectl mooring explain node worker-1
   kubectl mooring explain service/web -n shop
@@ -69,7 +69,7 @@ func newExplain(env *Env) *cobra.Command {
 	e.output.known = []string{formatText, string(FormatJSON), string(FormatYAML)}
 	cmd := &cobra.Command{
 		Use:     "explain KIND NAME",
-		Short:   "Say why a Node, a Service or an EtcdStorage is as it is",
+		Short:   "Explain the state of a Node, a Service or an EtcdStorage",
 		Long:    explainLong,
 		Example: explainExample,
 		Args:    cobra.ArbitraryArgs,
@@ -131,13 +131,13 @@ func explained(args []string) (kind explainedKind, name string, err error) {
 	kind, known := kindOf(words[0])
 	switch {
 	case !known:
-		return kind, "", fmt.Errorf("%q is no kind that can be explained; %s", words[0], kindsInWords())
+		return kind, "", fmt.Errorf("unsupported kind %q: %s", words[0], kindsInWords())
 	case len(words) == 1 || words[1] == "":
 		return kind, "", fmt.Errorf("the %s has no name: it is %s", kind.names[0], form)
 	case len(words) > 2:
 		return kind, "", fmt.Errorf("%q is too much, one object is explained at a time: it is %s", words[2], form)
 	case strings.Contains(words[1], "/"):
-		return kind, "", fmt.Errorf("%q is no name; the namespace of a Service is given with -n", words[1])
+		return kind, "", fmt.Errorf("%q is not a name: the namespace of a Service is given with -n", words[1])
 	}
 	return kind, words[1], nil
 }
@@ -151,7 +151,7 @@ func kindOf(word string) (explainedKind, bool) {
 	return kinds[at], true
 }
 
-func kindsInWords() string { return "the kinds are node (no), service (svc) and etcdstorage (ets)" }
+func kindsInWords() string { return "use node (no), service (svc) or etcdstorage (ets)" }
 
 // completeExplained completes kinds, then names.
 func completeExplained(ctx context.Context, env *Env, args []string, begun string) []string {

@@ -100,7 +100,7 @@ func has(t *testing.T, lines []string, want ...string) {
 func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
-	const kinds = "the kinds are node (no), service (svc) and etcdstorage (ets)"
+	const kinds = "use node (no), service (svc) or etcdstorage (ets)"
 	const form = "it is explain KIND NAME or explain KIND/NAME, such as explain node worker-1"
 	ask := func(args ...string) []string {
 		return append([]string{"explain", "--kubeconfig", cluster.Kubeconfig}, args...)
@@ -110,12 +110,12 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 		want string
 	}{
 		{ask(), "error: nothing is named: " + form + "; " + kinds},
-		{ask("pod", "x"), `error: "pod" is no kind that can be explained; ` + kinds},
+		{ask("pod", "x"), `error: unsupported kind "pod": ` + kinds},
 		{ask("node"), "error: the node has no name: " + form},
 		{ask("svc/"), "error: the service has no name: " + form},
 		{ask("node", "a", "b"), `error: "b" is too much, one object is explained at a time: ` + form},
 		{ask("node/a", "b"), `error: "b" is too much, one object is explained at a time: ` + form},
-		{ask("svc/shop/web"), `error: "shop/web" is no name; the namespace of a Service is given with -n`},
+		{ask("svc/shop/web"), `error: "shop/web" is not a name: the namespace of a Service is given with -n`},
 		{ask("node", "x", "--defaults=f"), "error: --defaults is about load balancers: it goes with a service only"},
 		{ask("ets", "x", "--default-type=REGIONAL"), "error: --default-type is about load balancers: it goes with a service only"},
 		{ask("svc", "x", "--default-type=GLOBAL"), `error: --default-type is "GLOBAL", it must be REGIONAL or REGIONAL_NETWORK`},
@@ -172,7 +172,7 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 	tell(t, cluster, "default", "cloud", "digitalocean-cloud-controller-manager", `{"kind":"Node","name":"c1"}`, none, "of the cloud")
 
 	lines := explains(t, kubeconfig, 2, "node", "c1") // nobody has made a ClusterInformation, and no operator runs
-	has(t, lines, "Node: Ready", "Calico: 10.0.0.2", "not asked: DigitalOcean: there is no token in DO_ACCESS_TOKEN",
+	has(t, lines, "Node: Ready", "Calico: 10.0.0.2", "not queried: DigitalOcean: there is no token in DO_ACCESS_TOKEN",
 		"!held back: nothing at all is removed: Calico's ClusterInformation does not say datastoreReady", "role: no reflector",
 		"!held back: Calico's ClusterInformation says datastoreReady=false")
 	told := 0
@@ -262,7 +262,7 @@ func explainService(t *testing.T, cluster *controlplane.Cluster, kubeconfig stri
 	about := `{"kind":"Service","name":"web","namespace":"shop"}`
 	tell(t, cluster, "shop", "made", "digitalocean-cloud-controller-manager", about, "null", "is being made")
 	lines := explains(t, kubeconfig, 2, "svc", "web", "-n", "shop", "--default-type=REGIONAL")
-	has(t, lines, "!answers at: nothing yet: status.loadBalancer is empty", "DigitalOcean: not asked: there is no token in DO_ACCESS_TOKEN", "forwards: http:80 → http:3",
+	has(t, lines, "!answers at: nothing yet: status.loadBalancer is empty", "DigitalOcean: not queried: there is no token in DO_ACCESS_TOKEN", "forwards: http:80 → http:3",
 		`protocol: "http": forwards http:80 → http:3`, "targets: 1: c1 (no provider ID yet)", "!left out: node no-calico has no IPv4 address")
 	if !slices.ContainsFunc(lines, func(l string) bool {
 		return strings.HasSuffix(l, "Told: is being made (unverified, source digitalocean-cloud-controller-manager)")

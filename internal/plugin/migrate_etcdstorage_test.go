@@ -67,10 +67,10 @@ func TestMigrateEtcdStorageRefuses(t *testing.T) {
 	for input, want := range map[string]string{
 		"":                                     "error: there is no EtcdStorage of etcd.xmudrii.com in standard input",
 		"\t":                                   "error: document 1 of standard input: it is neither YAML nor JSON: yaml: ",
-		"[]":                                   "error: document 1 of standard input: it is no Kubernetes object: it is a JSON array",
-		"a: b":                                 "error: document 1 of standard input: it is no Kubernetes object: it has no kind",
+		"[]":                                   "error: document 1 of standard input: it is not a Kubernetes object: it is a JSON array",
+		"a: b":                                 "error: document 1 of standard input: it is not a Kubernetes object: it has no kind",
 		object + "---\n{kind: List, items: 7}": "error: document 2 of standard input: items of the list must be a list of objects",
-		"{kind: List, items: [7]}":             "error: document 1 of standard input: item 1 of the list is no Kubernetes object",
+		"{kind: List, items: [7]}":             "error: document 1 of standard input: item 1 of the list is not a Kubernetes object",
 		object + "kind: Other\n":               "error: document 1 of standard input: it is neither YAML nor JSON: ",
 	} {
 		if code, stdout, stderr := runWith(t, input, "migrate", "etcdstorage", "-f", "-"); code != command.ExitError || stdout != "" || !strings.HasPrefix(stderr, want) {

@@ -90,13 +90,13 @@ func decodeOldStorages(document []byte, notes io.Writer) ([]map[string]any, erro
 	}
 	var object map[string]any
 	if err := json.Unmarshal(data, &object); err != nil {
-		return nil, fmt.Errorf("it is no Kubernetes object: %w", readable(err))
+		return nil, fmt.Errorf("it is not a Kubernetes object: %w", readable(err))
 	}
 	kind, _ := object["kind"].(string)
 	version, _ := object["apiVersion"].(string)
 	switch {
 	case kind == "":
-		return nil, errors.New("it is no Kubernetes object: it has no kind")
+		return nil, errors.New("it is not a Kubernetes object: it has no kind")
 	case predecessor.Is(object):
 		return []map[string]any{object}, nil
 	case kind == predecessor.Kind:
@@ -117,7 +117,7 @@ func oldStoragesIn(list map[string]any, version, kind string, notes io.Writer) (
 	for i, item := range items {
 		object, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("item %d of the list is no Kubernetes object", i+1)
+			return nil, fmt.Errorf("item %d of the list is not a Kubernetes object", i+1)
 		}
 		if kind != "List" && object["kind"] == nil && object["apiVersion"] == nil {
 			object["kind"], object["apiVersion"] = predecessor.Kind, version

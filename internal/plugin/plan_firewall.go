@@ -18,7 +18,7 @@ import (
 )
 
 const planFirewallLong = `Prints what the cluster's firewall at DigitalOcean must be: what PUBLIC_ACCESS_FIREWALL_NAME and _TAGS name. It is offline:
-neither a cluster nor DigitalOcean is asked. Give it all Services of the cluster, since one firewall serves them all.
+neither a cluster nor DigitalOcean is queried. Give it all Services of the cluster, since one firewall serves them all.
 
 For people, with -f: Services are read from files (YAML or JSON, several documents, Lists). Documents of other kinds are
 passed over.

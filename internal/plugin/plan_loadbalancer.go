@@ -16,7 +16,7 @@ import (
 )
 
 const planLoadBalancerLong = `Prints what would be sent to DigitalOcean for Services of type LoadBalancer. It is offline: neither a cluster nor
-DigitalOcean is asked.
+DigitalOcean is queried.
 
 For people, with -f: Services and Nodes are read from files (YAML or JSON, several documents, Lists). Documents of other
 kinds are passed over.

@@ -154,7 +154,7 @@ func decodeObject(raw json.RawMessage, kind string, into any) error {
 		return fmt.Errorf("it is a %s, it must be a %s", meta.Kind, kind)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("it is no valid %s: %w", kind, readable(err))
+		return fmt.Errorf("it is not a valid %s: %w", kind, readable(err))
 	}
 	return nil
 }
@@ -241,11 +241,11 @@ func decodeDocument[T any](document []byte, kind string) ([]*T, error) {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(data, &meta); err != nil {
-		return nil, fmt.Errorf("it is no Kubernetes object: %w", readable(err))
+		return nil, fmt.Errorf("it is not a Kubernetes object: %w", readable(err))
 	}
 	switch meta.Kind {
 	case "":
-		return nil, errors.New("it is no Kubernetes object: it has no kind")
+		return nil, errors.New("it is not a Kubernetes object: it has no kind")
 	case kind:
 		object := new(T)
 		if err := decodeObject(data, kind, object); err != nil {
@@ -266,7 +266,7 @@ func decodeItems[T any](items []json.RawMessage, kind string, all bool) ([]*T, e
 			Kind string `json:"kind"`
 		}
 		if err := json.Unmarshal(item, &meta); err != nil {
-			return nil, fmt.Errorf("item %d is no Kubernetes object: %w", i+1, readable(err))
+			return nil, fmt.Errorf("item %d is not a Kubernetes object: %w", i+1, readable(err))
 		}
 		if meta.Kind != kind && !(all && meta.Kind == "") {
 			continue

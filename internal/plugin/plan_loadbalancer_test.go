@@ -212,7 +212,7 @@ func TestPlanLoadBalancerErrors(t *testing.T) {
 		"a list":               {"[]", nil, "standard input must be one JSON object: it is a JSON array"},
 		"two objects":          {"{} {}", nil, "standard input must be one JSON object: invalid character '{' after top-level value"},
 		"a wrong type":         {`{"region":1}`, nil, "the JSON object on standard input: field region cannot be a JSON number"},
-		"a broken node":        {`{"nodes":[{},{"spec":7}]}`, nil, "nodes[1] of standard input: it is no valid Node: field spec cannot be a JSON number"},
+		"a broken node":        {`{"nodes":[{},{"spec":7}]}`, nil, "nodes[1] of standard input: it is not a valid Node: field spec cannot be a JSON number"},
 		"a flag without -f":    {"{}", []string{"--region", "nyc1"}, "--region goes with -f; without -f everything is in the JSON object on standard input"},
 		"a format without -f":  {"{}", []string{"-o", "json"}, "--output goes with -f; without -f everything is in the JSON object on standard input"},
 		"a wrong format":       {"{}", human("service.yaml", "-o", "table"), `invalid value "table" for --output (format): use one of text, yaml, json; see 'kubectl mooring plan loadbalancer --help'`},
@@ -224,11 +224,11 @@ func TestPlanLoadBalancerErrors(t *testing.T) {
 		"no service":           {"", human("nodes.yaml"), "there is no Service in " + file("nodes.yaml")},
 		"nothing at all":       {"", human("empty.yaml"), "there is no Service in " + file("empty.yaml")},
 		"broken YAML":          {"", human("broken.yaml"), "document 2 of " + file("broken.yaml") + ": it is neither YAML nor JSON: yaml: line 1: did not find expected node content"},
-		"a wrong field":        {"", human("typo.yaml"), "document 1 of " + file("typo.yaml") + ": it is no valid Service: field spec.ports cannot be a JSON number"},
-		"plain text":           {"", human("text.yaml"), "document 1 of " + file("text.yaml") + ": it is no Kubernetes object: it is a JSON string"},
-		"no kind":              {"", human("nokind.yaml"), "document 1 of " + file("nokind.yaml") + ": it is no Kubernetes object: it has no kind"},
-		"a broken item":        {"", human("item.yaml"), "document 1 of " + file("item.yaml") + ": item 1: it is no valid Service: field spec cannot be a JSON array"},
-		"an odd item":          {"", human("odd.yaml"), "document 1 of " + file("odd.yaml") + ": item 1 is no Kubernetes object: it is a JSON number"},
+		"a wrong field":        {"", human("typo.yaml"), "document 1 of " + file("typo.yaml") + ": it is not a valid Service: field spec.ports cannot be a JSON number"},
+		"plain text":           {"", human("text.yaml"), "document 1 of " + file("text.yaml") + ": it is not a Kubernetes object: it is a JSON string"},
+		"no kind":              {"", human("nokind.yaml"), "document 1 of " + file("nokind.yaml") + ": it is not a Kubernetes object: it has no kind"},
+		"a broken item":        {"", human("item.yaml"), "document 1 of " + file("item.yaml") + ": item 1: it is not a valid Service: field spec cannot be a JSON array"},
+		"an odd item":          {"", human("odd.yaml"), "document 1 of " + file("odd.yaml") + ": item 1 is not a Kubernetes object: it is a JSON number"},
 	} {
 		code, stdout, stderr := runWith(t, tt.stdin, append([]string{"plan", "loadbalancer"}, tt.args...)...)
 		if code != command.ExitError || stdout != "" || stderr != "error: "+tt.want+"\n" {
@@ -257,7 +257,7 @@ func TestPlanLoadBalancerForProgramsGoesOn(t *testing.T) {
 	want := []struct{ name, problem string }{
 		{"", "services[0] of standard input: it is null, it must be a Service"}, {"", "services[1] of standard input: it must be a Service: it is a JSON number"},
 		{"n", "services[2] of standard input: it is a Node, it must be a Service"},
-		{"odd", "services[3] of standard input: it is no valid Service: field spec cannot be a JSON array"}, {"web", ""}, {"web", ""},
+		{"odd", "services[3] of standard input: it is not a valid Service: field spec cannot be a JSON array"}, {"web", ""}, {"web", ""},
 	}
 	if len(answers) != len(want) {
 		t.Fatalf("%d answers", len(answers))

@@ -21,14 +21,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-const planNodesLong = `Say what calico-node-sync would remove from Calico's datastore now, and which gate holds back each machine that is left alone: what
+const planNodesLong = `Show what calico-node-sync would remove from Calico's datastore now, and which gate holds back each machine that is left alone: what
 "calico-node-sync plan" prints, for machines of any name that Kubernetes or Calico has for them. Nothing is written.
 
 It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the environment names that as for calicoctl
 (ETCD_ENDPOINTS and what goes with it). Limits are those of a controller without flags, but for --grace-period; absences
 count since when a running controller remembers them, if one is found, and else begin now.
 
-Exit codes: 0 nothing would change; 2 something would, or is held back; 1 it cannot be said.`
+Exit codes: 0 nothing would change; 2 something would, or is held back; 1 it could not be determined.`
 
 const planNodesExample = `  kubectl mooring plan nodes
   kubectl mooring plan nodes worker-1 --grace-period=0s
@@ -46,7 +46,7 @@ func newPlanNodes(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "nodes [MACHINE...]",
 		Aliases: []string{"node", "no"},
-		Short:   "Say what calico-node-sync would remove, and what holds it back",
+		Short:   "Show what calico-node-sync would remove, and what holds it back",
 		Long:    planNodesLong,
 		Example: planNodesExample,
 		Args:    cobra.ArbitraryArgs,

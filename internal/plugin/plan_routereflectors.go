@@ -30,9 +30,9 @@ It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the
 (ETCD_ENDPOINTS and what goes with it). A topology in another rollout mode than Auto shows what has to be done before its
 plan is carried out.
 
-With --filename and --nodes it reads files instead, as "calico-route-reflector-operator plan" does, and asks no cluster.
+With --filename and --nodes it reads files instead, as "calico-route-reflector-operator plan" does, and no cluster is queried.
 
-Exit codes: 0 nothing would change; 2 something would, is refused, or could not be read; 1 it cannot be said.`
+Exit codes: 0 nothing would change; 2 something would, is refused, or could not be read; 1 it could not be determined.`
 
 const planRouteReflectorsExample = `  kubectl mooring plan routereflectors
   kubectl mooring plan rr main --simulate

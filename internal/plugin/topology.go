@@ -24,7 +24,7 @@ written. With a name it is that topology alone.
 Drawings have the names of clients up to 200 nodes, and above that how many a zone has.
 
   tree     for a terminal (default)
-  svg      one drawing without anything besides, for a browser, light and dark
+  svg      one drawing and nothing else, for a browser, light and dark
   dot      for Graphviz
   mermaid  for Markdown
   json, yaml, name`

@@ -21,7 +21,7 @@ const uiLong = `Serve a page about the cluster to this machine's browser: the ma
 load balancers and their targets, tenants of etcd with what they use, and what components did lately and why. Nothing is written.
 
 The page reads what your kubeconfig may read, and what the environment names as for kubectl mooring agreement; no Secret is read. It is at
-127.0.0.1 alone, under an address that nobody can guess: whoever knows the address sees the page. It loads nothing from elsewhere.
+127.0.0.1 alone, under an address that nobody can guess: anyone who knows the address sees the page. It loads nothing from elsewhere.
 
 The cluster is read again while somebody looks at the page. Ctrl-C ends it.
 
@@ -74,7 +74,7 @@ func (u *uiCommand) run(ctx context.Context, out, notes io.Writer) error {
 	if _, err := fmt.Fprintln(out, server.URL()); err != nil {
 		return errors.Join(fmt.Errorf("printing the address: %w", err), server.Close())
 	}
-	fmt.Fprintln(notes, "note: whoever knows this address sees the page; Ctrl-C ends it")
+	fmt.Fprintln(notes, "note: anyone who knows this address sees the page; Ctrl-C ends it")
 	if !u.noBrowser {
 		if err := u.browse(ctx, server.TicketURL()); err != nil {
 			fmt.Fprintf(notes, "note: no browser was opened: %v\n", err)

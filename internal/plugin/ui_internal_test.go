@@ -119,7 +119,7 @@ func TestBrowserIsOpened(t *testing.T) {
 			if err := u.run(ctx, &out, notes); err != nil {
 				t.Fatal(err)
 			}
-			if want := "note: whoever knows this address sees the page; Ctrl-C ends it\n" + tt.notes; notes.String() != want {
+			if want := "note: anyone who knows this address sees the page; Ctrl-C ends it\n" + tt.notes; notes.String() != want {
 				t.Errorf("notes %q, want %q", notes.String(), want)
 			}
 			page := strings.TrimSpace(out.String())

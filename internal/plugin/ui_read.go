@@ -99,7 +99,7 @@ func notesOf(w agreement.World) []string {
 	var out []string
 	for _, s := range sidesOf(w) {
 		if s.side.NotAsked != "" {
-			out = append(out, s.name+" not asked: "+s.side.NotAsked)
+			out = append(out, s.name+" not queried: "+s.side.NotAsked)
 		}
 		if s.side.Problem != "" {
 			out = append(out, s.name+" could not be read: "+s.side.Problem)

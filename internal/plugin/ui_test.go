@@ -172,7 +172,7 @@ func testUI(t *testing.T, cluster *controlplane.Cluster) {
 	if html := s.get(t, ""); !strings.Contains(html, "<title>Mooring</title>") {
 		t.Errorf("the page is %.300s", html)
 	}
-	if code, stderr := s.stop(); code != 0 || stderr != "note: whoever knows this address sees the page; Ctrl-C ends it\n" {
+	if code, stderr := s.stop(); code != 0 || stderr != "note: anyone who knows this address sees the page; Ctrl-C ends it\n" {
 		t.Errorf("ended with %d, %s", code, stderr)
 	}
 	uiWithFewRights(t, cluster)
@@ -203,7 +203,7 @@ func statusOf(t *testing.T, cluster *controlplane.Cluster) {
 			t.Errorf("%s is %q, want %q", key, states[key], want)
 		}
 	}
-	expect(t, 2, "", ask("status"), "Machines          bad       ", "Tenants of etcd   bad       1 of 1 need attention\n  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not asked: ")
+	expect(t, 2, "", ask("status"), "Machines          bad       ", "Tenants of etcd   bad       1 of 1 need attention\n  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not queried: ")
 	expect(t, 1, "", []string{"status", "--kubeconfig", "/no/such/file"}, "error: reading the kubeconfig, pass --kubeconfig or --context to choose another")
 	expect(t, 1, "", ask("status", "-o", "wide"), "use one of text, json, yaml")
 	code, out, _ = run(t, ask("version"))

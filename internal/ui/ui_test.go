@@ -35,7 +35,7 @@ func at(minutes int) time.Time {
 func small() ui.World {
 	since := at(7)
 	return ui.World{
-		Cluster: "lab at https://127.0.0.1:6443", ReadAt: at(0), Notes: []string{"DigitalOcean not asked: there is no token"},
+		Cluster: "lab at https://127.0.0.1:6443", ReadAt: at(0), Notes: []string{"DigitalOcean not queried: there is no token"},
 		Zones: map[string]string{"w1": "a", "w2": "a", "w3": "b"}, Candidates: 4, Excluded: []ui.Excluded{{"w3", "is being deleted"}, {"w2", "has a label"}},
 		Machines: []agreement.Row{
 			{Machine: "w3", HasNode: true, Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read"}}},

@@ -29,7 +29,7 @@ func worldOf(machines int) ui.World {
 	}
 	now := time.Now()
 	w := ui.World{
-		Cluster: "production at https://203.0.113.1:6443", ReadAt: now, Zones: map[string]string{}, Notes: []string{"DigitalOcean not asked: there is no token in DO_ACCESS_TOKEN"},
+		Cluster: "production at https://203.0.113.1:6443", ReadAt: now, Zones: map[string]string{}, Notes: []string{"DigitalOcean not queried: there is no token in DO_ACCESS_TOKEN"},
 		Candidates: machines, Excluded: []ui.Excluded{{Node: "worker-00002", Reason: "is being deleted"}},
 	}
 	groups := map[string]*topology.Zone{}
