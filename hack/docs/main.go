@@ -51,7 +51,7 @@ func pages(root string) (map[string][]byte, error) {
 	}
 	for name, render := range map[string]func(string) ([]byte, error){
 		"metrics.md": metricsPage, "marks.md": marksPage, "events.md": eventsPage, "conditions.md": conditionsPage,
-		"variables.md": variablesPage,
+		"variables.md": variablesPage, "alerts.md": alertsPage,
 	} {
 		if out[name], err = render(root); err != nil {
 			return nil, err

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// defaultNamespaces are where the manifests and the chart install the components: the cloud component where upstream's is, all others in their own.
-func defaultNamespaces() []string { return []string{"mooring-system", metav1.NamespaceSystem} }
+// defaultNamespaces are where the manifests install the components: the cloud component and etcd storage where their upstreams are, all others in their own.
+func defaultNamespaces() []string {
+	return []string{"mooring-system", metav1.NamespaceSystem, "kube-apiserver-storage"}
+}
 
 // eventSources are the kinds of objects that each recorder of Events speaks of: the components, and the controllers of k8s.io/cloud-provider that run in
 // the cloud component under names of their own.
