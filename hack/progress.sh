@@ -11,6 +11,8 @@ tty=0
 if [ -t 2 ]; then tty=1; fi
 # A line that is one import path is a package; compile errors begin with "#", contain blanks or name files.
 { "$@" 2>&1 1>&3 | awk -v tty="$tty" '
+	# What a first build downloads is not worth hundreds of lines either.
+	/^go: downloading / { next }
 	/^[A-Za-z0-9._\/~-]+$/ && !/\.go$/ {
 		n++
 		if (tty) { printf "\r  %d packages compiled", n; fflush() }

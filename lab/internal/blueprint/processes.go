@@ -275,7 +275,9 @@ func (d draft) calicoNodeSync() Process {
 			"--kubeconfig=" + kubeconfig,
 			"--datastore-type=" + d.Datastore,
 			"--grace-period=" + d.CalicoNodeSyncGrace.String(),
-			"--leader-elect=false",
+			// As its manifests have it: with a namespace there are Events, a journal and what restore needs, and its Lease shows that it runs.
+			"--leader-elect",
+			"--leader-election-namespace=mooring-system",
 			"--metrics-bind-address=" + loopback + ":0",
 			"--health-probe-bind-address=" + loopback + ":0",
 		},

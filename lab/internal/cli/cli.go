@@ -83,7 +83,7 @@ func NewCommand(settings Settings) *cobra.Command {
 what calico-node and the CNI plugin write. The nodes are droplets of a simulated DigitalOcean, with which digitalocean-cloud-controller-manager
 works. Everything listens on 127.0.0.1 only and is kept in one folder.
 
-Start with:  lab up        and then  export KUBECONFIG=$(lab kubeconfig)
+Start with:  lab up        and then  eval "$(lab env)"
 See it work: lab demo`,
 		SilenceUsage: true, SilenceErrors: true,
 		Version: version(),
@@ -96,7 +96,7 @@ See it work: lab demo`,
 	})
 	root.PersistentFlags().StringVar(&app.dir, "dir", "", "folder of the lab (default $"+DirVariable+" or "+DefaultDir+")")
 	root.AddCommand(
-		app.upCommand(), app.downCommand(), app.statusCommand(), app.kubeconfigCommand(), app.logsCommand(),
+		app.upCommand(), app.downCommand(), app.statusCommand(), app.kubeconfigCommand(), app.envCommand(), app.logsCommand(),
 		app.nodeCommand(), app.dropletCommand(), app.loadBalancerCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
 	)
 	return root

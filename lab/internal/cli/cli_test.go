@@ -152,6 +152,7 @@ func TestBadRequests(t *testing.T) {
 			[]string{`--inside: "a=b" is not name=descriptor; this flag is for the lab itself`}},
 		"logs":       {settings(), []string{"logs"}, []string{"there are no logs in", "start a lab with `lab up"}},
 		"kubeconfig": {settings(), []string{"kubeconfig"}, []string{"there is no kubeconfig in", "start a lab with `lab up"}},
+		"env":        {settings(), []string{"env"}, []string{"there is no lab in", "start one with `lab up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

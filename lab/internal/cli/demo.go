@@ -7,7 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,6 +100,7 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 	storyErr := story.Run(ctx)
 	if storyErr == nil {
 		fmt.Fprintf(out, "\nThe main job is done.\n")
+		a.showStatus(ctx, out, layout)
 	}
 	if storyErr == nil && a.OnTerminal() {
 		stay(ctx, command, layout, ended)
@@ -126,22 +131,42 @@ func onTerminal() bool {
 	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 }
 
+// showStatus ends the story with what the plugin reports of the same cluster. Without the plugin there is nothing to show, and no error.
+func (a *app) showStatus(ctx context.Context, out io.Writer, layout blueprint.Layout) {
+	executable, err := a.Executable()
+	if err != nil {
+		return
+	}
+	variables, err := a.environment(layout)
+	if err != nil {
+		return
+	}
+	command := exec.CommandContext(ctx, "sh", "-c", exports(variables)+"exec "+quoted(filepath.Join(filepath.Dir(executable), pageProgram))+" status") //nolint:gosec // our own words
+	text, err := command.Output()
+	if exit := (*exec.ExitError)(nil); len(text) == 0 || err != nil && !errors.As(err, &exit) {
+		return
+	}
+	fmt.Fprintf(out, "\nkubectl mooring status\n")
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprint(out, "  "+line)
+	}
+}
+
 // stay keeps the lab up until the user leaves. When the lab ends by itself its error is put back for the caller.
 func stay(ctx context.Context, command *cobra.Command, layout blueprint.Layout, ended chan error) {
 	fmt.Fprintf(command.OutOrStdout(), `
-The lab stays up. In another terminal:
+The lab stays up. In another terminal, in this folder:
 
-  export KUBECONFIG=%s
-  export MOORING_LAB_DIR=%s
-  bin/kubectl get nodes -o wide
-  bin/kubectl get service -A
-  bin/lab droplet list
-  bin/lab droplet delete node-2
-  bin/lab logs digitalocean-cloud-controller-manager -f
-  bin/lab logs calico-node-sync -f
+  eval "$(bin/lab env --dir %s)"
+
+Three commands to try:
+
+  kubectl mooring explain node node-2     what each side reports of a machine
+  lab droplet delete node-2               and then: kubectl mooring status -w
+  kubectl mooring plan nodes              what calico-node-sync would remove now
 
 Leave with Ctrl-C; it stops everything.
-`, layout.Kubeconfig(), layout.Dir)
+`, quoted(layout.Dir))
 	select {
 	case <-ctx.Done():
 	case err := <-ended:
