@@ -126,16 +126,16 @@ func explained(args []string) (kind explainedKind, name string, err error) {
 		words = append(strings.SplitN(args[0], "/", 2), args[1:]...)
 	}
 	if len(words) == 0 {
-		return kind, "", fmt.Errorf("nothing is named: it is %s; %s", form, kindsInWords())
+		return kind, "", fmt.Errorf("nothing is named: use %s; for KIND %s", form, kindsInWords())
 	}
 	kind, known := kindOf(words[0])
 	switch {
 	case !known:
 		return kind, "", fmt.Errorf("unsupported kind %q: %s", words[0], kindsInWords())
 	case len(words) == 1 || words[1] == "":
-		return kind, "", fmt.Errorf("the %s has no name: it is %s", kind.names[0], form)
+		return kind, "", fmt.Errorf("explain %s needs a name: use %s", kind.names[0], form)
 	case len(words) > 2:
-		return kind, "", fmt.Errorf("%q is too much, one object is explained at a time: it is %s", words[2], form)
+		return kind, "", fmt.Errorf("%q is one argument too many: use %s", words[2], form)
 	case strings.Contains(words[1], "/"):
 		return kind, "", fmt.Errorf("%q is not a name: the namespace of a Service is given with -n", words[1])
 	}

@@ -101,7 +101,7 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	const kinds = "use node (no), service (svc) or etcdstorage (ets)"
-	const form = "it is explain KIND NAME or explain KIND/NAME, such as explain node worker-1"
+	const form = "use explain KIND NAME or explain KIND/NAME, such as explain node worker-1"
 	ask := func(args ...string) []string {
 		return append([]string{"explain", "--kubeconfig", cluster.Kubeconfig}, args...)
 	}
@@ -109,12 +109,12 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 		args []string
 		want string
 	}{
-		{ask(), "error: nothing is named: " + form + "; " + kinds},
+		{ask(), "error: nothing is named: " + form + "; for KIND " + kinds},
 		{ask("pod", "x"), `error: unsupported kind "pod": ` + kinds},
-		{ask("node"), "error: the node has no name: " + form},
-		{ask("svc/"), "error: the service has no name: " + form},
-		{ask("node", "a", "b"), `error: "b" is too much, one object is explained at a time: ` + form},
-		{ask("node/a", "b"), `error: "b" is too much, one object is explained at a time: ` + form},
+		{ask("node"), "error: explain node needs a name: " + form},
+		{ask("svc/"), "error: explain service needs a name: " + form},
+		{ask("node", "a", "b"), `error: "b" is one argument too many: ` + form},
+		{ask("node/a", "b"), `error: "b" is one argument too many: ` + form},
 		{ask("svc/shop/web"), `error: "shop/web" is not a name: the namespace of a Service is given with -n`},
 		{ask("node", "x", "--defaults=f"), "error: --defaults is about load balancers: it goes with a service only"},
 		{ask("ets", "x", "--default-type=REGIONAL"), "error: --default-type is about load balancers: it goes with a service only"},

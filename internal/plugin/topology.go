@@ -55,7 +55,12 @@ func newTopology(env *Env) *cobra.Command {
 		Short:   "Show route reflectors, their groups, zones and clients",
 		Long:    topologyLong,
 		Example: topologyExample,
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("%q is one argument too many: name one topology, or none for all", args[1])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return repeat(cmd, watch, func(ctx context.Context, out io.Writer) error {
 				return runTopology(ctx, env, args, &output, out, cmd.ErrOrStderr())
