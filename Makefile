@@ -34,7 +34,7 @@ E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/k
 RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
-BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
+BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
 
 .PHONY: help lab test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE

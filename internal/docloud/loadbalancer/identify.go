@@ -187,10 +187,13 @@ func (s Search) refusal(o Observed, byDefaultName bool) string {
 			"choose another name by annotation %s, or set annotation %s to its ID to hand it over",
 			o, fmt.Sprintf(format, args...), annotation.Name, annotation.LoadBalancerID)
 	}
-	// Who lets go hands over by ID, not to any Service that takes the name.
+	// A Service that lets go hands over by ID, not to any Service that takes the name.
+	mine := s.claimOf(s.Service, o)
 	if owners := slices.Concat(s.owners(o, false), s.owners(o, true)); len(owners) > 0 {
-		holder := slices.MaxFunc(owners, func(a, b *corev1.Service) int { return int(s.claimOf(a, o) - s.claimOf(b, o)) })
-		return refuse("it belongs to service %s", key(holder))
+		holder := slices.MinFunc(owners, func(a, b *corev1.Service) int { return s.compare(a, b, o) })
+		if mine == none || s.compare(holder, s.Service, o) < 0 {
+			return refuse("it belongs to service %s", key(holder))
+		}
 	}
 	tag, tags := ClusterTag(s.ClusterID), clusterTags(o.Tags)
 	switch {
@@ -198,7 +201,7 @@ func (s Search) refusal(o Observed, byDefaultName bool) string {
 		return ""
 	case len(tags) > 0:
 		return refuse("it carries the tag of another cluster (%s)", strings.Join(tags, ", "))
-	case byDefaultName && s.serves(o, true):
+	case mine == shown, byDefaultName && s.serves(o, true):
 		return ""
 	case byDefaultName:
 		return refuse("none of its droplets is of this cluster")

@@ -44,6 +44,15 @@ func showing(s *corev1.Service) *corev1.Service {
 	return s
 }
 
+// recorded is a Service whose status has the ID of the load balancer "lb" since a second.
+func recorded(s *corev1.Service, second int) *corev1.Service {
+	s.Status.Conditions = []metav1.Condition{{
+		Type: loadbalancer.ConditionHeld, Status: metav1.ConditionTrue, Reason: "Held", Message: "lb",
+		LastTransitionTime: metav1.Time{Time: time.Date(2026, 3, 1, 0, 0, second, 0, time.UTC)},
+	}}
+	return s
+}
+
 func addressed(o loadbalancer.Observed) loadbalancer.Observed {
 	o.IP = "203.0.113.7"
 	return o
@@ -100,10 +109,50 @@ func TestIdentify(t *testing.T) {
 			search: search(showing(annotated()), lb("lb", "any", mine()), addressed(lb("has", "other", mine()))), want: loadbalancer.Foreign,
 			says: `this service has load balancer "other" (has), and does not change it for another one`,
 		},
-		"by ID, shown by a hostname": {
+		"by ID, and a hostname in the status, which any Service may ask for": {
 			search: search(annotated("name", "any", "hostname", "web.example"), lb("lb", "any", []string{}, 1)), change: func(s *loadbalancer.Search) {
 				s.Service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "web.example"}}
+				allow("")(s)
+			}, want: loadbalancer.Foreign, says: "it is left alone",
+		},
+		"by ID, of a Service that has lost the annotation": {
+			search: search(annotated(), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, showing(another("young", -5)))
+			}, want: loadbalancer.Foreign, says: "service default/young, which has the better claim",
+		},
+		"by name, of a Service that has lost the annotation": {
+			search: search(service("name", "web"), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, showing(another("young", -5)))
+			}, want: loadbalancer.Foreign, says: "it belongs to service default/young",
+		},
+		"by name, without the annotation, and another Service names it": {
+			search: search(showing(service("name", "web")), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
 			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"by name, without the annotation, no cluster ID, other rules": {
+			search: search(showing(service("name", "web")), addressed(lb("lb", "web", nil, 1))), change: func(s *loadbalancer.Search) { s.ClusterID, s.Rules = "", s.Rules[:1] },
+			want: loadbalancer.Ours, id: "lb",
+		},
+		"by name, just made under another Service's UID": {
+			search: search(service("name", loadbalancer.DefaultName(another("young", -5))), lb("lb", loadbalancer.DefaultName(another("young", -5)), mine())),
+			change: func(s *loadbalancer.Search) { s.Others = append(s.Others, another("young", -5)) },
+			want:   loadbalancer.Foreign, says: "it belongs to service default/young",
+		},
+		"an address that another Service's status shows still, of a load balancer that is gone": {
+			search: search(showing(annotated()), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, showing(another("old", 5)))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"handed over by an older Service, which wants it back": {
+			search: search(recorded(annotated(), 2), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, showing(recorded(another("old", 5, annotation.LoadBalancerID, "lb"), 1)))
+			}, want: loadbalancer.Ours, id: "lb",
+		},
+		"handed over to a younger Service, and wanted back": {
+			search: search(showing(recorded(annotated(), 1)), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
+				s.Others = append(s.Others, recorded(another("young", -5, annotation.LoadBalancerID, "lb"), 2))
+			}, want: loadbalancer.Foreign, says: "service default/young, which has the better claim",
 		},
 		"by ID, no cluster ID: somebody's": {
 			search: search(annotated(), lb("lb", "any", nil, 1)), change: func(s *loadbalancer.Search) { s.ClusterID, s.TakeOver = "", &loadbalancer.TakeOver{} },
@@ -147,12 +196,12 @@ func TestIdentify(t *testing.T) {
 			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
 				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
-			}, want: loadbalancer.Foreign, says: "but by that of service default/old as well, which has the better claim",
+			}, want: loadbalancer.Foreign, says: "but it belongs to service default/old, which has the better claim",
 		},
 		"an older Service names what a younger one has": {
 			search: search(annotated(), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
 				s.Others = append(s.Others, showing(another("young", -5, annotation.LoadBalancerID, "lb")))
-			}, want: loadbalancer.Foreign, says: "but by that of service default/young as well, which has the better claim",
+			}, want: loadbalancer.Foreign, says: "but it belongs to service default/young, which has the better claim",
 		},
 		"a younger Service has what an older one names": {
 			search: search(showing(annotated()), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
@@ -288,7 +337,7 @@ func TestMayDelete(t *testing.T) {
 			search: search(service(annotation.LoadBalancerID, "lb")), lb: lb("lb", "web", mine(), 1), change: func(s *loadbalancer.Search) {
 				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
-			}, says: "belongs to service default/old as well, which has the better claim",
+			}, says: "belongs to service default/old, which has the better claim",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

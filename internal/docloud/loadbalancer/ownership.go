@@ -66,21 +66,10 @@ func (s Search) claimOf(service *corev1.Service, o Observed) claim {
 	switch {
 	case o.Name != "" && o.Name == DefaultName(service):
 		return made
-	case s.isShown(service, o), s.itself(service) && s.Holds == o.ID:
+	case isRecorded(service, o), showsAddress(service, o), s.itself(service) && s.Holds == o.ID:
 		return shown
 	}
 	return none
-}
-
-// isShown says whether a Service's status shows a load balancer: its ID, one of its addresses, or the hostname that the Service asks for, if the
-// load balancer has the name that it asks for and serves machines of this cluster.
-func (s Search) isShown(service *corev1.Service, o Observed) bool {
-	if isRecorded(service, o) || showsAddress(service, o) {
-		return true
-	}
-	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
-		return in.IP == "" && in.Hostname != "" && o.Name == NameOf(service) && s.serves(o, false)
-	})
 }
 
 // itself says whether a Service is the one that is looked for.
@@ -88,36 +77,44 @@ func (s Search) itself(service *corev1.Service) bool {
 	return service.UID == s.Service.UID && key(service) == key(s.Service)
 }
 
-// rival returns another Service that names the same load balancer and has the better claim to it: who held it last, which the name and the status
-// tell, and of those who did not the older one. So neither a copy of a Service, annotations included, nor a Service that is older takes what another one
-// has, and a copy does not stop the original either.
+// rival returns another Service that has the better claim to a load balancer than the Service, nil for none.
 func (s Search) rival(o Observed) *corev1.Service {
-	mine := s.claimOf(s.Service, o)
-	var best *corev1.Service
+	best := s.Service
 	for _, other := range s.owners(o, false) {
-		switch theirs := s.claimOf(other, o); {
-		case theirs < mine, theirs == mine && !older(other, s.Service):
-		case best == nil || s.claimOf(best, o) < theirs || s.claimOf(best, o) == theirs && older(other, best):
+		if s.compare(other, best, o) < 0 {
 			best = other
 		}
+	}
+	if best == s.Service {
+		return nil
 	}
 	return best
 }
 
-// owners are the other Services whose annotation has the load balancer's ID: those that have not let it go, or those that have.
+// compare orders Services by their claims to a load balancer, the best first: who held it last, which its name and the statuses show, then who names
+// it, then who took it over last, and of those of whom nothing else is known the older one. So neither a copy of a Service, annotations included, nor a
+// Service that is older, nor one that had it before takes what another one has, and a copy does not stop the original either.
+func (s Search) compare(a, b *corev1.Service, o Observed) int {
+	names := func(x *corev1.Service) int {
+		if x.Annotations[annotation.LoadBalancerID] == o.ID {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(int(s.claimOf(b, o)-s.claimOf(a, o)), names(b)-names(a), recordedAt(b, o).Compare(recordedAt(a, o)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b)))
+}
+
+// owners are the other Services that name a load balancer or have a claim to it, which they keep when they lose the annotation: those that have not let
+// it go, or those that have.
 func (s Search) owners(o Observed, letGo bool) []*corev1.Service {
 	return slices.DeleteFunc(slices.Clone(s.Others), func(other *corev1.Service) bool {
-		if s.itself(other) || other.Annotations[annotation.LoadBalancerID] != o.ID {
+		if s.itself(other) || other.Annotations[annotation.LoadBalancerID] != o.ID && s.claimOf(other, o) == none {
 			return true
 		}
 		disowned, err := annotation.IsDisowned(other.Annotations)
 		return (err == nil && disowned) != letGo
 	})
-}
-
-// older orders Services by age, and those of one age by name.
-func older(a, b *corev1.Service) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b))) < 0
 }
 
 func key(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
@@ -137,7 +134,7 @@ func (s Search) byAnnotation(o Observed) Identity {
 		return Identity{Ownership: Foreign, Message: fmt.Sprintf("%s is named by annotation %s, but "+format, append([]any{o, annotation.LoadBalancerID}, args...)...)}
 	}
 	if rival := s.rival(o); rival != nil {
-		return foreign("by that of service %s as well, which has the better claim: remove the annotation here, or set %s: \"true\" there", key(rival), annotation.Disown)
+		return foreign("it belongs to service %s, which has the better claim: remove the annotation here, or set %s: \"true\" there", key(rival), annotation.Disown)
 	}
 	ours := Identity{Ownership: Ours, LoadBalancer: &o}
 	if tags := s.foreignTags(o); len(tags) > 0 {
@@ -215,7 +212,7 @@ func MayDelete(s Search, o Observed) (bool, string) {
 	}
 	advice := fmt.Sprintf("to let go of the service and keep the load balancer, set annotation %s: \"true\"", annotation.Disown)
 	if rival := s.rival(o); rival != nil {
-		return false, fmt.Sprintf("%s belongs to service %s as well, which has the better claim: %s", o, key(rival), advice)
+		return false, fmt.Sprintf("%s belongs to service %s, which has the better claim: %s", o, key(rival), advice)
 	}
 	tag := ClusterTag(s.ClusterID)
 	tags := s.foreignTags(o)

@@ -262,7 +262,7 @@ func (p *planning) created(lb Observed) {
 
 // update makes a load balancer what it must be. One that is new takes no change.
 func (p *planning) update(lb Observed, result Result) {
-	if !p.proven(lb, &result) || !p.annotate(result.Annotate) {
+	if !p.proven(lb, &result) || !p.annotate(result.Annotate) || !p.record(lb) {
 		return
 	}
 	switch lb.Status {
@@ -305,15 +305,14 @@ func (p *planning) update(lb Observed, result Result) {
 	p.step(step)
 }
 
-// proven says whether whoever comes after a death finds whose the load balancer is: what was taken over is noted with the other annotations, before
-// anything is changed, so that it is never deleted by mistake; of what is the Service's own there is a record before annotations or its name change.
+// proven reports whether a process that comes after a death finds whose the load balancer is: what is taken over is noted with the other annotations,
+// before there is a record and anything is changed, so that it is never deleted by mistake; of what is the Service's own there is a record first.
 func (p *planning) proven(lb Observed, result *Result) bool {
 	if p.takenOver {
 		result.annotate(p.Service.Annotations, HandedOverAnnotation, lb.ID)
 		return true
 	}
-	_, some := p.unwritten(result.Annotate)
-	return !some && lb.Name == result.Request.Name || p.record(lb)
+	return p.record(lb)
 }
 
 // settingsOf is a request without its droplets, in a form that can be compared.

@@ -5,6 +5,7 @@ package loadbalancer
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,8 +17,8 @@ import (
 const ConditionHeld = "cloud.mooring.dev/LoadBalancerHeld"
 
 // record is the step that writes the ID of the Service's load balancer into the status, before the annotation names it, by which the note of the
-// attempt goes, and before the load balancer is renamed: whoever comes after a death must find a proof, whatever the Service is called by then.
-// What the predecessor made stays as it is until then. It says whether there is nothing to write.
+// attempt goes, and before the load balancer is changed: a process that comes after a death must find a proof, whatever the Service is called by then.
+// A Service whose status shows the load balancer's address, as upstream leaves it, needs none. It reports whether there is nothing to write.
 func (p *planning) record(lb Observed) bool {
 	if recorded := p.answer(StepRecord); recorded != nil {
 		if recorded.Trouble != nil {
@@ -32,16 +33,32 @@ func (p *planning) record(lb Observed) bool {
 	}
 	p.step(Step{Kind: StepRecord, Condition: metav1.Condition{
 		Type: ConditionHeld, Status: metav1.ConditionTrue, Reason: "Held", Message: lb.ID,
-		ObservedGeneration: p.Service.Generation, LastTransitionTime: metav1.NewTime(p.Now),
+		ObservedGeneration: p.Service.Generation, LastTransitionTime: metav1.NewTime(p.heldSince(lb)),
 	}})
 	return false
 }
 
-// isRecorded says whether a Service's status has the ID of a load balancer.
-func isRecorded(service *corev1.Service, o Observed) bool {
-	return slices.ContainsFunc(service.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == ConditionHeld && c.Status == metav1.ConditionTrue && c.Message == o.ID
-	})
+// heldSince is the time of a new record: now, but later than every other record of the load balancer, since the latest one counts and clocks differ.
+func (p *planning) heldSince(lb Observed) time.Time {
+	at := p.Now.Truncate(time.Second) // as the API server keeps it
+	for _, other := range p.Services {
+		if next := recordedAt(other, lb).Add(time.Second); isRecorded(other, lb) && next.After(at) {
+			at = next
+		}
+	}
+	return at
+}
+
+// isRecorded says whether a Service's status has the ID of a load balancer, and recordedAt since when, the zero time for never.
+func isRecorded(service *corev1.Service, o Observed) bool { return !recordedAt(service, o).IsZero() }
+
+func recordedAt(service *corev1.Service, o Observed) time.Time {
+	for _, c := range service.Status.Conditions {
+		if c.Type == ConditionHeld && c.Status == metav1.ConditionTrue && c.Message == o.ID {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // showsAddress says whether a Service's status shows one of a load balancer's addresses.

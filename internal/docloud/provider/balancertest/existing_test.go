@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // upstream makes the load balancer that the predecessor makes for a Service, byte for byte as recorded in the shared HTTP scenarios but for
@@ -77,6 +78,8 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 		{name: "named", lbType: annotation.TypeRegionalNetwork, pairs: []string{"name", "edge"}, change: func(b map[string]any) { b["name"] = "edge" }},
 		{name: "sized", lbType: annotation.TypeRegional, noted: true, pairs: []string{"size-slug", "lb-medium", "http-idle-timeout-seconds", "90"},
 			change: func(b map[string]any) { b["size"], b["http_idle_timeout_seconds"] = "lb-medium", 90 }},
+		{name: "hosted", lbType: annotation.TypeRegional, noted: true, pairs: []string{"name", "hosted", "hostname", "web.example"},
+			change: func(b map[string]any) { b["name"] = "hosted" }},
 		{name: "renamed-by-hand", lbType: annotation.TypeRegional, noted: true, change: func(b map[string]any) { b["name"] = "by-hand" }},
 	} {
 		s := w.create(c.name, c.pairs...)
@@ -89,6 +92,12 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 	mark := w.sim.Mark()
 	w.run()
 	for name, id := range ids {
+		if name == "hosted" {
+			testkit.Eventually(t, "the hostname", func() string {
+				return map[bool]string{true: w.story()}[published(w.service(name)) != "web.example" || w.service(name).Annotations[annotation.LoadBalancerID] != id]
+			})
+			continue
+		}
 		if lb := w.balancer(name); lb.ID != id {
 			t.Errorf("service %s has load balancer %s, want %s", name, lb.ID, id)
 		}

@@ -153,7 +153,7 @@ func TestAnOlderServiceDoesNotTakeAYoungerOnes(t *testing.T) { //nolint:tparalle
 		lb := w.balancer("victim")
 		mark := w.sim.Mark()
 		from.annotate("thief", annotation.LoadBalancerID, lb.ID, annotation.Disown, "false")
-		from.refused("thief", `service `+w.name+`/victim as well, which has the better claim`)
+		from.refused("thief", `service `+w.name+`/victim, which has the better claim`)
 		from.untouched(mark, lb.ID)
 		w.stop() // nothing of it is a matter of memory
 		w.run()
@@ -162,6 +162,93 @@ func TestAnOlderServiceDoesNotTakeAYoungerOnes(t *testing.T) { //nolint:tparalle
 		from.untouched(mark, lb.ID)
 		if got := w.balancer("victim"); got.ID != lb.ID {
 			t.Errorf("the victim has %s, had %s", got.ID, lb.ID)
+		}
+	})
+}
+
+// A Service that asks for a hostname has that in its status, which proves nothing: it gets neither the load balancer of a younger Service by that one's
+// name and ID, nor one that a person has made for the cluster's machines.
+func TestAHostnameInTheStatusProvesNothing(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
+	places(t, func(t *testing.T, w *world, from place) {
+		t.Helper()
+		var droplets []int
+		for _, d := range w.account.Droplets() {
+			droplets = append(droplets, d.ID)
+		}
+		byHand, err := w.account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "by-hand", Tags: []string{"by-hand"}, DropletIDs: droplets})
+		w.must(err)
+		w.run()
+		from.create("thief", "hostname", "thief.example", "name", "bait")
+		testkit.Eventually(t, "the hostname in the thief's status", func() string {
+			s, err := w.client.CoreV1().Services(from.namespace).Get(t.Context(), "thief", metav1.GetOptions{})
+			w.must(err)
+			return map[bool]string{true: w.story()}[published(s) != "thief.example"]
+		})
+		w.create("victim", "name", "edge")
+		lb := w.balancer("victim")
+		w.stop() // nothing of it is a matter of memory
+		w.run()
+		mark := w.sim.Mark()
+		from.annotate("thief", "name", "edge", annotation.LoadBalancerID, lb.ID)
+		from.refused("thief", "it belongs to service "+w.name+"/victim")
+		from.annotate("thief", "name", "by-hand", annotation.LoadBalancerID, byHand.ID)
+		from.refused("thief", "by-hand", "does not change it for another one")
+		from.untouched(mark, lb.ID)
+		from.untouched(mark, byHand.ID)
+	})
+}
+
+// A Service that loses its annotations, as by a tool that writes it as a whole, keeps its load balancer, though another one names that meanwhile.
+func TestAServiceThatLosesItsAnnotationsKeepsItsLoadBalancer(t *testing.T) { //nolint:tparallel // likewise
+	places(t, func(t *testing.T, w *world, from place) {
+		t.Helper()
+		from.create("thief", annotation.Disown, "true")
+		w.run()
+		w.create("victim", "name", "edge")
+		lb := w.balancer("victim")
+		w.stop()
+		w.patch("victim", map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation.LoadBalancerID: nil}}})
+		from.annotate("thief", annotation.LoadBalancerID, lb.ID, annotation.Disown, "false")
+		mark := w.sim.Mark()
+		w.run()
+		from.refused("thief", "it belongs to service "+w.name+"/victim")
+		if got := w.balancer("victim"); got.ID != lb.ID {
+			t.Errorf("the victim has %s, had %s", got.ID, lb.ID)
+		}
+		from.remove("thief")
+		from.untouched(mark, lb.ID)
+	})
+}
+
+// A Service that has handed its load balancer over does not get it back by changing its mind, although it is older and its status shows the address
+// still: who held it last has it.
+func TestWhatWasHandedOverIsNotTakenBack(t *testing.T) { //nolint:tparallel // likewise
+	places(t, func(t *testing.T, w *world, from place) {
+		t.Helper()
+		w.run()
+		from.create("before", "name", "edge")
+		var lb digitalocean.LoadBalancer
+		testkit.Eventually(t, "a load balancer", func() string {
+			s, err := w.client.CoreV1().Services(from.namespace).Get(t.Context(), "before", metav1.GetOptions{})
+			w.must(err)
+			lb, err = w.account.LoadBalancer(s.Annotations[annotation.LoadBalancerID])
+			return map[bool]string{true: w.story()}[err != nil || published(s) == "" || published(s) != lb.IP]
+		})
+		from.annotate("before", annotation.Disown, "true")
+		w.create("after", "name", "edge", annotation.LoadBalancerID, lb.ID)
+		if got := w.balancer("after"); got.ID != lb.ID {
+			t.Fatalf("it was handed %s, want %s", got.ID, lb.ID)
+		}
+		w.stop() // nothing of it is a matter of memory
+		w.run()
+		w.balancer("after")
+		mark := w.sim.Mark()
+		from.annotate("before", annotation.Disown, "false")
+		from.refused("before", "it belongs to service "+w.name+"/after")
+		from.remove("before")
+		from.untouched(mark, lb.ID)
+		if got := w.balancer("after"); got.ID != lb.ID {
+			t.Errorf("it has %s, want %s", got.ID, lb.ID)
 		}
 	})
 }
