@@ -4,6 +4,7 @@
 package admissionapp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/platform/logging/plain"
 )
@@ -34,8 +36,6 @@ const (
 )
 
 const (
-	// metadataURL is where a droplet finds its metadata service.
-	metadataURL = "http://169.254.169.254/"
 	// certDir is where the predecessor's manifests mount the certificate (controller-runtime's default).
 	certDir = "/tmp/k8s-webhook-server/serving-certs"
 	// disabled is the address of an endpoint that is not served.
@@ -77,12 +77,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 // complete reads the variables and checks all of it. An error is one sentence.
 func (o *options) complete(flags *pflag.FlagSet, getenv func(string) string) error {
 	o.token, o.url = strings.TrimSpace(getenv(envToken)), getenv(envURL)
-	if o.tokenFile == "" {
-		o.tokenFile = getenv(envTokenFile)
-	}
-	if o.metadataURL = getenv(envMetadataURL); o.metadataURL == "" {
-		o.metadataURL = metadataURL
-	}
+	o.tokenFile = cmp.Or(o.tokenFile, getenv(envTokenFile))
+	o.metadataURL = cmp.Or(getenv(envMetadataURL), metadata.DefaultURL)
 	if address := getenv(envMetricsAddr); address != "" && !flags.Changed("metrics-bind-address") {
 		o.metricsAddress = address
 	}

@@ -5,26 +5,16 @@ package admissionapp
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 )
 
-const (
-	// metadataTimeout bounds one question to the metadata service, which answers within milliseconds or not at all.
-	metadataTimeout = 5 * time.Second
-	// metadataEvery is how long to wait between two.
-	metadataEvery = 30 * time.Second
-	// longestRegion bounds what is read of its answer, in bytes.
-	longestRegion = 256
-)
+// metadataEvery is how long to wait between two requests to the metadata service.
+const metadataEvery = 30 * time.Second
 
 // region is the slug of the cluster's region, which the metadata service of the droplet tells if nobody else does. Requests do not wait for it.
 type region struct {
@@ -53,7 +43,7 @@ func (r *region) current() string {
 // find asks the metadata service until it answers or ctx ends.
 func (r *region) find(ctx context.Context) {
 	for first := true; r.current() == ""; first = false {
-		found, err := askMetadata(ctx, r.metadata)
+		found, err := metadata.Region(ctx, r.metadata)
 		switch {
 		case err == nil:
 			r.known.Store(&found)
@@ -62,7 +52,7 @@ func (r *region) find(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case first:
-			r.log.Info("The region is not known: until it is, DigitalOcean is not asked about new load balancers; set "+envRegion, "error", err.Error())
+			r.log.Info("The metadata service does not say the region: until it does, DigitalOcean is not asked about new load balancers; set "+envRegion, "error", err.Error())
 		}
 		timer := time.NewTimer(metadataEvery)
 		select {
@@ -71,34 +61,5 @@ func (r *region) find(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-	}
-}
-
-func askMetadata(ctx context.Context, base string) (string, error) {
-	target, err := url.JoinPath(base, "metadata/v1/region")
-	if err != nil {
-		return "", fmt.Errorf("%s is %q: %w", envMetadataURL, base, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestRegion))
-	switch found := strings.TrimSpace(string(body)); {
-	case err != nil:
-		return "", err
-	case response.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("the metadata service answers %d", response.StatusCode)
-	case found == "":
-		return "", errors.New("the metadata service's answer is empty")
-	default:
-		return found, nil
 	}
 }

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 )
 
@@ -33,9 +35,6 @@ const (
 	envMetadataURL  = "DO_METADATA_URL"          // Mooring's own: for simulators
 	envNodeLabels   = "DO_NODE_LABELS_FROM_TAGS" // Mooring's own: TAG=LABEL,…
 )
-
-// metadataURL is where a droplet finds its metadata service.
-const metadataURL = "http://169.254.169.254/"
 
 // environment is what the environment variables say, checked as far as that needs nobody else.
 type environment struct {
@@ -60,12 +59,8 @@ func readEnvironment(getenv func(string) string, tokenFile string) (environment,
 		clusterID: getenv(envClusterID), vpc: getenv(envVPC), defaultType: getenv(envDefaultType),
 		debugAddr: getenv(envDebugAddr), metricsAddr: getenv(envMetricsAddr),
 	}
-	if e.tokenFile == "" {
-		e.tokenFile = getenv(envTokenFile)
-	}
-	if e.metadataURL == "" {
-		e.metadataURL = metadataURL
-	}
+	e.tokenFile = cmp.Or(e.tokenFile, getenv(envTokenFile))
+	e.metadataURL = cmp.Or(e.metadataURL, metadata.DefaultURL)
 	switch {
 	case e.token == "" && e.tokenFile == "":
 		return e, fmt.Errorf("there is no DigitalOcean token: set %s, or name a file with --token-file or %s", envToken, envTokenFile)

@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -17,17 +14,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 )
 
 const (
 	// startTimeout bounds what is asked of DigitalOcean before anything starts.
 	startTimeout = 90 * time.Second
-	// metadataTimeout bounds one question to the metadata service, which answers within milliseconds or not at all.
-	metadataTimeout = 5 * time.Second
-	// metadataAttempts is how often it is asked: it may not be reachable yet right after a droplet has booted.
+	// metadataAttempts is how often the metadata service is queried: it may not be reachable yet right after a droplet has booted.
 	metadataAttempts = 3
-	// longestRegion bounds what is read of its answer, in bytes.
-	longestRegion = 256
 )
 
 // newClient makes the client of DigitalOcean's API. Its error is one sentence.
@@ -106,12 +100,8 @@ func explain(err error, e environment) error {
 
 // askMetadata asks the metadata service for the droplet's region.
 func askMetadata(ctx context.Context, base string) (string, error) {
-	target, err := url.JoinPath(base, "metadata/v1/region")
-	if err != nil {
-		return "", fmt.Errorf("%s is %q: %w", envMetadataURL, base, err)
-	}
 	for attempt := 1; ; attempt++ {
-		region, err := askMetadataOnce(ctx, target)
+		region, err := metadata.Region(ctx, base)
 		if err == nil {
 			return region, nil
 		}
@@ -120,32 +110,4 @@ func askMetadata(ctx context.Context, base string) (string, error) {
 				"run on a droplet", envRegion, base, err, envRegion)
 		}
 	}
-}
-
-func askMetadataOnce(ctx context.Context, target string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestRegion))
-	region := strings.TrimSpace(string(body))
-	switch {
-	case err != nil:
-		return "", err
-	case response.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("it answers %d", response.StatusCode)
-	case region == "":
-		return "", errors.New("its answer is empty")
-	}
-	return region, nil
 }

@@ -4,6 +4,7 @@
 package balancers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -82,20 +84,13 @@ type Timing struct {
 }
 
 func (t Timing) withDefaults() Timing {
-	for _, f := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&t.Quiet, 2 * time.Second}, {&t.Most, 15 * time.Second}, {&t.Resync, 5 * time.Minute}, {&t.Pending, 15 * time.Second},
-		{&t.Poll, 5 * time.Second}, {&t.ListAge, 10 * time.Second}, {&t.CertificateAge, 15 * time.Minute}, {&t.CertificateDoubt, time.Minute},
-		{&t.Settle, 15 * time.Second}, {&t.Unanswered, time.Minute},
-		{&t.FirstRetry, 5 * time.Second}, {&t.LastRetry, 5 * time.Minute},
-	} {
-		if *f.field == 0 {
-			*f.field = f.value
-		}
+	return Timing{
+		Quiet: cmp.Or(t.Quiet, 2*time.Second), Most: cmp.Or(t.Most, 15*time.Second), Resync: cmp.Or(t.Resync, 5*time.Minute),
+		Pending: cmp.Or(t.Pending, 15*time.Second), Poll: cmp.Or(t.Poll, 5*time.Second), ListAge: cmp.Or(t.ListAge, 10*time.Second),
+		CertificateAge: cmp.Or(t.CertificateAge, 15*time.Minute), CertificateDoubt: cmp.Or(t.CertificateDoubt, time.Minute),
+		Settle: cmp.Or(t.Settle, 15*time.Second), Unanswered: cmp.Or(t.Unanswered, time.Minute),
+		FirstRetry: cmp.Or(t.FirstRetry, 5*time.Second), LastRetry: cmp.Or(t.LastRetry, 5*time.Minute),
 	}
-	return t
 }
 
 // Options are what [New] needs. Timing may be zero; Log may discard.
@@ -131,11 +126,10 @@ type Controller struct {
 	list         *balancerList
 	certificates *cached.List[[]loadbalancer.Certificate]
 	endpoints    *endpoints
-	passes       keyedLock // by Service
 	loop         *loop.Loop
 
-	mu       sync.Mutex // guards memories and limited
-	memories map[string]remembered
+	mu       sync.Mutex // guards memories, not what is in them, and limited
+	memories map[string]*remembered
 	limited  time.Time // until when no call may be made at all
 
 	// Set by Initialize, before anything runs.
@@ -148,23 +142,39 @@ type Controller struct {
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
 
-// remembered is the memory of one Service by UID.
+// remembered is the memory of one Service by UID, for whoever has put something into turn: one pass at a time. It is a channel, since a test in
+// simulated time waits for ever for a goroutine that waits for a sync.Mutex.
 type remembered struct {
-	uid    string
+	turn   chan struct{}
+	uid    types.UID
 	memory loadbalancer.Memory
+}
+
+// turn waits until no other pass over a Service is under way, and returns its memory and what ends the turn.
+func (c *Controller) turn(service *corev1.Service) (*remembered, func()) {
+	c.mu.Lock()
+	r := c.memories[keyOf(service)]
+	if r == nil {
+		r = &remembered{turn: make(chan struct{}, 1)}
+		c.memories[keyOf(service)] = r
+	}
+	c.mu.Unlock()
+	r.turn <- struct{}{}
+	if r.uid != service.UID {
+		r.uid, r.memory = service.UID, loadbalancer.Memory{}
+	}
+	return r, func() { <-r.turn }
 }
 
 // New makes a Controller that does nothing until it is initialized and follows.
 func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
-	if o.Gate == nil {
-		o.Gate = &loop.Gate{}
-	}
+	o.Gate = cmp.Or(o.Gate, &loop.Gate{})
 	c := &Controller{
 		o: o, log: o.Log.WithName("balancers"), timing: t,
 		list:         newBalancerList(o.API, o.Clock, t.Settle),
 		certificates: cached.New(o.API.Certificates, o.API.Epoch, o.Clock),
-		memories:     map[string]remembered{},
+		memories:     map[string]*remembered{},
 		recorder:     &events.FakeRecorder{},
 	}
 	c.loop = loop.New(loop.Options{

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
@@ -117,25 +119,33 @@ func TestWhatMattersOfANode(t *testing.T) {
 	}
 }
 
-func TestOneServiceIsLockedAtATimeAndLocksAreForgotten(t *testing.T) {
+func TestOneServiceIsPassedOverAtATimeAndItsMemoryIsItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var locks keyedLock
-		unlock := locks.lock("a")
-		locks.lock("b")()
-		second := false
-		go func() {
-			defer locks.lock("a")()
-			second = true
-		}()
-		synctest.Wait()
-		if second {
-			t.Error("a key was locked twice")
+		c := &Controller{memories: map[string]*remembered{}}
+		of := func(name string, uid types.UID) *corev1.Service {
+			return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
 		}
-		unlock()
+		a, end := c.turn(of("a", "1"))
+		a.memory.Holds = "lb"
+		_, endOther := c.turn(of("b", "2"))
+		endOther()
+		holds := make(chan string, 2)
+		for _, uid := range []types.UID{"1", "3"} {
+			go func() {
+				r, done := c.turn(of("a", uid))
+				defer done()
+				holds <- string(uid) + r.memory.Holds
+			}()
+			synctest.Wait()
+		}
+		if len(holds) != 0 {
+			t.Error("two passes over one Service at a time")
+		}
+		end()
 		synctest.Wait()
-		if !second || len(locks.locks) != 0 {
-			t.Errorf("second %t, %d locks left", second, len(locks.locks))
+		if first, second := <-holds, <-holds; first != "1lb" || second != "3" {
+			t.Errorf("remembered %s and %s, want 1lb and 3: another Service of the same name", first, second)
 		}
 	})
 }

@@ -35,15 +35,13 @@ type pass struct {
 
 // pass makes one pass over a Service: it plans, and reads or writes what the plan says, until the plan ends it.
 func (c *Controller) pass(ctx context.Context, service *corev1.Service, intent loadbalancer.Intent, asked bool) loadbalancer.End {
-	key := keyOf(service)
-	defer c.passes.lock(key)()
+	known, done := c.turn(service)
+	defer done()
 	p := c.begin(ctx, service)
-	p.world.Intent, p.world.Asked = intent, asked
+	p.world.Intent, p.world.Asked, p.world.Memory = intent, asked, known.memory
 	end := p.run(ctx)
 	p.tell(end)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.memories[key] = remembered{string(service.UID), p.world.Memory}
+	known.memory = p.world.Memory
 	return end
 }
 
@@ -58,9 +56,6 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
 		},
 	}}
 	c.mu.Lock()
-	if known := c.memories[keyOf(service)]; known.uid == string(service.UID) {
-		p.world.Memory = known.memory
-	}
 	p.world.Limited = c.limited
 	if c.o.TakeOverAny {
 		p.world.TakeOver = &loadbalancer.TakeOver{Any: true}

@@ -4,6 +4,7 @@
 package clustertag
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,15 +55,10 @@ type Timing struct {
 }
 
 func (t Timing) withDefaults() Timing {
-	for _, f := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&t.First, 10 * time.Minute}, {&t.Every, 15 * time.Minute}, {&t.ListAge, 5 * time.Minute}, {&t.Again, time.Hour}} {
-		if *f.field == 0 {
-			*f.field = f.value
-		}
+	return Timing{
+		First: cmp.Or(t.First, 10*time.Minute), Every: cmp.Or(t.Every, 15*time.Minute), ListAge: cmp.Or(t.ListAge, 5*time.Minute),
+		Again: cmp.Or(t.Again, time.Hour),
 	}
-	return t
 }
 
 // passTime bounds one pass.
@@ -117,9 +113,6 @@ type Controller struct {
 // New makes a Controller that does nothing until it is started and follows Services.
 func New(o Options) *Controller {
 	o.Log = o.Log.WithName("tags")
-	if o.Gate == nil {
-		o.Gate = &loop.Gate{}
-	}
 	c := &Controller{Options: o, timing: o.Timing.withDefaults(), sent: map[string]time.Time{}}
 	c.loop = loop.New(loop.Options{
 		Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, Pass: c.look, Keys: func() []string { return []string{c.tag()} },

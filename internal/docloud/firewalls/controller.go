@@ -4,6 +4,7 @@
 package firewalls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -54,17 +55,10 @@ type Timing struct {
 }
 
 func (t Timing) withDefaults() Timing {
-	for _, f := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&t.Gather, time.Second}, {&t.Resync, time.Minute}, {&t.FirstRetry, time.Second}, {&t.LastRetry, 5 * time.Minute}, {&t.Pass, 2 * time.Minute},
-	} {
-		if *f.field == 0 {
-			*f.field = f.value
-		}
+	return Timing{
+		Gather: cmp.Or(t.Gather, time.Second), Resync: cmp.Or(t.Resync, time.Minute), FirstRetry: cmp.Or(t.FirstRetry, time.Second),
+		LastRetry: cmp.Or(t.LastRetry, 5*time.Minute), Pass: cmp.Or(t.Pass, 2*time.Minute),
 	}
-	return t
 }
 
 // Options are what [New] needs. Timing may be zero; Log may discard.
@@ -116,9 +110,6 @@ func New(o Options) *Controller {
 	c := &Controller{
 		api: instrumented{o.API, o.Metrics, o.Clock}, surroundings: o.Surroundings, config: o.Config, metrics: o.Metrics, clock: o.Clock,
 		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, recorder: &events.FakeRecorder{},
-	}
-	if o.Gate == nil {
-		o.Gate = &loop.Gate{}
 	}
 	c.loop = loop.New(loop.Options{
 		Name: "firewall", Clock: o.Clock, Gate: o.Gate, Pass: c.look, // the predecessor's name, which is a label of metrics

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 )
@@ -41,9 +42,6 @@ type memory struct {
 
 // errForeign means that the firewall of that name is somebody else's: people have to decide.
 var errForeign = errors.New("the firewall is not this cluster's")
-
-// errMoved means that the token changed during the pass.
-var errMoved = errors.New("the token changed meanwhile")
 
 // pass makes the firewall what it must be, with one write at most. fresh says that it is to be read first, whatever is remembered of it.
 func (c *Controller) pass(ctx context.Context, fresh bool) error {
@@ -118,7 +116,7 @@ func (p *one) write(ctx context.Context, differences []firewall.Difference) erro
 		return fmt.Errorf("the firewall is left as it is: %w", err)
 	}
 	if c.api.Epoch() != c.memory.epoch {
-		return errMoved
+		return cached.ErrMoved
 	}
 	if c.memory.last == nil {
 		return p.create(ctx)

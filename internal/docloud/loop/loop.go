@@ -4,6 +4,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -19,7 +20,8 @@ type Options struct {
 	// Name is the queue's, which is a label of metrics and MUST not be changed.
 	Name  string
 	Clock clock.WithTicker
-	Gate  *Gate
+	// Gate is what passes enter, nil for one of the loop's own.
+	Gate *Gate
 	// Workers is how many keys are passed over at a time, 1 if it is 0.
 	Workers int
 	// Keys are all keys, for a resync and after a mark.
@@ -64,6 +66,7 @@ type Loop struct {
 // New makes a Loop that does nothing until it runs.
 func New(o Options) *Loop {
 	o.Workers = max(o.Workers, 1)
+	o.Gate = cmp.Or(o.Gate, &Gate{})
 	l := &Loop{o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}), waiting: map[string]bool{}}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
