@@ -27,8 +27,10 @@ type Etcd struct {
 	tls       *tls.Config // nil for http
 	endpoints string
 
-	mu     sync.Mutex // guards client
+	mu     sync.Mutex // guards client and ready
 	client *clientv3.Client
+	// ready is the revision of ClusterInformation at which it last said datastoreReady, 0 before it did.
+	ready int64
 }
 
 // OpenEtcd makes a client for Calico's etcd. It does not connect yet; Ping does. Client certificates are read again for every new
@@ -101,6 +103,63 @@ func (d *Etcd) Ping(ctx context.Context) error {
 		return fmt.Errorf("calico's etcd at %s does not answer a quorum read: %w", d.endpoints, d.diagnose(context.WithoutCancel(ctx), err))
 	}
 	return nil
+}
+
+// commitReady is commit, if the datastore is not locked: that ClusterInformation says datastoreReady is part of the transaction, so that nothing is
+// written into a datastore that is being migrated. A datastore that is locked is a *ConflictError: the next round says so.
+func (d *Etcd) commitReady(ctx context.Context, guard *Guard, seen map[string]int64, ops ...clientv3.Op) (int64, error) {
+	if guard == nil && len(seen) == 0 {
+		return 0, errors.New("a write without a comparison is not allowed")
+	}
+	d.mu.Lock()
+	ready := d.ready
+	d.mu.Unlock()
+	for again := ready != 0; ; again = false {
+		if ready == 0 {
+			var err error
+			if ready, err = d.readReady(ctx); err != nil {
+				return 0, err
+			}
+		}
+		expected := maps.Clone(seen)
+		if expected == nil {
+			expected = map[string]int64{}
+		}
+		expected[clusterInformationKey] = ready
+		revision, err := d.commit(ctx, guard, expected, ops...)
+		var conflict *ConflictError
+		if !again || !errors.As(err, &conflict) || conflict.Key != clusterInformationKey {
+			return revision, err
+		}
+		ready = 0 // it was written since, for whatever reason
+	}
+}
+
+// readReady returns the revision of ClusterInformation, a *ConflictError if it does not say datastoreReady.
+func (d *Etcd) readReady(ctx context.Context) (int64, error) {
+	resp, err := d.get(ctx, clusterInformationKey)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", clusterInformationKey, err)
+	}
+	var s Snapshot
+	for _, kv := range resp.Kvs {
+		s.readClusterInformation(kv.Value, kv.ModRevision)
+	}
+	if !s.DatastoreReady {
+		return 0, &ConflictError{Key: clusterInformationKey, Detail: "the datastore is locked"}
+	}
+	d.noteReady(s)
+	return s.ClusterInformation.Revision, nil
+}
+
+// noteReady keeps the revision at which the datastore was ready.
+func (d *Etcd) noteReady(s Snapshot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ready = 0
+	if s.DatastoreReady {
+		d.ready = s.ClusterInformation.Revision
+	}
 }
 
 // commit runs one transaction: ops if the guard and every comparison hold, else nothing. The store revision is returned, which is the

@@ -192,6 +192,50 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 	}
 }
 
+// A datastore that is locked in the middle of a clean-up is written no more, and one that is unlocked again, or whose ClusterInformation was written for
+// another reason, is.
+func TestNothingIsWrittenIntoALockedDatastore(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	s := w.read(t, "n1")
+	w.put(t, handlePrefix+"h", `{"handleID":"h","block":{}}`)
+	orphan := w.sweep(t).OrphanedHandles
+	info := w.etcd.Dump(t)[clusterInformationKey]
+	locked := strings.Replace(info, `"datastoreReady":true`, `"datastoreReady":false`, 1)
+	if locked == info {
+		t.Fatalf("ClusterInformation is not ready: %s", info)
+	}
+	w.put(t, clusterInformationKey, locked)
+	before := w.etcd.Revision(t)
+	for name, write := range map[string]func() error{
+		"fence":     func() error { _, err := w.store.AnnotateNode(t.Context(), "n1", s.node.Revision, "a", "b"); return err },
+		"endpoints": func() error { return w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()) },
+		"addresses": func() error {
+			return w.store.ReleaseAddresses(t.Context(), s.guard(), s.host.Blocks[0].CIDR, s.assignments(s.host.Blocks[0]))
+		},
+		"resource": func() error {
+			return w.store.DeleteResource(t.Context(), s.guard(), felix, "node.n1", s.host.Resources[0].Revision)
+		},
+		"node":    func() error { return w.store.DeleteNode(t.Context(), s.guard()) },
+		"handles": func() error { return w.store.DeleteHandles(t.Context(), orphan) },
+	} {
+		if err := write(); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "the datastore is locked") {
+			t.Errorf("%s: got error %v, want a conflict that says that the datastore is locked", name, err)
+		}
+	}
+	if after := w.etcd.Revision(t); after != before {
+		t.Errorf("the store moved from revision %d to %d: something was written", before, after)
+	}
+	w.put(t, clusterInformationKey, info)
+	if err := w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()); err != nil {
+		t.Errorf("unlocked again: %v", err)
+	}
+	w.put(t, clusterInformationKey, info)
+	if err := w.store.DeleteNode(t.Context(), s.guard()); err != nil {
+		t.Errorf("with a ClusterInformation that was written since: %v", err)
+	}
+}
+
 func TestARestartOfCalicoNodeBreaksTheGuard(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 1)

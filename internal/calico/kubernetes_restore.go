@@ -22,14 +22,14 @@ func (d *KubernetesAPI) MachineIsBack(context.Context, string, []Object) (bool, 
 	return false, nil
 }
 
-// Restore re-creates a resource as it was, but for what the API server itself writes into it; one that is there just so is left as it is. It
-// refuses (ErrNotRestored) what exists again in another form, what is IPAM's (addresses, once released, may be anybody's), and what is no
+// Restore re-creates a resource as it was, but for what the API server itself writes into it; one that is there just so is left as it is
+// (ErrUnchanged). It refuses (ErrNotRestored) what exists again in another form, what is IPAM's (addresses, once released, may be anybody's), and what is no
 // key of this datastore. Annotations named in without are left out.
 func (d *KubernetesAPI) Restore(ctx context.Context, object Object, without ...string) error {
 	return d.restore(ctx, object, without, false)
 }
 
-// CheckRestore says what Restore would say now, and writes nothing: nil if it would re-create the object, or if that is there just as it was.
+// CheckRestore says what Restore would say now, and writes nothing: nil if it would re-create the object.
 // The API server validates the object as it would then.
 func (d *KubernetesAPI) CheckRestore(ctx context.Context, object Object, without ...string) error {
 	return d.restore(ctx, object, without, true)
@@ -111,7 +111,7 @@ func recreated(kind, name string, object Object, without []string) (map[string]a
 	return top, nil
 }
 
-// acceptExisting accepts an object that is there just as it was.
+// acceptExisting tells an object that is there just as it was (ErrUnchanged) from another.
 func (d *KubernetesAPI) acceptExisting(ctx context.Context, key, kind, name string, want map[string]any) error {
 	object, err := d.read(ctx, kind, name)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *KubernetesAPI) acceptExisting(ctx context.Context, key, kind, name stri
 	if object != nil {
 		have, err := recreated(kind, name, Object{Key: key, Value: string(object.raw)}, nil)
 		if err == nil && reflect.DeepEqual(have, want) {
-			return nil
+			return fmt.Errorf("%w: %s is there just as it was", ErrUnchanged, key)
 		}
 	}
 	return fmt.Errorf("%w: %s exists again and stays as it is", ErrNotRestored, key)

@@ -51,6 +51,7 @@ func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
 		s.readClusterInformation(kv.Value, kv.ModRevision)
 	}
+	d.noteReady(s)
 	s.addImplied(resp.Responses[2].GetResponseRange().GetKvs())
 	return s, nil
 }

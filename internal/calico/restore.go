@@ -20,7 +20,10 @@ import (
 // ErrNotRestored is the kind of error that says why an object is not re-created; nothing was written then.
 var ErrNotRestored = errors.New("not restored")
 
-// Restore re-creates an object as it was; one that is there just so is left as it is. It refuses (ErrNotRestored) what exists again in another
+// ErrUnchanged is the kind of error that says that an object is there just as it was; nothing was written then.
+var ErrUnchanged = errors.New("unchanged")
+
+// Restore re-creates an object as it was; one that is there just so is left as it is (ErrUnchanged). It refuses (ErrNotRestored) what exists again in another
 // form, what is IPAM's (addresses, once released, may be anybody's), an endpoint or a Node with an address that has since been assigned to
 // another, and a Node whose own address another Node has. Checks and write are one transaction, as far as the blocks in question exist.
 // Annotations named in without are left out.
@@ -58,14 +61,14 @@ func (d *Etcd) checkRestorable(ctx context.Context, object Object, seen map[stri
 	return fmt.Errorf("%w: %q is no key of a kind that is restored", ErrNotRestored, object.Key)
 }
 
-// existing accepts an object that is there just as it was.
+// existing tells an object that is there just as it was (ErrUnchanged) from another.
 func (d *Etcd) existing(ctx context.Context, key string, value []byte) error {
 	resp, err := d.get(ctx, key)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
 	if len(resp.Kvs) == 1 && bytes.Equal(resp.Kvs[0].Value, value) {
-		return nil
+		return fmt.Errorf("%w: %s is there just as it was", ErrUnchanged, key)
 	}
 	return fmt.Errorf("%w: %s exists again and stays as it is", ErrNotRestored, key)
 }

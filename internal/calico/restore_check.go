@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// CheckRestore says what Restore would say now, and writes nothing: nil if it would re-create the object, or if that is there just as it was.
+// CheckRestore says what Restore would say now, and writes nothing: nil if it would re-create the object.
 func (d *Etcd) CheckRestore(ctx context.Context, object Object, without ...string) error {
 	if err := d.checkRestorable(ctx, object, map[string]int64{}); err != nil {
 		return err

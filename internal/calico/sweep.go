@@ -12,14 +12,20 @@ import (
 	"slices"
 	"strings"
 
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Sweep is what only a look at everything finds: what is left of hosts that have neither a Node nor an affinity, and handles of nothing.
 type Sweep struct {
-	// Hosts are the names of hosts that hold an endpoint or an address of Kubernetes, sorted, whether they have a Node or not.
+	// Hosts are the names of hosts that hold an endpoint or an address of Kubernetes, or to which a block says that it is affine, sorted, whether
+	// they have a Node or not.
 	Hosts []string
+	// ResourceHosts are the names of hosts that a resource is about alone, sorted. Bare-metal hosts have such resources, so that they do not show
+	// that a host was a Kubernetes Node. In the kubernetes datastore a Snapshot has them.
+	ResourceHosts []string
 	// OrphanedHandles are IPAM handles under which no block has an address, sorted by ID. An assignment in progress writes its handle
 	// before its block (libcalico-go, lib/ipam), so a handle is an orphan only if it is still one, at the same revision, much later.
 	OrphanedHandles []Handle
@@ -49,13 +55,21 @@ func (d *Etcd) Sweep(ctx context.Context, revision int64) (Sweep, error) {
 	if err != nil {
 		return Sweep{}, fmt.Errorf("reading the keys of IPAM handles: %w", err)
 	}
+	for kind, prefix := range resourcePrefixes() {
+		err := d.eachPage(ctx, revision, prefix, func(key string, value []byte, _ int64) { s.addResource(kind, strings.TrimPrefix(key, prefix), value) })
+		if err != nil {
+			return Sweep{}, fmt.Errorf("reading %s objects: %w", kind, err)
+		}
+	}
 	return s.result(), nil
 }
 
 // sweeping collects a Sweep.
 type sweeping struct {
 	hosts map[string]bool
-	seed  maphash.Seed
+	// resourceHosts are hosts that a resource is about.
+	resourceHosts map[string]bool
+	seed          maphash.Seed
 	// inUse are the hashes of the handles of all blocks. Two handles of one hash make an orphan look used, which does no harm.
 	inUse      map[uint64]struct{}
 	orphans    []Handle
@@ -63,7 +77,7 @@ type sweeping struct {
 }
 
 func newSweeping() *sweeping {
-	return &sweeping{hosts: map[string]bool{}, seed: maphash.MakeSeed(), inUse: map[uint64]struct{}{}}
+	return &sweeping{hosts: map[string]bool{}, resourceHosts: map[string]bool{}, seed: maphash.MakeSeed(), inUse: map[uint64]struct{}{}}
 }
 
 func (s *sweeping) addEndpoint(key string) {
@@ -79,7 +93,10 @@ const orchestratorKubernetes = "k8s"
 
 // sweptBlock is as much of a block as a sweep needs (libcalico-go, lib/backend/model AllocationBlock).
 type sweptBlock struct {
-	Attributes []struct {
+	Affinity *string `json:"affinity"`
+	// HostAffinity is how versions before 2.2 wrote it.
+	HostAffinity *string `json:"hostAffinity"`
+	Attributes   []struct {
 		Handle    *string         `json:"handle_id"`
 		Secondary sweptAttributes `json:"secondary"`
 	} `json:"attributes"`
@@ -98,6 +115,10 @@ func (s *sweeping) addBlock(value []byte) {
 		s.unreadable = true
 		return
 	}
+	// A block whose affinity key is gone is found by its own word alone (calico issue 2713).
+	if host := block.affineHost(); host != "" && !s.hosts[host] && !block.othersUse(host) {
+		s.hosts[host] = true
+	}
 	for _, a := range block.Attributes {
 		if a.Handle != nil {
 			s.use(*a.Handle)
@@ -105,6 +126,48 @@ func (s *sweeping) addBlock(value []byte) {
 		if a.Secondary.ofKubernetes() && !s.hosts[a.Secondary.Node] {
 			s.hosts[a.Secondary.Node] = true
 		}
+	}
+}
+
+// affineHost is the host to which the block says that it is affine, "" for none and for what is no host's, such as load balancers.
+func (b sweptBlock) affineHost() string {
+	switch {
+	case b.Affinity != nil && *b.Affinity != "":
+		host, ok := strings.CutPrefix(*b.Affinity, model.IPAMAffinityTypeHost+":")
+		if !ok {
+			return ""
+		}
+		return host
+	case b.HostAffinity != nil:
+		return *b.HostAffinity
+	}
+	return ""
+}
+
+// othersUse says that the host has an address in the block which is not Kubernetes': then the block does not show that the host was.
+func (b sweptBlock) othersUse(host string) bool {
+	for _, a := range b.Attributes {
+		if a.Secondary.Node == host && !a.Secondary.ofKubernetes() {
+			return true
+		}
+	}
+	return false
+}
+
+// addResource notes the host that an object is about alone. One that cannot be parsed names nobody here; Hosts says so of the hosts it may concern.
+func (s *sweeping) addResource(kind, name string, value []byte) {
+	host := configuredHost(name)
+	if kind != apiv3.KindFelixConfiguration && kind != apiv3.KindBGPConfiguration {
+		var object struct {
+			Spec struct {
+				Node string `json:"node"`
+			} `json:"spec"`
+		}
+		_ = json.Unmarshal(value, &object)
+		host = object.Spec.Node
+	}
+	if host != "" && !s.resourceHosts[host] {
+		s.resourceHosts[host] = true
 	}
 }
 
@@ -130,7 +193,9 @@ func (s *sweeping) addHandle(id string, revision int64) {
 
 func (s *sweeping) result() Sweep {
 	delete(s.hosts, "")
-	out := Sweep{Hosts: slices.Sorted(maps.Keys(s.hosts)), OrphanedHandles: s.orphans}
+	out := Sweep{
+		Hosts: slices.Sorted(maps.Keys(s.hosts)), ResourceHosts: slices.Sorted(maps.Keys(s.resourceHosts)), OrphanedHandles: s.orphans,
+	}
 	if s.unreadable {
 		out.OrphanedHandles = nil
 	}
@@ -151,7 +216,7 @@ func (d *Etcd) DeleteHandles(ctx context.Context, handles []Handle) error {
 		seen[key] = h.Revision
 		ops = append(ops, clientv3.OpDelete(key))
 	}
-	if _, err := d.commit(ctx, nil, seen, ops...); err != nil {
+	if _, err := d.commitReady(ctx, nil, seen, ops...); err != nil {
 		return fmt.Errorf("deleting IPAM handles: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ package calico
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -38,7 +39,8 @@ func TestASweepFindsHostsAndOrphanedHandles(t *testing.T) {
 	machine(t, w.calico, "n1", 1, 2)
 	n2 := machine(t, w.calico, "n-2", 2, 0) // has tunnels alone
 	machine(t, w.calico, "n1.example.com", 3, 1)
-	want := Sweep{Hosts: []string{"n-2", "n1", "n1.example.com"}}
+	names := []string{"n-2", "n1", "n1.example.com"}
+	want := Sweep{Hosts: names, ResourceHosts: names} // each has its own FelixConfiguration
 	if diff := cmp.Diff(want, w.sweep(t)); diff != "" {
 		t.Errorf("of machines that live:\n%s", diff)
 	}
@@ -73,6 +75,27 @@ func TestASweepFindsHostsAndOrphanedHandles(t *testing.T) {
 	w.put(t, blockPrefix+"ipv4/block/10.9.1.0-26", `{`)
 	if got := w.sweep(t); len(got.OrphanedHandles) > 0 || len(got.Hosts) != 3 {
 		t.Errorf("with an unreadable block got %v", got)
+	}
+}
+
+// A block without an affinity key leads to its host by its own word, in either form, and an object to the host that it is about alone.
+func TestASweepFindsBlocksByTheirFieldAndHostsOfResources(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i, affinity := range []string{`"affinity":"host:by-field"`, `"affinity":null,"hostAffinity":"by-old-field"`, `"affinity":"virtual:load-balancer"`, `"affinity":""`} {
+		w.put(t, fmt.Sprintf("%sipv4/block/10.9.%d.0-26", blockPrefix, i), fmt.Sprintf(`{"cidr":"10.9.%d.0/26",%s,"allocations":[],"unallocated":[],"attributes":[]}`, i, affinity))
+	}
+	const root = "/calico/resources/v3/projectcalico.org/"
+	w.put(t, root+"felixconfigurations/node.of-felix", `{}`)
+	w.put(t, root+"bgpconfigurations/node.of-bgp", `{`)
+	w.put(t, root+"hostendpoints/e", `{"spec":{"node":"of-endpoint"}}`)
+	w.put(t, root+"hostendpoints/garbage", `{`)
+	w.put(t, root+"bgppeers/p", `{"spec":{"node":"of-peer"}}`)
+	w.put(t, root+"bgppeers/everybodys", `{"spec":{"nodeSelector":"all()"}}`)
+	w.put(t, root+"caliconodestatuses/s", `{"spec":{"node":"of-status"}}`)
+	want := Sweep{Hosts: []string{"by-field", "by-old-field"}, ResourceHosts: []string{"of-bgp", "of-endpoint", "of-felix", "of-peer", "of-status"}}
+	if diff := cmp.Diff(want, w.sweep(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -42,7 +42,11 @@ func (d *Etcd) annotate(ctx context.Context, key string, revision int64, annotat
 	if err != nil {
 		return 0, fmt.Errorf("annotating %s: %w", key, err)
 	}
-	written, err := d.commit(ctx, nil, map[string]int64{key: revision}, clientv3.OpPut(key, string(updated)))
+	commit := d.commitReady
+	if key == clusterInformationKey {
+		commit = d.commit // its revision says it
+	}
+	written, err := commit(ctx, nil, map[string]int64{key: revision}, clientv3.OpPut(key, string(updated)))
 	if err != nil {
 		return 0, fmt.Errorf("annotating %s: %w", key, err)
 	}
@@ -99,7 +103,7 @@ func (d *Etcd) DeleteEndpoints(ctx context.Context, guard Guard, endpoints []End
 		seen[key] = e.Revision
 		ops = append(ops, clientv3.OpDelete(key))
 	}
-	if _, err := d.commit(ctx, &guard, seen, ops...); err != nil {
+	if _, err := d.commitReady(ctx, &guard, seen, ops...); err != nil {
 		return fmt.Errorf("deleting workload endpoints of %s: %w", guard.Host, err)
 	}
 	return nil
@@ -111,7 +115,7 @@ func (d *Etcd) DeleteResource(ctx context.Context, guard Guard, kind, name strin
 	if !ok {
 		return fmt.Errorf("objects of kind %s are never deleted", kind)
 	}
-	if _, err := d.commit(ctx, &guard, map[string]int64{prefix + name: revision}, clientv3.OpDelete(prefix+name)); err != nil {
+	if _, err := d.commitReady(ctx, &guard, map[string]int64{prefix + name: revision}, clientv3.OpDelete(prefix+name)); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", kind, name, err)
 	}
 	return nil
@@ -122,7 +126,7 @@ func (d *Etcd) DeleteNode(ctx context.Context, guard Guard) error {
 	if guard.Revision == 0 {
 		return errors.New("deleting a Calico Node needs the revision at which it was seen")
 	}
-	if _, err := d.commit(ctx, &guard, nil, clientv3.OpDelete(nodeKey(guard.Host))); err != nil {
+	if _, err := d.commitReady(ctx, &guard, nil, clientv3.OpDelete(nodeKey(guard.Host))); err != nil {
 		return fmt.Errorf("deleting Calico Node %s: %w", guard.Host, err)
 	}
 	return nil
@@ -159,7 +163,7 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	if err != nil {
 		return err
 	}
-	_, err = d.commit(ctx, &guard, seen, append(ops, handleOps...)...)
+	_, err = d.commitReady(ctx, &guard, seen, append(ops, handleOps...)...)
 	return err
 }
 
@@ -282,6 +286,6 @@ func (d *Etcd) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefi
 	case affine:
 		return &ConflictError{Key: key, Detail: "it is affine to " + guard.Host}
 	}
-	_, err = d.commit(ctx, &guard, seen, ops...)
+	_, err = d.commitReady(ctx, &guard, seen, ops...)
 	return err
 }

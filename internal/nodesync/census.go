@@ -76,6 +76,9 @@ func (s *census) namedOtherwise(n CalicoNode) bool {
 // orphan says that the host has no Calico Node where it should have one, and so no identity but its name.
 func (n CalicoNode) orphan() bool { return n.Implied && len(n.OrchRefs) == 0 }
 
+// nameless says that nothing but a name shows which machine it is: it says nothing about whether this is the right cluster.
+func (n CalicoNode) nameless() bool { return n.orphan() || n.OnlyWitnessed }
+
 func (s *census) place(n CalicoNode) {
 	name, adopted, gate, message := s.config.identify(n)
 	if gate != "" {
@@ -84,12 +87,18 @@ func (s *census) place(n CalicoNode) {
 	}
 	named := slices.Contains(s.config.Named, n.Name)
 	if n.OnlyWitnessed && !s.roster.listed[name] && !s.witnessed[name] && !named {
-		s.refuse(Subject{Host: n.Name}, GateNoIdentity, "objects of other kinds are about it, and nothing shows that it was ever a Kubernetes Node")
+		s.refuse(Subject{Host: n.Name}, GateOrphanedConfiguration, "objects that users or programs wrote are about it, and it is neither a Calico Node nor a "+
+			"Kubernetes Node; nothing shows that it ever was one: if it was, `calico-node-sync apply "+n.Name+"` with --also-remove removes them")
 		return
 	}
 	cand := candidate{node: n, adopted: adopted, named: named, subject: Subject{Host: n.Name, KubernetesNode: name}}
-	if !n.orphan() {
+	if !n.nameless() {
 		s.referenced++
+	}
+	if s.secondName(cand) {
+		cand.subject, cand.second = Subject{Host: n.Name, KubernetesNode: n.Name, Exact: true}, true
+		s.candidates = append(s.candidates, cand)
+		return
 	}
 	if s.roster.listed[name] {
 		s.placeAlive(cand)
@@ -122,18 +131,35 @@ func (s *census) place(n CalicoNode) {
 // Kubernetes Node.
 func (s *census) renamed(cand candidate) bool {
 	n, name := cand.node, cand.subject.KubernetesNode
-	if !s.witnessed[name] && !cand.named || n.Name != name || cand.adopted || n.orphan() && s.namesDiffer || !validNodeName(name) {
+	if !s.witnessed[name] && !cand.named || n.Name != name || cand.adopted || n.nameless() && s.namesDiffer || !validNodeName(name) {
 		return false
 	}
-	like := slices.Concat(s.roster.alike(name), s.roster.listedSpellings(s.config, name))
-	own := func(node string) bool {
-		return slices.ContainsFunc(s.own[node], func(other string) bool { return other != n.Name })
-	}
-	return len(like) > 0 && !slices.ContainsFunc(like, func(node string) bool { return !own(node) })
+	like := s.like(name)
+	return len(like) > 0 && s.allServed(like, n.Name)
+}
+
+// like lists the Kubernetes Nodes that a machine of this name may be.
+func (s *census) like(name string) []string {
+	return slices.Concat(s.roster.alike(name), s.roster.listedSpellings(s.config, name))
+}
+
+// allServed says that each of the Kubernetes Nodes has a Calico Node of its own, but for the one of that name.
+func (s *census) allServed(kubernetes []string, but string) bool {
+	return !slices.ContainsFunc(kubernetes, func(node string) bool {
+		return !slices.ContainsFunc(s.own[node], func(calico string) bool { return calico != but })
+	})
+}
+
+// secondName says that a Calico Node which a person has named is a second one of a Kubernetes Node that lives: it is called otherwise, and another is called
+// just as the Kubernetes Node, as Calico's manifests have it. Its addresses must not be in use, as for every name that is like that of a machine that lives.
+func (s *census) secondName(cand candidate) bool {
+	n, name := cand.node, cand.subject.KubernetesNode
+	return cand.named && !n.Implied && !cand.adopted && n.Name != name && s.roster.listed[name] && slices.Contains(s.own[name], name) &&
+		validNodeName(n.Name) && !s.roster.listed[n.Name] && s.allServed(s.like(n.Name), n.Name)
 }
 
 func (s *census) countAlive(cand candidate) {
-	if cand.node.orphan() {
+	if cand.node.nameless() {
 		s.aliveOrphans++
 	} else {
 		s.alive++
@@ -143,7 +169,7 @@ func (s *census) countAlive(cand candidate) {
 // placeAlive takes a machine whose Kubernetes Node is listed.
 func (s *census) placeAlive(cand candidate) {
 	s.countAlive(cand)
-	if !cand.node.orphan() {
+	if !cand.node.nameless() {
 		s.certain++
 	}
 	if cand.node.FencedFor != "" {
@@ -176,7 +202,7 @@ func (s *census) doubt(cand candidate) string {
 	case len(own) > 0:
 		// The orchRef says one name and the machine goes by another that is alive: whichever is wrong, it is not proof of absence.
 		return "its orchRef names " + quote(name) + ", which is gone, but a Kubernetes Node " + quote(own[0]) + " exists"
-	case n.orphan() && s.namesDiffer:
+	case n.nameless() && s.namesDiffer:
 		return "it has no Calico Node, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them"
 	case cand.adopted && s.namesDiffer:
 		return "it has no orchRef, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them; --domain says how they differ"

@@ -39,6 +39,8 @@ const (
 	GateForeignAddress    Gate = "foreign-address"
 	GateUserConfiguration Gate = "user-configuration"
 	GateOrphanedHandle    Gate = "orphaned-handle"
+	// GateOrphanedConfiguration leaves alone objects about a host that is neither a Calico Node nor a Kubernetes Node.
+	GateOrphanedConfiguration Gate = "orphaned-configuration"
 )
 
 // Gates lists every gate, in the order in which they are asked.
@@ -47,13 +49,14 @@ func Gates() []Gate {
 		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
 		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
 		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration, GateOrphanedHandle,
+		GateOrphanedConfiguration,
 	}
 }
 
 // Settled says that what the gate leaves alone is as it should be: it is not Kubernetes', is to be kept, or is a person's own. Any other gate holds back what
 // is to be removed sooner or later.
 func (g Gate) Settled() bool {
-	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle}, g)
+	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration}, g)
 }
 
 // candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
@@ -63,8 +66,8 @@ type candidate struct {
 	absence Absence
 	// adopted says that nothing but its name shows that it was a Kubernetes Node.
 	adopted bool
-	// named says that a person has named it.
-	named bool
+	// named says that a person has named it, and second that it is a second Calico Node of a Kubernetes Node that lives.
+	named, second bool
 }
 
 // judgement is what can be said without live reads.
@@ -160,7 +163,7 @@ func overlapGate(w World, s census, c Config) (Refusal, bool) {
 	counted := alive
 	for _, cand := range s.candidates {
 		confirmed := cand.named || cand.absence.Witnessed || w.Now.Before(cand.absence.ConfirmedUntil)
-		if !confirmed && !cand.node.Keep && cand.node.orphan() == onlyOrphans {
+		if !confirmed && !cand.node.Keep && cand.node.nameless() == onlyOrphans {
 			counted++
 		}
 	}

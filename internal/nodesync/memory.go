@@ -26,10 +26,12 @@ func remember(w World, c Config, s census) Memory {
 		if a.Since.After(w.Now) {
 			a.Since = w.Now // the clock was set back
 		}
-		if !known || a.KubernetesNode != cand.subject.KubernetesNode || a.Revision != cand.node.Revision {
+		if same := known && a.KubernetesNode == cand.subject.KubernetesNode; !same || a.Revision != cand.node.Revision {
+			// A fence for this very Node may be a write of ours that was not saved, if the process was killed in between: what was watched was.
+			watched := same && a.Witnessed && cand.node.FencedFor == a.KubernetesNode
 			a = Absence{
 				CalicoNode: cand.subject.Host, KubernetesNode: cand.subject.KubernetesNode,
-				Since: w.Now, Revision: cand.node.Revision,
+				Since: w.Now, Revision: cand.node.Revision, Witnessed: watched,
 			}
 		}
 		a.Witnessed = a.Witnessed || slices.ContainsFunc(c.NamesOf(cand.subject), func(s string) bool { return seen[s] })

@@ -36,6 +36,25 @@ func TestTheWindowBeginsWithTheLastRemoval(t *testing.T) {
 	}
 }
 
+// A process that is killed between the fence and the note of it leaves a Calico Node that was written since the absence began. The next process begins the
+// grace period again, and has not forgotten that the deletion was watched.
+func TestAFenceThatWasNotNotedKeepsTheWitness(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	w := named(c, []string{"a=a", "z=z"}, []string{"a"}, nil)
+	z := &w.Calico.Nodes[1]
+	w.Memory = Memory{Absences: []Absence{{CalicoNode: "z", KubernetesNode: "z", Since: start, Revision: z.Revision, Witnessed: true}}}
+	w.Now, w.Sightings = start.Add(time.Hour), nil
+	z.Revision++
+	for fence, watched := range map[string]bool{"z": true, "": false, "another": false} {
+		z.FencedFor = fence
+		got := MakePlan(w, c).Memory.Absences
+		if len(got) != 1 || got[0].Witnessed != watched || !got[0].Since.Equal(w.Now) {
+			t.Errorf("fenced for %q: got %+v, want an absence that begins now and that was watched: %v", fence, got, watched)
+		}
+	}
+}
+
 // Pod garbage collection may take 80 s. A machine whose pods are gone after that is looked at 15 s later and not a minute later; one whose pods
 // stay is asked about less and less.
 func TestHolds(t *testing.T) {

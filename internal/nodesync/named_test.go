@@ -102,3 +102,50 @@ func TestANamedMachineNeedsNoGracePeriod(t *testing.T) {
 		t.Errorf("kept:\n%s", p)
 	}
 }
+
+// Of two Calico Nodes of one Kubernetes Node a person can name the one that is not called as it. Nothing of it goes while a running pod has an address of it,
+// nor if the other is not called as the Kubernetes Node, nor unless a person has named it.
+func TestASecondCalicoNodeGoesByName(t *testing.T) {
+	t.Parallel()
+	const full = "h.example.com"
+	for _, test := range []struct {
+		name, person string
+		calico       []string
+		kubernetes   []string
+		inUse        bool
+		removed      string
+	}{
+		{"the second one", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, "h"},
+		{"nobody has named it", "", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, ""},
+		{"the one that is called as the Node", full, []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, ""},
+		{"none is called as the Node", "h", []string{"a=a", "h=" + full, "g=" + full}, []string{"a", full}, false, ""},
+		{"it is the only one", "h", []string{"a=a", "h=" + full}, []string{"a", full}, false, ""},
+		{"its name is a Node as well", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", "h", full}, false, ""},
+		{"its name is like that of a Node without a Calico Node", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full, "h.other"}, false, ""},
+		{"a pod has its address", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, true, ""},
+	} {
+		c := DefaultConfig()
+		c.OneShot = true
+		if test.person != "" {
+			c.Named = []string{test.person}
+		}
+		w := named(c, test.calico, test.kubernetes, nil)
+		address := netip.MustParseAddr("10.0.0.1")
+		for i := range w.Calico.Hosts {
+			if w.Calico.Hosts[i].Name == "h" && test.inUse {
+				w.Calico.Hosts[i].Blocks = []Block{{CIDR: netip.MustParsePrefix("10.0.0.0/26"), AffineTo: "h",
+					Allocations: []Allocation{{Address: address, Handle: "x", Host: "h"}}}}
+				w.Kubernetes.PodAddresses = []PodAddress{{Address: address, Pod: "ns/p"}}
+			}
+		}
+		if p := MakePlan(w, c); removedHosts(p) != test.removed {
+			t.Errorf("%s: got %q removed, want %q:\n%s", test.name, removedHosts(p), test.removed, p)
+		}
+		for i := range w.Calico.Hosts {
+			w.Calico.Hosts[i].Endpoints = []Endpoint{{Namespace: "ns", Name: "e", Orchestrator: OrchestratorKubernetes}}
+		}
+		if p := MakePlan(w, c); len(p.Steps) > 0 {
+			t.Errorf("%s, with an endpoint that may be a running pod's:\n%s", test.name, p)
+		}
+	}
+}

@@ -95,3 +95,25 @@ func (r roster) listedSpellings(c Config, name string) []string {
 	}
 	return slices.DeleteFunc(c.Spellings(name), func(s string) bool { return !r.listed[s] })
 }
+
+// WithoutCalicoNode lists the Kubernetes Nodes that no Calico Node belongs to, by its orchRef or by its name, in the order given: machines on which no
+// calico-node has ever started with this datastore, or whose Calico Node somebody removed. Pods there have no network.
+func WithoutCalicoNode(nodes []CalicoNode, kubernetes []string, c Config) []string {
+	known := make(map[string]bool, 2*len(nodes))
+	for _, n := range nodes {
+		if n.Implied {
+			continue
+		}
+		for _, spelling := range c.Spellings(n.Name) {
+			known[spelling] = true
+		}
+		for _, ref := range n.OrchRefs {
+			if ref.Orchestrator == OrchestratorKubernetes && ref.NodeName != "" {
+				for _, spelling := range c.Spellings(ref.NodeName) {
+					known[spelling] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(kubernetes), func(name string) bool { return known[name] })
+}

@@ -283,7 +283,8 @@ func TestAHostOfResourcesGoesOnlyIfItsDeletionWasWatched(t *testing.T) {
 		steps            int
 		refusal          string
 	}{
-		{nil, []string{"a"}, 0, "objects of other kinds are about it, and nothing shows that it was ever a Kubernetes Node"},
+		{nil, []string{"a"}, 0, "objects that users or programs wrote are about it, and it is neither a Calico Node nor a Kubernetes Node; " +
+			"nothing shows that it ever was one: if it was, `calico-node-sync apply z` with --also-remove removes them"},
 		{[]string{"z"}, []string{"a"}, 1, ""},
 		{nil, []string{"a", "z"}, 0, ""},
 	} {
@@ -307,6 +308,72 @@ func TestAHostOfResourcesGoesOnlyIfItsDeletionWasWatched(t *testing.T) {
 		if len(p.Steps) != test.steps || refusal != test.refusal {
 			t.Errorf("seen %q, Nodes %q: got\n%s", test.seen, test.kubernetes, p)
 		}
+	}
+}
+
+// By its name a person can have removed what is about a host of which nothing else is left: what programs wrote, and the kinds that are named.
+func TestAHostOfResourcesGoesByName(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kubernetes []string
+		also       []ResourceKind
+		steps      int
+		gates      []Gate
+	}{
+		{[]string{"a"}, nil, 1, []Gate{GateUserConfiguration}},
+		{[]string{"a"}, []ResourceKind{KindBGPPeer}, 2, nil},
+		{[]string{"a", "z"}, []ResourceKind{KindBGPPeer}, 0, []Gate{GateNotConfirmed}},
+	} {
+		c := DefaultConfig()
+		c.Named, c.AlsoRemove, c.OneShot = []string{"z"}, test.also, true
+		w := named(c, []string{"a=a", "z=z"}, test.kubernetes, nil)
+		w.Calico.Nodes[1].Implied, w.Calico.Nodes[1].OnlyWitnessed, w.Calico.Nodes[1].Revision = true, true, 0
+		w.Calico.Hosts[1].Resources = []Resource{
+			{Kind: KindHostEndpoint, Name: "z-auto-hep", Revision: 1, Automatic: true}, {Kind: KindBGPPeer, Name: "p", Revision: 1},
+		}
+		p := MakePlan(w, c)
+		var gates []Gate
+		for _, r := range p.Refusals {
+			gates = append(gates, r.Gate)
+		}
+		if len(p.Steps) != test.steps || !slices.Equal(gates, test.gates) {
+			t.Errorf("Nodes %q, also %q: got gates %q\n%s", test.kubernetes, test.also, gates, p)
+		}
+	}
+}
+
+// Hosts that only resources name, however many, neither shut nor open the gate overlap, and record no cluster.
+func TestHostsOfResourcesSayNothingAboutTheCluster(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	w := named(c, []string{"a=a"}, []string{"a", "r1"}, nil)
+	for i := range 9 {
+		w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{
+			Name: fmt.Sprintf("r%d", i), Implied: true, OnlyWitnessed: true, OrchRefs: []OrchRef{{OrchestratorKubernetes, fmt.Sprintf("r%d", i)}},
+		})
+	}
+	w.Sightings = []Sighting{{Node: "r2"}}
+	if p := MakePlan(w, c); slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Of == Subject{} }) || len(p.Refusals) != 8 {
+		t.Errorf("got\n%s", p)
+	}
+	w.Calico.Nodes = w.Calico.Nodes[1:]
+	w.Calico.Binding = Binding{Revision: 1}
+	if p := MakePlan(w, c); len(p.Steps) > 0 {
+		t.Errorf("the cluster is recorded on the word of a user's objects:\n%s", p)
+	}
+}
+
+func TestNodesWithoutACalicoNode(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.Domains = []string{"example.com"}
+	nodes := []CalicoNode{
+		{Name: "a", OrchRefs: []OrchRef{{OrchestratorKubernetes, "k8s-a"}}}, {Name: "b"}, {Name: "left", Implied: true},
+		{Name: "o", OrchRefs: []OrchRef{{"openstack", "p"}}},
+	}
+	got := WithoutCalicoNode(nodes, []string{"k8s-a", "b.example.com", "left", "new", "p"}, c)
+	if want := []string{"left", "new", "p"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

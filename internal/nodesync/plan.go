@@ -174,6 +174,14 @@ func (l live) ask(cand candidate, c Config) []Refusal {
 	if l.hosts[cand.subject.Host] == nil {
 		return []Refusal{{Of: cand.subject, Gate: GateUnreadable, Message: "what it holds in the datastore was not read"}}
 	}
+	if endpoints := l.hosts[cand.subject.Host].Endpoints; cand.second && len(endpoints) > 0 {
+		first := slices.MinFunc(endpoints, func(a, b Endpoint) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+		return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
+			"%s under this name, such as %s/%s, and a pod of them may run on Kubernetes Node %s, which lives; Calico's controllers remove them with their pods",
+			endpointsAre(len(endpoints)), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
+	}
 	if cand.node.orphan() || cand.subject.Exact {
 		return l.askAddresses(cand)
 	}
@@ -220,6 +228,13 @@ func (l live) askAddresses(cand candidate) []Refusal {
 	}
 	return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
 		"%s, but its address %s is that of running pod %s", what, first, l.inUse[first])}}
+}
+
+func endpointsAre(n int) string {
+	if n == 1 {
+		return "1 workload endpoint is"
+	}
+	return fmt.Sprintf("%d workload endpoints are", n)
 }
 
 func runs(n int) string {

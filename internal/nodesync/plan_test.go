@@ -138,7 +138,8 @@ func TestPublicStrings(t *testing.T) {
 		t.Error("an annotation has changed: fences of earlier versions and users' keep marks would be ignored")
 	}
 	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready cluster-binding overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
-		"mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address user-configuration orphaned-handle"
+		"mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address user-configuration orphaned-handle " +
+		"orphaned-configuration"
 	got := make([]string, 0, len(Gates()))
 	for _, g := range Gates() {
 		got = append(got, string(g))

@@ -246,7 +246,7 @@ func TestEveryGateIsAlertedOnOrNot(t *testing.T) {
 		nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration,
 		nodesync.GateGrace, nodesync.GatePace,
 		// What costs nothing but its space, and goes only if somebody asks for it.
-		nodesync.GateOrphanedHandle,
+		nodesync.GateOrphanedHandle, nodesync.GateOrphanedConfiguration,
 		// CalicoNodeSyncStepsFailing tells of these, by the steps themselves.
 		nodesync.GateStepFailed,
 	} {

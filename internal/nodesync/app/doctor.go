@@ -47,6 +47,7 @@ func newDoctorCommand(o *options) *cobra.Command {
 	examine.Flags().StringVar(&as, "as", as,
 		"Ask for the rights of this user, such as system:serviceaccount:mooring-system:calico-node-sync, which needs the right to impersonate it.")
 	examine.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	o.acceptControllerFlags(examine.Flags())
 	return examine
 }
 

@@ -50,7 +50,7 @@ type options struct {
 // namedLong says what names on the command line mean.
 const namedLong = "With NODE, the name of a Calico Node, it is about that machine alone: naming it stands for the grace period and for the confirmation of the mass " +
 	"guard, and the old name of a machine that has joined under another one goes although the names are alike, if each Kubernetes Node with such a " +
-	"name has a Calico Node of its own. All else holds: a Kubernetes Node that exists, a running pod, an answer that is missing or the keep annotation forbid it."
+	"name has a Calico Node of its own; so does a second Calico Node of a Kubernetes Node, if another is called as it. All else holds: a Kubernetes Node that exists, a running pod, an answer that is missing or the keep annotation forbid it."
 
 func newOptions() *options {
 	return &options{
@@ -79,6 +79,19 @@ func (o *options) addPlanFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.manager.LeaderElectionNamespace, "leader-election-namespace", o.manager.LeaderElectionNamespace,
 		"Namespace of a running controller, whose grace periods are then counted.")
 	o.addDecisionFlags(fs)
+}
+
+// acceptControllerFlags adds, hidden, those of the controller's flags that a command which writes nothing does not have, so that it can be given a
+// controller's settings as they are. They are parsed, and change nothing.
+func (o *options) acceptControllerFlags(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	(&options{manager: o.manager, config: o.config, mode: o.mode, journal: o.journal, eventsDeployment: o.eventsDeployment}).addFlags(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		if fs.Lookup(f.Name) == nil {
+			f.Hidden = true
+			fs.AddFlag(f)
+		}
+	})
 }
 
 // addApplyFlags binds what the apply command needs beside the flags of plan: where it keeps what it removes, and what keeps it alone.

@@ -52,6 +52,7 @@ func newPlanCommand(o *options) *cobra.Command {
 	}
 	o.addPlanFlags(plan.Flags())
 	plan.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	o.acceptControllerFlags(plan.Flags())
 	return plan
 }
 

@@ -65,6 +65,11 @@ func TestPlanCommand(t *testing.T) {
 	if code, out := plan("--min-overlap-percent=100"); code != 3 || !strings.Contains(out, "(overlap)") {
 		t.Errorf("held back: got exit code %d and %q, want 3 and the overlap gate", code, out)
 	}
+	// A controller's settings as they are, of which those that a plan has no use for change nothing.
+	as := []string{"--leader-elect", "--metrics-bind-address=0", "--mode=report", "--journal-dir", t.TempDir(), "--events-deployment=x", "-v", "2", "-syncperiod", "60"}
+	if code, out := plan(append(as, "--grace-period=0s", "-o", "json")...); code != 2 || !strings.Contains(out, "RemoveNode") {
+		t.Errorf("with the controller's flags: got exit code %d and %s", code, out)
+	}
 	if code, out := plan("-o", "yaml"); code != 1 || !strings.Contains(out, "it must be text or json") {
 		t.Errorf("an unknown output: got exit code %d and %q", code, out)
 	}

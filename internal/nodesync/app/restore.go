@@ -244,8 +244,11 @@ func (r *restorer) put(ctx context.Context, object calico.Object) (line string, 
 		act, line = r.store.CheckRestore, "would restore "+object.Key
 	}
 	err = act(ctx, object, nodesync.FenceAnnotation)
-	if errors.Is(err, calico.ErrNotRestored) {
+	switch {
+	case errors.Is(err, calico.ErrNotRestored):
 		return err.Error(), true, nil
+	case errors.Is(err, calico.ErrUnchanged):
+		return err.Error(), false, nil
 	}
 	return line, false, err
 }

@@ -93,7 +93,7 @@ func TestRestoreCommand(t *testing.T) {
 	if got := etcd.Dump(t)[key]; got != value {
 		t.Errorf("restored: got %s, want every byte as it was: %s", got, value)
 	}
-	if code, out := restore(); code != 0 || out != "restored "+key+"\n" {
+	if code, out := restore(); code != 0 || out != "unchanged: "+key+" is there just as it was\n" {
 		t.Errorf("once more: got exit code %d and %q, want 0, since it is there as it was", code, out)
 	}
 	if _, err := etcd.Client.Put(t.Context(), key, strings.Replace(value, "uid-1", "uid-2", 1)); err != nil {
@@ -222,8 +222,8 @@ func TestRestoreFromConfigMaps(t *testing.T) {
 	if got := a.etcd.Dump(t)[nodeOf("n1", "").Key]; got != nodeOf("n1", "uid-1").Value {
 		t.Errorf("restored: got %s, want every byte as it was", got)
 	}
-	a.expect(0, "restored "+nodeOf("n1", "").Key, false, "n1") // it is there as it was
-	a.expect(0, "would restore", false, "n1", "--dry-run")
+	a.expect(0, "unchanged: "+nodeOf("n1", "").Key, false, "n1")
+	a.expect(0, "unchanged: "+nodeOf("n1", "").Key, false, "n1", "--dry-run")
 	a.expect(0, "restored "+nodeOf("n2", "").Key, true, a.entries("n2")[0])
 	a.expect(0, "restored "+nodeOf("n3", "").Key, true, controller.JournalPrefix+a.entries("n3")[0]+"-001")
 	if _, err := a.etcd.Client.Put(t.Context(), nodeOf("n4", "").Key, nodeOf("n4", "another").Value); err != nil {

@@ -62,7 +62,9 @@ type Reconciler struct {
 	objects    map[string][]calico.Object
 	lastDryRun string
 	// strays are hosts that the last sweep found, nil before the first, and sweptAt is when that was.
-	strays    map[string]bool
+	strays map[string]bool
+	// mentioned are hosts that the last sweep found in resources alone.
+	mentioned map[string]bool
 	sweptAt   time.Time
 	announced announced
 }
@@ -163,6 +165,7 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.Metrics.planned.Set(float64(len(plan.Steps)))
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
 	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
+	r.countUnserved(world)
 	r.busy = len(plan.Steps) > 0
 	r.memory = plan.Memory
 	var out outcome
@@ -180,6 +183,18 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.forget(plan, out)
 	r.report(ctx, r.Log, plan, out)
 	return next, nil
+}
+
+// countUnserved notes how many Kubernetes Nodes have no Calico Node.
+func (r *Reconciler) countUnserved(w nodesync.World) {
+	if w.Calico.Binding.Implied || !w.Kubernetes.Synced {
+		return
+	}
+	names := make([]string, 0, len(w.Kubernetes.Nodes))
+	for _, n := range w.Kubernetes.Nodes {
+		names = append(names, n.Name)
+	}
+	r.Metrics.unserved.Set(float64(len(nodesync.WithoutCalicoNode(w.Calico.Nodes, names, r.Config))))
 }
 
 // forget drops what is kept about machines that are not absent any more.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ const (
 	ReasonMachineCleaned = "MachineCleaned"
 	// ReasonLeftoversRemoved, Normal: something that belonged to no machine has been removed, such as orphaned IPAM handles.
 	ReasonLeftoversRemoved = "LeftoversRemoved"
+	// ReasonLeftoversFound, Normal: objects are about hosts that are neither a Calico Node nor a Kubernetes Node, and a person is to say what becomes of them.
+	ReasonLeftoversFound = "LeftoversFound"
 	// ReasonFenceWithdrawn, Normal: a machine came back while it was cleaned up.
 	ReasonFenceWithdrawn = "FenceWithdrawn"
 	// ReasonClusterRecorded, Normal: the datastore has been recorded as this cluster's, at the first run.
@@ -82,6 +85,8 @@ type announced struct {
 	removed map[nodesync.Subject]cleared
 	// failing are the machines of which a step failed, and it has been told.
 	failing map[failure]bool
+	// leftovers are the hosts of which it has been told that objects are about them.
+	leftovers map[string]bool
 	// said is when a warning was given last.
 	said map[string]time.Time
 }
@@ -114,6 +119,7 @@ func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, out outco
 	}
 	r.forgetAnnounced(plan)
 	r.announceGates(ctx, plan.Refusals)
+	r.announceLeftovers(ctx, plan.Refusals)
 	r.announceSteps(ctx, plan, out)
 }
 
@@ -164,6 +170,34 @@ func (r *Reconciler) announceGates(ctx context.Context, refusals []nodesync.Refu
 		}
 		r.announced.holding[gate] = held
 	}
+}
+
+// announceLeftovers tells of objects about hosts that are no machines any more, once of each host.
+func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.Refusal) {
+	found, hosts := map[string]bool{}, []string{}
+	for _, refusal := range refusals {
+		if host := refusal.Of.Host; refusal.Gate == nodesync.GateOrphanedConfiguration && !found[host] {
+			found[host] = true
+			if !r.announced.leftovers[host] {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	r.announced.leftovers = found
+	if len(hosts) == 0 {
+		return
+	}
+	slices.Sort(hosts)
+	r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: fmt.Sprintf(
+		"Objects are about %s, neither a Calico Node nor a Kubernetes Node: %s; if a machine is gone, calico-node-sync apply NODE --also-remove=KIND removes its objects",
+		countHosts(len(hosts)), strings.Join(hosts, ", "))})
+}
+
+func countHosts(n int) string {
+	if n == 1 {
+		return "1 host"
+	}
+	return fmt.Sprintf("%d hosts", n)
 }
 
 // gateNote says what is held back, why, and what to do.

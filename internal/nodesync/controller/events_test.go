@@ -46,11 +46,11 @@ func TestReasonsOfEvents(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"MachineCleaned", "LeftoversRemoved", "FenceWithdrawn", "ClusterRecorded", "HeldByKubernetes", "HeldByDatastore", "HeldByClusterBinding",
-		"HeldByOverlap", "HeldByMassGuard", "StepFailed", "JournalFailed",
+		"HeldByOverlap", "HeldByMassGuard", "StepFailed", "JournalFailed", "LeftoversFound",
 	}
 	got := []string{
 		ReasonMachineCleaned, ReasonLeftoversRemoved, ReasonFenceWithdrawn, ReasonClusterRecorded, ReasonHeldByKubernetes, ReasonHeldByDatastore,
-		ReasonHeldByClusterBinding, ReasonHeldByOverlap, ReasonHeldByMassGuard, ReasonStepFailed, ReasonJournalFailed,
+		ReasonHeldByClusterBinding, ReasonHeldByOverlap, ReasonHeldByMassGuard, ReasonStepFailed, ReasonJournalFailed, ReasonLeftoversFound,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("reasons: got %q, want %q", got, want)
@@ -70,10 +70,45 @@ func TestEveryGateIsAnnouncedOrNot(t *testing.T) {
 		nodesync.GateUnreadable, nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateAmbiguousName, nodesync.GateKeep,
 		nodesync.GateGrace, nodesync.GatePace, nodesync.GateNotConfirmed, nodesync.GateRunningPods, nodesync.GateStepFailed,
 		nodesync.GateForeignEndpoint, nodesync.GateForeignAddress, nodesync.GateUserConfiguration, nodesync.GateOrphanedHandle,
+		nodesync.GateOrphanedConfiguration,
 	}
 	for _, gate := range nodesync.Gates() {
 		if (heldBy(gate) == "") != slices.Contains(silent, gate) {
 			t.Errorf("gate %s: the reason is %q", gate, heldBy(gate))
+		}
+	}
+}
+
+// Of objects about a host that is no machine any more it is told once, in one Event for all that are new.
+func TestLeftoversAreAnnouncedOnce(t *testing.T) {
+	t.Parallel()
+	r, told, _ := announcer()
+	round := func(hosts ...string) string {
+		var plan nodesync.Plan
+		for _, host := range hosts {
+			plan.Refusals = append(plan.Refusals, nodesync.Refusal{Of: nodesync.Subject{Host: host}, Gate: nodesync.GateOrphanedConfiguration})
+		}
+		r.announce(t.Context(), plan, outcome{})
+		var notes []string
+		for _, event := range told.events {
+			note, _, _ := strings.Cut(event.Note, "; if")
+			notes = append(notes, event.Reason+": "+note)
+		}
+		told.events = nil
+		return strings.Join(notes, "\n")
+	}
+	const about = ", neither a Calico Node nor a Kubernetes Node: "
+	for _, step := range []struct {
+		hosts []string
+		want  string
+	}{
+		{[]string{"b", "a"}, "LeftoversFound: Objects are about 2 hosts" + about + "a, b"},
+		{[]string{"a", "b"}, ""},
+		{[]string{"a", "b", "c"}, "LeftoversFound: Objects are about 1 host" + about + "c"},
+		{nil, ""},
+	} {
+		if got := round(step.hosts...); got != step.want {
+			t.Errorf("%q: got %q, want %q", step.hosts, got, step.want)
 		}
 	}
 }

@@ -14,6 +14,8 @@ type Metrics struct {
 	lastSuccess prometheus.Gauge
 	calicoNodes prometheus.Gauge
 	absentNodes prometheus.Gauge
+	// unserved is a count of Kubernetes Nodes, and stays 0 with the kubernetes datastore, where each is its own Calico Node.
+	unserved prometheus.Gauge
 	// journalErrors has no labels, so that it is 0 from the start and its first increase shows.
 	journalErrors prometheus.Counter
 }
@@ -42,10 +44,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		absentNodes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_nodesync_absent_nodes", Help: "Calico Nodes whose Kubernetes Node was missing at the last round.",
 		}),
+		unserved: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_nodes_without_calico_node", Help: "Kubernetes Nodes without a Calico Node at the last round; always 0 with the kubernetes datastore.",
+		}),
 		journalErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mooring_nodesync_journal_errors_total", Help: "Entries that could not be journaled; nothing was removed of their machines.",
 		}),
 	}
-	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.journalErrors)
+	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.unserved, m.journalErrors)
 	return m
 }

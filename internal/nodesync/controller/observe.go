@@ -107,10 +107,7 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 		c.Nodes = append(c.Nodes, node)
 	}
 	for _, name := range s.ResourceHosts {
-		c.Nodes = append(c.Nodes, nodesync.CalicoNode{
-			Name: name, Implied: true, OnlyWitnessed: true,
-			OrchRefs: []nodesync.OrchRef{{Orchestrator: nodesync.OrchestratorKubernetes, NodeName: name}},
-		})
+		c.Nodes = append(c.Nodes, onlyMentioned(name))
 	}
 	return c
 }

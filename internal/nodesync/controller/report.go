@@ -96,7 +96,7 @@ func (r *Reconciler) reportRefusals(log logr.Logger, refusals []nodesync.Refusal
 }
 
 func verbosity(gate nodesync.Gate) int {
-	quiet := []nodesync.Gate{nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GatePace}
+	quiet := []nodesync.Gate{nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GatePace, nodesync.GateOrphanedConfiguration}
 	if slices.Contains(quiet, gate) {
 		return 1
 	}

@@ -327,9 +327,20 @@ func guarded(guard calico.Guard, seen map[string]int64) (map[string]int64, error
 func (d *datastoreModel) guardedCommit(guard calico.Guard, seen map[string]int64, puts map[string]any) error {
 	expected, err := guarded(guard, seen)
 	if err == nil {
+		err = d.unlocked()
+	}
+	if err == nil {
 		_, err = d.etcd.commit(d.by, expected, puts)
 	}
 	return err
+}
+
+// unlocked is a conflict while the datastore is locked.
+func (d *datastoreModel) unlocked() error {
+	if info, _ := d.etcd.get(modelInformation); !info.(modelClusterInformation).Ready {
+		return &calico.ConflictError{Key: modelInformation, Detail: "the datastore is locked"}
+	}
+	return nil
 }
 
 func (d *datastoreModel) AnnotateNode(_ context.Context, name string, revision int64, annotation, value string) (int64, error) {
@@ -341,6 +352,9 @@ func (d *datastoreModel) AnnotateNode(_ context.Context, name string, revision i
 	node, ok := found.(modelNode)
 	if !ok {
 		return 0, fmt.Errorf("annotating %s: it cannot be parsed", key)
+	}
+	if err := d.unlocked(); err != nil {
+		return 0, err
 	}
 	return d.etcd.commit(d.by, map[string]int64{key: revision}, map[string]any{key: node.annotated(annotation, value)})
 }
@@ -454,20 +468,39 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 	for _, kv := range d.etcd.scan(modelBlocks, revision) {
 		block, ok := kv.value.(modelBlock)
 		unreadable = unreadable || !ok
+		others := false // have an address of the host there
 		for _, a := range block.Assigned {
 			used[a.Handle] = true
 			if a.Of != "" {
 				hosts[a.Host] = true
 			}
+			others = others || a.Of == "" && a.Host == block.AffineTo
+		}
+		if !others && !strings.HasPrefix(block.AffineTo, "virtual:") {
+			hosts[block.AffineTo] = true
 		}
 	}
-	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts))}
+	delete(hosts, "")
+	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts)), ResourceHosts: d.resourceHosts(revision)}
 	for _, kv := range d.etcd.scan(modelHandles, revision) {
 		if id := strings.TrimPrefix(kv.key, modelHandles); !used[id] && !unreadable {
 			sweep.OrphanedHandles = append(sweep.OrphanedHandles, calico.Handle{ID: id, Revision: kv.revision})
 		}
 	}
 	return sweep, nil
+}
+
+// resourceHosts are the hosts that a resource is about.
+func (d *datastoreModel) resourceHosts(revision int64) []string {
+	hosts := map[string]bool{}
+	for _, prefix := range modelResourcePrefixes() {
+		for _, kv := range d.etcd.scan(prefix, revision) {
+			if r, ok := kv.value.(modelResource); ok && r.Host != "" {
+				hosts[r.Host] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(hosts))
 }
 
 func (d *datastoreModel) DeleteHandles(_ context.Context, handles []calico.Handle) error {
@@ -477,6 +510,9 @@ func (d *datastoreModel) DeleteHandles(_ context.Context, handles []calico.Handl
 	}
 	if len(seen) == 0 {
 		return errors.New("a write without a comparison is not allowed")
+	}
+	if err := d.unlocked(); err != nil {
+		return err
 	}
 	_, err := d.etcd.commit(d.by, seen, puts)
 	return err

@@ -25,6 +25,10 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 		for _, host := range swept.Hosts {
 			r.strays[host] = true
 		}
+		r.mentioned = make(map[string]bool, len(swept.ResourceHosts))
+		for _, host := range swept.ResourceHosts {
+			r.mentioned[host] = true
+		}
 		w.Calico.Swept = true
 		for _, h := range swept.OrphanedHandles {
 			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
@@ -45,8 +49,22 @@ func (r *Reconciler) addStrays(w *nodesync.World) {
 	}
 	for host := range r.strays {
 		if !known[host] {
+			known[host] = true
 			w.Calico.Nodes = append(w.Calico.Nodes, nodesync.CalicoNode{Name: host, Implied: true})
 		}
+	}
+	for host := range r.mentioned {
+		if !known[host] {
+			w.Calico.Nodes = append(w.Calico.Nodes, onlyMentioned(host))
+		}
+	}
+}
+
+// onlyMentioned is a host of which the datastore holds nothing but resources that are about it.
+func onlyMentioned(host string) nodesync.CalicoNode {
+	return nodesync.CalicoNode{
+		Name: host, Implied: true, OnlyWitnessed: true,
+		OrchRefs: []nodesync.OrchRef{{Orchestrator: nodesync.OrchestratorKubernetes, NodeName: host}},
 	}
 }
 
@@ -56,6 +74,9 @@ func (r *Reconciler) forgetEmpty(hosts []calico.Host) {
 	for _, h := range hosts {
 		if len(h.Endpoints)+len(h.Blocks)+len(h.Affinities)+len(h.Unreadable) == 0 {
 			delete(r.strays, h.Name)
+			if len(h.Resources) == 0 {
+				delete(r.mentioned, h.Name)
+			}
 		}
 	}
 }
@@ -79,7 +100,7 @@ func (r *Reconciler) forgetSwept(plan nodesync.Plan, out outcome, absent map[str
 		refused[refusal.Of.Host] = true
 		unjudged = unjudged || refusal.Of == nodesync.Subject{}
 	}
-	maps.DeleteFunc(r.strays, func(host string, _ bool) bool {
-		return cleaned[host] || !absent[host] && !refused[host] && !unjudged
-	})
+	over := func(host string, _ bool) bool { return cleaned[host] || !absent[host] && !refused[host] && !unjudged }
+	maps.DeleteFunc(r.strays, over)
+	maps.DeleteFunc(r.mentioned, func(host string, known bool) bool { return over(host, known) && !refused[host] })
 }

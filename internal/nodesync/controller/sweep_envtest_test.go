@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -48,6 +49,41 @@ func TestASweepFindsWhatNothingLeadsTo(t *testing.T) {
 	if len(r.strays) > 0 {
 		t.Errorf("%v are still taken for strays", r.strays)
 	}
+}
+
+// Users' objects of a machine whose Calico Node somebody else removed are reported, and go by name with the kinds that are named; a block that has lost its
+// affinity key goes as it would have with it.
+func TestWhatIsLeftAfterSomebodyElseRemovedTheNode(t *testing.T) {
+	s := newStage(t, 3)
+	before := s.etcd.Dump(t)
+	s.join("9")
+	host := s.name("9")
+	peer := "/calico/resources/v3/projectcalico.org/bgppeers/of-9"
+	object := `{"kind":"BGPPeer","apiVersion":"projectcalico.org/v3","metadata":{"name":"of-9"},"spec":{"node":"` + host + `","peerIP":"192.0.2.1","asNumber":64512}}`
+	if _, err := s.etcd.Client.Put(t.Context(), peer, object); err != nil {
+		t.Fatal(err)
+	}
+	s.leave("9")
+	for _, prefix := range []string{"resources/v3/projectcalico.org/nodes/", "ipam/v2/host/", "resources/v3/projectcalico.org/workloadendpoints/"} {
+		s.drop("/calico/"+prefix, "9")
+	}
+	r := s.reconciler()
+	s.settle(r)
+	want := maps.Clone(before)
+	want[peer] = object
+	s.expectUnchanged(want)
+	r = s.reconciler()
+	s.settle(r)
+	s.expectUnchanged(want)
+	// That it was a Kubernetes Node is known, since its deletion was watched.
+	if refusal := (nodesync.Refusal{Of: nodesync.Subject{Host: host, KubernetesNode: host}, Gate: nodesync.GateUserConfiguration}); !r.refused[refusal] {
+		t.Errorf("the object of %s is not reported: %v", host, r.refused)
+	}
+
+	r = s.reconciler()
+	r.Config.Named, r.Config.AlsoRemove = []string{host}, []nodesync.ResourceKind{nodesync.KindBGPPeer}
+	s.settle(r)
+	s.expectUnchanged(before)
 }
 
 // A stray whose machine joins again is no stray any more, wherever in its clean-up that happens.

@@ -35,9 +35,10 @@ func names(e Evidence) []finding.Finding {
 		if len(hosts) > 1 {
 			out = append(out, finding.Finding{
 				Severity: finding.Warning, What: fmt.Sprintf("Calico Nodes %s all say that they are Kubernetes Node %s", finding.Few(hosts), node),
-				Why: "while that Node lives none of them is removed, and at most one is right: the others are what a machine left under another name, " +
+				Why: "while that Node lives none of them is removed by itself, and at most one is right: the others are what a machine left under another name, " +
 					"and BGP peers that never answer",
-				Do: "look which name calico-node has on that machine (NODENAME), and delete the others with `calicoctl delete node`",
+				Do: "look which name calico-node has on that machine (NODENAME); `calico-node-sync apply NODE` removes a second one, if another is called as " +
+					"the Kubernetes Node",
 			})
 		}
 	}
@@ -143,7 +144,13 @@ func adviceOn(gate nodesync.Gate) (advice, bool) {
 	switch gate {
 	case nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName:
 		return advice{}, false
-	case nodesync.GateKubernetesEmpty, nodesync.GateKubernetesNotSynced, nodesync.GateOverlap:
+	case nodesync.GateOrphanedConfiguration:
+		return advice{finding.Note, "host", "it may be a machine whose Calico Node somebody removed, or one that never was a Kubernetes Node, such as bare metal",
+			"if it is gone, `calico-node-sync apply NODE --also-remove=KIND` removes its objects; nothing, if it lives"}, true
+	case nodesync.GateOverlap:
+		return advice{finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+			"check --kubeconfig, ETCD_ENDPOINTS and --domain; if most machines are really gone, confirm them as the message says, or lower --min-overlap-percent"}, true
+	case nodesync.GateKubernetesEmpty, nodesync.GateKubernetesNotSynced:
 		return advice{finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain"}, true
 	case nodesync.GateUnreadable:
@@ -243,15 +250,7 @@ func absentSince(e Evidence, refusals []nodesync.Refusal) (time.Time, string) {
 
 // missing are Kubernetes Nodes on which no calico-node has ever started.
 func missing(e Evidence) []finding.Finding {
-	known := map[string]bool{}
-	for _, n := range e.CalicoNodes.Value {
-		for _, name := range []string{n.Name, referred(n)} {
-			for _, spelling := range e.Config.Spellings(name) {
-				known[spelling] = known[spelling] || !n.Implied
-			}
-		}
-	}
-	lacking := slices.DeleteFunc(slices.Clone(e.KubernetesNodes.Value), func(name string) bool { return known[name] })
+	lacking := nodesync.WithoutCalicoNode(e.CalicoNodes.Value, e.KubernetesNodes.Value, e.Config)
 	if len(lacking) == 0 {
 		return nil
 	}
