@@ -158,7 +158,7 @@ func TestAdoptWithoutAReset(t *testing.T) {
 				t.Error("somebody's BGPPeer is gone, which is not named")
 			}
 			p := Make(after.settled())
-			if len(p.Refusals) > 0 || !slices.Contains(p.Notes, "nothing is left that spec.adopt names; take it out of the spec") {
+			if len(p.Refusals) > 0 || !slices.Contains(Messages(p.Notes), "nothing is left that spec.adopt names; take it out of the spec") {
 				t.Errorf("at the end: %v, %v", p.Refusals, p.Notes)
 			}
 			// The way back: the old BGPPeers are there again, then the new ones and the labels go.

@@ -92,7 +92,17 @@ func (c candidate) standing() int {
 }
 
 // pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not enough, reflectors that should go.
+//
+// Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is the only one of its zone: its
+// replacement, on which all observers have to be queried again, would go otherwise.
 func (w World) pick(all []candidate, count int) []string {
+	ready := 0
+	for _, c := range all {
+		ready += boolInt(c.incumbent && c.suits == fit && c.node.Ready == corev1.ConditionTrue)
+	}
+	if ready >= count {
+		all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.incumbent && w.overdue(c.node) })
+	}
 	of := func(s suitability) []candidate {
 		return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.suits != s })
 	}

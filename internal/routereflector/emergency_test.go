@@ -100,7 +100,7 @@ func TestWhoIsAboutToLeave(t *testing.T) {
 			if len(p.Steps) != 0 || p.Reflectors[at].Role != RoleReflector || p.Reflectors[at].Reason != c.why+", and stays until another node can take its place" {
 				t.Errorf("with nobody to take its place: %v, %+v", p.Steps, p.Reflectors[at])
 			}
-			if got := strings.Join(p.Notes, "; "); got != c.note {
+			if got := strings.Join(Messages(p.Notes), "; "); got != c.note {
 				t.Errorf("the notes are %q, want %q", got, c.note)
 			}
 			node, _ := w.node(who)

@@ -20,7 +20,7 @@ func TestShapeWhileTakingOver(t *testing.T) {
 	w := handMade(limited(24, 2, 12), 3)
 	p := Make(w.settled())
 	note := "24 nodes ask for 2 groups, and the topology stays flat as long as there is something left that spec.adopt names"
-	if p.Mode != v1alpha1.ModeFlat || len(p.Refusals) != 0 || !slices.Contains(p.Notes, note) {
+	if p.Mode != v1alpha1.ModeFlat || len(p.Refusals) != 0 || !slices.Contains(Messages(p.Notes), note) {
 		t.Errorf("%s, %+v, %q", p.Mode, p.Refusals, p.Notes)
 	}
 	w, done := travel(t, w, guarded(t, 1))
@@ -237,7 +237,7 @@ func TestFreshNodesMakeNoGroup(t *testing.T) {
 	w = w.with(young(w.Now), w.others()...)
 	w.Topology.Spec.Sizing.MaxClientsPerReflector = 12
 	note := "24 nodes ask for 2 groups of 2 reflectors each and 2 spines, and only 3 nodes may be reflectors"
-	if p := Make(w.settled()); p.Mode != v1alpha1.ModeFlat || len(p.Steps) != 0 || !slices.Contains(p.Notes, note) {
+	if p := Make(w.settled()); p.Mode != v1alpha1.ModeFlat || len(p.Steps) != 0 || !slices.Contains(Messages(p.Notes), note) {
 		t.Errorf("%s, %v, %q", p.Mode, kinds(p.Steps), p.Notes)
 	}
 }

@@ -47,7 +47,9 @@ type Plan struct {
 	// Refusals say why nothing is planned, or why the steps end early.
 	Refusals []Refusal
 	// Notes are what an operator should know although nothing is refused for it.
-	Notes []string
+	Notes []Note
+	// Troubles are the reflectors whose Nodes are not Ready, sorted by name.
+	Troubles []Trouble
 	// Checks is the model's verdict on the cluster as it is, Target on it after the last step.
 	Checks, Target Checks
 	// Simulated are the states between, one for each step.
@@ -127,11 +129,37 @@ type Refusal struct {
 	Message string `json:"message"`
 }
 
+// NoteKind classifies a Note.
+type NoteKind string
+
+const (
+	// NoteTooFew is that there are fewer reflectors than wanted: the topology is degraded by it.
+	NoteTooFew NoteKind = "TooFewReflectors"
+	// NoteAdvice is what is worth knowing and hurts nobody.
+	NoteAdvice NoteKind = "Advice"
+)
+
+// Note is a sentence that an operator should know.
+type Note struct {
+	Kind    NoteKind
+	Message string
+}
+
+// Messages are the sentences of notes.
+func Messages(notes []Note) []string {
+	var out []string
+	for _, n := range notes {
+		out = append(out, n.Message)
+	}
+	return out
+}
+
 // Make plans.
 func Make(w World) Plan {
 	d := w.design()
 	p := Plan{Mode: d.mode(), Clients: w.clients()}
 	p.Baseline, p.Confirm = w.believe()
+	p.Troubles = w.troubles()
 	p.Refusals = w.refusals(d)
 	now := w.judge(w.state())
 	p.Checks, p.Target = now.checks, now.checks
@@ -288,28 +316,29 @@ func (w World) firstNode(is func(n *Node) bool) string {
 }
 
 // notes are warnings.
-func (w World) notes(clients int, chosen choice) []string {
-	var out []string
+func (w World) notes(clients int, chosen choice) []Note {
+	var out []Note
+	advise := func(message string) { out = append(out, Note{NoteAdvice, message}) }
 	d := chosen.design
 	if most := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); most > 0 && !d.hierarchical() && clients > most && d.short == "" {
-		out = append(out, fmt.Sprintf("each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); with spec.mode Auto and without "+
+		advise(fmt.Sprintf("each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); with spec.mode Auto and without "+
 			"spec.sizing.perZone groups would divide them", clients, most))
 	}
 	if d.short != "" {
-		out = append(out, d.short)
+		advise(d.short)
 	}
 	want := 0
 	for _, g := range d.order() {
 		want += d.size(g)
 	}
 	if have := len(chosen.groups) - w.unwanted(chosen.names()); w.Topology.Spec.Sizing.PerZone == nil && have < want {
-		out = append(out, fmt.Sprintf("only %d of %d reflectors: %s", have, want, w.whyNobody()))
+		out = append(out, Note{NoteTooFew, fmt.Sprintf("only %d of %d reflectors: %s", have, want, w.whyNobody())})
 	}
 	if w.adopted() {
-		out = append(out, "nothing is left that spec.adopt names; take it out of the spec")
+		advise("nothing is left that spec.adopt names; take it out of the spec")
 	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
-		out = append(out, "there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
+		advise("there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
 	}
 	return out
 }

@@ -154,7 +154,7 @@ func TestTooManyRoutesForAnObject(t *testing.T) {
 	for nodes, routes := range map[int]bool{1000: true, 1100: false} {
 		w := beforeMeshOff(t, nodes, 3)
 		p := Make(w)
-		if (len(p.Samples) > 0) != routes || len(p.Witnesses) != 6 || (len(p.Notes) > 0 && strings.HasPrefix(p.Notes[len(p.Notes)-1], "there are more routes")) == routes {
+		if (len(p.Samples) > 0) != routes || len(p.Witnesses) != 6 || (len(p.Notes) > 0 && strings.HasPrefix(p.Notes[len(p.Notes)-1].Message, "there are more routes")) == routes {
 			t.Errorf("with %d nodes the samples are %v of %v, notes %q", nodes, p.Samples, p.Witnesses, p.Notes)
 		}
 		var client string

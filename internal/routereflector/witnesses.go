@@ -50,8 +50,16 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 		case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release:
 		}
 	}
-	if len(p.Steps) == 0 && p.Waiting != "" || w.suspects() {
+	if len(p.Steps) == 0 && p.Waiting != "" {
 		add(w.working(nil))
+	}
+	for i := range p.Troubles {
+		if w.exiting() {
+			break
+		}
+		for _, name := range p.Troubles[i].observers() {
+			asked[name] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(asked)), samples
 }
@@ -64,14 +72,6 @@ func (w World) hasSpoken(n Node) bool {
 // gatedByMesh says that a reflector that goes now leaves the mesh to carry the routes.
 func (w World) gatedByMesh() bool {
 	return w.exiting() || w.Mesh.On && w.resetsSessions(w.changedPeers(w.design()))
-}
-
-// suspects says that a reflector has been in trouble for longer than its grace period, so that the others must say whether they hear of it.
-func (w World) suspects() bool {
-	return !w.exiting() && slices.ContainsFunc(w.Nodes, func(n Node) bool {
-		grace, in := w.grace(&n)
-		return in && n.marked(&w.Topology) && w.Now.Sub(n.ReadySince) >= grace
-	})
 }
 
 // meshSample picks the members of the mesh that are asked for its sessions, the same ones as long as they live.

@@ -176,7 +176,8 @@ func checkSafety(t *testing.T, scenario, values, usual string) []*unstructured.U
 	}
 	objects.CheckRoles(t, scenario, "elsewhere", all)
 	for _, u := range all {
-		clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GetKind() == "CustomResourceDefinition"
+		clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole") || strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy") ||
+			u.GetKind() == "CustomResourceDefinition"
 		if want := map[bool]string{false: "elsewhere"}[clusterWide]; u.GetNamespace() != want {
 			t.Errorf("%s: %s %s is in %q", scenario, u.GetKind(), u.GetName(), u.GetNamespace())
 		}

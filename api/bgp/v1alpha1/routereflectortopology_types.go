@@ -250,8 +250,8 @@ type PerZone struct {
 
 // Failure holds grace periods.
 type Failure struct {
-	// notReadyGrace is how long a reflector's Node may be Ready=False before it is replaced, and only if the other reflectors' sessions with it
-	// are down as well. Default 2m.
+	// notReadyGrace is how long a reflector's Node may be Ready=False before it is replaced, and only if two others have lost their sessions with it
+	// or the cloud has marked its machine as powered off. Default 2m.
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="spec.failure.notReadyGrace: must be from 10s to 24h"
 	// +optional

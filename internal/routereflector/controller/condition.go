@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,7 +30,7 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 		return c
 	}
 	accepted, frozen := acceptance(o.plan), freeze(o.plan)
-	yes, reason, message := degradation(o)
+	yes, reason, message := degradation(o, s.world.Now)
 	no := []metav1.Condition{
 		set(v1alpha1.ConditionAccepted, accepted == nil, reasonOf(accepted, reasonAccepted), messageOf(accepted)),
 	}
@@ -98,21 +99,39 @@ func firstOf(plan routereflector.Plan, reasons ...routereflector.Reason) *router
 }
 
 // degradation says what is worse than wanted, beyond being on the way.
-func degradation(o outcome) (degraded bool, reason, message string) {
+func degradation(o outcome, now time.Time) (degraded bool, reason, message string) {
 	if r := firstOf(o.plan, routereflector.ReasonUnsafe, routereflector.ReasonNoReflectors); r != nil {
 		return true, string(r.Reason), r.Message
 	}
 	if o.trouble != "" {
 		return true, reasonWriteFailed, o.trouble
 	}
+	if len(o.plan.Troubles) > 0 {
+		return true, reasonReflectorNotReady, troubles(o.plan.Troubles, now)
+	}
 	if o.timedOut {
 		return true, reasonSessionTimeout, fmt.Sprintf("%s waits for longer than spec.rollout.sessionTimeout, and nothing is removed meanwhile: %s",
 			waiter(o.plan), o.plan.Waiting)
 	}
-	if i := slices.IndexFunc(o.plan.Notes, func(n string) bool { return strings.HasPrefix(n, "only ") }); i >= 0 {
-		return true, reasonTooFew, o.plan.Notes[i]
+	if i := slices.IndexFunc(o.plan.Notes, func(n routereflector.Note) bool { return n.Kind == routereflector.NoteTooFew }); i >= 0 {
+		return true, reasonTooFew, o.plan.Notes[i].Message
 	}
-	return false, reasonNoTrouble, strings.Join(o.plan.Notes, "; ")
+	return false, reasonNoTrouble, strings.Join(routereflector.Messages(o.plan.Notes), "; ")
+}
+
+// maxTroubles is how many reflectors in trouble a message names.
+const maxTroubles = 3
+
+// troubles describes reflectors in trouble.
+func troubles(all []routereflector.Trouble, now time.Time) string {
+	var out []string
+	for i := range all[:min(len(all), maxTroubles)] {
+		out = append(out, all[i].Describe(now))
+	}
+	if more := len(all) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, "; ")
 }
 
 // waiter names what waits: the first step, or the end of the last one.

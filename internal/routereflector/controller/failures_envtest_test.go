@@ -416,3 +416,43 @@ func TestTheFinalizerGoesLast(t *testing.T) {
 		t.Errorf("the finalizers are %v", got)
 	}
 }
+
+// A reflector whose Node is not Ready is reported at once, and is not counted; when it is back it counts once its sessions have been seen again. No role changes.
+func TestAReflectorInTroubleIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 6)
+	s.start()
+	s.create("main", "redundancy: 2")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	before, changes := s.reflectors(), len(s.sim.Changes())
+	set := func(status corev1.ConditionStatus) {
+		n := &corev1.Node{}
+		if err := s.client.Get(t.Context(), types.NamespacedName{Name: before[0]}, n); err != nil {
+			t.Fatal(err)
+		}
+		s.setReady(n, status, 0)
+	}
+	set(corev1.ConditionUnknown)
+	if got := s.told(v1alpha1.ConditionDegraded, "ReflectorNotReady"); !strings.HasPrefix(got, "the Node of reflector "+before[0]+" has been unreachable since ") ||
+		!strings.Contains(got, before[1]) {
+		t.Errorf("it says %q", got)
+	}
+	is := s.topology("main").Status
+	at := slices.IndexFunc(is.Reflectors, func(r v1alpha1.ReflectorStatus) bool { return r.Node == before[0] })
+	if is.ReadyReflectors != 1 || at < 0 || is.Reflectors[at].Established != 0 || is.Sessions.Established >= is.Sessions.Expected {
+		t.Errorf("%d are ready, %s sessions: %+v", is.ReadyReflectors, is.Sessions.Summary, is.Reflectors)
+	}
+	set(corev1.ConditionTrue)
+	s.told(v1alpha1.ConditionDegraded, "NoTrouble")
+	testkit.Eventually(t, "both reflectors to count again", func() string {
+		is := s.topology("main").Status
+		if is.ReadyReflectors != 2 || is.Sessions.Established != is.Sessions.Expected {
+			return fmt.Sprintf("%d are ready, %s sessions", is.ReadyReflectors, is.Sessions.Summary)
+		}
+		return ""
+	})
+	if got := s.sim.Changes()[changes:]; len(got) > 0 || !slices.Equal(s.reflectors(), before) {
+		t.Errorf("roles changed: %+v", got)
+	}
+}

@@ -34,6 +34,8 @@ const (
 	reasonAwaitingApproval = "AwaitingApproval"
 	// reasonDryRun of Progressing=False: spec.rollout.mode is DryRun; the plan is shown and nothing is written.
 	reasonDryRun = "DryRun"
+	// reasonReflectorNotReady of Degraded=True: the Node of a reflector is not Ready; the message says what its replacement waits for, and until when.
+	reasonReflectorNotReady = "ReflectorNotReady"
 	// reasonTooFew of Degraded=True: fewer nodes than wanted may be reflectors; the message counts why.
 	reasonTooFew = "TooFewReflectors"
 	// reasonBelievable of Frozen=False: what is seen is believed.
@@ -167,9 +169,9 @@ func essence(in v1alpha1.RouteReflectorTopologyStatus) v1alpha1.RouteReflectorTo
 	return out
 }
 
-// course is what a status says of roles and of the steps that remain.
+// course is what a status says of roles, of how many reflectors are ready, and of the steps that remain.
 func course(in v1alpha1.RouteReflectorTopologyStatus) []string {
-	var out []string
+	out := []string{fmt.Sprintf("%d ready", in.ReadyReflectors)}
 	for _, r := range in.Reflectors {
 		out = append(out, r.Node+" "+r.Role)
 	}
@@ -190,13 +192,14 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 		Conditions: slices.Clone(was.Conditions),
 	}
 	for _, reflector := range plan.Reflectors {
-		is.Reflectors = append(is.Reflectors, reflectorStatus(s, was, reflector))
+		is.Reflectors = append(is.Reflectors, reflectorStatus(s, was, reflector, plan))
 		if reflector.Role != routereflector.RoleLeaving {
 			is.DesiredReflectors++
 		}
 	}
 	for _, reflector := range is.Reflectors {
-		if reflector.Role == string(routereflector.RoleReflector) && reflector.LastObserved != nil && reflector.Established >= reflector.Clients {
+		if reflector.Role == string(routereflector.RoleReflector) && reflector.LastObserved != nil && reflector.Established >= reflector.Clients &&
+			!troubled(plan, reflector.Node) {
 			is.ReadyReflectors++
 		}
 		is.Sessions.Established += reflector.Established
@@ -233,8 +236,14 @@ func meshState(s *scene) v1alpha1.MeshState {
 	return v1alpha1.MeshOff
 }
 
-// reflectorStatus is one reflector's. What nobody has asked for lately stays as it was last seen: with how many clients, of how many.
-func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflector routereflector.Reflector) v1alpha1.ReflectorStatus {
+// troubled reports whether a reflector's Node is not Ready.
+func troubled(plan routereflector.Plan, node string) bool {
+	return slices.ContainsFunc(plan.Troubles, func(t routereflector.Trouble) bool { return t.Node == node })
+}
+
+// reflectorStatus is one reflector's. What nobody has asked for lately stays as it was last seen: with how many clients, of how many. While its
+// Node is in trouble none of its sessions count.
+func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflector routereflector.Reflector, plan routereflector.Plan) v1alpha1.ReflectorStatus {
 	out := v1alpha1.ReflectorStatus{Node: reflector.Node, Zone: reflector.Zone, Role: string(reflector.Role)}
 	if reflector.Group != s.topology.Name {
 		out.Group = reflector.Group
@@ -246,7 +255,8 @@ func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflec
 	}
 	established, expected, at := s.world.Sessions(reflector.Node)
 	out.Clients = int32(expected)
-	if !at.IsZero() {
+	inTrouble := troubled(plan, out.Node)
+	if !at.IsZero() && !inTrouble {
 		seen := metav1.NewTime(at.UTC().Truncate(time.Second))
 		out.Established, out.LastObserved = int32(established), &seen
 		return out
@@ -255,6 +265,9 @@ func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflec
 	if before >= 0 && was.Reflectors[before].LastObserved != nil && was.Reflectors[before].ClusterID == out.ClusterID {
 		b := was.Reflectors[before]
 		out.Clients, out.Established, out.LastObserved = b.Clients, b.Established, b.LastObserved
+	}
+	if inTrouble {
+		out.Established = 0
 	}
 	return out
 }

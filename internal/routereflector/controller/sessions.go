@@ -15,6 +15,7 @@ import (
 	"time"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,6 +36,8 @@ const (
 	// renewal is the age at which something that was said is asked for anew, so that a node that has fallen silent is noticed. What was said before
 	// counts until then.
 	renewal = routereflector.Freshness * 2 / 3
+	// renewalInTrouble is that age while a reflector's Node is not Ready: few are queried then, and often.
+	renewalInTrouble = 12 * time.Second
 	// Once a step has timed out its witnesses are asked for askWindow in every askEvery: its cause will not go away in seconds.
 	askEvery  = 5 * time.Minute
 	askWindow = time.Minute
@@ -115,7 +118,7 @@ func (m *memory) enter(s *scene) {
 		s.world.Sightings = append(s.world.Sightings, e.Sighting)
 	}
 	slices.SortFunc(s.world.Sightings, func(a, b routereflector.Sighting) int { return cmp.Compare(a.Node, b.Node) })
-	s.world.Unproven = !m.isProven(s)
+	s.world.Unproven = !m.isProven(s) || s.returned()
 	m.entered = true
 }
 
@@ -176,6 +179,15 @@ func (m *memory) isProven(s *scene) bool {
 		m.proof, m.proven = s.moment, true
 	}
 	return m.proven && m.proof.Equal(s.moment)
+}
+
+// returned reports that the Node of a reflector has become Ready since the reflector's sessions were last seen, as the status has it.
+func (s *scene) returned() bool {
+	return s.world.Topology.Spec.Rollout.Mode != v1alpha1.RolloutDryRun && slices.ContainsFunc(s.topology.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
+		at := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == r.Node })
+		return at >= 0 && r.LastObserved != nil && r.Role == string(routereflector.RoleReflector) &&
+			s.world.Nodes[at].Ready == corev1.ConditionTrue && !s.world.Nodes[at].ReadySince.Before(r.LastObserved.Time)
+	})
 }
 
 // saidProven says that by its status the topology is as wanted, with the reflectors that there are.
@@ -241,11 +253,16 @@ func asksRoutes(status *calicov3.CalicoNodeStatus) bool {
 	return slices.Contains(status.Spec.Classes, calicov3.NodeStatusClassTypeRoutes)
 }
 
-// slot is the time in which a node is asked at most once with the same name. A renewal comes later than that.
-const slot = renewal / 2
+// renewalOf is the age at which reports are requested again. A node is asked at most once with the same name in half of that time.
+func renewalOf(plan routereflector.Plan) time.Duration {
+	if len(plan.Troubles) > 0 {
+		return renewalInTrouble
+	}
+	return renewal
+}
 
 // statusName is the name of the object that asks a node at a time. Whoever asks at about the same time gives it the same name.
-func statusName(topology, node string, moment routereflector.Moment, now time.Time) string {
+func statusName(topology, node string, moment routereflector.Moment, slot time.Duration, now time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", node, moment, now.Unix()/int64(slot/time.Second)))
 	return topology + "-" + hex.EncodeToString(sum[:6])
 }
@@ -253,7 +270,7 @@ func statusName(topology, node string, moment routereflector.Moment, now time.Ti
 // questions says which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present moment and at most
 // maxStatuses objects live. An object whose answer still holds stays as it is: calico-node keeps it up with what changes.
 func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout time.Duration) (drop []calicov3.CalicoNodeStatus, ask []string) {
-	now, witnesses, pause := s.world.Now, plan.Witnesses, tired(s.world.Now, m, timeout)
+	now, witnesses, pause := s.world.Now, plan.Witnesses, len(plan.Troubles) == 0 && tired(s.world.Now, m, timeout)
 	alive := map[string]bool{}
 	var replaceable []calicov3.CalicoNodeStatus
 	for _, status := range s.statuses {
@@ -264,7 +281,7 @@ func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout ti
 		useless := !holds || !slices.Contains(witnesses, node) || slices.Contains(plan.Samples, node) && !asksRoutes(&status)
 		switch {
 		// In a pause a question remains that has not been answered, for as long as it may take.
-		case useless, alive[node], filled && now.Sub(said.At) > renewal, pause && (filled || open > timeout):
+		case useless, alive[node], filled && now.Sub(said.At) > renewalOf(plan), pause && (filled || open > timeout):
 			drop = append(drop, status)
 			continue
 		case filled, open > m.patience(node):
@@ -325,7 +342,7 @@ func (r *Reconciler) ask(ctx context.Context, s *scene, m *memory, plan routeref
 	}
 	m.dropped = gone
 	for _, node := range ask {
-		name := statusName(s.topology.Name, node, s.moment, s.world.Now)
+		name := statusName(s.topology.Name, node, s.moment, renewalOf(plan)/2, s.world.Now)
 		if m.created[name] {
 			continue // the informers are behind
 		}

@@ -122,7 +122,9 @@ func TestQuestionsAboutRoutes(t *testing.T) {
 func TestRenewedQuestionsHaveAnotherName(t *testing.T) {
 	t.Parallel()
 	s := sceneOf("w")
-	name := func(after time.Duration) string { return statusName("main", "w", s.moment, then().Add(after)) }
+	name := func(after time.Duration) string {
+		return statusName("main", "w", s.moment, renewal/2, then().Add(after))
+	}
 	for after := range 20 {
 		at := time.Duration(after) * time.Second
 		if name(at) == name(at+renewal) {

@@ -125,7 +125,7 @@ func (p Preview) mesh() string {
 func (p Preview) Document() Document {
 	j := Document{
 		Topology: p.World.Topology.Name, Mode: string(p.Plan.Mode), Hash: p.Plan.Hash, Groups: []groupJSON{}, Reflectors: p.Plan.Reflectors, BGPPeers: []peerJSON{},
-		Mesh: p.mesh(), Steps: p.Plan.Steps, More: p.Plan.More, Waiting: p.Plan.Waiting, Refusals: p.Plan.Refusals, Notes: p.Plan.Notes, Checks: p.Plan.Target,
+		Mesh: p.mesh(), Steps: p.Plan.Steps, More: p.Plan.More, Waiting: p.Plan.Waiting, Refusals: p.Plan.Refusals, Notes: routereflector.Messages(p.Plan.Notes), Checks: p.Plan.Target,
 	}
 	if p.deep() {
 		for _, g := range p.Plan.Groups {
@@ -188,7 +188,7 @@ func (p Preview) Text() string {
 	for _, r := range p.Plan.Refusals {
 		fmt.Fprintf(&b, "\nRefused (%s): %s.\n", r.Reason, r.Message)
 	}
-	for _, n := range p.Plan.Notes {
+	for _, n := range routereflector.Messages(p.Plan.Notes) {
 		fmt.Fprintf(&b, "\nNote: %s.\n", n)
 	}
 	fmt.Fprintf(&b, "\nNow: %s.\nIn the end: %s.\n", verdict(p.Plan.Checks), verdict(p.Plan.Target))

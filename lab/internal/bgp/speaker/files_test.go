@@ -63,6 +63,32 @@ func TestCopyOfTheRealTemplates(t *testing.T) {
 	}
 }
 
+// TestWhatTheTemplatesOfferAgainstSilence sees what docs/components/calico-route-reflector-operator.md says of the timers of Calico's sessions.
+func TestWhatTheTemplatesOfferAgainstSilence(t *testing.T) {
+	t.Parallel()
+	from, err := FindTemplates(t.Context())
+	if err != nil {
+		testkit.Skip(t, "Calico's module is needed: %v", err)
+	}
+	for _, name := range []string{"bird.cfg.template", "bird6.cfg.template"} {
+		content, err := os.ReadFile(filepath.Join(from, "templates", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ToLower(string(content))
+		for _, absent := range []string{"bfd", "hold time", "keepalive"} {
+			if strings.Contains(text, absent) {
+				t.Errorf("%s has %q now: the documentation denies it", name, absent)
+			}
+		}
+		for _, present := range []string{"graceful restart;", "graceful restart time {{$data.restart_time}};", "connect delay time 2;", "connect retry time 5;", "error wait time 5,30;"} {
+			if !strings.Contains(text, present) {
+				t.Errorf("%s has no %q: the documentation says so", name, present)
+			}
+		}
+	}
+}
+
 // TestFindBird looks for bird in a folder that is not on PATH, with and without bird6, which bird 2 has not.
 func TestFindBird(t *testing.T) {
 	t.Parallel()
