@@ -121,7 +121,7 @@ bin/kubectl: FORCE
 
 # Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once. The tag keeps
 # the clients of twenty clouds out of promtool. A tool's package is read off the file, as asking Go would download every other tool's modules too.
-bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize bin/helm bin/promtool: go.tools.mod
+bin/csi-sanity bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize bin/helm bin/promtool: go.tools.mod
 	@echo "Building $(@F) (once)"
 	@go build -modfile=go.tools.mod -tags remove_all_sd -o $@ "$$(grep -oE '[^[:space:]]+/$(@F)(/v[0-9]+)?$$' go.tools.mod)"
 	@touch $@

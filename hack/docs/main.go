@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	docloud "github.com/mooring-dev/mooring/internal/docloud/app"
+	"github.com/mooring-dev/mooring/internal/docloud/csiapp"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxyapp"
 	nodesync "github.com/mooring-dev/mooring/internal/nodesync/app"
@@ -44,6 +45,7 @@ func pages(root string) (map[string][]byte, error) {
 	}
 	sync, proxy, reflectors := nodesync.NewCommand(), proxyapp.NewCommand(), routereflector.NewCommand()
 	admission, storage := admissionapp.NewCommand(), operatorapp.NewCommand()
+	volumes := csiapp.NewCommand()
 	people := plugin.NewCommand(plugin.Builtin()...)
 	out, err := kindPages(root)
 	if err != nil {
@@ -62,6 +64,7 @@ func pages(root string) (map[string][]byte, error) {
 		cloud.Name() + ".md":          page(cloud, environment()),
 		admission.Name() + ".md":      page(admission, admissionEnvironment()),
 		proxy.Name() + ".md":          page(proxy, ""),
+		volumes.Name() + ".md":        page(volumes, ""),
 		storage.Name() + ".md":        page(storage, ""),
 		reflectors.Name() + ".md":     page(reflectors, ""),
 		people.Name() + ".md":         commands(people),

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
 	docloud "github.com/mooring-dev/mooring/internal/docloud/app"
+	"github.com/mooring-dev/mooring/internal/docloud/csiapp"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxyapp"
 	nodesync "github.com/mooring-dev/mooring/internal/nodesync/app"
@@ -194,6 +195,7 @@ func programs() []program {
 		{routereflector.Component, certain(routereflector.RegisterMetrics), manager},
 		{docloud.Component, docloud.RegisterMetrics, cloud},
 		{admissionapp.Component, certain(admissionapp.RegisterMetrics), plain},
+		{csiapp.Component, certain(csiapp.RegisterMetrics), plain},
 		{operatorapp.Component, certain(operatorapp.RegisterMetrics), manager},
 		{proxyapp.Component, proxyapp.RegisterMetrics, plain},
 	}

@@ -75,7 +75,10 @@ func parse(args []string, out io.Writer) (settings, error) {
 	return s, nil
 }
 
-// binaries lists what runs in a cluster, sorted: every folder of cmd with a program, but for kubectl's plugins.
+// withoutImage is a program whose node plugin needs mkfs, e2fsck, resize2fs and xfs_growfs beside it: an image of one binary would not work.
+const withoutImage = "digitalocean-csi-driver"
+
+// binaries lists what runs in a cluster, sorted: every folder of cmd with a program, but for kubectl's plugins and what cannot be an image of one binary.
 func binaries(root string) ([]string, error) {
 	mains, err := filepath.Glob(filepath.Join(root, "cmd", "*", "main.go"))
 	if err != nil {
@@ -83,7 +86,7 @@ func binaries(root string) ([]string, error) {
 	}
 	var names []string
 	for _, main := range mains {
-		if name := filepath.Base(filepath.Dir(main)); !strings.HasPrefix(name, "kubectl-") {
+		if name := filepath.Base(filepath.Dir(main)); !strings.HasPrefix(name, "kubectl-") && name != withoutImage {
 			names = append(names, name)
 		}
 	}

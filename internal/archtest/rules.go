@@ -57,14 +57,14 @@ func components() []component {
 			pure: []string{
 				"internal/docloud/annotation", "internal/docloud/providerid", "internal/docloud/instance",
 				"internal/docloud/loadbalancer", "internal/docloud/firewall", "internal/docloud/budget",
-				"internal/docloud/admission", "internal/docloud/admission/policy",
+				"internal/docloud/admission", "internal/docloud/admission/policy", "internal/docloud/volume",
 			},
 			acting: []string{
 				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/loop", "internal/docloud/machines", "internal/docloud/balancers",
 				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...",
-				"internal/docloud/defaults",
+				"internal/docloud/defaults", "internal/docloud/csi", "internal/docloud/blockdevice",
 			},
-			apps: []string{"internal/docloud/app/...", "internal/docloud/admissionapp/..."},
+			apps: []string{"internal/docloud/app/...", "internal/docloud/admissionapp/...", "internal/docloud/csiapp/..."},
 		},
 		{
 			name: "etcdstorage",
@@ -220,7 +220,7 @@ func Bans() []Ban {
 			Reason:   "the cloud's token stays with the cloud's code",
 		},
 		{
-			Binaries: []string{"cmd/digitalocean-cloud-controller-manager", "cmd/digitalocean-cloud-controller-manager-admission-server"},
+			Binaries: []string{"cmd/digitalocean-cloud-controller-manager", "cmd/digitalocean-cloud-controller-manager-admission-server", "cmd/digitalocean-csi-driver"},
 			Packages: []string{"github.com/projectcalico/...", "internal/calico/...", "internal/nodesync/...", "internal/routereflector/..."},
 			Reason:   "a drop-in cloud controller manager knows nothing of the network's datastore",
 		},

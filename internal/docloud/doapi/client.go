@@ -187,6 +187,9 @@ func (c *Client) attempt(ctx context.Context, call call, body []byte) error {
 		explained := failure{}
 		_ = json.Unmarshal(content, &explained) // what is not JSON is not the API's own
 		explained.Message = hide(explained.Message, request)
+		if ofOneObject(response.StatusCode, explained.Message) {
+			word.Limited, word.Until = false, time.Time{}
+		}
 		said := refusal(call, response.StatusCode, explained, response.Header, c.clock.Now())
 		c.witness.heard(c.clock.Now(), call, response.StatusCode, said.kind)
 		return said

@@ -23,6 +23,10 @@ var (
 	ErrBusy = errors.New("busy with an earlier change")
 	// ErrRateLimited is one of the API's two limits (429).
 	ErrRateLimited = errors.New("rate limited")
+	// ErrTooSoon is a limit of one object, which says nothing of other calls (429): a volume has one snapshot in ten minutes.
+	ErrTooSoon = errors.New("too soon after the last one")
+	// ErrPending is an action on a volume or droplet that has another one under way (422): it is taken later.
+	ErrPending = errors.New("busy with another action")
 	// ErrHeld is a call that was not made, because too many were or DigitalOcean asked to wait. It is an ErrRateLimited too.
 	ErrHeld = fmt.Errorf("%w, so that the call was not made", ErrRateLimited)
 	// ErrRefused is a request that the API understood and will not take as it is (400, 409, 412, 422, and 403 for a limit of the account).
@@ -79,6 +83,17 @@ const busyText = "processes previous actions"
 // limitText is part of what the API answers, also as 403, about one more object than the account may have.
 const limitText = "limit"
 
+// pendingText is part of what the API answers to an action while the volume or its droplet has another one; soonText of its limit of one object.
+const (
+	pendingText = "pending event"
+	soonText    = "one request per"
+)
+
+// ofOneObject reports whether an answer of 429 is about one object, so that other calls may go on.
+func ofOneObject(status int, message string) bool {
+	return status == http.StatusTooManyRequests && strings.Contains(message, soonText)
+}
+
 // kindOf sorts an answer by its status and text. A 404 without the API's own body is somebody else's: a proxy, or a wrong base URL.
 func kindOf(status int, id, message string) error {
 	switch status {
@@ -97,10 +112,16 @@ func kindOf(status int, id, message string) error {
 			return ErrNotFound
 		}
 	case http.StatusTooManyRequests:
+		if ofOneObject(status, message) {
+			return ErrTooSoon
+		}
 		return ErrRateLimited
 	case http.StatusBadRequest, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity:
-		if strings.Contains(message, busyText) {
+		switch {
+		case strings.Contains(message, busyText):
 			return ErrBusy
+		case strings.Contains(message, pendingText):
+			return ErrPending
 		}
 		return ErrRefused
 	}

@@ -27,6 +27,10 @@ func (c *Client) TagLoadBalancers(ctx context.Context, name string, ids []string
 	if name == "" || len(ids) == 0 {
 		return errors.New("tagging needs a tag and at least one load balancer")
 	}
+	return c.tag(ctx, name, typeLoadBalancer, ids)
+}
+
+func (c *Client) tag(ctx context.Context, name, kind string, ids []string) error {
 	type resource struct {
 		ID   string `json:"resource_id"`
 		Type string `json:"resource_type"`
@@ -35,7 +39,7 @@ func (c *Client) TagLoadBalancers(ctx context.Context, name string, ids []string
 		Resources []resource `json:"resources"`
 	}
 	for _, id := range ids {
-		body.Resources = append(body.Resources, resource{ID: id, Type: typeLoadBalancer})
+		body.Resources = append(body.Resources, resource{ID: id, Type: kind})
 	}
 	return c.do(ctx, call{method: http.MethodPost, route: "v2/tags/{name}/resources", path: "v2/tags/" + url.PathEscape(name) + "/resources", body: body})
 }

@@ -214,13 +214,11 @@ func actOnDroplet(c *call) result {
 // act records an action. The last thousand are kept.
 func (a *account) act(d *droplet, kind string, now time.Time) *Action {
 	action := &Action{
-		ID: a.sim.nextAction, Status: "completed", Type: kind, StartedAt: rfc3339(now), CompletedAt: rfc3339(now), ResourceID: d.id,
+		ID: a.sim.nextAction, Status: "completed", Type: kind, StartedAt: rfc3339(now), CompletedAt: new(rfc3339(now)), ResourceID: new(d.id),
 		ResourceType: "droplet", Region: d.region, RegionSlug: d.region.Slug,
 	}
 	a.sim.nextAction++
-	a.actions[action.ID] = action
-	a.sim.changed()
-	delete(a.actions, action.ID-1000)
+	a.keepAction(action)
 	return action
 }
 
@@ -230,7 +228,7 @@ func getDropletAction(c *call) result {
 		return notFound().result()
 	}
 	action, found := c.account.actions[id]
-	if !found || strconv.Itoa(action.ResourceID) != c.params["droplet_id"] {
+	if !found || action.ResourceID == nil || strconv.Itoa(*action.ResourceID) != c.params["droplet_id"] {
 		return notFound().result()
 	}
 	return ok(map[string]any{"action": action})

@@ -35,6 +35,7 @@ type droplet struct {
 	networksAt time.Time
 	power      string // active, off, archive
 	networks   Networks
+	volumes    []string // IDs, in the order in which they were attached
 	pooled     []string // addresses that go back to their pools
 }
 
@@ -90,7 +91,7 @@ func (d *droplet) show(when time.Time, image *Image) Droplet {
 	return Droplet{
 		ID: d.id, Name: d.name, Memory: d.size.Memory, VCPUs: d.size.VCPUs, Disk: d.size.Disk, Status: d.status(when),
 		CreatedAt: rfc3339(d.created), Features: d.features, BackupIDs: []int{}, SnapshotIDs: []int{}, Image: image,
-		VolumeIDs: &[]string{}, Size: d.size, SizeSlug: d.size.Slug, Networks: networks, Region: d.region, Tags: &d.tags,
+		VolumeIDs: new(append([]string{}, d.volumes...)), Size: d.size, SizeSlug: d.size.Slug, Networks: networks, Region: d.region, Tags: &d.tags,
 		VPCUUID: d.vpc,
 	}
 }
@@ -249,9 +250,10 @@ func (s *Simulator) dropletExists(id int) bool {
 	return false
 }
 
-// deleteDroplet removes a droplet, and with it its place in load balancers and firewalls.
+// deleteDroplet removes a droplet, and with it its place in load balancers and firewalls; its volumes stay, attached to nothing.
 func (a *account) deleteDroplet(d *droplet, now time.Time) {
 	a.droplets.remove(d.id, now)
+	a.loseDroplet(d, now)
 	a.releaseAddresses(d)
 	for lb := range a.balancers.values() {
 		if index, member := slices.BinarySearch(lb.shown.DropletIDs, d.id); member {

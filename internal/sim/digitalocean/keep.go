@@ -44,6 +44,17 @@ type accountImage struct {
 	VPCs         []VPC                `json:"vpcs,omitempty"`
 	Networks     map[string]poolImage `json:"networks,omitempty"`
 	Actions      map[int]*Action      `json:"actions,omitempty"`
+
+	Volumes       []volumeImage         `json:"volumes,omitempty"`
+	Snapshots     []Snapshot            `json:"snapshots,omitempty"`
+	VolumeActions map[int]*volumeAction `json:"volumeActions,omitempty"`
+	Pending       []int                 `json:"pending,omitempty"`
+}
+
+type volumeImage struct {
+	Shown      Volume    `json:"shown"`
+	Pending    int       `json:"pending,omitempty"`
+	SnapshotAt time.Time `json:"snapshotAt"`
 }
 
 type dropletImage struct {
@@ -60,6 +71,7 @@ type dropletImage struct {
 	NetworksAt time.Time `json:"networksAt"`
 	Power      string    `json:"power"`
 	Networks   Networks  `json:"networks"`
+	Volumes    []string  `json:"volumes,omitempty"`
 	Pooled     []string  `json:"pooled,omitempty"`
 }
 
@@ -134,7 +146,7 @@ func (a *account) image() accountImage {
 		kept.Droplets = append(kept.Droplets, dropletImage{
 			ID: d.id, Name: d.name, Region: d.region.Slug, Size: d.size.Slug, VPC: d.vpc, Tags: d.tags, Features: d.features,
 			UserData: d.userData, Created: d.created, ActiveAt: d.activeAt, NetworksAt: d.networksAt, Power: d.power,
-			Networks: d.networks, Pooled: d.pooled,
+			Networks: d.networks, Volumes: d.volumes, Pooled: d.pooled,
 		})
 	}
 	for lb := range a.balancers.values() {
@@ -151,6 +163,13 @@ func (a *account) image() accountImage {
 			ID: f.id, Name: f.name, Inbound: f.inbound, Outbound: f.outbound, Droplets: f.droplets, Tags: f.tags, Created: f.created,
 			SettledAt: f.settledAt, Forced: f.forced,
 		})
+	}
+	kept.VolumeActions, kept.Pending = a.volumeActions, a.pending
+	for v := range a.volumes.values() {
+		kept.Volumes = append(kept.Volumes, volumeImage{Shown: v.shown, Pending: v.pending, SnapshotAt: v.snapshotAt})
+	}
+	for s := range a.snapshots.values() {
+		kept.Snapshots = append(kept.Snapshots, s.shown)
 	}
 	for vpc := range a.vpcs.values() {
 		kept.VPCs = append(kept.VPCs, *vpc)
@@ -226,7 +245,7 @@ func (a *account) restore(kept accountImage) error {
 		a.droplets.put(d.ID, &droplet{
 			id: d.ID, name: d.Name, region: region, size: size, vpc: d.VPC, tags: sortedUnique(d.Tags), features: d.Features,
 			userData: d.UserData, created: d.Created, activeAt: d.ActiveAt, networksAt: d.NetworksAt, power: d.Power,
-			networks: d.Networks, pooled: d.Pooled,
+			networks: d.Networks, volumes: d.Volumes, pooled: d.Pooled,
 		}, d.Created)
 	}
 	for _, lb := range kept.Balancers {
@@ -247,5 +266,20 @@ func (a *account) restore(kept accountImage) error {
 			created: f.Created, settledAt: f.SettledAt, forced: f.Forced,
 		}, f.Created)
 	}
+	a.restoreVolumes(kept, now)
 	return nil
+}
+
+func (a *account) restoreVolumes(kept accountImage, now time.Time) {
+	for _, v := range kept.Volumes {
+		v.Shown.Region = a.sim.catalog.byRegion[v.Shown.Region.Slug]
+		a.volumes.put(v.Shown.ID, &volume{shown: v.Shown, pending: v.Pending, snapshotAt: v.SnapshotAt}, now)
+	}
+	for _, s := range kept.Snapshots {
+		a.snapshots.put(s.ID, &snapshot{shown: s}, now)
+	}
+	if kept.VolumeActions != nil {
+		a.volumeActions = kept.VolumeActions
+	}
+	a.pending = kept.Pending
 }

@@ -50,6 +50,7 @@ type Options struct {
 	LoadBalancers LoadBalancerOptions
 	Certificates  CertificateOptions
 	Firewalls     FirewallOptions
+	Volumes       VolumeOptions
 	Addresses     AddressOptions
 }
 
@@ -141,6 +142,22 @@ type FirewallOptions struct {
 	KnownBalancers bool
 }
 
+// VolumeOptions tune block storage.
+type VolumeOptions struct {
+	// AttachAfter, DetachAfter and ResizeAfter are how long the actions take.
+	AttachAfter, DetachAfter, ResizeAfter time.Duration
+	// ErrorProbability is the chance that an action ends errored, with nothing changed.
+	ErrorProbability float64
+	// PerDroplet is how many volumes a droplet may have, 7 if zero. Limit is how many an account may have, no limit if zero.
+	PerDroplet, Limit int
+	// SnapshotEvery is how far apart snapshots of a volume must be: ten minutes if zero, no bound if negative.
+	SnapshotEvery time.Duration
+	// RestoreAtOnce makes volumes from snapshots as large as asked for; otherwise they have the snapshot's size and are to be resized.
+	RestoreAtOnce bool
+	// Devices is told what becomes of volumes; nobody if nil.
+	Devices Devices
+}
+
 // AddressOptions are the networks from which addresses are taken.
 type AddressOptions struct {
 	// Public is for droplets, 198.18.0.0/16 if not valid: addresses for tests of networks (RFC 2544).
@@ -171,6 +188,15 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LoadBalancers.LimitStatus == 0 {
 		o.LoadBalancers.LimitStatus = http.StatusUnprocessableEntity
+	}
+	if o.Volumes.PerDroplet == 0 {
+		o.Volumes.PerDroplet = volumesPerDroplet
+	}
+	if o.Volumes.SnapshotEvery == 0 {
+		o.Volumes.SnapshotEvery = snapshotEvery
+	}
+	if o.Volumes.Devices == nil {
+		o.Volumes.Devices = noDevices{}
 	}
 	if !o.Addresses.Public.IsValid() {
 		o.Addresses.Public = netip.MustParsePrefix("198.18.0.0/16")

@@ -152,6 +152,7 @@ func (s *Simulator) process(c *call) result {
 	}
 	c.account = c.token.account
 	c.entry.Account = c.account.name
+	c.account.settle(c.now)
 	if refused := c.countAgainstLimits(); refused != nil {
 		return refused.result()
 	}

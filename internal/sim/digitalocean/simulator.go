@@ -69,6 +69,12 @@ type account struct {
 	vpcs         *table[string, *VPC]
 	networks     map[string]*pool // by VPC
 	actions      map[int]*Action
+	volumes      *table[string, *volume]
+	snapshots    *table[string, *snapshot]
+
+	volumeActions map[int]*volumeAction // what actions of volumes do, by their ID
+	pending       []int                 // those in progress
+	failNext      int                   // how many of the next ones end errored
 }
 
 // New returns a simulator. It starts nothing and needs no closing. Options that are wrong are a panic, since only code writes them; for an
@@ -157,6 +163,9 @@ func (a *account) clear() {
 	a.firewalls = newTable[string, *firewall](s.longestLag, s.changed)
 	a.tags = newTable[string, string](s.longestLag, s.changed)
 	a.vpcs = newTable[string, *VPC](s.longestLag, s.changed)
+	a.volumes = newTable[string, *volume](s.longestLag, s.changed)
+	a.snapshots = newTable[string, *snapshot](s.longestLag, s.changed)
+	a.volumeActions, a.pending = map[int]*volumeAction{}, nil
 	a.networks, a.actions = map[string]*pool{}, map[int]*Action{}
 }
 

@@ -21,6 +21,8 @@ type AccountState struct {
 	LoadBalancers []LoadBalancer `json:"loadBalancers"`
 	Certificates  []Certificate  `json:"certificates"`
 	Firewalls     []Firewall     `json:"firewalls"`
+	Volumes       []Volume       `json:"volumes"`
+	Snapshots     []Snapshot     `json:"snapshots"`
 	Tags          []string       `json:"tags"`
 	VPCs          []VPC          `json:"vpcs"`
 }
@@ -50,6 +52,12 @@ func (a *account) state(now time.Time) AccountState {
 	}
 	for f := range a.firewalls.values() {
 		state.Firewalls = append(state.Firewalls, a.showFirewall(f.clone(), now))
+	}
+	for v := range a.volumes.values() {
+		state.Volumes = append(state.Volumes, v.shown)
+	}
+	for s := range a.snapshots.values() {
+		state.Snapshots = append(state.Snapshots, s.shown)
 	}
 	state.Tags = slices.Sorted(a.tags.values())
 	for vpc := range a.vpcs.values() {

@@ -109,6 +109,11 @@ func (a *account) deleteTag(name string, now time.Time) {
 			a.changeBalancer(lb, now, func(lb *loadBalancer) { lb.shown.Tags = without(lb.shown.Tags) })
 		}
 	}
+	for v := range a.volumes.values() {
+		if slices.ContainsFunc(v.shown.Tags, is) {
+			a.changeVolume(v, now, func(v *volume) { v.shown.Tags = without(v.shown.Tags) })
+		}
+	}
 	for f := range a.firewalls.values() {
 		if slices.ContainsFunc(f.tags, is) {
 			changed := f.clone()
@@ -142,10 +147,12 @@ func (c *call) tagChange(change func(tags []string, name string) []string) resul
 			apply = c.tagDroplet(resource.ID, name, change)
 		case "load_balancer": // not in the description; upstream tags load balancers so
 			apply = c.tagBalancer(resource.ID, name, change)
+		case "volume":
+			apply = c.tagVolume(resource.ID, name, change)
 		default:
 			return invalid("resource_type %q is not simulated", resource.Type).result()
 		}
-		if !c.can(resource.Type + ":update") {
+		if !c.can(scopeOfTagging(resource.Type)) {
 			return forbidden().result()
 		}
 		if apply == nil {
@@ -157,6 +164,25 @@ func (c *call) tagChange(change func(tags []string, name string) []string) resul
 		apply()
 	}
 	return noContent()
+}
+
+// scopeOfTagging is what a token needs to tag a resource; volumes belong to block storage.
+func scopeOfTagging(kind string) string {
+	if kind == "volume" {
+		return "block_storage:update"
+	}
+	return kind + ":update"
+}
+
+// tagVolume returns nil if there is no such volume.
+func (c *call) tagVolume(id, tag string, change func([]string, string) []string) func() {
+	if _, found := c.account.volumes.get(id); !found {
+		return nil
+	}
+	return func() {
+		v, _ := c.account.volumes.get(id)
+		c.account.changeVolume(v, c.now, func(v *volume) { v.shown.Tags = change(v.shown.Tags, tag) })
+	}
 }
 
 // tagDroplet returns nil if there is no such droplet.

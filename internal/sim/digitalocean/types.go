@@ -101,17 +101,44 @@ type Droplet struct {
 	VPCUUID          string    `json:"vpc_uuid,omitempty"` // absent without vpc:read
 }
 
-// Action is a change of a droplet that somebody asked for.
+// Action is a change of a droplet or a volume that somebody asked for. Status is in-progress, completed or errored.
 type Action struct {
 	ID           int     `json:"id"`
 	Status       string  `json:"status"`
 	Type         string  `json:"type"`
 	StartedAt    string  `json:"started_at"`
-	CompletedAt  string  `json:"completed_at"`
-	ResourceID   int     `json:"resource_id"`
+	CompletedAt  *string `json:"completed_at"` // null while it is in progress
+	ResourceID   *int    `json:"resource_id"`  // null for a volume, whose ID is text
 	ResourceType string  `json:"resource_type"`
 	Region       *Region `json:"region"`
 	RegionSlug   string  `json:"region_slug"`
+}
+
+// Volume is a disk of block storage. DropletIDs has at most one entry.
+type Volume struct {
+	ID              string   `json:"id"`
+	Name            string   `json:"name"`
+	Region          *Region  `json:"region"`
+	SizeGigabytes   int      `json:"size_gigabytes"`
+	Description     string   `json:"description"`
+	DropletIDs      []int    `json:"droplet_ids"`
+	CreatedAt       string   `json:"created_at"`
+	Tags            []string `json:"tags"`
+	FilesystemType  string   `json:"filesystem_type"`
+	FilesystemLabel string   `json:"filesystem_label"`
+}
+
+// Snapshot is a copy of a volume. A volume made of it has at least MinDiskSize gigabytes.
+type Snapshot struct {
+	ID            string   `json:"id"`
+	Name          string   `json:"name"`
+	CreatedAt     string   `json:"created_at"`
+	Regions       []string `json:"regions"`
+	MinDiskSize   int      `json:"min_disk_size"`
+	SizeGigabytes float64  `json:"size_gigabytes"`
+	ResourceID    string   `json:"resource_id"`
+	ResourceType  string   `json:"resource_type"`
+	Tags          []string `json:"tags"`
 }
 
 // LoadBalancer is a load balancer as the API shows it. Status is new, active or errored.

@@ -37,6 +37,7 @@ func everything(t *testing.T) *recording {
 	driveLoadBalancers(t, r, client)
 	driveTags(t, client)
 	driveFirewalls(t, client)
+	driveVolumes(t, client)
 	driveRefusals(t, r)
 	return r
 }

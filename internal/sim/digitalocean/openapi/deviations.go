@@ -114,6 +114,14 @@ func otherDeviations() []Deviation {
 				e.change("imgages", func(s *openapi3.Schema) { s.Properties["images"] = s.Properties["imgages"] })
 			},
 		}, {
+			Name: "volume-snapshot", Reason: "godo sends volume_id and description with a snapshot of a volume",
+			apply: func(e editor) {
+				body := e.spec.Paths.Value("/v2/volumes/{volume_id}/snapshots").Post.RequestBody.Value.Content["application/json"].Schema.Value
+				for _, name := range []string{"volume_id", "description"} {
+					body.Properties[name] = openapi3.NewStringSchema().NewRef()
+				}
+			},
+		}, {
 			Name: "firewall-ports", Reason: "godo leaves ports out if empty, which means all, as upstream does for icmp",
 			apply: func(e editor) { e.loosen("ports", "ports") },
 		},

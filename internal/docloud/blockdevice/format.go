@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockdevice
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// longestFormat bounds how long a file system is made.
+const longestFormat = 10 * time.Minute
+
+// longestCheck bounds how long a file system is checked.
+const longestCheck = time.Hour
+
+// Format makes a file system. Right before, the device is opened for this process alone, has the size that it had, and is read again: it must be blank.
+func (h *Host) Format(ctx context.Context, d Device, fileSystem string) error {
+	program, err := maker(fileSystem)
+	if err != nil {
+		return err
+	}
+	if err := h.proveBlank(ctx, d); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFormat) // what is half made would have to be emptied by a person
+	defer cancel()
+	if err := run(ctx, program, append(makerOptions(fileSystem), d.Path)...); err != nil {
+		return fmt.Errorf("making a file system: %w. If the volume is not blank now, delete the claim, or empty %s with blkdiscard --zeroout", err, d.Path)
+	}
+	return nil
+}
+
+// proveBlank holds the device while it looks: O_EXCL fails while it is mounted or another program has it.
+func (h *Host) proveBlank(ctx context.Context, d Device) error {
+	f, err := os.OpenFile(d.Path, os.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: %s is mounted or held by another program", ErrBusy, d.Path)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: opening %s: %w", ErrUnsafe, d.Path, err)
+	}
+	defer func() { _ = f.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Rdev != d.Number {
+		return fmt.Errorf("%w: %s is another device than a moment ago", ErrUnsafe, d.Path)
+	}
+	now, err := h.open(d.Path)
+	if err != nil {
+		return err
+	}
+	if now.Size != d.Size {
+		return fmt.Errorf("%w: %s had %d bytes and has %d now", ErrUnsafe, d.Path, d.Size, now.Size)
+	}
+	content, err := h.Inspect(ctx, d)
+	if err != nil {
+		return err
+	}
+	if content.Kind != Blank {
+		return fmt.Errorf("%w: %s is not blank, it holds %s", ErrUnsafe, d.Path, content.Name)
+	}
+	return nil
+}
+
+// maker is the program that makes a file system.
+func maker(fileSystem string) (string, error) {
+	switch fileSystem {
+	case "ext4":
+		return "mkfs.ext4", nil
+	case "xfs":
+		return "mkfs.xfs", nil
+	}
+	return "", fmt.Errorf("the file system %q is not supported: use ext4 or xfs", fileSystem)
+}
+
+// makerOptions are those of csi-digitalocean, without force: the programs then refuse a device that has something they know. The root user needs no blocks
+// of his own in a volume (-m0).
+func makerOptions(fileSystem string) []string {
+	if fileSystem == "ext4" {
+		return []string{"-q", "-m0"}
+	}
+	return []string{"-q"}
+}
+
+// Repair checks a file system that is not mounted, and repairs what can be repaired without a decision. xfs repairs itself when it is mounted.
+func (h *Host) Repair(ctx context.Context, d Device, fileSystem string) error {
+	if fileSystem != "ext4" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCheck)
+	defer cancel()
+	return checked(run(ctx, "e2fsck", "-p", d.Path), d)
+}
+
+// checked judges how e2fsck ended.
+func checked(err error, d Device) error {
+	exit := (*exec.ExitError)(nil)
+	const repaired = 1 // man e2fsck: 1 is errors corrected, 4 left uncorrected, 8 operational error
+	if err == nil || errors.As(err, &exit) && exit.ExitCode() == repaired {
+		return nil
+	}
+	if exit != nil && exit.ExitCode()&4 != 0 {
+		return fmt.Errorf("%w: its file system has errors that need a decision: run e2fsck on %s on this node, after a snapshot of the volume: %w", ErrUnsafe, d.Path, err)
+	}
+	return fmt.Errorf("checking the file system of %s: %w", d.Path, err)
+}
+
+// run runs a program with no input, so that it cannot wait for an answer. The error has the end of what it said.
+func run(ctx context.Context, program string, args ...string) error {
+	command := exec.CommandContext(ctx, program, args...)
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	command.Env = append(os.Environ(), "LC_ALL=C")
+	if err := command.Run(); err != nil {
+		const most = 400
+		text := strings.Join(strings.Fields(said.String()), " ")
+		if len(text) > most {
+			text = text[len(text)-most:]
+		}
+		return fmt.Errorf("%s: %w: %s", program, err, text)
+	}
+	return nil
+}

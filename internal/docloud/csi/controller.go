@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
+)
+
+// API is what the controller asks of DigitalOcean; [doapi.Client] has it. Errors are those of doapi.
+type API interface {
+	actions
+	reader
+	// VolumesNamed lists the volumes of a region whose names match, not only exactly.
+	VolumesNamed(ctx context.Context, name, region string) ([]volume.Observed, error)
+	// CreateVolume, DeleteVolume and the actions are made once; doapi.ErrAmbiguous is one that may have been made. A volume that is gone is deleted without error.
+	CreateVolume(ctx context.Context, r volume.Request) (volume.Observed, error)
+	DeleteVolume(ctx context.Context, id string) error
+	AttachVolume(ctx context.Context, v volume.Observed, droplet int) (volume.Action, error)
+	DetachVolume(ctx context.Context, v volume.Observed, droplet int) (volume.Action, error)
+	ResizeVolume(ctx context.Context, v volume.Observed, size int) (volume.Action, error)
+	// VolumeSnapshots lists all snapshots of volumes of the account, or is an error.
+	VolumeSnapshots(ctx context.Context) ([]volume.Snapshot, error)
+	VolumeSnapshot(ctx context.Context, id string) (volume.Snapshot, error)
+	// CreateSnapshot is doapi.ErrTooSoon within ten minutes of the volume's last one.
+	CreateSnapshot(ctx context.Context, volumeID, name string, tags []string) (volume.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, id string) error
+	CreateTag(ctx context.Context, name string) error
+	TagVolume(ctx context.Context, name, id string) error
+	Droplet(ctx context.Context, id int) (instance.Droplet, error)
+	// OrdinaryDroplets lists the droplets of the account, those with GPUs left out.
+	OrdinaryDroplets(ctx context.Context) ([]instance.Droplet, error)
+}
+
+// ControllerOptions are what a Controller needs.
+type ControllerOptions struct {
+	API    API
+	Region string
+	// Tag is put on all volumes and snapshots that are made, none if empty.
+	Tag string
+	// PollInterval is [DefaultPollInterval] if 0; OperationTimeout bounds one attachment, detachment or resize, five minutes if 0.
+	PollInterval, OperationTimeout time.Duration
+	Clock                          clock.Clock
+	Log                            logr.Logger
+	Metrics                        *Metrics
+}
+
+// Controller is the service that makes and moves volumes.
+type Controller struct {
+	// A method that a later version of the interface adds must be a decision.
+	spec.UnsafeControllerServer
+
+	o      ControllerOptions
+	poller *poller
+	looker *looker
+	turns  *turns
+
+	mu    sync.Mutex // guards what follows
+	moves map[string]*move
+	names map[string]bool // volumes and snapshots being made
+}
+
+// NewController makes a Controller and makes no call.
+func NewController(o ControllerOptions) *Controller {
+	if o.PollInterval == 0 {
+		o.PollInterval = DefaultPollInterval
+	}
+	if o.OperationTimeout == 0 {
+		o.OperationTimeout = 5 * time.Minute
+	}
+	c := &Controller{
+		o: o, poller: newPoller(o.API, o.Clock, o.PollInterval, o.Log), looker: newLooker(o.API, o.Region, o.Clock), turns: newTurns(),
+		moves: map[string]*move{}, names: map[string]bool{},
+	}
+	o.Metrics.watch(c.poller)
+	return c
+}
+
+// ControllerGetCapabilities returns what the controller can do.
+func (c *Controller) ControllerGetCapabilities(context.Context, *spec.ControllerGetCapabilitiesRequest) (*spec.ControllerGetCapabilitiesResponse, error) {
+	r := &spec.ControllerGetCapabilitiesResponse{}
+	for _, kind := range []spec.ControllerServiceCapability_RPC_Type{
+		spec.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, spec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+		spec.ControllerServiceCapability_RPC_LIST_VOLUMES, spec.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
+		spec.ControllerServiceCapability_RPC_GET_VOLUME, spec.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		spec.ControllerServiceCapability_RPC_LIST_SNAPSHOTS, spec.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+		spec.ControllerServiceCapability_RPC_CLONE_VOLUME, spec.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		spec.ControllerServiceCapability_RPC_MODIFY_VOLUME, spec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		spec.ControllerServiceCapability_RPC_VOLUME_CONDITION,
+	} {
+		r.Capabilities = append(r.Capabilities, &spec.ControllerServiceCapability{
+			Type: &spec.ControllerServiceCapability_Rpc{Rpc: &spec.ControllerServiceCapability_RPC{Type: kind}},
+		})
+	}
+	return r, nil
+}
+
+// GetCapacity is not offered: DigitalOcean does not say how much room a region has.
+func (c *Controller) GetCapacity(context.Context, *spec.GetCapacityRequest) (*spec.GetCapacityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "DigitalOcean does not say how much room a region has")
+}
+
+// claim keeps a name for one request; the other one is to be repeated.
+func (c *Controller) claim(name string) (release func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names[name] {
+		return nil, status.Errorf(codes.Aborted, "another request for %s is under way", name)
+	}
+	c.names[name] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.names, name)
+	}, nil
+}
+
+// pause waits, or returns the error of ctx.
+func (c *Controller) pause(ctx context.Context, d time.Duration) error {
+	timer := c.o.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// move is an attachment, detachment or resize that is under way.
+type move struct {
+	what  string // which one exactly
+	ended chan struct{}
+	v     volume.Observed
+	err   error
+}
+
+// moving does work for a volume, once: who asks for the same meanwhile, since it gave up waiting, gets the same answer. It goes on when the request ends,
+// as DigitalOcean does.
+func (c *Controller) moving(ctx context.Context, id, what string, work func(ctx context.Context) (volume.Observed, error)) (volume.Observed, error) {
+	c.mu.Lock()
+	m, busy := c.moves[id]
+	if busy && m.what != what {
+		c.mu.Unlock()
+		return volume.Observed{}, status.Errorf(codes.Aborted, "cannot %s volume %s now: %s is under way", what, id, m.what)
+	}
+	if !busy {
+		m = &move{what: what, ended: make(chan struct{})}
+		c.moves[id] = m
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.o.OperationTimeout)
+		go func() {
+			defer cancel()
+			m.v, m.err = work(detached)
+			c.mu.Lock()
+			delete(c.moves, id)
+			c.mu.Unlock()
+			close(m.ended)
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-m.ended:
+		return m.v, m.err
+	case <-ctx.Done():
+		return volume.Observed{}, fmt.Errorf("%s of volume %s is under way at DigitalOcean: %w", what, id, ctx.Err())
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+)
+
+// account is a controller against the simulator, without a socket between them, in a bubble where time costs nothing.
+type account struct {
+	*Controller
+	t   *testing.T
+	sim *digitalocean.Simulator
+}
+
+// taking is how long actions take here.
+func taking(d time.Duration) digitalocean.VolumeOptions {
+	return digitalocean.VolumeOptions{AttachAfter: d, DetachAfter: d, ResizeAfter: d}
+}
+
+func newAccount(t *testing.T, options digitalocean.VolumeOptions) *account {
+	t.Helper()
+	a := &account{t: t, sim: digitalocean.New(digitalocean.Options{Volumes: options})}
+	a.Controller = a.controller()
+	return a
+}
+
+// controller is a new process: it knows nothing of what another one did.
+func (a *account) controller() *Controller {
+	a.t.Helper()
+	client, err := doapi.New(doapi.Options{Token: doapi.StaticToken(digitalocean.DefaultToken), Transport: a.sim.Transport()})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return NewController(ControllerOptions{API: client, Region: "nyc1", Clock: clock.RealClock{}, Log: logr.Discard()})
+}
+
+func (a *account) droplet() string {
+	a.t.Helper()
+	d, err := a.sim.Account("").CreateDroplet(digitalocean.DropletSpec{Name: "node"})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return strconv.Itoa(d.ID)
+}
+
+func (a *account) volume(name string, size int) string {
+	a.t.Helper()
+	v, err := a.sim.Account("").CreateVolume(digitalocean.VolumeSpec{Name: name, Size: size})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return v.ID
+}
+
+func writer() *spec.VolumeCapability {
+	return &spec.VolumeCapability{
+		AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}},
+		AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+func (a *account) attach(volume, node string) error {
+	_, err := a.ControllerPublishVolume(a.t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: writer()})
+	return err
+}
+
+func (a *account) calls() int { return a.sim.Stats().Total }
+
+// inBubble runs a test where time costs nothing.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+func want(t *testing.T, err error, code codes.Code, words string) {
+	t.Helper()
+	if status.Code(err) != code || !strings.Contains(err.Error(), words) {
+		t.Errorf("%v; want %s and %q", err, code, words)
+	}
+}
+
+// TestCallsOfAnAttachment: at most 6 alone, though DigitalOcean takes nine seconds, and at most 2.2 for each of 50 at once.
+func TestCallsOfAnAttachment(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(9*time.Second))
+		volume, node := a.volume("pvc-alone", 1), a.droplet()
+		if err := a.attach(volume, node); err != nil {
+			t.Fatal(err)
+		}
+		if n := a.calls(); n > 6 {
+			t.Errorf("%d calls for one attachment", n)
+		}
+	})
+}
+
+// TestCallsOfFiftyAttachments is the same for many.
+func TestCallsOfFiftyAttachments(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(5*time.Second))
+		const many = 50
+		var nodes, volumes []string
+		for i := range many {
+			if i%7 == 0 {
+				nodes = append(nodes, a.droplet())
+			}
+			volumes = append(volumes, a.volume(fmt.Sprintf("pvc-%d", i), 1))
+		}
+		errs := make([]error, many)
+		var all sync.WaitGroup
+		for i, v := range volumes {
+			all.Go(func() { errs[i] = a.attach(v, nodes[i/7]) })
+		}
+		all.Wait()
+		for i, err := range errs {
+			if err != nil {
+				t.Errorf("volume %d: %v", i, err)
+			}
+		}
+		if n := a.calls(); n > many*22/10 {
+			t.Errorf("%d calls for %d attachments", n, many)
+		} else {
+			t.Logf("%d calls for %d attachments", n, many)
+		}
+	})
+}
+
+// TestAnErroredActionEndsAtOnce with DigitalOcean's word for it, and is tried again by the next request.
+func TestAnErroredActionEndsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(time.Second))
+		volume, node := a.volume("pvc-1", 1), a.droplet()
+		a.sim.Account("").FailVolumeActions(1)
+		began := time.Now()
+		want(t, a.attach(volume, node), codes.Internal, "errored")
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if err := a.attach(volume, node); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestARestartResumesAnAttachment that another process began: the volume is not attached twice, and nothing is an error.
+func TestARestartResumesAnAttachment(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, rule := range []fault.Rule{
+			{Route: "POST /v2/volumes/{volume_id}/actions", Kind: fault.CutAfterApply, Nth: 1},
+			{Route: "POST /v2/volumes/{volume_id}/actions", Kind: fault.Reset, Nth: 1},
+		} {
+			a := newAccount(t, taking(5*time.Second))
+			volume, node := a.volume("pvc-1", 1), a.droplet()
+			if err := a.sim.Inject(rule); err != nil {
+				t.Fatal(err)
+			}
+			other := a.controller()
+			errs := make(chan error, 1)
+			go func() { errs <- a.attach(volume, node) }()
+			_, err := other.ControllerPublishVolume(t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: writer()})
+			if first := <-errs; err != nil || first != nil {
+				t.Errorf("%s: %v and %v", rule.Kind, first, err)
+			}
+		}
+	})
+}
+
+// TestAVolumeElsewhereIsLeftThere, and the message says how to free it.
+func TestAVolumeElsewhereIsLeftThere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(time.Second))
+		volume, here, there := a.volume("pvc-1", 1), a.droplet(), a.droplet()
+		if err := a.attach(volume, here); err != nil {
+			t.Fatal(err)
+		}
+		want(t, a.attach(volume, there), codes.FailedPrecondition, "out-of-service")
+		want(t, a.attach(volume, "12"), codes.FailedPrecondition, here)
+		_, err := a.ControllerUnpublishVolume(t.Context(), &spec.ControllerUnpublishVolumeRequest{VolumeId: volume})
+		if err != nil {
+			t.Errorf("detached without a node: %v", err)
+		}
+		want(t, a.attach(volume, "12"), codes.NotFound, "no droplet 12")
+	})
+}
+
+// TestADropletHasRoomForSeven: the eighth volume is refused as an exhausted resource.
+func TestADropletHasRoomForSeven(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(0))
+		node := a.droplet()
+		for i := range 7 {
+			if err := a.attach(a.volume(fmt.Sprintf("pvc-%d", i), 1), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(t, a.attach(a.volume("pvc-7", 1), node), codes.ResourceExhausted, "cannot attach more than 7")
+	})
+}
+
+// TestOneSnapshotInTenMinutes: the error says when the next is possible, other calls go on, and then it is taken.
+func TestOneSnapshotInTenMinutes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(0))
+		volume := a.volume("pvc-1", 1)
+		take := func(name string) error {
+			_, err := a.CreateSnapshot(t.Context(), &spec.CreateSnapshotRequest{Name: name, SourceVolumeId: volume})
+			return err
+		}
+		if err := take("one"); err != nil {
+			t.Fatal(err)
+		}
+		want(t, take("two"), codes.ResourceExhausted, time.Now().Add(10*time.Minute).UTC().Format("15:04:05 UTC"))
+		before := time.Now()
+		if err := take("one"); err != nil || time.Since(before) > 0 {
+			t.Errorf("the same again: %v after %s", err, time.Since(before))
+		}
+		<-time.After(10 * time.Minute)
+		if err := take("two"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestARestoreToALargerSizeIsResumed where a process died before it resized the volume.
+func TestARestoreToALargerSizeIsResumed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(time.Second))
+		s, err := a.CreateSnapshot(t.Context(), &spec.CreateSnapshotRequest{Name: "one", SourceVolumeId: a.volume("pvc-1", 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := &spec.CreateVolumeRequest{
+			Name: "pvc-2", CapacityRange: &spec.CapacityRange{RequiredBytes: 3 << 30}, VolumeCapabilities: []*spec.VolumeCapability{writer()},
+			VolumeContentSource: &spec.VolumeContentSource{Type: &spec.VolumeContentSource_Snapshot{
+				Snapshot: &spec.VolumeContentSource_SnapshotSource{SnapshotId: s.GetSnapshot().GetSnapshotId()},
+			}},
+		}
+		if err := a.sim.Inject(fault.Rule{Route: "POST /v2/volumes/{volume_id}/actions", Kind: fault.Error, Status: http.StatusUnauthorized, Nth: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.CreateVolume(t.Context(), request); err == nil {
+			t.Fatal("it was not interrupted")
+		}
+		got, err := a.controller().CreateVolume(t.Context(), request)
+		if err != nil || got.GetVolume().GetCapacityBytes() != 3<<30 || got.GetVolume().GetContentSource() == nil || len(got.GetVolume().GetAccessibleTopology()) != 1 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}

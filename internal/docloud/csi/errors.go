@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
+)
+
+// limitWords are in what DigitalOcean answers about one more than the account or the droplet may have.
+func limitWords() []string { return []string{"limit", "cannot attach more", "capacity"} }
+
+// fail makes the error of a request: the code says to the caller what to do next, the text to a person.
+func fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	return status.Error(codeOf(err), err.Error())
+}
+
+// kinds are the codes of errors, the first that matches.
+func kinds() []struct {
+	err  error
+	code codes.Code
+} {
+	return []struct {
+		err  error
+		code codes.Code
+	}{
+		{context.DeadlineExceeded, codes.DeadlineExceeded}, {context.Canceled, codes.Canceled}, {volume.ErrConflict, codes.AlreadyExists},
+		{volume.ErrRange, codes.OutOfRange}, {volume.ErrElsewhere, codes.FailedPrecondition}, {doapi.ErrNotFound, codes.NotFound},
+		{doapi.ErrUnauthorized, codes.Unauthenticated}, {doapi.ErrForbidden, codes.PermissionDenied}, {doapi.ErrTooSoon, codes.ResourceExhausted},
+		{doapi.ErrPending, codes.Aborted},
+	}
+}
+
+func codeOf(err error) codes.Code {
+	if _, errored := errors.AsType[*actionError](err); errored {
+		return codes.Internal
+	}
+	for _, kind := range kinds() {
+		if errors.Is(err, kind.err) {
+			return kind.code
+		}
+	}
+	if !errors.Is(err, doapi.ErrRefused) {
+		return codes.Unavailable
+	}
+	for _, word := range limitWords() {
+		if strings.Contains(err.Error(), word) {
+			return codes.ResourceExhausted
+		}
+	}
+	return codes.FailedPrecondition
+}
+
+// invalid makes the error of a request that is wrong by itself.
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}

@@ -1,0 +1,437 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
+)
+
+// Host is the machine's disks and mounts; [blockdevice.Host] has it. Its errors are sentences; those of blockdevice.ErrUnsafe are for a person to cure.
+type Host interface {
+	// Find returns the device of a volume when it is there and is that volume's: size is in bytes, 0 if it is not known.
+	Find(ctx context.Context, name string, size int64) (blockdevice.Device, error)
+	// Inspect says what a device holds. It is an error if that cannot be read.
+	Inspect(ctx context.Context, d blockdevice.Device) (blockdevice.Content, error)
+	// Format makes a file system on a device that is proven to be blank right before.
+	Format(ctx context.Context, d blockdevice.Device, fileSystem string) error
+	// Repair checks a file system that is not mounted.
+	Repair(ctx context.Context, d blockdevice.Device, fileSystem string) error
+	// Mount mounts a file system. Bind makes a folder or a device appear at a second place. Both make the target.
+	Mount(ctx context.Context, d blockdevice.Device, target, fileSystem string, options []string) error
+	Bind(ctx context.Context, source, target string, device, readOnly bool) error
+	// Unmount unmounts what is at a path, if there is something, and removes the path.
+	Unmount(ctx context.Context, path string) error
+	// At returns the device that is mounted, or bound, at a path; false if there is none.
+	At(path string) (blockdevice.Device, bool, error)
+	// Mounts returns the paths where a device is mounted or bound.
+	Mounts(d blockdevice.Device) ([]string, error)
+	// Rescan makes the kernel see a new size, and returns it in bytes.
+	Rescan(ctx context.Context, d blockdevice.Device) (int64, error)
+	// Grow grows the file system of a device to the device's size, if it is smaller and can be grown as it is: mounted at path, or not at all if path is empty.
+	Grow(ctx context.Context, d blockdevice.Device, path string) error
+	// Statistics are those of the file system or device at a path; blockdevice.ErrNoPath if there is none.
+	Statistics(path string) (blockdevice.Statistics, error)
+	// Foreign counts volumes that are attached to this droplet and whose names Kubernetes did not make.
+	Foreign() int
+}
+
+// NodeOptions are what a Node needs.
+type NodeOptions struct {
+	Host Host
+	// Droplet is the ID of the droplet, Region where it is.
+	Droplet, Region string
+	// VolumeLimit is how many volumes the droplet can have, those included that were attached by hand.
+	VolumeLimit int
+	Log         logr.Logger
+}
+
+// Node is the service that makes volumes usable on this machine. It holds no token and asks nobody but the kernel.
+type Node struct {
+	spec.UnsafeNodeServer
+
+	o    NodeOptions
+	mu   sync.Mutex // guards busy
+	busy map[string]bool
+}
+
+// NewNode makes a Node.
+func NewNode(o NodeOptions) *Node { return &Node{o: o, busy: map[string]bool{}} }
+
+// claim keeps a volume for one request.
+func (n *Node) claim(id string) (release func(), err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.busy[id] {
+		return nil, status.Errorf(codes.Aborted, "another request for volume %s is under way on this node", id)
+	}
+	n.busy[id] = true
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.busy, id)
+	}, nil
+}
+
+// failNode makes the error of a request.
+func failNode(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	code := codes.Internal
+	switch {
+	case errors.Is(err, blockdevice.ErrUnsafe), errors.Is(err, blockdevice.ErrBusy):
+		code = codes.FailedPrecondition
+	case errors.Is(err, blockdevice.ErrNoPath):
+		code = codes.NotFound
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	case errors.Is(err, blockdevice.ErrNoDevice):
+		code = codes.Unavailable
+	}
+	return status.Error(code, err.Error())
+}
+
+// NodeGetCapabilities returns what the node can do.
+func (n *Node) NodeGetCapabilities(context.Context, *spec.NodeGetCapabilitiesRequest) (*spec.NodeGetCapabilitiesResponse, error) {
+	r := &spec.NodeGetCapabilitiesResponse{}
+	for _, kind := range []spec.NodeServiceCapability_RPC_Type{
+		spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, spec.NodeServiceCapability_RPC_EXPAND_VOLUME,
+		spec.NodeServiceCapability_RPC_GET_VOLUME_STATS, spec.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		r.Capabilities = append(r.Capabilities, &spec.NodeServiceCapability{
+			Type: &spec.NodeServiceCapability_Rpc{Rpc: &spec.NodeServiceCapability_RPC{Type: kind}},
+		})
+	}
+	return r, nil
+}
+
+// NodeGetInfo names the node. What is attached by hand takes room from Kubernetes' volumes.
+func (n *Node) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.NodeGetInfoResponse, error) {
+	return &spec.NodeGetInfoResponse{
+		NodeId: n.o.Droplet, MaxVolumesPerNode: int64(max(1, n.o.VolumeLimit-n.o.Host.Foreign())),
+		AccessibleTopology: &spec.Topology{Segments: map[string]string{RegionKey: n.o.Region}},
+	}, nil
+}
+
+// NodeStageVolume finds the device, formats it if it is blank and allowed to be, and mounts it. A raw block volume is only looked at.
+func (n *Node) NodeStageVolume(ctx context.Context, r *spec.NodeStageVolumeRequest) (*spec.NodeStageVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetStagingTargetPath() == "":
+		return nil, invalid("the request has no staging target path")
+	case !filepath.IsAbs(r.GetStagingTargetPath()):
+		return nil, invalid("the staging target path %q is not absolute", r.GetStagingTargetPath())
+	}
+	if err := checkCapabilities(r.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	name, size, err := published(r.GetPublishContext())
+	if err != nil {
+		return nil, err
+	}
+	release, err := n.claim(r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	d, err := n.o.Host.Find(ctx, name, size)
+	if err != nil {
+		return nil, failNode(fmt.Errorf("staging volume %s: %w", name, err))
+	}
+	if r.GetVolumeCapability().GetBlock() == nil {
+		if err := n.stage(ctx, d, r); err != nil {
+			return nil, failNode(fmt.Errorf("staging volume %s: %w", name, err))
+		}
+	}
+	return &spec.NodeStageVolumeResponse{}, nil
+}
+
+// published reads the publish context. Attachments that csi-digitalocean made have no size.
+func published(publish map[string]string) (name string, size int64, err error) {
+	name = publish[VolumeNameKey]
+	if name == "" {
+		return "", 0, invalid("the publish context has no %s: the volume must be attached first", VolumeNameKey)
+	}
+	if filepath.Base(name) != name || name == "." || name == ".." {
+		return "", 0, invalid("the publish context names volume %q, which cannot be a volume's name", name)
+	}
+	if text := publish[VolumeSizeKey]; text != "" {
+		if size, err = strconv.ParseInt(text, 10, 64); err != nil || size <= 0 {
+			return "", 0, invalid("the publish context says %s is %q, which is not a number of bytes", VolumeSizeKey, text)
+		}
+	}
+	return name, size, nil
+}
+
+// stage makes the file system of a device appear at the staging path.
+func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest) error {
+	at, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
+	switch {
+	case err != nil:
+		return err
+	case mounted && at.Number == d.Number:
+		return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
+	case mounted:
+		return status.Errorf(codes.Internal, "%s has another device mounted, %s instead of %s: unmount it", r.GetStagingTargetPath(), at.Path, d.Path)
+	}
+	mount := r.GetVolumeCapability().GetMount()
+	want := mount.GetFsType()
+	content, err := n.o.Host.Inspect(ctx, d)
+	if err != nil {
+		return err
+	}
+	has, err := n.decide(content, want, r)
+	if err != nil {
+		return err
+	}
+	if has == "" {
+		has = fileSystemOr(want)
+		n.o.Log.Info("Making a file system", "volume", r.GetVolumeId(), "device", d.Path, "bytes", d.Size, "fileSystem", has)
+		if err := n.o.Host.Format(ctx, d, has); err != nil {
+			return err
+		}
+	}
+	if err := n.o.Host.Repair(ctx, d, has); err != nil {
+		return err
+	}
+	options := mount.GetMountFlags()
+	if r.GetVolumeCapability().GetAccessMode().GetMode() == spec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY {
+		options = append([]string{"ro"}, options...)
+	}
+	if err := n.o.Host.Grow(ctx, d, ""); err != nil {
+		return err
+	}
+	if err := n.o.Host.Mount(ctx, d, r.GetStagingTargetPath(), has, options); err != nil {
+		return err
+	}
+	return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
+}
+
+// decide returns the file system that a device has, "" if one is to be made.
+func (n *Node) decide(content blockdevice.Content, want string, r *spec.NodeStageVolumeRequest) (string, error) {
+	switch content.Kind {
+	case blockdevice.FileSystem:
+		if want != "" && want != content.Name {
+			return "", status.Errorf(codes.FailedPrecondition, "the volume has the file system %s and %s is asked for: it is not formatted again; "+
+				"ask for %s, or make a new volume", content.Name, want, content.Name)
+		}
+		return content.Name, nil
+	case blockdevice.Blank:
+		for _, key := range noFormatKeys() {
+			if _, set := r.GetVolumeContext()[key]; set {
+				return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system and its attribute %s keeps it from getting one", key)
+			}
+		}
+		return "", nil
+	default:
+		return "", status.Errorf(codes.FailedPrecondition, "the volume holds %s, so that it is neither formatted nor mounted. If that is data, use the volume as raw block; "+
+			"if it is certainly not needed, empty the device with blkdiscard --zeroout, or delete the claim and make another", content.Name)
+	}
+}
+
+func fileSystemOr(want string) string {
+	if want == "" {
+		return volume.DefaultFileSystem
+	}
+	return want
+}
+
+// NodeUnstageVolume unmounts. It refuses while the device is still mounted elsewhere on this machine, since it is detached next.
+func (n *Node) NodeUnstageVolume(ctx context.Context, r *spec.NodeUnstageVolumeRequest) (*spec.NodeUnstageVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetStagingTargetPath() == "":
+		return nil, invalid("the request has no staging target path")
+	}
+	release, err := n.claim(r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	d, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
+	if err == nil && mounted {
+		var where []string
+		if where, err = n.o.Host.Mounts(d); err == nil {
+			for _, path := range where {
+				if path != r.GetStagingTargetPath() {
+					return nil, status.Errorf(codes.FailedPrecondition, "volume %s is still mounted at %s: it must not be detached before that is unmounted",
+						r.GetVolumeId(), path)
+				}
+			}
+		}
+	}
+	if err == nil {
+		err = n.o.Host.Unmount(ctx, r.GetStagingTargetPath())
+	}
+	if err != nil {
+		return nil, failNode(fmt.Errorf("unstaging volume %s: %w", r.GetVolumeId(), err))
+	}
+	return &spec.NodeUnstageVolumeResponse{}, nil
+}
+
+// NodePublishVolume makes the volume appear where a pod finds it.
+func (n *Node) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolumeRequest) (*spec.NodePublishVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetStagingTargetPath() == "":
+		return nil, invalid("the request has no staging target path")
+	case r.GetTargetPath() == "":
+		return nil, invalid("the request has no target path")
+	case !filepath.IsAbs(r.GetTargetPath()):
+		return nil, invalid("the target path %q is not absolute", r.GetTargetPath())
+	}
+	if err := checkCapabilities(r.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	release, err := n.claim(r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	readOnly := r.GetReadonly() || r.GetVolumeCapability().GetAccessMode().GetMode() == spec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	block := r.GetVolumeCapability().GetBlock() != nil
+	source, d, err := n.source(ctx, r)
+	if err == nil && r.GetVolumeCapability().GetAccessMode().GetMode() == spec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER {
+		err = n.alone(d, r)
+	}
+	if err == nil {
+		err = n.o.Host.Bind(ctx, source, r.GetTargetPath(), block, readOnly)
+	}
+	if err != nil {
+		return nil, failNode(fmt.Errorf("publishing volume %s: %w", r.GetVolumeId(), err))
+	}
+	return &spec.NodePublishVolumeResponse{}, nil
+}
+
+// source is what is bound for a pod: the staged file system, or the device itself.
+func (n *Node) source(ctx context.Context, r *spec.NodePublishVolumeRequest) (string, blockdevice.Device, error) {
+	if r.GetVolumeCapability().GetBlock() == nil {
+		d, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
+		if err == nil && !mounted {
+			err = status.Errorf(codes.FailedPrecondition, "volume %s is not staged at %s", r.GetVolumeId(), r.GetStagingTargetPath())
+		}
+		return r.GetStagingTargetPath(), d, err
+	}
+	name, size, err := published(r.GetPublishContext())
+	if err != nil {
+		return "", blockdevice.Device{}, err
+	}
+	d, err := n.o.Host.Find(ctx, name, size)
+	return d.Path, d, err
+}
+
+// alone refuses a second pod where one alone may write.
+func (n *Node) alone(d blockdevice.Device, r *spec.NodePublishVolumeRequest) error {
+	paths, err := n.o.Host.Mounts(d)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if path != r.GetStagingTargetPath() && path != r.GetTargetPath() {
+			return status.Errorf(codes.FailedPrecondition, "volume %s is for one pod alone (ReadWriteOncePod) and another one has it at %s", r.GetVolumeId(), path)
+		}
+	}
+	return nil
+}
+
+// NodeUnpublishVolume takes the volume away from a pod.
+func (n *Node) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishVolumeRequest) (*spec.NodeUnpublishVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetTargetPath() == "":
+		return nil, invalid("the request has no target path")
+	}
+	release, err := n.claim(r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := n.o.Host.Unmount(ctx, r.GetTargetPath()); err != nil {
+		return nil, failNode(fmt.Errorf("unpublishing volume %s: %w", r.GetVolumeId(), err))
+	}
+	return &spec.NodeUnpublishVolumeResponse{}, nil
+}
+
+// NodeExpandVolume makes the kernel see the new size and grows the file system.
+func (n *Node) NodeExpandVolume(ctx context.Context, r *spec.NodeExpandVolumeRequest) (*spec.NodeExpandVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetVolumePath() == "":
+		return nil, invalid("the request has no volume path")
+	}
+	if r.GetVolumeCapability() != nil {
+		if err := checkCapabilities(r.GetVolumeCapability()); err != nil {
+			return nil, err
+		}
+	}
+	release, err := n.claim(r.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	d, mounted, err := n.o.Host.At(r.GetVolumePath())
+	if err == nil && !mounted {
+		err = status.Errorf(codes.NotFound, "volume %s is not at %s", r.GetVolumeId(), r.GetVolumePath())
+	}
+	if err != nil {
+		return nil, failNode(err)
+	}
+	size, err := n.o.Host.Rescan(ctx, d)
+	if err != nil {
+		return nil, failNode(fmt.Errorf("growing volume %s: %w", r.GetVolumeId(), err))
+	}
+	if want := r.GetCapacityRange().GetRequiredBytes(); size < want {
+		return nil, status.Errorf(codes.Unavailable, "device %s has %d bytes yet and volume %s was grown to %d: it is tried again", d.Path, size, r.GetVolumeId(), want)
+	}
+	if r.GetVolumeCapability().GetBlock() == nil && !d.Bound {
+		if err := n.o.Host.Grow(ctx, d, r.GetVolumePath()); err != nil {
+			return nil, failNode(fmt.Errorf("growing volume %s: %w", r.GetVolumeId(), err))
+		}
+	}
+	return &spec.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+// NodeGetVolumeStats returns how much of a volume is used.
+func (n *Node) NodeGetVolumeStats(_ context.Context, r *spec.NodeGetVolumeStatsRequest) (*spec.NodeGetVolumeStatsResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetVolumePath() == "":
+		return nil, invalid("the request has no volume path")
+	}
+	s, err := n.o.Host.Statistics(r.GetVolumePath())
+	if err != nil {
+		return nil, failNode(err)
+	}
+	out := &spec.NodeGetVolumeStatsResponse{Usage: []*spec.VolumeUsage{
+		{Unit: spec.VolumeUsage_BYTES, Total: s.Bytes.Total, Used: s.Bytes.Used, Available: s.Bytes.Available},
+	}}
+	if !s.Block {
+		out.Usage = append(out.Usage, &spec.VolumeUsage{
+			Unit: spec.VolumeUsage_INODES, Total: s.Inodes.Total, Used: s.Inodes.Used, Available: s.Inodes.Available,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
+)
+
+const (
+	// vital is how urgent calls are that a pod waits for.
+	vital = budget.Vital
+	// conflict is the status of a name that is taken.
+	conflict = http.StatusConflict
+	// firstBusy is how long to wait until a volume or droplet that is busy with an action of another program is tried again; it doubles up to longestBusy.
+	firstBusy, longestBusy = 2 * time.Second, 16 * time.Second
+)
+
+// ControllerPublishVolume attaches a volume to a droplet.
+func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.ControllerPublishVolumeRequest) (*spec.ControllerPublishVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetNodeId() == "":
+		return nil, invalid("the request has no node ID")
+	case r.GetReadonly():
+		return nil, invalid("DigitalOcean attaches volumes for reading and writing only: make the mount read-only instead")
+	}
+	if err := checkCapabilities(r.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	droplet, err := node(r.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.moving(ctx, r.GetVolumeId(), "attach to droplet "+r.GetNodeId(), func(ctx context.Context) (volume.Observed, error) {
+		return c.attach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet)
+	})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return &spec.ControllerPublishVolumeResponse{PublishContext: map[string]string{
+		VolumeNameKey: v.Name, VolumeSizeKey: strconv.FormatInt(v.Bytes(), 10),
+	}}, nil
+}
+
+// attach observes and acts until the volume is at the droplet.
+func (c *Controller) attach(ctx context.Context, id string, droplet int) (volume.Observed, error) {
+	v, err := c.looker.at(ctx, id)
+	refused := false
+	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
+		if err != nil {
+			return v, fmt.Errorf("looking for volume %s: %w", id, err)
+		}
+		step, err := volume.PlanAttach(v, droplet)
+		if err != nil || step.Do == volume.Nothing {
+			return v, err
+		}
+		err = c.act(ctx, droplet, v, volume.Attach, func() (volume.Action, error) { return c.o.API.AttachVolume(ctx, v, droplet) })
+		switch {
+		case err == nil:
+			v.Droplets = []int{droplet}
+			return v, nil
+		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
+			if err := c.pause(ctx, wait); err != nil {
+				return v, fmt.Errorf("attaching volume %s to droplet %d, which is busy with another action: %w", v.Name, droplet, err)
+			}
+		case errors.Is(err, doapi.ErrRefused) && !refused && codeOf(err) == codes.FailedPrecondition:
+			refused = true // what was seen may be old by now
+		default:
+			return v, c.explainAttach(ctx, v, droplet, err)
+		}
+		if v, err = c.o.API.Volume(ctx, id); err != nil {
+			return v, fmt.Errorf("looking for volume %s: %w", id, err)
+		}
+	}
+}
+
+// act begins an action when it is the droplet's turn (0: no droplet has to do with it) and waits for its end.
+func (c *Controller) act(ctx context.Context, droplet int, v volume.Observed, kind volume.ActionKind, begin func() (volume.Action, error)) error {
+	if droplet != 0 {
+		release, err := c.turns.take(ctx, droplet)
+		if err != nil {
+			return fmt.Errorf("waiting for droplet %d, which has another action: %w", droplet, err)
+		}
+		defer release()
+	}
+	began := c.o.Clock.Now()
+	a, err := begin()
+	if err == nil {
+		a.Kind = kind
+		err = c.poller.wait(ctx, v, a)
+	}
+	c.o.Metrics.acted(kind, c.o.Clock.Since(began), err)
+	if err != nil {
+		return fmt.Errorf("%s of volume %s: %w", kind, v.Name, err)
+	}
+	return nil
+}
+
+// explainAttach finds out why DigitalOcean did not attach a volume.
+func (c *Controller) explainAttach(ctx context.Context, v volume.Observed, droplet int, cause error) error {
+	if !errors.Is(cause, doapi.ErrRefused) && !errors.Is(cause, doapi.ErrNotFound) {
+		return cause
+	}
+	d, err := c.o.API.Droplet(ctx, droplet)
+	switch {
+	case errors.Is(err, doapi.ErrNotFound):
+		return status.Errorf(codes.NotFound, "volume %s cannot be attached: DigitalOcean has no droplet %d", v.Name, droplet)
+	case err == nil && d.Region != v.Region:
+		return status.Errorf(codes.FailedPrecondition, "volume %s is in region %s and droplet %s in %s: give the pod's nodes the topology of the volume",
+			v.Name, v.Region, d.Name, d.Region)
+	}
+	return cause
+}
+
+// ControllerUnpublishVolume detaches a volume from a droplet, or from whichever has it if the request names none.
+func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.ControllerUnpublishVolumeRequest) (*spec.ControllerUnpublishVolumeResponse, error) {
+	if r.GetVolumeId() == "" {
+		return nil, invalid("the request has no volume ID")
+	}
+	droplet := 0
+	if r.GetNodeId() != "" {
+		var err error
+		if droplet, err = node(r.GetNodeId()); err != nil {
+			return &spec.ControllerUnpublishVolumeResponse{}, nil //nolint:nilerr // nothing is attached to what is no droplet
+		}
+	}
+	_, err := c.moving(ctx, r.GetVolumeId(), "detach from droplet "+r.GetNodeId(), func(ctx context.Context) (volume.Observed, error) {
+		return volume.Observed{}, c.detach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet)
+	})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return &spec.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// detach observes and acts until the volume is not at the droplet.
+func (c *Controller) detach(ctx context.Context, id string, droplet int) error {
+	v, err := c.looker.at(ctx, id)
+	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
+		if errors.Is(err, doapi.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("looking for volume %s: %w", id, err)
+		}
+		step := volume.PlanDetach(v, droplet)
+		if step.Do == volume.Nothing {
+			return nil
+		}
+		err = c.act(ctx, step.Droplet, v, volume.Detach, func() (volume.Action, error) { return c.o.API.DetachVolume(ctx, v, step.Droplet) })
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, doapi.ErrNotFound): // gone meanwhile
+		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous), errors.Is(err, doapi.ErrRefused): // refused: not attached any more
+			if err := c.pause(ctx, wait); err != nil {
+				return fmt.Errorf("detaching volume %s from droplet %d, which is busy with another action: %w", v.Name, step.Droplet, err)
+			}
+		default:
+			return err
+		}
+		v, err = c.o.API.Volume(ctx, id)
+	}
+}
+
+// ControllerExpandVolume grows a volume, attached or not. The file system is the node's to grow.
+func (c *Controller) ControllerExpandVolume(ctx context.Context, r *spec.ControllerExpandVolumeRequest) (*spec.ControllerExpandVolumeResponse, error) {
+	switch {
+	case r.GetVolumeId() == "":
+		return nil, invalid("the request has no volume ID")
+	case r.GetCapacityRange() == nil:
+		return nil, invalid("the request has no capacity range")
+	}
+	if r.GetVolumeCapability() != nil {
+		if err := checkCapabilities(r.GetVolumeCapability()); err != nil {
+			return nil, err
+		}
+	}
+	v, err := c.o.API.Volume(ctx, r.GetVolumeId())
+	if err != nil {
+		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
+	}
+	step, err := volume.PlanExpand(v, sizes(r.GetCapacityRange()))
+	if err != nil {
+		return nil, fail(err)
+	}
+	if step.Do == volume.Grow {
+		if v, err = c.resize(ctx, v.ID, step.Size); err != nil {
+			return nil, fail(err)
+		}
+	}
+	return &spec.ControllerExpandVolumeResponse{CapacityBytes: v.Bytes(), NodeExpansionRequired: r.GetVolumeCapability().GetBlock() == nil}, nil
+}
+
+// resize observes and acts until the volume has a size in GiB.
+func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Observed, error) {
+	return c.moving(ctx, id, fmt.Sprintf("resize to %d GiB", size), func(ctx context.Context) (volume.Observed, error) {
+		ctx = doapi.Urgent(ctx, vital)
+		for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
+			v, err := c.o.API.Volume(ctx, id)
+			if err != nil {
+				return v, fmt.Errorf("looking for volume %s: %w", id, err)
+			}
+			if v.Size >= size {
+				return v, nil
+			}
+			err = c.act(ctx, v.AttachedTo(), v, volume.Resize, func() (volume.Action, error) { return c.o.API.ResizeVolume(ctx, v, size) })
+			switch {
+			case err == nil:
+				v.Size = size
+				return v, nil
+			case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
+				if err := c.pause(ctx, wait); err != nil {
+					return v, fmt.Errorf("resizing volume %s, which is busy with another action: %w", v.Name, err)
+				}
+			default:
+				return v, err
+			}
+		}
+	})
+}

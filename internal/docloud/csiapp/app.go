@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csiapp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
+	"github.com/mooring-dev/mooring/internal/docloud/csi"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/logging/plain"
+)
+
+// Component is the binary's name, in its metrics and user agent. It MUST NOT change.
+const Component = "digitalocean-csi-driver"
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use:   Component,
+		Short: "Make, move and mount DigitalOcean's volumes for Kubernetes",
+		Long: Component + " is a driver of the Container Storage Interface for DigitalOcean's block storage. With a token it is the controller, which creates, " +
+			"attaches, resizes and copies volumes; without one it is the node plugin, which mounts them. It has the flags of csi-digitalocean.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return o.withoutToken(err)
+			}
+			return o.withoutToken(run(c.Context(), o))
+		},
+	}
+	o.addFlags(command.Flags())
+	return command
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, o *options) error {
+	output := plain.NewHandler(os.Stderr, o.logging)
+	log := logr.FromSlogHandler(output)
+	plain.Install(output)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildinfo.Get().Collector(Component),
+	)
+	metrics := csi.NewMetrics(registry)
+	build := buildinfo.Get()
+	identity := &csi.Identity{Name: o.driverName, Version: build.Version}
+	server := grpc.NewServer(grpc.UnaryInterceptor(metrics.Intercept(log)))
+	spec.RegisterIdentityServer(server, identity)
+	region := o.region
+	var err error
+	if region == "" {
+		if region, err = askMetadata(ctx, o.metadataURL, "region", "--region"); err != nil {
+			return err
+		}
+	}
+	if o.controller() {
+		err = addController(ctx, o, server, region, metrics, registry, log)
+	} else {
+		err = addNode(ctx, o, server, region, log)
+	}
+	if err != nil {
+		return err
+	}
+	log.Info("Starting", "version", build.Version, "commit", build.Commit, "driver", o.driverName, "region", region, "controller", o.controller())
+	return serve(ctx, o, server, registry, log)
+}
+
+// addController checks the token and the region with one call, and adds the controller's service.
+func addController(
+	ctx context.Context, o *options, server *grpc.Server, region string, metrics *csi.Metrics, registry *prometheus.Registry, log logr.Logger,
+) error {
+	client, err := newClient(o, doapi.NewMetrics(registry))
+	if err != nil {
+		return err
+	}
+	regions, err := client.Regions(ctx)
+	if err != nil {
+		return explain(err, o)
+	}
+	if !slices.Contains(regions, region) {
+		slices.Sort(regions)
+		return fmt.Errorf("the region is %q, which DigitalOcean does not have: set --region to one of %s", region, strings.Join(regions, ", "))
+	}
+	spec.RegisterControllerServer(server, csi.NewController(csi.ControllerOptions{
+		API: client, Region: region, Tag: o.tag, PollInterval: o.pollInterval, Clock: clock.RealClock{}, Log: log, Metrics: metrics,
+	}))
+	return nil
+}
+
+// addNode adds the node's service.
+func addNode(ctx context.Context, o *options, server *grpc.Server, region string, log logr.Logger) error {
+	droplet := o.dropletID
+	if droplet == "" {
+		var err error
+		if droplet, err = askMetadata(ctx, o.metadataURL, "id", "--droplet-id"); err != nil {
+			return err
+		}
+	}
+	spec.RegisterNodeServer(server, csi.NewNode(csi.NodeOptions{
+		Host:    &blockdevice.Host{Links: o.links, Wait: o.linkWait, Clock: clock.RealClock{}},
+		Droplet: droplet, Region: region, VolumeLimit: o.volumeLimit, Log: log,
+	}))
+	return nil
+}
+
+// newClient makes the client of DigitalOcean's API, and makes no call.
+func newClient(o *options, metrics *doapi.Metrics) (*doapi.Client, error) {
+	var token doapi.TokenSource = doapi.StaticToken(o.token)
+	if o.tokenFile != "" {
+		file, err := doapi.NewFileToken(o.tokenFile, clock.RealClock{})
+		if err != nil {
+			return nil, err
+		}
+		token = file
+	} else if err := doapi.ValidateToken(o.token); err != nil {
+		return nil, fmt.Errorf("the DigitalOcean token in --token: %w", err)
+	}
+	client, err := doapi.New(doapi.Options{
+		URL: o.url, Token: token, UserAgent: buildinfo.Get().UserAgent(Component), QPS: o.qps, Clock: clock.RealClock{}, Metrics: metrics,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--url: %w", err)
+	}
+	return client, nil
+}
+
+// explain makes one sentence of the first call's failure: what is wrong and what to do.
+func explain(err error, o *options) error {
+	switch {
+	case errors.Is(err, doapi.ErrUnauthorized):
+		return fmt.Errorf("DigitalOcean does not accept the token, it is wrong, expired or revoked: %w", err)
+	case errors.Is(err, doapi.ErrForbidden):
+		return fmt.Errorf("the token lacks a scope, give it regions:read and those of block storage that the documentation lists: %w", err)
+	default:
+		return fmt.Errorf("DigitalOcean's API at %s does not answer as it should, check the network and --url: %w", o.url, err)
+	}
+}

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csiapp
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
+	"github.com/mooring-dev/mooring/internal/sim/disks"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// scene is the real binary against a simulator whose volumes are loop devices.
+type scene struct {
+	t        *testing.T
+	binary   string
+	folder   string
+	sim      *digitalocean.Simulator
+	disks    *disks.Disks
+	api      *httptest.Server
+	control  *program
+	droplets []*machine
+}
+
+// program is one process of the driver.
+type program struct {
+	process *testkit.Process
+	socket  string
+	conn    *grpc.ClientConn
+}
+
+// machine is a droplet: a mount namespace of its own, and the node plugin in it.
+type machine struct {
+	*program
+	id     int
+	holder *testkit.Process // keeps the namespace while the plugin is down
+	folder string
+}
+
+// newScene starts a simulator, the controller and a node plugin for each of some droplets.
+func newScene(t *testing.T, droplets int, options digitalocean.VolumeOptions) *scene {
+	t.Helper()
+	needDevices(t)
+	s := &scene{t: t, binary: testkit.Binary(t, Component), folder: testkit.Folder(t, "csi")}
+	s.disks = disks.New(s.folder)
+	t.Cleanup(s.disks.Close)
+	options.Devices = s.disks
+	s.sim = digitalocean.New(digitalocean.Options{RateLimits: ratelimit.Limits{Hour: -1, Minute: -1}, Volumes: options})
+	s.api = httptest.NewServer(s.sim.Handler())
+	t.Cleanup(s.api.Close)
+	for i := range droplets {
+		d, err := s.sim.Account("").CreateDroplet(digitalocean.DropletSpec{Name: "node-" + strconv.Itoa(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &machine{id: d.ID, folder: filepath.Join(s.folder, "node-"+strconv.Itoa(d.ID))}
+		m.holder = testkit.Start(t, filepath.Join(s.folder, "holder.log"), nil, "unshare", "--mount", "--propagation", "private", "sleep", "infinity")
+		t.Cleanup(m.holder.Kill)
+		s.droplets = append(s.droplets, m)
+		s.startNode(m)
+		t.Cleanup(func() { m.process.Kill() })
+	}
+	s.startController()
+	t.Cleanup(func() { s.control.process.Kill() })
+	return s
+}
+
+// needDevices skips where there are no loop devices or not the programs.
+func needDevices(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		testkit.Skip(t, "it needs root, for loop devices and mounts")
+	}
+	for _, one := range []string{"mkfs.ext4", "mkfs.xfs", "xfs_growfs", "resize2fs", "e2fsck", "nsenter", "unshare"} {
+		if _, err := exec.LookPath(one); err != nil {
+			testkit.Skip(t, "it needs %s: apt-get install e2fsprogs xfsprogs util-linux", one)
+		}
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		testkit.Skip(t, "it needs loop devices: %v", err)
+	}
+}
+
+func (s *scene) startController() {
+	s.t.Helper()
+	p := &program{socket: filepath.Join(s.folder, "controller.sock")}
+	p.process = testkit.Start(s.t, filepath.Join(s.folder, "controller.log"), nil, s.binary, "--endpoint=unix://"+p.socket, "--url="+s.api.URL, "--region=nyc1",
+		"--token="+digitalocean.DefaultToken, "--action-poll-interval=20ms", "-v=2")
+	s.control = p
+	s.connect(p)
+}
+
+func (s *scene) startNode(m *machine) {
+	s.t.Helper()
+	m.program = &program{socket: filepath.Join(s.folder, fmt.Sprintf("node-%d.sock", m.id))}
+	m.process = testkit.Start(s.t, m.folder+".log", nil, "nsenter", "--mount", "--target", s.inside(m), s.binary, "--endpoint=unix://"+m.socket, "--region=nyc1",
+		"--droplet-id="+strconv.Itoa(m.id), "--device-links="+s.disks.Links(m.id), "--device-wait=5s", "-v=2")
+	s.connect(m.program)
+}
+
+// inside is the number of the process that holds a machine's namespace, when it has one.
+func (s *scene) inside(m *machine) string {
+	s.t.Helper()
+	pid := strconv.Itoa(m.holder.PID())
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	testkit.Eventually(s.t, "the namespace of a machine", func() string {
+		if its, err := os.Readlink("/proc/" + pid + "/ns/mnt"); err != nil || its == own {
+			return fmt.Sprintf("its namespace is %s (%v)", its, err)
+		}
+		return ""
+	})
+	return pid
+}
+
+// see is where a path of a machine is to be seen from here.
+func (s *scene) see(m *machine, path string) string {
+	return filepath.Join("/proc", strconv.Itoa(m.holder.PID()), "root", path)
+}
+
+func (s *scene) connect(p *program) {
+	s.t.Helper()
+	conn, err := grpc.NewClient("unix://"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	p.conn = conn
+	testkit.Eventually(s.t, "the driver at "+p.socket, func() string {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+		defer cancel()
+		if _, err := spec.NewIdentityClient(conn).Probe(ctx, &spec.ProbeRequest{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+func (s *scene) controller() spec.ControllerClient { return spec.NewControllerClient(s.control.conn) }
+func (m *machine) node() spec.NodeClient           { return spec.NewNodeClient(m.conn) }
+func (m *machine) nodeID() string                  { return strconv.Itoa(m.id) }
+func (m *machine) staging(volume string) string    { return filepath.Join(m.folder, "staging", volume) }
+func (m *machine) target(volume string) string     { return filepath.Join(m.folder, "pods", volume) }
+
+func mounted(fileSystem string) *spec.VolumeCapability {
+	return &spec.VolumeCapability{
+		AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{FsType: fileSystem}},
+		AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+func block() *spec.VolumeCapability {
+	c := mounted("")
+	c.AccessType = &spec.VolumeCapability_Block{Block: &spec.VolumeCapability_BlockVolume{}}
+	return c
+}
+
+func gibibytes(n int64) *spec.CapacityRange { return &spec.CapacityRange{RequiredBytes: n << 30} }
+
+// create makes a volume and returns its ID.
+func (s *scene) create(name string, gib int64) string {
+	s.t.Helper()
+	answer, err := s.controller().CreateVolume(s.t.Context(), &spec.CreateVolumeRequest{
+		Name: name, CapacityRange: gibibytes(gib), VolumeCapabilities: []*spec.VolumeCapability{mounted("ext4")},
+	})
+	if err != nil {
+		s.t.Fatalf("creating %s: %v", name, err)
+	}
+	return answer.GetVolume().GetVolumeId()
+}
+
+// attach attaches, and returns the publish context.
+func (s *scene) attach(m *machine, volume string) map[string]string {
+	s.t.Helper()
+	answer, err := s.controller().ControllerPublishVolume(s.t.Context(), &spec.ControllerPublishVolumeRequest{
+		VolumeId: volume, NodeId: m.nodeID(), VolumeCapability: mounted("ext4"),
+	})
+	if err != nil {
+		s.t.Fatalf("attaching %s: %v", volume, err)
+	}
+	return answer.GetPublishContext()
+}
+
+func (s *scene) detach(m *machine, volume string) {
+	s.t.Helper()
+	if _, err := s.controller().ControllerUnpublishVolume(s.t.Context(), &spec.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: m.nodeID()}); err != nil {
+		s.t.Fatalf("detaching %s: %v", volume, err)
+	}
+}
+
+func (s *scene) stage(m *machine, volume string, published map[string]string, c *spec.VolumeCapability) error {
+	_, err := m.node().NodeStageVolume(s.t.Context(), &spec.NodeStageVolumeRequest{
+		VolumeId: volume, StagingTargetPath: m.staging(volume), PublishContext: published, VolumeCapability: c,
+	})
+	return err
+}
+
+func (s *scene) publish(m *machine, volume string, published map[string]string, c *spec.VolumeCapability) error {
+	_, err := m.node().NodePublishVolume(s.t.Context(), &spec.NodePublishVolumeRequest{
+		VolumeId: volume, StagingTargetPath: m.staging(volume), TargetPath: m.target(volume), PublishContext: published, VolumeCapability: c,
+	})
+	return err
+}
+
+// withdraw unpublishes and unstages.
+func (s *scene) withdraw(m *machine, volume string) error {
+	ctx := s.t.Context()
+	if _, err := m.node().NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: volume, TargetPath: m.target(volume)}); err != nil {
+		return err
+	}
+	_, err := m.node().NodeUnstageVolume(ctx, &spec.NodeUnstageVolumeRequest{VolumeId: volume, StagingTargetPath: m.staging(volume)})
+	return err
+}
+
+func (s *scene) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// refused fails the test unless an error has all these words.
+func refused(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("it was not refused; want %q", words)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error %q does not say %q", err, word)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import "time"
+
+// GiB is the unit of DigitalOcean's volumes, in bytes.
+const GiB int64 = 1 << 30
+
+// Bounds of a volume, in GiB (DigitalOcean's documentation of limits).
+const (
+	Smallest, Largest = 1, 16384
+	// Default is the size of a volume for which none is asked, as csi-digitalocean has it.
+	Default = 16
+)
+
+// PerDroplet is how many volumes DigitalOcean attaches to one droplet.
+const PerDroplet = 7
+
+// SnapshotInterval is how far apart snapshots of one volume are: DigitalOcean answers 429 "one request per 10m0s" to an earlier one.
+const SnapshotInterval = 10 * time.Minute
+
+// Observed is a volume as DigitalOcean shows it.
+type Observed struct {
+	ID, Name, Region, Description string
+	// Size is in GiB.
+	Size int
+	// Droplets are the IDs of the droplets that it is attached to; DigitalOcean never has more than one.
+	Droplets []int
+	Tags     []string
+	Created  time.Time
+}
+
+// AttachedTo returns the droplet that has the volume, 0 for none.
+func (o Observed) AttachedTo() int {
+	if len(o.Droplets) == 0 {
+		return 0
+	}
+	return o.Droplets[0]
+}
+
+// Bytes is the volume's size in bytes.
+func (o Observed) Bytes() int64 { return int64(o.Size) * GiB }
+
+// Snapshot is a snapshot of a volume.
+type Snapshot struct {
+	ID, Name, Volume string
+	Regions          []string
+	// MinSize is the size of the volume that was copied, in GiB: what is made of it is at least as large.
+	MinSize int
+	Created time.Time
+}
+
+// ActionStatus is how far an action has come.
+type ActionStatus string
+
+// The states of actions (OpenAPI: action.status).
+const (
+	InProgress ActionStatus = "in-progress"
+	Completed  ActionStatus = "completed"
+	Errored    ActionStatus = "errored"
+)
+
+// ActionKind is what an action does.
+type ActionKind string
+
+// The kinds of actions (OpenAPI: volumeAction.type). They are values of a metric's label and MUST NOT change.
+const (
+	Attach ActionKind = "attach"
+	Detach ActionKind = "detach"
+	Resize ActionKind = "resize"
+)
+
+// Action is a change of a volume that DigitalOcean has accepted.
+type Action struct {
+	ID     int
+	Status ActionStatus
+	Kind   ActionKind
+}
+
+// Request is what is asked of DigitalOcean to create a volume.
+type Request struct {
+	Name, Region, Description, Snapshot string
+	Size                                int // GiB
+	Tags                                []string
+}

@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package disks makes the simulator's volumes real: each is a sparse file, and an attached one is a loop device with the link that udev makes on a droplet.
+//
+// Loop devices clear themselves as soon as nobody has them open, and this process holds each open as long as it is attached: none is left when it ends,
+// however it ends. It needs root.
+package disks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// linkPrefix is what udev puts before a volume's name.
+const linkPrefix = "scsi-0DO_Volume_"
+
+// Disks are the files and devices. It implements digitalocean.Devices; it is safe for concurrent use.
+type Disks struct {
+	folder string
+
+	mu       sync.Mutex // guards all below
+	names    map[string]string
+	attached map[string]attachment
+	late     time.Duration
+	keep     bool
+}
+
+type attachment struct {
+	droplet int
+	loop    *os.File
+}
+
+// New keeps its files in a folder.
+func New(folder string) *Disks {
+	return &Disks{folder: folder, names: map[string]string{}, attached: map[string]attachment{}}
+}
+
+// Late makes links appear this much after the attachment.
+func (d *Disks) Late(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.late = by
+}
+
+// KeepLinks leaves links behind when volumes are detached, as a udev that missed an event does.
+func (d *Disks) KeepLinks(keep bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keep = keep
+}
+
+// Links is the folder with the links of a droplet.
+func (d *Disks) Links(droplet int) string {
+	return filepath.Join(d.folder, "by-id-"+strconv.Itoa(droplet))
+}
+
+// File is the file that is a volume.
+func (d *Disks) File(volume string) string { return filepath.Join(d.folder, "volume-"+volume) }
+
+// Device is the path of the loop device of a volume, empty if it is not attached.
+func (d *Disks) Device(volume string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a, found := d.attached[volume]; found {
+		return a.loop.Name()
+	}
+	return ""
+}
+
+func (d *Disks) snapshotFile(snapshot string) string {
+	return filepath.Join(d.folder, "snapshot-"+snapshot)
+}
+
+// Create makes a sparse file, or a copy of a snapshot's.
+func (d *Disks) Create(volume, name string, gigabytes int, snapshot string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.names[volume] = name
+	if snapshot != "" {
+		if err := sparseCopy(d.snapshotFile(snapshot), d.File(volume)); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(d.File(volume), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(int64(gigabytes)<<30), f.Close())
+}
+
+// Delete removes the file.
+func (d *Disks) Delete(volume string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, found := d.attached[volume]; found {
+		return fmt.Errorf("volume %s is attached", volume)
+	}
+	delete(d.names, volume)
+	return ignoreGone(os.Remove(d.File(volume)))
+}
+
+// Attach makes a loop device, and the link to it.
+func (d *Disks) Attach(volume string, droplet int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a, found := d.attached[volume]; found {
+		return fmt.Errorf("volume %s is attached to droplet %d", volume, a.droplet)
+	}
+	loop, err := d.loop(d.File(volume))
+	if err != nil {
+		return err
+	}
+	d.attached[volume] = attachment{droplet, loop}
+	link := func() { _ = d.link(volume, droplet, loop.Name()) }
+	if d.late > 0 {
+		time.AfterFunc(d.late, link)
+		return nil
+	}
+	return d.link(volume, droplet, loop.Name())
+}
+
+func (d *Disks) link(volume string, droplet int, device string) error {
+	if err := os.MkdirAll(d.Links(droplet), 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(d.Links(droplet), linkPrefix+d.names[volume])
+	return errors.Join(ignoreGone(os.Remove(path)), os.Symlink(device, path))
+}
+
+// Detach removes the link and the loop device, which goes when nothing has it mounted any more.
+func (d *Disks) Detach(volume string, droplet int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, found := d.attached[volume]
+	if !found || a.droplet != droplet {
+		return nil
+	}
+	delete(d.attached, volume)
+	var err error
+	if !d.keep {
+		err = ignoreGone(os.Remove(filepath.Join(d.Links(droplet), linkPrefix+d.names[volume])))
+	}
+	return errors.Join(err, a.loop.Close())
+}
+
+// Resize grows the file and tells the kernel.
+func (d *Disks) Resize(volume string, gigabytes int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := os.Truncate(d.File(volume), int64(gigabytes)<<30); err != nil {
+		return err
+	}
+	if a, found := d.attached[volume]; found {
+		return unix.IoctlSetInt(int(a.loop.Fd()), unix.LOOP_SET_CAPACITY, 0)
+	}
+	return nil
+}
+
+// Snapshot copies the file.
+func (d *Disks) Snapshot(volume, snapshot string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return sparseCopy(d.File(volume), d.snapshotFile(snapshot))
+}
+
+// DeleteSnapshot removes the copy.
+func (d *Disks) DeleteSnapshot(snapshot string) error {
+	return ignoreGone(os.Remove(d.snapshotFile(snapshot)))
+}
+
+// loop makes a loop device of a file, and keeps it open.
+func (d *Disks) loop(file string) (*os.File, error) {
+	backing, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = backing.Close() }()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = control.Close() }()
+	for range 50 { // another program may take the free one
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, err
+		}
+		path := "/dev/loop" + strconv.Itoa(number)
+		if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(number)))); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // it is small
+			return nil, err
+		}
+		loop, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		config := unix.LoopConfig{Fd: uint32(backing.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}} //nolint:gosec // a descriptor is small
+		if err = unix.IoctlLoopConfigure(int(loop.Fd()), &config); err == nil {
+			return loop, nil
+		}
+		_ = loop.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, err
+		}
+	}
+	return nil, errors.New("no loop device is free")
+}
+
+// Close detaches everything.
+func (d *Disks) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for volume, a := range d.attached {
+		_ = a.loop.Close()
+		delete(d.attached, volume)
+	}
+}
+
+// sparseCopy copies the parts of a file that hold data.
+func sparseCopy(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = target.Close() }()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	for at := int64(0); ; {
+		data, err := unix.Seek(int(source.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return target.Truncate(info.Size())
+		}
+		if err != nil {
+			return err
+		}
+		hole, err := unix.Seek(int(source.Fd()), data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(target, data), io.NewSectionReader(source, data, hole-data)); err != nil {
+			return err
+		}
+		at = hole
+	}
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
