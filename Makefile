@@ -30,13 +30,13 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
-E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/kustomize bin/promtool build bin/gotestsum bin/testexec
+E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/kustomize bin/promtool build bin/gotestsum bin/testexec real-nodes
 RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
 
-.PHONY: help lab test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
+.PHONY: help lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -56,7 +56,7 @@ e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts,
 e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/bgp/e2e
 
-e2e-pods: bin/lab bin/gotestsum bin/testexec ## Of these, labs with real pods: their namespaces, Services and names (needs network namespaces).
+e2e-pods: bin/lab bin/gotestsum bin/testexec real-nodes ## Of these, labs with real pods and with real machines: namespaces, Services and names (needs network namespaces; root, runc and nftables for machines).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/enclave/e2e
 
 nightly: $(E2E_NEEDS) ## Everything, with the race detector and as many cases as campaigns need: hours.
@@ -118,6 +118,16 @@ bin/etcd: FORCE
 
 bin/kubectl: FORCE
 	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/kubectl k8s.io/kubernetes/cmd/kubectl
+
+# What real machines run (lab up --real-nodes). kubelet and kube-proxy share most packages with the lab; containerd and CoreDNS have modules of
+# their own, as each pins other versions.
+real-nodes: ## Build what real machines of the lab run: kubelet, kube-proxy, containerd, CNI plugins, CoreDNS (5 CPU minutes after the lab).
+	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/ k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kube-proxy
+	@cd lab && go build -buildvcs=false -ldflags '-s -w' -o ../bin/ ./cmd/pause ./cmd/sample
+	@mkdir -p bin/cni
+	@hack/progress.sh go build -v -modfile=go.containerd.mod -tags 'no_btrfs no_devmapper' -ldflags '-s -w' -o bin/ $$(grep -oE '[^[:space:]]+/containerd/v2/cmd/[^[:space:]]+' go.containerd.mod)
+	@hack/progress.sh go build -v -modfile=go.containerd.mod -ldflags '-s -w' -o bin/cni/ $$(grep -oE '[^[:space:]]+/plugins/plugins/[^[:space:]]+' go.containerd.mod)
+	@hack/progress.sh go build -v -modfile=go.coredns.mod -ldflags '-s -w' -o bin/ github.com/coredns/coredns
 
 # Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once. The tag keeps
 # the clients of twenty clouds out of promtool. A tool's package is read off the file, as asking Go would download every other tool's modules too.

@@ -19,6 +19,9 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/podagent/container"
 	"github.com/mooring-dev/mooring/lab/internal/podagent/image"
 	"github.com/mooring-dev/mooring/lab/internal/podagent/sample"
+	"github.com/mooring-dev/mooring/lab/internal/realnode"
+	"github.com/mooring-dev/mooring/lab/internal/realnode/inside"
+	"github.com/mooring-dev/mooring/lab/internal/realnode/loadbalancer"
 	"github.com/mooring-dev/mooring/lab/internal/services"
 	"github.com/mooring-dev/mooring/lab/internal/setup"
 )
@@ -26,6 +29,7 @@ import (
 func main() {
 	hidden := append(controlplane.Commands(), setup.NewCommand(), fleet.NewCommand(), cloud.NewCommand(), network.NewCommand(), agent.NewCommand())
 	hidden = append(hidden, services.NewCommand(), enclave.NewTryCommand(), podagent.NewCommand(), container.NewCommand(), sample.NewCommand())
+	hidden = append(hidden, realnode.NewCommand(), inside.NewCommand(), loadbalancer.NewCommand())
 	hidden = append(hidden, bgp.Commands(cli.DirVariable, cli.DefaultDir)...)
 	os.Exit(cli.Main(image.Arguments(os.Args), hidden...))
 }

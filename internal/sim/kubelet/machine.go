@@ -44,6 +44,8 @@ type Machine struct {
 	ExternalCloudProvider bool
 	// Labels are kubelet's --node-labels. They are set when the Node is created, and not put back afterwards.
 	Labels map[string]string
+	// Taints are kubelet's --register-with-taints: on the Node when it is created, and not put back afterwards.
+	Taints []corev1.Taint
 	// PodNetwork is the machine's CNI plugin. Without one, pods that need an address stay Pending.
 	PodNetwork PodNetwork
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,10 +99,10 @@ func (f *Fleet) initialNode(m *machine) *corev1.Node {
 			},
 			Annotations: map[string]string{annotationAttach: "true"},
 		},
-		Spec: corev1.NodeSpec{ProviderID: m.ProviderID},
+		Spec: corev1.NodeSpec{ProviderID: m.ProviderID, Taints: slices.Clone(m.Taints)},
 	}
 	if m.ExternalCloudProvider {
-		node.Spec.Taints = []corev1.Taint{{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: taintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	} else if m.Zone != "" {
 		node.Labels[corev1.LabelTopologyZone] = m.Zone
 	}

@@ -57,6 +57,9 @@ func cases() map[string]blueprint.Options {
 			o.Page, o.PageProgram, o.Datastore = true, "/bin/kubectl-mooring", blueprint.DatastoreKubernetes
 		}),
 		"pods": options(func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Cloud = true, 0, blueprint.CloudDigitalOcean }),
+		"real-nodes": options(func(o *blueprint.Options) {
+			o.RealNodes, o.Bin, o.Cloud, o.ImageArchives = 2, "/bin", blueprint.CloudDigitalOcean, []string{"/images/calico-node-sync.tar"}
+		}),
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443
 		}),
@@ -123,7 +126,7 @@ func TestLaws(t *testing.T) {
 			}
 			before = append(before, p.Name)
 			for _, word := range slices.Concat(p.Args, p.Env) {
-				if o.Pods && p.Name == blueprint.APIServer && word == "--bind-address=0.0.0.0" {
+				if o.Enclosed() && p.Name == blueprint.APIServer && word == "--bind-address=0.0.0.0" {
 					continue // of a namespace of its own, where pods come to another address
 				}
 				if strings.Contains(word, "0.0.0.0") || strings.Contains(word, "//:") || strings.Contains(word, "[::]") {
@@ -213,14 +216,15 @@ func TestPods(t *testing.T) {
 			blueprint.Nodes: {"--real-pods"}, blueprint.Setup: {"--real-pods"},
 			blueprint.APIServer: {"--bind-address=0.0.0.0", "--advertise-address=172.30.0.1", "--endpoint-reconciler-type=lease"},
 		} {
+			wanted := o.Pods || (process == blueprint.APIServer && o.Enclosed())
 			for _, word := range words {
-				if p, runs := made.Process(process); runs && slices.Contains(p.Args, word) != o.Pods {
-					t.Errorf("%s: %s has %s: %t, want %t", name, process, word, !o.Pods, o.Pods)
+				if p, runs := made.Process(process); runs && slices.Contains(p.Args, word) != wanted {
+					t.Errorf("%s: %s has %s: %t, want %t", name, process, word, !wanted, wanted)
 				}
 			}
 		}
 		for _, certificate := range made.PKI.Certificates {
-			if certificate.Name == blueprint.APIServer && slices.Contains(certificate.IPs, blueprint.ControlPlaneAddress) != o.Pods {
+			if certificate.Name == blueprint.APIServer && slices.Contains(certificate.IPs, blueprint.ControlPlaneAddress) != o.Enclosed() {
 				t.Errorf("%s: the API server's certificate is for %v", name, certificate.IPs)
 			}
 			if certificate.Name == blueprint.Services && certificate.CommonName != "system:kube-proxy" {
@@ -234,7 +238,7 @@ func TestPods(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for text, c := range map[string]struct{ within, but netip.Prefix }{
-		blueprint.ControlPlaneAddress: {machines.Network(), netip.PrefixFrom(machines.Seed(1, 1).Machines[0].Address, 32)},
+		blueprint.ControlPlaneAddress: {machines.Network(), netip.PrefixFrom(machines.Seed(1, 1, 0).Machines[0].Address, 32)},
 		blueprint.APIServerService:    {netip.MustParsePrefix(blueprint.ServiceCIDR), netip.MustParsePrefix(blueprint.PodCIDR)},
 		blueprint.NamesService:        {netip.MustParsePrefix(blueprint.ServiceCIDR), netip.MustParsePrefix(blueprint.PodCIDR)},
 	} {
@@ -250,6 +254,9 @@ func checkPath(t *testing.T, name, process, word string) {
 	option, value, _ := strings.Cut(word, "=")
 	if process == blueprint.BGPNetwork && slices.Contains([]string{"--templates", "--bird", "--bird6", "PATH"}, option) {
 		return // what others have installed, and only read
+	}
+	if process == blueprint.RealNodes && slices.Contains([]string{"--lab-dir", "--bin", "--image-archive"}, option) {
+		return // the folder itself, and what others have built, and only read
 	}
 	if filepath.IsAbs(value) && !strings.HasPrefix(value, "/lab/") && !strings.HasPrefix(value, "/config/") {
 		t.Errorf("%s: %s uses a path outside of the lab's folder: %s", name, process, word)
@@ -310,6 +317,11 @@ func TestResolveRefuses(t *testing.T) {
 		"pods without nodes": {func(o *blueprint.Options) {
 			o.Pods, o.PodsPerNode, o.Components, o.Datastore = true, 0, []string{blueprint.Etcd, blueprint.APIServer, blueprint.ControllerManager}, blueprint.DatastoreNone
 		}, "services cannot run without nodes; add nodes to --components"},
+		"more real machines than machines": {func(o *blueprint.Options) { o.RealNodes = 4 }, "use 1 to the number of --nodes, which is 3"},
+		"real machines beside pods":        {func(o *blueprint.Options) { o.RealNodes, o.Pods, o.PodsPerNode = 1, true, 0 }, "--pods and --real-nodes exclude each other"},
+		"real machines on the BGP network": {func(o *blueprint.Options) { o.RealNodes, o.Network, o.Datastore = 1, blueprint.NetworkBGP, "" },
+			"--network bgp and --real-nodes exclude each other"},
+		"an archive without real machines": {func(o *blueprint.Options) { o.ImageArchives = []string{"/a.tar"} }, "--image-archive is for real machines; add --real-nodes"},
 		"an image of nothing": {func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Images = true, 0, []string{"a=b"} },
 			`--image "a=b" is not of the form REPOSITORY=/PATH/OF/BINARY`},
 		"an image without pods": {func(o *blueprint.Options) { o.Images = []string{"a=/b"} }, "--image is for pods that are real; add --pods"},

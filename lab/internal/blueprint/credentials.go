@@ -119,8 +119,11 @@ func (d draft) pki() pki.Plan {
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 	apiServer.IPs = append(apiServer.IPs, APIServerService)
 	if d.Pods {
+		plan.Certificates = append(plan.Certificates, client(PodAgents, authority, PodAgentsUser))
+	}
+	if d.Enclosed() {
 		apiServer.IPs = append(apiServer.IPs, ControlPlaneAddress)
-		plan.Certificates = append(plan.Certificates, client(Services, authority, ServicesUser), client(PodAgents, authority, PodAgentsUser),
+		plan.Certificates = append(plan.Certificates, client(Services, authority, ServicesUser),
 			serving(schedulerServer, authority), client(Scheduler, authority, "system:kube-scheduler"),
 			client(apiServerKubeletClient, kubeletAuthority, APIServer))
 		plan.Authorities = append(plan.Authorities, kubeletAuthority)

@@ -86,6 +86,11 @@ type Options struct {
 	Pods bool `json:"pods,omitempty"`
 	// Images are further images that pods may name, each REPOSITORY=PATH with the absolute path of the binary that it stands for.
 	Images []string `json:"-"`
+	// RealNodes is how many of the first machines are real, with a kubelet and a containerd each. All of the lab runs in a network namespace of its own then.
+	// Bin is the absolute path of the folder with their programs, and ImageArchives are images for them besides the lab's own.
+	RealNodes     int      `json:"realNodes,omitempty"`
+	Bin           string   `json:"-"`
+	ImageArchives []string `json:"-"`
 	// With are further processes to run: CalicoNodeSync.
 	With []string `json:"with,omitempty"`
 	// NodeCount and ZoneCount describe the machines at the first start: node-1 … node-N, spread over zone-a, zone-b, ….
@@ -146,7 +151,7 @@ func Resolve(o Options) (Options, error) {
 			o.Components = without(o.Components, CalicoEtcd)
 		}
 	}
-	for _, check := range []func(Options) error{checkComponents, checkCloud, checkPods, checkNetwork, checkWith, checkPage} {
+	for _, check := range []func(Options) error{checkComponents, checkCloud, checkPods, checkRealNodes, checkNetwork, checkWith, checkPage} {
 		if err := check(o); err != nil {
 			return Options{}, err
 		}
@@ -185,6 +190,7 @@ func needs(o Options) map[string][]string {
 		BGPNetwork:             {APIServer, Nodes},
 		Services:               {APIServer, ControllerManager, Nodes},
 		Page:                   {APIServer},
+		RealNodes:              {APIServer, ControllerManager, Nodes},
 	}
 	if o.Datastore == DatastoreEtcd {
 		table[Nodes] = append(table[Nodes], CalicoEtcd)
@@ -328,8 +334,15 @@ func (o Options) runs(name string) bool {
 	if name == Page {
 		return o.Page
 	}
-	if name == Services || name == Scheduler || name == PodAgents {
+	switch name {
+	case Scheduler:
+		return o.Enclosed()
+	case Services, PodAgents:
 		return o.Pods
+	case RealNodes:
+		return o.RealNodes > 0
+	case LoadBalancers:
+		return o.RealNodes > 0 && o.Cloud == CloudDigitalOcean
 	}
 	return slices.Contains(o.Components, name) || slices.Contains(o.With, name)
 }

@@ -30,8 +30,8 @@ func checkPage(o Options) error {
 	if !o.Page {
 		return nil
 	}
-	if o.Pods {
-		return errors.New("--page and --pods exclude each other, as real pods have a network of their own; " +
+	if o.Enclosed() {
+		return errors.New("--page and real pods exclude each other, as these have a network of their own; " +
 			"run `kubectl mooring ui --kubeconfig $(lab kubeconfig)` beside the lab")
 	}
 	if err := checkNeeds(o, []string{Page}); err != nil {

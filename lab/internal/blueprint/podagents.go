@@ -76,7 +76,7 @@ func (d draft) scheduler() Process {
 
 // kubeletArgs are how kube-apiserver reaches the node agents, for logs.
 func (d draft) kubeletArgs() []string {
-	if !d.Pods {
+	if !d.Enclosed() {
 		return nil
 	}
 	return []string{

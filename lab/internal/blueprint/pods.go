@@ -20,7 +20,7 @@ func (d draft) services() Process {
 // apiServerBind is where kube-apiserver listens. With real pods these come to another of its addresses; then all of them are addresses of a
 // network namespace that nobody else is in.
 func (d draft) apiServerBind() string {
-	if d.Pods {
+	if d.Enclosed() {
 		return "0.0.0.0"
 	}
 	return loopback
@@ -28,7 +28,7 @@ func (d draft) apiServerBind() string {
 
 // apiServerAdvertise is the address that the endpoint of the Service kubernetes has, if it may have one.
 func (d draft) apiServerAdvertise() string {
-	if d.Pods {
+	if d.Enclosed() {
 		return ControlPlaneAddress
 	}
 	return loopback
@@ -36,7 +36,7 @@ func (d draft) apiServerAdvertise() string {
 
 // apiServerEndpoints says who writes that endpoint. A loopback address may not stand in an EndpointSlice, so nobody does without real pods.
 func (d draft) apiServerEndpoints() string {
-	if d.Pods {
+	if d.Enclosed() {
 		return "lease"
 	}
 	return "none"

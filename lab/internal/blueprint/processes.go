@@ -216,6 +216,9 @@ func (d draft) setup() Process {
 	if d.Pods {
 		p.Args = append(p.Args, "--real-pods")
 	}
+	if d.runs(RealNodes) {
+		p.Args = append(p.Args, "--real-nodes")
+	}
 	if d.runs(CalicoNodeSync) {
 		p.Args = append(p.Args, "--calico-node-sync-manifests="+d.CalicoNodeSyncManifests)
 	}
@@ -251,6 +254,9 @@ func (d draft) nodes() Process {
 	}
 	if d.Pods {
 		p.Args = append(p.Args, "--real-pods")
+	}
+	if d.runs(RealNodes) {
+		p.Args = append(p.Args, "--taint-simulated")
 	}
 	return p
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/enclave"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
+	"github.com/mooring-dev/mooring/lab/internal/realnode"
 )
 
 // DirVariable names the folder of the lab when --dir is not given.
@@ -59,6 +60,8 @@ type Settings struct {
 	TryNetwork func(ctx context.Context, executable string) error
 	// TryPods sees whether this machine allows the namespaces of real pods.
 	TryPods func(ctx context.Context, executable string) error
+	// TryRealNodes sees whether this machine allows real machines, with their programs in the folder bin.
+	TryRealNodes func(bin string) error
 	// OnTerminal reports whether somebody sits at the keyboard and sees what is printed.
 	OnTerminal func() bool
 	// Browse opens an address in the browser of the desktop.
@@ -69,7 +72,8 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		MinFreeBytes: folder.MinFreeBytes, Executable: os.Executable, FindTools: network.FindTools, TryNetwork: network.Try, TryPods: enclave.Try,
-		OnTerminal: onTerminal, Browse: browse,
+		TryRealNodes: func(bin string) error { return realnode.Judge(realnode.Examine(bin)) },
+		OnTerminal:   onTerminal, Browse: browse,
 	}
 }
 

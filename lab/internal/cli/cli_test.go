@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/cli"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
+	"github.com/mooring-dev/mooring/lab/internal/realnode"
 )
 
 // run runs the command line in this process, for what ends before a process is started.
@@ -45,6 +46,7 @@ func settings() cli.Settings {
 	}
 	s.TryNetwork = func(context.Context, string) error { return nil }
 	s.TryPods = func(context.Context, string) error { return nil }
+	s.TryRealNodes = func(string) error { return nil }
 	s.OnTerminal = func() bool { return false }
 	s.Browse = func(context.Context, string) error { return errors.New("there is no desktop in a test") }
 	return s
@@ -54,6 +56,13 @@ func settings() cli.Settings {
 func withoutNamespaces() cli.Settings {
 	s := settings()
 	s.TryPods = func(context.Context, string) error { return netns.ErrNotAllowed }
+	return s
+}
+
+// withoutRunc are settings on a machine where machines cannot be real.
+func withoutRunc() cli.Settings {
+	s := settings()
+	s.TryRealNodes = func(string) error { return realnode.Judge(realnode.Facts{Root: true, Missing: []string{"runc"}}) }
 	return s
 }
 
@@ -136,13 +145,18 @@ func TestBadRequests(t *testing.T) {
 		"network without Calico": {settings(), []string{"up", "--foreground", "--network=bgp", "--calico-datastore=none"},
 			[]string{"--network bgp needs a datastore that Calico's confd reads", "use --calico-datastore kubernetes or etcdv3, or leave it out"}},
 		"page beside pods": {settings(), []string{"up", "--foreground", "--pods", "--page"},
-			[]string{"--page and --pods exclude each other", "run `kubectl mooring ui --kubeconfig $(lab kubeconfig)`"}},
+			[]string{"--page and real pods exclude each other", "run `kubectl mooring ui --kubeconfig $(lab kubeconfig)`"}},
 		"page not built": {settings(), []string{"up", "--foreground", "--page"}, []string{"--page needs kubectl-mooring beside the lab's own binary", "make build"}},
 		"page of no cluster": {settings(), []string{"up", "--foreground", "--page", "--components=etcd", "--calico-datastore=none"},
 			[]string{"page cannot run without kube-apiserver; add kube-apiserver to --components"}},
 		"pods without permission": {withoutNamespaces(), []string{"up", "--pods"},
 			[]string{"--pods: network namespaces may not be made here; run as root, or allow unprivileged user namespaces"}},
-		"pods on the BGP network": {settings(), []string{"up", "--foreground", "--pods", "--network=bgp"}, []string{"--pods and --network bgp exclude each other"}},
+		"real machines without runc": {withoutRunc(), []string{"up", "--real-nodes=1"},
+			[]string{"--real-nodes: real machines need runc; run `apt-get install -y --no-install-recommends runc`"}},
+		"an image that does not exist": {settings(), []string{"up", "--real-nodes=1", "--image-archive=/nothing/web.tar"},
+			[]string{"there is no image archive /nothing/web.tar; build it with `make images BINARY=web`"}},
+		"real machines in a folder they hide": {settings(), []string{"up", "--real-nodes=1", "--dir=/var/lib/nothing"}, []string{"choose another folder with --dir"}},
+		"pods on the BGP network":             {settings(), []string{"up", "--foreground", "--pods", "--network=bgp"}, []string{"--pods and --network bgp exclude each other"}},
 		"pods that seem to run": {settings(), []string{"up", "--foreground", "--pods", "--pods-per-node=1"},
 			[]string{"--pods-per-node 1 asks for pods that only seem to run", "leave --pods-per-node out"}},
 		"occupied port of real pods": {settings(), []string{"up", "--foreground", "--pods", "--apiserver-port=" + port},
@@ -280,7 +294,7 @@ func TestDemoWithoutPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := run(s, "demo", "--dir", dir)
-	if want := "the lab in " + dir + " was made with --pods, and the demo needs one without; choose another folder with --dir"; err == nil || err.Error() != want {
+	if want := "the lab in " + dir + " was made with real pods, and the demo needs one without; choose another folder with --dir"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -347,7 +361,7 @@ func TestNetworkIsRemembered(t *testing.T) {
 	if err != nil || !strings.Contains(output, "name: bgp-network") {
 		t.Errorf("the network is forgotten: %v", err)
 	}
-	if err := folder.WriteJSON(layout.MachinesFile(), machines.Seed(50, 1)); err != nil {
+	if err := folder.WriteJSON(layout.MachinesFile(), machines.Seed(50, 1, 0)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = run(settings(), "node", "add", "late", "--dir", dir)

@@ -60,8 +60,8 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 	if o, err = runner.Agree(o, given(command)); err != nil {
 		return err
 	}
-	if o.Pods {
-		return fmt.Errorf("the lab in %s was made with --pods, and the demo needs one without; choose another folder with --dir", o.Dir)
+	if o.Enclosed() {
+		return fmt.Errorf("the lab in %s was made with real pods, and the demo needs one without; choose another folder with --dir", o.Dir)
 	}
 	if err := checkVictim(o, victim); err != nil {
 		return err

@@ -79,12 +79,14 @@ func (a *app) dropletListCommand() *cobra.Command {
 
 func (a *app) dropletCreateCommand() *cobra.Command {
 	var zone, size string
+	var isReal bool
 	command := a.dropletChangeCommand("create NAME", "Create a droplet; it boots and registers its Node by itself",
 		func(s *site, ctx context.Context, name string) (string, error) {
-			return s.create(ctx, name, zone, size)
+			return s.create(ctx, name, zone, size, isReal)
 		})
 	command.Flags().StringVar(&zone, "zone", "", "zone of the machine (default: the one with the fewest machines)")
 	command.Flags().StringVar(&size, "size", "", "size of the droplet, such as s-4vcpu-8gb (default s-2vcpu-4gb)")
+	addRealFlag(command, &isReal)
 	return command
 }
 
@@ -166,7 +168,10 @@ func (s *site) mine(ctx context.Context, name string) (cloud.Droplet, error) {
 	return d, err
 }
 
-func (s *site) create(ctx context.Context, name, zone, size string) (string, error) {
+func (s *site) create(ctx context.Context, name, zone, size string, isReal bool) (string, error) {
+	if err := checkReal(s.layout, isReal); err != nil {
+		return "", err
+	}
 	if err := machines.CheckNames(name, zone); err != nil {
 		return "", err
 	}
@@ -190,7 +195,7 @@ func (s *site) create(ctx context.Context, name, zone, size string) (string, err
 		}
 		zone = known.EmptiestZone()
 	}
-	d, err := s.client.Create(ctx, name, zone, size)
+	d, err := s.client.Create(ctx, name, zone, size, isReal)
 	if err != nil {
 		return "", err
 	}

@@ -40,23 +40,45 @@ a new machine joins it, and one that is removed is gone from it at once, without
 
 func (a *app) nodeAddCommand() *cobra.Command {
 	var zone string
-	var external bool
+	var external, isReal bool
 	command := a.nodeChangeCommand("add NAME", "Create a machine; it registers its Node by itself", "created",
 		func(l machines.List, name string) (machines.List, error) {
 			layout, err := a.layout()
+			if err == nil {
+				err = checkReal(layout, isReal)
+			}
 			if err == nil {
 				err = checkRoom(layout, len(l.Machines))
 			}
 			if err != nil {
 				return l, err
 			}
-			return l.Add(name, zone, external)
+			return l.Add(name, zone, external, isReal)
 		},
-		func(s *site, ctx context.Context, name string) (string, error) { return s.create(ctx, name, zone, "") })
+		func(s *site, ctx context.Context, name string) (string, error) {
+			return s.create(ctx, name, zone, "", isReal)
+		})
 	command.Flags().StringVar(&zone, "zone", "", "zone of the machine (default: the one with the fewest machines)")
 	command.Flags().BoolVar(&external, "external-cloud-provider", false,
 		"register with the taint that waits for a cloud controller manager, which all machines of a lab with a cloud do")
+	addRealFlag(command, &isReal)
 	return command
+}
+
+func addRealFlag(command *cobra.Command, isReal *bool) {
+	command.Flags().BoolVar(isReal, "real", false, "the machine is real, in a lab that was made with --real-nodes")
+}
+
+// checkReal refuses a real machine where nothing runs them.
+func checkReal(layout blueprint.Layout, isReal bool) error {
+	if !isReal {
+		return nil
+	}
+	made, err := runner.RealNodes(layout)
+	if err == nil && made == 0 {
+		err = fmt.Errorf("the lab in %s has only simulated machines; leave --real out, or start one with `lab up --real-nodes 1` in another folder", layout.Dir)
+	}
+	return err
 }
 
 // nodeChangeCommand is a command that changes the list of machines or, in a lab with a cloud, does to the droplet what inCloud does; if that is nil

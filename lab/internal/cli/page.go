@@ -46,7 +46,7 @@ func (a *app) findPage(command *cobra.Command, o blueprint.Options) (blueprint.O
 		o.PageProgram = program
 	}
 	if flags := command.Flags(); flags.Lookup(pageFlag) != nil && !flags.Changed(pageFlag) {
-		o.Page = a.OnTerminal() && o.PageProgram != "" && !o.Pods && len(o.Components) == 0
+		o.Page = a.OnTerminal() && o.PageProgram != "" && !o.Enclosed() && len(o.Components) == 0
 		if o.Page { // a supervisor in the background is given it, as it sees no terminal
 			if err := flags.Set(pageFlag, "true"); err != nil {
 				return o, fmt.Errorf("deciding about the page: %w", err)

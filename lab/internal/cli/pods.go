@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/enclave"
+	"github.com/mooring-dev/mooring/lab/internal/realnode"
+	"github.com/mooring-dev/mooring/lab/internal/realnode/image"
 	"github.com/mooring-dev/mooring/lab/internal/runner"
 )
 
@@ -29,6 +32,39 @@ func findPods(command *cobra.Command, o blueprint.Options) blueprint.Options {
 		o.PodsPerNode = 0
 	}
 	return o
+}
+
+// findRealNodes recalls with how many real machines the lab of the folder was made, if the user does not say it, and finds their programs.
+func (a *app) findRealNodes(command *cobra.Command, o blueprint.Options) (blueprint.Options, error) {
+	if !given(command).RealNodes {
+		if made, err := runner.RealNodes(blueprint.Layout{Dir: o.Dir}); err == nil {
+			o.RealNodes = made
+		}
+	}
+	executable, err := a.Executable()
+	if err != nil {
+		return o, fmt.Errorf("finding the lab's own binary: %w", err)
+	}
+	o.Bin = filepath.Dir(executable)
+	for i, path := range o.ImageArchives {
+		if o.ImageArchives[i], err = filepath.Abs(path); err != nil {
+			return o, fmt.Errorf("finding the image archive %s: %w", path, err)
+		}
+	}
+	return o, nil
+}
+
+// checkRealNodes says what this machine lacks for real machines.
+func (a *app) checkRealNodes(o blueprint.Options) error {
+	for _, path := range o.ImageArchives {
+		if _, err := image.Find(path); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(a.TryRealNodes(o.Bin), realnode.CheckDir(o.Dir)); err != nil {
+		return fmt.Errorf("--real-nodes: %w", err)
+	}
+	return nil
 }
 
 // tryPods sees whether this machine allows the namespaces of real pods.
@@ -86,7 +122,11 @@ func furnish(ctx context.Context, described string, request *runner.Request) (le
 	if err != nil {
 		return nil, err
 	}
-	if err := enclave.Furnish(); err != nil {
+	build := enclave.Pods
+	if request.Options.RealNodes > 0 {
+		build = realnode.Build
+	}
+	if err := enclave.Furnish(build); err != nil {
 		return nil, errors.Join(err, ports.Close())
 	}
 	request.FixedPorts = ports.Numbers()

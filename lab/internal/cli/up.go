@@ -44,7 +44,7 @@ A folder that holds a lab from an earlier start goes on with its data; only its 
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground and stop the lab on SIGINT or SIGTERM; prints `lab ready` when it is")
 	flags.BoolVar(&f.stopWithStdin, "stop-with-stdin", false, "with --foreground: also stop when standard input ends")
 	flags.IntVar(&f.reportFD, "report-fd", 0, "file descriptor to report the start to")
-	flags.StringVar(&f.inside, enclave.Flag, "", "with --pods: descriptors of the ports that are relayed, in namespaces of the lab's own")
+	flags.StringVar(&f.inside, enclave.Flag, "", "with real pods: descriptors of the ports that are relayed, in namespaces of the lab's own")
 	_ = flags.MarkHidden("report-fd") // the flag exists
 	_ = flags.MarkHidden(enclave.Flag)
 	return command
@@ -66,6 +66,9 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 		"ipv4, ipv6, or ipv4,ipv6 for dual stack")
 	flags.BoolVar(&o.Pods, "pods", false, "run pods as processes with real addresses, and all of the lab in namespaces of its own")
 	flags.StringArrayVar(&o.Images, "image", nil, "with --pods, REPOSITORY=/PATH/OF/BINARY: what pods of a further image run; may be repeated")
+	flags.IntVar(&o.RealNodes, "real-nodes", 0, "how many of the machines are real, with kubelet, containerd and kube-proxy each; needs root, `make real-nodes` "+
+		"and Debian's runc and nftables")
+	flags.StringArrayVar(&o.ImageArchives, "image-archive", nil, "with --real-nodes, a .tar of `make images` for all of them to have; may be repeated")
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
@@ -80,7 +83,7 @@ func given(command *cobra.Command) runner.Given {
 	return runner.Given{
 		Datastore: changed("calico-datastore"), Nodes: changed("nodes"), Zones: changed("zones"), Cloud: changed("cloud"), Network: changed("network"),
 		IPFamilies: changed("ip-families"),
-		Pods:       changed("pods"),
+		Pods:       changed("pods"), RealNodes: changed("real-nodes"),
 	}
 }
 
@@ -106,7 +109,7 @@ func (a *app) up(command *cobra.Command, f upFlags) error {
 	}
 	ctx, cancel := untilSignal(command)
 	defer cancel()
-	if options.Pods && !inside {
+	if options.Enclosed() && !inside {
 		return a.enclose(ctx, command, f, options)
 	}
 	return a.upHere(ctx, command, f, options)
@@ -157,6 +160,11 @@ func (a *app) lookAround(command *cobra.Command, f upFlags, o blueprint.Options)
 			return err
 		}
 	}
+	if o.RealNodes > 0 {
+		if err := a.checkRealNodes(o); err != nil {
+			return err
+		}
+	}
 	if o.Cloud == blueprint.CloudNone && f.options.Cloud == "" && o.CloudProgram == "" && len(o.Components) == 0 {
 		fmt.Fprintf(command.ErrOrStderr(), "  without a cloud: %s is not built, `make build` does it\n", blueprint.CloudControllerManager)
 	}
@@ -185,7 +193,10 @@ func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blue
 	if o, err = a.findNetwork(command, o); err != nil {
 		return o, err
 	}
-	return a.findPage(command, findPods(command, o))
+	if o, err = a.findRealNodes(command, findPods(command, o)); err != nil {
+		return o, err
+	}
+	return a.findPage(command, o)
 }
 
 func (a *app) request(o blueprint.Options, given runner.Given) (runner.Request, error) {

@@ -78,9 +78,9 @@ func (c *Client) Droplets(ctx context.Context) ([]Droplet, error) {
 	return list, nil
 }
 
-// Create creates the droplet of a machine. An empty size is the simulator's default.
-func (c *Client) Create(ctx context.Context, name, zone, size string) (Droplet, error) {
-	spec, created := specOf(name, zone), digitalocean.Droplet{}
+// Create creates the droplet of a machine, simulated or real. An empty size is the simulator's default.
+func (c *Client) Create(ctx context.Context, name, zone, size string, isReal bool) (Droplet, error) {
+	spec, created := specOf(name, zone, isReal), digitalocean.Droplet{}
 	spec.Size = size
 	if err := c.call(ctx, http.MethodPost, "droplets", spec, &created); err != nil {
 		return Droplet{}, fmt.Errorf("creating droplet %s: %w", name, err)

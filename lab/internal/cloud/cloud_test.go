@@ -68,7 +68,7 @@ func prepared(t *testing.T, nodes int) blueprint.Layout {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(claimed.Populate(), claimed.Release(), Prepare(claimed.Layout, nodes, 2, false)); err != nil {
+	if err := errors.Join(claimed.Populate(), claimed.Release(), Prepare(claimed.Layout, nodes, 2, 0, false)); err != nil {
 		t.Fatal(err)
 	}
 	return claimed.Layout
@@ -118,19 +118,19 @@ func TestPrepare(t *testing.T) {
 	if err := open(t, layout).Account(Account).DeleteDroplet("node-2"); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prepare(layout, 3, 2, false); err != nil {
+	if err := Prepare(layout, 3, 2, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(open(t, layout).Account(Account).Droplets()); got != 3 {
 		t.Errorf("%d droplets after a second start, want 3", got)
 	}
-	if err := Prepare(layout, 3, 2, true); err != nil {
+	if err := Prepare(layout, 3, 2, 1, true); err != nil {
 		t.Fatal(err)
 	}
 	if list, err = machines.Load(layout.MachinesFile()); err != nil {
 		t.Fatal(err)
 	}
-	if m, ok := list.Find("node-2"); !ok || m.Droplet != 400000005 || m.Zone != "zone-b" {
+	if m, ok := list.Find("node-2"); !ok || m.Droplet != 400000005 || m.Zone != "zone-b" || m.Real {
 		t.Errorf("what was destroyed came back as %+v", m)
 	}
 	if again, err := os.ReadFile(layout.CloudToken()); err != nil || string(again) != string(token) {
@@ -139,7 +139,7 @@ func TestPrepare(t *testing.T) {
 	if err := os.WriteFile(layout.CloudState(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prepare(layout, 3, 2, false); err == nil || !strings.Contains(err.Error(), "is damaged") || !strings.Contains(err.Error(), "lab down --delete") {
+	if err := Prepare(layout, 3, 2, 1, false); err == nil || !strings.Contains(err.Error(), "is damaged") || !strings.Contains(err.Error(), "lab down --delete") {
 		t.Errorf("a damaged state: %v", err)
 	}
 }

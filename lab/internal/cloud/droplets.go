@@ -22,14 +22,20 @@ const (
 	ControlPlane = "control-plane"
 	// zoneTag is what the tag begins with that says in which zone of the lab a droplet is: DigitalOcean has regions only.
 	zoneTag = "zone:"
+	// realTag is the tag of a droplet that is a real machine.
+	realTag = "lab:real"
 )
 
 // nodeTag is the tag of droplets that join the cluster.
 func nodeTag() string { return "k8s:" + blueprint.ClusterID }
 
 // specOf is the droplet of a new machine.
-func specOf(name, zone string) digitalocean.DropletSpec {
-	return digitalocean.DropletSpec{Name: name, Region: Region, Tags: []string{"k8s", nodeTag(), zoneTag + zone}}
+func specOf(name, zone string, isReal bool) digitalocean.DropletSpec {
+	spec := digitalocean.DropletSpec{Name: name, Region: Region, Tags: []string{"k8s", nodeTag(), zoneTag + zone}}
+	if isReal {
+		spec.Tags = append(spec.Tags, realTag)
+	}
+	return spec
 }
 
 // Machines lists the machines that droplets are: those with the cluster's tag that have booted and have an address. The former list says which of
@@ -44,6 +50,7 @@ func Machines(former machines.List, droplets []digitalocean.Droplet) machines.Li
 		}
 		m := machines.Machine{
 			Name: name, Zone: zoneOf(d), Address: address, State: machines.Running, ExternalCloudProvider: true, Droplet: d.ID,
+			Real: slices.Contains(tagsOf(d), realTag),
 		}
 		before, known := former.Find(name)
 		known = known && before.Droplet == d.ID

@@ -60,8 +60,8 @@ func readState(path string) ([]byte, error) {
 }
 
 // Prepare makes, before the process starts, what it needs: the token, and at the first start the droplets of the control plane and of node-1 to
-// node-N; later those of them that are gone, if restore says so.
-func Prepare(layout blueprint.Layout, nodes, zones int, restore bool) error {
+// node-N, of which the first are real; later those of them that are gone, if restore says so.
+func Prepare(layout blueprint.Layout, nodes, zones, realNodes int, restore bool) error {
 	token, err := ensureToken(layout.CloudToken())
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func Prepare(layout blueprint.Layout, nodes, zones int, restore bool) error {
 	}
 	account := sim.Account(Account)
 	if state == nil || restore {
-		if err := populate(account, nodes, zones); err != nil {
+		if err := populate(account, machines.Seed(nodes, zones, realNodes)); err != nil {
 			return err
 		}
 	}
@@ -97,14 +97,14 @@ func Prepare(layout blueprint.Layout, nodes, zones int, restore bool) error {
 }
 
 // populate creates the droplets that are missing of a lab's first ones. They have booted long ago.
-func populate(account *digitalocean.Account, nodes, zones int) error {
+func populate(account *digitalocean.Account, first machines.List) error {
 	there := map[string]bool{}
 	for _, d := range account.Droplets() {
 		there[d.Name] = true
 	}
 	specs := []digitalocean.DropletSpec{{Name: ControlPlane, Region: Region}}
-	for _, m := range machines.Seed(nodes, zones).Machines {
-		specs = append(specs, specOf(m.Name, m.Zone))
+	for _, m := range first.Machines {
+		specs = append(specs, specOf(m.Name, m.Zone, m.Real))
 	}
 	for _, spec := range specs {
 		if there[spec.Name] {

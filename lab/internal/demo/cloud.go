@@ -65,7 +65,7 @@ func (s *Story) replace(ctx context.Context) error {
 		return nil // an earlier story has told this
 	}
 	s.chapter("Another takes its place")
-	d, err := s.cloud.Create(ctx, s.Newcomer, list.EmptiestZone(), "")
+	d, err := s.cloud.Create(ctx, s.Newcomer, list.EmptiestZone(), "", false)
 	if err != nil {
 		return err
 	}

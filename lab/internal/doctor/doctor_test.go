@@ -37,6 +37,7 @@ func TestJudge(t *testing.T) {
 		"no ports":        {func(f *doctor.Facts) { f.PortsError = errors.New("no") }, "ports", doctor.Bad},
 		"no namespaces":   {func(f *doctor.Facts) { f.NetworkError = errors.New("no") }, "namespaces", doctor.Lack},
 		"no pods":         {func(f *doctor.Facts) { f.PodsError = errors.New("no") }, "pods", doctor.Lack},
+		"no real nodes":   {func(f *doctor.Facts) { f.RealNodesError = errors.New("no") }, "real machines", doctor.Lack},
 		"no templates":    {func(f *doctor.Facts) { f.TemplatesError = errors.New("no") }, "confd", doctor.Lack},
 		"no C compiler":   {func(f *doctor.Facts) { f.Compiler = "" }, "C compiler", doctor.Lack},
 		"no bird":         {func(f *doctor.Facts) { f.Bird = "" }, "bird", doctor.Lack},
@@ -70,8 +71,8 @@ func TestExamineThisMachine(t *testing.T) {
 	refused := errors.New("refused")
 	denied := errors.New("denied")
 	facts := doctor.Examine(t.Context(), dir+"/not/there/yet",
-		func(context.Context) error { return refused }, func(context.Context) error { return denied })
-	if !errors.Is(facts.NetworkError, refused) || !errors.Is(facts.PodsError, denied) || (facts.Templates == "") == (facts.TemplatesError == nil) {
+		func(context.Context) error { return refused }, func(context.Context) error { return denied }, func() error { return refused })
+	if !errors.Is(facts.NetworkError, refused) || !errors.Is(facts.PodsError, denied) || !errors.Is(facts.RealNodesError, refused) || (facts.Templates == "") == (facts.TemplatesError == nil) {
 		t.Errorf("facts of the network: %+v", facts)
 	}
 	if facts.PortsError != nil || !facts.DiskKnown || !facts.MemoryKnown || facts.GoVersion == "" {

@@ -29,11 +29,11 @@ const commandTimeout = 10 * time.Second
 
 // Examine looks at the machine for a lab in dir. tryNetwork makes a network as the lab's and takes it down (network.Try), and tryPods namespaces
 // as those of a lab with real pods (enclave.Try). Nothing is left behind.
-func Examine(ctx context.Context, dir string, tryNetwork, tryPods func(context.Context) error) Facts {
+func Examine(ctx context.Context, dir string, tryNetwork, tryPods func(context.Context) error, tryRealNodes func() error) Facts {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0,
 		GoVersion: goVersion(ctx), GoWanted: goWanted, DiskWanted: folder.MinFreeBytes,
-		PortsError: holdOnePort(ctx), NetworkError: tryNetwork(ctx), PodsError: tryPods(ctx),
+		PortsError: holdOnePort(ctx), NetworkError: tryNetwork(ctx), PodsError: tryPods(ctx), RealNodesError: tryRealNodes(),
 		Compiler: look("cc", "gcc", "clang"), Make: look("make"), Git: look("git"),
 	}
 	f.Bird, _, _ = speaker.FindBird()

@@ -23,10 +23,15 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/relay"
 )
 
-// Furnish makes the namespaces that this process is the first of the lab's: the network of package podnet, and the lab's server of names as that
+// Pods is the network of package podnet, for Furnish.
+func Pods() error {
+	return podnet.Build(machines.Network(), netip.MustParsePrefix(blueprint.ServiceCIDR))
+}
+
+// Furnish makes the namespaces that this process is the first of the lab's: the network that build makes, and the lab's server of names as that
 // of every process in there. It fails in a namespace that is not new.
-func Furnish() error {
-	if err := podnet.Build(machines.Network(), netip.MustParsePrefix(blueprint.ServiceCIDR)); err != nil {
+func Furnish(build func() error) error {
+	if err := build(); err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -67,7 +67,7 @@ func NewTryCommand() *cobra.Command {
 
 // build is what Try has its process do: a pod that speaks to a Service's address.
 func build(ctx context.Context) error {
-	if err := Furnish(); err != nil {
+	if err := Furnish(Pods); err != nil {
 		return err
 	}
 	network, err := podnet.New()

@@ -15,6 +15,7 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -28,7 +29,7 @@ type options struct {
 	kubeconfig, machines, datastore, cloud, network, families, readyFile string
 	podsPerNode                                                          int
 	leaseInterval                                                        time.Duration
-	realPods                                                             bool
+	realPods, taint                                                      bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -46,6 +47,7 @@ func NewCommand() *cobra.Command {
 	flags.DurationVar(&o.leaseInterval, "lease-interval", 0, "time between two heartbeats of a machine (default that of kubelets)")
 	flags.IntVar(&o.podsPerNode, "pods-per-node", 0, "number of pods to create for each machine")
 	flags.BoolVar(&o.realPods, "real-pods", false, "leave pods to somebody else, who runs them")
+	flags.BoolVar(&o.taint, "taint-simulated", false, "keep pods away that do not tolerate simulated machines, as there are real ones")
 	return command
 }
 
@@ -78,6 +80,9 @@ func (o options) run(ctx context.Context) error {
 	f := &fleet{
 		api: api, kubelets: kubelets, datastore: datastore, tunnels: o.network != blueprint.NetworkBGP, families: o.families, path: o.machines, podsPerNode: o.podsPerNode,
 		removesNodes: o.cloud == blueprint.CloudNone, logger: logger, members: map[string]*member{}, starting: make(chan struct{}, calicoStarts),
+	}
+	if o.taint {
+		f.taints = []corev1.Taint{{Key: SimulatedTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	return f.run(ctx, func() error { return os.WriteFile(o.readyFile, []byte("ready\n"), 0o600) })
 }

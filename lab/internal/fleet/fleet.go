@@ -26,6 +26,9 @@ import (
 // OwnerLabel marks Nodes that belong to machines of a lab. This process deletes no other Node.
 const OwnerLabel = "lab.mooring.dev/machine"
 
+// SimulatedTaint is on the Nodes of simulated machines where there are real ones, so that the scheduler puts pods where they run.
+const SimulatedTaint = "lab.mooring.dev/simulated"
+
 const (
 	// pollInterval is how often the file is looked at.
 	pollInterval = 200 * time.Millisecond
@@ -47,6 +50,8 @@ type fleet struct {
 	families    string
 	path        string
 	podsPerNode int
+	// taints are on the Nodes of these machines from the start.
+	taints []corev1.Taint
 	// removesNodes says that there is no cloud controller manager, and nobody else who deletes the Node of a machine that is gone.
 	removesNodes bool
 	logger       logr.Logger
@@ -146,7 +151,7 @@ func (f *fleet) reconcile(ctx context.Context) (up bool, err error) {
 func (f *fleet) switchOff(list machines.List) {
 	for name, m := range f.members {
 		wanted, ok := list.Find(name)
-		if ok && sameMachine(wanted, m.Machine) && wanted.State != machines.Off {
+		if ok && wanted.Same(m.Machine) && wanted.State != machines.Off {
 			continue
 		}
 		m.calico.stop()
@@ -158,15 +163,10 @@ func (f *fleet) switchOff(list machines.List) {
 	}
 }
 
-func sameMachine(a, b machines.Machine) bool {
-	a.State, b.State = "", ""
-	return a == b
-}
-
 // switchOn switches on what is new in the list, and freezes and thaws.
 func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 	for _, wanted := range list.Machines {
-		if wanted.State == machines.Off {
+		if wanted.State == machines.Off || wanted.Real {
 			continue
 		}
 		m, ok := f.members[wanted.Name]
@@ -175,7 +175,8 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 			err := f.kubelets.Add(kubelet.Machine{
 				Name: wanted.Name, Zone: wanted.Zone, Address: wanted.Address,
 				ExternalCloudProvider: wanted.ExternalCloudProvider,
-				Labels:                labelsOf(wanted),
+				Labels:                LabelsOf(wanted),
+				Taints:                f.taints,
 				PodNetwork:            m.calico.podNetwork(),
 			})
 			if err != nil {
@@ -203,9 +204,9 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 	return nil
 }
 
-// labelsOf returns what the kubelet of a machine is told to label its Node with. DigitalOcean has no zones, so that whoever wants the label there
+// LabelsOf returns what the kubelet of a machine is told to label its Node with. DigitalOcean has no zones, so that whoever wants the label there
 // gives it to the kubelet.
-func labelsOf(machine machines.Machine) map[string]string {
+func LabelsOf(machine machines.Machine) map[string]string {
 	labels := map[string]string{OwnerLabel: "true"}
 	if machine.Droplet != 0 && machine.Zone != "" {
 		labels[corev1.LabelTopologyZone] = machine.Zone

@@ -43,7 +43,7 @@ func (f *fleet) furnish(ctx context.Context, list machines.List) (up bool, err e
 	}
 	up = true
 	for _, machine := range list.Machines {
-		if machine.State == machines.Off {
+		if machine.State == machines.Off || machine.Real {
 			continue
 		}
 		node, registered := byName[machine.Name]
@@ -87,7 +87,12 @@ func expected(machine machines.Machine) bool {
 
 // isUp reports whether a registered machine is ready, apart from its pods.
 func (f *fleet) isUp(machine machines.Machine, node corev1.Node) bool {
-	return isReady(node) && f.members[machine.Name].calico.settled() && (machine.Droplet == 0 || isInitialized(node))
+	return IsUp(machine, node) && f.members[machine.Name].calico.settled()
+}
+
+// IsUp reports whether the Node of a machine is Ready and, with a cloud, initialized.
+func IsUp(machine machines.Machine, node corev1.Node) bool {
+	return isReady(node) && (machine.Droplet == 0 || isInitialized(node))
 }
 
 // isInitialized reports whether the cloud controller manager has been there.

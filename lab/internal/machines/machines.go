@@ -37,6 +37,14 @@ type Machine struct {
 	ExternalCloudProvider bool `json:"externalCloudProvider,omitempty"`
 	// Droplet is the ID of the droplet that the machine is; 0 in a lab without a cloud.
 	Droplet int `json:"droplet,omitempty"`
+	// Real says that it is not simulated: it has a kubelet and a containerd of its own.
+	Real bool `json:"real,omitempty"`
+}
+
+// Same reports whether two descriptions are of one machine, whatever state it is in.
+func (m Machine) Same(other Machine) bool {
+	m.State, other.State = "", ""
+	return m == other
 }
 
 // List is the content of machines.json.
@@ -60,13 +68,13 @@ func IPv6(address netip.Addr) netip.Addr {
 	return netip.AddrFrom16(to)
 }
 
-// Seed lists node-1 … node-N spread over zones zone-a, zone-b, … in turn.
-func Seed(nodes, zones int) List {
+// Seed lists node-1 … node-N spread over zones zone-a, zone-b, … in turn, of which the first are real.
+func Seed(nodes, zones, realNodes int) List {
 	var list List
 	address := firstAddress()
 	for i := range nodes {
 		list.Machines = append(list.Machines, Machine{
-			Name: "node-" + strconv.Itoa(i+1), Zone: Zone(i % zones), Address: address, State: Running,
+			Name: "node-" + strconv.Itoa(i+1), Zone: Zone(i % zones), Address: address, State: Running, Real: i < realNodes,
 		})
 		address = address.Next()
 	}
@@ -86,7 +94,7 @@ func (l List) Find(name string) (Machine, bool) {
 }
 
 // Add returns the list with a further machine. An empty zone means the one that has the fewest machines so far.
-func (l List) Add(name, zone string, externalCloudProvider bool) (List, error) {
+func (l List) Add(name, zone string, externalCloudProvider, isReal bool) (List, error) {
 	if err := CheckNames(name, zone); err != nil {
 		return l, err
 	}
@@ -101,7 +109,7 @@ func (l List) Add(name, zone string, externalCloudProvider bool) (List, error) {
 		return l, fmt.Errorf("no address is left in %s; remove a machine first", Network())
 	}
 	l.Machines = append(slices.Clone(l.Machines), Machine{
-		Name: name, Zone: zone, Address: address, State: Running, ExternalCloudProvider: externalCloudProvider,
+		Name: name, Zone: zone, Address: address, State: Running, ExternalCloudProvider: externalCloudProvider, Real: isReal,
 	})
 	return l, nil
 }

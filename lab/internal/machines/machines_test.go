@@ -20,7 +20,7 @@ import (
 func TestSeed(t *testing.T) {
 	t.Parallel()
 	var got []string
-	for _, m := range machines.Seed(5, 2).Machines {
+	for _, m := range machines.Seed(5, 2, 0).Machines {
 		got = append(got, fmt.Sprint(m.Name, " ", m.Zone, " ", m.Address, " ", m.State))
 	}
 	want := []string{
@@ -44,7 +44,7 @@ func TestIPv6FollowsTheAddress(t *testing.T) {
 
 func TestChangesLeaveTheOldListAlone(t *testing.T) {
 	t.Parallel()
-	before, reference := machines.Seed(3, 1), machines.Seed(3, 1)
+	before, reference := machines.Seed(3, 1, 0), machines.Seed(3, 1, 0)
 	frozen, err := before.SetState("node-2", machines.Frozen)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestChangesLeaveTheOldListAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	larger, err := smaller.Add("new", "", true)
+	larger, err := smaller.Add("new", "", true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func TestChangesLeaveTheOldListAlone(t *testing.T) {
 
 func TestIncludeKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	list, err := machines.Seed(3, 1).Remove("node-2")
+	list, err := machines.Seed(3, 1, 0).Remove("node-2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if list, err = list.SetState("node-3", machines.Frozen); err != nil {
 		t.Fatal(err)
 	}
-	list = list.Include(machines.Seed(3, 1))
+	list = list.Include(machines.Seed(3, 1, 0))
 	if got := list.Names(); !cmp.Equal(got, []string{"node-1", "node-3", "node-2"}) {
 		t.Errorf("machines: %v", got)
 	}
@@ -90,14 +90,14 @@ func TestIncludeKeepsWhatIsThere(t *testing.T) {
 
 func TestBadChangesSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	list := machines.Seed(2, 1)
+	list := machines.Seed(2, 1, 0)
 	for name, c := range map[string]struct {
 		change func() (machines.List, error)
 		want   string
 	}{
-		"taken":      {func() (machines.List, error) { return list.Add("node-1", "", false) }, "choose another name"},
-		"not a name": {func() (machines.List, error) { return list.Add("Node_1", "", false) }, "cannot be the name of a node"},
-		"not a zone": {func() (machines.List, error) { return list.Add("x", "zone/a", false) }, "cannot be the name of a zone"},
+		"taken":      {func() (machines.List, error) { return list.Add("node-1", "", false, false) }, "choose another name"},
+		"not a name": {func() (machines.List, error) { return list.Add("Node_1", "", false, false) }, "cannot be the name of a node"},
+		"not a zone": {func() (machines.List, error) { return list.Add("x", "zone/a", false, false) }, "cannot be the name of a zone"},
 		"unknown":    {func() (machines.List, error) { return list.Remove("node-9") }, "there are: node-1, node-2"},
 		"none":       {func() (machines.List, error) { return machines.List{}.SetState("x", machines.Frozen) }, "lab node add"},
 	} {
@@ -115,7 +115,7 @@ func TestInstead(t *testing.T) {
 	if got := machines.Instead("node-9", []string{"a", "b"}); got != "there are: a, b" {
 		t.Errorf("of few: %s", got)
 	}
-	got := machines.Instead("nod-307", machines.Seed(1000, 1).Names())
+	got := machines.Instead("nod-307", machines.Seed(1000, 1, 0).Names())
 	if !strings.HasPrefix(got, "of the 1000 that there are, these look most alike: node-307, ") || len(got) > 100 {
 		t.Errorf("of many: %s", got)
 	}
@@ -123,7 +123,7 @@ func TestInstead(t *testing.T) {
 
 func TestMachinesThatAreOffCannotBeFrozen(t *testing.T) {
 	t.Parallel()
-	list := machines.Seed(1, 1)
+	list := machines.Seed(1, 1, 0)
 	list.Machines[0].State = machines.Off
 	if _, err := list.SetState("node-1", machines.Frozen); err == nil || !strings.Contains(err.Error(), "lab droplet power-on node-1") {
 		t.Errorf("error: %v", err)
@@ -138,7 +138,7 @@ func TestEditLosesNoChange(t *testing.T) {
 	for i := range writers {
 		group.Go(func() {
 			err := machines.Edit(path, func(list machines.List) (machines.List, error) {
-				return list.Add(fmt.Sprintf("m-%d", i), "", false)
+				return list.Add(fmt.Sprintf("m-%d", i), "", false, false)
 			})
 			if err != nil {
 				t.Error(err)

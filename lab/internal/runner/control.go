@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/process"
+	"github.com/mooring-dev/mooring/lab/internal/realnode/cgroup"
 )
 
 const (
@@ -118,7 +119,7 @@ func clearLeftovers(ctx context.Context, layout blueprint.Layout) ([]string, err
 		}
 		left = append(left, p.Name)
 	}
-	return left, forget(layout)
+	return left, errors.Join(cgroup.Remove(ctx, cgroup.Root(layout.Dir)), forget(layout))
 }
 
 func kill(ctx context.Context, name string, identity process.Identity) error {

@@ -50,7 +50,7 @@ type Request struct {
 }
 
 // Given says which options the user chose.
-type Given struct{ Datastore, Nodes, Zones, Cloud, Network, IPFamilies, Pods bool }
+type Given struct{ Datastore, Nodes, Zones, Cloud, Network, IPFamilies, Pods, RealNodes bool }
 
 // memory is options.json: what later starts in the same folder must agree with.
 type memory struct {
@@ -65,6 +65,8 @@ type memory struct {
 	IPFamilies string `json:"ipFamilies,omitempty"`
 	// Pods says that pods are real.
 	Pods bool `json:"pods,omitempty"`
+	// RealNodes is how many of the first machines are real.
+	RealNodes int `json:"realNodes,omitempty"`
 }
 
 // recall reads what the lab in the folder was made with.
@@ -124,7 +126,7 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 	}
 	options.Datastore, options.NodeCount, options.ZoneCount = remembered.Datastore, remembered.Nodes, remembered.Zones
 	options.Cloud, options.Network, options.Pods = remembered.Cloud, remembered.Network, remembered.Pods
-	options.IPFamilies = remembered.IPFamilies
+	options.IPFamilies, options.RealNodes = remembered.IPFamilies, remembered.RealNodes
 	return blueprint.Resolve(options)
 }
 
@@ -153,6 +155,9 @@ func contradiction(options blueprint.Options, given Given, remembered memory) er
 	case given.Pods && options.Pods != remembered.Pods:
 		return fmt.Errorf("--pods=%t contradicts the lab in %s, which was made %s --pods; %s",
 			options.Pods, options.Dir, map[bool]string{true: "with", false: "without"}[remembered.Pods], fresh)
+	case given.RealNodes && options.RealNodes != remembered.RealNodes:
+		return fmt.Errorf("--real-nodes %d contradicts the lab in %s, which was made with %d; %s",
+			options.RealNodes, options.Dir, remembered.RealNodes, fresh)
 	}
 	return nil
 }
@@ -176,6 +181,12 @@ func Network(layout blueprint.Layout) (string, error) {
 func Pods(layout blueprint.Layout) (bool, error) {
 	m, err := made(layout)
 	return m.Pods, err
+}
+
+// RealNodes says with how many real machines the lab in the folder was made, running or not.
+func RealNodes(layout blueprint.Layout) (int, error) {
+	m, err := made(layout)
+	return m.RealNodes, err
 }
 
 // made is recall for a folder in which there must be a lab.
@@ -276,7 +287,8 @@ func (r Request) prepare(claimed *folder.Folder, description blueprint.Blueprint
 		}
 	}
 	o := r.Options
-	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount, Cloud: o.Cloud, Network: o.Network, IPFamilies: o.IPFamilies, Pods: o.Pods}
+	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount, Cloud: o.Cloud, Network: o.Network, IPFamilies: o.IPFamilies,
+		Pods: o.Pods, RealNodes: o.RealNodes}
 	if err := folder.WriteJSON(claimed.OptionsFile(), remembered); err != nil {
 		return err
 	}
@@ -290,12 +302,12 @@ func (r Request) prepare(claimed *folder.Folder, description blueprint.Blueprint
 		}
 	}
 	if o.Cloud == blueprint.CloudDigitalOcean {
-		if err := cloud.Prepare(claimed.Layout, o.NodeCount, o.ZoneCount, r.RestoreMachines); err != nil {
+		if err := cloud.Prepare(claimed.Layout, o.NodeCount, o.ZoneCount, o.RealNodes, r.RestoreMachines); err != nil {
 			return fmt.Errorf("preparing the simulated cloud: %w", err)
 		}
 		return nil
 	}
-	return seed(claimed.MachinesFile(), machines.Seed(o.NodeCount, o.ZoneCount), r.RestoreMachines)
+	return seed(claimed.MachinesFile(), machines.Seed(o.NodeCount, o.ZoneCount, o.RealNodes), r.RestoreMachines)
 }
 
 // seed writes the first list of machines; a list that is there already is the truth.

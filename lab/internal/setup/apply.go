@@ -41,6 +41,9 @@ var nodesManifest []byte
 //go:embed manifests/names.yaml
 var namesManifest []byte
 
+//go:embed manifests/coredns.yaml
+var coreDNSManifest []byte
+
 //go:embed manifests/pods.yaml
 var podsManifest []byte
 
@@ -103,13 +106,18 @@ func (o options) applyManifests(ctx context.Context, api client.Client) error {
 	if err := applyYAML(ctx, api, nodesManifest, ""); err != nil {
 		return err
 	}
-	if o.realPods || o.cloudManagerManifests != "" {
+	if o.realPods || o.realNodes || o.cloudManagerManifests != "" {
 		if err := waitNamespace(ctx, api, systemNamespace); err != nil {
 			return err
 		}
 	}
 	if o.realPods {
 		if err := errors.Join(applyYAML(ctx, api, namesManifest, ""), applyYAML(ctx, api, podsManifest, "")); err != nil {
+			return err
+		}
+	}
+	if o.realNodes {
+		if err := applyYAML(ctx, api, coreDNSManifest, ""); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ type options struct {
 	network                 string
 	calicoNodeSyncManifests string
 	cloudManagerManifests   string
-	realPods                bool
+	realPods, realNodes     bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -47,6 +47,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.calicoNodeSyncManifests, "calico-node-sync-manifests", "", "folder with the manifests of calico-node-sync")
 	flags.StringVar(&o.cloudManagerManifests, "cloud-controller-manager-manifests", "", "folder with the manifests of the cloud controller manager")
 	flags.BoolVar(&o.realPods, "real-pods", false, "pods are real, and the cluster has a server of names")
+	flags.BoolVar(&o.realNodes, "real-nodes", false, "machines are real, and run CoreDNS")
 	return command
 }
 

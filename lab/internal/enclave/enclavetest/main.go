@@ -24,7 +24,7 @@ func Main(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == enclave.Flag })
 	if given {
-		if err := enclave.Furnish(); err != nil {
+		if err := enclave.Furnish(enclave.Pods); err != nil {
 			fmt.Fprintln(os.Stderr, "furnishing the namespaces of the tests:", err, *inside)
 			os.Exit(1)
 		}

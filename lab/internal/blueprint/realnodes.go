@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blueprint
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/mooring-dev/mooring/lab/internal/pki"
+)
+
+// Processes of a lab with real machines, besides Scheduler.
+const (
+	// RealNodes runs the real machines.
+	RealNodes = "real-nodes"
+	// LoadBalancers carries the traffic of the simulated cloud's load balancers to them.
+	LoadBalancers = "load-balancers"
+)
+
+const (
+	// RealPodCIDR is where pods of real machines have their addresses: a /24 for each machine. It is not Calico's pool, from which simulated pods have theirs.
+	RealPodCIDR = "10.245.0.0/16"
+	// MaxRealNodes is how many real machines a lab begins with: each is a kubelet, a containerd and a kube-proxy, about 300 MB in all.
+	MaxRealNodes = 16
+)
+
+// RealNodes is the folder of the real machines.
+func (l Layout) RealNodes() string { return filepath.Join(l.Dir, "real-nodes") }
+
+// RealNode is the folder of one real machine: its disk, configuration and logs.
+func (l Layout) RealNode(name string) string { return filepath.Join(l.RealNodes(), name) }
+
+// KubeletAuthorityFile is the certificate that proves the API server to kubelets, and kubelets to it.
+func (l Layout) KubeletAuthorityFile() string { return l.Certificate(kubeletAuthority) }
+
+// MachineCertificateNames are the names of the certificates with which the kubelet of a machine talks to the API server, and serves it.
+func MachineCertificateNames(machine string) (client, server string) {
+	return "kubelet-" + machine, "kubelet-" + machine + "-server"
+}
+
+// MachineCertificates are the certificates of a real machine. The user is the one that the Node authorizer and NodeRestriction know.
+func MachineCertificates(machine, address string) pki.Plan {
+	client, server := MachineCertificateNames(machine)
+	return pki.Plan{
+		Authorities: []string{authority, kubeletAuthority},
+		Certificates: []pki.Certificate{
+			{Name: client, Authority: authority, CommonName: "system:node:" + machine, Organizations: []string{"system:nodes"}, Client: true},
+			{Name: server, Authority: kubeletAuthority, CommonName: "kubelet", IPs: []string{address}},
+		},
+	}
+}
+
+// Enclosed reports whether the lab has a network namespace of its own, in which pods reach the API server.
+func (o Options) Enclosed() bool { return o.Pods || o.RealNodes > 0 }
+
+func (d draft) realNodes() Process {
+	p := Process{
+		Name: RealNodes,
+		Args: []string{
+			RealNodes,
+			"--lab-dir=" + d.Layout.Dir,
+			"--bin=" + d.Bin,
+			"--kubeconfig=" + d.ProcessKubeconfig(Nodes),
+			"--apiserver-port=" + d.ports[APIServerPort],
+			"--ready-file=" + d.ReadyFile(RealNodes),
+		},
+		DependsOn: d.existing(Setup, APIServer, ControllerManager, DigitalOcean),
+		Ready:     Readiness{File: d.ReadyFile(RealNodes)},
+	}
+	for _, path := range d.ImageArchives {
+		p.Args = append(p.Args, "--image-archive="+path)
+	}
+	return p
+}
+
+func (d draft) loadBalancers() Process {
+	access := d.CloudAccess(d.ports)
+	return Process{
+		Name: LoadBalancers,
+		Args: []string{
+			LoadBalancers,
+			"--admin-url=" + access.AdminURL,
+			"--ca-file=" + access.CAFile,
+			"--cert-file=" + access.CertFile,
+			"--key-file=" + access.KeyFile,
+		},
+		DependsOn: []string{DigitalOcean},
+	}
+}
+
+func checkRealNodes(o Options) error {
+	switch {
+	case o.RealNodes == 0 && len(o.ImageArchives) > 0:
+		return errors.New("--image-archive is for real machines; add --real-nodes")
+	case o.RealNodes == 0:
+		return nil
+	case o.RealNodes < 0 || o.RealNodes > o.NodeCount || o.RealNodes > MaxRealNodes:
+		return fmt.Errorf("--real-nodes %d is out of range; use 1 to the number of --nodes, which is %d, and at most %d", o.RealNodes, o.NodeCount, MaxRealNodes)
+	case o.Pods:
+		return errors.New("--pods and --real-nodes exclude each other, as each gives pods a network of its own; leave one of them out")
+	case o.Network == NetworkBGP:
+		return errors.New("--network bgp and --real-nodes exclude each other so far; leave one of them out")
+	case !filepath.IsAbs(o.Bin):
+		return errors.New("--real-nodes needs the folder of the machines' programs")
+	}
+	return checkNeeds(o, []string{RealNodes})
+}
