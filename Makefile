@@ -19,13 +19,17 @@ kube_part    = $(word $(1),$(subst ., ,$(patsubst v%,%,$(KUBE_VERSION))))
 version_pkg  := k8s.io/component-base/version
 LAB_LDFLAGS  = -s -w -X $(version_pkg).gitVersion=$(KUBE_VERSION) \
                -X $(version_pkg).gitMajor=$(call kube_part,1) -X $(version_pkg).gitMinor=$(call kube_part,2)
-# LDFLAGS is empty by choice: the version of a binary is what Go stamped into it. VERSION names image tags and, there, the version.
+# LDFLAGS is empty by choice: the version of a binary is what Go stamped into it, or what internal/platform/buildinfo/source.txt says. VERSION names images
+# and releases, and is stamped into those.
 LDFLAGS      ?=
 VERSION      ?= $(shell git describe --tags --dirty 2>/dev/null || echo v0.0.0-dev)
 
+# The registry and folder before the images' names. What is in config/ and in the chart has the same: hack/rename.sh changes all.
 REGISTRY     ?= mooring
+RELEASE_URL  ?=
+BUILDER      ?=
+RELEASE_FLAGS = -registry '$(REGISTRY)' -version '$(VERSION)' -url '$(RELEASE_URL)' -builder '$(BUILDER)'
 IMG          ?=
-CONTAINER_TOOL ?= docker
 KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
@@ -36,7 +40,7 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
 
-.PHONY: help lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images docker-build docker-push install deploy \
+.PHONY: help lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -71,7 +75,8 @@ matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool #
 bench: bin/lab bin/etcd build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd (BENCH, BENCH_PKGS).
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
 
-lint: bin/golangci-lint ## Lint both modules, dependency directions included.
+lint: bin/golangci-lint bin/actionlint ## Lint both modules, dependency directions included, and the workflows.
+	@bin/actionlint -shellcheck= -pyflakes=
 	@rc=0; bin/golangci-lint run --build-tags e2e ./... || rc=1; \
 	  cd lab && ../bin/golangci-lint run --config ../.golangci.yaml ./... || rc=1; exit $$rc
 
@@ -131,7 +136,7 @@ real-nodes: ## Build what real machines of the lab run: kubelet, kube-proxy, con
 
 # Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once. The tag keeps
 # the clients of twenty clouds out of promtool. A tool's package is read off the file, as asking Go would download every other tool's modules too.
-bin/csi-sanity bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize bin/helm bin/promtool: go.tools.mod
+bin/csi-sanity bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-gen bin/kustomize bin/helm bin/promtool bin/actionlint: go.tools.mod
 	@echo "Building $(@F) (once)"
 	@go build -modfile=go.tools.mod -tags remove_all_sd -o $@ "$$(grep -oE '[^[:space:]]+/$(@F)(/v[0-9]+)?$$' go.tools.mod)"
 	@touch $@
@@ -146,18 +151,23 @@ bin/kube-controllers: go.kube-controllers.mod
 	@go build -modfile=$< -ldflags '-s -w' -o $@ github.com/projectcalico/calico/kube-controllers/cmd/kube-controllers
 	@touch $@
 
-docker-build: ## Build one image: make docker-build BINARY=calico-node-sync [IMG=...].
-	$(CONTAINER_TOOL) build --build-arg BINARY=$(BINARY) --build-arg VERSION=$(VERSION) \
-	  --build-arg COMMIT="$$(git rev-parse HEAD)" --build-arg DATE="$$(TZ=UTC git log -1 --date=format-local:%FT%TZ --format=%cd)" -t $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION)) .
-
-docker-push: ## Push one image: make docker-push BINARY=calico-node-sync [IMG=...].
-	$(CONTAINER_TOOL) push $(or $(IMG),$(REGISTRY)/$(BINARY):$(VERSION))
-
 images: ## Build OCI archives with module lists of all images, or of BINARY's, into bin/images; needs no container engine.
-	@go run ./hack/images -registry '$(REGISTRY)' -version '$(VERSION)' $(BINARY)
+	@go run ./hack/release images -registry '$(REGISTRY)' -version '$(VERSION)' $(BINARY)
 
 push-images: ## Push what `make images` has built to REGISTRY.
-	@go run ./hack/images -push -registry '$(REGISTRY)' $(BINARY)
+	@go run ./hack/release push -out bin/images -registry '$(REGISTRY)' $(BINARY)
+
+##@ Releases (docs/RELEASING.md)
+release: ## Make all files of a release from its tag: make release VERSION=v0.1.0 [REGISTRY=... RELEASE_URL=... BUILDER=...].
+	@go run ./hack/release all $(RELEASE_FLAGS)
+
+release-check: bin/lab bin/etcd bin/kubectl bin/helm build ## Prove it: the same bytes again, programs that run, a chart that installs, upgrades and goes back, with these programs as pods.
+	@go run ./hack/release check $(RELEASE_FLAGS)
+	@MOORING_CHART='$(CURDIR)/bin/release/$(VERSION)/mooring-$(VERSION:v%=%).tgz' MOORING_PROGRAMS='$(CURDIR)/bin/release/programs' \
+	  go test -count=1 -timeout 30m -tags e2e -run '^(TestUpgradeAndGoBack|TestChartUpgradeWithTraffic)$$' ./test/charts ./test/e2e/pods
+
+push-release: ## Push images and chart of a release to REGISTRY.
+	@go run ./hack/release push -out 'bin/release/$(VERSION)' -registry '$(REGISTRY)'
 
 clean: ## Remove bin/ (Go's build cache stays).
 	rm -rf bin

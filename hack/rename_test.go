@@ -78,7 +78,7 @@ func TestRenameChangesEverything(t *testing.T) {
 	root := t.TempDir()
 	copyTree(t, "..", root)
 	command(t, root, "git", "init", "--quiet")
-	command(t, root, "hack/rename.sh", "example.org/tether/tether", "tether.example.org")
+	command(t, root, "hack/rename.sh", "example.org/tether/tether", "tether.example.org", "registry.example/tether")
 
 	for _, dir := range []string{root, filepath.Join(root, "lab")} {
 		for path := range strings.FieldsSeq(command(t, dir, "go", "list", "./...")) {
@@ -95,11 +95,23 @@ func TestRenameChangesEverything(t *testing.T) {
 		if strings.Contains(name, "mooring.dev") {
 			t.Errorf("%s is still called so", name)
 		}
-		for _, old := range []string{"github.com/mooring-dev/mooring", "nodes.mooring.dev", "bgp.mooring.dev"} {
+		for _, old := range []string{"github.com/mooring-dev/mooring", "nodes.mooring.dev", "bgp.mooring.dev", " mooring/calico-node-sync:dev", " mooring/etcd-storage-proxy:dev"} {
 			// This file must name what it looks for, and was renamed too: it looks for the new names there, which is as good.
 			if bytes.Contains(content, []byte(old)) {
 				t.Errorf("%s still says %s", name, old)
 			}
+		}
+	}
+	for file, want := range map[string]string{
+		"Makefile": "\nREGISTRY     ?= registry.example/tether\n", "charts/mooring/values.yaml": "\n  imageRegistry: registry.example/tether\n",
+		"hack/release/chart.go": "\tdefaultRegistry = \"registry.example/tether\"\n", "dist/etcd-storage-operator.yaml": "image: registry.example/tether/etcd-storage-operator:dev\n",
+	} {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(content, []byte(want)) {
+			t.Errorf("%s lacks %q", file, want)
 		}
 	}
 	command(t, root, "go", "vet", "./internal/nodesync", "./internal/archtest")

@@ -36,7 +36,7 @@ for module in . lab; do
 done
 
 # Four lines, since controller-gen puts the build tag before the header.
-unmarked=$(git ls-files -co --exclude-standard -- '*.go' '*.sh' '*.yaml' Makefile Dockerfile | grep -v '/testdata/' | while IFS= read -r f; do
+unmarked=$(git ls-files -co --exclude-standard -- '*.go' '*.sh' '*.yaml' Makefile | grep -v '/testdata/' | while IFS= read -r f; do
 	head -4 -- "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
 done)
 if [ -n "$unmarked" ]; then

@@ -6,6 +6,7 @@
 package charts_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -13,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +25,9 @@ import (
 
 // previousChart is the version of the chart before this one, as users had it: testdata/previous/README.md.
 const previousChart = "testdata/previous/mooring"
+
+// thisChart is the version of the chart that is upgraded to: the folder, or a release's package that the variable names (make release-check).
+func thisChart() string { return cmp.Or(os.Getenv("MOORING_CHART"), chart) }
 
 // A release is one of the three that have all four components between them.
 type release struct {
@@ -132,27 +136,27 @@ type upgrade struct {
 func (u *upgrade) run() {
 	u.Helper()
 	u.kinds = map[string]*unstructured.Unstructured{}
-	old, now := u.rendered(previousChart), u.rendered(chart, u.set...)
+	old, now := u.rendered(previousChart), u.rendered(thisChart(), u.set...)
 	u.helm(u.values, "install", u.name, previousChart)
 	first := u.expect("the previous version", old, nil)
 	data := u.write()
 	u.refusesOldDefaults(first)
 
-	step := append([]string{"upgrade", u.name, chart, "--reset-then-reuse-values"}, u.set...)
+	step := append([]string{"upgrade", u.name, thisChart(), "--reset-then-reuse-values"}, u.set...)
 	u.helm("", step...)
 	second := u.expect("this version", now, first)
 	u.untouched("the upgrade", data)
 
 	u.helm("", "rollback", u.name, "1")
 	back := u.expect("the previous version again", old, second)
-	if diff := cmp.Diff(plain(first), plain(back)); diff != "" {
+	if diff := gocmp.Diff(plain(first), plain(back)); diff != "" {
 		u.Errorf("after the rollback (- before the upgrade, + after the rollback):\n%s", diff)
 	}
 	u.untouched("the rollback", data)
 
 	u.helm("", step...)
 	again := u.expect("this version again", now, back)
-	if diff := cmp.Diff(plain(second), plain(again)); diff != "" {
+	if diff := gocmp.Diff(plain(second), plain(again)); diff != "" {
 		u.Errorf("the second upgrade (- first, + second):\n%s", diff)
 	}
 
@@ -167,9 +171,9 @@ func (u *upgrade) run() {
 		}
 	}
 	u.untouched("the uninstallation", data)
-	u.helm(u.values, append([]string{"install", u.name, chart}, u.set...)...)
+	u.helm(u.values, append([]string{"install", u.name, thisChart()}, u.set...)...)
 	fresh := u.expect("a new installation", now, left)
-	if diff := cmp.Diff(plain(fresh), plain(again)); diff != "" {
+	if diff := gocmp.Diff(plain(fresh), plain(again)); diff != "" {
 		u.Errorf("an upgraded release is not what a new one is (- new, + upgraded):\n%s", diff)
 	}
 	u.untouched("a new installation", data)
@@ -186,10 +190,10 @@ func (u *upgrade) refusesOldDefaults(first map[string]*unstructured.Unstructured
 		return
 	}
 	const want = "these are the values of an earlier version of the chart: use --reset-then-reuse-values instead of --reuse-values"
-	if out, err := u.try("", "upgrade", u.name, chart, "--reuse-values"); err == nil || !strings.Contains(out, want) {
+	if out, err := u.try("", "upgrade", u.name, thisChart(), "--reuse-values"); err == nil || !strings.Contains(out, want) {
 		u.Errorf("helm upgrade --reuse-values: %v\n%s", err, out)
 	}
-	if diff := cmp.Diff(plain(first), plain(u.live())); diff != "" {
+	if diff := gocmp.Diff(plain(first), plain(u.live())); diff != "" {
 		u.Errorf("a refused upgrade has changed (- before, + after):\n%s", diff)
 	}
 }
@@ -198,12 +202,12 @@ func (u *upgrade) refusesOldDefaults(first map[string]*unstructured.Unstructured
 // issue 8228), and an upgrade takes it in again.
 func (u *upgrade) backTo(value string, rendered, before map[string]*unstructured.Unstructured) {
 	u.Helper()
-	u.helm("", "upgrade", u.name, chart, "--reset-then-reuse-values", "--set", u.without)
+	u.helm("", "upgrade", u.name, thisChart(), "--reset-then-reuse-values", "--set", u.without)
 	if out, err := u.try("", "rollback", u.name); err == nil || !strings.Contains(out, "original object PersistentVolumeClaim") {
 		u.Errorf("the README says that helm rollback does not know what Helm has kept: %v\n%s", err, out)
 	}
-	u.helm("", "upgrade", u.name, chart, "--reset-then-reuse-values", "--set", value)
-	if diff := cmp.Diff(plain(before), plain(u.expect("the upgrade to what was before", rendered, before))); diff != "" {
+	u.helm("", "upgrade", u.name, thisChart(), "--reset-then-reuse-values", "--set", value)
+	if diff := gocmp.Diff(plain(before), plain(u.expect("the upgrade to what was before", rendered, before))); diff != "" {
 		u.Errorf("going back by an upgrade (- before, + after):\n%s", diff)
 	}
 }
@@ -261,7 +265,7 @@ func (u *upgrade) live() map[string]*unstructured.Unstructured {
 func (u *upgrade) expect(what string, want, before map[string]*unstructured.Unstructured) map[string]*unstructured.Unstructured {
 	u.Helper()
 	have := u.live()
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have))); diff != "" {
+	if diff := gocmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have))); diff != "" {
 		u.Errorf("%s (- rendered, + there):\n%s", what, diff)
 	}
 	for key, one := range have {

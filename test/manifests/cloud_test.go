@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -84,22 +83,6 @@ func TestReleaseHasThePredecessorsShape(t *testing.T) {
 
 func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	return t.Key == taint.Key && (t.Operator == corev1.TolerationOpExists || t.Value == taint.Value) && (t.Effect == "" || t.Effect == taint.Effect)
-}
-
-// TestImageStartsByThePredecessorsPath: the predecessor's Deployment starts /bin/digitalocean-cloud-controller-manager. With only the image changed that
-// must be there, and the image's own entry point the same program.
-func TestImageStartsByThePredecessorsPath(t *testing.T) {
-	t.Parallel()
-	content, err := os.ReadFile("../../Dockerfile")
-	must(t, err)
-	for _, want := range []string{`-o /out/bin/\$BINARY `, `ln -s /bin/\$BINARY /out/entrypoint`, `(?m)^COPY --from=build /out/ /$`, `(?m)^ENTRYPOINT \["/entrypoint"\]$`} {
-		if !regexp.MustCompile(want).Match(content) {
-			t.Errorf("the Dockerfile lacks %s", want)
-		}
-	}
-	if _, err := os.Stat("../../cmd/" + cloudName); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestLeasesAreTheProgramsOwn: the two Leases that the Role names are those that the program uses.

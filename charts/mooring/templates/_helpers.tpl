@@ -19,13 +19,25 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
-{{- /* mooring.image (dict "root" $ "image" VALUES): by digest if there is one, otherwise by tag. */ -}}
+{{- /* mooring.image (dict "root" $ "image" VALUES): by digest if there is one, otherwise by tag; with the registry of all, unless it names its own. */ -}}
 {{- define "mooring.image" -}}
+{{- $repository := .image.repository }}
+{{- if not (contains "/" $repository) }}{{ $repository = printf "%s/%s" .root.Values.global.imageRegistry $repository }}{{ end }}
 {{- with .image -}}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end -}}
+{{- if .digest }}{{ $repository }}@{{ .digest }}{{ else }}{{ $repository }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
+{{- end }}
+
+{{- /* mooring.pullSecrets $: the names of the Secrets with which images are pulled, each once, with a comma between them. */ -}}
+{{- define "mooring.pullSecrets" -}}
+{{- $names := list }}
+{{- range concat (.Values.imagePullSecrets | default list) (((.Values.global).imagePullSecrets) | default list) }}{{ $names = append $names .name }}{{ end }}
+{{- $names | uniq | join "," }}
 {{- end }}
 
 {{- /* mooring.podSecurityContext and mooring.securityContext: the restricted Pod Security Standard. Not values: nothing of ours needs more. */ -}}

@@ -4,6 +4,8 @@
 package buildinfo
 
 import (
+	"cmp"
+	_ "embed"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -16,12 +18,18 @@ import (
 //
 //	-ldflags "-X github.com/mooring-dev/mooring/internal/platform/buildinfo.version=v1.2.3 …"
 //
-// The names MUST not be changed without the Dockerfile and hack/images.
+// The names MUST not be changed without hack/release.
 var (
 	version string // a semantic version with leading v
 	commit  string //nolint:gochecknoglobals // the full git commit; only the linker writes it
 	date    string //nolint:gochecknoglobals // the commit's time, RFC 3339, so that builds stay reproducible; likewise
 )
+
+// source is what the source itself knows, for builds of which neither the linker nor the go command knows more: the version that is being made, and, in an
+// archive that git or a forge made of a commit, that commit (gitattributes(5), export-subst; without a tag there is no first word).
+//
+//go:embed source.txt
+var source string
 
 // Unknown stands for what a build does not tell about itself.
 const Unknown = "unknown"
@@ -41,14 +49,31 @@ type Info struct {
 
 // Get returns the running binary's build. What the linker was not told comes from the build
 // information that the go command embeds: the module version for `go install …@v1.2.3`, and version
-// control settings for a build from a checkout.
+// control settings for a build from a checkout. What neither knows, as with -buildvcs=false or in an
+// unpacked archive, comes from the source itself.
 func Get() Info {
 	embedded, _ := debug.ReadBuildInfo()
-	return merge(Info{Version: version, Commit: commit, Date: date}, embedded)
+	return merge(Info{Version: version, Commit: commit, Date: date}, embedded, fromSource(source))
 }
 
-// merge fills the gaps of linked from embedded, which may be nil.
-func merge(linked Info, embedded *debug.BuildInfo) Info {
+// fromSource reads source.txt: a line with the version that is being made, and one with the tag, the commit and its time, which only an archive has. Without a
+// tag the version is that of the first line with -dev, which comes before it.
+func fromSource(text string) Info {
+	base, archived, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	out := Info{Version: base + "-dev"}
+	words := strings.Fields(archived)
+	if len(words) < 2 || strings.Contains(archived, "$") {
+		return out
+	}
+	if len(words) > 2 {
+		out.Version = words[0]
+	}
+	out.Commit, out.Date = words[len(words)-2], words[len(words)-1]
+	return out
+}
+
+// merge fills the gaps of linked from embedded, which may be nil, and then from own.
+func merge(linked Info, embedded *debug.BuildInfo, own Info) Info {
 	out := linked
 	out.GoVersion = runtime.Version()
 	out.Platform = runtime.GOOS + "/" + runtime.GOARCH
@@ -65,11 +90,8 @@ func merge(linked Info, embedded *debug.BuildInfo) Info {
 			}
 		}
 	}
-	for _, field := range []*string{&out.Version, &out.Commit, &out.Date} {
-		if *field == "" {
-			*field = Unknown
-		}
-	}
+	out.Version = cmp.Or(out.Version, own.Version, Unknown)
+	out.Commit, out.Date = cmp.Or(out.Commit, own.Commit, Unknown), cmp.Or(out.Date, own.Date, Unknown)
 	return out
 }
 

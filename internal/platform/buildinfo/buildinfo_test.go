@@ -4,6 +4,8 @@
 package buildinfo
 
 import (
+	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -25,16 +27,21 @@ func TestMerge(t *testing.T) {
 	tests := map[string]struct {
 		linked   Info
 		embedded *debug.BuildInfo
+		own      Info
 		want     Info
 	}{
-		"nothing known": {Info{}, nil, Info{Version: Unknown, Commit: Unknown, Date: Unknown}},
+		"nothing known": {Info{}, nil, Info{}, Info{Version: Unknown, Commit: Unknown, Date: Unknown}},
+		"the source alone": {
+			Info{}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Version: "v0.1.0-dev"},
+			Info{Version: "v0.1.0-dev", Commit: Unknown, Date: Unknown},
+		},
 		"the linker wins": {
-			Info{Version: "v1.2.3", Commit: "feed", Date: "2026-02-03T04:05:06Z"}, checkout,
+			Info{Version: "v1.2.3", Commit: "feed", Date: "2026-02-03T04:05:06Z"}, checkout, Info{Version: "v0.1.0", Commit: "0000", Date: "never"},
 			Info{Version: "v1.2.3", Commit: "feed", Date: "2026-02-03T04:05:06Z"},
 		},
-		"a build in a checkout": {Info{}, checkout, Info{Version: Unknown, Commit: "0123456789abcdef", Date: "2026-01-02T03:04:05Z"}},
+		"a build in a checkout": {Info{}, checkout, Info{Version: "v0.1.0-dev"}, Info{Version: "v0.1.0-dev", Commit: "0123456789abcdef", Date: "2026-01-02T03:04:05Z"}},
 		"go install of a version": {
-			Info{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.9.0"}},
+			Info{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.9.0"}}, Info{Version: "v0.1.0-dev"},
 			Info{Version: "v0.9.0", Commit: Unknown, Date: Unknown},
 		},
 	}
@@ -42,10 +49,40 @@ func TestMerge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.want.GoVersion, tt.want.Platform = runtime.Version(), platform
-			if diff := cmp.Diff(tt.want, merge(tt.linked, tt.embedded)); diff != "" {
+			if diff := cmp.Diff(tt.want, merge(tt.linked, tt.embedded, tt.own)); diff != "" {
 				t.Errorf("merge differs (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFromSource: a checkout knows the version that is being made, an archive of a commit the commit, and an archive of a tag the tag.
+func TestFromSource(t *testing.T) {
+	t.Parallel()
+	const commit, date = "0123456789abcdef", "2026-01-02T03:04:05Z"
+	for text, want := range map[string]Info{
+		"v0.2.0\n$Format:%(describe:tags=true) %H %cI$\n": {Version: "v0.2.0-dev"},
+		"v0.2.0\nv0.1.0 " + commit + " " + date + "\n":    {Version: "v0.1.0", Commit: commit, Date: date},
+		"v0.2.0\n " + commit + " " + date + "\n":          {Version: "v0.2.0-dev", Commit: commit, Date: date},
+	} {
+		if got := fromSource(text); got != want {
+			t.Errorf("fromSource(%q) = %+v, want %+v", text, got, want)
+		}
+	}
+	if got := fromSource(source); !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+`).MatchString(got.Version) {
+		t.Errorf("the source says %+v", got)
+	}
+}
+
+// TestSourceIsStampedByGit: git knows which file to write the commit into.
+func TestSourceIsStampedByGit(t *testing.T) {
+	t.Parallel()
+	attributes, err := os.ReadFile("../../../.gitattributes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(attributes), "internal/platform/buildinfo/source.txt export-subst\n") {
+		t.Errorf(".gitattributes does not name source.txt:\n%s", attributes)
 	}
 }
 

@@ -6,6 +6,7 @@
 package pods
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,13 @@ import (
 // To make them: git worktree add /tmp/previous COMMIT, and there CGO_ENABLED=0 go build -o /tmp/previous/bin/ ./cmd/etcd-storage-{operator,proxy}, with the
 // commit of test/charts/testdata/previous.
 const previousBinaries = "MOORING_PREVIOUS_BINARIES"
+
+// releaseChart names a release's package of the chart, and releasePrograms a folder with the programs of its archives, which then are this version
+// (make release-check); without them it is the chart's folder and bin/.
+const (
+	releaseChart    = "MOORING_CHART"
+	releasePrograms = "MOORING_PROGRAMS"
+)
 
 // previousImages is the registry of the previous version's images in the lab.
 const previousImages = "previous/mooring"
@@ -53,7 +61,7 @@ func TestChartUpgradeWithTraffic(t *testing.T) {
 	t.Parallel()
 	needBinaries(t)
 	root := testkit.Root(t)
-	l := start(t, append(previousFlags(t), "--image", "mooring-test/traffic="+thisProgram(t))...)
+	l := start(t, append(append(previousFlags(t), releaseFlags()...), "--image", "mooring-test/traffic="+thisProgram(t))...)
 	l.deployCore(t)
 	l.kubectl("", "label", "namespace", proxies, "pod-security.kubernetes.io/enforce=restricted")
 	previous := filepath.Join(root, "test/charts/testdata/previous/mooring")
@@ -69,7 +77,7 @@ func TestChartUpgradeWithTraffic(t *testing.T) {
 	identities := l.identities()
 
 	upgrade := []string{
-		"upgrade", "mooring-etcd", filepath.Join(root, "charts/mooring"), "--wait", "--reset-then-reuse-values",
+		"upgrade", "mooring-etcd", cmp.Or(os.Getenv(releaseChart), filepath.Join(root, "charts/mooring")), "--wait", "--reset-then-reuse-values",
 		"--set", "etcdStorageOperator.image.repository=mooring/etcd-storage-operator", "--set", "etcdStorageOperator.proxyImage.repository=mooring/etcd-storage-proxy",
 	}
 	steps := []struct {
@@ -114,6 +122,18 @@ func previousFlags(t *testing.T) []string {
 			path = testkit.Binary(t, name)
 		}
 		out = append(out, "--image", previousImages+"/"+name+"="+path)
+	}
+	return out
+}
+
+// releaseFlags are the lab's flags for the images of a release.
+func releaseFlags() []string {
+	folder := os.Getenv(releasePrograms)
+	var out []string
+	for _, name := range []string{"etcd-storage-operator", "etcd-storage-proxy"} {
+		if folder != "" {
+			out = append(out, "--image", "mooring/"+name+"="+filepath.Join(folder, name))
+		}
 	}
 	return out
 }

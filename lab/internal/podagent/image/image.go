@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Nobody is the user and group of the product's images (Dockerfile).
+// Nobody is the user and group of the product's images (hack/release).
 const Nobody = 65532
 
 // Image is what an image is made of.
@@ -92,7 +92,7 @@ func NewTable(bin, lab string, extra []string) (Table, error) {
 	return t, nil
 }
 
-// product has its binary where the product's Dockerfile puts it.
+// product has its binary where hack/release puts it, and at /entrypoint.
 func product(program string, user int) Image {
 	inside := "/bin/" + filepath.Base(program)
 	return Image{Program: program, Paths: []string{inside, "/entrypoint"}, Entrypoint: []string{"/entrypoint"}, User: user}

@@ -35,12 +35,45 @@ func (s settings) send(ctx context.Context, done func(string)) error {
 		}
 		done(s.signable(binary, digest))
 	}
+	charts, err := filepath.Glob(filepath.Join(s.out, "*"+chartArchiveEnd))
+	if err != nil {
+		return err
+	}
+	for _, chart := range charts {
+		digest, err := s.sendChart(chart, options)
+		if err != nil {
+			return fmt.Errorf("pushing the chart: %w", err)
+		}
+		done(s.signable(chartFolder+"/"+chartName, digest))
+	}
 	return nil
 }
 
-// sendOne pushes one archive. The lists of modules go before the tag, so that whoever finds the image finds them.
+// sendChart pushes the chart, under its version.
+func (s settings) sendChart(path string, options []remote.Option) (string, error) {
+	dir, err := os.MkdirTemp("", "mooring-release-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // what stays is in the system's folder for such things
+	top, one, err := openArchive(path, dir)
+	if err != nil {
+		return "", err
+	}
+	chart, err := top.Image(one.Digest)
+	if err != nil {
+		return "", err
+	}
+	tag, err := s.tag(chartFolder+"/"+chartName, one.Annotations[refName])
+	if err != nil {
+		return "", err
+	}
+	return one.Digest.String(), remote.Write(tag, chart, options...)
+}
+
+// sendOne pushes one archive. The lists of modules go before the tag, so that anyone who finds the image finds them.
 func (s settings) sendOne(binary string, options []remote.Option) (string, error) {
-	dir, err := os.MkdirTemp("", "mooring-images-")
+	dir, err := os.MkdirTemp("", "mooring-release-")
 	if err != nil {
 		return "", err
 	}

@@ -29,6 +29,8 @@ type source struct {
 	// commit is the whole hash, time what files and images carry as theirs.
 	commit string
 	time   time.Time
+	// licenses are those of the modules that binaries are made of.
+	licenses *licenses
 }
 
 // about is what an image says of itself.
@@ -73,7 +75,10 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 		lines := strings.Split(changes, "\n")
 		return s, fmt.Errorf("%d files that binaries are made of are not as commit %.12s says, the first of them %q: commit or stash them", len(lines), s.commit, lines[0])
 	}
-	s.module, err = s.output(ctx, "go", "list", "-m")
+	if s.module, err = s.output(ctx, "go", "list", "-m"); err != nil {
+		return s, err
+	}
+	s.licenses, err = findLicenses(ctx, s)
 	return s, err
 }
 
@@ -85,7 +90,7 @@ func (s source) about(ctx context.Context, binary string) (about, error) {
 
 // compile builds a binary so that nothing of this machine is in it.
 func (s source) compile(ctx context.Context, binary string, p platform) (program, error) {
-	dir, err := os.MkdirTemp("", "mooring-images-")
+	dir, err := os.MkdirTemp("", "mooring-release-")
 	if err != nil {
 		return program{}, err
 	}
@@ -112,9 +117,14 @@ func readProgram(path string, p platform) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
+	return parseProgram(content, p)
+}
+
+// parseProgram reads what a binary says of itself.
+func parseProgram(content []byte, p platform) (program, error) {
 	info, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
-		return program{}, fmt.Errorf("reading what the binary says of itself: %w", err)
+		return program{}, fmt.Errorf("reading the build information of the binary: %w", err)
 	}
 	return program{p, content, info}, nil
 }
@@ -137,6 +147,9 @@ func (s source) output(ctx context.Context, name string, args ...string) (string
 	var complaint strings.Builder
 	command.Stderr = &complaint
 	text, err := command.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("the program %s is missing: install it, and put its folder into PATH", name)
+	}
 	if err != nil {
 		err = errors.New(name + ": " + cmp.Or(strings.Join(strings.Fields(complaint.String()), " "), err.Error()))
 	}

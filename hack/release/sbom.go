@@ -67,8 +67,9 @@ type spdxRelationship struct {
 }
 
 const (
-	spdxRoot = "SPDXRef-DOCUMENT"
-	unstated = "NOASSERTION"
+	spdxRoot        = "SPDXRef-DOCUMENT"
+	unstated        = "NOASSERTION"
+	standardLibrary = "stdlib"
 )
 
 // modules renders the list of what a program is made of, as an SPDX document: the program, Go's standard library, and each module that the program
@@ -80,9 +81,11 @@ func modules(a about, p program) ([]byte, error) {
 	own.PackageFileName, own.PrimaryPurpose, own.LicenseDeclared = "bin/"+a.binary, "APPLICATION", "Apache-2.0"
 	own.Checksums = []spdxChecksum{{"SHA256", digest}}
 	own.SourceInfo = "commit " + a.commit
-	parts := []spdxPackage{spdxModule("stdlib", p.info.GoVersion)}
+	parts := []spdxPackage{spdxModule(standardLibrary, p.info.GoVersion)}
+	parts[0].LicenseDeclared = a.licenses.of(standardLibrary, p.info.GoVersion).expression
 	for _, m := range sortedModules(p.info) {
 		part := spdxModule(m.Path, m.Version)
+		part.LicenseDeclared = a.licenses.of(m.Path, m.Version).expression
 		if m.Sum != "" {
 			part.SourceInfo = "go.sum " + m.Sum
 		}
@@ -92,7 +95,7 @@ func modules(a about, p program) ([]byte, error) {
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: spdxRoot,
 		Name:              fmt.Sprintf("%s %s %s/%s", a.binary, a.version, p.platform.os, p.platform.arch),
 		DocumentNamespace: "https://" + path.Join(p.info.Main.Path, "sbom", a.binary, digest),
-		CreationInfo:      spdxCreationInfo{a.time.Format(time.RFC3339), []string{"Organization: The Mooring Authors", "Tool: hack/images"}},
+		CreationInfo:      spdxCreationInfo{a.time.Format(time.RFC3339), []string{"Organization: The Mooring Authors", "Tool: hack/release"}},
 		Packages:          append([]spdxPackage{own}, parts...),
 		Relationships:     []spdxRelationship{{spdxRoot, "DESCRIBES", own.SPDXID}},
 	}
@@ -132,7 +135,7 @@ func spdxModule(module, version string) spdxPackage {
 
 // packageURL names a module as scanners look it up (https://github.com/package-url/purl-spec): lower case, and Go itself without "go" before its version.
 func packageURL(module, version string) string {
-	if module == "stdlib" {
+	if module == standardLibrary {
 		version = strings.TrimPrefix(version, "go")
 	}
 	return "pkg:golang/" + strings.ToLower(module) + "@" + strings.ReplaceAll(url.PathEscape(version), "+", "%2B")

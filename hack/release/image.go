@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// nobody is the user and group of every image: no root, and a number, as runAsNonRoot demands. Manifests and the Dockerfile say the same.
+// nobody is the user and group of every image: no root, and a number, as runAsNonRoot demands. Manifests say the same.
 const nobody = "65532:65532"
 
 // assemble makes the image of a binary for all platforms that it is built for.
@@ -51,7 +51,7 @@ func picture(a about, p program) (v1.Image, error) {
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err = mutate.Append(image, mutate.Addendum{
-		Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: a.time}, CreatedBy: "hack/images", Comment: "/" + path},
+		Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: a.time}, CreatedBy: "hack/release", Comment: "/" + path},
 	})
 	if err != nil {
 		return nil, err

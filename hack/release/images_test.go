@@ -65,25 +65,38 @@ func read(t *testing.T, elements ...string) string {
 	return string(content)
 }
 
-// checkout makes a repository laid out as ours with one small program, which prints what the linker was told, and one plugin.
-func checkout(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	write(t, dir, "go.mod", "module example.org/tiny\n\ngo 1.26.0\n")
-	write(t, dir, "README.md", "tiny\n")
-	write(t, dir, "cmd/kubectl-tiny/main.go", "package main\n\nfunc main() {}\n")
-	write(t, dir, "cmd/tiny/main.go", `// Command tiny is small.
+// tinyProgram is small.
+const tinyProgram = `// Command tiny is small.
 package main
 
 import "example.org/tiny/internal/platform/buildinfo"
 
 func main() { print(buildinfo.String()) }
-`)
+`
+
+// checkout makes a repository laid out as ours with one small program and one plugin, which print what the linker was told.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", "module example.org/tiny\n\ngo 1.26.0\n")
+	write(t, dir, "README.md", "tiny\n")
+	write(t, dir, "LICENSE", read(t, root, "LICENSE"))
+	write(t, dir, "CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\nMore.\n\n## [1.2.3] - 2026-01-02\n\n### Added\n\n- All.\n\n## [1.2.2] - 2026-01-01\n\n- Less.\n")
+	write(t, dir, "dist/README.md", "for you\n")
+	write(t, dir, "dist/tiny.yaml", "image: mooring/tiny:dev\nother: mooring/tiny-other:dev\n")
+	write(t, dir, "config/crd/bases/a.yaml", "---\nkind: A\n")
+	write(t, dir, "config/crd/bases/b.yaml", "---\nkind: B\n")
+	write(t, dir, "charts/mooring/Chart.yaml", "apiVersion: v2\nname: mooring\nversion: 0.0.0\nappVersion: dev\n")
+	write(t, dir, "charts/mooring/values.yaml", "global:\n  imageRegistry: mooring\n")
+	write(t, dir, "charts/mooring/templates/tiny.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: tiny}, data: {image: \"{{ .Values.global.imageRegistry }}/tiny:{{ .Chart.AppVersion }}\"}}\n")
+	write(t, dir, "cmd/kubectl-tiny/main.go", strings.ReplaceAll(tinyProgram, "tiny is", "kubectl-tiny is"))
+	write(t, dir, "internal/platform/buildinfo/source.txt", "v1.2.3\n")
+	write(t, dir, "cmd/tiny/main.go", tinyProgram)
 	write(t, dir, "internal/platform/buildinfo/buildinfo.go", `package buildinfo
 
 var version, commit, date string
 
-func String() string { return version + " " + commit + " " + date }
+func String() string { return "tiny " + version + " (commit " + commit + " " + date + ")" }
 `)
 	git(t, dir, "init", "-q")
 	git(t, dir, "add", "-A")
@@ -98,11 +111,11 @@ func TestImages(t *testing.T) {
 	git(t, first, "clone", "-q", first, second)
 	var printed strings.Builder
 	out := filepath.Join(t.TempDir(), "images")
-	if err := run(t.Context(), []string{"-root", first, "-out", out, "-registry", "registry.example/team", "-version", "v1.2.3"}, &printed); err != nil {
+	if err := run(t.Context(), []string{"images", "-root", first, "-out", out, "-registry", "registry.example/team", "-version", "v1.2.3"}, &printed); err != nil {
 		t.Fatal(err)
 	}
 	again := filepath.Join(t.TempDir(), "elsewhere")
-	if err := run(t.Context(), []string{"-root", second, "-out", again, "-registry", "registry.example/team", "-version", "v1.2.3", "tiny"}, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"images", "-root", second, "-out", again, "-registry", "registry.example/team", "-version", "v1.2.3", "tiny"}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	index, tag, err := readArchive(filepath.Join(out, "tiny.tar"), t.TempDir())
@@ -245,7 +258,7 @@ func plain(t *testing.T, image v1.Image, on *v1.Platform, commit string) {
 			t.Errorf("%s has mode %o, owner %d:%d, time %s", header.Name, header.Mode, header.Uid, header.Gid, header.ModTime)
 		}
 		if header.Typeflag == tar.TypeReg && on.Architecture == runtime.GOARCH && runtime.GOOS == "linux" {
-			runs(t, r, "v1.2.3 "+commit+" "+commitTime)
+			runs(t, r, "tiny v1.2.3 (commit "+commit+" "+commitTime+")")
 		}
 	}
 	if want := []string{"bin/", "bin/tiny"}; !slices.Equal(held, want) {
@@ -280,16 +293,16 @@ func pushed(t *testing.T, root, out string, index v1.ImageIndex) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := t.TempDir()
+	copied := filepath.Join(t.TempDir(), "images")
 	if err := os.CopyFS(copied, os.DirFS(out)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		var printed strings.Builder
-		if err := run(t.Context(), []string{"-root", root, "-out", copied, "-registry", where, "-push"}, &printed); err != nil {
+		if err := run(t.Context(), []string{"push", "-root", root, "-out", copied, "-registry", where}, &printed); err != nil {
 			t.Fatal(err)
 		}
-		if want := where + "/tiny@" + digest.String() + "\n"; printed.String() != want || read(t, copied, digestsFile) != want {
+		if want := where + "/tiny@" + digest.String() + "\n"; printed.String() != want || read(t, pushedFile(copied)) != want {
 			t.Errorf("output %q, want %q", printed.String(), want)
 		}
 	}

@@ -51,17 +51,19 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an unknown binary":      {[]string{"-root", clean, "tinny"}, `"tinny" is no binary that runs in a cluster: name some of tiny, or none for all`},
-		"the plugin":             {[]string{"-root", clean, "kubectl-tiny"}, `"kubectl-tiny" is no binary that runs in a cluster: name some of tiny, or none for all`},
-		"an unknown flag":        {[]string{"-root", clean, "-sign"}, `flag provided but not defined: -sign`},
-		"another folder":         {[]string{"-root", archives}, `holds no cmd/BINARY/main.go: run this in a checkout, as make images does`},
-		"no version":             {[]string{"-root", clean, "-version", ""}, `registry "mooring" and version "" make no name of an image: `},
-		"a version with a blank": {[]string{"-root", clean, "-version", "v1 2"}, `registry "mooring" and version "v1 2" make no name of an image: `},
-		"an unwritable folder":   {[]string{"-root", clean, "-out", filepath.Join(file, "images")}, `making the folder of the archives: `},
-		"a dirty tree":           {[]string{"-root", dirty, "-out", t.TempDir()}, `2 files that binaries are made of are not as commit `},
-		"no checkout":            {[]string{"-root", bare, "-out", t.TempDir()}, `is no git checkout with a commit, which images are named after: `},
-		"nothing to push":        {[]string{"-root", clean, "-out", t.TempDir(), "-push"}, `tiny.tar: build it with make images first`},
-		"not an archive of ours": {[]string{"-root", clean, "-out", archives, "-push"}, `is no OCI archive of ours: it holds "../escaped"`},
+		"no command":             {nil, `name one of the commands images, push, all and check first`},
+		"another command":        {[]string{"sign"}, `name one of the commands images, push, all and check first`},
+		"an unknown binary":      {[]string{"images", "-root", clean, "tinny"}, `"tinny" is no binary that runs in a cluster: name some of tiny, or none for all`},
+		"the plugin":             {[]string{"images", "-root", clean, "kubectl-tiny"}, `"kubectl-tiny" is no binary that runs in a cluster: name some of tiny, or none for all`},
+		"an unknown flag":        {[]string{"images", "-root", clean, "-sign"}, `flag provided but not defined: -sign`},
+		"another folder":         {[]string{"images", "-root", archives}, `holds no cmd/BINARY/main.go: run this in a checkout, as make images does`},
+		"no version":             {[]string{"images", "-root", clean, "-version", ""}, `registry "mooring" and version "" make no name of an image: `},
+		"a version with a blank": {[]string{"images", "-root", clean, "-version", "v1 2"}, `registry "mooring" and version "v1 2" make no name of an image: `},
+		"an unwritable folder":   {[]string{"images", "-root", clean, "-out", filepath.Join(file, "images")}, `making the folder of the archives: `},
+		"a dirty tree":           {[]string{"images", "-root", dirty, "-out", t.TempDir()}, `2 files that binaries are made of are not as commit `},
+		"no checkout":            {[]string{"images", "-root", bare, "-out", t.TempDir()}, `is no git checkout with a commit, which images are named after: `},
+		"nothing to push":        {[]string{"push", "-root", clean, "-out", t.TempDir()}, `tiny.tar: build it with make images first`},
+		"not an archive of ours": {[]string{"push", "-root", clean, "-out", archives}, `is no OCI archive of ours: it holds "../escaped"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,7 +217,7 @@ func TestNamesAreThoseOfTheManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var named []string
-	reference := regexp.MustCompile(`(?:image|repository|--etcd-proxy-image): *"?mooring/([a-z-]+)`)
+	reference := regexp.MustCompile(`(?:image: *"?mooring/|--etcd-proxy-image=mooring/|repository: *)([a-z-]+)`)
 	for _, place := range []string{"config", "charts", "releases"} {
 		err := fs.WalkDir(os.DirFS(root), place, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) || strings.Contains(path, "testdata") {
@@ -257,26 +259,14 @@ func TestMakeHandsItsVariablesOn(t *testing.T) {
 		if len(runs) != 2 {
 			t.Fatalf("%s runs %q", line[0], runs)
 		}
-		for i, words := range runs {
-			args, ours := strings.CutPrefix(words, "go run ./hack/images ")
-			s, err := parse(append([]string{"-root", root}, strings.Fields(args)...), io.Discard)
-			if !ours || err != nil || s.push != (i == 1) || s.registry != "registry.example" || !s.push && s.version != "dev" || !slices.Equal(s.binaries, line[1:]) {
-				t.Errorf("%s runs %q: %+v, %v", line[0], words, s, err)
+		built := line[1:]
+		for i, line := range runs {
+			args, ours := strings.CutPrefix(line, "go run ./hack/release ")
+			words := strings.Fields(args)
+			s, err := parse(append([]string{words[0], "-root", root}, words[1:]...), io.Discard)
+			if !ours || err != nil || s.command != []string{imagesCommand, pushCommand}[i] || s.registry != "registry.example" || i == 0 && s.version != "dev" || !slices.Equal(s.binaries, built) {
+				t.Errorf("%q: %+v, %v", line, s, err)
 			}
 		}
-	}
-}
-
-// TestDockerfileMakesTheSame: the Dockerfile builds with the same flags, for the same user, and needs no certificates either.
-func TestDockerfileMakesTheSame(t *testing.T) {
-	t.Parallel()
-	dockerfile := read(t, root, "Dockerfile")
-	for _, want := range []string{"-trimpath -buildvcs=false", `"-s -w -X $INFO.version=$VERSION -X $INFO.commit=$COMMIT -X $INFO.date=$DATE"`, "\nUSER " + nobody + "\n"} {
-		if !strings.Contains(dockerfile, want) {
-			t.Errorf("the Dockerfile lacks %q", want)
-		}
-	}
-	if strings.Contains(dockerfile, "certificates.crt") {
-		t.Error("the Dockerfile brings a store of certificates, which wins over the programs' own")
 	}
 }

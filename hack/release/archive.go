@@ -25,9 +25,9 @@ import (
 // refName is the annotation by which an archive names its one image: the tag.
 const refName = "org.opencontainers.image.ref.name"
 
-// writeArchive writes an image as an OCI archive: a tar of an OCI image layout, the small files first, all else by name.
-func writeArchive(path string, index v1.ImageIndex, a about) error {
-	dir, err := os.MkdirTemp("", "mooring-images-")
+// writeArchive writes the one image that add adds as an OCI archive: a tar of an OCI image layout, the small files first, all else by name.
+func writeArchive(path string, when time.Time, add func(to layout.Path) error) error {
+	dir, err := os.MkdirTemp("", "mooring-release-")
 	if err != nil {
 		return err
 	}
@@ -36,11 +36,11 @@ func writeArchive(path string, index v1.ImageIndex, a about) error {
 	if err != nil {
 		return err
 	}
-	if err := folder.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: a.version})); err != nil {
+	if err := add(folder); err != nil {
 		return err
 	}
 	var archive bytes.Buffer
-	if err := pack(&archive, os.DirFS(dir), a.time); err != nil {
+	if err := pack(&archive, os.DirFS(dir), when); err != nil {
 		return err
 	}
 	return replace(path, archive.Bytes())
@@ -72,33 +72,42 @@ func pack(to io.Writer, folder fs.FS, when time.Time) error {
 // inLayout matches the names of all that an image layout of ours holds.
 var inLayout = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a-f]{64})$`)
 
-// readArchive unpacks an archive into the folder dir and returns its one image, and its tag.
+// readArchive unpacks the archive of a binary's image into the folder dir and returns its one image, and its tag.
 func readArchive(path, dir string) (v1.ImageIndex, string, error) {
-	archive, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("there is no %s: build it with make images first", path)
-	}
+	top, one, err := openArchive(path, dir)
 	if err != nil {
 		return nil, "", err
 	}
+	index, err := top.ImageIndex(one.Digest)
+	return index, one.Annotations[refName], err
+}
+
+// openArchive unpacks an archive into the folder dir and returns what it holds, and the one image in it.
+func openArchive(path, dir string) (v1.ImageIndex, v1.Descriptor, error) {
+	none := v1.Descriptor{}
+	archive, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, none, fmt.Errorf("there is no %s: build it with make images first", path)
+	}
+	if err != nil {
+		return nil, none, err
+	}
 	defer archive.Close()
 	if err := unpack(archive, dir); err != nil {
-		return nil, "", fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
+		return nil, none, fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
 	}
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
+		return nil, none, fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
 	}
 	manifest, err := top.IndexManifest()
 	if err != nil {
-		return nil, "", fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
+		return nil, none, fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
 	}
 	if n := len(manifest.Manifests); n != 1 {
-		return nil, "", fmt.Errorf("%s holds %d images instead of one: build it again with make images", path, n)
+		return nil, none, fmt.Errorf("%s holds %d images instead of one: build it again with make images", path, n)
 	}
-	one := manifest.Manifests[0]
-	index, err := top.ImageIndex(one.Digest)
-	return index, one.Annotations[refName], err
+	return top, manifest.Manifests[0], nil
 }
 
 // unpack writes the files of an archive into dir.
