@@ -109,13 +109,16 @@ func parse(args []string, out io.Writer) (settings, error) {
 // isRelease reports whether the command is about a whole release.
 func (s settings) isRelease() bool { return s.command == allCommand || s.command == checkCommand }
 
-// binaries lists what runs in a cluster, sorted: every folder of cmd with a program, but for kubectl's plugins.
+// withoutImage is a program whose node plugin needs mkfs, e2fsck, resize2fs and xfs_growfs beside it: an image of one binary would not work.
+const withoutImage = "digitalocean-csi-driver"
+
+// binaries lists what runs in a cluster, sorted: every folder of cmd with a program, but for kubectl's plugins and what cannot be an image of one binary.
 func binaries(root string) ([]string, error) {
 	names, err := commands(root)
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, isPlugin)
+	names = slices.DeleteFunc(names, func(name string) bool { return isPlugin(name) || name == withoutImage })
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%s holds no cmd/BINARY/main.go: run this in a checkout, as make images does", root)
 	}
