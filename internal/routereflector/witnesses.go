@@ -17,51 +17,58 @@ const spareMeshWitnesses = 2
 // witnesses lists the nodes whose sightings the first step waits for, or the end of the last one, or a decision about a reflector in trouble; never
 // such a reflector itself. It is empty where nothing waits: nobody is asked without a need. samples are those of them that are asked for their routes.
 func (w World) witnesses(p Plan) (witnesses, samples []string) {
-	asked := map[string]bool{}
-	add := func(nodes []Node) {
-		for _, n := range nodes {
-			asked[n.Name] = true
-		}
-	}
-	if len(p.Steps) > 0 {
-		switch step := p.Steps[0]; step.Kind {
-		case Promote, RetirePeer:
-			add(w.working(nil))
-		case MeshOff:
-			if len(inRole(p.Reflectors, RoleJoining)) > 0 {
-				break
-			}
-			add(w.working(nil))
-			// Routes are worth asking for, and many to write, only once the sessions that bring them are there. Who has been asked goes on, even
-			// if a reflector's word must be renewed meanwhile: else neither might ever be fresh at the same time as the other.
-			sample := w.sample()
-			if w.unsettled(w.working(nil)) == "" || slices.ContainsFunc(sample, w.hasSpoken) {
-				add(sample)
-				samples = w.asksRoutes(sample)
-			}
-		case Demote:
-			if w.gatedByMesh() {
-				add(w.meshSample())
-			} else {
-				add(w.concerned(step, p.Reflectors))
-			}
-		case Leave:
-			add(w.movedTo())
-		case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release:
-		}
-	}
+	needed, samples := w.stepWitnesses(p)
 	if len(p.Steps) == 0 && p.Waiting != "" {
-		add(w.working(nil))
+		needed = w.working(nil)
 	}
-	for i := range p.Troubles {
-		if w.exiting() {
-			break
-		}
-		for _, name := range p.Troubles[i].observers() {
-			asked[name] = true
+	asked := map[string]bool{}
+	for _, n := range needed {
+		asked[n.Name] = true
+	}
+	if !w.exiting() {
+		for i := range p.Troubles {
+			for _, name := range p.Troubles[i].observers() {
+				asked[name] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(asked)), samples
+}
+
+// stepWitnesses are those that the first step waits for, and which of them are asked for their routes.
+func (w World) stepWitnesses(p Plan) (needed []Node, samples []string) {
+	if len(p.Steps) == 0 {
+		return nil, nil
+	}
+	switch step := p.Steps[0]; step.Kind {
+	case Promote, RetirePeer:
+		return w.working(nil), nil
+	case MeshOff:
+		return w.meshOffWitnesses(p)
+	case Demote:
+		if w.gatedByMesh() {
+			return w.meshSample(), nil
+		}
+		return w.concerned(step, p.Reflectors), nil
+	case Leave:
+		return w.movedTo(), nil
+	case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release:
+	}
+	return nil, nil
+}
+
+// meshOffWitnesses are the reflectors, and a sample of the others once routes are worth asking for: they are many to write, so only when the sessions
+// that bring them are there. Who has been asked goes on, even if a reflector's word must be renewed meanwhile: else neither might ever be fresh at the
+// same time as the other.
+func (w World) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
+	if len(inRole(p.Reflectors, RoleJoining)) > 0 {
+		return nil, nil
+	}
+	reflectors, sample := w.working(nil), w.sample()
+	if w.unsettled(reflectors) != "" && !slices.ContainsFunc(sample, w.hasSpoken) {
+		return reflectors, nil
+	}
+	return slices.Concat(reflectors, sample), w.asksRoutes(sample)
 }
 
 // hasSpoken says that there is a sighting of the node, be it an old one.

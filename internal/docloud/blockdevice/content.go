@@ -75,10 +75,10 @@ func foreign() []signature {
 		{"swap space", 65536 - 10, "SWAPSPACE2"},
 		{"a Ceph device (bluestore)", 0, "bluestore block device"},
 	}
-	for sector := int64(0); sector < 4; sector++ { // LVM2 puts its label into one of the first four sectors
+	for sector := range int64(4) { // LVM2 puts its label into one of the first four sectors
 		list = append(list, signature{"a physical volume of LVM", sector*512 + 0, "LABELONE"})
 	}
-	for label := int64(0); label < 2; label++ { // ZFS has uberblocks from 128 KiB on in labels of 256 KiB
+	for label := range int64(2) { // ZFS has uberblocks from 128 KiB on in labels of 256 KiB
 		for block := int64(0); block < 128; block += 4 {
 			at := label*256<<10 + 128<<10 + block<<10
 			list = append(list, signature{"a part of a ZFS pool", at, "\x0c\xb1\xba\x00\x00\x00\x00\x00"},

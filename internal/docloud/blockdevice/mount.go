@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,9 +77,9 @@ func realPath(path string) string {
 
 // last returns what is mounted at a path: the last of several on top of each other.
 func last(all []mounted, path string) (mounted, bool) {
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].path == path {
-			return all[i], true
+	for _, one := range slices.Backward(all) {
+		if one.path == path {
+			return one, true
 		}
 	}
 	return mounted{}, false

@@ -33,8 +33,9 @@ func (c *Controller) ValidateVolumeCapabilities(
 	for _, one := range r.GetVolumeCapabilities() {
 		translated = append(translated, capability(one))
 	}
-	if err := cmp.Or(volume.CheckCapabilities(translated), volume.CheckParameters(r.GetParameters())); err != nil {
-		return &spec.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	unfit := cmp.Or(volume.CheckCapabilities(translated), volume.CheckParameters(r.GetParameters()))
+	if unfit != nil { // that is an answer, not a failure
+		return &spec.ValidateVolumeCapabilitiesResponse{Message: unfit.Error()}, nil
 	}
 	return &spec.ValidateVolumeCapabilitiesResponse{Confirmed: &spec.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeCapabilities: r.GetVolumeCapabilities(), VolumeContext: r.GetVolumeContext(), Parameters: r.GetParameters(),

@@ -168,12 +168,6 @@ func mounted(fileSystem string) *spec.VolumeCapability {
 	}
 }
 
-func block() *spec.VolumeCapability {
-	c := mounted("")
-	c.AccessType = &spec.VolumeCapability_Block{Block: &spec.VolumeCapability_BlockVolume{}}
-	return c
-}
-
 func gibibytes(n int64) *spec.CapacityRange { return &spec.CapacityRange{RequiredBytes: n << 30} }
 
 // create makes a volume and returns its ID.
@@ -235,18 +229,5 @@ func (s *scene) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-// refused fails the test unless an error has all these words.
-func refused(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("it was not refused; want %q", words)
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("the error %q does not say %q", err, word)
-		}
 	}
 }

@@ -157,8 +157,8 @@ func (c *Client) deleteOne(ctx context.Context, kind, route, path, id string) er
 	return err
 }
 
-// AttachVolume, DetachVolume and ResizeVolume begin an action (POST /v2/volumes/{id}/actions). They are done when [Client.VolumeAction] says so. Where no
-// answer arrived (ErrAmbiguous) read the volume again: the action may be under way.
+// AttachVolume begins an action (POST /v2/volumes/{id}/actions), as DetachVolume and ResizeVolume do. It is done when [Client.VolumeAction] says so. Where
+// no answer arrived (ErrAmbiguous) read the volume again: the action may be under way.
 func (c *Client) AttachVolume(ctx context.Context, v volume.Observed, droplet int) (volume.Action, error) {
 	return c.act(ctx, v.ID, map[string]any{"type": volume.Attach, "droplet_id": droplet, "region": v.Region})
 }

@@ -11,7 +11,8 @@ import (
 
 // File systems that can be asked for; "" is [DefaultFileSystem].
 const (
-	Ext4, XFS         = "ext4", "xfs"
+	Ext4              = "ext4"
+	XFS               = "xfs"
 	DefaultFileSystem = Ext4
 )
 

@@ -10,7 +10,8 @@ const GiB int64 = 1 << 30
 
 // Bounds of a volume, in GiB (DigitalOcean's documentation of limits).
 const (
-	Smallest, Largest = 1, 16384
+	Smallest = 1
+	Largest  = 16384
 	// Default is the size of a volume for which none is asked, as csi-digitalocean has it.
 	Default = 16
 )

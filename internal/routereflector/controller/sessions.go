@@ -297,16 +297,20 @@ func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout ti
 	}
 	// Who has never answered in this moment comes first, then who answered longest ago.
 	slices.SortStableFunc(ask, func(a, b string) int { return m.seen[a].At.Compare(m.seen[b].At) })
-	free := maxStatuses - len(alive)
-	if len(ask) > free {
-		slices.SortFunc(replaceable, func(a, b calicov3.CalicoNodeStatus) int {
-			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-		})
-		more := replaceable[:min(len(replaceable), len(ask)-free)]
-		drop, free = append(drop, more...), free+len(more)
-		ask = ask[:min(len(ask), free)]
+	more, ask := room(replaceable, ask, maxStatuses-len(alive))
+	return append(drop, more...), ask
+}
+
+// room says which of the questions that may go make room, the oldest first, and who can then be asked, where free more may live.
+func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop []calicov3.CalicoNodeStatus, now []string) {
+	if len(ask) <= free {
+		return nil, ask
 	}
-	return drop, ask
+	slices.SortFunc(replaceable, func(a, b calicov3.CalicoNodeStatus) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	drop = replaceable[:min(len(replaceable), len(ask)-free)]
+	return drop, ask[:min(len(ask), free+len(drop))]
 }
 
 // patience is how long a question of a node may stay open before it makes room for another: the longer the more often it has, so that those who

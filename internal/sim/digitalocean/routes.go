@@ -20,71 +20,76 @@ type route struct {
 // name is how faults and the journal call the route.
 func (r *route) name() string { return r.method + " " + r.pattern }
 
-// routes returns all operations. The scopes are those that the OpenAPI description asks for.
+// operations are all that is simulated. The scopes are those that the OpenAPI description asks for.
+var operations = []struct {
+	method, pattern, scopes string
+	handle                  func(*call) result
+}{
+	{http.MethodGet, "/v2/account", "account:read", getAccount},
+	{http.MethodGet, "/v2/regions", "regions:read", listRegions},
+	{http.MethodGet, "/v2/sizes", "sizes:read regions:read", listSizes},
+	{http.MethodGet, "/v2/vpcs", "vpc:read", listVPCs},
+	{http.MethodGet, "/v2/vpcs/{vpc_id}", "vpc:read", getVPC},
+
+	{http.MethodGet, "/v2/droplets", "droplet:read", listDroplets},
+	{http.MethodPost, "/v2/droplets", "droplet:create", createDroplets},
+	{http.MethodDelete, "/v2/droplets", "droplet:delete tag:read", deleteDropletsByTag},
+	{http.MethodGet, "/v2/droplets/{droplet_id}", "droplet:read", getDroplet},
+	{http.MethodDelete, "/v2/droplets/{droplet_id}", "droplet:delete", deleteDroplet},
+	{http.MethodPost, "/v2/droplets/{droplet_id}/actions", "droplet:update", actOnDroplet},
+	{http.MethodGet, "/v2/droplets/{droplet_id}/actions/{action_id}", "droplet:read", getDropletAction},
+
+	{http.MethodGet, "/v2/actions", "actions:read", listActions},
+	{http.MethodGet, "/v2/volumes", "api:read api:write block_storage:read", listVolumes},
+	{http.MethodPost, "/v2/volumes", "api:write block_storage:create", createVolume},
+	{http.MethodGet, "/v2/volumes/{volume_id}", "block_storage:read", getVolume},
+	{http.MethodDelete, "/v2/volumes/{volume_id}", "block_storage:delete", deleteVolume},
+	{http.MethodGet, "/v2/volumes/{volume_id}/actions", "block_storage_action:read", listVolumeActions},
+	{http.MethodPost, "/v2/volumes/{volume_id}/actions", "block_storage_action:create", actOnVolume},
+	{http.MethodGet, "/v2/volumes/{volume_id}/actions/{action_id}", "block_storage_action:read", getVolumeAction},
+	{http.MethodGet, "/v2/volumes/{volume_id}/snapshots", "block_storage_snapshot:read", listVolumeSnapshots},
+	{http.MethodPost, "/v2/volumes/{volume_id}/snapshots", "block_storage_snapshot:create", createSnapshot},
+	{http.MethodGet, "/v2/snapshots", "snapshot:read", listSnapshots},
+	{http.MethodGet, "/v2/snapshots/{snapshot_id}", "snapshot:read block_storage_snapshot:read", getSnapshot},
+	{http.MethodDelete, "/v2/snapshots/{snapshot_id}", "image:delete snapshot:delete", deleteSnapshot},
+
+	{http.MethodGet, "/v2/load_balancers", "load_balancer:read", listLoadBalancers},
+	{http.MethodPost, "/v2/load_balancers", "load_balancer:create", createLoadBalancer},
+	{http.MethodGet, "/v2/load_balancers/{lb_id}", "load_balancer:read", getLoadBalancer},
+	{http.MethodPut, "/v2/load_balancers/{lb_id}", "load_balancer:update", updateLoadBalancer},
+	{http.MethodDelete, "/v2/load_balancers/{lb_id}", "load_balancer:delete", deleteLoadBalancer},
+	{http.MethodPost, "/v2/load_balancers/{lb_id}/droplets", "load_balancer:update", addBackends},
+	{http.MethodDelete, "/v2/load_balancers/{lb_id}/droplets", "load_balancer:update", removeBackends},
+	{http.MethodPost, "/v2/load_balancers/{lb_id}/forwarding_rules", "load_balancer:update", addForwardingRules},
+	{http.MethodDelete, "/v2/load_balancers/{lb_id}/forwarding_rules", "load_balancer:update", removeForwardingRules},
+
+	{http.MethodGet, "/v2/certificates", "certificate:read", listCertificates},
+	{http.MethodPost, "/v2/certificates", "certificate:create", createCertificate},
+	{http.MethodGet, "/v2/certificates/{certificate_id}", "certificate:read", getCertificate},
+	{http.MethodDelete, "/v2/certificates/{certificate_id}", "certificate:delete", deleteCertificate},
+
+	{http.MethodGet, "/v2/firewalls", "firewall:read", listFirewalls},
+	{http.MethodPost, "/v2/firewalls", "firewall:create", createFirewall},
+	{http.MethodGet, "/v2/firewalls/{firewall_id}", "firewall:read", getFirewall},
+	{http.MethodPut, "/v2/firewalls/{firewall_id}", "firewall:update", updateFirewall},
+	{http.MethodDelete, "/v2/firewalls/{firewall_id}", "firewall:delete", deleteFirewall},
+
+	{http.MethodGet, "/v2/tags", "tag:read", listTags},
+	{http.MethodPost, "/v2/tags", "tag:create", createTag},
+	{http.MethodGet, "/v2/tags/{tag_id}", "tag:read", getTag},
+	{http.MethodDelete, "/v2/tags/{tag_id}", "tag:delete", deleteTag},
+	{http.MethodPost, "/v2/tags/{tag_id}/resources", "tag:create", tagResources},
+	{http.MethodDelete, "/v2/tags/{tag_id}/resources", "tag:delete", untagResources},
+}
+
+// routes returns the operations, ready to be matched.
 func routes() []route {
-	var all []route
-	add := func(method, pattern, scope string, handle func(*call) result) {
+	all := make([]route, 0, len(operations))
+	for _, o := range operations {
 		all = append(all, route{
-			method: method, pattern: pattern, segments: strings.Split(pattern, "/"), scopes: strings.Fields(scope), handle: handle,
+			method: o.method, pattern: o.pattern, segments: strings.Split(o.pattern, "/"), scopes: strings.Fields(o.scopes), handle: o.handle,
 		})
 	}
-	get, post, put, remove := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-
-	add(get, "/v2/account", "account:read", getAccount)
-	add(get, "/v2/regions", "regions:read", listRegions)
-	add(get, "/v2/sizes", "sizes:read regions:read", listSizes)
-	add(get, "/v2/vpcs", "vpc:read", listVPCs)
-	add(get, "/v2/vpcs/{vpc_id}", "vpc:read", getVPC)
-
-	add(get, "/v2/droplets", "droplet:read", listDroplets)
-	add(post, "/v2/droplets", "droplet:create", createDroplets)
-	add(remove, "/v2/droplets", "droplet:delete tag:read", deleteDropletsByTag)
-	add(get, "/v2/droplets/{droplet_id}", "droplet:read", getDroplet)
-	add(remove, "/v2/droplets/{droplet_id}", "droplet:delete", deleteDroplet)
-	add(post, "/v2/droplets/{droplet_id}/actions", "droplet:update", actOnDroplet)
-	add(get, "/v2/droplets/{droplet_id}/actions/{action_id}", "droplet:read", getDropletAction)
-
-	add(get, "/v2/actions", "actions:read", listActions)
-	add(get, "/v2/volumes", "api:read api:write block_storage:read", listVolumes)
-	add(post, "/v2/volumes", "api:write block_storage:create", createVolume)
-	add(get, "/v2/volumes/{volume_id}", "block_storage:read", getVolume)
-	add(remove, "/v2/volumes/{volume_id}", "block_storage:delete", deleteVolume)
-	add(get, "/v2/volumes/{volume_id}/actions", "block_storage_action:read", listVolumeActions)
-	add(post, "/v2/volumes/{volume_id}/actions", "block_storage_action:create", actOnVolume)
-	add(get, "/v2/volumes/{volume_id}/actions/{action_id}", "block_storage_action:read", getVolumeAction)
-	add(get, "/v2/volumes/{volume_id}/snapshots", "block_storage_snapshot:read", listVolumeSnapshots)
-	add(post, "/v2/volumes/{volume_id}/snapshots", "block_storage_snapshot:create", createSnapshot)
-	add(get, "/v2/snapshots", "snapshot:read", listSnapshots)
-	add(get, "/v2/snapshots/{snapshot_id}", "snapshot:read block_storage_snapshot:read", getSnapshot)
-	add(remove, "/v2/snapshots/{snapshot_id}", "image:delete snapshot:delete", deleteSnapshot)
-
-	add(get, "/v2/load_balancers", "load_balancer:read", listLoadBalancers)
-	add(post, "/v2/load_balancers", "load_balancer:create", createLoadBalancer)
-	add(get, "/v2/load_balancers/{lb_id}", "load_balancer:read", getLoadBalancer)
-	add(put, "/v2/load_balancers/{lb_id}", "load_balancer:update", updateLoadBalancer)
-	add(remove, "/v2/load_balancers/{lb_id}", "load_balancer:delete", deleteLoadBalancer)
-	add(post, "/v2/load_balancers/{lb_id}/droplets", "load_balancer:update", addBackends)
-	add(remove, "/v2/load_balancers/{lb_id}/droplets", "load_balancer:update", removeBackends)
-	add(post, "/v2/load_balancers/{lb_id}/forwarding_rules", "load_balancer:update", addForwardingRules)
-	add(remove, "/v2/load_balancers/{lb_id}/forwarding_rules", "load_balancer:update", removeForwardingRules)
-
-	add(get, "/v2/certificates", "certificate:read", listCertificates)
-	add(post, "/v2/certificates", "certificate:create", createCertificate)
-	add(get, "/v2/certificates/{certificate_id}", "certificate:read", getCertificate)
-	add(remove, "/v2/certificates/{certificate_id}", "certificate:delete", deleteCertificate)
-
-	add(get, "/v2/firewalls", "firewall:read", listFirewalls)
-	add(post, "/v2/firewalls", "firewall:create", createFirewall)
-	add(get, "/v2/firewalls/{firewall_id}", "firewall:read", getFirewall)
-	add(put, "/v2/firewalls/{firewall_id}", "firewall:update", updateFirewall)
-	add(remove, "/v2/firewalls/{firewall_id}", "firewall:delete", deleteFirewall)
-
-	add(get, "/v2/tags", "tag:read", listTags)
-	add(post, "/v2/tags", "tag:create", createTag)
-	add(get, "/v2/tags/{tag_id}", "tag:read", getTag)
-	add(remove, "/v2/tags/{tag_id}", "tag:delete", deleteTag)
-	add(post, "/v2/tags/{tag_id}/resources", "tag:create", tagResources)
-	add(remove, "/v2/tags/{tag_id}/resources", "tag:delete", untagResources)
 	return all
 }
 

@@ -78,13 +78,26 @@ type Devices interface {
 // noDevices is for simulators without disks.
 type noDevices struct{}
 
+// Create implements Devices.
 func (noDevices) Create(string, string, int, string) error { return nil }
-func (noDevices) Delete(string) error                      { return nil }
-func (noDevices) Attach(string, int) error                 { return nil }
-func (noDevices) Detach(string, int) error                 { return nil }
-func (noDevices) Resize(string, int) error                 { return nil }
-func (noDevices) Snapshot(string, string) error            { return nil }
-func (noDevices) DeleteSnapshot(string) error              { return nil }
+
+// Delete implements Devices.
+func (noDevices) Delete(string) error { return nil }
+
+// Attach implements Devices.
+func (noDevices) Attach(string, int) error { return nil }
+
+// Detach implements Devices.
+func (noDevices) Detach(string, int) error { return nil }
+
+// Resize implements Devices.
+func (noDevices) Resize(string, int) error { return nil }
+
+// Snapshot implements Devices.
+func (noDevices) Snapshot(string, string) error { return nil }
+
+// DeleteSnapshot implements Devices.
+func (noDevices) DeleteSnapshot(string) error { return nil }
 
 func (v *volume) droplet() int {
 	if len(v.shown.DropletIDs) == 0 {
@@ -283,22 +296,7 @@ func (a *account) checkVolumeAction(v *volume, kind string, dropletID, size int,
 	if region != "" && region != v.shown.Region.Slug {
 		return invalid("the volume is not in region %q", region)
 	}
-	var refused *refusal
-	switch kind {
-	case actionAttach:
-		refused = a.checkAttach(v, dropletID)
-	case actionDetach:
-		if v.droplet() == 0 || v.droplet() != dropletID {
-			refused = invalid("Attachment not found")
-		}
-	case actionResize:
-		if size <= v.shown.SizeGigabytes || size > largestVolume {
-			refused = invalid("size must be greater than the current %d and at most %d gigabytes", v.shown.SizeGigabytes, largestVolume)
-		}
-	default:
-		refused = invalid("action %q is not simulated", kind)
-	}
-	if refused != nil {
+	if refused := a.checkKind(v, kind, dropletID, size); refused != nil {
 		return refused
 	}
 	if v.pending != 0 {
@@ -308,6 +306,24 @@ func (a *account) checkVolumeAction(v *volume, kind string, dropletID, size int,
 		if other := a.volumeActions[id]; kind != actionResize && other.Kind != actionResize && other.Droplet == dropletID {
 			return invalid("Droplet already has a pending event.")
 		}
+	}
+	return nil
+}
+
+func (a *account) checkKind(v *volume, kind string, dropletID, size int) *refusal {
+	switch kind {
+	case actionAttach:
+		return a.checkAttach(v, dropletID)
+	case actionDetach:
+		if v.droplet() == 0 || v.droplet() != dropletID {
+			return invalid("Attachment not found")
+		}
+	case actionResize:
+		if size <= v.shown.SizeGigabytes || size > largestVolume {
+			return invalid("size must be greater than the current %d and at most %d gigabytes", v.shown.SizeGigabytes, largestVolume)
+		}
+	default:
+		return invalid("action %q is not simulated", kind)
 	}
 	return nil
 }

@@ -308,8 +308,8 @@ func TestPodsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for made, other := range map[bool]string{
-		true:  "--pods=false contradicts the lab in " + dir + ", which was made with --pods; leave the option out",
-		false: "--pods=true contradicts the lab in " + dir + ", which was made without --pods; leave the option out",
+		true:  "--pods=false contradicts the lab in " + dir + ", which was made with --pods=true; leave the option out",
+		false: "--pods=true contradicts the lab in " + dir + ", which was made with --pods=false; leave the option out",
 	} {
 		options := map[string]any{"calicoDatastore": "none", "nodes": 3, "zones": 1, "cloud": "none", "pods": made}
 		if err := folder.WriteJSON(layout.OptionsFile(), options); err != nil {

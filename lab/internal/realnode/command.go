@@ -140,7 +140,7 @@ func (m *manager) compare(ctx context.Context, list machines.List) {
 		if !wanted.Real || wanted.State == machines.Off || time.Now().Before(m.after[wanted.Name]) {
 			continue
 		}
-		if err := m.ensure(wanted); err != nil {
+		if err := m.ensure(ctx, wanted); err != nil {
 			m.logger.Error("Machine does not start", "machine", wanted.Name, "error", err)
 			m.after[wanted.Name] = time.Now().Add(restartPause)
 		}
@@ -148,11 +148,11 @@ func (m *manager) compare(ctx context.Context, list machines.List) {
 }
 
 // ensure starts a machine that does not run, and connects or cuts its cable.
-func (m *manager) ensure(wanted machines.Machine) error {
+func (m *manager) ensure(ctx context.Context, wanted machines.Machine) error {
 	h := m.hosts[wanted.Name]
 	if h == nil {
 		var err error
-		if h, err = m.start(wanted); err != nil {
+		if h, err = m.start(ctx, wanted); err != nil {
 			return err
 		}
 		m.hosts[wanted.Name] = h

@@ -38,7 +38,7 @@ type host struct {
 }
 
 // start switches a machine on.
-func (o options) start(m machines.Machine) (*host, error) {
+func (o options) start(ctx context.Context, m machines.Machine) (*host, error) {
 	if !describe.PodCIDR(m.Address).IsValid() {
 		return nil, fmt.Errorf("there is no range of pods for the address %v; remove machines until a lower one is free", m.Address)
 	}
@@ -64,7 +64,7 @@ func (o options) start(m machines.Machine) (*host, error) {
 		return nil, err
 	}
 	h := &host{Machine: m, namespace: namespace, ended: make(chan struct{}), port: "m" + strconv.Itoa(int(m.Address.As4()[3]))}
-	if err := h.boot(file, dir); err != nil {
+	if err := h.boot(ctx, file, dir); err != nil {
 		close(h.ended)
 		return nil, errors.Join(err, h.stop())
 	}
@@ -72,7 +72,7 @@ func (o options) start(m machines.Machine) (*host, error) {
 }
 
 // boot connects the machine and starts its first process.
-func (h *host) boot(description, dir string) error {
+func (h *host) boot(ctx context.Context, description, dir string) error {
 	if err := connect(h.port, h.namespace, h.Address); err != nil {
 		return err
 	}
@@ -81,7 +81,8 @@ func (h *host) boot(description, dir string) error {
 		return fmt.Errorf("opening the log: %w", err)
 	}
 	defer log.Close() // the child has its own copy
-	command := exec.CommandContext(context.Background(), "/proc/self/exe", inside.Name, description)
+	// Its end is that of the machine, not of the request that switched it on.
+	command := exec.CommandContext(context.WithoutCancel(ctx), "/proc/self/exe", inside.Name, description)
 	command.Stdout, command.Stderr, command.Env = log, log, []string{}
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC, Setsid: true,

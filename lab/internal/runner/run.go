@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -133,31 +134,24 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 // contradiction says which of the options that were given is not that of the lab in the folder.
 func contradiction(options blueprint.Options, given Given, remembered memory) error {
 	fresh := fmt.Sprintf("leave the option out to go on with that lab, or start afresh after `lab down --delete --dir %s`", options.Dir)
-	switch {
-	case given.Datastore && options.Datastore != remembered.Datastore:
-		return fmt.Errorf("--calico-datastore %s contradicts the lab in %s, which was made with %s; %s",
-			options.Datastore, options.Dir, remembered.Datastore, fresh)
-	case given.Nodes && options.NodeCount != remembered.Nodes:
-		return fmt.Errorf("--nodes %d contradicts the lab in %s, which was made with %d; use `lab node add|remove`, or %s",
-			options.NodeCount, options.Dir, remembered.Nodes, fresh)
-	case given.Zones && options.ZoneCount != remembered.Zones:
-		return fmt.Errorf("--zones %d contradicts the lab in %s, which was made with %d; %s",
-			options.ZoneCount, options.Dir, remembered.Zones, fresh)
-	case given.Cloud && options.Cloud != remembered.Cloud:
-		return fmt.Errorf("--cloud %s contradicts the lab in %s, which was made with %s; %s",
-			options.Cloud, options.Dir, remembered.Cloud, fresh)
-	case given.Network && options.Network != remembered.Network:
-		return fmt.Errorf("--network %s contradicts the lab in %s, which was made with %s; %s",
-			options.Network, options.Dir, remembered.Network, fresh)
-	case given.IPFamilies && families(options.IPFamilies) != families(remembered.IPFamilies):
-		return fmt.Errorf("--ip-families %s contradicts the lab in %s, which was made with %s; %s",
-			options.IPFamilies, options.Dir, families(remembered.IPFamilies), fresh)
-	case given.Pods && options.Pods != remembered.Pods:
-		return fmt.Errorf("--pods=%t contradicts the lab in %s, which was made %s --pods; %s",
-			options.Pods, options.Dir, map[bool]string{true: "with", false: "without"}[remembered.Pods], fresh)
-	case given.RealNodes && options.RealNodes != remembered.RealNodes:
-		return fmt.Errorf("--real-nodes %d contradicts the lab in %s, which was made with %d; %s",
-			options.RealNodes, options.Dir, remembered.RealNodes, fresh)
+	number := strconv.Itoa
+	for _, o := range []struct {
+		given           bool
+		flag            string
+		now, then, cure string
+	}{
+		{given.Datastore, "--calico-datastore ", options.Datastore, remembered.Datastore, ""},
+		{given.Nodes, "--nodes ", number(options.NodeCount), number(remembered.Nodes), "use `lab node add|remove`, or "},
+		{given.Zones, "--zones ", number(options.ZoneCount), number(remembered.Zones), ""},
+		{given.Cloud, "--cloud ", options.Cloud, remembered.Cloud, ""},
+		{given.Network, "--network ", options.Network, remembered.Network, ""},
+		{given.IPFamilies, "--ip-families ", families(options.IPFamilies), families(remembered.IPFamilies), ""},
+		{given.Pods, "--pods=", strconv.FormatBool(options.Pods), fmt.Sprintf("--pods=%t", remembered.Pods), ""},
+		{given.RealNodes, "--real-nodes ", number(options.RealNodes), number(remembered.RealNodes), "use `lab droplet create --real` or `lab node add --real`, or "},
+	} {
+		if o.given && o.now != strings.TrimPrefix(o.then, o.flag) {
+			return fmt.Errorf("%s%s contradicts the lab in %s, which was made with %s; %s%s", o.flag, o.now, options.Dir, o.then, o.cure, fresh)
+		}
 	}
 	return nil
 }
