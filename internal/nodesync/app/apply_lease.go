@@ -66,8 +66,8 @@ func lead(ctx context.Context, config *rest.Config, o manager.Options, account *
 		lose(errLeaseLost)
 	}()
 	release = func() { stop(); <-ended }
-	// A holder that is gone is waited for as long as its Lease lasts, by our own clock from the first look on.
-	patience := clock.RealClock{}.NewTimer(o.LeaseDuration + 3*o.RetryPeriod)
+	// A holder that is gone is waited for as long as its Lease lasts, by our own clock from the first look on, and an API server may be slow.
+	patience := clock.RealClock{}.NewTimer(3 * o.LeaseDuration)
 	defer patience.Stop()
 	select {
 	case <-leading:
