@@ -97,7 +97,7 @@ func TestProgramsThatCarryTheRoots(t *testing.T) {
 	want := map[string]bool{
 		"calico-node-sync": true, "calico-route-reflector-operator": true,
 		"digitalocean-cloud-controller-manager": true, "digitalocean-cloud-controller-manager-admission-server": true,
-		"etcd-storage-operator": false, "etcd-storage-proxy": false, "kubectl-mooring": false,
+		"digitalocean-csi-driver": true, "etcd-storage-operator": false, "etcd-storage-proxy": false, "kubectl-mooring": false,
 	}
 	lists, err := filepath.Glob("../../../cmd/*/deps.txt")
 	if err != nil || len(lists) != len(want) {

@@ -206,7 +206,7 @@ func TestLimitsAreNeverExceeded(t *testing.T) {
 func TestUnknownRoutesAndMethods(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Options{})
-	for _, path := range []string{"/", "/v2", "/v2/volumes", "/v2/droplets/", "/v2/droplets/1/2/3", "//v2/droplets"} {
+	for _, path := range []string{"/", "/v2", "/v2/domains", "/v2/droplets/", "/v2/droplets/1/2/3", "//v2/droplets"} {
 		a.refused(404, "GET", path, nil, "not_found")
 	}
 	a.refused(404, "PATCH", "/v2/droplets", nil, "not_found")

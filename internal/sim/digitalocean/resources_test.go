@@ -243,6 +243,6 @@ func TestTags(t *testing.T) {
 	a.token = DefaultToken
 	a.refused(400, "POST", "/v2/tags", map[string]any{"name": "a b"}, "contains invalid characters")
 	a.refused(422, "POST", "/v2/tags/k8s:one/resources", map[string]any{"resources": []any{
-		map[string]any{"resource_id": "1", "resource_type": "volume"},
+		map[string]any{"resource_id": "1", "resource_type": "image"},
 	}}, "not simulated")
 }
