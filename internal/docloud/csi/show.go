@@ -34,8 +34,8 @@ func (c *Controller) ValidateVolumeCapabilities(
 		translated = append(translated, capability(one))
 	}
 	unfit := cmp.Or(volume.CheckCapabilities(translated), volume.CheckParameters(r.GetParameters()))
-	if unfit != nil { // that is an answer, not a failure
-		return &spec.ValidateVolumeCapabilitiesResponse{Message: unfit.Error()}, nil
+	if unfit != nil {
+		return &spec.ValidateVolumeCapabilitiesResponse{Message: unfit.Error()}, nil //nolint:nilerr // it is an answer, not a failure
 	}
 	return &spec.ValidateVolumeCapabilitiesResponse{Confirmed: &spec.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeCapabilities: r.GetVolumeCapabilities(), VolumeContext: r.GetVolumeContext(), Parameters: r.GetParameters(),

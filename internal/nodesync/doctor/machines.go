@@ -141,41 +141,40 @@ type advice struct {
 }
 
 // gatesForPeople are the gates that are told of, and what to do about each.
-var gatesForPeople = map[nodesync.Gate]advice{
-	nodesync.GateOrphanedConfiguration: {finding.Note, "host", "it may be a machine whose Calico Node somebody removed, or one that never was a Kubernetes Node, such as bare metal",
-		"if it is gone, `calico-node-sync apply NODE --also-remove=KIND` removes its objects; nothing, if it lives"},
-	nodesync.GateOverlap: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
-		"check --kubeconfig, ETCD_ENDPOINTS and --domain; if most machines are really gone, confirm them as the message says, or lower --min-overlap-percent"},
-	nodesync.GateKubernetesEmpty: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
-		"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
-	nodesync.GateKubernetesNotSynced: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
-		"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
-	nodesync.GateUnreadable: {finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"},
-	nodesync.GateMass: {finding.Warning, "machine", "more machines are gone than the mass guard lets pass without a person",
-		"if all are really gone, confirm them as the message says"},
-	nodesync.GateGrace:             {finding.Note, "machine", "it goes in its time", ""},
-	nodesync.GatePace:              {finding.Note, "machine", "it goes in its time", ""},
-	nodesync.GateRunningPods:       {finding.Warning, "machine", "a machine with running pods may live", "wait for pod garbage collection; without kube-controller-manager, delete the pods"},
-	nodesync.GateNotConfirmed:      {finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"},
-	nodesync.GateStepFailed:        {finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"},
-	nodesync.GateForeignEndpoint:   {finding.Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"},
-	nodesync.GateForeignAddress:    {finding.Note, "block", "an address of somebody else keeps the block, and the Calico Node as its mark; they go when that pod does", ""},
-	nodesync.GateKeep:              {finding.Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"},
-	nodesync.GateUserConfiguration: {finding.Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"},
-	nodesync.GateOtherOrchestrator: {finding.Note, "Calico Node", "it is another orchestrator's", ""},
-	nodesync.GateOrphanedHandle:    {finding.Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"},
+func gatesForPeople() map[nodesync.Gate]advice {
+	return map[nodesync.Gate]advice{
+		nodesync.GateOrphanedConfiguration: {finding.Note, "host", "it may be a machine whose Calico Node somebody removed, or one that never was a Kubernetes Node, such as bare metal",
+			"if it is gone, `calico-node-sync apply NODE --also-remove=KIND` removes its objects; nothing, if it lives"},
+		nodesync.GateOverlap: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+			"check --kubeconfig, ETCD_ENDPOINTS and --domain; if most machines are really gone, confirm them as the message says, or lower --min-overlap-percent"},
+		nodesync.GateKubernetesEmpty: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+			"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
+		nodesync.GateKubernetesNotSynced: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+			"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
+		nodesync.GateUnreadable: {finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"},
+		nodesync.GateMass: {finding.Warning, "machine", "more machines are gone than the mass guard lets pass without a person",
+			"if all are really gone, confirm them as the message says"},
+		nodesync.GateGrace:             {finding.Note, "machine", "it goes in its time", ""},
+		nodesync.GatePace:              {finding.Note, "machine", "it goes in its time", ""},
+		nodesync.GateRunningPods:       {finding.Warning, "machine", "a machine with running pods may live", "wait for pod garbage collection; without kube-controller-manager, delete the pods"},
+		nodesync.GateNotConfirmed:      {finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"},
+		nodesync.GateStepFailed:        {finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"},
+		nodesync.GateForeignEndpoint:   {finding.Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"},
+		nodesync.GateForeignAddress:    {finding.Note, "block", "an address of somebody else keeps the block, and the Calico Node as its mark; they go when that pod does", ""},
+		nodesync.GateKeep:              {finding.Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"},
+		nodesync.GateUserConfiguration: {finding.Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"},
+		nodesync.GateOtherOrchestrator: {finding.Note, "Calico Node", "it is another orchestrator's", ""},
+		nodesync.GateOrphanedHandle:    {finding.Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"},
+	}
 }
 
-// gatesOfOtherChecks are told by checks of the datastore and of names.
-var gatesOfOtherChecks = []nodesync.Gate{
-	nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName,
-}
-
+// adviceOn returns what a gate means for people; false for one that checks of the datastore and of names tell of.
 func adviceOn(gate nodesync.Gate) (advice, bool) {
-	if slices.Contains(gatesOfOtherChecks, gate) {
+	elsewhere := []nodesync.Gate{nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName}
+	if slices.Contains(elsewhere, gate) {
 		return advice{}, false
 	}
-	if a, known := gatesForPeople[gate]; known {
+	if a, known := gatesForPeople()[gate]; known {
 		return a, true
 	}
 	return advice{finding.Warning, "machine", "it is not cleaned up", "see the gates in the documentation"}, true
