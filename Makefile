@@ -34,7 +34,7 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
-E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/kustomize bin/promtool build bin/gotestsum bin/testexec real-nodes
+E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes)
 RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
@@ -54,7 +54,7 @@ test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec bin/csi-sani
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
-e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; a folder: that one).
+e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).
 	@go run ./hack/tests e2e $(E2E_FLAGS)
 
 e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).

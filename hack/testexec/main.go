@@ -5,6 +5,8 @@
 //
 // Each line of FILE has three fields separated by tabs: the package's folder, wall seconds and CPU seconds. CPU seconds include
 // those of processes that the test waited for, such as a kube-apiserver (getrusage(2), RUSAGE_CHILDREN). The exit code is the test binary's.
+//
+// After the time in TESTEXEC_BEFORE, in seconds since 1970, no test binary is started: the line says so by two dashes, and the exit code is 0.
 package main
 
 import (
@@ -14,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -32,6 +35,13 @@ func run(args []string) (int, error) {
 	if len(args) < 2 {
 		return 2, errors.New(`two arguments are needed: go test -exec "testexec FILE"`)
 	}
+	late, err := isLate(os.Getenv("TESTEXEC_BEFORE"))
+	if err != nil {
+		return 2, err
+	}
+	if late {
+		return 0, write(args[0], "-\t-")
+	}
 	cmd := exec.CommandContext(context.Background(), args[1], args[2:]...) // it ends by itself, or by a signal that is passed on
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// go test sends SIGQUIT to what it started when a test takes too long; the test binary answers it with its goroutines.
@@ -46,7 +56,7 @@ func run(args []string) (int, error) {
 			_ = cmd.Process.Signal(s) // a process that has just exited needs no signal
 		}
 	}()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	wall := time.Since(start)
 	signal.Stop(signals)
 	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
@@ -62,8 +72,25 @@ func run(args []string) (int, error) {
 	return state.ExitCode(), nil
 }
 
-// record appends one line to path. A write of one line with O_APPEND does not mix with another package's.
+// isLate reports whether a time, in seconds since 1970, has passed; "" never has.
+func isLate(before string) (bool, error) {
+	if before == "" {
+		return false, nil
+	}
+	seconds, err := strconv.ParseInt(before, 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("TESTEXEC_BEFORE=%q is no number of seconds since 1970: unset it, or use date +%%s", before)
+	}
+	return time.Now().After(time.Unix(seconds, 0)), nil
+}
+
+// record appends what a test binary took to path.
 func record(path string, wall, cpu time.Duration) error {
+	return write(path, fmt.Sprintf("%.2f\t%.2f", wall.Seconds(), cpu.Seconds()))
+}
+
+// write appends one line to path. A write of one line with O_APPEND does not mix with another package's.
+func write(path, fields string) error {
 	folder, err := os.Getwd()
 	if err != nil {
 		return err
@@ -72,6 +99,6 @@ func record(path string, wall, cpu time.Duration) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s\t%.2f\t%.2f\n", folder, wall.Seconds(), cpu.Seconds())
+	_, err = fmt.Fprintf(f, "%s\t%s\n", folder, fields)
 	return errors.Join(err, f.Close())
 }

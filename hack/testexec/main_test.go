@@ -28,3 +28,21 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingBeginsLate(t *testing.T) {
+	for before, want := range map[string]string{"1": "\t-\t-\n", "99999999999": ".\\d\\d\n", "": ".\\d\\d\n"} {
+		t.Setenv("TESTEXEC_BEFORE", before)
+		file := filepath.Join(t.TempDir(), "costs.tsv")
+		if code, err := run([]string{file, "true"}); code != 0 || err != nil {
+			t.Errorf("before %q: exit code %d, error %v", before, code, err)
+		}
+		line, err := os.ReadFile(file)
+		if err != nil || !regexp.MustCompile(want+"$").Match(line) {
+			t.Errorf("before %q: recorded %q: %v", before, line, err)
+		}
+	}
+	t.Setenv("TESTEXEC_BEFORE", "noon")
+	if code, err := run([]string{filepath.Join(t.TempDir(), "f"), "true"}); code != 2 || err == nil {
+		t.Errorf("a time that is none: exit code %d, error %v", code, err)
+	}
+}

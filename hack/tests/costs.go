@@ -17,6 +17,7 @@ import (
 type cost struct {
 	folder    string
 	wall, cpu float64
+	late      bool // it did not run
 }
 
 // last returns the wall seconds of the packages that the last run of this kind recorded, by folder.
@@ -55,6 +56,7 @@ func (r runner) report() error {
 	if err != nil {
 		return err
 	}
+	all = r.reportLate(all)
 	var b strings.Builder
 	total := cost{}
 	fmt.Fprintf(r.out, "\nThe most expensive of %d packages that ran (all are in bin/test/%s.tsv):\n%8s %8s\n", len(all), r.kind, "CPU s", "wall s")
@@ -69,12 +71,30 @@ func (r runner) report() error {
 	return os.WriteFile(r.costs(), []byte(b.String()), 0o600)
 }
 
+// reportLate names the packages that did not run because the time was over, and returns the others.
+func (r runner) reportLate(all []cost) []cost {
+	var folders []string
+	for _, c := range all {
+		if c.late {
+			folders = append(folders, c.folder)
+		}
+	}
+	if len(folders) > 0 {
+		fmt.Fprintf(r.out, "\nNOT RUN, since the time of -within was over: %s. They run in make nightly, or by themselves: make %s E2E_FLAGS='FOLDER'\n",
+			strings.Join(folders, " "), r.kind)
+	}
+	return slices.DeleteFunc(all, func(c cost) bool { return c.late })
+}
+
 // parseCosts reads the lines that testexec or report write, by falling CPU seconds, with folders relative to root.
 func parseCosts(root, content string) ([]cost, error) {
 	var all []cost
 	for line := range strings.Lines(content) {
 		var c cost
 		folder, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if c.late = rest == "-\t-"; c.late {
+			rest = "0\t0"
+		}
 		if _, err := fmt.Sscanf(rest, "%f\t%f", &c.wall, &c.cpu); err != nil {
 			return nil, fmt.Errorf("%q is not folder, wall and CPU seconds: %w", line, err)
 		}

@@ -4,7 +4,8 @@
 // Command tests selects and runs the tests of both modules, and records what each package costs:
 //
 //	tests unit [-race]                         all tests without build tags, by `make test`
-//	tests e2e [-changed] [-short] [FOLDER...]  tests with the tag e2e, by `make e2e`
+//	tests e2e [-changed] [-short] [-within DURATION] [FOLDER...]
+//	                                           tests with the tag e2e, by `make e2e`
 //
 // TEST_FLAGS adds flags of go test. bin/test receives the event streams (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds
 // and CPU seconds of each package, the most expensive first.
@@ -24,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 func main() {
@@ -42,6 +44,8 @@ type runner struct {
 	root  string // the folder of the root module
 	flags []string
 	out   io.Writer
+	// before is when the last package may begin; the zero time is no limit.
+	before time.Time
 }
 
 func run(ctx context.Context, out io.Writer, args []string) error {
@@ -64,8 +68,12 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	case "e2e":
 		changed := set.Bool("changed", false, "only packages that a change since MOORING_BASE, or of the last day, can break")
 		short := set.Bool("short", false, "leave out what takes minutes")
+		within := set.Duration("within", 0, "begin no package after this time; what is left out is named (0: no limit)")
 		if err := set.Parse(args[1:]); err != nil {
 			return err
+		}
+		if *within > 0 {
+			r.before = time.Now().Add(*within)
 		}
 		return r.e2e(ctx, *changed, *short, set.Args())
 	default:
@@ -77,7 +85,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 func modules() []string { return []string{".", "lab"} }
 
 // unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that archtest calls
-// pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
+// pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines. All groups of both modules run
+// side by side, since the longest package of each would otherwise have the machine to itself.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := r.clean(); err != nil {
@@ -86,31 +95,29 @@ func (r runner) unit(ctx context.Context, race bool) error {
 	if race && !linksC(ctx) {
 		return errors.New("the race detector needs a C compiler that links: install one (Debian: apt-get install gcc libc6-dev), or run without RACE=1")
 	}
-	failures := make([]error, len(modules()))
 	var running sync.WaitGroup
-	for i, module := range modules() {
-		running.Go(func() { failures[i] = r.unitOf(ctx, module, race, last) })
+	failures := make(chan error, 2*len(modules()))
+	for _, module := range modules() {
+		all, err := r.list(ctx, module, "")
+		if err != nil {
+			return err
+		}
+		slowestFirst(all, last)
+		groups := []group{{name: "plain", packages: all}}
+		if race {
+			groups = split(all)
+		}
+		for _, g := range groups {
+			running.Go(func() { failures <- r.test(ctx, module, g) })
+		}
 	}
 	running.Wait()
-	return errors.Join(errors.Join(failures...), r.report())
-}
-
-// unitOf runs the tests of one module. Those of the lab mostly wait, so that they run alongside those of the product.
-func (r runner) unitOf(ctx context.Context, module string, race bool, last map[string]float64) error {
-	all, err := r.list(ctx, module, "")
-	if err != nil {
-		return err
-	}
-	slowestFirst(all, last)
-	groups := []group{{name: "plain", packages: all}}
-	if race {
-		groups = split(all)
-	}
+	close(failures)
 	var failed error
-	for _, g := range groups {
-		failed = errors.Join(failed, r.test(ctx, module, g))
+	for err := range failures {
+		failed = errors.Join(failed, err)
 	}
-	return failed
+	return errors.Join(failed, r.report())
 }
 
 // linksC reports whether there is a C compiler with a C library.
@@ -154,13 +161,14 @@ type group struct {
 	name     string
 	flags    []string
 	race     bool
+	beside   bool // of another group of the same module
 	packages []testPackage
 }
 
 // split divides packages into those that run with the race detector and those that run without.
 func split(all []testPackage) []group {
 	with := group{name: "race", flags: []string{"-race", "-shuffle=on"}, race: true}
-	without := group{name: "plain", flags: []string{"-shuffle=on"}}
+	without := group{name: "plain", flags: []string{"-shuffle=on"}, beside: true}
 	for _, p := range all {
 		if p.pure || p.servers || p.campaign {
 			without.packages = append(without.packages, p)
@@ -171,16 +179,20 @@ func split(all []testPackage) []group {
 	return []group{with, without}
 }
 
-// parallel is how many packages of a group run at a time. Most unit tests wait for processes, so that four suit two processors; networks of machines,
-// whose packets are counted, have the processors to themselves. In a package four tests run at a time, for the same reason.
+// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes, so that a few more packages than
+// processors suit. Many more do not: each has an API server and an etcd that cost as long as they run, and on a slow machine that was half of all.
+// Networks of machines, whose packets are counted, have the processors to themselves.
 func (g group) parallel(module string) int {
+	processors := max(2, runtime.NumCPU())
 	switch {
-	case g.name != "e2e":
-		return max(4, runtime.NumCPU())
 	case module == "lab":
 		return 1
+	case g.name == "plain" && g.beside:
+		return processors / 2
+	case g.name == "plain":
+		return processors + 1
 	default:
-		return max(2, runtime.NumCPU())
+		return processors
 	}
 }
 
@@ -206,6 +218,9 @@ func (r runner) test(ctx context.Context, module string, g group) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(r.root, "bin", "gotestsum"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, module), r.out, os.Stderr
 	cmd.Env = os.Environ()
+	if !r.before.IsZero() {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("TESTEXEC_BEFORE=%d", r.before.Unix()))
+	}
 	if g.race {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1", "GORACE=suppressions="+filepath.Join(r.root, "hack", "race-suppressions.txt"))
 	}

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,6 +55,15 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+func TestWhatDidNotRunIsNamed(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	rest := runner{kind: "e2e", out: &out}.reportLate([]cost{{folder: "a", wall: 1}, {folder: "test/b", late: true}})
+	if len(rest) != 1 || rest[0].folder != "a" || !strings.Contains(out.String(), "NOT RUN, since the time of -within was over: test/b.") {
+		t.Errorf("%v are left, said: %s", rest, out.String())
+	}
+}
+
 func TestOwn(t *testing.T) {
 	t.Parallel()
 	folders, servers := own([]string{"example.com/m/b [example.com/m/a.test]", "example.com/m/a_test [example.com/m/a.test]", "example.com/m/b", "fmt"}, "example.com/m/")
@@ -66,8 +77,8 @@ func TestOwn(t *testing.T) {
 
 func TestParseCosts(t *testing.T) {
 	t.Parallel()
-	got, err := parseCosts("/m", "/m/a\t1.50\t0.20\n/m/b/c\t3.00\t7.25\n")
-	want := []cost{{folder: "b/c", wall: 3, cpu: 7.25}, {folder: "a", wall: 1.5, cpu: 0.2}}
+	got, err := parseCosts("/m", "/m/a\t1.50\t0.20\n/m/b/c\t3.00\t7.25\n/m/d\t-\t-\n")
+	want := []cost{{folder: "b/c", wall: 3, cpu: 7.25}, {folder: "a", wall: 1.5, cpu: 0.2}, {folder: "d", late: true}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(cost{})); diff != "" || err != nil {
 		t.Errorf("%v (- want, + got):\n%s", err, diff)
 	}

@@ -34,6 +34,9 @@ import (
 // TestRealNodes takes a lab of two real machines and a simulated one through what happens to a Service of type LoadBalancer: its traffic reaches a pod by
 // way of kube-proxy, also after the machine of that pod is destroyed. Then the lab is killed, and nothing is left of it.
 func TestRealNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what real machines run takes ten CPU minutes to build: make e2e-pods builds it and runs this")
+	}
 	l := prepare(t)
 	if err := realnode.Judge(realnode.Examine(filepath.Dir(l.binary))); err != nil {
 		need(t, err.Error())
