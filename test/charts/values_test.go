@@ -66,6 +66,11 @@ func TestRefusals(t *testing.T) {
 		"a text as pull secret": {"imagePullSecrets: [registry]", "at '/imagePullSecrets/0': got string, want object"},
 		"a registry's URL":      {"global: {imageRegistry: 'https://registry.example'}", "at '/global/imageRegistry': 'https://registry.example' does not match pattern"},
 		"a label of ours":       {"commonLabels: {app.kubernetes.io/name: mine}", "invalid propertyName 'app.kubernetes.io/name'"},
+		"a log level by name":   {on + "logLevel: debug}", "at '/calicoNodeSync/logLevel': got string, want integer"},
+		"an account's name":     {on + "serviceAccount: {name: a}}", "at '/calicoNodeSync/serviceAccount': additional properties 'name' not allowed"},
+		"a budget of none":      {on + "podDisruptionBudget: {maxUnavailable: 0}}", "at '/calicoNodeSync/podDisruptionBudget/maxUnavailable'"},
+		"a mount of no path":    {on + "extraVolumeMounts: [{name: a}]}", "at '/calicoNodeSync/extraVolumeMounts/0': missing property 'mountPath'"},
+		"half a constraint":     {on + "topologySpreadConstraints: [{maxSkew: 1}]}", "at '/calicoNodeSync/topologySpreadConstraints/0': missing properties 'topologyKey', 'whenUnsatisfiable'"},
 		"an object of no kind":  {"extraObjects: [{metadata: {name: a}}]", "at '/extraObjects/0': missing properties 'apiVersion', 'kind'"},
 	} {
 		t.Run(name, func(t *testing.T) {

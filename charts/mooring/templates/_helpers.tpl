@@ -69,6 +69,58 @@ capabilities:
 {{- end }}
 {{- end }}
 
+{{- /* mooring.spreadOf (dict "name" NAME "values" VALUES): the pods' spread that the values name, or the chart's own. */ -}}
+{{- define "mooring.spreadOf" -}}
+{{- with .values.topologySpreadConstraints }}{{ toYaml . }}{{ else }}{{ include "mooring.spread" .name }}{{ end }}
+{{- end }}
+
+{{- /* mooring.logLevel VALUES: the flag -v, where there is one to set. */ -}}
+{{- define "mooring.logLevel" -}}
+{{- with .logLevel }}- -v={{ int . }}{{ end }}
+{{- end }}
+
+{{- /* mooring.serviceAccount (dict "root" $ "name" NAME "labels" NAME "values" VALUES): the account that RBAC and policies name, which is why its name is not a value. */ -}}
+{{- define "mooring.serviceAccount" -}}
+{{- if (.values.serviceAccount).create }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "mooring.labels" (dict "root" .root "name" .labels) | nindent 4 }}
+  {{- with .values.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+# The Deployment asks for the token where it is used; other pods with this account get none.
+automountServiceAccountToken: false
+{{- end }}
+{{- end }}
+
+{{- /* mooring.podDisruptionBudget (dict "root" $ "name" NAME "selector" LABELS "values" VALUES) */ -}}
+{{- define "mooring.podDisruptionBudget" -}}
+{{- if not .values.podDisruptionBudget }}
+{{- fail (printf "podDisruptionBudget of %s is missing: these are the values of an earlier version of the chart: use --reset-then-reuse-values instead of --reuse-values" .name) }}
+{{- end }}
+{{- if .values.podDisruptionBudget.enabled }}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "mooring.labels" (dict "root" .root "name" .name) | nindent 4 }}
+spec:
+  maxUnavailable: {{ .values.podDisruptionBudget.maxUnavailable }}
+  # A pod that is not ready helps nobody; it must not keep a machine from being drained.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- .selector | nindent 6 }}
+{{- end }}
+{{- end }}
+
 {{- /*
 mooring.extraArgs (dict "path" PATH "args" LIST "own" DICT): further flags, and a refusal of those that have a value of their own or that the
 chart depends on, with the sentence that own gives: of two contradicting ones the later would win in silence.

@@ -117,6 +117,9 @@ Parts of calico-node-sync. Each takes the component's values.
 - name: journal
   mountPath: /journal
 {{- end }}
+{{- with .extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "calicoNodeSync.volumes" -}}
@@ -139,5 +142,8 @@ Parts of calico-node-sync. Each takes the component's values.
 - name: journal
   persistentVolumeClaim:
     claimName: {{ .journal.folder.existingClaim | default "calico-node-sync-journal" }}
+{{- end }}
+{{- with .extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}

@@ -49,6 +49,9 @@ Parts of calico-route-reflector-operator. Each takes the component's values.
   mountPath: /metrics-certificate
   readOnly: true
 {{- end }}
+{{- with .extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "calicoRouteReflectorOperator.volumes" -}}
@@ -67,5 +70,8 @@ Parts of calico-route-reflector-operator. Each takes the component's values.
     secretName: {{ .metrics.certificateSecret }}
     # Readable through fsGroup by 65532, which does not own the file.
     defaultMode: 0440
+{{- end }}
+{{- with .extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}

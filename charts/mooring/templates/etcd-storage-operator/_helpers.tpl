@@ -32,3 +32,27 @@ Parts of etcd-storage-operator. Each takes the component's values.
 {{- fail (printf "etcdStorageOperator is not for namespace %s: it has rights on all Secrets of its namespace, where its proxies run. Give it a release of its own in a namespace of its own, such as kube-apiserver-storage" .) }}
 {{- end }}
 {{- end }}
+
+{{- define "etcdStorageOperator.volumeMounts" -}}
+{{- if .metrics.certificateSecret }}
+- name: metrics-certificate
+  mountPath: /metrics-certificate
+  readOnly: true
+{{- end }}
+{{- with .extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "etcdStorageOperator.volumes" -}}
+{{- with .metrics.certificateSecret }}
+- name: metrics-certificate
+  secret:
+    secretName: {{ . }}
+    # Readable through fsGroup by 65532, which does not own the file.
+    defaultMode: 0440
+{{- end }}
+{{- with .extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
