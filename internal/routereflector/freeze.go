@@ -24,9 +24,9 @@ import (
 //
 // Both may happen little by little: what has been believed for a while becomes the new baseline, and so does at once whatever only adds to it.
 const (
-	// Believable is how long a loss must have stood to be believed, and how long a baseline holds against a lesser one. A Node that was deleted by mistake
+	// DoubtPeriod is how long a loss must have stood to be believed, and how long a baseline holds against a lesser one. A Node that was deleted by mistake
 	// is registered anew by its kubelet well before.
-	Believable = 5 * time.Minute
+	DoubtPeriod = 5 * time.Minute
 	// leastVanished is how many Nodes must be gone before that is noticed: of two or three one may well go.
 	leastVanished = 2
 )
@@ -85,7 +85,7 @@ func word(b *v1alpha1.Baseline) string {
 // doubt says why what is seen is not believed, nil if it is.
 func (w World) doubt() *Refusal {
 	b := w.Topology.Status.Baseline
-	if b == nil || w.Topology.Annotations[v1alpha1.BelieveAnnotation] == word(b) {
+	if b == nil || w.Topology.Annotations[v1alpha1.ConfirmAnnotation] == word(b) {
 		return nil
 	}
 	c := w.census()
@@ -93,7 +93,7 @@ func (w World) doubt() *Refusal {
 	if vanished(b, c) && !(w.stood(b) && w.Confirmed) && !w.emergency() {
 		return refuse(ReasonNodesVanished, "of %d Nodes at %s there are %d left; nothing is written until that has stood for %s and a list of the API "+
 			"server confirms it, or until somebody who knows it to be true annotates the topology with %s=%s",
-			b.Nodes, b.Time.UTC().Format(time.RFC3339), c.now.Nodes, Believable, v1alpha1.BelieveAnnotation, word(b))
+			b.Nodes, b.Time.UTC().Format(time.RFC3339), c.now.Nodes, DoubtPeriod, v1alpha1.ConfirmAnnotation, word(b))
 	}
 	if b.Selectors != c.now.Selectors || w.exiting() {
 		return nil
@@ -118,7 +118,7 @@ func (w World) doubt() *Refusal {
 		}
 		return refuse(reason, "%s selects %s of the %d Nodes that it selected at %s and that are still there; nothing is written until their labels are back, the "+
 			"selector is changed, or somebody who knows it to be meant annotates the topology with %s=%s",
-			s.field, what, remain, b.Time.UTC().Format(time.RFC3339), v1alpha1.BelieveAnnotation, word(b))
+			s.field, what, remain, b.Time.UTC().Format(time.RFC3339), v1alpha1.ConfirmAnnotation, word(b))
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func vanished(b *v1alpha1.Baseline, c census) bool {
 
 // stood says that what is seen has been doubted for long enough.
 func (w World) stood(b *v1alpha1.Baseline) bool {
-	return b.DoubtedSince != nil && w.Now.Sub(b.DoubtedSince.Time) >= Believable
+	return b.DoubtedSince != nil && w.Now.Sub(b.DoubtedSince.Time) >= DoubtPeriod
 }
 
 // believe is the baseline from now on, and whether a list of the API server would end a doubt.
@@ -150,13 +150,13 @@ func (w World) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 	}
 	kept := b.DeepCopy()
 	kept.DoubtedSince = nil
-	meant := w.Topology.Annotations[v1alpha1.BelieveAnnotation] == word(b) || b.Selectors != c.now.Selectors
+	meant := w.Topology.Annotations[v1alpha1.ConfirmAnnotation] == word(b) || b.Selectors != c.now.Selectors
 	switch {
 	case c.same(kept):
 		return kept, false
 	case vanished(b, c) && !meant && !w.Confirmed:
 		return b.DeepCopy(), false // in an emergency what is gone is acted on, not believed
-	case meant, c.grown(b), vanished(b, c), w.Now.Sub(b.Time.Time) >= Believable:
+	case meant, c.grown(b), vanished(b, c), w.Now.Sub(b.Time.Time) >= DoubtPeriod:
 		return &c.now, false
 	}
 	return kept, false

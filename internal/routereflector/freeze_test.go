@@ -108,9 +108,9 @@ func TestFrozen(t *testing.T) {
 				t.Errorf("a day later %+v", p.Refusals)
 			}
 			// Somebody who knows better repeats the word of the message; it holds once.
-			_, word, _ := strings.Cut(p.Refusals[0].Message, v1alpha1.BelieveAnnotation+"=")
+			_, word, _ := strings.Cut(p.Refusals[0].Message, v1alpha1.ConfirmAnnotation+"=")
 			believed := later
-			believed.Topology.Annotations = map[string]string{v1alpha1.BelieveAnnotation: word}
+			believed.Topology.Annotations = map[string]string{v1alpha1.ConfirmAnnotation: word}
 			if p := Make(believed); slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == c.reason }) {
 				t.Errorf("believed, and yet %+v", p.Refusals)
 			}
@@ -157,9 +157,9 @@ func TestThaw(t *testing.T) {
 		confirm   bool
 	}{
 		{0, true, true, false},
-		{Believable - time.Second, true, true, false},
-		{Believable, false, true, true},
-		{Believable, true, false, false},
+		{DoubtPeriod - time.Second, true, true, false},
+		{DoubtPeriod, false, true, true},
+		{DoubtPeriod, true, false, false},
 	} {
 		later := gone
 		later.Now, later.Confirmed = later.Now.Add(c.after), c.confirmed
@@ -232,7 +232,7 @@ func TestBaseline(t *testing.T) {
 	if got := *Make(fewer).Baseline; got.Nodes != 21 {
 		t.Errorf("at once it is %+v", got)
 	}
-	fewer.Now = fewer.Now.Add(Believable + time.Second)
+	fewer.Now = fewer.Now.Add(DoubtPeriod + time.Second)
 	if got := *Make(fewer).Baseline; got.Nodes != 18 || !got.Time.Time.Equal(fewer.Now) {
 		t.Errorf("later it is %+v", got)
 	}
@@ -241,7 +241,7 @@ func TestBaseline(t *testing.T) {
 	next := machine(101, 3)
 	next.Created, next.Labels["bgp"] = grown.Now.Add(time.Minute), "yes"
 	swapped.Nodes = append(slices.Clone(swapped.Nodes), next)
-	swapped.Now = swapped.Now.Add(2 * Believable)
+	swapped.Now = swapped.Now.Add(2 * DoubtPeriod)
 	if got := *Make(swapped).Baseline; got.Nodes != 21 || !got.Time.Time.Equal(swapped.Now) {
 		t.Errorf("after an exchange it is %+v", got)
 	}
@@ -279,7 +279,7 @@ func TestAutoscalingNeedsNobody(t *testing.T) {
 			}
 			w = w.remembering()
 		}
-		w.Now = w.Now.Add(Believable)
+		w.Now = w.Now.Add(DoubtPeriod)
 		w.Confirmed = true
 		if p := Make(w); w.doubt() != nil || len(p.Baseline.Selectors) == 0 {
 			t.Fatalf("it is still doubted: %+v", p.Refusals)

@@ -20,9 +20,9 @@ const (
 	KeepAnnotation = "bgp.mooring.dev/keep"
 	// MeshAnnotation on BGPConfiguration default: as JSON, what the mesh had before it was turned off: its password and restart time.
 	MeshAnnotation = "bgp.mooring.dev/mesh-before"
-	// BelieveAnnotation on a topology that is frozen: what is seen is meant. Its value is the word that the condition's message names, which holds for
+	// ConfirmAnnotation on a topology that is frozen: what is seen is meant. Its value is the word that the condition's message names, which holds for
 	// this one time.
-	BelieveAnnotation = "bgp.mooring.dev/believe"
+	ConfirmAnnotation = "bgp.mooring.dev/confirm"
 	// ForceExitAnnotation on a topology whose deletion is refused: go on all the same. Its value is the reason of the refusal.
 	ForceExitAnnotation = "bgp.mooring.dev/force-exit"
 )

@@ -97,8 +97,8 @@ type Reason string
 const (
 	// Free is none.
 	Free Reason = ""
-	// Told is that DigitalOcean has answered 429 and the time is not over.
-	Told Reason = "told"
+	// RateLimited is that DigitalOcean has answered 429 and the time is not over.
+	RateLimited Reason = "rate_limited"
 	// Hour is that the calls of the hour are used up, or what is left is for what is more urgent.
 	Hour Reason = "hour"
 	// Minute is that there were as many calls in the last minute as are allowed.
@@ -152,10 +152,10 @@ func (b *Budget) held(now time.Time, s share, chance float64) Verdict {
 	}
 	start := b.until.Add(s.stagger)
 	if now.Before(start) {
-		return Verdict{start.Add(time.Duration(chance * float64(s.spread))).Sub(now), Told}
+		return Verdict{start.Add(time.Duration(chance * float64(s.spread))).Sub(now), RateLimited}
 	}
 	if b.flight > 0 {
-		return Verdict{peek, Told}
+		return Verdict{peek, RateLimited}
 	}
 	return Verdict{}
 }

@@ -35,7 +35,7 @@ func TestNamesAreAContract(t *testing.T) {
 			t.Errorf("%s, want %s", p, want)
 		}
 	}
-	for r, want := range map[budget.Reason]string{budget.Free: "", budget.Told: "told", budget.Hour: "hour", budget.Minute: "minute"} {
+	for r, want := range map[budget.Reason]string{budget.Free: "", budget.RateLimited: "rate_limited", budget.Hour: "hour", budget.Minute: "minute"} {
 		if string(r) != want {
 			t.Errorf("%s, want %s", r, want)
 		}
@@ -111,7 +111,7 @@ func TestHold(t *testing.T) {
 	b.Heard(start(), budget.Word{Answered: true, Limited: true, Until: start().Add(time.Minute)}, 0)
 	for at := time.Duration(0); at < time.Minute; at += time.Second {
 		for _, p := range priorities() {
-			if v := ask(at, p); v.Wait < time.Minute-at || v.Reason != budget.Told {
+			if v := ask(at, p); v.Wait < time.Minute-at || v.Reason != budget.RateLimited {
 				t.Fatalf("%s after %s: %+v", p, at, v)
 			}
 		}
@@ -149,7 +149,7 @@ func TestAnAnswerToAnEarlierCallDoesNotEndAHold(t *testing.T) {
 	}
 	b.Heard(start(), budget.Word{Answered: true, Limited: true, Until: start().Add(time.Minute)}, 0)
 	b.Heard(start().Add(time.Second), budget.Word{Answered: true}, 0)
-	if v := b.Ask(start().Add(2*time.Second), budget.Vital, 0); v.Reason != budget.Told {
+	if v := b.Ask(start().Add(2*time.Second), budget.Vital, 0); v.Reason != budget.RateLimited {
 		t.Errorf("%+v, want it to be told to wait", v)
 	}
 }

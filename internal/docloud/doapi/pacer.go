@@ -111,7 +111,7 @@ func held(c call, v budget.Verdict, now time.Time) *Error {
 		why = "the token has few calls left in the hour, which are kept for what is more urgent"
 	case budget.Minute:
 		why = "there were as many calls in the last minute as are allowed"
-	case budget.Told, budget.Free:
+	case budget.RateLimited, budget.Free:
 	}
 	until := now.Add(v.Wait)
 	return &Error{

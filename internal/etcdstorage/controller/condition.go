@@ -33,8 +33,8 @@ const (
 	reasonRolling = "RollingOut"
 	// reasonUnavailable of ProxyReady=False: no proxy is ready; the message has the command that shows why.
 	reasonUnavailable = "NoProxyReady"
-	// reasonAnswers of CoreReachable=True: the core etcd answers.
-	reasonAnswers = "Answers"
+	// reasonReachable of CoreReachable=True: the core etcd answers.
+	reasonReachable = "Reachable"
 	// reasonWithin of QuotaExceeded=False: the tenant is within spec.quota, or that bounds no storage.
 	reasonWithin = "WithinQuota"
 	// reasonExceeded of QuotaExceeded=True: proxies refuse what would grow, or are about to; reading and deleting work.
@@ -196,7 +196,7 @@ func reachable(s *scene, plan operator.Plan) verdict {
 	if s.world.Core.Problem != "" {
 		return no(string(operator.ReasonCoreUnreachable), s.world.Core.Problem)
 	}
-	return yes(reasonAnswers, "")
+	return yes(reasonReachable, "")
 }
 
 func certificates(s *scene, plan operator.Plan, failed trouble) verdict {

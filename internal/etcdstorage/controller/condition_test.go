@@ -157,7 +157,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"Deployed", "True", "Deployed", "3 of 3", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "forbidden"} }},
 		{"ProxyReady", "True", "Available", "3 of 3", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
 		{"CoreReachable", "False", "WriteFailed", "permission denied", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.EnsureUser}, "permission denied"} }},
-		{"CoreReachable", "True", "Answers", "", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
+		{"CoreReachable", "True", "Reachable", "", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
 		{"CertificatesReady", "False", "Deleting", "", func(g *sight) { g.deleted() }},
 		{"ProxyReady", "True", "Available", "3 of 3 proxies are ready", func(*sight) {}},
 		{"ProxyReady", "True", "RollingOut", "2 of 3 proxies are ready; not all are of the newest template; if it stays so see what keeps them: " +
@@ -168,7 +168,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"Deployed", "True", "Deployed", "1 of 3 proxies are ready", func(g *sight) { g.proxies(1, 3) }},
 		{"Deployed", "False", "FailedDeploying", "0 of 3 proxies are ready", func(g *sight) { g.proxies(0, 3) }},
 		{"Deployed", "False", "FailedDeploying", "there is no Deployment yet", func(g *sight) { g.s.world.Objects = nil }},
-		{"CoreReachable", "True", "Answers", "", func(*sight) {}},
+		{"CoreReachable", "True", "Reachable", "", func(*sight) {}},
 		{"CoreReachable", "False", "CoreUnreachable", away, unreachable},
 		{"CoreReachable", "False", "CoreCredentials", "put them there", func(g *sight) { g.refused(operator.ReasonCoreCredentials, "put them there") }},
 		{"CoreReachable", "False", "SharedCoreUser", "put one there", func(g *sight) { g.refused(operator.ReasonSharedUser, "put one there") }},

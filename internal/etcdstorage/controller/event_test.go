@@ -64,7 +64,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{"CertificatesReady", "False", "True", "Issued", false},
 		{"CertificatesReady", "True", "False", "Deleting", false},
 		{"CoreReachable", "True", "False", "CoreUnreachable", true},
-		{"CoreReachable", "False", "True", "Answers", false},
+		{"CoreReachable", "False", "True", "Reachable", false},
 		{"ProxyReady", "True", "False", "NoProxyReady", true},
 		{"ProxyReady", "", "False", "NoProxyReady", false},
 		{"ProxyReady", "Unknown", "False", "NoProxyReady", false},

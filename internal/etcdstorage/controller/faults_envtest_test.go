@@ -462,7 +462,7 @@ func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
 	before = g.r.Core.asked
 	for _, name := range names {
 		g.sync(name)
-		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Answers", "")
+		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Reachable", "")
 	}
 	if n := g.r.Core.asked - before; n < len(names) {
 		t.Errorf("the core that answers was asked %d times", n)

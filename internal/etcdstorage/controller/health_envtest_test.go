@@ -109,7 +109,7 @@ func TestACoreWithoutSpaceIsReported(t *testing.T) {
 	if n := testutil.ToFloat64(g.r.Metrics.coreAlarms.WithLabelValues("nospace")); n != 1 {
 		t.Errorf("%v members without space in the metrics", n)
 	}
-	g.expect(names[1], v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Answers", "")
+	g.expect(names[1], v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Reachable", "")
 	// What the message says is done.
 	answer, err := core.Client.Get(t.Context(), "any")
 	if err != nil {

@@ -111,7 +111,7 @@ func TestATenantIsServed(t *testing.T) {
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionFalse, "MissingPermission", "the operator may not get it; run: kubectl -n "+ns+" create")
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionFalse, "NoConflict", "")
-	g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Answers", "")
+	g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Reachable", "")
 	for range 2 { // one command for the ConfigMap, one for the Secret
 		g.cure(name)
 		g.sync(name)

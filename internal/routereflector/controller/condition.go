@@ -34,7 +34,7 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 	no := []metav1.Condition{
 		set(v1alpha1.ConditionAccepted, accepted == nil, reasonOf(accepted, reasonAccepted), messageOf(accepted)),
 	}
-	f := set(v1alpha1.ConditionFrozen, frozen != nil, reasonOf(frozen, reasonBelievable), messageOf(frozen))
+	f := set(v1alpha1.ConditionFrozen, frozen != nil, reasonOf(frozen, reasonNotFrozen), messageOf(frozen))
 	d := set(v1alpha1.ConditionDegraded, yes, reason, message)
 	going, why, what := progress(s, o)
 	p := set(v1alpha1.ConditionProgressing, going, why, what)
@@ -116,7 +116,7 @@ func degradation(o outcome, now time.Time) (degraded bool, reason, message strin
 	if i := slices.IndexFunc(o.plan.Notes, func(n routereflector.Note) bool { return n.Kind == routereflector.NoteTooFew }); i >= 0 {
 		return true, reasonTooFew, o.plan.Notes[i].Message
 	}
-	return false, reasonNoTrouble, strings.Join(routereflector.Messages(o.plan.Notes), "; ")
+	return false, reasonNotDegraded, strings.Join(routereflector.Messages(o.plan.Notes), "; ")
 }
 
 // maxTroubles is how many reflectors in trouble a message names.
@@ -150,7 +150,7 @@ func progress(s *scene, o outcome) (going bool, reason, message string) {
 	case o.plan.Waiting != "":
 		return true, reasonWaiting, fmt.Sprintf("%s waits: %s", waiter(o.plan), o.plan.Waiting)
 	case len(o.plan.Steps) == 0:
-		return false, reasonAsWanted, cmp.Or(strings.Join(s.unread, "; "), "the cluster is as the topology wants it")
+		return false, reasonUpToDate, cmp.Or(strings.Join(s.unread, "; "), "the cluster is as the topology wants it")
 	}
 	return true, reasonStepPending, o.plan.Steps[0].String()
 }

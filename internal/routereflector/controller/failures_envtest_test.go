@@ -93,11 +93,11 @@ func (s *stage) told(kind, reason string) (message string) {
 // believed is the annotation that a message asks for.
 func (s *stage) believe(message string) {
 	s.t.Helper()
-	_, word, found := strings.Cut(message, v1alpha1.BelieveAnnotation+"=")
+	_, word, found := strings.Cut(message, v1alpha1.ConfirmAnnotation+"=")
 	if !found {
 		s.t.Fatalf("the message names no word: %s", message)
 	}
-	s.patch("main", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.BelieveAnnotation, word))
+	s.patch("main", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ConfirmAnnotation, word))
 }
 
 // Labels that all nodes lose while no operator runs are noticed by the next one. It writes nothing but the status until they are back, or until somebody
@@ -141,7 +141,7 @@ func TestFrozenAcrossARestart(t *testing.T) {
 		s.label(nodeName(i), "pool", "null")
 	}
 	s.believe(s.told(v1alpha1.ConditionFrozen, "SelectorMatchesNothing"))
-	s.told(v1alpha1.ConditionFrozen, "Believable")
+	s.told(v1alpha1.ConditionFrozen, "NotFrozen")
 	s.told(v1alpha1.ConditionDegraded, "TooFewReflectors")
 }
 
@@ -176,8 +176,8 @@ func TestNodesVanish(t *testing.T) {
 			t.Errorf("while it is frozen: %s", r)
 		}
 	}
-	now.by.Store(int64(routereflector.Believable + time.Minute))
-	s.told(v1alpha1.ConditionFrozen, "Believable")
+	now.by.Store(int64(routereflector.DoubtPeriod + time.Minute))
+	s.told(v1alpha1.ConditionFrozen, "NotFrozen")
 	if is := s.topology("main").Status.Baseline; is.Nodes != 4 || is.DoubtedSince != nil {
 		t.Errorf("the baseline is %+v", is)
 	}
@@ -444,7 +444,7 @@ func TestAReflectorInTroubleIsReportedAtOnce(t *testing.T) {
 		t.Errorf("%d are ready, %s sessions: %+v", is.ReadyReflectors, is.Sessions.Summary, is.Reflectors)
 	}
 	set(corev1.ConditionTrue)
-	s.told(v1alpha1.ConditionDegraded, "NoTrouble")
+	s.told(v1alpha1.ConditionDegraded, "NotDegraded")
 	testkit.Eventually(t, "both reflectors to count again", func() string {
 		is := s.topology("main").Status
 		if is.ReadyReflectors != 2 || is.Sessions.Established != is.Sessions.Expected {

@@ -103,7 +103,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, own := range []string{
 		v1alpha1.ReflectorLabel, v1alpha1.TopologyLabel, v1alpha1.KeepAnnotation, v1alpha1.MeshAnnotation, routereflector.ClusterIDAnnotation,
-		v1alpha1.BelieveAnnotation, v1alpha1.ForceExitAnnotation,
+		v1alpha1.ConfirmAnnotation, v1alpha1.ForceExitAnnotation,
 	} {
 		if !strings.Contains(string(content), own) {
 			t.Errorf("the page does not name %s", own)

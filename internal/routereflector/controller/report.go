@@ -22,8 +22,8 @@ import (
 
 // Reasons of conditions and Events, beside those of [routereflector.Reason]. They are a contract with users' alerts: MUST NOT change.
 const (
-	// reasonAsWanted of Progressing=False: nothing is to be done.
-	reasonAsWanted = "AsWanted"
+	// reasonUpToDate of Progressing=False: nothing is to be done.
+	reasonUpToDate = "UpToDate"
 	// reasonStepPending of Progressing=True: steps are under way; the message names the first one.
 	reasonStepPending = "StepPending"
 	// reasonWaiting of Progressing=True: a step, or the end of the last one, waits for sessions; the message says for which.
@@ -38,10 +38,10 @@ const (
 	reasonReflectorNotReady = "ReflectorNotReady"
 	// reasonTooFew of Degraded=True: fewer nodes than wanted may be reflectors; the message counts why.
 	reasonTooFew = "TooFewReflectors"
-	// reasonBelievable of Frozen=False: what is seen is believed.
-	reasonBelievable = "Believable"
-	// reasonNoTrouble of Degraded=False: nothing is wrong. What the message then says is worth knowing, and hurts nobody.
-	reasonNoTrouble = "NoTrouble"
+	// reasonNotFrozen of Frozen=False: what is seen is believed.
+	reasonNotFrozen = "NotFrozen"
+	// reasonNotDegraded of Degraded=False: nothing is wrong. What the message then says is worth knowing, and hurts nobody.
+	reasonNotDegraded = "NotDegraded"
 	// reasonAccepted of Accepted=True: the spec can be worked with.
 	reasonAccepted = "Accepted"
 	// reasonMeshOn of MeshDisabled=False: the node-to-node mesh is on.

@@ -197,7 +197,7 @@ func (s *scene) saidProven() bool {
 	}
 	was := s.topology.Status
 	asWanted := slices.ContainsFunc(was.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionFalse && c.Reason == reasonAsWanted
+		return c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionFalse && c.Reason == reasonUpToDate
 	})
 	var are, were []string
 	for _, n := range s.world.Nodes {
