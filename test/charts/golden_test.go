@@ -50,8 +50,8 @@ func valueSets(t *testing.T) []valueSet {
 }
 
 // TestGoldenRenders shows each change of what the chart renders as a change of a file, and has each pod judged: all meet the restricted Pod Security
-// Standard but DigitalOcean's controller, which is on its machine's network and thereby privileged; but for that, it is restricted as well. What the API
-// server says of the sets is in TestServerAcceptsEveryObject.
+// Standard but DigitalOcean's controller and the route reflectors' operator, which are on their machines' network and thereby privileged; but for that, they
+// are restricted as well. What the API server says of the sets is in TestServerAcceptsEveryObject.
 func TestGoldenRenders(t *testing.T) {
 	t.Parallel()
 	golden := map[string]bool{}
@@ -125,7 +125,10 @@ func checkStandards(t *testing.T, source, rendered string) {
 	objects.CheckPods(t, source, all)
 	for _, d := range objects.OfKind[appsv1.Deployment](t, all, "Deployment") {
 		want := api.LevelRestricted
-		if d.Name == cloudComponent {
+		if d.Spec.Template.Spec.HostNetwork {
+			if d.Name != cloudComponent && d.Name != reflectorsComponent {
+				t.Errorf("%s: the pods of %s are on their machines' network", source, d.Name)
+			}
 			want = api.LevelPrivileged
 		}
 		if have := objects.Standard(t, &d.Spec.Template.ObjectMeta, &d.Spec.Template.Spec); have != want {

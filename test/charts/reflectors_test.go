@@ -7,6 +7,7 @@ package charts_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,10 +17,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
@@ -43,6 +48,7 @@ calicoRouteReflectorOperator:
   enabled: true
   datastore: etcdv3
   etcd: {endpoints: ["https://192.0.2.10:2379", "https://192.0.2.11:2379"], secret: certificates, certKey: "", keyKey: ""}
+  hostNetwork: false
   networkPolicy: {enabled: true, etcdPorts: [4001], etcdCIDRs: [192.0.2.10/32]}`,
 		"the kind goes": `calicoRouteReflectorOperator: {enabled: true, crds: {keep: false}}`,
 		"everything": `
@@ -50,6 +56,9 @@ imagePullSecrets: [{name: registry}]
 calicoRouteReflectorOperator:
   enabled: true
   crds: {keep: false}
+  hostNetwork: false
+  ports: {metrics: 8443, health: 8081}
+  apiServer: {host: 192.0.2.1, port: 7443}
   extraArgs: [--settle-period=10s, -v=2]
   extraEnv: [{name: GOMEMLIMIT, value: 400MiB}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
   image:
@@ -112,19 +121,51 @@ func TestReflectorsValuesHaveEffects(t *testing.T) {
 		`"key":"disk"`, `"team":"network"`, `"example.com/note":"any text, also: this"`,
 		`"name":"prometheus-k8s","namespace":"monitoring"`, `"secretName":"metrics-certificate"`, `"interval":"1m"`, `"release":"prometheus"`,
 		`"serverName":"calico-route-reflector-operator-metrics.mooring-system.svc"`, `"cidr":"192.0.2.0/24"`, `"port":6443`,
-		`"kubernetes.io/metadata.name":"monitoring"`,
+		`"kubernetes.io/metadata.name":"monitoring"`, `{"name":"KUBERNETES_SERVICE_HOST","value":"192.0.2.1"}`, `{"name":"KUBERNETES_SERVICE_PORT","value":"7443"}`,
+		`"--metrics-bind-address=:8443"`, `"--health-probe-bind-address=:8081"`, `"maxSurge":1`,
 	} {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("not rendered: %s", want)
 		}
 	}
-	for _, absent := range []string{"priorityClassName", "helm.sh/resource-policy", `"port":443`} {
+	for _, absent := range []string{"priorityClassName", "helm.sh/resource-policy", `"port":443`, "hostNetwork", "podAntiAffinity"} {
 		if strings.Contains(string(content), absent) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
 	if bindings := objects.OfKind[rbacv1.ClusterRoleBinding](t, render(t, namespace, reflectorsScenarios()["defaults"]), "ClusterRoleBinding"); len(bindings) != 2 {
 		t.Errorf("without readers there are %d bindings", len(bindings))
+	}
+}
+
+// TestReflectorsNeedNoPodNetwork: what mends routes between pods runs without them, whatever taint its machine has, and never twice on one machine, whose
+// ports it has.
+func TestReflectorsNeedNoPodNetwork(t *testing.T) {
+	t.Parallel()
+	mine := `
+calicoRouteReflectorOperator:
+  enabled: true
+  networkPolicy: {enabled: true}
+  affinity:
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: rack, labelSelector: {matchLabels: {team: network}}}]`
+	for name, values := range map[string]string{"defaults": reflectorsScenarios()["defaults"], "an affinity of one's own": mine} {
+		all := render(t, namespace, values)
+		d := objects.OfKind[appsv1.Deployment](t, all, "Deployment")[0]
+		pod := d.Spec.Template.Spec
+		if !pod.HostNetwork || pod.DNSPolicy != corev1.DNSDefault || len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+			t.Errorf("%s: host network %v, DNS policy %s, tolerations %v", name, pod.HostNetwork, pod.DNSPolicy, pod.Tolerations)
+		}
+		if surge := d.Spec.Strategy.RollingUpdate.MaxSurge; surge.IntValue() != 0 {
+			t.Errorf("%s: a new pod waits for the ports of the old one, with maxSurge %s", name, surge)
+		}
+		terms := pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		if last := terms[len(terms)-1]; last.TopologyKey != corev1.LabelHostname || !maps.Equal(last.LabelSelector.MatchLabels, d.Spec.Selector.MatchLabels) {
+			t.Errorf("%s: two pods may share a machine: %v", name, terms)
+		}
+		if slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool { return u.GetKind() == "NetworkPolicy" }) {
+			t.Errorf("%s: there is a NetworkPolicy, which applies to no pod on its machine's network", name)
+		}
 	}
 }
 
@@ -210,7 +251,11 @@ func TestReflectorsRefusals(t *testing.T) {
 		"a flag with a value": {on + "extraArgs: [--metrics-cert-path=/x]}", "calicoRouteReflectorOperator.extraArgs: --metrics-cert-path is not for here: set calicoRouteReflectorOperator.metrics.certificateSecret"},
 		"a flag that would break": {on + "extraArgs: ['--leader-election-id=x']}",
 			"calicoRouteReflectorOperator.extraArgs: --leader-election-id is not for here: the Role allows one Lease"},
-		"an argument": {on + "extraArgs: [plan]}", at + "extraArgs/0': 'plan' does not match pattern"},
+		"two on one port":          {on + "ports: {metrics: 9178}}", "calicoRouteReflectorOperator.ports: metrics and health are both 9178: give them two ports"},
+		"a port of root's":         {on + "ports: {metrics: 443}}", at + "ports/metrics': minimum: got 443, want 1,024"},
+		"a URL as host":            {on + "apiServer: {host: 'https://192.0.2.1'}}", at + "apiServer/host': 'https://192.0.2.1' does not match pattern"},
+		"an older version's ports": {on + "ports: null}", "calicoRouteReflectorOperator.ports is missing: these are the values of an earlier version of the chart"},
+		"an argument":              {on + "extraArgs: [plan]}", at + "extraArgs/0': 'plan' does not match pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -264,6 +309,14 @@ func TestReflectorsReleaseKeepsTheKind(t *testing.T) {
 	server := objects.ConnectTo(t, cluster)
 	const ns = "helm-reflectors"
 	makeNamespace(t, server, ns)
+	if out, complaint, err := helm(t, reflectorsScenarios()["defaults"], "install", "first", chart, "--namespace", ns, "--kubeconfig", cluster.Kubeconfig); err == nil ||
+		!strings.Contains(complaint, "namespace "+ns+" enforces the Pod Security Standard restricted") {
+		t.Errorf("a namespace whose pods may not be on their machine's network: %v\n%s%s", err, out, complaint)
+	}
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, api.EnforceLevelLabel, api.LevelPrivileged)
+	if err := server.Client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, client.RawPatch(types.MergePatchType, label)); err != nil {
+		t.Fatal(err)
+	}
 	do := func(values string, args ...string) (string, error) {
 		args = append(args, "--namespace", ns, "--kubeconfig", cluster.Kubeconfig)
 		out, complaint, err := helm(t, values, args...)

@@ -98,7 +98,10 @@ func TestUpgradeAndGoBack(t *testing.T) {
 	for _, r := range releases() {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			if r.namespace != cloudNamespace {
+			switch r.namespace {
+			case namespace:
+				makePrivileged(t, server, r.namespace)
+			case etcdNamespace:
 				makeNamespace(t, server, r.namespace)
 			}
 			u := &upgrade{T: t, release: r, server: server, kubeconfig: cluster.Kubeconfig}

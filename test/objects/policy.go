@@ -17,9 +17,10 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// onHostNetwork are the Deployments whose pods are on the machine's network, each with the reason. In all else they meet the standard.
+// onHostNetwork are the Deployments whose pods may be on the machine's network, each with the reason. In all else they meet the standard.
 func onHostNetwork() map[string]string {
 	return map[string]string{
+		"calico-route-reflector-operator":       "it mends routes between pods, so it must not need them",
 		"digitalocean-cloud-controller-manager": "pod networks may wait for the addresses that it gives to Nodes",
 	}
 }
@@ -49,8 +50,8 @@ func CheckPods(tb testing.TB, source string, all []*unstructured.Unstructured) i
 	deployments := OfKind[appsv1.Deployment](tb, all, "Deployment")
 	for _, d := range deployments {
 		pod := d.Spec.Template.DeepCopy()
-		if _, ok := onHostNetwork()[d.Name]; ok != pod.Spec.HostNetwork {
-			tb.Errorf("%s: Deployment %s is on the host's network: %v", source, d.Name, pod.Spec.HostNetwork)
+		if _, ok := onHostNetwork()[d.Name]; pod.Spec.HostNetwork && !ok {
+			tb.Errorf("%s: Deployment %s is on the host's network", source, d.Name)
 		}
 		pod.Spec.HostNetwork = false
 		if complaint := Unrestricted(tb, &pod.ObjectMeta, &pod.Spec); complaint != "" {

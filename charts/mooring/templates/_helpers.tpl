@@ -57,21 +57,22 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- /* mooring.spread NAME: pods of a component on different machines and zones, as far as there are any. */ -}}
+{{- /* mooring.spread (dict "name" NAME "alone" BOOL): pods of a component on different machines (unless none shares one anyway) and zones, as far as there are any. */ -}}
 {{- define "mooring.spread" -}}
-{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+{{- $name := .name }}
+{{- range .alone | ternary (list "topology.kubernetes.io/zone") (list "kubernetes.io/hostname" "topology.kubernetes.io/zone") }}
 - maxSkew: 1
   topologyKey: {{ . }}
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels:
-      app.kubernetes.io/name: {{ $ }}
+      app.kubernetes.io/name: {{ $name }}
 {{- end }}
 {{- end }}
 
-{{- /* mooring.spreadOf (dict "name" NAME "values" VALUES): the pods' spread that the values name, or the chart's own. */ -}}
+{{- /* mooring.spreadOf (dict "name" NAME "values" VALUES "alone" BOOL): the pods' spread that the values name, or the chart's own. */ -}}
 {{- define "mooring.spreadOf" -}}
-{{- with .values.topologySpreadConstraints }}{{ toYaml . }}{{ else }}{{ include "mooring.spread" .name }}{{ end }}
+{{- with .values.topologySpreadConstraints }}{{ toYaml . }}{{ else }}{{ include "mooring.spread" (dict "name" .name "alone" (.alone | default false)) }}{{ end }}
 {{- end }}
 
 {{- /* mooring.logLevel VALUES: the flag -v, where there is one to set. */ -}}
