@@ -28,6 +28,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -77,7 +78,7 @@ func startServices(tb testing.TB, cloud cloudprovider.Interface, quiet bool, nod
 	factory := informers.NewSharedInformerFactory(client, 0)
 	var informer coreinformers.NodeInformer = factory.Core().V1().Nodes()
 	if quiet {
-		informer = quietNodes{informer}
+		informer = provider.QuietNodes(informer)
 	}
 	keeper, err := servicecontroller.New(cloud, client, factory.Core().V1().Services(), informer, "kubernetes", featuregate.NewFeatureGate())
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -190,12 +191,13 @@ func (w *moved) nodePort(name string) {
 	w.must(err)
 }
 
-// likely fails unless the objects are the same to the last resourceVersion. The status of a Service with the PROXY protocol alone may say so.
+// likely fails unless the objects are the same to the last resourceVersion. The status of a Service with the PROXY protocol alone may say so, and that of one
+// whose address does not show its load balancer (it asked for a hostname) may record which it has.
 func (w *moved) likely(before, after map[string]string) {
 	w.t.Helper()
 	for _, objects := range []map[string]string{before, after} {
 		for name, content := range objects {
-			if !strings.Contains(content, `"`+annotation.EnableProxyProtocol+`":"true"`) {
+			if !strings.Contains(content, `"`+annotation.EnableProxyProtocol+`":"true"`) && !strings.Contains(content, `"`+annotation.Hostname+`":`) {
 				continue
 			}
 			var s corev1.Service
@@ -204,12 +206,24 @@ func (w *moved) likely(before, after map[string]string) {
 			for i := range s.Status.LoadBalancer.Ingress {
 				s.Status.LoadBalancer.Ingress[i].IPMode = nil
 			}
+			s.Status.Conditions = withoutRecord(s.Status.Conditions)
 			objects[name] = text(w.t, s)
 		}
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
 		w.t.Errorf("the cluster was changed:\n%s", diff)
 	}
+}
+
+// withoutRecord are the conditions but for the one that records which load balancer a Service has whose address does not show it.
+func withoutRecord(conditions []metav1.Condition) []metav1.Condition {
+	var out []metav1.Condition
+	for _, c := range conditions {
+		if c.Type != loadbalancer.ConditionHeld {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // life is what happens in a cluster while ours runs: a machine joins, another is destroyed, Services come, change and go.

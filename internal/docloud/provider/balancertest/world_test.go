@@ -207,7 +207,7 @@ func (w *world) run() {
 	}))
 	cloud.Initialize(builder{w.client}, ctx.Done())
 	cloud.SetInformers(factory)
-	controller, err := servicecontroller.New(cloud, w.client, factory.Core().V1().Services(), factory.Core().V1().Nodes(), "kubernetes", featuregate.NewFeatureGate())
+	controller, err := servicecontroller.New(cloud, w.client, factory.Core().V1().Services(), provider.QuietNodes(factory.Core().V1().Nodes()), "kubernetes", featuregate.NewFeatureGate())
 	w.must(err)
 	done := make(chan struct{})
 	go func() {

@@ -249,7 +249,7 @@ func (b *bubble) start(plan death) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	keeper, err := servicecontroller.New(cloud, p.client, services, nodes, "kubernetes", utilfeature.DefaultFeatureGate)
+	keeper, err := servicecontroller.New(cloud, p.client, services, provider.QuietNodes(nodes), "kubernetes", utilfeature.DefaultFeatureGate)
 	if err != nil {
 		b.t.Fatal(err)
 	}
