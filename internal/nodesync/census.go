@@ -87,8 +87,7 @@ func (s *census) place(n CalicoNode) {
 	}
 	named := slices.Contains(s.config.Named, n.Name)
 	if n.OnlyWitnessed && !s.roster.listed[name] && !s.witnessed[name] && !named {
-		s.refuse(Subject{Host: n.Name}, GateOrphanedConfiguration, "objects that users or programs wrote are about it, and it is neither a Calico Node nor a "+
-			"Kubernetes Node; nothing shows that it ever was one: if it was, `calico-node-sync apply "+n.Name+"` with --also-remove removes them")
+		s.leaveConfiguration(n)
 		return
 	}
 	cand := candidate{node: n, adopted: adopted, named: named, subject: Subject{Host: n.Name, KubernetesNode: name}}
@@ -115,6 +114,11 @@ func (s *census) place(n CalicoNode) {
 		s.candidates = append(s.candidates, cand)
 		return
 	}
+	if n.OnlyWitnessed && len(listed) == 0 {
+		// What a clean-up leaves to users is no absence to be remembered: it would be for as long as they leave it.
+		s.leaveConfiguration(n)
+		return
+	}
 	if s.witnessed[name] {
 		s.doubted = append(s.doubted, cand)
 	}
@@ -124,6 +128,12 @@ func (s *census) place(n CalicoNode) {
 	}
 	s.countAlive(cand)
 	s.refuse(cand.subject, GateAmbiguousName, doubt)
+}
+
+// leaveConfiguration leaves a host alone of which there are only objects that users or programs wrote about it.
+func (s *census) leaveConfiguration(n CalicoNode) {
+	s.refuse(Subject{Host: n.Name}, GateOrphanedConfiguration, "objects that users or programs wrote are about it, and it is neither a Calico Node nor a "+
+		"Kubernetes Node; nothing shows that it ever was one: if it was, `calico-node-sync apply "+n.Name+"` with --also-remove removes them")
 }
 
 // renamed says that a machine is none of the Kubernetes Nodes that it may be by its names, since each of them has a Calico Node of its own: it is the

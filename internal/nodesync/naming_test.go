@@ -311,6 +311,28 @@ func TestAHostOfResourcesGoesOnlyIfItsDeletionWasWatched(t *testing.T) {
 	}
 }
 
+// A process that is killed right after a clean-up leaves a memory of the absence to the next one, which finds what the clean-up has left to users: that is no
+// machine whose absence is to be remembered for as long as they leave it.
+func TestWhatIsLeftToUsersIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	for node, kubernetes := range map[string]string{"a=a": "a", "a=a.ex": "a.ex"} {
+		c := DefaultConfig()
+		w := named(c, []string{node, "z=z"}, []string{kubernetes}, nil)
+		w.Now, w.Sightings = start.Add(time.Hour), nil
+		w.Memory = Memory{Absences: []Absence{{CalicoNode: "z", KubernetesNode: "z", Since: start, Witnessed: true}}}
+		w.Calico.Nodes[1].Implied, w.Calico.Nodes[1].OnlyWitnessed, w.Calico.Nodes[1].Revision = true, true, 0
+		w.Calico.Hosts[1].Resources = []Resource{{Kind: KindBGPPeer, Name: "p", Revision: 1}}
+		var p Plan
+		for range 3 {
+			p = MakePlan(w, c)
+			w.Memory = p.Memory
+		}
+		if len(p.Steps) != 0 || len(p.Memory.Absences) != 0 {
+			t.Errorf("Calico Node %s: remembered are %+v\n%s", node, p.Memory.Absences, p)
+		}
+	}
+}
+
 // By its name a person can have removed what is about a host of which nothing else is left: what programs wrote, and the kinds that are named.
 func TestAHostOfResourcesGoesByName(t *testing.T) {
 	t.Parallel()

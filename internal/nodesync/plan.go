@@ -85,7 +85,12 @@ func MakePlan(w World, c Config) Plan {
 	for _, cand := range j.due {
 		steps, refusals := decide(cand, live, c)
 		j.refusals = append(j.refusals, refusals...)
-		if len(steps) == 0 {
+		switch {
+		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals):
+			// What a clean-up has left to users is no absence to be remembered: it would be for as long as they leave it.
+			j.memory.Absences = slices.DeleteFunc(j.memory.Absences, func(a Absence) bool { return a.CalicoNode == cand.subject.Host })
+			continue
+		case len(steps) == 0:
 			j.hold(cand, refusals, w.Now, c)
 			continue
 		}
@@ -103,6 +108,11 @@ func MakePlan(w World, c Config) Plan {
 		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })
 	}
 	return p
+}
+
+// onlyUsers reports whether all that is left alone is what users wrote.
+func onlyUsers(refusals []Refusal) bool {
+	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Gate != GateUserConfiguration })
 }
 
 // decide returns the steps for a machine about which everything has been read, and what is left alone of it.
