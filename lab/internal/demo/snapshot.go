@@ -201,6 +201,15 @@ func (s Snapshot) Mentions(machine string) []string {
 	return keys
 }
 
+// clusterInformation is where calico-node-sync records by an annotation whose datastore it is, once.
+const (
+	clusterInformation = resourcesPrefix + "clusterinformations/default"
+	bindingAnnotation  = "nodes.mooring.dev/cluster-uid"
+)
+
+// bound reports whether calico-node-sync has recorded there whose datastore it is.
+func (s Snapshot) bound() bool { return strings.Contains(s[clusterInformation].Value, bindingAnnotation) }
+
 // Differences lists how after differs from before, apart from the keys in expected: one line each. Even a rewrite of the same value counts.
 func Differences(before, after Snapshot, expected map[string]bool) []string {
 	var lines []string
