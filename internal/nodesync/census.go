@@ -108,6 +108,12 @@ func (s *census) place(n CalicoNode) {
 		s.candidates = append(s.candidates, cand)
 		return
 	}
+	s.placeMissing(cand)
+}
+
+// placeMissing takes a machine whose Kubernetes Node is not listed: it is a candidate, unless its name may be another's.
+func (s *census) placeMissing(cand candidate) {
+	n, name := cand.node, cand.subject.KubernetesNode
 	listed := s.roster.listedSpellings(s.config, name)
 	doubt := s.doubt(cand)
 	if len(listed) == 0 && doubt == "" {
