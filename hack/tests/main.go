@@ -85,8 +85,9 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 func modules() []string { return []string{".", "lab"} }
 
 // unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that archtest calls
-// pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines. All groups of both modules run
-// side by side, since the longest package of each would otherwise have the machine to itself.
+// pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines. The groups of a module run side
+// by side, since the longest package of each would otherwise have the machine to itself; those of the lab run after all others, since a control plane that
+// starts beside three others gives up before it is ready.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := r.clean(); err != nil {
@@ -95,8 +96,7 @@ func (r runner) unit(ctx context.Context, race bool) error {
 	if race && !linksC(ctx) {
 		return errors.New("the race detector needs a C compiler that links: install one (Debian: apt-get install gcc libc6-dev), or run without RACE=1")
 	}
-	var running sync.WaitGroup
-	failures := make(chan error, 2*len(modules()))
+	var failed error
 	for _, module := range modules() {
 		all, err := r.list(ctx, module, "")
 		if err != nil {
@@ -107,17 +107,20 @@ func (r runner) unit(ctx context.Context, race bool) error {
 		if race {
 			groups = split(all)
 		}
-		for _, g := range groups {
-			running.Go(func() { failures <- r.test(ctx, module, g) })
-		}
-	}
-	running.Wait()
-	close(failures)
-	var failed error
-	for err := range failures {
-		failed = errors.Join(failed, err)
+		failed = errors.Join(failed, r.testAll(ctx, module, groups))
 	}
 	return errors.Join(failed, r.report())
+}
+
+// testAll runs groups of a module side by side.
+func (r runner) testAll(ctx context.Context, module string, groups []group) error {
+	var running sync.WaitGroup
+	failures := make([]error, len(groups))
+	for i, g := range groups {
+		running.Go(func() { failures[i] = r.test(ctx, module, g) })
+	}
+	running.Wait()
+	return errors.Join(failures...)
 }
 
 // linksC reports whether there is a C compiler with a C library.

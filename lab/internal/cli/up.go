@@ -227,7 +227,8 @@ func dryRun(command *cobra.Command, o blueprint.Options) error {
 	return nil
 }
 
-// patience is how long one process may take to come up: minutes, and longer where many machines are to join.
+// patience is how long one process may take to come up: seconds as a rule, minutes on a machine that does much else, and longer where many machines are to
+// join. One that cannot come up ends by itself long before.
 func patience(o blueprint.Options) time.Duration {
-	return 3*time.Minute + time.Duration(o.NodeCount)*300*time.Millisecond
+	return 10*time.Minute + time.Duration(o.NodeCount)*300*time.Millisecond
 }

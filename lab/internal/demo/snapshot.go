@@ -208,7 +208,9 @@ const (
 )
 
 // bound reports whether calico-node-sync has recorded there whose datastore it is.
-func (s Snapshot) bound() bool { return strings.Contains(s[clusterInformation].Value, bindingAnnotation) }
+func (s Snapshot) bound() bool {
+	return strings.Contains(s[clusterInformation].Value, bindingAnnotation)
+}
 
 // Differences lists how after differs from before, apart from the keys in expected: one line each. Even a rewrite of the same value counts.
 func Differences(before, after Snapshot, expected map[string]bool) []string {

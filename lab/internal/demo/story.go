@@ -28,8 +28,8 @@ const (
 	// pollInterval is how often the story looks at the cluster, the datastore and the log.
 	pollInterval = 200 * time.Millisecond
 	// quickly bounds what should take seconds; patiently what includes pod garbage collection, a minute and a half at worst.
-	quickly   = time.Minute
-	patiently = 3 * time.Minute
+	quickly   = 5 * time.Minute
+	patiently = 10 * time.Minute
 	// silence is how long the story may be silent.
 	silence = 20 * time.Second
 )
@@ -194,9 +194,9 @@ func (s *Story) watchCleanUp(ctx context.Context) (Snapshot, error) {
 	s.say("It waits for its grace period, and for Kubernetes' pod garbage collection to remove the pods of the missing Node.")
 	var after Snapshot
 	var left []Item
-	spoken := time.Now()
+	var gone time.Time // when nothing of the victim was left
+	spoken, told := time.Now(), false
 	err := s.until(ctx, patiently, "calico-node-sync to clean up", func(ctx context.Context) (bool, error) {
-		// The datastore is read first: whatever led to what it shows is in the log by the time that the log is read.
 		snapshot, err := read(ctx, s.calico)
 		if err != nil {
 			return false, err
@@ -207,15 +207,21 @@ func (s *Story) watchCleanUp(ctx context.Context) (Snapshot, error) {
 		}
 		for _, line := range lines {
 			s.sayAt("%s", line)
-			spoken = time.Now()
+			spoken, told = time.Now(), told || strings.Contains(line, "remove Calico Node "+s.Victim)
 		}
 		if time.Since(spoken) > silence {
 			s.sayAt("still waiting")
 			spoken = time.Now()
 		}
-		items, err := snapshot.Of(s.Victim)
-		after, left = snapshot, items
-		return err == nil && len(items) == 0 && len(lines) == 0, err
+		after = snapshot
+		if left, err = snapshot.Of(s.Victim); err != nil || len(left) > 0 || len(lines) > 0 {
+			return false, err
+		}
+		if gone.IsZero() {
+			gone = time.Now()
+		}
+		// A step is logged after it is written; a process that was killed in between never logs it.
+		return told || time.Since(gone) > silence, nil
 	})
 	if err != nil {
 		for _, item := range left {

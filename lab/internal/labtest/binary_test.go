@@ -24,7 +24,7 @@ import (
 const binaryVariable = "MOORING_LAB_BINARY"
 
 // patience is how long anything may take on a busy machine.
-const patience = 10 * time.Minute
+const patience = 15 * time.Minute
 
 func binary(t *testing.T) string {
 	t.Helper()

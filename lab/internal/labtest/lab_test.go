@@ -164,7 +164,8 @@ func killedProcessesComeBack(t *testing.T, l *lab) {
 		l.run("kill", name)
 		await(t, name+" to come back", func(context.Context) (bool, any) {
 			now := l.process(name)
-			return now.State == "ready" && now.Restarts == before.Restarts+1 && now.PID != before.PID &&
+			// On a busy machine kube-apiserver may give its first start up, and end by itself.
+			return now.State == "ready" && now.Restarts > before.Restarts && now.PID != before.PID &&
 				fmt.Sprint(now.Addresses) == fmt.Sprint(before.Addresses), now
 		})
 	}

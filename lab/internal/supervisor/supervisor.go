@@ -66,7 +66,7 @@ type Config struct {
 // DefaultConfig is patient enough for a busy machine with slow disks.
 func DefaultConfig() Config {
 	return Config{
-		Patience: 3 * time.Minute, MaxEarlyExits: 3,
+		Patience: 10 * time.Minute, MaxEarlyExits: 3,
 		FirstPause: 200 * time.Millisecond, MaxPause: 10 * time.Second, StopGrace: 5 * time.Second,
 		OnChange: func([]Status) {}, Logger: slog.New(slog.DiscardHandler),
 	}
