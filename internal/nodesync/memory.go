@@ -70,6 +70,12 @@ func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
 	return m
 }
 
+// sighted reports whether the deletion of a machine's Kubernetes Node was watched lately.
+func (w World) sighted(of Subject, c Config) bool {
+	names := c.NamesOf(of)
+	return slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return slices.Contains(names, s.Node) })
+}
+
 // witnessed are the Kubernetes Nodes whose deletion was watched, lately or as is remembered.
 func witnessed(w World) map[string]bool {
 	nodes := make(map[string]bool, len(w.Sightings))

@@ -86,8 +86,9 @@ func MakePlan(w World, c Config) Plan {
 		steps, refusals := decide(cand, live, c)
 		j.refusals = append(j.refusals, refusals...)
 		switch {
-		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals):
-			// What a clean-up has left to users is no absence to be remembered: it would be for as long as they leave it.
+		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals) && !w.sighted(cand.subject, c):
+			// What a clean-up has left to users is no absence to be remembered: it would be for as long as they leave it. While the sighting lasts, a new
+			// absence would begin in the next round.
 			j.memory.Absences = slices.DeleteFunc(j.memory.Absences, func(a Absence) bool { return a.CalicoNode == cand.subject.Host })
 			continue
 		case len(steps) == 0:

@@ -201,7 +201,9 @@ func (r *Reconciler) countUnserved(w nodesync.World) {
 func (r *Reconciler) forget(plan nodesync.Plan, out outcome) {
 	nodes, hosts := map[string]bool{}, map[string]bool{}
 	for _, a := range r.memory.Absences {
-		nodes[a.KubernetesNode], hosts[a.CalicoNode] = true, true
+		hosts[a.CalicoNode] = true
+		// What waits for users waits for ever, and the sighting of its machine must not.
+		nodes[a.KubernetesNode] = nodes[a.KubernetesNode] || a.HeldBy != nodesync.GateUserConfiguration
 	}
 	r.Cluster.ForgetSightings(nodes)
 	maps.DeleteFunc(r.kept, func(host string, _ keptNote) bool { return !hosts[host] })

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -79,6 +80,13 @@ func TestWhatIsLeftAfterSomebodyElseRemovedTheNode(t *testing.T) {
 	if refusal := (nodesync.Refusal{Of: nodesync.Subject{Host: host, KubernetesNode: host}, Gate: nodesync.GateUserConfiguration}); !r.refused[refusal] {
 		t.Errorf("the object of %s is not reported: %v", host, r.refused)
 	}
+	// That is not remembered for ever, and what is left is reported as it is.
+	s.clock.Step(sightingLife + time.Minute)
+	s.settle(r)
+	if len(r.memory.Absences) > 0 || !r.refused[nodesync.Refusal{Of: nodesync.Subject{Host: host}, Gate: nodesync.GateOrphanedConfiguration}] {
+		t.Errorf("after the sighting: remembered %+v, reported %v", r.memory.Absences, r.refused)
+	}
+	s.expectUnchanged(want)
 
 	r = s.reconciler()
 	r.Config.Named, r.Config.AlsoRemove = []string{host}, []nodesync.ResourceKind{nodesync.KindBGPPeer}
