@@ -356,7 +356,9 @@ func TestReflectorsReleaseKeepsTheKind(t *testing.T) {
 	}
 	must(values["without the kind"], "install", "second", chart)
 	uninstall("second")
-	must(values["defaults"], "install", "first", chart)
+	must(values["defaults"], "install", "third", chart, "--take-ownership")
+	uninstall("third")
+	must(values["defaults"], "install", "first", chart, "--take-ownership")
 	must(values["the kind goes"], "upgrade", "first", chart)
 	uninstall("first")
 	if there() {

@@ -130,12 +130,14 @@ func TestReadmeListsEveryValue(t *testing.T) {
 // schema is the part of a JSON schema that this test follows.
 type schema struct {
 	Ref                  string            `json:"$ref"`
+	Description          string            `json:"description"`
 	Properties           map[string]schema `json:"properties"`
 	AdditionalProperties any               `json:"additionalProperties"`
 	Definitions          map[string]schema `json:"definitions"`
 }
 
-// TestSchemaAndValuesAgree finds each value of the schema in values.yaml, so that none is hidden, and no object of ours that takes any key.
+// TestSchemaAndValuesAgree finds each value of the schema in values.yaml, so that none is hidden, a description of each, and no object of ours that takes any
+// key.
 // That the schema has each value of values.yaml shows in its accepting them.
 func TestSchemaAndValuesAgree(t *testing.T) {
 	t.Parallel()
@@ -167,6 +169,9 @@ func TestSchemaAndValuesAgree(t *testing.T) {
 			// Maps that users fill are empty.
 			if _, ok := object[key]; !ok && len(object) > 0 {
 				t.Errorf("%s.%s is in the schema and not in values.yaml", path, key)
+			}
+			if inner.Description == "" {
+				t.Errorf("%s.%s has no description in the schema", path, key)
 			}
 			follow(path+"."+key, inner, object[key])
 		}
