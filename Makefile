@@ -40,7 +40,7 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
 
-.PHONY: help lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
+.PHONY: help packages lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -54,6 +54,9 @@ test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec bin/csi-sani
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
+packages: ## Install the Debian packages that some tests use, as root: a C compiler, BIRD, Chromium, xfsprogs, runc, nftables.
+	@hack/packages.sh
+
 e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).
 	@go run ./hack/tests e2e $(E2E_FLAGS)
 

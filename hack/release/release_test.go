@@ -415,12 +415,13 @@ func TestWorkflowsRunTargets(t *testing.T) {
 				if step.Uses != "" && !regexp.MustCompile(`@[0-9a-f]{40}$`).MatchString(step.Uses) {
 					t.Errorf("%s uses %s, which is not pinned by a commit", path, step.Uses)
 				}
-				if rest, ok := strings.CutPrefix(step.Run, "make ${{ matrix.run }}"); ok {
+				run := strings.TrimPrefix(strings.TrimPrefix(step.Run, "sudo "), `--preserve-env env "PATH=$PATH" `)
+				if rest, ok := strings.CutPrefix(run, "make ${{ matrix.run }}"); ok {
 					for _, line := range job.Strategy.Matrix["run"] {
 						runs = append(runs, "make "+line+rest)
 					}
-				} else if step.Run != "" {
-					runs = append(runs, step.Run)
+				} else if run != "" {
+					runs = append(runs, run)
 				}
 			}
 			for _, line := range runs {
