@@ -23,7 +23,8 @@ load balancers and their targets, tenants of etcd with what they use, and what c
 The page reads what your kubeconfig may read, and what the environment names as for kubectl mooring agreement; no Secret is read. It is at
 127.0.0.1 alone, under an address that nobody can guess: anyone who knows the address sees the page. It loads nothing from elsewhere.
 
-The cluster is read again while somebody looks at the page. Ctrl-C ends it.
+The cluster is read again while somebody looks at the page. Its filter takes words, and zone:a, state:down (or any other verdict), and state:bad for what is no
+machine. Ctrl-C ends it.
 
 Exit codes: 0 ended by Ctrl-C; 1 the cluster cannot be read, or the port is taken.`
 

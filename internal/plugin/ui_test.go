@@ -131,6 +131,9 @@ func texts(p ui.Page, key string) []string {
 				if c.Text != "" {
 					cells = append(cells, c.Text)
 				}
+				if c.ID != "" {
+					cells = append(cells, c.ID)
+				}
 			}
 			out = append(out, strings.Join(cells, " | "))
 		}
@@ -316,7 +319,7 @@ func forge(t *testing.T, cluster *controlplane.Cluster) {
 func uiLists(t *testing.T, p ui.Page) {
 	t.Helper()
 	balancers := texts(p, "balancers")
-	if len(balancers) != 3 || !strings.HasPrefix(balancers[2], "default/shop | 203.0.113.7 (lb-1) | 443/TCP → 30443 | ") ||
+	if len(balancers) != 3 || !strings.HasPrefix(balancers[2], "default/shop | 203.0.113.7 | lb-1 | 443/TCP → 30443 | ") ||
 		!strings.Contains(balancers[2], "c1 (has the label "+corev1.LabelNodeExcludeBalancers+")") || !strings.Contains(balancers[2], "externalTrafficPolicy Local") {
 		t.Errorf("load balancers %q", balancers)
 	}

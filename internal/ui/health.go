@@ -136,7 +136,7 @@ func troubles(w World, p Page, key string) []string {
 			var texts []string
 			for _, c := range r.Cells {
 				if c.Text != "" && c.Text != "-" {
-					texts = append(texts, c.Text)
+					texts = append(texts, strings.TrimSpace(c.Text+" "+c.ID))
 				}
 			}
 			all = append(all, strings.Join(texts, ", "))

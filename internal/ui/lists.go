@@ -41,7 +41,11 @@ type Row struct {
 
 // Cell is a text, and instead of it or beside it a moment or bars.
 type Cell struct {
-	Text string     `json:"text,omitempty"`
+	Text string `json:"text,omitempty"`
+	// Machine is the machine that it is about, by which it is found on the map; "" for none.
+	Machine string `json:"machine,omitempty"`
+	// ID is a long identifier that is shown in short and copied whole.
+	ID   string     `json:"id,omitempty"`
 	At   *time.Time `json:"at,omitempty"`
 	Bars []Bar      `json:"bars,omitempty"`
 }
@@ -60,6 +64,7 @@ const nearFull = 90
 type line struct {
 	row   Row
 	texts []string
+	zone  string
 }
 
 // list filters and bounds. The lines are in their final order.
@@ -70,7 +75,11 @@ func (m matcher) list(l List, thing string, lines []line) List {
 		if x.row.Ill {
 			l.Ill++
 		}
-		if !m.matches(!x.row.Ill, x.texts...) {
+		state := Good
+		if x.row.Ill {
+			state = Bad
+		}
+		if !m.matches(facts{string(state), x.zone, !x.row.Ill, x.texts}) {
 			continue
 		}
 		if matched++; matched <= MostShown {
@@ -122,7 +131,8 @@ func componentsOf(w World, m matcher) List {
 		}
 		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Ready, "-")
 		lines[i] = line{
-			Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where, version, ready, leader), renewed)}, []string{c.Name, c.Where, version, leader, c.Problem},
+			row:   Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where, version, ready, leader), renewed)},
+			texts: []string{c.Name, c.Where, version, leader, c.Problem},
 		}
 	}
 	return m.list(l, "component", lines)
@@ -142,9 +152,9 @@ func reflectorsOf(w World, m matcher) List {
 		for _, g := range t.Groups {
 			for _, r := range g.Reflectors {
 				state, well := r.State()
-				lines = append(lines, line{
-					Row{Ill: !well, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}, []string{t.Name, g.Name, r.Node, r.Zone, state},
-				})
+				row := Row{Ill: !well, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}
+				row.Cells[2].Machine = row.Cells[2].Text
+				lines = append(lines, line{row, []string{t.Name, g.Name, r.Node, r.Zone, state}, r.Zone})
 			}
 		}
 	}
@@ -181,14 +191,12 @@ func balancersOf(w World, m matcher) List {
 		if b.Class != "" {
 			name += " (class " + b.Class + ")"
 		}
-		if b.ID != "" {
-			address += " (" + b.ID + ")"
-		}
 		if b.Local {
 			target += ", of which those with its pods (externalTrafficPolicy Local)"
 		}
 		row := Row{Ill: len(b.Addresses) == 0, Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
-		lines[i] = line{row, []string{name, address, portsOf(b.Ports), target}}
+		row.Cells[1].ID = tidy(b.ID)
+		lines[i] = line{row: row, texts: []string{name, address, b.ID, portsOf(b.Ports), target}}
 	}
 	return m.list(l, "load balancer", lines)
 }
@@ -260,7 +268,7 @@ func tenantsOf(w World, m matcher) List {
 		if !t.Counted {
 			row.Cells[len(row.Cells)-1] = Cell{Text: "not counted yet"}
 		}
-		lines[i] = line{row, []string{t.Name, state, t.Proxies, t.Endpoint}}
+		lines[i] = line{row: row, texts: []string{t.Name, state, t.Proxies, t.Endpoint}}
 	}
 	return m.list(l, "tenant", lines)
 }
@@ -331,6 +339,10 @@ func journalOf(w World, m matcher) List {
 	slices.SortFunc(list, func(a, b Entry) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Component, b.Component), cmp.Compare(a.About, b.About), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Times, b.Times))
 	})
+	known := map[string]bool{}
+	for _, r := range w.Machines {
+		known[r.Machine] = true
+	}
 	lines := make([]line, len(list))
 	for i, e := range list {
 		text := e.Text
@@ -342,7 +354,10 @@ func journalOf(w World, m matcher) List {
 			component = "unverified: " + component
 		}
 		row := Row{Ill: e.Warning && !e.Unverified, Cells: append([]Cell{moment(e.At)}, cells(component, e.About, e.Reason, text)...)}
-		lines[i] = line{row, []string{component, e.About, e.Reason, text}}
+		if known[e.About] {
+			row.Cells[2].Machine = row.Cells[2].Text
+		}
+		lines[i] = line{row: row, texts: []string{component, e.About, e.Reason, text}}
 	}
 	return m.list(l, "step", lines)
 }

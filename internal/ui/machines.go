@@ -53,6 +53,8 @@ type Zone struct {
 	Name string `json:"name"`
 	Counts
 	Machines []Machine `json:"machines,omitempty"`
+	// Heat is the verdict of each machine as a digit, 0 the worst, in the order of names: where there are too many to name all.
+	Heat string `json:"heat,omitempty"`
 	// Hidden is how many are counted above and not named.
 	Hidden int `json:"hidden,omitempty"`
 }
@@ -78,7 +80,7 @@ func machinesOf(w World, m matcher) Machines {
 	matched := map[string][]agreement.Row{}
 	for _, r := range w.Machines {
 		zone := zoneOf(w, r)
-		if m.matches(!r.Verdict.NeedsAttention(), machineTexts(r, zone)...) {
+		if m.matches(facts{string(r.Verdict), zone, !r.Verdict.NeedsAttention(), machineTexts(r, zone)}) {
 			out.add(r.Verdict)
 			matched[zone] = append(matched[zone], r)
 		}
@@ -89,6 +91,9 @@ func machinesOf(w World, m matcher) Machines {
 	var zones []placed
 	for name, rows := range matched {
 		z := placed{name, Zone{Name: tidy(name)}}
+		if out.Grouped && out.Total <= MostHeated {
+			z.Heat = heat(rows)
+		}
 		slices.SortFunc(rows, byNeed)
 		for _, r := range rows {
 			z.add(r.Verdict)
@@ -105,8 +110,16 @@ func machinesOf(w World, m matcher) Machines {
 	return out
 }
 
-// narrows says that the person looks for something, so that names are wanted.
-func (m matcher) narrows() bool { return len(m.words) > 0 }
+// heat is a digit for each machine, in the order of names.
+func heat(rows []agreement.Row) string {
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(a, b agreement.Row) int { return prose.Natural(a.Machine, b.Machine) })
+	digits := make([]byte, len(rows))
+	for i, r := range rows {
+		digits[i] = byte('0' + r.Verdict.Rank())
+	}
+	return string(digits)
+}
 
 // byNeed orders what a person must look at first, then by name.
 func byNeed(a, b agreement.Row) int {

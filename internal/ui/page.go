@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
 )
 
 // What bounds a page.
@@ -16,6 +18,8 @@ const (
 	// MostShown is how many machines, reflectors, load balancers, tenants or entries are shown by name. Above it machines are counted by zone, and
 	// those that disagree have the names.
 	MostShown = 200
+	// MostHeated is how many machines are drawn as squares without names where there are too many to name all. Above it a bar has each zone's shares.
+	MostHeated = 20_000
 	// MostZones is how many zones have a box of their own.
 	MostZones = 100
 	// MostSaid is how many sentences stand beside one thing.
@@ -26,7 +30,8 @@ const (
 
 // Filter is what a person asked to see.
 type Filter struct {
-	// Text is words that must all occur, whatever their case; "" matches everything.
+	// Text is words that must all occur, whatever their case; "" matches everything. "zone:a" is the zone a, or one whose name ends in -a. "state:down" is a
+	// verdict of machines (notready is down) or, of other things, bad or good.
 	Text string
 	// Attention leaves out what is well.
 	Attention bool
@@ -48,7 +53,7 @@ type Page struct {
 
 // View is the page of a World for a filter. stale says why the World could not be read again, "" if it could.
 func View(w World, filter Filter, stale string) Page {
-	m := matcher{words: strings.Fields(strings.ToLower(filter.Text)), attention: filter.Attention}
+	m := parse(filter)
 	p := Page{Cluster: tidy(w.Cluster), ReadAt: w.ReadAt.UTC(), Stale: tidy(stale), Notes: some(w.Notes)}
 	p.Machines = machinesOf(w, m)
 	p.Drawing = drawingOf(w)
@@ -59,15 +64,47 @@ func View(w World, filter Filter, stale string) Page {
 
 // matcher decides what a filter lets through.
 type matcher struct {
-	words     []string
-	attention bool
+	words       []string
+	state, zone string // "" for any
+	attention   bool
 }
 
-func (m matcher) matches(well bool, texts ...string) bool {
-	if m.attention && well {
+func parse(filter Filter) matcher {
+	m := matcher{attention: filter.Attention}
+	for _, word := range strings.Fields(strings.ToLower(filter.Text)) {
+		key, value, _ := strings.Cut(word, ":")
+		switch {
+		case key == "state" && value != "":
+			m.state = value
+		case key == "zone" && value != "":
+			m.zone = value
+		default:
+			m.words = append(m.words, word)
+		}
+	}
+	return m
+}
+
+// narrows says that the person looks for something, so that names are wanted.
+func (m matcher) narrows() bool { return len(m.words) > 0 || m.state != "" || m.zone != "" }
+
+// facts are what a filter looks at.
+type facts struct {
+	// state is the verdict of a machine, bad or good of all else; zone is "" for what stands in none.
+	state, zone string
+	well        bool
+	texts       []string
+}
+
+func (m matcher) matches(f facts) bool {
+	zone := strings.ToLower(f.zone)
+	switch {
+	case m.attention && f.well,
+		m.state != "" && m.state != f.state && (m.state != "notready" || f.state != string(agreement.Down)),
+		m.zone != "" && zone != m.zone && !strings.HasSuffix(zone, "-"+m.zone):
 		return false
 	}
-	all := strings.ToLower(strings.Join(texts, "\n"))
+	all := strings.ToLower(strings.Join(f.texts, "\n"))
 	for _, word := range m.words {
 		if !strings.Contains(all, word) {
 			return false

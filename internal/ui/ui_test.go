@@ -100,6 +100,39 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// A filter by zone and by state, alone and with words.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	w := small()
+	w.Zones = map[string]string{"w1": "fra1-a", "w2": "fra1-a", "w3": "fra1-b"}
+	for filter, want := range map[string]string{
+		"zone:a": "w2 w1", "zone:FRA1-a": "w2 w1", "zone:fra1": "", "zone:b": "w3", "state:down": "w4", "State:notReady": "w4", "state:disagree": "w2 gone",
+		"state:disagree zone:a": "w2", "zone:a state:agree w1": "w1", "zone:a w3": "", "zone:": "", "state:bad": "",
+	} {
+		var got []string
+		for _, z := range ui.View(w, ui.Filter{Text: filter}, "").Machines.Zones {
+			for _, m := range z.Machines {
+				got = append(got, m.Name)
+			}
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%s shows %q, want %q", filter, text, want)
+		}
+	}
+	rows := func(filter string) (out []string) {
+		for _, l := range ui.View(small(), ui.Filter{Text: filter}, "").Lists {
+			out = append(out, fmt.Sprintf("%s %d", l.Key, len(l.Rows)))
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"components 0", "reflectors 1", "balancers 0", "tenants 0", "journal 0"}, rows("zone:b")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"components 1", "reflectors 1", "balancers 1", "tenants 4", "journal 1"}, rows("state:bad")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The health of the parts in a terminal, at both widths: what is down is never good, whatever else agrees.
 func TestText(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,9 @@ import (
 // screenshots names a folder that gets pictures of the page, for a person to look at.
 const screenshots = "MOORING_SCREENSHOTS"
 
+// axeScript names axe-core's axe.min.js (npm install axe-core), by which a person has the page judged for accessibility.
+const axeScript = "MOORING_AXE"
+
 // mostNodes is how many elements a page may have, whatever the cluster's size.
 const mostNodes = 6000
 
@@ -73,6 +76,7 @@ func quiet(t *testing.T, p *chromium.Page, server string) {
 func TestPageInChromium(t *testing.T) {
 	browser := chromium.Start(t)
 	t.Run("sizes", func(t *testing.T) { testSizes(t, browser) })
+	t.Run("ways", func(t *testing.T) { testWays(t, browser) })
 	t.Run("filters", func(t *testing.T) { testFilters(t, browser) })
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, browser) })
 	t.Run("changes", func(t *testing.T) { testChanges(t, browser) })
@@ -98,6 +102,34 @@ func picture(t *testing.T, p *chromium.Page, name string) {
 	}
 }
 
+// judge has axe-core look at what a page shows, in both colors, if a person wants that.
+func judge(t *testing.T, p *chromium.Page, name string) {
+	t.Helper()
+	path := os.Getenv(axeScript)
+	if path == "" {
+		return
+	}
+	script, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dark := range []bool{false, true} {
+		p.Dark(dark)
+		if err := p.Eval(string(script)+"; 1", nil); err != nil {
+			t.Fatal(err)
+		}
+		var found struct {
+			Passes     int
+			Violations []string
+		}
+		err := p.Eval(`axe.run().then((r) => ({Passes: r.passes.length, Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(" ; "))}))`, &found)
+		if err != nil || found.Passes == 0 || len(found.Violations) > 0 {
+			t.Errorf("axe, %s, dark=%v: %d rules pass, %v, violations:\n%s", name, dark, found.Passes, err, strings.Join(found.Violations, "\n"))
+		}
+		t.Logf("axe, %s, dark=%v: %d rules pass", name, dark, found.Passes)
+	}
+}
+
 func testSizes(t *testing.T, browser *chromium.Browser) {
 	t.Helper()
 	for _, machines := range []int{5, 200, 5000} {
@@ -115,6 +147,13 @@ func testSizes(t *testing.T, browser *chromium.Browser) {
 		if state.Nodes > mostNodes || state.Tiles > ui.MostShown || state.Wide > 0 || state.Ill == 0 {
 			t.Errorf("%d machines: %+v", machines, state)
 		}
+		var squares float64
+		if err := p.Eval(`[...document.querySelectorAll(".heat path")].map((p) => p.getAttribute("d").split("M").length - 1).reduce((a, b) => a + b, 0)`, &squares); err != nil {
+			t.Fatal(err)
+		}
+		if hot := machines > ui.MostShown; hot && int(squares) != machines || !hot && squares > 0 {
+			t.Errorf("%d machines: %v squares", machines, squares)
+		}
 		if machines <= ui.MostShown && state.Tiles != machines {
 			t.Errorf("of %d machines %d have tiles", machines, state.Tiles)
 		}
@@ -124,6 +163,7 @@ func testSizes(t *testing.T, browser *chromium.Browser) {
 		}
 		t.Logf("%d machines: first contentful paint after %.0f ms, seen to be complete after %.0f ms, %d elements", machines, paint.First, paint.Drawn, state.Nodes)
 		picture(t, p, fmt.Sprint(machines))
+		judge(t, p, fmt.Sprint(machines))
 		light, dark := "", ""
 		p.Dark(false)
 		_ = p.Eval(`getComputedStyle(document.body).backgroundColor`, &light)
@@ -160,6 +200,31 @@ func testFilters(t *testing.T, browser *chromium.Browser) {
 	p.Go(server.URL() + "?q=worker-00001&only=attention")
 	p.Until("the filter of the address", `document.querySelector("#summary").textContent === "0 of 5000 machines match the filter."`)
 	want(t, p, `document.querySelector("#words").value + " " + document.querySelector("#attention").checked`, "worker-00001 true")
+	quiet(t, p, server.URL())
+}
+
+// From a reflector and a step to the machine, and what is to be pasted elsewhere.
+func testWays(t *testing.T, browser *chromium.Browser) {
+	t.Helper()
+	w := worldOf(5)
+	w.Topologies[0].Groups[0].Reflectors[0].Node = "worker-00001"
+	server := serve(t, &source{world: w}, clock.RealClock{})
+	p := browser.Open(1440, 900)
+	defer p.Close()
+	p.Go(server.URL())
+	drawn(p)
+	p.Click("#list-reflectors .link")
+	want(t, p, `document.querySelector("#detail").open + " " + document.querySelector("#detail-name").textContent`, "true worker-00001")
+	judge(t, p, "details")
+	p.Click("#detail .copy")
+	p.Until("the command to be copied", `document.querySelector("#detail .copy").textContent === "copied"`)
+	p.Click("#close")
+	p.Until("the details to be closed", `!document.querySelector("#detail").open`)
+	want(t, p, `document.querySelector("#list-balancers .copy").textContent + " " + document.querySelector("#list-balancers .copy").title`, "8b5f8e1e… Copy 8b5f8e1e-0000")
+	// A reflector that is no machine leads to all that has its name.
+	answered(t, p, func() { _ = p.Eval(`[...document.querySelectorAll("#list-reflectors .link")].at(-1).click()`, nil) })
+	want(t, p, `document.querySelector("#words").value`, "reflector-2")
+	want(t, p, `document.querySelector("#summary").textContent`, "0 of 5 machines match the filter.")
 	quiet(t, p, server.URL())
 }
 
@@ -253,6 +318,7 @@ func testNarrow(t *testing.T, browser *chromium.Browser) {
 	drawn(p)
 	want(t, p, `String(document.documentElement.scrollWidth - document.documentElement.clientWidth)`, "0")
 	picture(t, p, "narrow")
+	judge(t, p, "narrow")
 	quiet(t, p, server.URL())
 }
 

@@ -10,7 +10,7 @@
 
   // make is an element with attributes and children; null children are left out.
   function make(name, attributes, ...children) {
-    const e = name === "svg" || name === "rect" ? document.createElementNS(SVG, name) : document.createElement(name);
+    const e = ["svg", "rect", "path"].includes(name) ? document.createElementNS(SVG, name) : document.createElement(name);
     for (const [key, value] of Object.entries(attributes || {})) {
       if (value !== null && value !== undefined && value !== false) e.setAttribute(key, value === true ? "" : String(value));
     }
@@ -68,6 +68,16 @@
     return bar;
   }
 
+  // heat draws each machine of a zone as a square, in the order of names: a path for each verdict, since thousands of elements would be slow.
+  function heat(zone) {
+    const wide = 48;
+    const paths = VERDICTS.map(() => "");
+    [...zone.heat].forEach((digit, i) => { paths[digit] += "M" + (i % wide) * 10 + " " + Math.floor(i / wide) * 10 + "h8v8h-8z"; });
+    const rows = Math.ceil(zone.heat.length / wide);
+    return make("svg", { class: "heat", viewBox: "0 0 " + wide * 10 + " " + rows * 10, preserveAspectRatio: "xMinYMin", "aria-hidden": "true" },
+      ...paths.map((d, i) => (d ? make("path", { class: VERDICTS[i], d }) : null)));
+  }
+
   function bad(counted) {
     const by = counted.byVerdict || {};
     return (by.down || 0) + (by.disagree || 0) > 0;
@@ -88,7 +98,7 @@
     const text = [zone.total + (zone.total === 1 ? " machine" : " machines"), ...counts(zone.byVerdict)].join(", ");
     const box = make("div", { class: "zone" + (bad(zone) ? " ill" : ""), role: "group", "aria-label": zone.name + ": " + text },
       make("h3", {}, zone.name + " ", make("span", {}, text)));
-    if (grouped) box.append(share(zone));
+    if (grouped) box.append(zone.heat ? heat(zone) : share(zone));
     const tiles = make("ul", { class: "tiles" });
     (zone.machines || []).forEach((m, i) => tiles.append(make("li", {}, tile(zone, m, i === 0))));
     if (tiles.childElementCount) box.append(tiles);
@@ -129,9 +139,41 @@
         make("li", {}, make("b", { class: f.verdict }, word(f.verdict)), ": " + f.what, f.since ? make("span", { class: "hint" }, " (since at least ", time(f.since), ")") : null,
           f.next ? make("div", { class: "hint" }, "Next: " + f.next) : null))));
     }
-    body.push(make("p", { class: "hint" }, "More: ", make("code", {}, "kubectl mooring explain node " + machine.name)));
+    const command = "kubectl mooring explain node " + machine.name;
+    body.push(make("p", { class: "hint" }, "More: ", make("code", {}, command), " ", copier(command, "Copy")));
     by("detail-body").replaceChildren(...body);
     if (!by("detail").open) by("detail").showModal();
+  }
+
+  // copier is a button that copies a text.
+  function copier(text, label) {
+    const b = make("button", { type: "button", class: "copy", title: "Copy " + text, "aria-label": "Copy " + text }, label);
+    b.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        b.textContent = "copied";
+      } catch {
+        b.textContent = "not allowed";
+      }
+      setTimeout(() => { b.textContent = label; }, 2000);
+    });
+    return b;
+  }
+
+  // machineLink leads to a machine on the map: to its details if it has a tile, else to all that has its name.
+  function machineLink(name) {
+    const b = make("button", { type: "button", class: "link", title: "Show this machine" }, name);
+    b.addEventListener("click", () => {
+      const found = [...document.querySelectorAll(".tile")].find((t) => t.textContent === name);
+      if (found) {
+        found.click();
+        return;
+      }
+      by("words").value = name;
+      filter();
+      by("machines").scrollIntoView();
+    });
+    return b;
   }
 
   function machines(m) {
@@ -171,7 +213,8 @@
   function cell(c) {
     if (c.bars) return bars(c);
     if (c.at) return make("td", { class: "moment" }, time(c.at));
-    return make("td", {}, c.text || "");
+    if (c.machine) return make("td", {}, machineLink(c.machine));
+    return make("td", {}, c.text || "", ...(c.id ? [" ", copier(c.id, c.id.length > 8 ? c.id.slice(0, 8) + "…" : c.id)] : []));
   }
 
   // labeled names a cell by its column, for narrow windows, where the head is not seen.
