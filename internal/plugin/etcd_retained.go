@@ -54,7 +54,12 @@ func newEtcdPurge(_ *Env) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "purge TENANT", Short: "Delete the data that a deleted EtcdStorage left in the core etcd", Long: etcdPurgeLong, Example: etcdPurgeExample,
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return fmt.Errorf("give the name of one tenant that kubectl mooring etcd retained lists; see '%s --help'", cmd.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.withCore(cmd.Context(), func(client *core.Client) error { return purge(cmd.Context(), client, args[0], dryRun, out(cmd)) })
 		},

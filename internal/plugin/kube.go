@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,7 +47,15 @@ func shownFlags() []string {
 
 // RESTConfig says which API server to talk to and as whom.
 func (k *KubeFlags) RESTConfig() (*rest.Config, error) {
+	if timeout := k.overrides.Timeout; timeout != "" {
+		if _, err := clientcmd.ParseTimeout(timeout); err != nil {
+			return nil, fmt.Errorf("invalid value %q for --%s: use a number and a unit, such as 30s or 2m", timeout, clientcmd.FlagTimeout)
+		}
+	}
 	config, err := k.loader().ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no kubeconfig says which cluster to use: set KUBECONFIG, or pass --kubeconfig")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig, pass --kubeconfig or --context to choose another: %w", err)
 	}
