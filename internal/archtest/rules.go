@@ -172,7 +172,7 @@ func Rooms() []Room {
 func (c component) rooms(tests []string) []Room {
 	return []Room{
 		{
-			Name: c.name, Packages: c.pure, MayImport: []string{"api", "finding"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: c.name, Packages: c.pure, MayImport: []string{"api", "finding", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components",
 		},
 		{
@@ -182,7 +182,7 @@ func (c component) rooms(tests []string) []Room {
 		},
 		{
 			Name: c.name + " app", Packages: c.apps,
-			MayImport: slices.Concat([]string{"api", "finding", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "finding", "prose", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
 			Reason: "it wires its own component and no other",
 		},
 	}

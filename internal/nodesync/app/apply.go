@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // errNoTerminal refuses an apply that nobody could say yes to.
@@ -151,7 +152,7 @@ func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
 	case err != nil:
 		return err
 	case failed > 0:
-		return fmt.Errorf("not everything could be removed of %s, see above: remove the cause and run apply again", plural(failed, "machine"))
+		return fmt.Errorf("not everything could be removed of %s, see above: remove the cause and run apply again", prose.Plural(failed, "machine"))
 	case verdict == verdictHeld:
 		return command.Exit(exitBlocked, nil)
 	}
@@ -169,7 +170,7 @@ func (a *applyCommand) agree(ctx context.Context, account *account, plan nodesyn
 	account.showPlan(plan)
 	question := "apply " + these(len(plan.Steps), "step")
 	if later := waitingTheirTurn(plan); later > 0 {
-		question += fmt.Sprintf(", and those of %s more in their turn", plural(later, "machine"))
+		question += fmt.Sprintf(", and those of %s more in their turn", prose.Plural(later, "machine"))
 	}
 	if a.options.keepsNoJournal() {
 		question = nothingKept + "\n" + question

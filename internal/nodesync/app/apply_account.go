@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // The values of --output.
@@ -160,9 +161,9 @@ func (a *account) summarize(verdict string, left []nodesync.Refusal) {
 	delete(machines, "")
 	delete(machines, nodesync.RemoveHandles{}.Subject().Host) // that is no machine
 	applied, count := a.applied, len(machines)
-	text := fmt.Sprintf("%s applied, %s left alone", plural(applied, "step"), plural(count, "machine"))
+	text := fmt.Sprintf("%s applied, %s left alone", prose.Plural(applied, "step"), prose.Plural(count, "machine"))
 	if everything {
-		text = plural(applied, "step") + " applied, everything is held back"
+		text = prose.Plural(applied, "step") + " applied, everything is held back"
 	}
 	switch {
 	case verdict != verdictDone && verdict != verdictHeld:
@@ -289,20 +290,12 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 	}
 }
 
-// plural is "1 step" or "2 steps".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // these is "this step" or "these 2 steps".
 func these(n int, noun string) string {
 	if n == 1 {
 		return "this 1 " + noun
 	}
-	return "these " + plural(n, noun)
+	return "these " + prose.Plural(n, noun)
 }
 
 // few are the first of many names.

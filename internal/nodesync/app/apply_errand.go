@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 const (
@@ -170,7 +171,7 @@ func (w *waits) next(e *errand, now time.Time) time.Duration {
 		if !w.graceTold {
 			w.graceTold = true
 			held := refusedBy(e.last, nodesync.GateGrace)
-			what := "the grace period of " + plural(len(held), "machine") + ", which --grace-period=0s skips: " + few(held)
+			what := "the grace period of " + prose.Plural(len(held), "machine") + ", which --grace-period=0s skips: " + few(held)
 			if len(held) == 0 {
 				what = "a second look at orphaned IPAM handles"
 			}
@@ -188,7 +189,7 @@ func (w *waits) next(e *errand, now time.Time) time.Duration {
 	if w.patienceEnds.IsZero() {
 		w.patienceEnds = now.Add(e.patience)
 		e.account.waiting(w.patienceEnds, now, held, fmt.Sprintf("%s at most, since something speaks against removing it now: %s",
-			plural(len(held), "machine"), e.firstRefusal(held[0])))
+			prose.Plural(len(held), "machine"), e.firstRefusal(held[0])))
 	}
 	return w.patienceEnds.Sub(now)
 }
@@ -314,7 +315,7 @@ func (e *errand) leftAlone() []nodesync.Refusal {
 		}
 	}
 	for of, n := range undone {
-		left = append(left, nodesync.Refusal{Of: of, Gate: nodesync.GatePace, Message: plural(n, "step") + " of it are not done yet: run apply again"})
+		left = append(left, nodesync.Refusal{Of: of, Gate: nodesync.GatePace, Message: prose.Plural(n, "step") + " of it are not done yet: run apply again"})
 	}
 	slices.SortFunc(left, func(a, b nodesync.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Of.Host, b.Of.Host), cmp.Compare(a.Message, b.Message))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // shownNames is how many names an error lists; --list shows them all.
@@ -117,7 +118,7 @@ func choose(all []controller.KeptEntry, name, namespace string) (controller.Kept
 
 // describe is an entry in an error.
 func describe(kept controller.KeptEntry) string {
-	return fmt.Sprintf("%s (%s)", kept.Name, plural(kept.Objects, "object"))
+	return fmt.Sprintf("%s (%s)", kept.Name, prose.Plural(kept.Objects, "object"))
 }
 
 // unknownName says which names there are.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -29,12 +30,12 @@ func (p Preview) drawn(line func(from, to string) string) []string {
 // boxes are the nodes of the drawings that stand for clients: one for each group.
 func (p Preview) boxes() []box {
 	if !p.deep() {
-		return []box{{"clients", plural(p.clients(), "client")}}
+		return []box{{"clients", prose.Plural(p.clients(), "client")}}
 	}
 	var out []box
 	for _, g := range p.Plan.Groups {
 		if g.Clients > 0 {
-			out = append(out, box{"clients-" + g.Name, plural(g.Clients, "client")})
+			out = append(out, box{"clients-" + g.Name, prose.Plural(g.Clients, "client")})
 		}
 	}
 	return out

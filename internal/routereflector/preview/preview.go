@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -154,8 +155,8 @@ func (p Preview) Document() Document {
 // Text is the plan for people.
 func (p Preview) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Topology %s: %s, %s of %s, mesh %s in the end.\n\n", p.World.Topology.Name, p.Plan.Mode, plural(p.clients(), "client"),
-		plural(len(p.staying()), "reflector"), strings.ToLower(p.mesh()))
+	fmt.Fprintf(&b, "Topology %s: %s, %s of %s, mesh %s in the end.\n\n", p.World.Topology.Name, p.Plan.Mode, prose.Plural(p.clients(), "client"),
+		prose.Plural(len(p.staying()), "reflector"), strings.ToLower(p.mesh()))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if p.deep() {
 		fmt.Fprintln(table, "GROUP\tCLUSTER ID\tCLIENTS\tREFLECTORS")
@@ -196,20 +197,9 @@ func (p Preview) Text() string {
 }
 
 func verdict(c routereflector.Checks) string {
-	return fmt.Sprintf("%s without a path, at least %s per client, at most %s per prefix", plural(c.UnreachablePairs, "pair"),
-		plural(c.MinSessionsPerClient, "session"), plural(c.MaxPathsPerPrefix, "path"))
+	return fmt.Sprintf("%s without a path, at least %s per client, at most %s per prefix", prose.Plural(c.UnreachablePairs, "pair"),
+		prose.Plural(c.MinSessionsPerClient, "session"), prose.Plural(c.MaxPathsPerPrefix, "path"))
 }
 
 // deep says that there are groups, and spines between them.
 func (p Preview) deep() bool { return p.Plan.Mode == v1alpha1.ModeHierarchical }
-
-// plural is "1 thing" or "n things".
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	if strings.HasSuffix(thing, "x") {
-		return fmt.Sprintf("%d %ses", n, thing)
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
