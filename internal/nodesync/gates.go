@@ -96,23 +96,33 @@ func judge(w World, c Config) judgement {
 	for _, gate := range []func() (Refusal, bool){
 		func() (Refusal, bool) { return datastoreGate(w.Calico) },
 		func() (Refusal, bool) { return bindingGate(w.Kubernetes.ClusterUID, w.Calico.Binding) },
-		func() (Refusal, bool) { return overlapGate(w, census, c) },
 	} {
 		if refusal, ok := gate(); !ok {
 			j.refusals = append(j.refusals, refusal)
 			return j
 		}
 	}
+	held := unvouched(census, w.Now)
+	how := howToConfirm(w, held, c)
+	if why := overlapGate(w, census, c); why != "" {
+		j.memory.Awaiting = awaiting(held, GateOverlap, why, w.Now, c)
+		if len(held) > 0 {
+			why += "; " + how
+		}
+		j.refusals = append(j.refusals, clusterRefusal(GateOverlap, why))
+		return j
+	}
 	j.revived = census.revived
 	binding := w.Calico.Binding
 	j.bind = !binding.Implied && binding.ClusterUID == "" && census.certain > 0
-	massRefused := massGate(w, census, j.memory, c)
+	massRefused := massGate(held, census, j.memory, c)
 	for _, cand := range census.candidates {
 		if len(c.Named) > 0 && !cand.named {
 			continue
 		}
-		j.ask(cand, cmp.Or(massRefused, adoptionGate(w, census, cand, c)), w.Now, c)
+		j.ask(cand, cmp.Or(massRefused, adoptionGate(cand, w.Now)), how, w.Now, c)
 	}
+	j.memory.Awaiting = awaitingMass(held, massRefused, w.Now, c)
 	j.orderDue(w.Now, c)
 	j.judgeHandles(w, c)
 	return j
@@ -152,10 +162,10 @@ func bindingGate(uid string, b Binding) (Refusal, bool) {
 	return Refusal{}, true
 }
 
-// overlapGate refuses everything when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
+// overlapGate returns why everything is refused, or "". It is refused when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
 // a wrong naming scheme looks. Hosts without a Calico Node count only where there is nothing else to go by; machines whose deletion was watched, or that a
 // person has confirmed, do not: most of a datastore may be stale indeed, where nobody has cleaned for years.
-func overlapGate(w World, s census, c Config) (Refusal, bool) {
+func overlapGate(w World, s census, c Config) string {
 	alive, onlyOrphans := s.alive, s.referenced == 0
 	if onlyOrphans {
 		alive = s.aliveOrphans
@@ -168,24 +178,21 @@ func overlapGate(w World, s census, c Config) (Refusal, bool) {
 		}
 	}
 	if alive*100 >= counted*c.MinOverlapPercent {
-		return Refusal{}, true
+		return ""
 	}
-	message := fmt.Sprintf("only %d of %d Calico Nodes have their Kubernetes Node, less than %d %% (--min-overlap-percent): "+
+	return fmt.Sprintf("only %d of %d Calico Nodes have their Kubernetes Node, less than %d %% (--min-overlap-percent): "+
 		"check that this is the right cluster and the right datastore", alive, counted, c.MinOverlapPercent)
-	if held := unvouched(s, w.Now); len(held) > 0 {
-		message += "; " + howToConfirm(w, held, c)
-	}
-	return clusterRefusal(GateOverlap, message), false
 }
 
-// ask puts the gates of one candidate that need no live read, in the order of Gates.
-func (j *judgement) ask(cand candidate, massRefused string, now time.Time, c Config) {
+// ask puts the gates of one candidate that need no live read, in the order of Gates. massRefused is why the mass guard holds it back if it is not vouched
+// for, "" if it does not, and how is how that is confirmed.
+func (j *judgement) ask(cand candidate, massRefused, how string, now time.Time, c Config) {
 	ready := cand.absence.Since.Add(c.Grace)
 	switch {
 	case cand.node.Keep:
 		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
 	case massRefused != "" && !cand.vouched(now):
-		j.refuse(cand.subject, GateMass, massRefused)
+		j.refuse(cand.subject, GateMass, massRefused+"; "+how)
 	case now.Before(ready) && !cand.named:
 		j.refuse(cand.subject, GateGrace, fmt.Sprintf("absent since %s; the grace period of %s ends at %s",
 			cand.absence.Since.UTC().Format(time.RFC3339), c.Grace, ready.UTC().Format(time.RFC3339)))

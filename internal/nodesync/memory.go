@@ -58,12 +58,13 @@ func remember(w World, c Config, s census) Memory {
 }
 
 // withoutListed forgets the absences of machines whose Kubernetes Node is listed. It is for a list that is not to be believed otherwise: that a Node
-// is there is believed of any, since nothing follows from it but that a grace period begins anew.
+// is there is believed of any, since nothing follows from it but that a grace period begins anew. Nothing waits for a person: there is no plan.
 func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
 	listed := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
 		listed[n.Name] = true
 	}
+	m.Awaiting = Awaiting{}
 	m.Absences = slices.DeleteFunc(slices.Clone(m.Absences), func(a Absence) bool {
 		return slices.ContainsFunc(c.Spellings(a.KubernetesNode), func(s string) bool { return listed[s] })
 	})
@@ -132,7 +133,7 @@ func (m *Memory) planned(w World, cand candidate) {
 // lately, which it notes every resync period: in a longer gap machines may have come and gone again unseen.
 func (m Memory) Recalled(now time.Time, c Config) Memory {
 	if now.Sub(m.SavedAt) > 2*c.Resync {
-		m.Absences = nil
+		m.Absences, m.Awaiting = nil, Awaiting{}
 	}
 	return m
 }

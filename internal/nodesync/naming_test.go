@@ -167,7 +167,7 @@ func TestNames(t *testing.T) {
 		{
 			name: "adopted and not watched, it waits for a person, even if it is only one", adopt: true, calico: []string{"a", "b"}, kubernetes: []string{"b"},
 			refusals: []string{"a mass-guard: nothing but its name shows that it was ever a Kubernetes Node, and nobody watched its deletion; nobody has confirmed it; " +
-				"if a is gone, annotate ConfigMap calico-node-sync-state with nodes.mooring.dev/confirm="},
+				"if a is gone, run `kubectl mooring confirm nodes "},
 		},
 		{
 			name: "adopted by short names without a domain: all refused", adopt: true, calico: []string{"a", "b", "c"}, kubernetes: []string{"a.ex", "b.ex"}, seen: []string{"c.ex"},

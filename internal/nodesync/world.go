@@ -227,6 +227,8 @@ type Memory struct {
 	Absences []Absence `json:"absences,omitempty"`
 	// Removals are the times at which unwitnessed nodes were planned for removal, within the window of the mass guard.
 	Removals []Removal `json:"removals,omitempty"`
+	// Awaiting is what waits for a person's confirmation. It is written for people and programs that look, and never read back by a plan.
+	Awaiting Awaiting `json:"awaiting,omitzero"`
 	// Handles are the orphaned IPAM handles that the last sweep found. Not worth keeping.
 	Handles []OrphanedHandle `json:"-"`
 	// SavedAt is when the memory was last known to be true; see Recalled.

@@ -21,7 +21,7 @@ import (
 // listPage is how many objects one answer of the API server holds.
 const listPage = 500
 
-// cluster reads the cluster of the kubeconfig. It writes nothing.
+// cluster reads the cluster of the kubeconfig. It writes nothing but the annotation of a confirmation that a person has given.
 type cluster struct {
 	config  *rest.Config
 	typed   kubernetes.Interface

@@ -67,6 +67,7 @@ func TestCommandsThatShowACluster(t *testing.T) { //nolint:paralleltest // the k
 	explainNothing(t, cluster)
 	planNothing(t, cluster)
 	testTopology(t, cluster)
+	confirmTopologies(t, cluster)
 	testAgreement(t, cluster)
 	testExplain(t, cluster)
 	testPlans(t, cluster)

@@ -40,12 +40,12 @@ func (w World) exitRefused() *Refusal {
 	switch {
 	case w.Topology.Spec.Mesh != v1alpha1.MeshManage:
 		r = refuse(ReasonMeshNotManaged, "the topology is being deleted while the node-to-node mesh is off, and spec.mesh is %s: without its reflectors nodes would "+
-			"lose their routes; turn the mesh on, set spec.mesh to %s, or, if something else carries the routes, annotate the topology with %s=%s",
-			w.Topology.Spec.Mesh, v1alpha1.MeshManage, v1alpha1.ForceExitAnnotation, ReasonMeshNotManaged)
+			"lose their routes; turn the mesh on, set spec.mesh to %s, or, if something else carries the routes, run %s",
+			w.Topology.Spec.Mesh, v1alpha1.MeshManage, w.howToConfirm(v1alpha1.ForceExitAnnotation, string(ReasonMeshNotManaged)))
 	case w.meshTooLarge():
 		r = refuse(ReasonMeshTooLarge, "the topology is being deleted, and the node-to-node mesh that is to take over would have %d nodes, more than "+
-			"spec.sizing.maxMeshNodes (%d); raise that, divide the cluster otherwise, or annotate the topology with %s=%s",
-			w.meshNodes(), w.meshLimit(), v1alpha1.ForceExitAnnotation, ReasonMeshTooLarge)
+			"spec.sizing.maxMeshNodes (%d); raise that, divide the cluster otherwise, or run %s",
+			w.meshNodes(), w.meshLimit(), w.howToConfirm(v1alpha1.ForceExitAnnotation, string(ReasonMeshTooLarge)))
 	default:
 		return nil
 	}

@@ -36,13 +36,14 @@ func TestExitRefused(t *testing.T) {
 		"too large": {
 			large, ReasonMeshTooLarge,
 			"the node-to-node mesh that is to take over would have 12 nodes, more than spec.sizing.maxMeshNodes (11); raise that, divide the cluster otherwise, or " +
-				"annotate the topology with bgp.mooring.dev/force-exit=MeshTooLarge",
+				"run `kubectl mooring confirm topology main MeshTooLarge`, which sets the annotation bgp.mooring.dev/force-exit=MeshTooLarge",
 			"MeshOn Demote Demote Demote RemovePeer RemovePeer",
 		},
 		"observed": {
 			ending(t, 8, v1alpha1.MeshObserve), ReasonMeshNotManaged,
 			"while the node-to-node mesh is off, and spec.mesh is Observe: without its reflectors nodes would lose their routes; turn the mesh on, set spec.mesh to " +
-				"Manage, or, if something else carries the routes, annotate the topology with bgp.mooring.dev/force-exit=MeshNotManaged",
+				"Manage, or, if something else carries the routes, run `kubectl mooring confirm topology main MeshNotManaged`, which sets the annotation " +
+				"bgp.mooring.dev/force-exit=MeshNotManaged",
 			"Demote Demote Demote RemovePeer RemovePeer",
 		},
 		"ignored": {

@@ -92,8 +92,8 @@ func (w World) doubt() *Refusal {
 	gone := c.gone(b)
 	if vanished(b, c) && !(w.stood(b) && w.Confirmed) && !w.emergency() {
 		return refuse(ReasonNodesVanished, "of %d Nodes at %s there are %d left; nothing is written until that has stood for %s and a list of the API "+
-			"server confirms it, or until somebody who knows it to be true annotates the topology with %s=%s",
-			b.Nodes, b.Time.UTC().Format(time.RFC3339), c.now.Nodes, DoubtPeriod, v1alpha1.ConfirmAnnotation, word(b))
+			"server confirms it, or until somebody who knows it to be true runs %s",
+			b.Nodes, b.Time.UTC().Format(time.RFC3339), c.now.Nodes, DoubtPeriod, w.howToConfirm(v1alpha1.ConfirmAnnotation, word(b)))
 	}
 	if b.Selectors != c.now.Selectors || w.exiting() {
 		return nil
@@ -117,8 +117,8 @@ func (w World) doubt() *Refusal {
 			reason, what = ReasonMatchesNothing, "none"
 		}
 		return refuse(reason, "%s selects %s of the %d Nodes that it selected at %s and that are still there; nothing is written until their labels are back, the "+
-			"selector is changed, or somebody who knows it to be meant annotates the topology with %s=%s",
-			s.field, what, remain, b.Time.UTC().Format(time.RFC3339), v1alpha1.ConfirmAnnotation, word(b))
+			"selector is changed, or somebody who knows it to be meant runs %s",
+			s.field, what, remain, b.Time.UTC().Format(time.RFC3339), w.howToConfirm(v1alpha1.ConfirmAnnotation, word(b)))
 	}
 	return nil
 }

@@ -6,8 +6,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +173,51 @@ func TestConfirmationsThatDoNotHold(t *testing.T) {
 		}
 		return ""
 	})
+	process.Stop()
+}
+
+// Most of the datastore is stale, and the person who is called has a kubeconfig alone: the plugin shows what the running program holds back, and what it
+// confirms is acted on long before the next resync, which is an hour away.
+func TestThePluginConfirmsWhatAProgramHoldsBack(t *testing.T) {
+	t.Parallel()
+	s := newDirtySite(t, "plugin", "a", "b", "c", "d", "e")
+	process := s.start(s.through, "--resync-period=1h", "--mass-guard-nodes=1000")
+	confirm := func(args ...string) (code int, said string) {
+		cmd := exec.CommandContext(t.Context(), testkit.Binary(t, "kubectl-mooring"),
+			append([]string{"--kubeconfig", s.api.Kubeconfig, "--mooring-namespace", s.namespace, "confirm"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	hash := ""
+	testkit.Eventually(t, "the plugin to show what waits", func() string {
+		code, said := confirm()
+		_, after, _ := strings.Cut(said, "to confirm: kubectl mooring confirm nodes ")
+		if hash, _, _ = strings.Cut(after, "\n"); code == 2 && hash != "" && strings.Contains(said, "5 machines are held back by the gate overlap of calico-node-sync\n") {
+			return ""
+		}
+		return fmt.Sprintf("exit code %d, %s; the log:\n%s", code, said, tail(process))
+	})
+	if code, said := confirm("nodes", "0123456789ab"); code != 1 || !strings.Contains(said, "is not what waits now, which is "+hash) {
+		t.Errorf("another hash: exit code %d, %s", code, said)
+	}
+	s.expectSameDatastore("nothing was confirmed")
+	if code, said := confirm("nodes", hash); code != 0 || !strings.HasPrefix(said, "Confirmed until ") {
+		t.Fatalf("exit code %d, %s", code, said)
+	}
+	testkit.Eventually(t, "all five to be cleaned up", func() string {
+		for key := range s.etcd.Dump(t) {
+			if name, ok := strings.CutPrefix(key, nodePrefix); ok && !strings.Contains(name, "stays") {
+				return name + " is there; the log:\n" + tail(process)
+			}
+		}
+		return ""
+	})
+	if code, said := confirm(); code != 0 || said != "nothing waits for a confirmation\n" {
+		t.Errorf("afterwards: exit code %d, %s", code, said)
+	}
 	process.Stop()
 }
 

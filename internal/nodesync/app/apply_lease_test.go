@@ -172,7 +172,7 @@ func TestApplyGoesOnWithWhatAControllerKept(t *testing.T) {
 		t.Errorf("the journal where the controller has it: got %d entries (%v), want 1", len(entries.Items), err)
 	}
 	s.leave("1", "2", "3", "4")
-	if _, out := s.run("plan", args...); !strings.Contains(out, "annotate ConfigMap calico-node-sync-state with") {
-		t.Errorf("a controller has kept watch until lately, and plan says %q, want the annotation that it looks for", out)
+	if _, out := s.run("plan", args...); !strings.Contains(out, "run `kubectl mooring confirm nodes ") || !strings.Contains(out, "or annotate ConfigMap calico-node-sync-state with") {
+		t.Errorf("a controller has kept watch until lately, and plan says %q, want the command and the annotation that it looks for", out)
 	}
 }

@@ -26,6 +26,8 @@ const (
 	// firstRetry and lastRetry bound the wait after a round that failed; it doubles in between.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
+	// confirmationPeriod is how often a confirmation is looked for while something waits for one: a read of one object, where a round reads everything.
+	confirmationPeriod = 10 * time.Second
 	// shownAtOnce is how many machines a dry run reads and shows.
 	shownAtOnce = 500
 )
@@ -56,6 +58,7 @@ type Reconciler struct {
 	promised []nodesync.Removal  // what was saved, by whomever, when this round began
 	kept     map[string]keptNote // what was journaled last, by host
 	loaded   bool                // what an earlier process saved has been read
+	given    string              // the confirmation as it was read last
 	busy     bool                // the last round had steps
 	refused  map[nodesync.Refusal]bool
 	// objects are the stored objects of the suspects of this round, for the journal.
@@ -87,7 +90,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 				r.sleep(ctx, r.Config.Pace, nil)
 				next = max(next-r.Config.Pace, 0)
 			}
-			r.sleep(ctx, next, r.Wake)
+			r.rest(ctx, next)
 			continue
 		}
 		if ctx.Err() == nil {
@@ -100,13 +103,30 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for the time, or until it is woken and then for the settle delay.
-func (r *Reconciler) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+// rest waits until the next round is due: for the time, until it is woken, or until a person has confirmed what waits for that.
+func (r *Reconciler) rest(ctx context.Context, d time.Duration) {
+	for r.State != nil && r.memory.Awaiting.Hash != "" && d > confirmationPeriod {
+		if r.sleep(ctx, confirmationPeriod, r.Wake) {
+			return
+		}
+		// An error is for the round to report.
+		if _, confirmation, err := r.State.Read(ctx); err == nil && confirmation != r.given {
+			return
+		}
+		d -= confirmationPeriod
+	}
+	r.sleep(ctx, d, r.Wake)
+}
+
+// sleep waits for the time, or until it is woken and then for the settle delay. It reports whether something else than the time has ended it.
+func (r *Reconciler) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
 	timer := r.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		return true
 	case <-timer.C():
+		return false
 	case <-wake:
 		settle := r.Clock.NewTimer(settleDelay)
 		defer settle.Stop()
@@ -114,6 +134,7 @@ func (r *Reconciler) sleep(ctx context.Context, d time.Duration, wake <-chan str
 		case <-ctx.Done():
 		case <-settle.C():
 		}
+		return true
 	}
 }
 
@@ -224,7 +245,7 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 		r.saved = r.memoryText() // so that what is no longer true there is written over, even by a memory that is empty
 		r.memory = memory.Recalled(r.Clock.Now(), r.Config)
 	}
-	r.promised = memory.Removals
+	r.given, r.promised = confirmation, memory.Removals
 	r.memory.Removals = joinRemovals(r.memory.Removals, memory.Removals)
 	return confirmation, nil
 }

@@ -38,7 +38,7 @@ const (
 	ReasonHeldByClusterBinding = "HeldByClusterBinding"
 	// ReasonHeldByOverlap, Warning: too few Calico Nodes have a Kubernetes Node; nothing is removed.
 	ReasonHeldByOverlap = "HeldByOverlap"
-	// ReasonHeldByMassGuard, Warning: more nodes are gone than are removed without a person's word; the log has the hash to confirm.
+	// ReasonHeldByMassGuard, Warning: more nodes are gone than are removed without a person's word; `kubectl mooring confirm` lists them.
 	ReasonHeldByMassGuard = "HeldByMassGuard"
 	// ReasonStepFailed, Warning: a write to Calico's datastore failed, and not because the world had moved on.
 	ReasonStepFailed = "StepFailed"
@@ -206,7 +206,7 @@ func gateNote(refusal nodesync.Refusal) string {
 	switch refusal.Gate {
 	case nodesync.GateMass:
 		// The hash in the message is that of now: when one more goes, or comes back, it is another, and no Event says so again.
-		return "Removing nothing of nodes whose deletion nobody watched: " + message + " (the log names the nodes, and another hash if their number changes)"
+		return "Removing nothing of nodes whose deletion nobody watched: " + message + " (`kubectl mooring confirm` names the nodes, and the hash that is valid now)"
 	case nodesync.GateDatastoreNotReady:
 		message += "; unlock it (calicoctl datastore migrate unlock) once the migration is over"
 	case nodesync.GateKubernetesNotSynced:

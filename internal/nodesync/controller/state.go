@@ -57,19 +57,32 @@ func (s *ConfigMapState) Read(ctx context.Context) (nodesync.Memory, string, err
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	object := s.object()
-	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-	if client.IgnoreNotFound(err) != nil {
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil {
 		return nodesync.Memory{}, "", err
 	}
 	s.version = object.GetResourceVersion() // empty if there is none
 	text, _, _ := unstructured.NestedString(object.Object, "data", memoryKey)
-	var memory nodesync.Memory
-	if text != "" {
-		if err := json.Unmarshal([]byte(text), &memory); err != nil {
-			return memory, "", fmt.Errorf("parsing %s of ConfigMap %s/%s: %w; delete the ConfigMap to begin anew", memoryKey, s.Namespace, s.Name, err)
-		}
+	memory, err := parseMemory(text, s.Namespace, s.Name)
+	if err != nil {
+		return memory, "", err
 	}
 	return memory, object.GetAnnotations()[nodesync.ConfirmAnnotation], nil
+}
+
+func parseMemory(text, namespace, name string) (memory nodesync.Memory, err error) {
+	if text == "" {
+		return memory, nil
+	}
+	if err = json.Unmarshal([]byte(text), &memory); err != nil {
+		return memory, fmt.Errorf("parsing %s of ConfigMap %s/%s: %w; delete the ConfigMap to begin anew", memoryKey, namespace, name, err)
+	}
+	return memory, nil
+}
+
+// Recorded is the memory and the confirmation that a ConfigMap of StateName holds, for commands that have read it themselves.
+func Recorded(object *corev1.ConfigMap) (nodesync.Memory, string, error) {
+	memory, err := parseMemory(object.Data[memoryKey], object.Namespace, object.Name)
+	return memory, object.Annotations[nodesync.ConfirmAnnotation], err
 }
 
 // Save implements State. It writes its own key and nothing else, and fails if somebody else has written the ConfigMap since it was read.
