@@ -66,7 +66,7 @@ e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route
 e2e-pods: bin/lab bin/gotestsum bin/testexec real-nodes ## Of these, labs with real pods and with real machines: namespaces, Services and names (needs network namespaces; root, runc and nftables for machines).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/enclave/e2e
 
-nightly: $(E2E_NEEDS) ## Everything, with the race detector and as many cases as campaigns need: hours.
+nightly: $(E2E_NEEDS) ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
 	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
@@ -164,10 +164,14 @@ push-images: ## Push what `make images` has built to REGISTRY.
 release: ## Make all files of a release from its tag: make release VERSION=v0.1.0 [REGISTRY=... RELEASE_URL=... BUILDER=...].
 	@go run ./hack/release all $(RELEASE_FLAGS)
 
-release-check: bin/lab bin/etcd bin/kubectl bin/helm build ## Prove it: the same bytes again, programs that run, a chart that installs, upgrades and goes back, with these programs as pods.
+release-check: bin/lab bin/etcd bin/kubectl bin/helm build ## Prove it: the same bytes again, programs that run, a chart that installs, upgrades and goes back, with these programs as pods (Linux that allows network namespaces).
+	@bin/lab doctor | grep '^ok  *pods ' >/dev/null || { bin/lab doctor | grep -A 2 -E '^[a-z]+ +(namespaces|pods) ' >&2; \
+	  echo 'release-check: the lab cannot run pods on this machine, so the upgrade under traffic cannot be proven: check the release as root, or where users may make network namespaces' >&2; exit 1; }
 	@go run ./hack/release check $(RELEASE_FLAGS)
-	@MOORING_CHART='$(CURDIR)/bin/release/$(VERSION)/mooring-$(VERSION:v%=%).tgz' MOORING_PROGRAMS='$(CURDIR)/bin/release/programs' \
-	  go test -count=1 -timeout 30m -tags e2e -run '^(TestUpgradeAndGoBack|TestChartUpgradeWithTraffic)$$' ./test/charts ./test/e2e/pods
+	@hack/previous.sh bin/release/previous
+	@CI=true MOORING_CHART='$(CURDIR)/bin/release/$(VERSION)/mooring-$(VERSION:v%=%).tgz' MOORING_PROGRAMS='$(CURDIR)/bin/release/programs' \
+	  MOORING_PREVIOUS_BINARIES='$(CURDIR)/bin/release/previous' \
+	  go test -count=1 -timeout 30m -v -tags e2e -run '^(TestUpgradeAndGoBack|TestChartUpgradeWithTraffic)$$' ./test/charts ./test/e2e/pods
 
 push-release: ## Push images and chart of a release to REGISTRY.
 	@go run ./hack/release push -out 'bin/release/$(VERSION)' -registry '$(REGISTRY)'

@@ -27,11 +27,19 @@ old_module=$(go list -m)
 # The domain stands in no go.mod; its one place for this script is here, and the replacement rewrites this line too.
 old_domain=mooring.dev
 
+# Where the workflow pushes releases to, which the chart's page names: ghcr.io with the path of the repository on GitHub. Elsewhere it is the new registry.
+old_home=ghcr.io/${old_module#github.com/}
+case $new_module in
+github.com/*) new_home=ghcr.io/${new_module#github.com/} ;;
+*) new_home=$new_registry ;;
+esac
+
 # The domain must not match inside a longer name: github.com/mooring-dev is a path, xmooring.dev another domain.
-export old_module new_module old_domain new_domain old_registry new_registry
+export old_module new_module old_domain new_domain old_registry new_registry old_home new_home
 git ls-files -co --exclude-standard -z -- ':!LICENSE' ':!go.sum' ':!lab/go.sum' ':!go.tools.sum' | xargs -0 perl -pi -e '
-	BEGIN { ($om, $nm, $od, $nd, $or, $nr) = @ENV{qw(old_module new_module old_domain new_domain old_registry new_registry)} }
+	BEGIN { ($om, $nm, $od, $nd, $or, $nr, $oh, $nh) = @ENV{qw(old_module new_module old_domain new_domain old_registry new_registry old_home new_home)} }
 	s{(?<![\w.-])\Q$om\E(?![\w-])}{$nm}g;
+	s{oci://\Q$oh\E(?=/charts/)}{oci://$nh}g;
 	s{(?<![\w-])\Q$od\E(?![A-Za-z0-9-])}{$nd}g;
 	s{(?<![\w./-])\Q$or\E(?=/[a-z-]+:dev\b)}{$nr}g;
 	s{(?<=images\[")\Q$or\E/}{$nr/}g;

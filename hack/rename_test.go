@@ -103,7 +103,8 @@ func TestRenameChangesEverything(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"Makefile": "\nREGISTRY     ?= registry.example/tether\n", "charts/mooring/values.yaml": "\n  imageRegistry: registry.example/tether\n",
+		"charts/mooring/README.md": "oci://registry.example/tether/charts/mooring",
+		"Makefile":                 "\nREGISTRY     ?= registry.example/tether\n", "charts/mooring/values.yaml": "\n  imageRegistry: registry.example/tether\n",
 		"hack/release/chart.go": "\tdefaultRegistry = \"registry.example/tether\"\n", "dist/etcd-storage-operator.yaml": "image: registry.example/tether/etcd-storage-operator:dev\n",
 	} {
 		content, err := os.ReadFile(filepath.Join(root, file))

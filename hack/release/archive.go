@@ -87,22 +87,22 @@ func openArchive(path, dir string) (v1.ImageIndex, v1.Descriptor, error) {
 	none := v1.Descriptor{}
 	archive, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, none, fmt.Errorf("there is no %s: build it with make images first", path)
+		return nil, none, fmt.Errorf("there is no %s: build it with make images, or make release, first", path)
 	}
 	if err != nil {
 		return nil, none, err
 	}
 	defer archive.Close()
 	if err := unpack(archive, dir); err != nil {
-		return nil, none, fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
+		return nil, none, fmt.Errorf("%s is not an OCI archive of ours: %w", path, err)
 	}
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return nil, none, fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
+		return nil, none, fmt.Errorf("%s is not an OCI archive of ours: %w", path, err)
 	}
 	manifest, err := top.IndexManifest()
 	if err != nil {
-		return nil, none, fmt.Errorf("%s is no OCI archive of ours: %w", path, err)
+		return nil, none, fmt.Errorf("%s is not an OCI archive of ours: %w", path, err)
 	}
 	if n := len(manifest.Manifests); n != 1 {
 		return nil, none, fmt.Errorf("%s holds %d images instead of one: build it again with make images", path, n)

@@ -21,6 +21,9 @@ import (
 // check proves a release: its checksums hold, the tag makes the same bytes in another folder, and its programs run and say their version. The programs stay
 // in -programs, for who starts them in a cluster.
 func (s settings) check(ctx context.Context, out io.Writer) error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("this machine runs %s, and images are for linux: check the release on a Linux machine", runtime.GOOS)
+	}
 	if err := s.checkSums(); err != nil {
 		return err
 	}
@@ -90,6 +93,9 @@ func (s settings) checkAgain(ctx context.Context) error {
 	}
 	again := s
 	again.root, again.out = clone, filepath.Join(dir, "release")
+	if err := again.asBefore(ctx, s.out); err != nil {
+		return err
+	}
 	if err := again.release(ctx, io.Discard); err != nil {
 		return fmt.Errorf("making the release again: %w", err)
 	}
@@ -104,11 +110,34 @@ func (s settings) checkAgain(ctx context.Context) error {
 	return compare("the release", have, "one made in another folder", want)
 }
 
+// asBefore refuses to make a release again with other parameters than the one in a folder, which would not be the same bytes.
+func (s settings) asBefore(ctx context.Context, folder string) error {
+	made, err := readProvenance(folder)
+	if err != nil {
+		return err
+	}
+	from, err := readSource(ctx, s.root, s.version)
+	if err != nil {
+		return err
+	}
+	now := s.statement(from)
+	for _, p := range []struct{ name, made, now, cure string }{
+		{"VERSION", made.external(versionParameter), now.external(versionParameter), "give the same VERSION"},
+		{"REGISTRY", made.external(registryParameter), now.external(registryParameter), "give the same REGISTRY"},
+		{"RELEASE_URL", made.external(urlParameter), now.external(urlParameter), "give the same RELEASE_URL"},
+		{"BUILDER", made.Predicate.RunDetails.Builder.ID, now.Predicate.RunDetails.Builder.ID, "give the same BUILDER"},
+		{"Go", made.internal(goParameter), now.internal(goParameter), "use the same version of Go"},
+		{"SOURCE_DATE_EPOCH", made.internal(timeParameter), now.internal(timeParameter), "give the same SOURCE_DATE_EPOCH, or none for the commit's time"},
+	} {
+		if p.made != p.now {
+			return fmt.Errorf("the release in %s was made with %s %s, not %s: %s, or make the release again", folder, p.name, p.made, p.now, p.cure)
+		}
+	}
+	return nil
+}
+
 // checkPrograms unpacks what runs on this machine and has it say its version.
 func (s settings) checkPrograms(ctx context.Context, out io.Writer) error {
-	if runtime.GOOS != "linux" {
-		return fmt.Errorf("this machine runs %s, and images are for linux: check the release on a Linux machine", runtime.GOOS)
-	}
 	if err := errors.Join(os.RemoveAll(s.programs), os.MkdirAll(s.programs, 0o755)); err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	}
 	for _, name := range flags.Args() {
 		if !slices.Contains(known, name) {
-			return s, fmt.Errorf("%q is no binary that runs in a cluster: name some of %s, or none for all", name, strings.Join(known, ", "))
+			return s, fmt.Errorf("%q is not a binary that runs in a cluster: name some of %s, or none for all", name, strings.Join(known, ", "))
 		}
 	}
 	if s.binaries = known; flags.NArg() > 0 {

@@ -53,17 +53,17 @@ func TestRefusals(t *testing.T) {
 	}{
 		"no command":             {nil, `name one of the commands images, push, all and check first`},
 		"another command":        {[]string{"sign"}, `name one of the commands images, push, all and check first`},
-		"an unknown binary":      {[]string{"images", "-root", clean, "tinny"}, `"tinny" is no binary that runs in a cluster: name some of tiny, or none for all`},
-		"the plugin":             {[]string{"images", "-root", clean, "kubectl-tiny"}, `"kubectl-tiny" is no binary that runs in a cluster: name some of tiny, or none for all`},
+		"an unknown binary":      {[]string{"images", "-root", clean, "tinny"}, `"tinny" is not a binary that runs in a cluster: name some of tiny, or none for all`},
+		"the plugin":             {[]string{"images", "-root", clean, "kubectl-tiny"}, `"kubectl-tiny" is not a binary that runs in a cluster: name some of tiny, or none for all`},
 		"an unknown flag":        {[]string{"images", "-root", clean, "-sign"}, `flag provided but not defined: -sign`},
 		"another folder":         {[]string{"images", "-root", archives}, `holds no cmd/BINARY/main.go: run this in a checkout, as make images does`},
 		"no version":             {[]string{"images", "-root", clean, "-version", ""}, `registry "mooring" and version "" make no name of an image: `},
 		"a version with a blank": {[]string{"images", "-root", clean, "-version", "v1 2"}, `registry "mooring" and version "v1 2" make no name of an image: `},
 		"an unwritable folder":   {[]string{"images", "-root", clean, "-out", filepath.Join(file, "images")}, `making the folder of the archives: `},
-		"a dirty tree":           {[]string{"images", "-root", dirty, "-out", t.TempDir()}, `2 files that binaries are made of are not as commit `},
-		"no checkout":            {[]string{"images", "-root", bare, "-out", t.TempDir()}, `is no git checkout with a commit, which images are named after: `},
-		"nothing to push":        {[]string{"push", "-root", clean, "-out", t.TempDir()}, `tiny.tar: build it with make images first`},
-		"not an archive of ours": {[]string{"push", "-root", clean, "-out", archives}, `is no OCI archive of ours: it holds "../escaped"`},
+		"a dirty tree":           {[]string{"images", "-root", dirty, "-out", t.TempDir()}, `what binaries are made of differs from commit `},
+		"no checkout":            {[]string{"images", "-root", bare, "-out", t.TempDir()}, `is not a git checkout with a commit, which images are named after: `},
+		"nothing to push":        {[]string{"push", "-root", clean, "-out", t.TempDir()}, `tiny.tar: build it with make images, or make release, first`},
+		"not an archive of ours": {[]string{"push", "-root", clean, "-out", archives}, `is not an OCI archive of ours: it holds "../escaped"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestDirt(t *testing.T) {
 		t.Errorf("a changed README: %v", err)
 	}
 	write(t, dir, "internal/new/new.go", "package new\n")
-	want := `1 files that binaries are made of are not as commit ` + git(t, dir, "rev-parse", "HEAD")[:12] + ` says, the first of them "?? internal/new/": commit or stash them`
+	want := `what binaries are made of differs from commit ` + git(t, dir, "rev-parse", "HEAD")[:12] + `, first in "?? internal/new/": commit or stash all changes`
 	if _, err := readSource(t.Context(), dir, "v1"); err == nil || err.Error() != want {
 		t.Errorf("a new file: %v, want %s", err, want)
 	}

@@ -27,6 +27,9 @@ const modulesType types.MediaType = "application/spdx+json"
 // send pushes the archives, each under the tag that it was built with, and hands each image's name with its digest to done. It logs in as
 // docker's or podman's configuration says.
 func (s settings) send(ctx context.Context, done func(string)) error {
+	if err := s.maySend(); err != nil {
+		return err
+	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	for _, binary := range s.binaries {
 		digest, err := s.sendOne(binary, options)
@@ -45,6 +48,21 @@ func (s settings) send(ctx context.Context, done func(string)) error {
 			return fmt.Errorf("pushing the chart: %w", err)
 		}
 		done(s.signable(chartFolder+"/"+chartName, digest))
+	}
+	return nil
+}
+
+// maySend refuses to push a release to another registry than its manifests and its chart name. Images alone may go anywhere.
+func (s settings) maySend() error {
+	made, err := readProvenance(s.out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if registry := made.external(registryParameter); registry != s.registry {
+		return fmt.Errorf("the release in %s was made with REGISTRY %s, which its chart and manifests name, not %s: give the same REGISTRY, or make the release again", s.out, registry, s.registry)
 	}
 	return nil
 }

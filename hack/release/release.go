@@ -103,20 +103,20 @@ func base(version string) string {
 // mayBeReleased refuses, in one sentence, what nobody could build again from the tag alone.
 func (s settings) mayBeReleased(ctx context.Context) error {
 	if !isVersion.MatchString(s.version) {
-		return fmt.Errorf("%q is no version of a release: set VERSION to one such as v0.1.0 or v0.1.0-rc.1", s.version)
+		return fmt.Errorf("%q is not a version of a release: set VERSION to one such as v0.1.0 or v0.1.0-rc.1", s.version)
 	}
 	from := source{root: s.root}
 	head, err := from.output(ctx, "git", "rev-parse", "HEAD")
 	if err != nil {
-		return fmt.Errorf("%s is no git checkout with a commit: %w", s.root, err)
+		return noCheckout(s.root, "", err)
 	}
 	changes, err := from.output(ctx, "git", "status", "--porcelain")
 	if err != nil {
 		return err
 	}
 	if changes != "" {
-		all := strings.Split(changes, "\n")
-		return fmt.Errorf("%d files are not as commit %.12s says, the first of them %q: commit or stash them", len(all), head, all[0])
+		first, _, _ := strings.Cut(changes, "\n")
+		return fmt.Errorf("the tree differs from commit %.12s, first in %q: commit or stash all changes", head, first)
 	}
 	tags, err := from.output(ctx, "git", "tag", "--points-at", "HEAD")
 	if err != nil {
@@ -130,7 +130,7 @@ func (s settings) mayBeReleased(ctx context.Context) error {
 		return err
 	}
 	if made, _, _ := strings.Cut(string(text), "\n"); made != base(s.version) {
-		return fmt.Errorf("internal/platform/buildinfo/source.txt says that %s is being made, not %s: change its first line and commit that", made, base(s.version))
+		return fmt.Errorf("internal/platform/buildinfo/source.txt names %s as the version that is being made, not %s: change its first line and commit it", made, base(s.version))
 	}
 	_, err = s.notes()
 	return err

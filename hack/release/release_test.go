@@ -22,14 +22,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/registry"
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // flags are those of a release of the small program.
-func flags(dir, out string) []string {
-	return []string{"-root", dir, "-out", out, "-version", "v1.2.3", "-registry", "registry.example/team", "-url", "https://example.org/files/"}
+func flags(dir, out, registry string) []string {
+	return []string{"-root", dir, "-out", out, "-version", "v1.2.3", "-registry", registry, "-url", "https://example.org/files/"}
 }
 
 // TestRelease makes a release of one small program and one plugin, proves it, and looks at each file as those would for whom it is.
@@ -37,8 +38,11 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	dir, out := checkout(t), filepath.Join(t.TempDir(), "v1.2.3")
 	git(t, dir, "tag", "v1.2.3")
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(quiet())))
+	t.Cleanup(server.Close)
+	where := strings.TrimPrefix(server.URL, "http://") + "/team"
 	var printed strings.Builder
-	if err := run(t.Context(), append([]string{"all"}, flags(dir, out)...), &printed); err != nil {
+	if err := run(t.Context(), append([]string{"all"}, flags(dir, out, where)...), &printed); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -59,11 +63,15 @@ func TestRelease(t *testing.T) {
 	commit := git(t, dir, "rev-parse", "HEAD")
 	t.Run("it is proven", func(t *testing.T) {
 		t.Parallel()
-		proven(t, dir, out, commit)
+		proven(t, dir, out, where, commit)
+	})
+	t.Run("not with other parameters", func(t *testing.T) {
+		t.Parallel()
+		asBefore(t, dir, out, where)
 	})
 	t.Run("texts", func(t *testing.T) {
 		t.Parallel()
-		texts(t, out)
+		texts(t, out, where)
 	})
 	t.Run("krew's manifest names the archives", func(t *testing.T) {
 		t.Parallel()
@@ -75,14 +83,14 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("Helm takes the chart", func(t *testing.T) {
 		t.Parallel()
-		helmTakes(t, out)
+		helmTakes(t, dir, out, where)
 	})
 }
 
 // proven checks a release, and then one of which a byte is another, one with a file too much and one that lacks a file.
-func proven(t *testing.T, dir, out, commit string) {
+func proven(t *testing.T, dir, out, where, commit string) {
 	t.Helper()
-	args := append([]string{"check", "-programs", filepath.Join(t.TempDir(), "programs")}, flags(dir, out)...)
+	args := append([]string{"check", "-programs", filepath.Join(t.TempDir(), "programs")}, flags(dir, out, where)...)
 	var printed strings.Builder
 	if err := run(t.Context(), args, &printed); err != nil {
 		t.Fatal(err)
@@ -109,19 +117,54 @@ func proven(t *testing.T, dir, out, commit string) {
 		} else if err := os.WriteFile(filepath.Join(spoiled, tt.file), []byte(tt.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := run(t.Context(), append([]string{"check"}, flags(dir, spoiled)...), io.Discard); err == nil || err.Error() != tt.want {
+		if err := run(t.Context(), append([]string{"check"}, flags(dir, spoiled, where)...), io.Discard); err == nil || err.Error() != tt.want {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 	}
 }
 
+// asBefore checks and pushes a release with other parameters than it was made with: one sentence says which, before anything is built or sent.
+func asBefore(t *testing.T, dir, out, where string) {
+	t.Helper()
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"REGISTRY":    {[]string{"check", "-registry", "registry.example/other"}, "REGISTRY " + where + ", not registry.example/other: give the same REGISTRY, or make the release again"},
+		"RELEASE_URL": {[]string{"check", "-url", "https://example.org/b"}, "RELEASE_URL https://example.org/files/, not https://example.org/b/: give the same RELEASE_URL, or make the release again"},
+		"BUILDER":     {[]string{"check", "-builder", "https://example.org/me"}, "BUILDER https://example.org/tiny/hack/release, not https://example.org/me: give the same BUILDER, or make the release again"},
+		"push": {[]string{"push", "-registry", "registry.example/other"}, "REGISTRY " + where +
+			", which its chart and manifests name, not registry.example/other: give the same REGISTRY, or make the release again"},
+	} {
+		err := run(t.Context(), slices.Concat(tt.args[:1], flags(dir, out, where), tt.args[1:]), io.Discard)
+		if want := "the release in " + out + " was made with " + tt.want; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+// TestCheckedAtAnotherTime: SOURCE_DATE_EPOCH is one of the parameters of a release.
+func TestCheckedAtAnotherTime(t *testing.T) {
+	dir, out := checkout(t), filepath.Join(t.TempDir(), "v1.2.3")
+	git(t, dir, "tag", "v1.2.3")
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	if err := run(t.Context(), append([]string{"all"}, flags(dir, out, "registry.example")...), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000001")
+	const want = "SOURCE_DATE_EPOCH 1000000000, not 1000000001: give the same SOURCE_DATE_EPOCH, or none for the commit's time, or make the release again"
+	if err := run(t.Context(), append([]string{"check"}, flags(dir, out, "registry.example")...), io.Discard); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // texts compares what people read and apply.
-func texts(t *testing.T, out string) {
+func texts(t *testing.T, out, where string) {
 	t.Helper()
 	for file, want := range map[string]string{
 		notesFile:   "# Mooring v1.2.3\n\n### Added\n\n- All.\n",
 		"README.md": "for you\n",
-		"tiny.yaml": "image: registry.example/team/tiny:v1.2.3\nother: mooring/tiny-other:dev\n",
+		"tiny.yaml": "image: " + where + "/tiny:v1.2.3\nother: mooring/tiny-other:dev\n",
 		"crds.yaml": "---\nkind: A\n---\nkind: B\n",
 	} {
 		if got := read(t, out, file); got != want {
@@ -206,7 +249,7 @@ func provenanceNames(t *testing.T, out, commit string) {
 }
 
 // helmTakes renders the package, pushes the archive to a registry, and has Helm pull the same bytes from there.
-func helmTakes(t *testing.T, out string) {
+func helmTakes(t *testing.T, dir, out, where string) {
 	t.Helper()
 	helm := func(args ...string) string {
 		t.Helper()
@@ -219,13 +262,10 @@ func helmTakes(t *testing.T, out string) {
 		return string(text)
 	}
 	const file = "mooring-1.2.3.tgz"
-	if got := helm("template", "a", filepath.Join(out, file)); !strings.Contains(got, "registry.example/team/tiny:v1.2.3") {
+	if got := helm("template", "a", filepath.Join(out, file)); !strings.Contains(got, where+"/tiny:v1.2.3") {
 		t.Errorf("the chart renders\n%s", got)
 	}
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(quiet())))
-	t.Cleanup(server.Close)
-	where := strings.TrimPrefix(server.URL, "http://") + "/team"
-	if err := run(t.Context(), []string{"push", "-root", checkout(t), "-out", out, "-registry", where}, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"push", "-root", dir, "-out", out, "-registry", where}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if pushed := read(t, pushedFile(out)); !regexp.MustCompile(`^\S+/tiny@sha256:\S+\n\S+/charts/mooring@sha256:\S+\n$`).MatchString(pushed) {
@@ -253,15 +293,15 @@ func TestNotReleased(t *testing.T) {
 	for name, tt := range map[string]struct {
 		dir, version, want string
 	}{
-		"no version":              {clean, "", `"" is no version of a release: set VERSION to one such as v0.1.0 or v0.1.0-rc.1`},
-		"no release":              {clean, "v1.2.3-4-gabcdef", `"v1.2.3-4-gabcdef" is no version of a release: `},
-		"no v":                    {clean, "1.2.3", `"1.2.3" is no version of a release: `},
+		"no version":              {clean, "", `"" is not a version of a release: set VERSION to one such as v0.1.0 or v0.1.0-rc.1`},
+		"no release":              {clean, "v1.2.3-4-gabcdef", `"v1.2.3-4-gabcdef" is not a version of a release: `},
+		"no v":                    {clean, "1.2.3", `"1.2.3" is not a version of a release: `},
 		"no tag":                  {clean, "v1.2.3", ` has no tag v1.2.3: check out the tag, or make it with git tag --sign v1.2.3`},
-		"a dirty tree":            {dirty, "v1.2.3", `1 files are not as commit `},
-		"another in source.txt":   {change("README.md", "new\n", "v1.3.0"), "v1.3.0", `source.txt says that v1.2.3 is being made, not v1.3.0: change its first line and commit that`},
+		"a dirty tree":            {dirty, "v1.2.3", `the tree differs from commit `},
+		"another in source.txt":   {change("README.md", "new\n", "v1.3.0"), "v1.3.0", `source.txt names v1.2.3 as the version that is being made, not v1.3.0: change its first line and commit it`},
 		"nothing in the notes":    {change("CHANGELOG.md", "## [1.2.3]\n\n## [1.2.2]\n\nAll.\n", "v1.2.3"), "v1.2.3", `CHANGELOG.md has no section [1.2.3] with text: `},
 		"no notes of a candidate": {change("CHANGELOG.md", "## [1.2.2]\n", "v1.2.3-rc.1"), "v1.2.3-rc.1", `CHANGELOG.md has no section [1.2.3] with text: `},
-		"no checkout":             {bare(t), "v1.2.3", ` is no git checkout with a commit: `},
+		"no checkout":             {bare(t), "v1.2.3", ` is not a git checkout with a commit: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +337,7 @@ func TestMissingProgram(t *testing.T) {
 	dir := checkout(t)
 	t.Setenv("PATH", t.TempDir())
 	err := run(t.Context(), []string{"all", "-root", dir, "-out", t.TempDir(), "-version", "v1.2.3"}, io.Discard)
-	if err == nil || !strings.HasSuffix(err.Error(), "the program git is missing: install it, and put its folder into PATH") {
+	if err == nil || err.Error() != "the program git is missing: install it, and put its folder into PATH" {
 		t.Errorf("without git: %v", err)
 	}
 }
@@ -359,6 +399,26 @@ func TestLicenses(t *testing.T) {
 	}
 	if got := readLicense(filepath.Join(t.TempDir(), "none")).expression; got != unstated {
 		t.Errorf("no folder: %s", got)
+	}
+}
+
+// TestChartIsOfThisVersion: the chart of the repository has the version that is being made, and the one that tests upgrade from an earlier one.
+func TestChartIsOfThisVersion(t *testing.T) {
+	t.Parallel()
+	version := func(path ...string) string {
+		var chart struct{ Version string }
+		if err := yaml.Unmarshal([]byte(read(t, append([]string{root}, path...)...)), &chart); err != nil {
+			t.Fatal(err)
+		}
+		return "v" + chart.Version
+	}
+	made, _, _ := strings.Cut(read(t, root, "internal/platform/buildinfo/source.txt"), "\n")
+	this, previous := version("charts/mooring/Chart.yaml"), version("test/charts/testdata/previous/mooring/Chart.yaml")
+	if this != made {
+		t.Errorf("the chart is %s, and source.txt says that %s is being made", this, made)
+	}
+	if semver.Compare(previous, this) >= 0 {
+		t.Errorf("tests upgrade from %s to %s", previous, this)
 	}
 }
 

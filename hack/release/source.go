@@ -55,7 +55,7 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	s := source{root: root, version: version}
 	head, err := s.output(ctx, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
-		return s, fmt.Errorf("%s is no git checkout with a commit, which images are named after: %w", root, err)
+		return s, noCheckout(root, ", which images are named after", err)
 	}
 	commit, seconds, _ := strings.Cut(head, " ")
 	s.commit = commit
@@ -72,8 +72,8 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 		return s, fmt.Errorf("looking for changes: %w", err)
 	}
 	if changes != "" {
-		lines := strings.Split(changes, "\n")
-		return s, fmt.Errorf("%d files that binaries are made of are not as commit %.12s says, the first of them %q: commit or stash them", len(lines), s.commit, lines[0])
+		first, _, _ := strings.Cut(changes, "\n")
+		return s, fmt.Errorf("what binaries are made of differs from commit %.12s, first in %q: commit or stash all changes", s.commit, first)
 	}
 	if s.module, err = s.output(ctx, "go", "list", "-m"); err != nil {
 		return s, err
@@ -140,6 +140,21 @@ func ordinary(info *debug.BuildInfo) error {
 	return nil
 }
 
+// missingProgramError is the error of a command that is not installed, by its name.
+type missingProgramError string
+
+func (m missingProgramError) Error() string {
+	return fmt.Sprintf("the program %s is missing: install it, and put its folder into PATH", string(m))
+}
+
+// noCheckout is the error of git in a folder that is not a checkout, unless git itself is missing.
+func noCheckout(root, why string, err error) error {
+	if missing, ok := errors.AsType[missingProgramError](err); ok {
+		return missing
+	}
+	return fmt.Errorf("%s is not a git checkout with a commit%s: %w", root, why, err)
+}
+
 // output runs a command in the checkout and returns what it prints. The error holds what it complains of.
 func (s source) output(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
@@ -148,7 +163,7 @@ func (s source) output(ctx context.Context, name string, args ...string) (string
 	command.Stderr = &complaint
 	text, err := command.Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("the program %s is missing: install it, and put its folder into PATH", name)
+		return "", missingProgramError(name)
 	}
 	if err != nil {
 		err = errors.New(name + ": " + cmp.Or(strings.Join(strings.Fields(complaint.String()), " "), err.Error()))

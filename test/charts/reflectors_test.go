@@ -251,11 +251,12 @@ func TestReflectorsRefusals(t *testing.T) {
 		"a flag with a value": {on + "extraArgs: [--metrics-cert-path=/x]}", "calicoRouteReflectorOperator.extraArgs: --metrics-cert-path is not for here: set calicoRouteReflectorOperator.metrics.certificateSecret"},
 		"a flag that would break": {on + "extraArgs: ['--leader-election-id=x']}",
 			"calicoRouteReflectorOperator.extraArgs: --leader-election-id is not for here: the Role allows one Lease"},
-		"two on one port":          {on + "ports: {metrics: 9178}}", "calicoRouteReflectorOperator.ports: metrics and health are both 9178: give them two ports"},
-		"a port of root's":         {on + "ports: {metrics: 443}}", at + "ports/metrics': minimum: got 443, want 1,024"},
-		"a URL as host":            {on + "apiServer: {host: 'https://192.0.2.1'}}", at + "apiServer/host': 'https://192.0.2.1' does not match pattern"},
-		"an older version's ports": {on + "ports: null}", "calicoRouteReflectorOperator.ports is missing: these are the values of an earlier version of the chart"},
-		"an argument":              {on + "extraArgs: [plan]}", at + "extraArgs/0': 'plan' does not match pattern"},
+		"two on one port":           {on + "ports: {metrics: 9178}}", "calicoRouteReflectorOperator.ports: metrics and health are both 9178: give them two ports"},
+		"a port of root's":          {on + "ports: {metrics: 443}}", at + "ports/metrics': minimum: got 443, want 1,024"},
+		"a URL as host":             {on + "apiServer: {host: 'https://192.0.2.1'}}", at + "apiServer/host': 'https://192.0.2.1' does not match pattern"},
+		"an older version's budget": {on + "podDisruptionBudget: null}", "podDisruptionBudget of calico-route-reflector-operator is missing: these are the values of an earlier version of the chart"},
+		"an older version's ports":  {on + "ports: null}", "calicoRouteReflectorOperator.ports is missing: these are the values of an earlier version of the chart"},
+		"an argument":               {on + "extraArgs: [plan]}", at + "extraArgs/0': 'plan' does not match pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,14 +14,14 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// previousBinaries names a folder with etcd-storage-operator and etcd-storage-proxy of the previous version; without it those of bin/ play both versions.
-// To make them: git worktree add /tmp/previous COMMIT, and there CGO_ENABLED=0 go build -o /tmp/previous/bin/ ./cmd/etcd-storage-{operator,proxy}, with the
-// commit of test/charts/testdata/previous.
+// previousBinaries names a folder with etcd-storage-operator and etcd-storage-proxy of the previous version, which hack/previous.sh builds; without it those of
+// bin/ run as both versions, so that the chart alone is upgraded.
 const previousBinaries = "MOORING_PREVIOUS_BINARIES"
 
 // releaseChart names a release's package of the chart, and releasePrograms a folder with the programs of its archives, which then are this version
@@ -56,7 +56,8 @@ spec:
 `
 
 // TestChartUpgradeWithTraffic takes the release of the etcd storage operator from the previous version of the chart to this one, back, and here again, while
-// a tenant's client writes, reads and watches without a break. With each step the operator's pods and then the proxies are replaced.
+// a tenant's client writes, reads and watches without a break. With each step the operator's pods and then the proxies are replaced. In the end it installs this
+// version where nothing of the operator is left.
 func TestChartUpgradeWithTraffic(t *testing.T) {
 	t.Parallel()
 	needBinaries(t)
@@ -64,33 +65,31 @@ func TestChartUpgradeWithTraffic(t *testing.T) {
 	l := start(t, append(append(previousFlags(t), releaseFlags()...), "--image", "mooring-test/traffic="+thisProgram(t))...)
 	l.deployCore(t)
 	l.kubectl("", "label", "namespace", proxies, "pod-security.kubernetes.io/enforce=restricted")
-	previous := filepath.Join(root, "test/charts/testdata/previous/mooring")
-	l.helm("install", "mooring-etcd", previous, "--wait", "--set", "etcdStorageOperator.enabled=true",
-		"--set", "etcdStorageOperator.core.urls={https://etcd.etcd-core.svc:2379}", "--set", "etcdStorageOperator.image.repository="+previousImages+"/etcd-storage-operator",
-		"--set", "etcdStorageOperator.proxyImage.repository="+previousImages+"/etcd-storage-proxy")
+	previous := l.chart(filepath.Join(root, "test/charts/testdata/previous/mooring"), previousImages)
+	this := l.chart(cmp.Or(os.Getenv(releaseChart), filepath.Join(root, "charts/mooring")), "mooring")
+	l.install(previous)
 	team := read(t, filepath.Join(root, "config/etcd-storage-operator/example/team-a.yaml"))
-	l.apply(strings.Replace(team, "\nspec:\n", fmt.Sprintf("\nspec:\n  replicas: %d\n", tenantReplicas), 1))
+	team = strings.Replace(team, "\nspec:\n", fmt.Sprintf("\nspec:\n  replicas: %d\n  deletionPolicy: Delete\n", tenantReplicas), 1)
+	l.apply(team)
 	l.storageReady("team-a")
 	l.account("team-a")
 	l.apply(trafficPod)
 	l.flows()
 	identities := l.identities()
+	certificate, authority := l.clientCertificate()
 
-	upgrade := []string{
-		"upgrade", "mooring-etcd", cmp.Or(os.Getenv(releaseChart), filepath.Join(root, "charts/mooring")), "--wait", "--reset-then-reuse-values",
-		"--set", "etcdStorageOperator.image.repository=mooring/etcd-storage-operator", "--set", "etcdStorageOperator.proxyImage.repository=mooring/etcd-storage-proxy",
-	}
+	upgrade := append([]string{"upgrade", "mooring-etcd", this.path, "--wait", "--reset-then-reuse-values"}, this.images()...)
 	steps := []struct {
-		images string
-		helm   []string
+		to   chart
+		helm []string
 	}{
-		{"mooring", upgrade},
-		{previousImages, []string{"rollback", "mooring-etcd", "1", "--wait"}},
-		{"mooring", upgrade},
+		{this, upgrade},
+		{previous, []string{"rollback", "mooring-etcd", "1", "--wait"}},
+		{this, upgrade},
 	}
 	for _, step := range steps {
 		l.helm(step.helm...)
-		l.runs(step.images)
+		l.runs(step.to)
 		t.Logf("after helm %s: %+v", step.helm[0], l.flows())
 	}
 	report := l.ends()
@@ -107,8 +106,49 @@ func TestChartUpgradeWithTraffic(t *testing.T) {
 		}
 	}
 	if now := l.identities(); now != identities {
-		t.Errorf("made anew on the way:\n%s\nbefore:\n%s", now, identities)
+		t.Errorf("created again on the way:\n%s\nbefore:\n%s", now, identities)
 	}
+	l.keepsCertificate(certificate, authority)
+
+	l.kubectl("", "delete", "-n", "team-a", "pod", "traffic")
+	l.kubectl("", "delete", "etcdstorage", "team-a")
+	l.helm("uninstall", "mooring-etcd", "--wait")
+	l.kubectl("", "delete", "crd", "etcdstorages.etcd.mooring.dev") // which the chart keeps
+	l.install(this)
+	l.apply(team)
+	l.runs(this)
+}
+
+// chart is a version of the chart, and where its images are in the lab.
+type chart struct{ path, registry, tag string }
+
+// chart reads from a chart the tag that its images have: dev of a folder of the repository, the version of a release's package.
+func (l *lab) chart(path, registry string) chart {
+	l.Helper()
+	for line := range strings.Lines(l.helm("show", "chart", path)) {
+		if tag, ok := strings.CutPrefix(line, "appVersion: "); ok {
+			return chart{path, registry, strings.Trim(strings.TrimSpace(tag), `"`)}
+		}
+	}
+	l.Fatalf("the chart %s has no appVersion", path)
+	return chart{}
+}
+
+// image is that of a program.
+func (c chart) image(program string) string { return c.registry + "/" + program + ":" + c.tag }
+
+// images are Helm's flags for them.
+func (c chart) images() []string {
+	return []string{
+		"--set", "etcdStorageOperator.image.repository=" + c.registry + "/etcd-storage-operator", "--set", "etcdStorageOperator.proxyImage.repository=" + c.registry + "/etcd-storage-proxy",
+	}
+}
+
+// install installs a version of the chart with the operator.
+func (l *lab) install(c chart) {
+	l.Helper()
+	l.helm(append(c.images(), "install", "mooring-etcd", c.path, "--wait", "--set", "etcdStorageOperator.enabled=true",
+		"--set", "etcdStorageOperator.core.urls={https://etcd.etcd-core.svc:2379}")...)
 }
 
 // previousFlags are the lab's flags for the previous version's images.
@@ -148,34 +188,36 @@ func thisProgram(t *testing.T) string {
 	return path
 }
 
-// helm runs Helm in the operator's namespace.
-func (l *lab) helm(args ...string) {
+// helm runs Helm in the operator's namespace and returns what it prints.
+func (l *lab) helm(args ...string) string {
 	l.Helper()
 	args = append(args, "--namespace", proxies, "--kubeconfig", filepath.Join(l.dir, "kubeconfig"))
 	command := exec.CommandContext(l.Context(), testkit.Binary(l, "helm"), args...)
 	command.Env = []string{"HOME=" + l.TempDir()}
-	if out, err := command.CombinedOutput(); err != nil {
+	out, err := command.CombinedOutput()
+	if err != nil {
 		l.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, l.podsOf(proxies))
 	}
+	return string(out)
 }
 
-// runs waits until the operator, which Helm has waited for, and then the proxies run in images of a registry, all of them ready.
-func (l *lab) runs(registry string) {
+// runs waits until the operator, which Helm has waited for, and then the proxies run in the images of a version, all of them ready.
+func (l *lab) runs(c chart) {
 	l.Helper()
 	operator, err := l.client.AppsV1().Deployments(proxies).Get(l.Context(), "etcd-storage-operator", metav1.GetOptions{})
 	if err != nil {
 		l.Fatal(err)
 	}
 	image := operator.Spec.Template.Spec.Containers[0].Image
-	if s := operator.Status; s.ReadyReplicas != 2 || s.UpdatedReplicas != 2 || image != registry+"/etcd-storage-operator:dev" {
-		l.Errorf("after helm --wait the operator is %s, %+v", image, s)
+	if s := operator.Status; s.ReadyReplicas != 2 || s.UpdatedReplicas != 2 || image != c.image("etcd-storage-operator") {
+		l.Errorf("after helm --wait the operator is %s instead of %s, %+v", image, c.image("etcd-storage-operator"), s)
 	}
-	testkit.Eventually(l, "proxies of "+registry, func() string {
+	testkit.Eventually(l, "proxies in "+c.image("etcd-storage-proxy"), func() string {
 		d, err := l.client.AppsV1().Deployments(proxies).Get(l.Context(), "etcd-team-a", metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}
-		if image := d.Spec.Template.Spec.Containers[0].Image; image != registry+"/etcd-storage-proxy:dev" {
+		if image := d.Spec.Template.Spec.Containers[0].Image; image != c.image("etcd-storage-proxy") {
 			return "they are " + image
 		}
 		return ""
@@ -194,8 +236,36 @@ func (l *lab) identities() string {
 		{"-n", proxies, "service", "etcd-team-a"}, {"-n", proxies, "deployment", "etcd-team-a"}, {"-n", proxies, "secret", "team-a-signers"},
 		{"-n", "team-a", "configmap", "etcd-serving-ca"}, {"-n", "team-a", "secret", "etcd-client-cert"},
 	} {
-		const uid = `jsonpath={.metadata.uid} {.data.tls\.crt} {.spec.clusterIP}`
+		const uid = `jsonpath={.metadata.uid} {.spec.clusterIP}`
 		fmt.Fprintln(&out, object, l.kubectl("", append([]string{"get", "-o", uid}, object...)...))
 	}
 	return out.String()
+}
+
+// keepsCertificate sees that the tenant's client certificate is still signed by the same CA. It is the very same one where the same programs run as both
+// versions; a newer version may put more into it, and then issues it again.
+func (l *lab) keepsCertificate(certificate, authority string) {
+	l.Helper()
+	now, signer := l.clientCertificate()
+	if signer != authority {
+		l.Errorf("the client certificate has another CA:\n%s\nbefore:\n%s", signer, authority)
+	}
+	if os.Getenv(previousBinaries) == "" && now != certificate {
+		l.Errorf("the client certificate was issued again:\n%s\nbefore:\n%s", now, certificate)
+	}
+}
+
+// clientCertificate returns the tenant's client certificate and that of the CA which signed it, the two that a Secret for clients has.
+func (l *lab) clientCertificate() (certificate, authority string) {
+	l.Helper()
+	secret, err := l.client.CoreV1().Secrets("team-a").Get(l.Context(), "etcd-client-cert", metav1.GetOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	const end = "-----END CERTIFICATE-----\n"
+	chain := strings.SplitAfter(string(secret.Data[corev1.TLSCertKey]), end)
+	if len(chain) != 3 || chain[2] != "" {
+		l.Fatalf("the client certificate is a chain of %d instead of 2:\n%s", len(chain)-1, secret.Data[corev1.TLSCertKey])
+	}
+	return chain[0], chain[1]
 }
