@@ -28,7 +28,8 @@ type assignment struct {
 	w World
 	d design
 	roster
-	// live are the groups with a reflector, load is how many clients each group is to have by what is decided so far, cap is how many it may have.
+	// live are the groups with a reflector that speaks BGP and is not lost, load is how many clients each group is to have by what is decided so far, cap
+	// is how many it may have.
 	live map[int]bool
 	load map[int]int
 	cap  int
@@ -101,7 +102,7 @@ func newAssignment(w World, d design, r roster) *assignment {
 		n := &w.Nodes[i]
 		switch {
 		case n.isReflectorOf(&w.Topology):
-			a.live[n.group()] = true
+			a.live[n.group()] = a.live[n.group()] || n.speaks() && w.lost(n) == ""
 		case n.isClient(&w.Topology):
 			a.members = append(a.members, n)
 		}
@@ -209,8 +210,10 @@ func (a *assignment) adopt(n *Node, in int) Step {
 }
 
 // join gives a client sessions with the lightest group beside those that it has.
-func (a *assignment) join(n *Node, in int) Step {
-	to := a.lightest()
+func (a *assignment) join(n *Node, in int) Step { return a.joinTo(n, in, a.lightest()) }
+
+// joinTo gives a client sessions with a second group.
+func (a *assignment) joinTo(n *Node, in, to int) Step {
 	a.load[in]--
 	a.load[to]++
 	a.joining[to]++
@@ -243,14 +246,38 @@ func (w World) reopened(d design) []Step {
 	a := newAssignment(w, d, r)
 	to := a.lightest()
 	full := a.load[r.open] >= a.cap && a.load[to] < a.load[r.open]
-	if slices.Contains(d.groups, r.open) && !full || to == r.open || !a.live[to] {
+	if slices.Contains(d.groups, r.open) && !full || !a.live[to] {
 		return nil
 	}
-	want := newPeer(&w.Topology, clientsPeer, unlabeledMatcher{clientsMatcher{w.Topology.Spec.ClientSelector}}, groupMatcher{w.Topology.Name, to})
-	have, _ := w.peer(want.Name)
+	return a.reopen(to, fmt.Sprintf("group %s has its share", groupName(r.open)))
+}
+
+// forsaken is the step by which clients without a label come to another group, if no reflector of the open one lives and none can be made now. They
+// have no sessions that it could reset. A reflector that is demoted becomes such a client, so it comes before demotions.
+func (w World) forsaken(d design) []Step {
+	r := w.roster()
+	if r.flat {
+		return nil
+	}
+	a := newAssignment(w, d, r)
+	to := a.lightest()
+	if a.live[r.open] || !a.live[to] {
+		return nil
+	}
+	return a.reopen(to, fmt.Sprintf("group %s has no reflector", groupName(r.open)))
+}
+
+// reopen lets clients without a label come to a group.
+func (a *assignment) reopen(to int, why string) []Step {
+	if to == a.open {
+		return nil
+	}
+	t := &a.w.Topology
+	want := newPeer(t, clientsPeer, unlabeledMatcher{clientsMatcher{t.Spec.ClientSelector}}, groupMatcher{t.Name, to})
+	have, _ := a.w.peer(want.Name)
 	return []Step{{
 		Kind: EnsurePeer, Object: "BGPPeer/" + want.Name, Peer: want, UID: have.UID, ResourceVersion: have.ResourceVersion,
-		Reason: fmt.Sprintf("group %s has its share; new clients come to group %s", groupName(r.open), groupName(to)),
+		Reason: fmt.Sprintf("%s; new clients come to group %s", why, groupName(to)),
 	}}
 }
 

@@ -72,9 +72,10 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 		switch step.Kind {
 		case Promote, Adopt:
 			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = t.Name, cmp.Or(step.ClusterID, t.Spec.ClusterID)
+			n.Written, n.ForeignMark = &Mark{Group: n.labeledGroup(), ClusterID: n.ClusterID}, false
 		case Demote:
 			delete(n.Labels, v1alpha1.ReflectorLabel)
-			n.ClusterID = ""
+			n.ClusterID, n.Written = "", nil
 		default: // no other step changes a role
 		}
 	}
@@ -82,7 +83,14 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 }
 
 // After is the World once a step has been carried out and everything has settled, as [Plan.Simulate] and tests look at it.
-func (w World) After(step Step) World { return w.in(w.state().after(step, w.Topology)) }
+func (w World) After(step Step) World {
+	w = w.Recognized()
+	if n, exists := w.node(step.Node); exists {
+		step.UID = cmp.Or(step.UID, n.UID)
+	}
+	w.Topology.Status.Record = Recorded(w.Topology.Status.Record, step, w.Topology)
+	return w.in(w.state().after(step, w.Topology))
+}
 
 // in is the World in another state.
 func (w World) in(s state) World {

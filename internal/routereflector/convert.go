@@ -177,16 +177,17 @@ func SightingFrom(s *calicov3.CalicoNodeStatus) (sighting Sighting, ok bool) {
 	if s.Status.LastUpdated.IsZero() {
 		return Sighting{}, false
 	}
-	out := Sighting{Node: s.Spec.Node, At: s.Status.LastUpdated.Time, Established: map[netip.Addr]bool{}, Mesh: map[netip.Addr]bool{}}
+	out := Sighting{Node: s.Spec.Node, At: s.Status.LastUpdated.Time, Established: map[netip.Addr]bool{}, Mesh: map[netip.Addr]bool{}, Others: map[netip.Addr]string{}}
 	for _, p := range slices.Concat(s.Status.BGP.PeersV4, s.Status.BGP.PeersV6) {
 		a, err := netip.ParseAddr(p.PeerIP)
-		if err != nil || p.State != calicov3.BGPSessionStateEstablished {
-			continue
-		}
-		if p.Type == calicov3.BGPPeerTypeNodeMesh {
+		switch up, mesh := p.State == calicov3.BGPSessionStateEstablished, p.Type == calicov3.BGPPeerTypeNodeMesh; {
+		case err != nil || mesh && !up:
+		case mesh:
 			out.Mesh[a] = true
-		} else {
+		case up:
 			out.Established[a] = true
+		default:
+			out.Others[a] = string(p.State)
 		}
 	}
 	if slices.Contains(s.Spec.Classes, calicov3.NodeStatusClassTypeRoutes) {

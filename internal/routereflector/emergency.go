@@ -153,7 +153,7 @@ func (w World) emergency() bool {
 		if n.marked(&w.Topology) {
 			return n.isReflectorOf(&w.Topology) && n.group() != spines && n.speaks() && w.lost(&n) == ""
 		}
-		return n.ClusterID != "" && n.Ready == corev1.ConditionTrue
+		return n.ClusterID != "" && n.Ready == corev1.ConditionTrue && w.servesOthers(&n)
 	})
 }
 

@@ -184,9 +184,13 @@ func TestNoEmergency(t *testing.T) {
 		"within the grace period": func(w *World) { w.Now = w.Now.Add(-time.Second) },
 		"the mesh is on":          func(w *World) { w.Mesh.On = true },
 		"one lives":               func(w *World) { *w = w.with(func(n *Node) { n.Ready = corev1.ConditionTrue }, lost[0]) },
-		"somebody else's lives":   func(w *World) { *w = w.with(func(n *Node) { n.ClusterID = "9.9.9.9" }, w.others()[0]) },
-		"there never were any":    func(w *World) { *w = w.without(lost...) },
-		"it is being deleted":     func(w *World) { w.Topology.DeletionTimestamp = &w.Topology.CreationTimestamp },
+		"somebody else's lives": func(w *World) {
+			*w = w.with(func(n *Node) { n.ClusterID = "9.9.9.9" }, w.others()[0])
+			other, _ := w.node(w.others()[0])
+			w.Peers = append(slices.Clone(w.Peers), Peer{Name: "rack", PeerIP: other.IPv4})
+		},
+		"there never were any": func(w *World) { *w = w.without(lost...) },
+		"it is being deleted":  func(w *World) { w.Topology.DeletionTimestamp = &w.Topology.CreationTimestamp },
 	} {
 		w := dead
 		change(&w)

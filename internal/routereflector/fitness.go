@@ -28,15 +28,17 @@ func (n *Node) isReflectorOf(t *v1alpha1.RouteReflectorTopology) bool {
 	return n.marked(t) && n.hasGroupsID(t)
 }
 
-// marked says whether the node has the topology's label, whatever its cluster ID.
+// marked says whether the node has the topology's label, whatever its cluster ID, and the label was not written by somebody else; or no label any more,
+// and the cluster ID that was written with it.
 func (n *Node) marked(t *v1alpha1.RouteReflectorTopology) bool {
-	return n.Labels[v1alpha1.ReflectorLabel] == t.Name
+	label, has := n.Labels[v1alpha1.ReflectorLabel]
+	return label == t.Name && !n.ForeignMark || !has && n.Written != nil
 }
 
 // foreignReflector says whether somebody else made the node a reflector.
 func (n *Node) foreignReflector(t *v1alpha1.RouteReflectorTopology) bool {
 	label, has := n.Labels[v1alpha1.ReflectorLabel]
-	return has && label != t.Name || !has && n.ClusterID != ""
+	return has && (label != t.Name || n.ForeignMark) || !has && n.ClusterID != "" && n.Written == nil
 }
 
 // isClient says whether the topology's BGPPeer for clients selects the node, and the node can take it up.
@@ -57,7 +59,7 @@ func (w *World) unfit(n *Node) string {
 	case w.lacksFamily(n) != "":
 		return "it has no BGP address of the family " + w.lacksFamily(n) + ", which clients use"
 	case n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology):
-		return "it is a reflector already, and not this topology's"
+		return n.whoseReflector(&w.Topology)
 	case n.Deleting:
 		return "its Node is being deleted"
 	case n.departs():
@@ -71,6 +73,14 @@ func (w *World) unfit(n *Node) string {
 		return fmt.Sprintf("%d workload pods run on it, and spec.reflectors.dedicated wants none", n.Workloads)
 	}
 	return ""
+}
+
+// whoseReflector describes a reflector that is not the topology's.
+func (n *Node) whoseReflector(t *v1alpha1.RouteReflectorTopology) string {
+	if n.usurps(t) {
+		return "it has the label of this topology's reflectors, and this program did not write it"
+	}
+	return "it is a reflector already, and not this topology's"
 }
 
 // lacksFamily names the address family that every other client has and the node has not.

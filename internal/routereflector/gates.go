@@ -105,6 +105,13 @@ func (w World) unsettled(reflectors []Node) string {
 	return ""
 }
 
+// manned reports that each group of clients has a working reflector. Until then the mesh stays: whether the reflectors come back or are replaced shows
+// within their grace periods.
+func (w World) manned(d design) bool {
+	working := w.working(nil)
+	return !slices.ContainsFunc(d.groups, func(g int) bool { return len(groupOf(working, g)) == 0 })
+}
+
 // missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak.
 func (w World) missing(established map[netip.Addr]bool, of Node, who func(Node) bool) []Node {
 	var out []Node
@@ -168,14 +175,20 @@ func (w World) sighting(node string) (Sighting, bool) {
 }
 
 func names(nodes []Node) string {
-	var out []string
-	for _, n := range nodes[:min(len(nodes), namesInWait)] {
-		out = append(out, n.Name)
+	all := make([]string, 0, len(nodes))
+	for i := range nodes {
+		all = append(all, nodes[i].Name)
 	}
-	if more := len(nodes) - len(out); more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(out, ", "), more)
+	return Few(all)
+}
+
+// Few is a list of names that is short enough for a sentence.
+func Few(all []string) string {
+	text := strings.Join(all[:min(len(all), namesInWait)], ", ")
+	if more := len(all) - namesInWait; more > 0 {
+		return fmt.Sprintf("%s and %d more", text, more)
 	}
-	return strings.Join(out, ", ")
+	return text
 }
 
 // Sessions counts the live clients that a reflector should have sessions with, and those with which it was last seen to have them in every

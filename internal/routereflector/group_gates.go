@@ -73,14 +73,6 @@ func (w World) groupIDs(d design) *Refusal {
 		if id == "" {
 			return refuse(ReasonClusterID, "spec.clusterIDRange %q: has no free address for group %s; make it larger", w.Topology.Spec.ClusterIDRange, groupName(g))
 		}
-		if g == firstGroup {
-			continue // [World.clusterIDTaken]
-		}
-		who := w.firstNode(func(n *Node) bool { return n.foreignReflector(&w.Topology) && n.ClusterID == id })
-		if who != "" {
-			return refuse(ReasonClusterIDTaken, "cluster ID %s of group %s: Node %s has it as well, and is not this topology's; give that one another",
-				id, groupName(g), who)
-		}
 	}
 	return nil
 }

@@ -54,8 +54,17 @@ func parseGroup(text string) int {
 	return g
 }
 
-// group is the group of a node that is a reflector. The first group's have no label for it, so that a flat topology's reflectors stay as they are.
+// group is the group of a node that is a reflector, by what was written on it.
 func (n *Node) group() int {
+	if n.Written != nil {
+		return n.Written.Group
+	}
+	return n.labeledGroup()
+}
+
+// labeledGroup is the group that the labels of a reflector name. The first group's have no label for it, so that a flat topology's reflectors stay as
+// they are.
+func (n *Node) labeledGroup() int {
 	label, has := n.Labels[v1alpha1.GroupLabel]
 	switch {
 	case !has:
@@ -70,6 +79,9 @@ func (n *Node) group() int {
 
 // hasGroupsID says whether a marked node has a cluster ID that may be its group's.
 func (n *Node) hasGroupsID(t *v1alpha1.RouteReflectorTopology) bool {
+	if n.altered() {
+		return false
+	}
 	if n.group() == firstGroup {
 		return n.ClusterID == t.Spec.ClusterID
 	}

@@ -69,6 +69,10 @@ func (w World) settled() World {
 
 // planned is the settled world with its plan.
 func (w World) planned() (World, Plan) {
+	w = w.Recognized()
+	if len(w.Topology.Status.Record.Reflectors) != len(w.marked()) { // as the controller keeps it
+		w.Topology.Status.Record = Without(w.Topology.Status.Record, Make(w).Stale...)
+	}
 	w.Sightings = nil
 	networks := make([]*reachability.Network, len(families()))
 	for i, f := range families() {

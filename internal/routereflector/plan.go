@@ -44,6 +44,12 @@ type Plan struct {
 	// let more be believed ([World.Confirmed]).
 	Baseline *v1alpha1.Baseline
 	Confirm  bool
+	// Record is what the topology's status must say was written on Nodes, before the first step. Stale names those of its entries that are to go, once a
+	// live read has shown that their Nodes have no label.
+	Record *v1alpha1.Record
+	Stale  []string
+	// Foreign are the labels and cluster IDs that this topology did not write and that look like its own, sorted by node.
+	Foreign []Foreign
 	// Refusals say why nothing is planned, or why the steps end early.
 	Refusals []Refusal
 	// Notes are what an operator should know although nothing is refused for it.
@@ -156,8 +162,9 @@ func Messages(notes []Note) []string {
 
 // Make plans.
 func Make(w World) Plan {
+	w = w.Recognized()
 	d := w.design()
-	p := Plan{Mode: d.mode(), Clients: w.clients()}
+	p := Plan{Mode: d.mode(), Clients: w.clients(), Record: w.Topology.Status.Record, Foreign: w.foreign(d)}
 	p.Baseline, p.Confirm = w.believe()
 	p.Troubles = w.troubles()
 	p.Refusals = w.refusals(d)
@@ -170,6 +177,7 @@ func Make(w World) Plan {
 	}
 	chosen := w.chosenFor(d)
 	p.Reflectors = w.reflectors(chosen)
+	p.Stale = w.stale(p.Reflectors)
 	p.Hash = w.hash(chosen)
 	if !w.exiting() {
 		p.Peers = w.finalPeers(d)
@@ -180,6 +188,9 @@ func Make(w World) Plan {
 			w.fallback(&p, now)
 			return p
 		}
+	}
+	if honest := w.honest(); len(honest.Nodes) < len(w.Nodes) {
+		w, now = honest, honest.judge(honest.state())
 	}
 	end := w.check(&p, now, chosen)
 	p.Groups = end.groups(p.Reflectors, d)
@@ -264,12 +275,13 @@ func (w World) clients() int {
 	return count
 }
 
-// idTakenBy names who has the topology's cluster ID beside its own reflectors.
+// idTakenBy names who has the topology's cluster ID beside its own reflectors. A Node is named only before the topology has begun: a kubelet can give its
+// own Node any cluster ID, and must not hold up a topology that carries routes ([World.foreign] reports it).
 func (w World) idTakenBy() string {
 	first := w.firstNode(func(n *Node) bool {
 		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
 	})
-	if first != "" {
+	if first != "" && !w.begun() {
 		return "Node " + first
 	}
 	for _, o := range w.Others {

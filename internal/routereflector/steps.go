@@ -90,16 +90,16 @@ func (w World) stage(chosen choice, role map[string]Reflector) []Step {
 		n, _ := w.node(name)
 		return !slices.Contains(d.order(), n.group())
 	})
-	clients := w.clientSteps(d)
+	promotions, clients := w.promotions(joining, chosen, role), w.clientSteps(d)
 	for _, steps := range [][]Step{
-		w.promotions(joining, chosen, role), w.retirements(), clients.labels, w.demotions(replaced, role), w.reopened(d), clients.moves,
+		w.rescues(chosen, promotions), promotions, w.retirements(), clients.labels, w.forsaken(d), w.demotions(replaced, role), w.reopened(d), clients.moves,
 		w.demotions(leaving, role), w.stalePeers(d), w.released(d),
 	} {
 		if len(steps) > 0 {
 			return steps
 		}
 	}
-	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.Mesh.On && len(chosen.groups) > 0 {
+	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.Mesh.On && len(chosen.groups) > 0 && w.manned(d) {
 		return []Step{w.meshStep(MeshOff, "every client takes its routes from reflectors")}
 	}
 	return nil
@@ -232,13 +232,18 @@ func (n *Node) without(keys ...string) map[string]*string {
 	return out
 }
 
-// demotions are steps that end the role of reflectors, those of the groups before the spines that link them.
+// demotions are steps that end the role of reflectors, those of the groups before the spines that link them. Such a node is a client without a label
+// from then on; where the group that takes those has no working reflector, it is labeled with one that has.
 func (w World) demotions(names []string, role map[string]Reflector) []Step {
 	var out, last []Step
+	shelter := w.shelter(names)
 	for _, name := range names {
 		step := w.nodeStep(Demote, name, role[name].Reason)
 		n, _ := w.node(name)
 		step.NodeLabels = n.without(v1alpha1.GroupLabel)
+		if shelter != nowhere {
+			step.NodeLabels[v1alpha1.ClientLabel] = new(groupName(shelter))
+		}
 		if n.group() == spines {
 			last = append(last, step)
 			continue

@@ -21,6 +21,9 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 	if len(p.Steps) == 0 && p.Waiting != "" {
 		needed = w.working(nil)
 	}
+	if w.Recheck && !w.exiting() {
+		needed = slices.Concat(needed, w.rechecked())
+	}
 	asked := map[string]bool{}
 	for _, n := range needed {
 		asked[n.Name] = true

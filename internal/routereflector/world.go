@@ -30,6 +30,8 @@ type World struct {
 	// Unproven says that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
 	// without steps waits for their word; afterwards nobody is asked.
 	Unproven bool
+	// Recheck asks the reflectors again about the clients that the topology's status names as silent.
+	Recheck bool
 	// Confirmed says that a list of the API server has just shown the same Nodes as these.
 	Confirmed bool
 	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
@@ -61,6 +63,10 @@ type Node struct {
 	ClusterID string
 	// Workloads counts the pods on the node that belong to no DaemonSet and are not static.
 	Workloads int
+	// Written is what the topology's record says was written on the node to make it a reflector, nil for nothing. ForeignMark reports that the node has
+	// a topology's label that the topology's record does not have. [World.Recognized] sets both.
+	Written     *Mark
+	ForeignMark bool
 }
 
 // Peer is a BGPPeer.
@@ -118,6 +124,8 @@ type Sighting struct {
 	// Established are the addresses of the peers with which a session by a BGPPeer was Established, Mesh those with which one of the mesh was.
 	// A node that has just been promoted may have said the latter a moment before.
 	Established, Mesh map[netip.Addr]bool
+	// Others are the states, by BIRD's names, of sessions by a BGPPeer that are not Established.
+	Others map[netip.Addr]string
 	// Routes is nil if the node was not asked for them.
 	Routes *Routes
 }

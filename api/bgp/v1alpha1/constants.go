@@ -39,4 +39,7 @@ const (
 	ConditionMeshDisabled = "MeshDisabled"
 	// ConditionFrozen: nothing is written, since what is seen is not believed, or the topology is paused.
 	ConditionFrozen = "Frozen"
+	// ConditionForeignMarks: Nodes have the label of this topology's reflectors, or the cluster ID of one of its groups, and the operator did not write it.
+	// Nothing is decided on such a label, and nothing is held back by it; it does not count towards Ready.
+	ConditionForeignMarks = "ForeignMarks"
 )

@@ -422,17 +422,52 @@ type RouteReflectorTopologyStatus struct {
 	// +listMapKey=node
 	// +optional
 	Reflectors []ReflectorStatus `json:"reflectors,omitempty"`
+	// silentClients are clients with which none of their reflectors has a session, as the reflectors last reported; the first 16 by name. While there are
+	// some, the reflectors are asked again once a minute.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=node
+	// +optional
+	SilentClients []SilentClient `json:"silentClients,omitempty"`
 	// plan is what is to be done next.
 	// +optional
 	Plan *PlanStatus `json:"plan,omitempty"`
 	// baseline is what was last believed of the cluster. What is seen is compared with it, so that a sudden loss is noticed even after a restart.
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
-	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled and Frozen.
+	// record is what the operator has written on Nodes. A Node with the label of a reflector that is not in it was labeled by somebody else. Absent:
+	// nothing is recorded yet, as after an upgrade from a version without a record.
+	// +optional
+	Record *Record `json:"record,omitempty"`
+	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled, Frozen and ForeignMarks.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Record lists what the operator has written on Nodes, or is about to write: each entry is there before the label is.
+type Record struct {
+	// reflectors are the Nodes that it has made reflectors.
+	// +kubebuilder:validation:MaxItems=1024
+	// +listType=map
+	// +listMapKey=node
+	// +optional
+	Reflectors []RecordedReflector `json:"reflectors,omitempty"`
+}
+
+// RecordedReflector is what the operator has written on one Node.
+type RecordedReflector struct {
+	// node is the name of the Node.
+	Node string `json:"node"`
+	// uid is that of the object that has the label: the Node, or with Calico's etcdv3 datastore the Calico Node.
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// group is the group that was written: a number, or spine.
+	Group string `json:"group"`
+	// clusterID is the cluster ID that was written.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
 }
 
 // Baseline counts nodes as they were at a time.
@@ -465,6 +500,21 @@ type SessionCount struct {
 	Expected int32 `json:"expected"`
 	// summary is established/expected.
 	Summary string `json:"summary"`
+	// silentClients is the number of clients with which none of their reflectors has a session.
+	// +optional
+	SilentClients int32 `json:"silentClients,omitempty"`
+}
+
+// SilentClient is a client without a session.
+type SilentClient struct {
+	// node is the name of the Node.
+	Node string `json:"node"`
+	// since is when it was first seen without one.
+	Since metav1.Time `json:"since"`
+	// lastObserved is when its reflectors were last asked.
+	LastObserved metav1.Time `json:"lastObserved"`
+	// reason is what the reflectors reported, and what to look at.
+	Reason string `json:"reason"`
 }
 
 // ReflectorStatus is one reflector.

@@ -30,7 +30,7 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 		return c
 	}
 	accepted, frozen := acceptance(o.plan), freeze(o.plan)
-	yes, reason, message := degradation(o, s.world.Now)
+	yes, reason, message := degradation(o, !s.world.Mesh.On, s.world.Now)
 	no := []metav1.Condition{
 		set(v1alpha1.ConditionAccepted, accepted == nil, reasonOf(accepted, reasonAccepted), messageOf(accepted)),
 	}
@@ -43,6 +43,7 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 	} else {
 		set(v1alpha1.ConditionMeshDisabled, false, reasonMeshOn, "the node-to-node mesh is on")
 	}
+	set(v1alpha1.ConditionForeignMarks, len(o.plan.Foreign) > 0, foreignReason(o.plan), foreignMarks(o.plan.Foreign))
 	ready := metav1.Condition{Type: conditions.Ready, Status: metav1.ConditionTrue, Reason: conditions.ReasonReady, ObservedGeneration: s.topology.Generation}
 	// What is good when it is False stands in the way of Ready when it is True. A plan that waits for a person is not what is wanted either.
 	if o.held != "" {
@@ -61,6 +62,32 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 		}
 	}
 	conditions.Set(&is.Conditions, ready, s.world.Now)
+}
+
+func foreignReason(plan routereflector.Plan) string {
+	if len(plan.Foreign) > 0 {
+		return reasonForeignMarks
+	}
+	return reasonNoForeignMarks
+}
+
+// maxForeign is how many foreign labels a message describes.
+const maxForeign = 3
+
+// foreignMarks describes labels that somebody else wrote, and what to do.
+func foreignMarks(all []routereflector.Foreign) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var out []string
+	for _, f := range all[:min(len(all), maxForeign)] {
+		out = append(out, f.What)
+	}
+	if more := len(all) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%s; nothing is decided on it; find out who wrote it (a kubelet can write its own Node), then remove label %s and annotation %s from the Node",
+		strings.Join(out, "; "), v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation)
 }
 
 func reasonOf(r *routereflector.Refusal, otherwise string) string {
@@ -99,7 +126,7 @@ func firstOf(plan routereflector.Plan, reasons ...routereflector.Reason) *router
 }
 
 // degradation says what is worse than wanted, beyond being on the way.
-func degradation(o outcome, now time.Time) (degraded bool, reason, message string) {
+func degradation(o outcome, meshIsOff bool, now time.Time) (degraded bool, reason, message string) {
 	if r := firstOf(o.plan, routereflector.ReasonUnsafe, routereflector.ReasonNoReflectors); r != nil {
 		return true, string(r.Reason), r.Message
 	}
@@ -113,10 +140,23 @@ func degradation(o outcome, now time.Time) (degraded bool, reason, message strin
 		return true, reasonSessionTimeout, fmt.Sprintf("%s waits for longer than spec.rollout.sessionTimeout, and nothing is removed meanwhile: %s",
 			waiter(o.plan), o.plan.Waiting)
 	}
+	if o.silentCount > 0 && meshIsOff {
+		return true, reasonSilentClients, silentMessage(o)
+	}
 	if i := slices.IndexFunc(o.plan.Notes, func(n routereflector.Note) bool { return n.Kind == routereflector.NoteTooFew }); i >= 0 {
 		return true, reasonTooFew, o.plan.Notes[i].Message
 	}
 	return false, reasonNotDegraded, strings.Join(routereflector.Messages(o.plan.Notes), "; ")
+}
+
+// silentMessage names silent clients, with the reason of the first.
+func silentMessage(o outcome) string {
+	names := make([]string, 0, o.silentCount)
+	for _, c := range o.silent {
+		names = append(names, c.Node)
+	}
+	return fmt.Sprintf("clients with which none of their reflectors has a session, since %s: %d, see status.silentClients: %s; of %s: %s",
+		o.silent[0].Since.UTC().Format(time.RFC3339), o.silentCount, routereflector.Few(names), names[0], o.silent[0].Reason)
 }
 
 // maxTroubles is how many reflectors in trouble a message names.

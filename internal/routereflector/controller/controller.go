@@ -206,12 +206,17 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 	m := r.memory(name)
 	m.catchUp(s)
 	m.enter(s)
+	s.world.Recheck = s.rechecks(r.Timing.Resync)
 	plan, err := r.plan(ctx, s)
 	if err != nil {
 		return 0, err
 	}
+	if err := r.doubt(ctx, s, m, plan); err != nil {
+		return 0, err
+	}
 	m.prove(s, plan)
 	o := decide(s, m, plan)
+	o.silent, o.silentCount = m.silent(s, r.Timing.Settle)
 	m.begin(o, s.world.Now)
 	later, err := r.report(ctx, s, m, o)
 	if err != nil {
@@ -314,11 +319,18 @@ func (m *memory) failed(err error) error {
 // steps carries out the first step, and those after it that need not wait for it ([routereflector.Plan.AtOnce]). Each is a write of its own, on what the one before has
 // left behind.
 func (r *Reconciler) steps(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
-	for _, step := range plan.Steps[:max(plan.AtOnce, 1)] {
+	now := plan.Steps[:max(plan.AtOnce, 1)]
+	if err := r.record(ctx, s, m, slices.DeleteFunc(slices.Clone(now), func(step routereflector.Step) bool { return step.Kind == routereflector.Demote })); err != nil {
+		return err
+	}
+	for _, step := range now {
 		if err := r.step(ctx, s, m, step); err != nil {
 			return err
 		}
 		s.world = s.world.After(step)
+		if err := r.record(ctx, s, m, []routereflector.Step{step}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -366,3 +366,35 @@ func TestMissing(t *testing.T) {
 		t.Errorf("without an API server the error is %v", err)
 	}
 }
+
+// A client whose port for BGP is blocked holds nobody up, and is named with the reason until its sessions are there; without it nobody is asked any more.
+func TestASilentClientIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 7)
+	s.start()
+	s.create("main", "{}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	dark := s.ordinary(7)[0]
+	cut := func(cut bool) {
+		for i := range 7 {
+			if other := nodeName(i); other != dark {
+				s.sim.Cut(dark, other, cut)
+			}
+		}
+	}
+	cut(true)
+	s.patchNode(s.reflectors()[0], `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`)
+	if message := s.told(v1alpha1.ConditionDegraded, reasonSilentClients); !strings.Contains(message, dark) || !strings.Contains(message, "port 179") {
+		t.Error(message)
+	}
+	is := s.topology("main").Status
+	if len(is.SilentClients) != 1 || is.SilentClients[0].Node != dark || is.Sessions.SilentClients != 1 || is.SilentClients[0].Since.IsZero() {
+		t.Errorf("%+v, %+v", is.SilentClients, is.Sessions)
+	}
+	cut(false)
+	if is := s.await("main", v1alpha1.PhaseReady).Status; len(is.SilentClients) > 0 || is.Sessions.SilentClients != 0 {
+		t.Errorf("%+v, %+v", is.SilentClients, is.Sessions)
+	}
+	s.expectNoQuestions()
+}

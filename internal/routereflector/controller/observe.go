@@ -141,7 +141,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 	if err := r.observeNodes(ctx, s); err != nil {
 		return nil, err
 	}
-	s.moment = s.world.Present()
+	s.recognize()
 	return s, nil
 }
 

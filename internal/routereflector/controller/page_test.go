@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	if diff := cmp.Diff(reasons, column(section("Conditions and phases"), regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|[^|]*\|$`))); diff != "" {
 		t.Errorf("reasons of conditions (- code, + page):\n%s", diff)
 	}
-	var events []string
+	events := []string{eventRecorded}
 	for _, kind := range []routereflector.Kind{
 		routereflector.EnsurePeer, routereflector.RemovePeer, routereflector.Promote, routereflector.Demote, routereflector.MeshOn, routereflector.MeshOff,
 		routereflector.Adopt, routereflector.RetirePeer,

@@ -36,6 +36,8 @@ const (
 	reasonDryRun = "DryRun"
 	// reasonReflectorNotReady of Degraded=True: the Node of a reflector is not Ready; the message says what its replacement waits for, and until when.
 	reasonReflectorNotReady = "ReflectorNotReady"
+	// reasonSilentClients of Degraded=True: the mesh is off, and none of the reflectors of some clients has a session with them; the message names them.
+	reasonSilentClients = "SilentClients"
 	// reasonTooFew of Degraded=True: fewer nodes than wanted may be reflectors; the message counts why.
 	reasonTooFew = "TooFewReflectors"
 	// reasonNotFrozen of Frozen=False: what is seen is believed.
@@ -50,6 +52,11 @@ const (
 	reasonMeshOff = "MeshOff"
 	// reasonPodsUnread of Progressing=False: which pods run where has not been read yet.
 	reasonPodsUnread = "PodsUnread"
+	// reasonForeignMarks of ForeignMarks=True: somebody else labeled Nodes as reflectors of this topology, or gave them its cluster ID; the message names
+	// them.
+	reasonForeignMarks = "ForeignMarks"
+	// reasonNoForeignMarks of ForeignMarks=False: what looks like this topology's was written by the operator.
+	reasonNoForeignMarks = "NoForeignMarks"
 	// reasonWriteFailed of Degraded=True: a write failed; the message is the API server's.
 	reasonWriteFailed = "WriteFailed"
 )
@@ -71,6 +78,9 @@ type outcome struct {
 	held, why string
 	// trouble is why the last write failed, "" if it did not.
 	trouble string
+	// silent are the clients that the status names as silent, of silentCount.
+	silent      []v1alpha1.SilentClient
+	silentCount int
 	// timedOut says that the first step has waited for too long.
 	timedOut bool
 }
@@ -137,6 +147,7 @@ func (r *Reconciler) report(ctx context.Context, s *scene, m *memory, o outcome)
 	s.topology = object
 	m.reported = s.world.Now
 	r.announce(object, was, is)
+	r.announceRecord(object, was.Record, is.Record)
 	return 0, nil
 }
 
@@ -156,12 +167,18 @@ func patience(was, is v1alpha1.RouteReflectorTopologyStatus) time.Duration {
 func essence(in v1alpha1.RouteReflectorTopologyStatus) v1alpha1.RouteReflectorTopologyStatus {
 	out := *in.DeepCopy()
 	out.Clients, out.ReadyReflectors, out.Sessions, out.Reflectors, out.Baseline = 0, 0, v1alpha1.SessionCount{}, nil, nil
+	for i := range out.SilentClients {
+		out.SilentClients[i].LastObserved, out.SilentClients[i].Reason = metav1.Time{}, ""
+	}
 	if out.Plan != nil {
 		out.Plan.WaitingFor, out.Plan.Steps = "", nil
 	}
 	for i := range out.Conditions {
 		c := &out.Conditions[i]
-		c.Message, c.LastTransitionTime = "", metav1.Time{}
+		c.LastTransitionTime = metav1.Time{}
+		if c.Type != v1alpha1.ConditionForeignMarks { // who is believed is written before anything is done by it
+			c.Message = ""
+		}
 		if c.Reason == reasonWaiting || c.Reason == reasonStepPending {
 			c.Reason = "" // both are progress, and take turns with each step
 		}
@@ -188,7 +205,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	was, plan := s.topology.Status, o.plan
 	is := v1alpha1.RouteReflectorTopologyStatus{
 		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: groups(plan),
-		Mesh: meshState(s), Baseline: plan.Baseline,
+		Mesh: meshState(s), Baseline: plan.Baseline, Record: routereflector.Without(plan.Record, plan.Stale...),
 		Conditions: slices.Clone(was.Conditions),
 	}
 	for _, reflector := range plan.Reflectors {
@@ -212,6 +229,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 			is.Plan.Steps = append(is.Plan.Steps, v1alpha1.PlanStep{Kind: string(step.Kind), Object: step.Object, Reason: step.Reason})
 		}
 	}
+	is.SilentClients, is.Sessions.SilentClients = o.silent, int32(o.silentCount)
 	setConditions(&is, s, o)
 	is.Phase = phaseOf(o, is)
 	return is
@@ -299,12 +317,25 @@ func (r *Reconciler) announce(object *v1alpha1.RouteReflectorTopology, was, is v
 		if before.Status == c.Status && before.Reason == c.Reason {
 			continue
 		}
-		bad := c.Status == metav1.ConditionTrue && (c.Type == v1alpha1.ConditionDegraded || c.Type == v1alpha1.ConditionFrozen) ||
+		bad := c.Status == metav1.ConditionTrue && slices.Contains([]string{v1alpha1.ConditionDegraded, v1alpha1.ConditionFrozen, v1alpha1.ConditionForeignMarks}, c.Type) ||
 			c.Status == metav1.ConditionFalse && c.Type == v1alpha1.ConditionAccepted
 		if bad {
 			r.event(object, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
+}
+
+// announceRecord tells which reflectors were recorded although this version did not label them.
+func (r *Reconciler) announceRecord(object *v1alpha1.RouteReflectorTopology, was, is *v1alpha1.Record) {
+	if was != nil || is == nil || len(is.Reflectors) == 0 {
+		return
+	}
+	var nodes []string
+	for _, e := range is.Reflectors {
+		nodes = append(nodes, e.Node)
+	}
+	r.event(object, corev1.EventTypeNormal, eventRecorded, fmt.Sprintf("status had no record of reflectors; recorded as this topology's: %s",
+		routereflector.Few(nodes)))
 }
 
 // event records an Event about the topology.
@@ -330,6 +361,8 @@ const (
 	eventPeerRetired = "PeerRetired"
 	// eventMeshEnabled, Normal: the node-to-node mesh was turned on.
 	eventMeshEnabled = "MeshEnabled"
+	// eventRecorded, Normal: the reflectors of an earlier version, or of a topology that was restored, were recorded as this topology's; the message names them.
+	eventRecorded = "ReflectorsRecorded"
 	// eventMeshDisabled, Normal: the node-to-node mesh was turned off.
 	eventMeshDisabled = "MeshDisabled"
 )

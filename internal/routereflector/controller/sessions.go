@@ -62,13 +62,17 @@ type memory struct {
 	proof           routereflector.Moment
 	proven, entered bool
 	// created names the questions that have been asked and may not be shown by the informers yet; last is the last step that was carried out, and ours
-	// the topology as it was last written, over the resourceVersion that the informers may still show.
+	// the topology as it was last written, over the resourceVersions that the informers may still show.
 	created map[string]bool
 	last    routereflector.Step
 	ours    *v1alpha1.RouteReflectorTopology
-	over    string
+	over    []string
+	// foreign are the labels of somebody else's that a live read has shown as well.
+	foreign map[routereflector.Foreign]bool
 	// dropped are the questions that have been deleted and that the informers still show.
 	dropped map[types.UID]bool
+	// dark is since when clients have been seen without a session.
+	dark map[string]time.Time
 	// reported is when the status was last written.
 	reported time.Time
 	// trouble is why the last write failed, "" if it did not.
@@ -201,7 +205,7 @@ func (s *scene) saidProven() bool {
 	})
 	var are, were []string
 	for _, n := range s.world.Nodes {
-		if n.Labels[v1alpha1.ReflectorLabel] == s.topology.Name {
+		if n.Labels[v1alpha1.ReflectorLabel] == s.topology.Name && !n.ForeignMark {
 			are = append(are, n.Name+" "+n.ClusterID)
 		}
 	}
@@ -223,16 +227,25 @@ func (m *memory) prove(s *scene, plan routereflector.Plan) {
 // catchUp takes the topology as it was last written while the informers still show what was there before: else each round until they have caught up
 // would write the same again, in vain.
 func (m *memory) catchUp(s *scene) {
-	if m.ours != nil && m.ours.UID == s.topology.UID && m.over == s.topology.ResourceVersion {
+	if m.ours != nil && m.ours.UID == s.topology.UID && slices.Contains(m.over, s.topology.ResourceVersion) {
 		s.topology = m.ours.DeepCopy()
+		s.world.Topology.Status = *m.ours.Status.DeepCopy()
 	}
+	s.recognize()
+}
+
+// recognize tells nodes apart by who labeled them.
+func (s *scene) recognize() {
+	s.world = s.world.Recognized()
+	s.moment = s.world.Present()
 }
 
 // wrote remembers the topology as it has just been written, over what the informers show.
 func (m *memory) wrote(over string, object *v1alpha1.RouteReflectorTopology) {
 	if m.ours == nil || m.ours.ResourceVersion != over {
-		m.over = over
+		m.over = nil
 	}
+	m.over = append(m.over, over)
 	m.ours = object.DeepCopy()
 }
 

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+const (
+	// maxSilent is how many silent clients the status names; the CRD allows no more.
+	maxSilent = 16
+	// silentAfter times the settle period is for how long a client must have been without a session to be named: after a change all are for a moment.
+	silentAfter = 6
+)
+
+// rechecks reports that what was seen of the clients that the status names is so old that their reflectors are to be asked again.
+func (s *scene) rechecks(age time.Duration) bool {
+	return slices.ContainsFunc(s.topology.Status.SilentClients, func(c v1alpha1.SilentClient) bool {
+		return s.world.Now.Sub(c.LastObserved.Time) >= age
+	})
+}
+
+// silent lists the clients that are without a session for long enough, and counts them. Of those whose reflectors have not reported lately, what the
+// status has stays, as long as they live.
+func (m *memory) silent(s *scene, settle time.Duration) (named []v1alpha1.SilentClient, count int) {
+	second := func(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
+	are, heard := s.world.SilentClients()
+	since := map[string]time.Time{}
+	for _, c := range are {
+		was := s.silentBefore(c.Node)
+		since[c.Node] = s.world.Now
+		if begun, seen := m.dark[c.Node]; seen {
+			since[c.Node] = begun
+		}
+		entry := v1alpha1.SilentClient{Node: c.Node, Since: second(since[c.Node]), LastObserved: second(c.At), Reason: c.Why}
+		if was != nil {
+			entry.Since = was.Since
+		} else if s.world.Now.Sub(since[c.Node]) < silentAfter*settle {
+			continue
+		}
+		named = append(named, entry)
+	}
+	for _, c := range s.topology.Status.SilentClients {
+		if !heard(c.Node) && s.lives(c.Node) {
+			named = append(named, c)
+		}
+	}
+	m.dark = since
+	slices.SortFunc(named, func(a, b v1alpha1.SilentClient) int { return cmp.Compare(a.Node, b.Node) })
+	return named[:min(len(named), maxSilent)], len(named)
+}
+
+// silentBefore is what the status has of a silent client, nil if it is none.
+func (s *scene) silentBefore(node string) *v1alpha1.SilentClient {
+	i := slices.IndexFunc(s.topology.Status.SilentClients, func(c v1alpha1.SilentClient) bool { return c.Node == node })
+	if i < 0 {
+		return nil
+	}
+	return &s.topology.Status.SilentClients[i]
+}
+
+// lives reports that a node is a client still.
+func (s *scene) lives(node string) bool {
+	i := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == node })
+	if i < 0 {
+		return false
+	}
+	_, client := s.world.ClientOf(s.world.Nodes[i])
+	return client
+}

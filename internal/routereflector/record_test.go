@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package routereflector
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+)
+
+// attack lets kubelets write what NodeRestriction lets them write on their own Nodes: the label of a reflector, a group, a cluster ID, and that they are to
+// stay.
+func attack(w World, names []string, id, group string) World {
+	return w.with(func(n *Node) {
+		n.Labels, n.Annotations = maps.Clone(n.Labels), map[string]string{v1alpha1.KeepAnnotation: ""}
+		n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = w.Topology.Name, id
+		if group != "" {
+			n.Labels[v1alpha1.GroupLabel] = group
+		}
+	}, names...)
+}
+
+func foreignNodes(p Plan) []string {
+	var out []string
+	for _, f := range p.Foreign {
+		out = append(out, f.Node)
+	}
+	return out
+}
+
+// Three nodes make themselves reflectors, with the topology's cluster ID and in the zones of the honest ones. Nothing follows.
+func TestAKubeletsMarkIsForeign(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, cluster(9, 3), nil)
+	honest := w.marked()
+	for _, id := range []string{"244.0.0.1", "244.0.0.9", ""} {
+		for _, group := range []string{"", spineValue, "7"} {
+			bad := w.others()[:3]
+			attacked, p := attack(w, bad, id, group).planned()
+			if len(p.Steps) > 0 || len(p.Refusals) > 0 || p.Waiting != "" || p.Mode != v1alpha1.ModeFlat {
+				t.Errorf("%q %q: steps %v, refusals %+v, waiting %q, mode %s", id, group, kinds(p.Steps), p.Refusals, p.Waiting, p.Mode)
+			}
+			if diff := cmp.Diff(bad, foreignNodes(p)); diff != "" {
+				t.Error(diff)
+			}
+			if got := attacked.marked(); !slices.Equal(got, honest) {
+				t.Errorf("the reflectors are %v, were %v", got, honest)
+			}
+			// A reflector dies: another node takes its place, none of those.
+			dead := attacked.without(honest[0])
+			end, done := carryOut(t, dead, nil)
+			if len(done) != 1 || done[0].Kind != Promote || slices.Contains(bad, done[0].Node) || len(end.marked()) != 3 {
+				t.Errorf("%q %q: after a death: %v", id, group, kinds(done))
+			}
+		}
+	}
+	// Without a label the cluster ID alone stops nothing either, and is reported.
+	_, p := w.with(func(n *Node) { n.ClusterID = "244.0.0.1" }, w.others()[0]).planned()
+	if len(p.Refusals) > 0 || len(p.Steps) > 0 || !slices.Equal(foreignNodes(p), w.others()[:1]) {
+		t.Errorf("steps %v, refusals %+v, foreign %+v", kinds(p.Steps), p.Refusals, p.Foreign)
+	}
+}
+
+// Whatever kubelets write and whenever, no step is about their nodes, nobody is demoted for them, nothing is refused for them, and the plan converges.
+func TestForeignMarksChangeNothing(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		w := cluster(rapid.IntRange(8, 14).Draw(t, "nodes"), rapid.IntRange(1, 3).Draw(t, "zones"))
+		// A topology that has not begun refuses a cluster ID that somebody has.
+		for range rapid.IntRange(1, 8).Draw(t, "steps done") {
+			var p Plan
+			if w, p = w.planned(); len(p.Steps) == 0 {
+				break
+			}
+			w = w.After(p.Steps[0])
+		}
+		w = w.Recognized()
+		bad := w.others()[:rapid.IntRange(1, 3).Draw(t, "attackers")]
+		w = attack(w, bad, rapid.SampledFrom([]string{"", "244.0.0.1", "9.9.9.9"}).Draw(t, "id"), rapid.SampledFrom([]string{"", "2", spineValue}).Draw(t, "group"))
+		w, done := carryOut(t, w, safe(t))
+		for _, s := range done {
+			if s.Kind == Demote || slices.Contains(bad, s.Node) {
+				t.Fatalf("%s", s)
+			}
+		}
+		if p := Make(w.settled()); len(p.Refusals) > 0 || len(p.Steps) > 0 || len(w.marked()) != min(3, len(w.Nodes)-len(bad)) || w.Mesh.On {
+			t.Fatalf("%+v %v %v", p.Refusals, kinds(p.Steps), w.marked())
+		}
+		w.Topology.DeletionTimestamp = &w.Topology.CreationTimestamp
+		if w, _ = carryOut(t, w, nil); len(w.marked()) > 0 || len(w.Topology.Status.Record.Reflectors) > 0 {
+			t.Fatalf("in the end %v, %+v", w.marked(), w.Topology.Status.Record)
+		}
+	})
+}
+
+// What was written on a reflector and altered is written again, with the group and the ID of the record; no other reflector changes.
+func TestAlteredMarksAreWrittenAgain(t *testing.T) {
+	t.Parallel()
+	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
+	w = w.Recognized()
+	for name, alter := range map[string]func(n *Node){
+		"another group":      func(n *Node) { n.Labels[v1alpha1.GroupLabel] = "57" },
+		"a spine":            func(n *Node) { n.Labels[v1alpha1.GroupLabel] = spineValue },
+		"another cluster ID": func(n *Node) { n.ClusterID = "9.9.9.9" },
+		"no cluster ID":      func(n *Node) { n.ClusterID = "" },
+		"no label":           func(n *Node) { delete(n.Labels, v1alpha1.ReflectorLabel) },
+		"the ID alone": func(n *Node) {
+			delete(n.Labels, v1alpha1.ReflectorLabel)
+			delete(n.Labels, v1alpha1.GroupLabel)
+		},
+	} {
+		for _, group := range []int{firstGroup, 2} {
+			victim := groupOf(w.working(nil), group)[0]
+			altered := w.with(func(n *Node) { n.Labels = maps.Clone(n.Labels); alter(n) }, victim.Name)
+			end, done := travel(t, altered, nil)
+			if len(done) != 1 || done[0].Kind != Promote || done[0].Node != victim.Name {
+				t.Errorf("%s of group %d: %v", name, group, kinds(done))
+			}
+			if n, _ := end.node(victim.Name); n.ClusterID != victim.ClusterID || n.Labels[v1alpha1.GroupLabel] != victim.Labels[v1alpha1.GroupLabel] {
+				t.Errorf("%s of group %d: it has %s %v", name, group, n.ClusterID, n.Labels)
+			}
+		}
+	}
+}
+
+// Where there is no record, one is made of what an earlier version has written, and of nothing else.
+func TestTheFirstRecord(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, cluster(9, 3), nil)
+	honest := w.marked()
+	bad := w.others()[0]
+	w = attack(w, []string{bad}, "244.0.0.1", "")
+	w.Topology.Status.Record = nil
+	shown := func(w *World, names ...string) {
+		for _, name := range names {
+			w.Topology.Status.Reflectors = append(w.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Role: string(RoleReflector)})
+		}
+	}
+	everybody := slices.Sorted(slices.Values(append(slices.Clone(honest), bad)))
+	for name, c := range map[string]struct {
+		change func(w *World)
+		want   []string
+	}{
+		"the status names the reflectors":            {func(w *World) { shown(w, honest...) }, honest},
+		"the status is lost, and there are BGPPeers": {func(*World) {}, everybody},
+		"nothing has begun":                          {func(w *World) { w.Peers = nil }, nil},
+		"it comes from a file":                       {func(w *World) { w.Peers, w.Topology.UID = nil, "" }, everybody},
+		"there is a record":                          {func(w *World) { w.Topology.Status.Record = &v1alpha1.Record{}; shown(w, honest...) }, nil},
+	} {
+		v := w
+		c.change(&v)
+		p := Make(v)
+		var got []string
+		for _, e := range p.Record.Reflectors {
+			got = append(got, e.Node)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		// It is stable: the next plan has the same.
+		v.Topology.Status.Record = p.Record
+		if diff := cmp.Diff(p.Record, Make(v).Record); diff != "" {
+			t.Errorf("%s, again: %s", name, diff)
+		}
+	}
+}
+
+// An entry without a label goes, unless its node is about to be labeled; and an entry of another object of the same name is none.
+func TestStaleEntries(t *testing.T) {
+	t.Parallel()
+	w, p := cluster(9, 3).planned()
+	var promote Step
+	for _, s := range p.Steps {
+		if s.Kind == Promote {
+			promote = s
+			break
+		}
+	}
+	for len(p.Steps) > 0 && p.Steps[0].Kind != Promote {
+		w, p = w.After(p.Steps[0]).planned()
+	}
+	w.Topology.Status.Record = Recorded(w.Topology.Status.Record, promote, w.Topology)
+	if p = Make(w); len(p.Stale) > 0 || p.Steps[0].Kind != Promote || p.Steps[0].Node != promote.Node {
+		t.Errorf("the entry of %s: %v, %v", promote.Node, p.Stale, kinds(p.Steps))
+	}
+	other := w.Nodes[slices.IndexFunc(w.Nodes, func(n Node) bool {
+		return !slices.ContainsFunc(p.Reflectors, func(r Reflector) bool { return r.Node == n.Name })
+	})]
+	w.Topology.Status.Record = Recorded(w.Topology.Status.Record, w.nodeStep(Promote, other.Name, ""), w.Topology)
+	if p = Make(w); !slices.Equal(p.Stale, []string{other.Name}) {
+		t.Errorf("stale are %v, want %s", p.Stale, other.Name)
+	}
+	w = w.After(w.nodeStep(Promote, other.Name, ""))
+	if !slices.Contains(w.marked(), other.Name) {
+		t.Fatalf("%s is none", other.Name)
+	}
+	w = w.with(func(n *Node) { n.UID = "made anew" }, other.Name).Recognized()
+	if slices.Contains(w.marked(), other.Name) {
+		t.Error("a Node that was made anew has the entry of the old one")
+	}
+	// With Calico's etcd the label is the Calico Node's, and a new machine under it changes nothing.
+	w = w.with(func(n *Node) { n.UID = "uid-" + other.Name + ".machine" }, other.Name).Recognized()
+	if !slices.Contains(w.marked(), other.Name) {
+		t.Error("the Calico Node has lost its entry")
+	}
+}
+
+// A node that another topology has as its reflector is another topology's only if that one says so.
+func TestMarksOfOtherTopologies(t *testing.T) {
+	t.Parallel()
+	w := cluster(4, 1)
+	w.Nodes[0].Labels[v1alpha1.ReflectorLabel] = "other"
+	w.Others = []v1alpha1.RouteReflectorTopology{{}}
+	w.Others[0].Name = "other"
+	for want, record := range map[bool]*v1alpha1.Record{
+		true:  {},
+		false: {Reflectors: []v1alpha1.RecordedReflector{{Node: w.Nodes[0].Name, UID: w.Nodes[0].UID, Group: "1"}}},
+	} {
+		w.Others[0].Status.Record = record
+		if n := w.Recognized().Nodes[0]; n.ForeignMark != want || n.Written != nil {
+			t.Errorf("%+v: foreign %t, written %v", record, n.ForeignMark, n.Written)
+		}
+	}
+	if got := fmt.Sprint(Make(w).Foreign); got != "[]" {
+		t.Errorf("it is the other topology's to report: %s", got)
+	}
+}
