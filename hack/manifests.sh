@@ -58,6 +58,10 @@ cloud=digitalocean-cloud-controller-manager
 mkdir -p "releases/$cloud"
 render "config/$cloud/base" "releases/$cloud/latest.yml"
 
+mkdir -p releases/digitalocean-csi-driver
+render config/digitalocean-csi-driver/base releases/digitalocean-csi-driver/latest.yml
+render config/digitalocean-csi-driver/base dist/digitalocean-csi-driver.yaml
+
 # Helm's templates read files of the chart's folder alone.
 mkdir -p charts/mooring/files
 for kind in $(kinds calico-route-reflector-operator) $(kinds etcd-storage-operator); do

@@ -76,17 +76,3 @@ func TestEveryEventOfTheCloudIsDocumented(t *testing.T) {
 		t.Errorf("- reasons in the code, + documented:\n%s", diff)
 	}
 }
-
-// TestThePageSaysWhatIsPlanned: nobody may take from the page that block storage is there.
-func TestThePageSaysWhatIsPlanned(t *testing.T) {
-	t.Parallel()
-	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "components", "digitalocean-cloud-controller-manager.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"block storage"} {
-		if !regexp.MustCompile(`(?m)^\| ` + part + `[^|]*\| planned`).Match(content) {
-			t.Errorf("the page does not say that this is planned: %s", part)
-		}
-	}
-}

@@ -31,6 +31,7 @@ func compared() map[string]struct {
 		"calico-route-reflector-operator-compared.md": {rows: 24, letter: "B", defects: 23},
 		"etcd-storage-compared.md":                    {rows: 21, letter: "S", defects: 21},
 		"cloud-differences.md":                        {rows: 50},
+		"digitalocean-csi-driver-compared.md":         {rows: 18, letter: "V", defects: 18},
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 // nobody is the user and group of every image: no root, and a number, as runAsNonRoot demands. Manifests say the same.
 const nobody = "65532:65532"
 
+// superuser is the user of the image whose program mounts. What runs of it without mounting says another one in its manifest.
+const superuser = "0:0"
+
 // assemble makes the image of a binary for all platforms that it is built for.
 func assemble(a about, programs []program) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -35,26 +38,23 @@ func assemble(a about, programs []program) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, annotations(a)).(v1.ImageIndex), nil
 }
 
-// picture makes the image for one platform: one layer with one program.
+// picture makes the image for one platform: a layer with one program and, if it runs others, a layer with those.
 func picture(a about, p program) (v1.Image, error) {
 	path := "bin/" + a.binary
 	content, err := files(a, path, p.content)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(
-		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
-		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching,
-	)
-	if err != nil {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if image, err = stack(image, a, content, "/"+path); err != nil {
 		return nil, err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err = mutate.Append(image, mutate.Addendum{
-		Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: a.time}, CreatedBy: "hack/release", Comment: "/" + path},
-	})
-	if err != nil {
-		return nil, err
+	user, search := nobody, "/bin"
+	if p.layer != nil {
+		user, search = superuser, toolsPath
+		if image, err = stack(image, a, p.layer, lockFile); err != nil {
+			return nil, err
+		}
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -63,8 +63,8 @@ func picture(a about, p program) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = p.platform.os, p.platform.arch, v1.Time{Time: a.time}
 	config.Config = v1.Config{
-		User: nobody, Entrypoint: []string{"/" + path}, WorkingDir: "/",
-		Env:    []string{"PATH=/bin"}, // manifests may start the program by its name alone
+		User: user, Entrypoint: []string{"/" + path}, WorkingDir: "/",
+		Env:    []string{"PATH=" + search}, // manifests may start the program by its name alone
 		Labels: annotations(a),
 	}
 	image, err = mutate.ConfigFile(image, config)
@@ -72,6 +72,20 @@ func picture(a about, p program) (v1.Image, error) {
 		return nil, err
 	}
 	return mutate.Annotations(image, annotations(a)).(v1.Image), nil
+}
+
+// stack adds a layer.
+func stack(image v1.Image, a about, content []byte, comment string) (v1.Image, error) {
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(image, mutate.Addendum{
+		Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: a.time}, CreatedBy: "hack/release", Comment: comment},
+	})
 }
 
 // files is the layer, not compressed: the program where manifests of the projects that we succeed start it, root's own, so that it cannot change itself.

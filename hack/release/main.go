@@ -9,7 +9,7 @@
 //	release all    [flags]               everything that a tagged release has: docs/RELEASING.md
 //	release check  [flags]               builds a release again in another folder, compares each byte, and runs its programs
 //
-// An image is one static binary and nothing else, for linux/amd64 and linux/arm64: BINARY.tar is an OCI archive, BINARY.ARCH.spdx.json lists the modules
+// An image is one static binary and nothing else, for linux/amd64 and linux/arm64 (that of digitalocean-csi-driver has programs of Debian too, see debian.txt): BINARY.tar is an OCI archive, BINARY.ARCH.spdx.json lists the modules
 // that the binary is made of and their licenses, and digests.txt names each image by its digest, one on a line. Every byte follows
 // from the commit, the flags and Go's version: the times are the commit's, or SOURCE_DATE_EPOCH, and no path of this machine gets in.
 package main
@@ -109,16 +109,13 @@ func parse(args []string, out io.Writer) (settings, error) {
 // isRelease reports whether the command is about a whole release.
 func (s settings) isRelease() bool { return s.command == allCommand || s.command == checkCommand }
 
-// withoutImage is a program whose node plugin needs mkfs, e2fsck, resize2fs and xfs_growfs beside it: an image of one binary would not work.
-const withoutImage = "digitalocean-csi-driver"
-
-// binaries lists what runs in a cluster, sorted: every folder of cmd with a program, but for kubectl's plugins and what cannot be an image of one binary.
+// binaries lists what runs in a cluster, sorted: every folder of cmd with a program, but for kubectl's plugins.
 func binaries(root string) ([]string, error) {
 	names, err := commands(root)
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return isPlugin(name) || name == withoutImage })
+	names = slices.DeleteFunc(names, func(name string) bool { return isPlugin(name) })
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%s holds no cmd/BINARY/main.go: run this in a checkout, as make images does", root)
 	}
@@ -232,6 +229,11 @@ func (s settings) one(ctx context.Context, from source, binary string) (string, 
 		built, err := from.compile(ctx, binary, p)
 		if err != nil {
 			return "", err
+		}
+		if binary == withTools {
+			if built.layer, built.debs, err = from.system(ctx, p.arch); err != nil {
+				return "", err
+			}
 		}
 		list, err := modules(about, built)
 		if err != nil {

@@ -91,6 +91,9 @@ func modules(a about, p program) ([]byte, error) {
 		}
 		parts = append(parts, part)
 	}
+	for _, d := range p.debs {
+		parts = append(parts, spdxDeb(d))
+	}
 	document := spdxDocument{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: spdxRoot,
 		Name:              fmt.Sprintf("%s %s %s/%s", a.binary, a.version, p.platform.os, p.platform.arch),

@@ -47,6 +47,9 @@ type program struct {
 	platform platform
 	content  []byte
 	info     *debug.BuildInfo
+	// layer has the programs of Debian that it runs, of the packages in debs; none for most.
+	layer []byte
+	debs  []deb
 }
 
 // readSource looks at the checkout in root. It refuses one with changes that no commit names, since the images would carry a commit that they are not
@@ -126,7 +129,7 @@ func parseProgram(content []byte, p platform) (program, error) {
 	if err != nil {
 		return program{}, fmt.Errorf("reading the build information of the binary: %w", err)
 	}
-	return program{p, content, info}, nil
+	return program{platform: p, content: content, info: info}, nil
 }
 
 // ordinary refuses a build with a setting of this machine's that the same commit would not have elsewhere, such as GOEXPERIMENT.

@@ -76,6 +76,7 @@ func TestChartRendersWhatConfigRenders(t *testing.T) {
 	}
 	compare(cloudComponent+"/base", cloudNamespace, cloudScenarios()["environment"])
 	compare(cloudComponent+"/overlays/token-file", cloudNamespace, cloudScenarios()["defaults"])
+	compare(volumesComponent+"/base", cloudNamespace, volumesScenarios()["defaults"])
 	compare(reflectorsComponent+"/overlays/kubernetes", namespace, reflectorsScenarios()["without the kind"])
 	compare(reflectorsComponent+"/overlays/etcdv3", namespace, reflectorsScenarios()["etcdv3"])
 	compare(etcdComponent+"/base", etcdNamespace, etcdScenarios()["without the kind"])

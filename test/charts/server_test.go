@@ -44,6 +44,9 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	for name, values := range cloudScenarios() {
 		all["cloud, "+name] = render(t, cloudNamespace, values)
 	}
+	for name, values := range volumesScenarios() {
+		all["volumes, "+name] = render(t, cloudNamespace, values)
+	}
 	for name, values := range reflectorsScenarios() {
 		all["route reflectors, "+name] = render(t, namespace, values)
 	}
@@ -56,7 +59,7 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	for _, set := range valueSets(t) {
 		all["value set "+set.name] = render(t, set.namespace, set.values)
 	}
-	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"],
+	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["volumes, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"],
 		all["value set everything-in-one-namespace"]) {
 		if u.GetKind() == "ServiceAccount" {
 			if err := server.Apply(t.Context(), u); err != nil {

@@ -114,7 +114,7 @@ func TestUpgradeAndGoBack(t *testing.T) {
 // serveForeignKinds makes the kinds of the Prometheus Operator and of cert-manager, with the fields that we may use.
 func serveForeignKinds(t *testing.T, server *objects.Server) {
 	t.Helper()
-	for _, path := range []string{"testdata/monitoring-crds.yaml", "../objects/testdata/cert-manager-crds.yaml"} {
+	for _, path := range []string{"testdata/monitoring-crds.yaml", "../objects/testdata/cert-manager-crds.yaml", "../objects/testdata/volume-snapshot-crds.yaml"} {
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

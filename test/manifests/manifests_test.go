@@ -33,6 +33,8 @@ const (
 	namespace = "mooring-system"
 	// cloudName is the cloud component, which lives in kube-system as its predecessor does.
 	cloudName = "digitalocean-cloud-controller-manager"
+	// volumesName is the driver of block storage, in kube-system as its predecessor.
+	volumesName = "digitalocean-csi-driver"
 	// reflectorsName is the route reflectors' operator.
 	reflectorsName = "calico-route-reflector-operator"
 	// etcdName is the operator of etcd storage, which lives in a namespace of its own, that of its predecessor.
@@ -44,7 +46,7 @@ const (
 // home returns the namespace of what is in a file.
 func home(file string) string {
 	switch {
-	case strings.Contains(file, cloudName):
+	case strings.Contains(file, cloudName), strings.Contains(file, volumesName):
 		return metav1.NamespaceSystem
 	case strings.Contains(file, etcdName):
 		return etcdNamespace

@@ -15,6 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
@@ -43,11 +44,12 @@ func TestMain(m *testing.M) {
 func TestServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
 	server := objects.Connect(t)
-	const crds = "../objects/testdata/cert-manager-crds.yaml"
-	content, err := os.ReadFile(crds)
-	must(t, err)
-	for _, u := range objects.Parse(t, crds, content) {
-		must(t, server.Apply(t.Context(), u))
+	for _, crds := range []string{"../objects/testdata/cert-manager-crds.yaml", snapshotKinds} {
+		content, err := os.ReadFile(crds)
+		must(t, err)
+		for _, u := range objects.Parse(t, crds, content) {
+			must(t, server.Apply(t.Context(), u))
+		}
 	}
 	server.DefaultAccount(t, metav1.NamespaceSystem)
 	all := files(t)
@@ -60,20 +62,27 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 			}
 		}
 	}
-	testkit.Eventually(t, "RouteReflectorTopology to be served", func() string {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("RouteReflectorTopologyList"))
-		if err := server.Client.List(t.Context(), list); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	served(t, server, v1alpha1.GroupVersion.WithKind("RouteReflectorTopologyList"))
+	served(t, server, snapshotClass)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		server.DryRun(t, name, all[name])
 	}
 	if heard := server.Warnings(); len(heard) > 0 {
 		t.Errorf("the API server warns: %q", heard)
 	}
+}
+
+// served waits until the API server has a kind of a custom resource, by its list.
+func served(t *testing.T, server *objects.Server, kind schema.GroupVersionKind) {
+	t.Helper()
+	testkit.Eventually(t, kind.Kind+" to be served", func() string {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		if err := server.Client.List(t.Context(), list); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // TestAccountMayDoItsWorkAndNoMore asks the API server's own authorizer, with the roles applied.

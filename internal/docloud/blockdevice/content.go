@@ -88,6 +88,9 @@ func foreign() []signature {
 	return list
 }
 
+// xfsInProgress is where the superblock of xfs says that mkfs.xfs is not done (xfs_dsb.sb_inprogress).
+const xfsInProgress = 126
+
 // Identify says what the ends of a device hold: first is its first MiB and last its last one, whole.
 func Identify(first, last []byte) Content {
 	if len(first) != edge || len(last) != edge {
@@ -106,6 +109,8 @@ func Identify(first, last []byte) Content {
 		}
 	}
 	switch {
+	case string(first[:4]) == "XFSB" && first[xfsInProgress] != 0:
+		return Content{Unknown, "an xfs that mkfs.xfs did not finish"}
 	case string(first[:4]) == "XFSB":
 		return Content{FileSystem, "xfs"}
 	case binary.LittleEndian.Uint16(first[1024+0x38:]) == 0xef53:

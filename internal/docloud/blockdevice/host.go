@@ -153,10 +153,16 @@ func (h *Host) prove(d Device, name string, size int64) error {
 			ErrUnsafe, d.Path, d.Size, name, size, h.link(name))
 	}
 	serial, known := h.serial(d)
-	if known && !strings.Contains(serial, name) {
+	if known && !isSerialOf(serial, name) {
 		return fmt.Errorf("%w: %s has the serial %q, which is not that of volume %s: the link is left from another volume", ErrUnsafe, d.Path, serial, name)
 	}
 	return nil
+}
+
+// isSerialOf reports whether a serial is that of a volume: its name, possibly after something that no name has, since data is not data-2.
+func isSerialOf(serial, name string) bool {
+	before, whole := strings.CutSuffix(serial, name)
+	return whole && (before == "" || strings.HasSuffix(before, "_") || strings.HasSuffix(before, " "))
 }
 
 // serial reads a SCSI disk's unit serial number, which is the volume's name at DigitalOcean. It is known only of disks that say they are DigitalOcean's.

@@ -22,6 +22,7 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	actions  *prometheus.HistogramVec
+	volumes  *prometheus.GaugeVec
 	inFlight atomic.Pointer[poller] // nil for a node plugin
 }
 
@@ -40,7 +41,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "How long actions of volumes took at DigitalOcean, by kind (attach, detach, resize) and result (completed, failed).", Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300},
 		}, []string{"kind", "result"}),
 	}
-	registry.MustRegister(m.requests, m.seconds, m.actions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.volumes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mooring_csi_volumes",
+		Help: "Volumes that this driver made, as of the last ListVolumes, by state: attached, off (its droplet is off), lost (its droplet does not exist), free.",
+	}, []string{"state"})
+	registry.MustRegister(m.requests, m.seconds, m.actions, m.volumes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_csi_actions_in_flight", Help: "Actions of volumes that are under way at DigitalOcean.",
 	}, func() float64 {
 		if p := m.inFlight.Load(); p != nil {
@@ -55,6 +60,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 func (m *Metrics) watch(p *poller) {
 	if m != nil {
 		m.inFlight.Store(p)
+	}
+}
+
+// counted shows how many volumes are in each state.
+func (m *Metrics) counted(states map[string]int) {
+	if m == nil {
+		return
+	}
+	for _, state := range []string{free, attachedState, offState, lostState} {
+		m.volumes.WithLabelValues(state).Set(float64(states[state]))
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *Controller) ControllerGetVolume(ctx context.Context, r *spec.Controller
 	if err != nil {
 		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
 	}
-	condition, err := conditions{c.o.API, map[int]string{}}.of(ctx, v)
+	condition, err := newConditions(c.o.API).of(ctx, v)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -85,6 +85,7 @@ func (c *Controller) ListVolumes(ctx context.Context, r *spec.ListVolumesRequest
 			Volume: c.shown(v, nil), Status: &spec.ListVolumesResponse_VolumeStatus{PublishedNodeIds: publishedTo(v), VolumeCondition: condition},
 		})
 	}
+	c.o.Metrics.counted(droplets.states(all))
 	return out, nil
 }
 

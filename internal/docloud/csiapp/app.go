@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -105,6 +106,11 @@ func addController(
 
 // addNode adds the node's service.
 func addNode(ctx context.Context, o *options, server *grpc.Server, region string, log logr.Logger) error {
+	if o.automountRule != "" {
+		if err := os.Remove(o.automountRule); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("--remove-automount-rule: %w", err)
+		}
+	}
 	droplet := o.dropletID
 	if droplet == "" {
 		var err error
@@ -113,7 +119,7 @@ func addNode(ctx context.Context, o *options, server *grpc.Server, region string
 		}
 	}
 	spec.RegisterNodeServer(server, csi.NewNode(csi.NodeOptions{
-		Host:    &blockdevice.Host{Links: o.links, Wait: o.linkWait, Clock: clock.RealClock{}},
+		Host:    &blockdevice.Host{Links: o.links, Sysfs: o.sysfs, Wait: o.linkWait, Clock: clock.RealClock{}},
 		Droplet: droplet, Region: region, VolumeLimit: o.volumeLimit, Log: log,
 	}))
 	return nil

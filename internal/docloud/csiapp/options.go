@@ -43,10 +43,11 @@ type options struct {
 	qps               float64
 	volumeLimit       int
 	pollInterval      time.Duration
-	links             string
+	links, sysfs      string
 	linkWait          time.Duration
 	registrationDir   string
 	registrationPath  string
+	automountRule     string
 
 	pageSize uint // kept for old command lines
 	validate bool // kept for old command lines
@@ -69,10 +70,13 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.volumeLimit, "volume-limit", volume.PerDroplet, "How many volumes a droplet can have, those that are attached by hand included.")
 	flags.DurationVar(&o.pollInterval, "action-poll-interval", csi.DefaultPollInterval, "How far apart calls about actions under way are at least.")
 	flags.StringVar(&o.links, "device-links", "/dev/disk/by-id", "Folder with the links to devices.")
+	flags.StringVar(&o.sysfs, "device-sysfs", "/sys", "Folder where the kernel describes devices: their vendor, serial and size.")
 	flags.DurationVar(&o.linkWait, "device-wait", 30*time.Second, "How long a device's link may take to appear after the attachment.")
 	flags.StringVar(&o.registrationDir, "registration-dir", "/registration", "Folder in which kubelet looks for plugins, as it is in this container.")
 	flags.StringVar(&o.registrationPath, "kubelet-registration-path", "",
 		"Path of the driver's socket as kubelet sees it. With it the node plugin registers itself with kubelet; without it node-driver-registrar has to.")
+	flags.StringVar(&o.automountRule, "remove-automount-rule", "",
+		"File of the udev rule by which DigitalOcean's droplets mount new volumes for a moment, so that they are busy. The node plugin removes it; nothing if it is empty.")
 	flags.UintVar(&o.pageSize, "default-volumes-page-size", 0, "Accepted for old command lines and without effect: pages have 200 volumes, the most that DigitalOcean gives.")
 	flags.BoolVar(&o.validate, "validate-attachment", false, "Accepted for old command lines and without effect: the device is always checked.")
 }
@@ -101,7 +105,7 @@ func (o *options) complete() error {
 	if _, err := socketPath(o.endpoint); err != nil {
 		return err
 	}
-	return errors.Join(o.checkNumbers(), o.logging.Validate(), checkAddress("--debug-addr", o.debugAddress), checkAddress("--metrics-bind-address", o.metricsAddress))
+	return errors.Join(o.checkNumbers(), o.checkAutomountRule(), o.logging.Validate(), checkAddress("--debug-addr", o.debugAddress), checkAddress("--metrics-bind-address", o.metricsAddress))
 }
 
 func (o *options) checkNumbers() error {
@@ -114,6 +118,18 @@ func (o *options) checkNumbers() error {
 		return fmt.Errorf("--device-wait is %s: it must be more than 0", o.linkWait)
 	case o.registrationPath != "" && !filepath.IsAbs(o.registrationPath):
 		return fmt.Errorf("--kubelet-registration-path is %q: it must be an absolute path on the host", o.registrationPath)
+	}
+	return nil
+}
+
+func (o *options) checkAutomountRule() error {
+	switch {
+	case o.automountRule == "":
+		return nil
+	case o.controller():
+		return errors.New("--remove-automount-rule is for the node plugin, which has no token: remove it from the controller")
+	case filepath.Ext(o.automountRule) != ".rules" || !filepath.IsAbs(o.automountRule):
+		return fmt.Errorf("--remove-automount-rule is %q: it must be the absolute path of a file that ends in .rules", o.automountRule)
 	}
 	return nil
 }

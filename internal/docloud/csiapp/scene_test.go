@@ -6,6 +6,7 @@ package csiapp
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -31,6 +33,7 @@ type scene struct {
 	t        *testing.T
 	binary   string
 	folder   string
+	more     sceneOptions
 	sim      *digitalocean.Simulator
 	disks    *disks.Disks
 	api      *httptest.Server
@@ -38,8 +41,20 @@ type scene struct {
 	droplets []*machine
 }
 
+// sceneOptions are what few tests need.
+type sceneOptions struct {
+	volumes digitalocean.VolumeOptions
+	seed    uint64
+	// between is what stands between the driver and the simulator, and programs a folder that the node plugin's programs are looked for in first.
+	between  func(http.Handler) http.Handler
+	programs string
+}
+
 // program is one process of the driver.
 type program struct {
+	name    string
+	command []string
+	env     []string
 	process *testkit.Process
 	socket  string
 	conn    *grpc.ClientConn
@@ -56,13 +71,22 @@ type machine struct {
 // newScene starts a simulator, the controller and a node plugin for each of some droplets.
 func newScene(t *testing.T, droplets int, options digitalocean.VolumeOptions) *scene {
 	t.Helper()
+	return newSceneWith(t, droplets, sceneOptions{volumes: options})
+}
+
+func newSceneWith(t *testing.T, droplets int, more sceneOptions) *scene {
+	t.Helper()
 	needDevices(t)
-	s := &scene{t: t, binary: testkit.Binary(t, Component), folder: testkit.Folder(t, "csi")}
+	s := &scene{t: t, binary: testkit.Binary(t, Component), folder: testkit.Folder(t, "csi"), more: more}
 	s.disks = disks.New(s.folder)
 	t.Cleanup(s.disks.Close)
-	options.Devices = s.disks
-	s.sim = digitalocean.New(digitalocean.Options{RateLimits: ratelimit.Limits{Hour: -1, Minute: -1}, Volumes: options})
-	s.api = httptest.NewServer(s.sim.Handler())
+	more.volumes.Devices = s.disks
+	s.sim = digitalocean.New(digitalocean.Options{Seed: more.seed, RateLimits: ratelimit.Limits{Hour: -1, Minute: -1}, Volumes: more.volumes})
+	handler := s.sim.Handler()
+	if more.between != nil {
+		handler = more.between(handler)
+	}
+	s.api = httptest.NewServer(handler)
 	t.Cleanup(s.api.Close)
 	for i := range droplets {
 		d, err := s.sim.Account("").CreateDroplet(digitalocean.DropletSpec{Name: "node-" + strconv.Itoa(i)})
@@ -70,14 +94,14 @@ func newScene(t *testing.T, droplets int, options digitalocean.VolumeOptions) *s
 			t.Fatal(err)
 		}
 		m := &machine{id: d.ID, folder: filepath.Join(s.folder, "node-"+strconv.Itoa(d.ID))}
-		m.holder = testkit.Start(t, filepath.Join(s.folder, "holder.log"), nil, "unshare", "--mount", "--propagation", "private", "sleep", "infinity")
-		t.Cleanup(m.holder.Kill)
+		s.boot(m)
+		t.Cleanup(func() {
+			m.process.Kill()
+			m.holder.Kill()
+		})
 		s.droplets = append(s.droplets, m)
-		s.startNode(m)
-		t.Cleanup(func() { m.process.Kill() })
 	}
-	s.startController()
-	t.Cleanup(func() { s.control.process.Kill() })
+	s.control = s.newController("controller")
 	return s
 }
 
@@ -97,21 +121,32 @@ func needDevices(t *testing.T) {
 	}
 }
 
-func (s *scene) startController() {
+// newController starts a controller, of which there may be several.
+func (s *scene) newController(name string) *program {
 	s.t.Helper()
-	p := &program{socket: filepath.Join(s.folder, "controller.sock")}
-	p.process = testkit.Start(s.t, filepath.Join(s.folder, "controller.log"), nil, s.binary, "--endpoint=unix://"+p.socket, "--url="+s.api.URL, "--region=nyc1",
-		"--token="+digitalocean.DefaultToken, "--action-poll-interval=20ms", "-v=2")
-	s.control = p
-	s.connect(p)
+	p := &program{name: name, socket: filepath.Join(s.folder, name+".sock")}
+	p.command = []string{
+		s.binary, "--endpoint=unix://" + p.socket, "--url=" + s.api.URL, "--region=nyc1", "--token=" + digitalocean.DefaultToken, "--action-poll-interval=20ms", "-v=2",
+	}
+	s.start(p)
+	s.t.Cleanup(func() { p.process.Kill() })
+	return p
 }
 
-func (s *scene) startNode(m *machine) {
+// boot starts a machine: its namespace, and the node plugin.
+func (s *scene) boot(m *machine) {
 	s.t.Helper()
-	m.program = &program{socket: filepath.Join(s.folder, fmt.Sprintf("node-%d.sock", m.id))}
-	m.process = testkit.Start(s.t, m.folder+".log", nil, "nsenter", "--mount", "--target", s.inside(m), s.binary, "--endpoint=unix://"+m.socket, "--region=nyc1",
-		"--droplet-id="+strconv.Itoa(m.id), "--device-links="+s.disks.Links(m.id), "--device-wait=5s", "-v=2")
-	s.connect(m.program)
+	m.holder = testkit.Start(s.t, filepath.Join(s.folder, "holder.log"), nil, "unshare", "--mount", "--propagation", "private", "sleep", "infinity")
+	name := "node-" + strconv.Itoa(m.id)
+	m.program = &program{name: name, socket: filepath.Join(s.folder, name+".sock")}
+	m.command = []string{
+		"nsenter", "--mount", "--target", s.inside(m), s.binary, "--endpoint=unix://" + m.socket, "--region=nyc1", "--droplet-id=" + strconv.Itoa(m.id),
+		"--device-links=" + s.disks.Links(m.id), "--device-sysfs=" + s.disks.Sysfs(), "--device-wait=5s", "-v=2",
+	}
+	if s.more.programs != "" {
+		m.env = []string{"PATH=" + s.more.programs + ":" + os.Getenv("PATH")}
+	}
+	s.start(m.program)
 }
 
 // inside is the number of the process that holds a machine's namespace, when it has one.
@@ -136,15 +171,28 @@ func (s *scene) see(m *machine, path string) string {
 	return filepath.Join("/proc", strconv.Itoa(m.holder.PID()), "root", path)
 }
 
-func (s *scene) connect(p *program) {
+// start runs a program until it serves, again and again should it end before that, as kubelet does.
+func (s *scene) start(p *program) {
 	s.t.Helper()
-	conn, err := grpc.NewClient("unix://"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if p.conn != nil {
+		_ = p.conn.Close()
+	}
+	conn, err := grpc.NewClient("unix://"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}, MinConnectTimeout: time.Second,
+	}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
 	p.conn = conn
+	run := func() {
+		p.process = testkit.Start(s.t, filepath.Join(s.folder, p.name+".log"), p.env, p.command[0], p.command[1:]...)
+	}
+	run()
 	testkit.Eventually(s.t, "the driver at "+p.socket, func() string {
+		if p.ended() {
+			run()
+		}
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 		defer cancel()
 		if _, err := spec.NewIdentityClient(conn).Probe(ctx, &spec.ProbeRequest{}); err != nil {
@@ -152,6 +200,16 @@ func (s *scene) connect(p *program) {
 		}
 		return ""
 	})
+}
+
+// ended reports whether the process is gone.
+func (p *program) ended() bool {
+	select {
+	case <-p.process.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 func (s *scene) controller() spec.ControllerClient { return spec.NewControllerClient(s.control.conn) }

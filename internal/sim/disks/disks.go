@@ -33,6 +33,7 @@ type Disks struct {
 	attached map[string]attachment
 	late     time.Duration
 	keep     bool
+	mislead  bool
 }
 
 type attachment struct {
@@ -57,6 +58,24 @@ func (d *Disks) KeepLinks(keep bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keep = keep
+}
+
+// Mislead makes links that are late lead to another volume's device first, as one does that is left from an earlier attachment.
+func (d *Disks) Mislead(mislead bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mislead = mislead
+}
+
+// another returns the device of another volume that is attached, always the same one of several.
+func (d *Disks) another(volume string) string {
+	least := ""
+	for id, a := range d.attached {
+		if id != volume && (least == "" || a.loop.Name() < least) {
+			least = a.loop.Name()
+		}
+	}
+	return least
 }
 
 // Links is the folder with the links of a droplet.
@@ -121,19 +140,48 @@ func (d *Disks) Attach(volume string, droplet int) error {
 		return err
 	}
 	d.attached[volume] = attachment{droplet, loop}
-	link := func() { _ = d.link(volume, droplet, loop.Name()) }
+	if err := d.describe(loop.Name(), d.names[volume]); err != nil {
+		return err
+	}
 	if d.late > 0 {
-		time.AfterFunc(d.late, link)
+		name := d.names[volume]
+		if other := d.another(volume); d.mislead && other != "" {
+			if err := d.link(name, droplet, other); err != nil {
+				return err
+			}
+		}
+		time.AfterFunc(d.late, func() { _ = d.link(name, droplet, loop.Name()) })
 		return nil
 	}
-	return d.link(volume, droplet, loop.Name())
+	return d.link(d.names[volume], droplet, loop.Name())
 }
 
-func (d *Disks) link(volume string, droplet int, device string) error {
+// Sysfs is a folder that describes the devices as the kernel does those of DigitalOcean: with their vendor and, as the serial, the volume's name. Loop devices
+// have neither in /sys.
+func (d *Disks) Sysfs() string { return filepath.Join(d.folder, "sys") }
+
+func (d *Disks) describe(device, name string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		return err
+	}
+	own := filepath.Join(d.Sysfs(), "devices", filepath.Base(device))
+	numbers := filepath.Join(d.Sysfs(), "dev", "block")
+	number := filepath.Join(numbers, fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
+	serial := append([]byte{0, 0x80, 0, byte(len(name))}, name...) // SPC-4, 7.8.15: unit serial number
+	return errors.Join(
+		os.MkdirAll(filepath.Join(own, "device"), 0o700), os.MkdirAll(numbers, 0o700),
+		os.WriteFile(filepath.Join(own, "device", "vendor"), []byte("DO      \n"), 0o600),
+		os.WriteFile(filepath.Join(own, "device", "vpd_pg80"), serial, 0o600),
+		ignoreGone(os.Remove(number)), os.Symlink(own, number),
+	)
+}
+
+func (d *Disks) link(name string, droplet int, device string) error {
 	if err := os.MkdirAll(d.Links(droplet), 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(d.Links(droplet), linkPrefix+d.names[volume])
+	path := filepath.Join(d.Links(droplet), linkPrefix+name)
 	return errors.Join(ignoreGone(os.Remove(path)), os.Symlink(device, path))
 }
 
@@ -150,7 +198,7 @@ func (d *Disks) Detach(volume string, droplet int) error {
 	if !d.keep {
 		err = ignoreGone(os.Remove(filepath.Join(d.Links(droplet), linkPrefix+d.names[volume])))
 	}
-	return errors.Join(err, a.loop.Close())
+	return errors.Join(err, os.RemoveAll(filepath.Join(d.Sysfs(), "devices", filepath.Base(a.loop.Name()))), a.loop.Close())
 }
 
 // Resize grows the file and tells the kernel.

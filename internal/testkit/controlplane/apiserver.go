@@ -47,7 +47,7 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 		"--etcd-servers="+etcd, "--advertise-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+file("accounts.pub", publicKey(tb, accounts)), "--service-account-signing-key-file="+key,
-		"--token-auth-file="+file("tokens.csv", adminToken+",admin,1,system:masters\n"), "--authorization-mode=RBAC",
+		"--token-auth-file="+file("tokens.csv", adminToken+",admin,1,system:masters\n"), "--authorization-mode=RBAC", "--allow-privileged=true",
 		"--event-ttl=1h", "--etcd-compaction-interval=2s", "--shutdown-watch-termination-grace-period=500ms")
 	LogVersion(tb, s.Client)
 	return s

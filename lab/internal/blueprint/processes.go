@@ -120,6 +120,8 @@ func (d draft) apiServer() Process {
 			"--service-account-key-file=" + d.PublicKey(serviceAccounts),
 			"--service-account-signing-key-file=" + d.Key(serviceAccounts),
 			"--authorization-mode=Node,RBAC",
+			// As kubeadm does: node plugins of volumes mount for other pods.
+			"--allow-privileged=true",
 			"--enable-admission-plugins=NodeRestriction",
 			"--requestheader-client-ca-file=" + d.Certificate(frontProxyAuthority),
 			"--requestheader-allowed-names=" + frontProxyClient,
