@@ -40,7 +40,7 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
 
-.PHONY: help packages lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
+.PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -156,6 +156,9 @@ bin/kube-controllers: go.kube-controllers.mod
 
 images: ## Build OCI archives with module lists of all images, or of BINARY's, into bin/images; needs no container engine.
 	@go run ./hack/release images -registry '$(REGISTRY)' -version '$(VERSION)' $(BINARY)
+
+debian: ## Take the versions that Debian has now into hack/release/debian.txt, by which images have programs of Debian; needs apt.
+	@go run ./hack/release debian
 
 push-images: ## Push what `make images` has built to REGISTRY.
 	@go run ./hack/release push -out bin/images -registry '$(REGISTRY)' $(BINARY)

@@ -15,7 +15,6 @@ command -v chromium >/dev/null || wanted+=(chromium)
 [ -x /usr/sbin/bird6 ] || wanted+=(bird)
 [ -x /usr/sbin/mkfs.ext4 ] || wanted+=(e2fsprogs)
 [ -x /usr/sbin/mkfs.xfs ] || wanted+=(xfsprogs)
-command -v xz >/dev/null || wanted+=(xz-utils)
 [ -x /usr/sbin/runc ] || wanted+=(runc)
 [ -x /usr/sbin/nft ] || wanted+=(nftables)
 

@@ -201,7 +201,7 @@ func (s settings) programOf(binary string, p platform) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		content, err := layers[0].Uncompressed()
+		content, err := layers[len(layers)-1].Uncompressed()
 		if err != nil {
 			return nil, err
 		}

@@ -4,203 +4,193 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A volume's file systems are made, checked and grown by programs of Debian. debian.txt names the packages by their checksums, so that an image follows from the
-// commit; which files of them are in the image follows from the programs, whose libraries are found as the dynamic linker finds them.
+// debianBinary is the one program that runs other programs: its node plugin makes, checks and grows file systems. Its image has a second layer with them.
+const debianBinary = "digitalocean-csi-driver"
 
-const (
-	// withTools is the binary whose image has them. Its node plugin mounts, so that it runs as root; the controller's manifest says another user.
-	withTools = "digitalocean-csi-driver"
-	// lockFile is the list of packages, from the root.
-	lockFile = "hack/release/debian.txt"
-	// debianRelease is in the package URLs of the list of modules.
-	debianRelease = "bookworm"
-	// longestDownload bounds one package.
-	longestDownload = 2 * time.Minute
-	// largestPackage bounds what is read of one, in bytes.
-	largestPackage = 64 << 20
-)
+// debianUser is the user of an image with programs of Debian: the node plugin mounts, and manifests of csi-digitalocean name no user. Our manifest of the
+// controller names the user of all other images.
+const debianUser = "0:0"
 
-// deb is one package for one architecture, in Debian's words, which are Go's for those that we build for.
-type deb struct{ arch, sum, path string }
+// debianPath is where the programs of such an image are looked for, in this order.
+const debianPath = "/bin:/usr/sbin:/sbin"
 
-// name and version are in the file's name, NAME_VERSION_ARCH.deb, of which the version has no epoch.
-func (d deb) name() string    { return strings.Split(path.Base(d.path), "_")[0] }
-func (d deb) version() string { return strings.Split(path.Base(d.path), "_")[1] }
+// debianWanted is a package and what an image takes of it. Libraries need not be named: what a program needs is taken from any package of the list.
+type debianWanted struct {
+	name string
+	// license is that of the files that are taken, in SPDX's words, by the package's copyright file, which is in the image.
+	license string
+	files   []string
+}
 
-// readLock reads the list of packages, and the snapshot that has them for ever.
-func readLock(root string) (all []deb, snapshot string, err error) {
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(lockFile)))
-	if err != nil {
-		return nil, "", err
+// debianContents lists the packages of the layer. A package of which nothing is taken is refused, and so is a library that none of them holds.
+func debianContents() []debianWanted {
+	return []debianWanted{
+		{"base-files", "GPL-2.0-or-later", []string{"etc/debian_version", "etc/os-release"}}, // by which scanners know Debian; it also has the texts of licenses
+		{"e2fsprogs", "GPL-2.0-only", []string{"etc/mke2fs.conf", "sbin/e2fsck", "sbin/fsck.ext4", "sbin/mkfs.ext4", "sbin/resize2fs"}},
+		{"gcc-12-base", "GPL-3.0-or-later WITH GCC-exception-3.1", nil}, // the copyright file of libgcc-s1
+		{"libblkid1", "LGPL-2.1-or-later", nil},
+		{"libc6", "LGPL-2.1-or-later", nil},
+		{"libcom-err2", "GPL-2.0-only", nil},
+		{"libext2fs2", "LGPL-2.0-only", nil},
+		{"libgcc-s1", "GPL-3.0-or-later WITH GCC-exception-3.1", nil},
+		{"libinih1", "BSD-3-Clause", nil},
+		{"liburcu8", "LGPL-2.1-or-later AND MIT", nil},
+		{"libuuid1", "BSD-3-Clause", nil},
+		{"util-linux", "GPL-2.0-or-later", []string{"sbin/blkdiscard", "sbin/blkid"}},
+		{"xfsprogs", "GPL-2.0-only AND LGPL-2.1-only", []string{"sbin/mkfs.xfs", "sbin/xfs_repair", "usr/sbin/xfs_growfs"}},
 	}
-	for line := range strings.Lines(string(text)) {
+}
+
+// debianPackage is one line of the list: a file of Debian's archive.
+type debianPackage struct {
+	name, arch, version string
+	// source and sourceVersion are the source package.
+	source, sourceVersion string
+	// path is below a mirror, with the archive before: debian or debian-security.
+	path string
+	size int64
+	// sum is the SHA-256 in hexadecimal.
+	sum string
+}
+
+// String names the package for people.
+func (p debianPackage) String() string { return p.name + " " + p.version + " for " + p.arch }
+
+// debianList is hack/release/debian.txt.
+type debianList struct {
+	// day is when the list was written, in UTC, and the time of the files in the layer.
+	day      time.Time
+	packages []debianPackage
+}
+
+// debianListFile is the list of packages in the checkout.
+func debianListFile(root string) string { return filepath.Join(root, "hack", "release", "debian.txt") }
+
+const debianListHead = `# SPDX-FileCopyrightText: The Mooring Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# The packages of Debian 12 that the image of digitalocean-csi-driver takes files of. Written by make debian: do not edit.
+# package, architecture, version, source package, its version, path on a mirror, bytes, SHA-256
+
+`
+
+// render writes the list as parseDebianList reads it.
+func (l debianList) render() string {
+	var out strings.Builder
+	out.WriteString(debianListHead)
+	fmt.Fprintln(&out, "day", l.day.Format(time.DateOnly))
+	for _, p := range l.packages {
+		fmt.Fprintln(&out, p.name, p.arch, p.version, p.source, p.sourceVersion, p.path, p.size, p.sum)
+	}
+	return out.String()
+}
+
+// parseDebianList reads the list. An error names the line.
+func parseDebianList(text string) (debianList, error) {
+	var l debianList
+	for number, line := range strings.Split(text, "\n") {
 		words := strings.Fields(line)
-		if len(words) == 3 && words[0] == "#" && words[1] == "snapshot" {
-			snapshot = words[2]
-		}
 		if len(words) == 0 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if len(words) != 3 || len(words[1]) != 2*sha256.Size {
-			return nil, "", fmt.Errorf("%s: %q is no architecture, checksum and path", lockFile, line)
+		bad := func(what string) error {
+			return fmt.Errorf("line %d of hack/release/debian.txt %s: write the list again with make debian", number+1, what)
 		}
-		unescaped, err := url.PathUnescape(words[2])
-		if err != nil || strings.Count(path.Base(unescaped), "_") != 2 {
-			return nil, "", fmt.Errorf("%s: %q is no path of a package", lockFile, words[2])
-		}
-		all = append(all, deb{words[0], words[1], unescaped})
-	}
-	if len(all) == 0 || snapshot == "" {
-		return nil, "", fmt.Errorf("%s names no packages, or no snapshot", lockFile)
-	}
-	return all, snapshot, nil
-}
-
-// addresses are where a package is, those first that answer fast. What comes is compared with the checksum, so that it does not matter who answers.
-func (d deb) addresses(snapshot string) []string {
-	archive, rest, _ := strings.Cut(d.path, "/")
-	escaped := strings.ReplaceAll((&url.URL{Path: rest}).EscapedPath(), "+", "%2b")
-	return []string{
-		"http://deb.debian.org/" + archive + "/" + escaped,
-		"http://snapshot.debian.org/archive/" + archive + "/" + snapshot + "/" + escaped,
-	}
-}
-
-// read returns a package from the cache, or downloads it.
-func (d deb) read(ctx context.Context, cache, snapshot string) ([]byte, error) {
-	file := filepath.Join(cache, d.sum)
-	if content, err := os.ReadFile(file); err == nil && d.matches(content) {
-		return content, nil
-	}
-	var problems []error
-	for _, address := range d.addresses(snapshot) {
-		content, err := download(ctx, address)
-		if err == nil && !d.matches(content) {
-			err = fmt.Errorf("%s is not the file with the SHA-256 %s", address, d.sum)
-		}
-		if err != nil {
-			problems = append(problems, err)
+		if words[0] == "day" && len(words) == 2 {
+			day, err := time.Parse(time.DateOnly, words[1])
+			if err != nil {
+				return l, bad("has no day of the form " + time.DateOnly)
+			}
+			l.day = day
 			continue
 		}
-		return content, keep(cache, file, content)
+		if len(words) != 8 {
+			return l, bad("does not have eight columns")
+		}
+		p := debianPackage{name: words[0], arch: words[1], version: words[2], source: words[3], sourceVersion: words[4], path: words[5], sum: words[7]}
+		size, err := strconv.ParseInt(words[6], 10, 64)
+		if err != nil || size <= 0 {
+			return l, bad("has no size")
+		}
+		p.size = size
+		if len(p.sum) != 64 || !filepath.IsLocal(p.path) {
+			return l, bad("has no SHA-256 or no path below a mirror")
+		}
+		l.packages = append(l.packages, p)
 	}
-	return nil, fmt.Errorf("package %s %s of %s is nowhere; run hack/release/debian.sh for newer ones: %w", d.name(), d.version(), lockFile, errors.Join(problems...))
+	if l.day.IsZero() {
+		return l, errors.New("hack/release/debian.txt has no line that begins with day: write the list again with make debian")
+	}
+	return l, nil
 }
 
-// keep writes a file of the cache, which other builds may do at the same time.
-func keep(cache, file string, content []byte) error {
-	if err := os.MkdirAll(cache, 0o750); err != nil {
-		return err
+// of returns the packages of one architecture, which must be those of debianContents.
+func (l debianList) of(arch string) ([]debianPackage, error) {
+	var found []debianPackage
+	for _, wanted := range debianContents() {
+		i := slices.IndexFunc(l.packages, func(p debianPackage) bool { return p.name == wanted.name && p.arch == arch })
+		if i < 0 {
+			return nil, fmt.Errorf("hack/release/debian.txt lacks %s for %s: write the list again with make debian", wanted.name, arch)
+		}
+		found = append(found, l.packages[i])
 	}
-	part, err := os.CreateTemp(cache, "part-")
-	if err != nil {
-		return err
-	}
-	_, err = part.Write(content)
-	if err = errors.Join(err, part.Close()); err == nil {
-		err = os.Rename(part.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(part.Name())
-	}
-	return err
+	return found, nil
 }
 
-func (d deb) matches(content []byte) bool {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:]) == d.sum
+// debianLayer is what an image has of Debian.
+type debianLayer struct {
+	// content is the layer, not compressed.
+	content  []byte
+	day      time.Time
+	packages []debianPackage
 }
 
-func download(ctx context.Context, address string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestDownload)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+// debianOf returns what the image of a binary has of Debian: nil for all but one.
+func (s settings) debianOf(ctx context.Context, binary string, p platform) (*debianLayer, error) {
+	if binary != debianBinary {
+		return nil, nil
+	}
+	text, err := os.ReadFile(debianListFile(s.root))
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	list, err := parseDebianList(string(text))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", address, response.Status)
-	}
-	return io.ReadAll(io.LimitReader(response.Body, largestPackage))
+	return list.layer(ctx, p.arch, debianSource{mirror: s.debianMirror, archive: debianSnapshots, day: list.day, cache: debianCache})
 }
 
-// cacheFolder keeps packages between builds: it holds nothing but what checksums name.
-func cacheFolder() string {
-	folder, err := os.UserCacheDir()
+// layer makes the layer for one architecture. It follows from the list alone.
+func (l debianList) layer(ctx context.Context, arch string, from debianSource) (*debianLayer, error) {
+	packages, err := l.of(arch)
 	if err != nil {
-		folder = os.TempDir()
+		return nil, err
 	}
-	return filepath.Join(folder, "mooring-debian")
-}
-
-// files returns the tar of a package's files. A package is an archive of ar (deb(5)).
-func (d deb) files(ctx context.Context, content []byte) ([]byte, error) {
-	const magic, header = "!<arch>\n", 60
-	rest, found := bytes.CutPrefix(content, []byte(magic))
-	for found && len(rest) >= header {
-		name := strings.TrimRight(string(rest[:16]), " /")
-		size, err := strconv.Atoi(strings.TrimSpace(string(rest[48:58])))
-		if err != nil || size < 0 || header+size > len(rest) {
-			return nil, fmt.Errorf("package %s is no archive: a part has the size %q", d.name(), rest[48:58])
+	t := newDebianTree(arch)
+	for _, p := range packages {
+		content, err := from.get(ctx, p)
+		if err != nil {
+			return nil, err
 		}
-		part := rest[header : header+size]
-		switch name {
-		case "data.tar":
-			return part, nil
-		case "data.tar.xz", "data.tar.zst":
-			return expand(ctx, map[string]string{".xz": "xz", ".zst": "zstd"}[path.Ext(name)], part)
+		if err := t.add(p, content); err != nil {
+			return nil, fmt.Errorf("reading the package %s: %w", p, err)
 		}
-		rest = rest[min(len(rest), header+size+size%2):]
 	}
-	return nil, fmt.Errorf("package %s has no files", d.name())
-}
-
-func expand(ctx context.Context, program string, content []byte) ([]byte, error) {
-	command := exec.CommandContext(ctx, program, "--decompress", "--stdout")
-	var out, complaint bytes.Buffer
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(content), &out, &complaint
-	err := command.Run()
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("the program %s is missing, which packages of Debian are compressed with: install it", program)
+	if err := t.choose(debianContents()); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.New(program + ": " + cmp.Or(strings.TrimSpace(complaint.String()), err.Error()))
-	}
-	return out.Bytes(), nil
-}
-
-// spdxDeb describes a package as scanners look it up.
-func spdxDeb(d deb) spdxPackage {
-	out := spdxModule("deb/"+d.name(), d.version())
-	out.Name = d.name()
-	out.Checksums = []spdxChecksum{{"SHA256", d.sum}}
-	out.DownloadLocation = d.addresses("")[0]
-	out.SourceInfo = "its license is in the image, /usr/share/doc/" + d.name() + "/copyright"
-	version := strings.ReplaceAll(url.PathEscape(d.version()), "+", "%2B")
-	out.ExternalRefs = []spdxExternalRef{{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", d.name(), version, d.arch, debianRelease)}}
-	return out
+	content, err := t.render(l.day)
+	return &debianLayer{content: content, day: l.day, packages: packages}, err
 }

@@ -17,11 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// nobody is the user and group of every image: no root, and a number, as runAsNonRoot demands. Manifests say the same.
+// nobody is the user and group of every image but one ([debianUser]): no root, and a number, as runAsNonRoot demands. Manifests say the same.
 const nobody = "65532:65532"
-
-// superuser is the user of the image whose program mounts. What runs of it without mounting says another one in its manifest.
-const superuser = "0:0"
 
 // assemble makes the image of a binary for all platforms that it is built for.
 func assemble(a about, programs []program) (v1.ImageIndex, error) {
@@ -38,7 +35,7 @@ func assemble(a about, programs []program) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, annotations(a)).(v1.ImageIndex), nil
 }
 
-// picture makes the image for one platform: a layer with one program and, if it runs others, a layer with those.
+// picture makes the image for one platform: one layer with one program, above that of Debian's programs if it runs any.
 func picture(a about, p program) (v1.Image, error) {
 	path := "bin/" + a.binary
 	content, err := files(a, path, p.content)
@@ -46,15 +43,15 @@ func picture(a about, p program) (v1.Image, error) {
 		return nil, err
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if image, err = stack(image, a, content, "/"+path); err != nil {
-		return nil, err
-	}
 	user, search := nobody, "/bin"
-	if p.layer != nil {
-		user, search = superuser, toolsPath
-		if image, err = stack(image, a, p.layer, lockFile); err != nil {
+	if p.debian != nil {
+		user, search = debianUser, debianPath
+		if image, err = withLayer(image, p.debian.content, p.debian.day, p.debian.comment()); err != nil {
 			return nil, err
 		}
+	}
+	if image, err = withLayer(image, content, a.time, "/"+path); err != nil {
+		return nil, err
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -74,8 +71,8 @@ func picture(a about, p program) (v1.Image, error) {
 	return mutate.Annotations(image, annotations(a)).(v1.Image), nil
 }
 
-// stack adds a layer.
-func stack(image v1.Image, a about, content []byte, comment string) (v1.Image, error) {
+// withLayer puts a layer onto an image.
+func withLayer(image v1.Image, content []byte, when time.Time, comment string) (v1.Image, error) {
 	layer, err := tarball.LayerFromOpener(
 		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching,
@@ -84,7 +81,7 @@ func stack(image v1.Image, a about, content []byte, comment string) (v1.Image, e
 		return nil, err
 	}
 	return mutate.Append(image, mutate.Addendum{
-		Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: a.time}, CreatedBy: "hack/release", Comment: comment},
+		Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: when}, CreatedBy: "hack/release", Comment: comment},
 	})
 }
 
@@ -117,7 +114,7 @@ func annotations(a about) map[string]string {
 		prefix + "revision":    a.commit,
 		prefix + "created":     a.time.Format(time.RFC3339),
 		prefix + "source":      "https://" + a.module,
-		prefix + "licenses":    "Apache-2.0",
+		prefix + "licenses":    licensesOf(a.binary),
 		prefix + "vendor":      "The Mooring Authors",
 	}
 }

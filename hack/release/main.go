@@ -8,13 +8,17 @@
 //	                                     was pushed is listed beside the folder, by digest, for programs that sign
 //	release all    [flags]               everything that a tagged release has: docs/RELEASING.md
 //	release check  [flags]               builds a release again in another folder, compares each byte, and runs its programs
+//	release debian [flags]               writes hack/release/debian.txt again with the versions that Debian has now; it needs apt
 //
-// An image is one static binary and nothing else, for linux/amd64 and linux/arm64 (that of digitalocean-csi-driver has programs of Debian too, see debian.txt): BINARY.tar is an OCI archive, BINARY.ARCH.spdx.json lists the modules
+// An image is one static binary and nothing else, for linux/amd64 and linux/arm64: BINARY.tar is an OCI archive, BINARY.ARCH.spdx.json lists the modules
 // that the binary is made of and their licenses, and digests.txt names each image by its digest, one on a line. Every byte follows
 // from the commit, the flags and Go's version: the times are the commit's, or SOURCE_DATE_EPOCH, and no path of this machine gets in.
+// One image, of [debianBinary], has a layer more: programs and libraries of the packages in debian.txt, which are fetched, compared with their checksums, and
+// kept in bin/debian.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,6 +28,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -43,9 +48,11 @@ type settings struct {
 	// url is where the files of a release are downloaded from, builder who builds it, as a URL, for the statement of provenance.
 	url, builder string
 	// programs is where check leaves the programs of this machine's platform.
-	programs  string
-	binaries  []string
-	platforms []platform
+	programs string
+	// debianMirror is where Debian's packages are fetched.
+	debianMirror string
+	binaries     []string
+	platforms    []platform
 }
 
 // The commands.
@@ -54,6 +61,7 @@ const (
 	pushCommand   = "push"
 	allCommand    = "all"
 	checkCommand  = "check"
+	debianCommand = "debian"
 )
 
 // digestsFile names the images by their digests, in the folder of the archives.
@@ -62,8 +70,8 @@ const digestsFile = "digests.txt"
 // parse reads the command line. An error is one sentence, or flag.ErrHelp when the flags are printed on out.
 func parse(args []string, out io.Writer) (settings, error) {
 	s := settings{platforms: []platform{{"linux", "amd64"}, {"linux", "arm64"}}}
-	if len(args) == 0 || !slices.Contains([]string{imagesCommand, pushCommand, allCommand, checkCommand}, args[0]) {
-		return s, fmt.Errorf("name one of the commands %s, %s, %s and %s first", imagesCommand, pushCommand, allCommand, checkCommand)
+	if len(args) == 0 || !slices.Contains([]string{imagesCommand, pushCommand, allCommand, checkCommand, debianCommand}, args[0]) {
+		return s, fmt.Errorf("name one of the commands %s, %s, %s, %s and %s first", imagesCommand, pushCommand, allCommand, checkCommand, debianCommand)
 	}
 	s.command = args[0]
 	flags := flag.NewFlagSet("release "+s.command, flag.ContinueOnError)
@@ -75,6 +83,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.url, "url", "", "where the files of a release are downloaded from (default https://MODULE/releases/download/VERSION)")
 	flags.StringVar(&s.builder, "builder", "", "URL of who builds, for the statement of provenance (default https://MODULE/hack/release)")
 	flags.StringVar(&s.programs, "programs", filepath.Join("bin", "release", "programs"), "where check leaves the programs that run on this machine")
+	flags.StringVar(&s.debianMirror, "debian-mirror", cmp.Or(os.Getenv(debianMirrorVariable), debianMirrorDefault), "mirror of Debian, without the archive's name at its end")
 	if err := flags.Parse(args[1:]); err != nil {
 		flags.SetOutput(out)
 		if errors.Is(err, flag.ErrHelp) {
@@ -154,6 +163,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return s.release(ctx, out)
 	case checkCommand:
 		return s.check(ctx, out)
+	case debianCommand:
+		return s.refreshDebian(ctx, out, time.Now())
 	case pushCommand:
 		return s.written(out, pushedFile(s.out), func(done func(string)) error { return s.send(ctx, done) })
 	}
@@ -230,10 +241,8 @@ func (s settings) one(ctx context.Context, from source, binary string) (string, 
 		if err != nil {
 			return "", err
 		}
-		if binary == withTools {
-			if built.layer, built.debs, err = from.system(ctx, p.arch); err != nil {
-				return "", err
-			}
+		if built.debian, err = s.debianOf(ctx, binary, p); err != nil {
+			return "", err
 		}
 		list, err := modules(about, built)
 		if err != nil {

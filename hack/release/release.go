@@ -88,7 +88,7 @@ func (s settings) noticesOfImages(_ context.Context, from source, programs []pro
 			programs = append(programs, built)
 		}
 	}
-	return from.licenses.notices(programs), nil
+	return append(from.licenses.notices(programs), debianNotices(s.binaries)...), nil
 }
 
 // isVersion matches what a release may be called: tags of images and versions of charts take no build metadata alike.

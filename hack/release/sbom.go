@@ -46,6 +46,7 @@ type spdxPackage struct {
 	Checksums        []spdxChecksum    `json:"checksums,omitempty"`
 	SourceInfo       string            `json:"sourceInfo,omitempty"`
 	LicenseDeclared  string            `json:"licenseDeclared"`
+	LicenseComments  string            `json:"licenseComments,omitempty"`
 	ExternalRefs     []spdxExternalRef `json:"externalRefs"`
 }
 
@@ -73,7 +74,7 @@ const (
 )
 
 // modules renders the list of what a program is made of, as an SPDX document: the program, Go's standard library, and each module that the program
-// itself names, all with versions. The document follows from the program and what its image says of itself.
+// itself names, and each package of Debian in its image, all with versions. The document follows from the program and what its image says of itself.
 func modules(a about, p program) ([]byte, error) {
 	sum := sha256.Sum256(p.content)
 	digest := hex.EncodeToString(sum[:])
@@ -91,9 +92,7 @@ func modules(a about, p program) ([]byte, error) {
 		}
 		parts = append(parts, part)
 	}
-	for _, d := range p.debs {
-		parts = append(parts, spdxDeb(d))
-	}
+	parts = append(parts, p.debian.list()...)
 	document := spdxDocument{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: spdxRoot,
 		Name:              fmt.Sprintf("%s %s %s/%s", a.binary, a.version, p.platform.os, p.platform.arch),

@@ -20,8 +20,10 @@ import (
 	"time"
 )
 
-// ingredients are the files and folders that the binaries are made of.
-func ingredients() []string { return []string{"go.mod", "go.sum", "api", "cmd", "internal"} }
+// ingredients are the files and folders that the images are made of.
+func ingredients() []string {
+	return []string{"go.mod", "go.sum", "api", "cmd", "internal", "hack/release/debian.txt"}
+}
 
 // source is a checkout that is as one commit says.
 type source struct {
@@ -47,9 +49,8 @@ type program struct {
 	platform platform
 	content  []byte
 	info     *debug.BuildInfo
-	// layer has the programs of Debian that it runs, of the packages in debs; none for most.
-	layer []byte
-	debs  []deb
+	// debian is what its image holds beside it, nil for nothing.
+	debian *debianLayer
 }
 
 // readSource looks at the checkout in root. It refuses one with changes that no commit names, since the images would carry a commit that they are not
