@@ -81,7 +81,7 @@ func maker(fileSystem string) (string, error) {
 	return "", fmt.Errorf("the file system %q is not supported: use ext4 or xfs", fileSystem)
 }
 
-// makerOptions are those of csi-digitalocean, without force: the programs then refuse a device that has something they know. The root user needs no blocks
+// makerOptions are those of csi-digitalocean, without force: mkfs.xfs then refuses a device that has something it knows. The root user needs no blocks
 // of his own in a volume (-m0).
 func makerOptions(fileSystem string) []string {
 	if fileSystem == "ext4" {
