@@ -54,7 +54,7 @@ func TestEtcdRetainedAndPurge(t *testing.T) {
 	expect(t, command.ExitError, "", at("purge", "live"), "the data under /live/ is not left over: EtcdStorage live, with UID uid-live, has it; delete that first")
 	expect(t, command.ExitError, "", at("purge", "nobody"), `the core etcd has no record of a tenant "nobody": 'kubectl mooring etcd retained' lists what was left there`)
 	expect(t, command.ExitError, "", []string{"etcd", "purge", "left"}, "give --core-endpoint")
-	expect(t, command.ExitError, "", at("purge"), "arg")
+	expect(t, command.ExitError, "", at("purge"), "give the name of one tenant")
 	expect(t, command.ExitOK, "", at("retained"), "1200")
 
 	expect(t, command.ExitOK, "", at("purge", "left"), "deleting 1200 keys under /left/", "nothing of left is left")
