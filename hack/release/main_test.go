@@ -86,7 +86,7 @@ func TestDirt(t *testing.T) {
 		t.Errorf("a changed README: %v", err)
 	}
 	write(t, dir, "internal/new/new.go", "package new\n")
-	want := `1 files that binaries are made of are not as commit ` + git(t, dir, "rev-parse", "HEAD")[:12] + ` says, the first of them "?? internal/new/": commit or stash them`
+	want := `what binaries are made of differs from commit ` + git(t, dir, "rev-parse", "HEAD")[:12] + `, first in "?? internal/new/": commit or stash all changes`
 	if _, err := readSource(t.Context(), dir, "v1"); err == nil || err.Error() != want {
 		t.Errorf("a new file: %v, want %s", err, want)
 	}
