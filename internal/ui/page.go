@@ -71,7 +71,7 @@ type matcher struct {
 
 func parse(filter Filter) matcher {
 	m := matcher{attention: filter.Attention}
-	for _, word := range strings.Fields(strings.ToLower(filter.Text)) {
+	for word := range strings.FieldsSeq(strings.ToLower(filter.Text)) {
 		key, value, _ := strings.Cut(word, ":")
 		switch {
 		case key == "state" && value != "":
