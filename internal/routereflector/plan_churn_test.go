@@ -217,7 +217,8 @@ func (h *history) settledBefore(w World, step Step) {
 	}
 }
 
-// bounded: one cluster ID, and no more paths than a flat topology has; the mesh goes only where the reflectors carry all that it does.
+// bounded: one cluster ID, and no more paths than a flat topology has, but for those that nodes multiply which made themselves reflectors; the mesh goes
+// only where the reflectors carry all that it does.
 func (h *history) bounded(before, after World, p Plan) {
 	for i := range after.Nodes {
 		n := &after.Nodes[i]
@@ -225,6 +226,7 @@ func (h *history) bounded(before, after World, p Plan) {
 			h.Fatalf("%s: %s has cluster ID %q", p.Steps[0], n.Name, n.ClusterID)
 		}
 	}
+	before, after = before.honest(), after.honest()
 	was, is := before.judge(before.state()).checks, after.judge(after.state()).checks
 	if most := max(maxPathsFactor*len(p.Reflectors), was.MaxPathsPerPrefix); is.MaxPathsPerPrefix > most {
 		h.Fatalf("%s: %d paths, %d are the most", p.Steps[0], is.MaxPathsPerPrefix, most)
