@@ -34,7 +34,7 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
-E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes)
+E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes)
 RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
@@ -152,6 +152,11 @@ bin/testexec: hack/testexec/main.go
 bin/kube-controllers: go.kube-controllers.mod
 	@echo "Building Calico's kube-controllers (once)"
 	@go build -modfile=$< -ldflags '-s -w' -o $@ github.com/projectcalico/calico/kube-controllers/cmd/kube-controllers
+	@touch $@
+
+bin/krew: go.krew.mod
+	@echo "Building krew (once)"
+	@go build -modfile=$< -ldflags '-s -w' -o $@ sigs.k8s.io/krew/cmd/krew
 	@touch $@
 
 images: ## Build OCI archives with module lists of all images, or of BINARY's, into bin/images; needs no container engine.

@@ -85,6 +85,10 @@ func TestRelease(t *testing.T) {
 		t.Parallel()
 		helmTakes(t, dir, out, where)
 	})
+	t.Run("krew installs the plugin", func(t *testing.T) {
+		t.Parallel()
+		krewInstalls(t, out, commit)
+	})
 }
 
 // proven checks a release, and then one of which a byte is another, one with a file too much and one that lacks a file.
@@ -213,6 +217,24 @@ func krewNames(t *testing.T, out string) {
 		if err := archive.Close(); err != nil || !slices.Equal(files, wanted) || p.Bin != files[0] {
 			t.Errorf("%s holds %q, %v; the manifest names %q and starts %s", name, files, err, wanted, p.Bin)
 		}
+	}
+}
+
+// krewInstalls has krew install the plugin of this machine's platform from the manifest, with the archive in place of the download, and runs it. krew compares
+// the checksum.
+func krewInstalls(t *testing.T, out, commit string) {
+	t.Helper()
+	home := t.TempDir()
+	here := platform{runtime.GOOS, runtime.GOARCH}
+	install := exec.CommandContext(t.Context(), testkit.Binary(t, "krew"), "install", "--manifest="+filepath.Join(out, "tiny.krew.yaml"),
+		"--archive="+filepath.Join(out, pluginArchive("kubectl-tiny", "v1.2.3", here)))
+	install.Env = []string{"HOME=" + home, "KREW_ROOT=" + home, "KREW_NO_UPGRADE_CHECK=1", "PATH=" + os.Getenv("PATH")}
+	if text, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("krew install: %v\n%s", err, text)
+	}
+	said, err := exec.CommandContext(t.Context(), filepath.Join(home, "bin", "kubectl-tiny"), "--version").CombinedOutput()
+	if want := "tiny v1.2.3 (commit " + commit + " " + commitTime + ")"; err != nil || string(said) != want {
+		t.Errorf("the installed plugin says %q, %v, want %q", said, err, want)
 	}
 }
 
