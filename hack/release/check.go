@@ -159,7 +159,7 @@ func (s settings) checkPrograms(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, content, 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(path, content, 0o755); err != nil { //nolint:gosec // a program, which pods run as another user
 			return err
 		}
 		said, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()

@@ -94,7 +94,8 @@ func TestRelease(t *testing.T) {
 // proven checks a release, and then one of which a byte is another, one with a file too much and one that lacks a file.
 func proven(t *testing.T, dir, out, where, commit string) {
 	t.Helper()
-	args := append([]string{"check", "-programs", filepath.Join(t.TempDir(), "programs")}, flags(dir, out, where)...)
+	programs := filepath.Join(t.TempDir(), "programs")
+	args := append([]string{"check", "-programs", programs}, flags(dir, out, where)...)
 	var printed strings.Builder
 	if err := run(t.Context(), args, &printed); err != nil {
 		t.Fatal(err)
@@ -102,6 +103,11 @@ func proven(t *testing.T, dir, out, where, commit string) {
 	says := "tiny v1.2.3 (commit " + commit + " " + commitTime + ")"
 	if got, want := printed.String(), "the checksums hold\nanother folder makes the same bytes\n"+says+says; got != want {
 		t.Errorf("output %q, want %q", got, want)
+	}
+	for _, name := range []string{"tiny", "kubectl-tiny"} {
+		if info, err := os.Stat(filepath.Join(programs, name)); err != nil || info.Mode().Perm()&0o555 != 0o555 {
+			t.Errorf("not everybody can run the program %s: %v, %v", name, info, err)
+		}
 	}
 	for name, tt := range map[string]struct {
 		file, content, want string
