@@ -63,7 +63,7 @@ func (d debianSource) get(ctx context.Context, p debianPackage) ([]byte, error) 
 // verify compares a file with the list.
 func (p debianPackage) verify(content []byte) error {
 	if int64(len(content)) != p.size {
-		return fmt.Errorf("it has not %d bytes", p.size)
+		return fmt.Errorf("it is not %d bytes long", p.size)
 	}
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != p.sum {
 		return fmt.Errorf("its SHA-256 is %x, not %s", sum, p.sum)

@@ -122,7 +122,7 @@ func TestDebRefusals(t *testing.T) {
 	t.Parallel()
 	whole := debOf(t, "tool", "", "content", regular("./sbin/a"))
 	for name, tt := range map[string]struct{ content, want string }{
-		"a page":             {"<html>", "it is no ar archive"},
+		"a page":             {"<html>", "it is not an ar archive"},
 		"damaged":            {strings.Replace(string(whole), "`\n", "``", 1), "its ar archive is damaged"},
 		"cut off":            {string(whole[:len(whole)-600]), "its ar archive is cut off"},
 		"another format":     {strings.Replace(string(whole), "2.0\n", "3.0\n", 1), `its format is "3.0\n", not 2`},
@@ -288,7 +288,7 @@ func TestDebianFetch(t *testing.T) {
 		"in the cache":                  {cached: content},
 		"damaged in the cache":          {cached: other, mirror: content, asked: [2]int{1, 0}},
 		"another one on the mirror":     {mirror: other, archive: content, asked: [2]int{1, 0}, want: "MIRROR" + onMirror + " is not the package tool 1.0-1 for arm64 that hack/release/debian.txt names: its SHA-256 is "},
-		"another size":                  {mirror: longer, asked: [2]int{1, 0}, want: "MIRROR" + onMirror + " is not the package tool 1.0-1 for arm64 that hack/release/debian.txt names: it has not 9 bytes: set DEBIAN_MIRROR to another mirror"},
+		"another size":                  {mirror: longer, asked: [2]int{1, 0}, want: "MIRROR" + onMirror + " is not the package tool 1.0-1 for arm64 that hack/release/debian.txt names: it is not 9 bytes long: set DEBIAN_MIRROR to another mirror"},
 		"nowhere":                       {asked: [2]int{1, 1}, want: "the package tool 1.0-1 for arm64 cannot be fetched (MIRROR" + onMirror + " answers 404 Not Found; ARCHIVE" + onArchive + " answers 404 Not Found): set DEBIAN_MIRROR to a mirror that this machine reaches, or put the file there as "},
 		"another one in the archive":    {archive: other, asked: [2]int{1, 1}, want: "ARCHIVE" + onArchive + " is not the package tool 1.0-1 for arm64 that "},
 		"a mirror that cannot be asked": {archive: content, asked: [2]int{0, 1}},

@@ -60,7 +60,7 @@ func readAr(content []byte) (map[string][]byte, error) {
 	const magic, header, end = "!<arch>\n", 60, "`\n"
 	rest, ok := bytes.CutPrefix(content, []byte(magic))
 	if !ok {
-		return nil, errors.New("it is no ar archive")
+		return nil, errors.New("it is not an ar archive")
 	}
 	members := map[string][]byte{}
 	for len(rest) > 0 {

@@ -131,7 +131,7 @@ func (c confirmations) text(now time.Time, columns int) string {
 	for _, problem := range c.Unread {
 		paragraphs = append(paragraphs, prose.Wrap("note: ", "  ", "not read: "+problem, columns))
 	}
-	return strings.Join(paragraphs, "\n")
+	return command.Printable(strings.Join(paragraphs, "\n")) // names in Calico's datastore are anybody's
 }
 
 // field is a line of a paragraph, with its name in front.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -174,8 +175,8 @@ func confirmNodes(ctx context.Context, c *cluster, hash string, holds time.Durat
 		if err != nil {
 			return fmt.Errorf("annotating ConfigMap %s/%s: %w", state.namespace, nodesynccontroller.StateName, err)
 		}
-		text = fmt.Sprintf("Confirmed until %s: calico-node-sync removes what is left of %s (%s).",
-			until.UTC().Format(time.RFC3339), prose.Plural(state.waits.Count, "machine"), firstNames(state.waits))
+		text = command.Printable(fmt.Sprintf("Confirmed until %s: calico-node-sync removes what is left of %s (%s).",
+			until.UTC().Format(time.RFC3339), prose.Plural(state.waits.Count, "machine"), firstNames(state.waits)))
 		if old := stale(state.savedAt, now.Now()); old != "" {
 			text += fmt.Sprintf(" It last reported %s ago: %s.", prose.Span(now.Now().Sub(state.savedAt)), old)
 		}

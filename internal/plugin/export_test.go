@@ -22,7 +22,7 @@ func ConfirmText(now time.Time, columns int) string {
 		Machines: []string{"node-00", "node-01", "node-02", "node-03", "node-04", "node-05", "node-06", "node-07", "node-08", "node-09"},
 	}
 	old := nodesync.Awaiting{
-		Hash: "5a5a5a5a5a5a", Gate: nodesync.GateOverlap, Count: 1, Machines: []string{"a"}, Why: "only 0 of 1 Calico Nodes have their Kubernetes Node, less than 50 % (--min-overlap-percent): " +
+		Hash: "5a5a5a5a5a5a", Gate: nodesync.GateOverlap, Count: 1, Machines: []string{"a\x1b[2J"}, Why: "only 0 of 1 Calico Nodes have their Kubernetes Node, less than 50 % (--min-overlap-percent): " +
 			"check that this is the right cluster and the right datastore",
 	}
 	state := nodeState{namespace: "mooring-system", waits: held, savedAt: now.Add(-40 * time.Second)}

@@ -85,7 +85,9 @@ func (c *Controller) ListVolumes(ctx context.Context, r *spec.ListVolumesRequest
 			Volume: c.shown(v, nil), Status: &spec.ListVolumesResponse_VolumeStatus{PublishedNodeIds: publishedTo(v), VolumeCondition: condition},
 		})
 	}
-	c.o.Metrics.counted(droplets.states(all))
+	if len(entries) == len(all) { // of volumes on other pages it is not known whether their droplets exist
+		c.o.Metrics.counted(droplets.states(all))
+	}
 	return out, nil
 }
 
