@@ -301,6 +301,21 @@ func TestWhatNobodyHasIsCounted(t *testing.T) {
 				t.Errorf("%s: %v, want %v", state, got, want)
 			}
 		}
+		// A page says nothing of the volumes on others.
+		if err := a.sim.Account("").SetDropletStatus(nodes[0], "active"); err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range []struct {
+			most int32
+			off  float64
+		}{{1, 1}, {100, 0}} {
+			if _, err := a.ListVolumes(t.Context(), &spec.ListVolumesRequest{MaxEntries: page.most}); err != nil {
+				t.Fatal(err)
+			}
+			if got := testutil.ToFloat64(a.o.Metrics.volumes.WithLabelValues(offState)); got != page.off {
+				t.Errorf("after a page of %d: %v off, want %v", page.most, got, page.off)
+			}
+		}
 		gone := conditions{gone: map[int]bool{7: true}}
 		if count := gone.states([]volume.Observed{{Description: description, Droplets: []int{7}}}); count[lostState] != 1 {
 			t.Errorf("of a droplet that is gone: %v", count)
