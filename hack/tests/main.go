@@ -6,8 +6,9 @@
 //	tests unit [-race]                         all tests without build tags, by `make test`
 //	tests e2e [-changed] [-short] [-within DURATION] [FOLDER...]
 //	                                           tests with the tag e2e, by `make e2e`
+//	tests count unit|e2e                       how many of the last run passed and failed, and which passed only when they ran again
 //
-// TEST_FLAGS adds flags of go test. bin/test receives the event streams (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds
+// With CI=true a test that fails runs once more when all others are done. TEST_FLAGS adds flags of go test. bin/test receives the event streams (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds
 // and CPU seconds of each package, the most expensive first.
 package main
 
@@ -40,7 +41,7 @@ var errFailed = errors.New("some tests failed; they are named above")
 
 // runner runs tests of one checkout.
 type runner struct {
-	kind  string // "unit" or "e2e"
+	kind  string // "unit" or "e2e"; of count, whose
 	root  string // the folder of the root module
 	flags []string
 	out   io.Writer
@@ -50,7 +51,7 @@ type runner struct {
 
 func run(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name what to run: unit or e2e")
+		return errors.New("name what to do: unit, e2e or count")
 	}
 	root, err := os.Getwd()
 	if err != nil {
@@ -76,8 +77,14 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 			r.before = time.Now().Add(*within)
 		}
 		return r.e2e(ctx, *changed, *short, set.Args())
+	case "count":
+		if len(args) != 2 {
+			return errors.New("name whose tests to count: unit or e2e")
+		}
+		r.kind = args[1]
+		return r.count()
 	default:
-		return fmt.Errorf("%q is unknown: use unit or e2e", args[0])
+		return fmt.Errorf("%q is unknown: use unit, e2e or count", args[0])
 	}
 }
 
@@ -212,11 +219,18 @@ func (r runner) test(ctx context.Context, module string, g group) error {
 		name += "-" + g.name
 	}
 	fmt.Fprintf(r.out, "== %s: %d packages %s\n", name, len(g.packages), strings.Join(g.flags, " "))
-	args := []string{"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--jsonfile", filepath.Join(r.folder(), name+".json"), "--"}
+	args := []string{"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--jsonfile", filepath.Join(r.folder(), name+".json")}
+	again := os.Getenv("CI") == "true"
+	if again {
+		args = append(args, g.again()...)
+	}
+	args = append(args, "--")
 	args = append(args, "-p", strconv.Itoa(g.parallel(module)), "-parallel", "4", "-timeout", "60m", "-exec", r.exec())
 	args = append(append(args, g.flags...), r.flags...)
 	for _, p := range g.packages {
-		args = append(args, p.path)
+		if !again { // gotestsum has them already
+			args = append(args, p.path)
+		}
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(r.root, "bin", "gotestsum"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, module), r.out, os.Stderr

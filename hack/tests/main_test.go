@@ -5,6 +5,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +63,40 @@ func TestWhatDidNotRunIsNamed(t *testing.T) {
 	rest := runner{kind: "e2e", out: &out}.reportLate([]cost{{folder: "a", wall: 1}, {folder: "test/b", late: true}})
 	if len(rest) != 1 || rest[0].folder != "a" || !strings.Contains(out.String(), "NOT RUN, since the time of -within was over: test/b.") {
 		t.Errorf("%v are left, said: %s", rest, out.String())
+	}
+}
+
+// What failed and then passed is counted as passed and named; what failed twice, or had a data race, failed.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "bin", "test"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const stream = `{"Action":"run","Package":"m/a","Test":"TestGood"}
+no event
+{"Action":"pass","Package":"m/a","Test":"TestGood"}
+{"Action":"fail","Package":"m/a","Test":"TestSecond"}
+{"Action":"fail","Package":"m/a","Test":"TestBad"}
+{"Action":"output","Package":"m/a","Test":"TestRace","Output":"WARNING: DATA RACE\n"}
+{"Action":"fail","Package":"m/a","Test":"TestRace"}
+{"Action":"skip","Package":"m/a","Test":"TestSkipped"}
+{"Action":"fail","Package":"m/a"}
+{"Action":"pass","Package":"m/a","Test":"TestSecond"}
+{"Action":"fail","Package":"m/a","Test":"TestBad"}
+{"Action":"pass","Package":"m/a","Test":"TestRace"}
+`
+	for file, content := range map[string]string{"e2e.json": stream, "e2e-lab-e2e.json": `{"Action":"pass","Package":"m/b","Test":"TestGood"}`, "unit-race.json": stream} {
+		if err := os.WriteFile(filepath.Join(root, "bin", "test", file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := (runner{kind: "e2e", root: root, out: &out}).count(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "3 2\nm/a TestSecond\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 
