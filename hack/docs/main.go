@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command docs writes docs/reference from the code: commands and flags, environment variables, metrics, the fields of kinds, conditions, Events, labels and
-// annotations, so that the reference cannot differ from it. Run it from the repository's root as `make generate` does.
+// annotations, so that the reference cannot differ from it; and the list of decisions in docs/adr from their titles. Run it from the repository's root as `make generate` does.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// pages returns the content of every page by its file name. root is the repository's.
+// pages returns the content of every page by its file name in docs/reference. root is the repository's.
 func pages(root string) (map[string][]byte, error) {
 	cloud, err := docloud.NewCommand()
 	if err != nil {
@@ -71,7 +71,8 @@ func pages(root string) (map[string][]byte, error) {
 		"digitalocean-annotations.md": annotations(annotation.Table()),
 	})
 	out["README.md"] = index(out)
-	return out, nil
+	out["../adr/README.md"], err = decisionsPage(root)
+	return out, err
 }
 
 // index lists all pages by what stands in their headings.

@@ -65,8 +65,8 @@ func TestPagesAreAll(t *testing.T) {
 		seen++
 		return err
 	})
-	if err != nil || seen != len(all) {
-		t.Errorf("%d files for %d pages: %v", seen, len(all), err)
+	if pages := len(all) - 1; err != nil || seen != pages { // one is outside, in docs/adr
+		t.Errorf("%d files for %d pages: %v", seen, pages, err)
 	}
 }
 
