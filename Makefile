@@ -40,7 +40,7 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
 
-.PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-pods nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
+.PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -63,8 +63,8 @@ e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts,
 e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/bgp/e2e
 
-e2e-pods: bin/lab bin/gotestsum bin/testexec real-nodes ## Of these, labs with real pods and with real machines: namespaces, Services and names (needs network namespaces; root, runc and nftables for machines).
-	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/enclave/e2e
+e2e-nodes: bin/lab bin/etcd bin/kubectl bin/helm build bin/gotestsum bin/testexec real-nodes ## Of these, labs with real machines and the product as pods on them (needs root, runc and nftables).
+	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/realnode/e2e test/e2e/pods
 
 nightly: $(E2E_NEEDS) ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
@@ -172,9 +172,9 @@ push-images: ## Push what `make images` has built to REGISTRY.
 release: ## Make all files of a release from its tag: make release VERSION=v0.1.0 [REGISTRY=... RELEASE_URL=... BUILDER=...].
 	@go run ./hack/release all $(RELEASE_FLAGS)
 
-release-check: bin/lab bin/etcd bin/kubectl bin/helm build ## Prove it: the same bytes again, programs that run, a chart that installs, upgrades and goes back, with these programs as pods (Linux that allows network namespaces).
-	@bin/lab doctor | grep '^ok  *pods ' >/dev/null || { bin/lab doctor | grep -A 2 -E '^[a-z]+ +(namespaces|pods) ' >&2; \
-	  echo 'release-check: the lab cannot run pods on this machine, so the upgrade under traffic cannot be proven: check the release as root, or where users may make network namespaces' >&2; exit 1; }
+release-check: bin/lab bin/etcd bin/kubectl bin/helm build real-nodes ## Prove it: the same bytes again, programs that run, a chart that installs, upgrades and goes back, with these programs as pods (root, runc and nftables).
+	@bin/lab doctor | grep '^ok  *real machines ' >/dev/null || { bin/lab doctor | grep -A 1 -E '^[a-z]+ +real machines ' >&2; \
+	  echo 'release-check: the lab cannot run pods on this machine, so the upgrade under traffic cannot be proven: check the release as root, after `make packages`' >&2; exit 1; }
 	@go run ./hack/release check $(RELEASE_FLAGS)
 	@hack/previous.sh bin/release/previous
 	@CI=true MOORING_CHART='$(CURDIR)/bin/release/$(VERSION)/mooring-$(VERSION:v%=%).tgz' MOORING_PROGRAMS='$(CURDIR)/bin/release/programs' \

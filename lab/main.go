@@ -6,6 +6,7 @@ package main
 
 import (
 	"os"
+	"path"
 
 	"github.com/mooring-dev/mooring/lab/internal/bgp/agent"
 	bgp "github.com/mooring-dev/mooring/lab/internal/bgp/command"
@@ -13,23 +14,25 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/cli"
 	"github.com/mooring-dev/mooring/lab/internal/cloud"
 	"github.com/mooring-dev/mooring/lab/internal/controlplane"
-	"github.com/mooring-dev/mooring/lab/internal/enclave"
 	"github.com/mooring-dev/mooring/lab/internal/fleet"
-	"github.com/mooring-dev/mooring/lab/internal/podagent"
-	"github.com/mooring-dev/mooring/lab/internal/podagent/container"
-	"github.com/mooring-dev/mooring/lab/internal/podagent/image"
-	"github.com/mooring-dev/mooring/lab/internal/podagent/sample"
 	"github.com/mooring-dev/mooring/lab/internal/realnode"
 	"github.com/mooring-dev/mooring/lab/internal/realnode/inside"
 	"github.com/mooring-dev/mooring/lab/internal/realnode/loadbalancer"
-	"github.com/mooring-dev/mooring/lab/internal/services"
 	"github.com/mooring-dev/mooring/lab/internal/setup"
 )
 
 func main() {
 	hidden := append(controlplane.Commands(), setup.NewCommand(), fleet.NewCommand(), cloud.NewCommand(), network.NewCommand(), agent.NewCommand())
-	hidden = append(hidden, services.NewCommand(), enclave.NewTryCommand(), podagent.NewCommand(), container.NewCommand(), sample.NewCommand())
 	hidden = append(hidden, realnode.NewCommand(), inside.NewCommand(), loadbalancer.NewCommand())
 	hidden = append(hidden, bgp.Commands(cli.DirVariable, cli.DefaultDir)...)
-	os.Exit(cli.Main(image.Arguments(os.Args), hidden...))
+	os.Exit(cli.Main(arguments(os.Args), hidden...))
+}
+
+// arguments are those of this program when it is called with argv: called as kube-apiserver, as in a container of an image that is made of it, it is that.
+func arguments(argv []string) []string {
+	const apiServer = "kube-apiserver"
+	if len(argv) > 0 && path.Base(argv[0]) == apiServer {
+		return append([]string{apiServer}, argv[1:]...)
+	}
+	return argv[min(1, len(argv)):]
 }

@@ -11,7 +11,7 @@
 //	nodesync            a campaign that kills anything at any time; it prints its seed, which MOORING_E2E_SEED replays, and
 //	                    MOORING_E2E_ROUNDS makes it longer
 //	lab, terminal       the lab's demo and its end
-//	pods                a lab with real pods: a Deployment's life, pods that cannot run, the etcd storage operator from its own manifests
+//	pods                a lab with real machines: all components as pods by the chart, the etcd storage operator from its own manifests, its upgrade
 //	cloud               the cloud component in the lab: droplets and Nodes, Services and load balancers, kills at any time, memory
 //
 // What a clean-up must end in is what an undisturbed one left, byte for byte; that one is judged against the datastore as it was before the

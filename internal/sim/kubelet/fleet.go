@@ -46,8 +46,6 @@ type Config struct {
 	StatusInterval time.Duration
 	// KubeletVersion is what the Nodes report, v1.36.3 if empty.
 	KubeletVersion string
-	// WithoutPods leaves all pods alone: somebody else runs those of these Nodes.
-	WithoutPods bool
 	// Seed makes the jitter of heartbeats that of another run, or the same again.
 	Seed uint64
 	// Logger gets one line per change at level 0, nothing for heartbeats.
@@ -109,15 +107,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer f.podQueue.ShutDown()
 	running.Go(func() { f.nodes.RunWithContext(ctx) })
-	synced, workers := []cache.InformerSynced{f.nodes.HasSynced}, 0
-	if !f.cfg.WithoutPods {
-		running.Go(func() { f.pods.RunWithContext(ctx) })
-		synced, workers = append(synced, f.pods.HasSynced), podWorkers
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	running.Go(func() { f.pods.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), f.nodes.HasSynced, f.pods.HasSynced) {
 		return nil
 	}
-	for range workers {
+	for range podWorkers {
 		running.Go(func() { f.workOnPods(ctx) })
 	}
 	f.scheduler.run(ctx, heartbeatWorkers)

@@ -109,7 +109,7 @@ func (f *Fleet) syncPod(ctx context.Context, key podKey) error {
 		return nil // stands for a static pod, which these kubelets do not have
 	case pod.DeletionTimestamp != nil:
 		return f.terminate(ctx, m, pod)
-	case IsTerminal(pod):
+	case isTerminal(pod):
 		return f.teardown(ctx, m, pod)
 	default:
 		return f.start(ctx, m, pod)
@@ -148,7 +148,7 @@ func (f *Fleet) terminate(ctx context.Context, m *machine, pod *corev1.Pod) erro
 	if err := f.teardown(ctx, m, pod); err != nil {
 		return err
 	}
-	if !IsTerminal(pod) {
+	if !isTerminal(pod) {
 		status := finalStatus(pod, metav1.NewTime(f.cfg.Clock.Now()))
 		if err := f.patchPodStatus(ctx, pod, status); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (f *Fleet) teardown(ctx context.Context, m *machine, pod *corev1.Pod) error
 
 // patchPodStatus writes a status if the pod is still the same one; if it is not, there is nothing to write.
 func (f *Fleet) patchPodStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
-	patch, err := PodStatusPatch(pod, status)
+	patch, err := podStatusPatch(pod, status)
 	if err != nil || patch == nil {
 		return err
 	}

@@ -168,29 +168,6 @@ func TestPodRunsAndEnds(t *testing.T) {
 	}
 }
 
-// Where somebody else runs the pods, the machines are alive and leave pods as they are: those that begin and those that are to end.
-func TestPodsOfSomebodyElse(t *testing.T) {
-	t.Parallel()
-	network := &addresses{}
-	m := machine("pod-foreign")
-	m.PodNetwork = network
-	w := newWorldOf(t, kubelet.Config{WithoutPods: true}, m)
-	ns := w.namespace()
-	w.run(ns, "begins", m.Name)
-	w.run(ns, "host", m.Name, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	w.run(ns, "ends", m.Name)
-	w.must(w.client.CoreV1().Pods(ns).Delete(t.Context(), "ends", metav1.DeleteOptions{}))
-	w.heartbeats(m.Name, 10)
-	for _, name := range []string{"begins", "host", "ends"} {
-		if pod := w.pod(ns, name); pod == nil || pod.Status.Phase != corev1.PodPending || pod.Status.PodIP != "" {
-			t.Errorf("%s: %+v", name, pod)
-		}
-	}
-	if got := network.holders(); len(got) != 0 {
-		t.Errorf("%v have addresses", got)
-	}
-}
-
 func TestPodOnTheHostsNetwork(t *testing.T) {
 	t.Parallel()
 	m := machine("pod-host")

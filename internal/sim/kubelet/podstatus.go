@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IsTerminal reports whether a pod has ended for good, by its phase.
-func IsTerminal(pod *corev1.Pod) bool {
+// isTerminal reports whether a pod has ended for good, by its phase.
+func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -44,11 +44,11 @@ func runningStatus(pod *corev1.Pod, host netip.Addr, addresses []netip.Addr, now
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(pod, c, true, *status.StartTime, now))
 	}
-	SetPodCondition(&status, corev1.PodReadyToStartContainers, corev1.ConditionTrue, "", pod.Generation, now)
-	SetPodCondition(&status, corev1.PodInitialized, corev1.ConditionTrue, "", pod.Generation, now)
-	SetPodCondition(&status, corev1.ContainersReady, corev1.ConditionTrue, "", pod.Generation, now)
+	setPodCondition(&status, corev1.PodReadyToStartContainers, corev1.ConditionTrue, "", pod.Generation, now)
+	setPodCondition(&status, corev1.PodInitialized, corev1.ConditionTrue, "", pod.Generation, now)
+	setPodCondition(&status, corev1.ContainersReady, corev1.ConditionTrue, "", pod.Generation, now)
 	setReady(&status, pod, now)
-	SetPodCondition(&status, corev1.PodScheduled, corev1.ConditionTrue, "", pod.Generation, now)
+	setPodCondition(&status, corev1.PodScheduled, corev1.ConditionTrue, "", pod.Generation, now)
 	return status
 }
 
@@ -61,10 +61,10 @@ func gatedStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 
 func setReady(status *corev1.PodStatus, pod *corev1.Pod, now metav1.Time) {
 	ready, reason := corev1.ConditionTrue, ""
-	if !ReadinessGatesOpen(pod) {
+	if !readinessGatesOpen(pod) {
 		ready, reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
 	}
-	SetPodCondition(status, corev1.PodReady, ready, reason, pod.Generation, now)
+	setPodCondition(status, corev1.PodReady, ready, reason, pod.Generation, now)
 }
 
 // finalStatus is the status of a pod all of whose containers have ended well when they were told to.
@@ -82,9 +82,9 @@ func finalStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 		c.Ready, c.Started = false, &notStarted
 		c.State = completed(c.ContainerID, started, now)
 	}
-	SetPodCondition(&status, corev1.PodReadyToStartContainers, corev1.ConditionFalse, "", pod.Generation, now)
-	SetPodCondition(&status, corev1.ContainersReady, corev1.ConditionFalse, "PodCompleted", pod.Generation, now)
-	SetPodCondition(&status, corev1.PodReady, corev1.ConditionFalse, "PodCompleted", pod.Generation, now)
+	setPodCondition(&status, corev1.PodReadyToStartContainers, corev1.ConditionFalse, "", pod.Generation, now)
+	setPodCondition(&status, corev1.ContainersReady, corev1.ConditionFalse, "PodCompleted", pod.Generation, now)
+	setPodCondition(&status, corev1.PodReady, corev1.ConditionFalse, "PodCompleted", pod.Generation, now)
 	return status
 }
 
@@ -109,8 +109,8 @@ func completed(id string, since, now metav1.Time) corev1.ContainerState {
 	}}
 }
 
-// ReadinessGatesOpen reports whether every condition that the pod asks for besides its containers' is true.
-func ReadinessGatesOpen(pod *corev1.Pod) bool {
+// readinessGatesOpen reports whether every condition that the pod asks for besides its containers' is true.
+func readinessGatesOpen(pod *corev1.Pod) bool {
 	for _, gate := range pod.Spec.ReadinessGates {
 		i := podConditionIndex(pod.Status.Conditions, gate.ConditionType)
 		if i < 0 || pod.Status.Conditions[i].Status != corev1.ConditionTrue {
@@ -120,9 +120,9 @@ func ReadinessGatesOpen(pod *corev1.Pod) bool {
 	return true
 }
 
-// SetPodCondition sets one condition as kubelet does: its transition time changes with its status only, and it says which generation of the pod it is
+// setPodCondition sets one condition as kubelet does: its transition time changes with its status only, and it says which generation of the pod it is
 // about.
-func SetPodCondition(status *corev1.PodStatus, kind corev1.PodConditionType, value corev1.ConditionStatus, reason string,
+func setPodCondition(status *corev1.PodStatus, kind corev1.PodConditionType, value corev1.ConditionStatus, reason string,
 	generation int64, now metav1.Time,
 ) {
 	want := corev1.PodCondition{
@@ -148,8 +148,8 @@ func podConditionIndex(conditions []corev1.PodCondition, kind corev1.PodConditio
 	return -1
 }
 
-// PodStatusPatch is the patch that gives exactly this pod, by UID, a status; nil if it has that status.
-func PodStatusPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
+// podStatusPatch is the patch that gives exactly this pod, by UID, a status; nil if it has that status.
+func podStatusPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
 	from, to := &corev1.Pod{Status: pod.Status}, &corev1.Pod{Status: status}
 	patch, err := mergePatch(from, to, corev1.Pod{})
 	if err != nil {

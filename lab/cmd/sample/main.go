@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mooring-dev/mooring/lab/internal/podagent/sample"
+	"github.com/mooring-dev/mooring/lab/internal/sample"
 )
 
 func main() {

@@ -56,9 +56,13 @@ func cases() map[string]blueprint.Options {
 		"page-kubernetes": options(func(o *blueprint.Options) {
 			o.Page, o.PageProgram, o.Datastore = true, "/bin/kubectl-mooring", blueprint.DatastoreKubernetes
 		}),
-		"pods": options(func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Cloud = true, 0, blueprint.CloudDigitalOcean }),
 		"real-nodes": options(func(o *blueprint.Options) {
 			o.RealNodes, o.Bin, o.Cloud, o.ImageArchives = 2, "/bin", blueprint.CloudDigitalOcean, []string{"/images/calico-node-sync.tar"}
+			o.Images = []string{"quay.io/coreos/etcd:v3.7.3"}
+		}),
+		"cloud-as-a-pod": options(func(o *blueprint.Options) {
+			o.RealNodes, o.Bin, o.Cloud, o.Datastore = 3, "/bin", blueprint.CloudDigitalOcean, blueprint.DatastoreKubernetes
+			o.Without = []string{blueprint.CloudControllerManager}
 		}),
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443
@@ -153,16 +157,23 @@ func TestCloud(t *testing.T) {
 		made := design(t, o)
 		_, manager := made.Process(blueprint.CloudControllerManager)
 		_, simulator := made.Process(blueprint.DigitalOcean)
-		wanted := o.Cloud == blueprint.CloudDigitalOcean
-		if manager != wanted || simulator != wanted {
-			t.Errorf("%s: manager %t, simulator %t, want %t of both", name, manager, simulator, wanted)
+		wanted, asPod := o.Cloud == blueprint.CloudDigitalOcean, len(o.Without) > 0
+		if manager != (wanted && !asPod) || simulator != wanted {
+			t.Errorf("%s: manager %t, simulator %t, want %t of both, but for a manager that is a pod: %t", name, manager, simulator, wanted, asPod)
 		}
-		for process, word := range map[string]string{
-			blueprint.ControllerManager: "--cloud-provider=external", blueprint.Nodes: "--cloud=digitalocean",
-			blueprint.Setup: "--cloud-controller-manager-manifests=/config/digitalocean-cloud-controller-manager",
+		for _, c := range []struct {
+			process, word string
+			wanted        bool
+		}{
+			{blueprint.ControllerManager, "--cloud-provider=external", wanted},
+			{blueprint.Nodes, "--cloud=digitalocean", wanted},
+			{blueprint.Nodes, "--uninitialized", asPod},
+			{blueprint.RealNodes, "--uninitialized", asPod},
+			{blueprint.Setup, "--foreign-node-removal", asPod},
+			{blueprint.Setup, "--cloud-controller-manager-manifests=/config/digitalocean-cloud-controller-manager", wanted && !asPod},
 		} {
-			if p, runs := made.Process(process); runs && slices.Contains(p.Args, word) != wanted {
-				t.Errorf("%s: %s has %s: %t, want %t", name, process, word, !wanted, wanted)
+			if p, runs := made.Process(c.process); runs && slices.Contains(p.Args, c.word) != c.wanted {
+				t.Errorf("%s: %s has %s: %t, want %t", name, c.process, c.word, !c.wanted, c.wanted)
 			}
 		}
 		for _, p := range made.Processes {
@@ -203,33 +214,25 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// Where pods are real everybody knows, the API server has an address that they reach, with a certificate for it, and nothing only seems to run.
-func TestPods(t *testing.T) {
+// Where machines are real the API server has an address that they reach, with a certificate for it, and kube-proxies have their user.
+func TestEnclosed(t *testing.T) {
 	t.Parallel()
 	for name, o := range cases() {
 		made := design(t, o)
-		_, services := made.Process(blueprint.Services)
-		if services != o.Pods {
-			t.Errorf("%s: %s runs: %t, want %t", name, blueprint.Services, services, o.Pods)
-		}
-		for process, words := range map[string][]string{
-			blueprint.Nodes: {"--real-pods"}, blueprint.Setup: {"--real-pods"},
-			blueprint.APIServer: {"--bind-address=0.0.0.0", "--advertise-address=172.30.0.1", "--endpoint-reconciler-type=lease"},
-		} {
-			wanted := o.Pods || (process == blueprint.APIServer && o.Enclosed())
-			for _, word := range words {
-				if p, runs := made.Process(process); runs && slices.Contains(p.Args, word) != wanted {
-					t.Errorf("%s: %s has %s: %t, want %t", name, process, word, !wanted, wanted)
-				}
+		for _, word := range []string{"--bind-address=0.0.0.0", "--advertise-address=172.30.0.1", "--endpoint-reconciler-type=lease"} {
+			if p, runs := made.Process(blueprint.APIServer); runs && slices.Contains(p.Args, word) != o.Enclosed() {
+				t.Errorf("%s: the API server has %s: %t, want %t", name, word, !o.Enclosed(), o.Enclosed())
 			}
 		}
+		proxies := false
 		for _, certificate := range made.PKI.Certificates {
 			if certificate.Name == blueprint.APIServer && slices.Contains(certificate.IPs, blueprint.ControlPlaneAddress) != o.Enclosed() {
 				t.Errorf("%s: the API server's certificate is for %v", name, certificate.IPs)
 			}
-			if certificate.Name == blueprint.Services && certificate.CommonName != "system:kube-proxy" {
-				t.Errorf("%s: %s is %s", name, certificate.Name, certificate.CommonName)
-			}
+			proxies = proxies || certificate.CommonName == blueprint.KubeProxyUser
+		}
+		if proxies != o.Enclosed() {
+			t.Errorf("%s: there is a certificate for kube-proxies: %t", name, proxies)
 		}
 	}
 }
@@ -255,7 +258,7 @@ func checkPath(t *testing.T, name, process, word string) {
 	if process == blueprint.BGPNetwork && slices.Contains([]string{"--templates", "--bird", "--bird6", "PATH"}, option) {
 		return // what others have installed, and only read
 	}
-	if process == blueprint.RealNodes && slices.Contains([]string{"--lab-dir", "--bin", "--image-archive"}, option) {
+	if process == blueprint.RealNodes && slices.Contains([]string{"--lab-dir", "--bin", "--image", "--image-archive"}, option) {
 		return // the folder itself, and what others have built, and only read
 	}
 	if filepath.IsAbs(value) && !strings.HasPrefix(value, "/lab/") && !strings.HasPrefix(value, "/config/") {
@@ -310,22 +313,24 @@ func TestResolveRefuses(t *testing.T) {
 			`--ip-families "ipv6,ipv4" is unknown; use ipv4, ipv6, or ipv4,ipv6 for dual stack`},
 		"IPv6 that is only said": {func(o *blueprint.Options) { o.IPFamilies = blueprint.FamilyIPv6 },
 			"--ip-families ipv6 is for addresses that packets reach, and there are none; add --network bgp"},
-		"pods on the BGP network": {func(o *blueprint.Options) { o.Pods, o.Network, o.Datastore = true, blueprint.NetworkBGP, "" },
-			"--pods and --network bgp exclude each other, as each gives pods a network of its own; leave one of them out"},
-		"pods that seem to run beside real ones": {func(o *blueprint.Options) { o.Pods = true },
-			"--pods-per-node 2 asks for pods that only seem to run, but with --pods they are real; leave --pods-per-node out"},
-		"pods without nodes": {func(o *blueprint.Options) {
-			o.Pods, o.PodsPerNode, o.Components, o.Datastore = true, 0, []string{blueprint.Etcd, blueprint.APIServer, blueprint.ControllerManager}, blueprint.DatastoreNone
-		}, "services cannot run without nodes; add nodes to --components"},
 		"more real machines than machines": {func(o *blueprint.Options) { o.RealNodes = 4 }, "use 1 to the number of --nodes, which is 3"},
-		"real machines beside pods":        {func(o *blueprint.Options) { o.RealNodes, o.Pods, o.PodsPerNode = 1, true, 0 }, "--pods and --real-nodes exclude each other"},
 		"real machines on the BGP network": {func(o *blueprint.Options) { o.RealNodes, o.Network, o.Datastore = 1, blueprint.NetworkBGP, "" },
 			"--network bgp and --real-nodes exclude each other"},
-		"an archive without real machines": {func(o *blueprint.Options) { o.ImageArchives = []string{"/a.tar"} }, "--image-archive is for real machines; add --real-nodes"},
-		"an image of nothing": {func(o *blueprint.Options) { o.Pods, o.PodsPerNode, o.Images = true, 0, []string{"a=b"} },
-			`--image "a=b" is not of the form REPOSITORY=/PATH/OF/BINARY`},
-		"an image without pods": {func(o *blueprint.Options) { o.Images = []string{"a=/b"} }, "--image is for pods that are real; add --pods"},
-		"unknown companion":     {func(o *blueprint.Options) { o.With = []string{"x"} }, "the only choice so far"},
+		"an archive without real machines": {func(o *blueprint.Options) { o.ImageArchives = []string{"/a.tar"} },
+			"--image and --image-archive are for real machines; add --real-nodes"},
+		"an image without real machines": {func(o *blueprint.Options) { o.Images = []string{"a:b=/c"} },
+			"--image and --image-archive are for real machines; add --real-nodes"},
+		"without what does not run": {func(o *blueprint.Options) {
+			o.Cloud, o.Without = blueprint.CloudDigitalOcean, []string{blueprint.CalicoNodeSync}
+		},
+			`--without "calico-node-sync" is unknown; the only choice is digitalocean-cloud-controller-manager`},
+		"without a component of no cloud": {func(o *blueprint.Options) { o.Without = []string{blueprint.CloudControllerManager} },
+			"is for a lab with a cloud; leave it out, or use --cloud digitalocean"},
+		"with and without": {func(o *blueprint.Options) {
+			o.With, o.Without = []string{blueprint.CalicoNodeSync}, []string{blueprint.CalicoNodeSync}
+		},
+			"--with and --without both name calico-node-sync"},
+		"unknown companion": {func(o *blueprint.Options) { o.With = []string{"x"} }, "the only choice so far"},
 		"companion without Calico": {func(o *blueprint.Options) {
 			o.Datastore, o.With = blueprint.DatastoreNone, []string{blueprint.CalicoNodeSync}
 		}, "use --calico-datastore etcdv3 or kubernetes"},

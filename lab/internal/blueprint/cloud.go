@@ -32,6 +32,9 @@ func (d draft) digitalOcean() Process {
 		},
 		Ready: Readiness{URL: access.AdminURL + "/v1/stats", CAFile: access.CAFile, CertFile: access.CertFile, KeyFile: access.KeyFile},
 	}
+	if d.Enclosed() {
+		p.Args = append(p.Args, "--machines-address="+ControlPlaneAddress)
+	}
 	if d.NodeCount >= unlimitedFrom {
 		p.Args = append(p.Args, "--no-rate-limits")
 	}

@@ -30,6 +30,7 @@ const (
 	cloudServer             = "digitalocean"
 	cloudAdmin              = "digitalocean-admin"
 	cloudManagerServer      = "digitalocean-cloud-controller-manager-server"
+	kubeProxyClient         = "kube-proxy"
 )
 
 // AuthorityFile is the certificate that proves the API server.
@@ -110,7 +111,11 @@ func (d draft) pki() pki.Plan {
 	}
 	if d.runs(DigitalOcean) {
 		plan.Authorities = append(plan.Authorities, cloudAuthority)
-		plan.Certificates = append(plan.Certificates, serving(cloudServer, cloudAuthority), client(cloudAdmin, cloudAuthority, cloudAdmin))
+		server := serving(cloudServer, cloudAuthority)
+		if d.Enclosed() {
+			server.IPs = append(server.IPs, ControlPlaneAddress)
+		}
+		plan.Certificates = append(plan.Certificates, server, client(cloudAdmin, cloudAuthority, cloudAdmin))
 	}
 	if !d.runs(APIServer) {
 		return plan
@@ -118,12 +123,9 @@ func (d draft) pki() pki.Plan {
 	apiServer := serving(apiServerServer, authority,
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 	apiServer.IPs = append(apiServer.IPs, APIServerService)
-	if d.Pods {
-		plan.Certificates = append(plan.Certificates, client(PodAgents, authority, PodAgentsUser))
-	}
 	if d.Enclosed() {
 		apiServer.IPs = append(apiServer.IPs, ControlPlaneAddress)
-		plan.Certificates = append(plan.Certificates, client(Services, authority, ServicesUser),
+		plan.Certificates = append(plan.Certificates, client(kubeProxyClient, authority, KubeProxyUser),
 			serving(schedulerServer, authority), client(Scheduler, authority, "system:kube-scheduler"),
 			client(apiServerKubeletClient, kubeletAuthority, APIServer))
 		plan.Authorities = append(plan.Authorities, kubeletAuthority)
@@ -154,7 +156,7 @@ func (d draft) files() []File {
 		return nil
 	}
 	files := []File{{Path: d.Kubeconfig(), Content: d.kubeconfig(admin)}}
-	for _, process := range []string{ControllerManager, Services, Scheduler, PodAgents, Nodes, CalicoNodeSync, CloudControllerManager} {
+	for _, process := range []string{ControllerManager, Scheduler, Nodes, CalicoNodeSync, CloudControllerManager} {
 		if d.runs(process) {
 			files = append(files, File{Path: d.ProcessKubeconfig(process), Content: d.kubeconfig(process)})
 		}

@@ -28,8 +28,6 @@ const (
 	CloudControllerManager = "digitalocean-cloud-controller-manager"
 	// BGPNetwork is the network between the machines; it runs when asked for.
 	BGPNetwork = "bgp-network"
-	// Services carries what is sent to Services to the pods behind them, and answers for their names; it runs with real pods.
-	Services = "services"
 	// Page is the page of kubectl mooring ui; it runs when asked for, and on a terminal.
 	Page = "page"
 )
@@ -82,21 +80,20 @@ type Options struct {
 	Network string `json:"network"`
 	// IPFamilies are the families in which the machines and pods of a BGP network have addresses: ipv4 (also if empty), ipv6 or ipv4,ipv6.
 	IPFamilies string `json:"ipFamilies,omitempty"`
-	// Pods says that pods are real: all of the lab runs in a network namespace of its own, with a network of pods, Services and names in it.
-	Pods bool `json:"pods,omitempty"`
-	// Images are further images that pods may name, each REPOSITORY=PATH with the absolute path of the binary that it stands for.
-	Images []string `json:"-"`
 	// RealNodes is how many of the first machines are real, with a kubelet and a containerd each. All of the lab runs in a network namespace of its own then.
-	// Bin is the absolute path of the folder with their programs, and ImageArchives are images for them besides the lab's own.
+	// Bin is the absolute path of the folder with their programs. Images, each NAME=PATH, are made of static programs of this machine, and ImageArchives are those of
+	// `make images`; all of them are absolute, and all real machines have them from the start.
 	RealNodes     int      `json:"realNodes,omitempty"`
 	Bin           string   `json:"-"`
+	Images        []string `json:"-"`
 	ImageArchives []string `json:"-"`
-	// With are further processes to run: CalicoNodeSync.
-	With []string `json:"with,omitempty"`
+	// With are further processes to run: CalicoNodeSync. Without are processes not to run, so that their work can be done by pods: CloudControllerManager.
+	With    []string `json:"with,omitempty"`
+	Without []string `json:"without,omitempty"`
 	// NodeCount and ZoneCount describe the machines at the first start: node-1 … node-N, spread over zone-a, zone-b, ….
 	NodeCount int `json:"nodes"`
 	ZoneCount int `json:"zones"`
-	// PodsPerNode is how many pods are bound to each node, of those that only seem to run: none where pods are real.
+	// PodsPerNode is how many pods are bound to each simulated node; they only seem to run.
 	PodsPerNode int `json:"podsPerNode"`
 	// NodeMonitorGracePeriod is how long kube-controller-manager waits for a silent node before it marks it NotReady.
 	NodeMonitorGracePeriod time.Duration `json:"-"`
@@ -151,7 +148,7 @@ func Resolve(o Options) (Options, error) {
 			o.Components = without(o.Components, CalicoEtcd)
 		}
 	}
-	for _, check := range []func(Options) error{checkComponents, checkCloud, checkPods, checkRealNodes, checkNetwork, checkWith, checkPage} {
+	for _, check := range []func(Options) error{checkComponents, checkCloud, checkRealNodes, checkNetwork, checkWith, checkWithout, checkPage} {
 		if err := check(o); err != nil {
 			return Options{}, err
 		}
@@ -188,7 +185,6 @@ func needs(o Options) map[string][]string {
 		CalicoNodeSync:         {APIServer},
 		CloudControllerManager: {APIServer},
 		BGPNetwork:             {APIServer, Nodes},
-		Services:               {APIServer, ControllerManager, Nodes},
 		Page:                   {APIServer},
 		RealNodes:              {APIServer, ControllerManager, Nodes},
 	}
@@ -275,25 +271,6 @@ func checkNetwork(o Options) error {
 	return checkNeeds(o, []string{BGPNetwork})
 }
 
-func checkPods(o Options) error {
-	for _, pair := range o.Images {
-		if repository, program, ok := strings.Cut(pair, "="); !ok || repository == "" || !filepath.IsAbs(program) {
-			return fmt.Errorf("--image %q is not of the form REPOSITORY=/PATH/OF/BINARY", pair)
-		}
-	}
-	switch {
-	case !o.Pods && len(o.Images) > 0:
-		return errors.New("--image is for pods that are real; add --pods")
-	case !o.Pods:
-		return nil
-	case o.Network == NetworkBGP:
-		return errors.New("--pods and --network bgp exclude each other, as each gives pods a network of its own; leave one of them out")
-	case o.PodsPerNode > 0:
-		return fmt.Errorf("--pods-per-node %d asks for pods that only seem to run, but with --pods they are real; leave --pods-per-node out", o.PodsPerNode)
-	}
-	return checkNeeds(o, []string{Services})
-}
-
 func checkWith(o Options) error {
 	for _, name := range o.With {
 		if name != CalicoNodeSync {
@@ -307,6 +284,20 @@ func checkWith(o Options) error {
 		}
 	}
 	return checkNeeds(o, o.With)
+}
+
+func checkWithout(o Options) error {
+	for _, name := range o.Without {
+		switch {
+		case slices.Contains(o.With, name):
+			return fmt.Errorf("--with and --without both name %s; leave it out of one of them", name)
+		case name != CloudControllerManager:
+			return fmt.Errorf("--without %q is unknown; the only choice is %s, as other components of the product run only when asked for", name, CloudControllerManager)
+		case o.Cloud == CloudNone:
+			return fmt.Errorf("--without %s is for a lab with a cloud; leave it out, or use --cloud digitalocean", name)
+		}
+	}
+	return nil
 }
 
 func inStartOrder(names []string) []string {
@@ -326,7 +317,7 @@ func without(names []string, unwanted string) []string {
 // runs reports whether the component is part of the lab.
 func (o Options) runs(name string) bool {
 	if name == DigitalOcean || name == CloudControllerManager {
-		return o.Cloud == CloudDigitalOcean
+		return o.Cloud == CloudDigitalOcean && !slices.Contains(o.Without, name)
 	}
 	if name == BGPNetwork {
 		return o.Network == NetworkBGP
@@ -337,8 +328,6 @@ func (o Options) runs(name string) bool {
 	switch name {
 	case Scheduler:
 		return o.Enclosed()
-	case Services, PodAgents:
-		return o.Pods
 	case RealNodes:
 		return o.RealNodes > 0
 	case LoadBalancers:

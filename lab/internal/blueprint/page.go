@@ -31,7 +31,7 @@ func checkPage(o Options) error {
 		return nil
 	}
 	if o.Enclosed() {
-		return errors.New("--page and real pods exclude each other, as these have a network of their own; " +
+		return errors.New("--page and real machines exclude each other, as these have a network of their own; " +
 			"run `kubectl mooring ui --kubeconfig $(lab kubeconfig)` beside the lab")
 	}
 	if err := checkNeeds(o, []string{Page}); err != nil {

@@ -15,13 +15,13 @@ const (
 	// ServiceCIDR is the range of cluster addresses of Services; its first address is that of the API server, which serves on port 443 there.
 	ServiceCIDR      = "10.96.0.0/16"
 	APIServerService = "10.96.0.1"
-	// NamesService is the address of the server of names, where kubeadm puts it, too; it runs with real pods.
+	// NamesService is the address of the server of names, where kubeadm puts it, too: CoreDNS answers there, with real machines.
 	NamesService = "10.96.0.10"
 	// PodCIDR is Calico's address pool.
 	PodCIDR = "10.244.0.0/16"
 	// PodCIDRv6 is that of a BGP network with IPv6.
 	PodCIDRv6 = "fd00:10:244::/64"
-	// ControlPlaneAddress is where kube-apiserver is reached by pods, if those are real: an address of machines.Network that no machine gets.
+	// ControlPlaneAddress is where kube-apiserver is reached by real machines and their pods: an address of machines.Network that no machine gets.
 	ControlPlaneAddress = "172.30.0.1"
 )
 
@@ -33,8 +33,8 @@ const (
 	CalicoNodeSyncUser = "system:serviceaccount:mooring-system:calico-node-sync"
 	// NodesUser is the user with which the simulated kubelets and calico-nodes talk to the API server; Setup gives it its rights.
 	NodesUser = "mooring-lab:nodes"
-	// ServicesUser is kube-proxy's, whose rights Kubernetes itself sets up.
-	ServicesUser = "system:kube-proxy"
+	// KubeProxyUser is that of all kube-proxies; Kubernetes itself sets its rights up.
+	KubeProxyUser = "system:kube-proxy"
 )
 
 // draft holds what all descriptions share.
@@ -130,7 +130,7 @@ func (d draft) apiServer() Process {
 			"--requestheader-username-headers=X-Remote-User",
 			"--proxy-client-cert-file=" + d.Certificate(frontProxyClient),
 			"--proxy-client-key-file=" + d.Key(frontProxyClient),
-			// Without real pods nothing turns a Service's address into a pod's; aggregated API servers are reached by their endpoints.
+			// Nothing turns a Service's address into a pod's where the API server runs; aggregated API servers are reached by their endpoints.
 			"--enable-aggregator-routing=true",
 			// Somebody's `kubectl get --watch` must not hold up the end of the lab.
 			"--shutdown-watch-termination-grace-period=500ms",
@@ -180,7 +180,7 @@ func (d draft) controllerManager() Process {
 		DependsOn: []string{APIServer},
 		Ready:     Readiness{URL: d.url(ControllerManagerPort) + "/healthz", CAFile: d.Certificate(authority)},
 	}
-	if d.runs(CloudControllerManager) {
+	if d.runs(DigitalOcean) {
 		p.Args = append(p.Args, "--cloud-provider=external")
 	}
 	if d.hurries() {
@@ -215,9 +215,6 @@ func (d draft) setup() Process {
 	if d.runs(BGPNetwork) {
 		p.Args = append(p.Args, "--network="+d.Network)
 	}
-	if d.Pods {
-		p.Args = append(p.Args, "--real-pods")
-	}
 	if d.runs(RealNodes) {
 		p.Args = append(p.Args, "--real-nodes")
 	}
@@ -226,6 +223,9 @@ func (d draft) setup() Process {
 	}
 	if d.runs(CloudControllerManager) {
 		p.Args = append(p.Args, "--cloud-controller-manager-manifests="+d.CloudManifests)
+	}
+	if d.waitsForPods() {
+		p.Args = append(p.Args, "--foreign-node-removal")
 	}
 	return p
 }
@@ -254,11 +254,11 @@ func (d draft) nodes() Process {
 	if d.speaksIPv6() {
 		p.Args = append(p.Args, "--ip-families="+d.IPFamilies)
 	}
-	if d.Pods {
-		p.Args = append(p.Args, "--real-pods")
-	}
 	if d.runs(RealNodes) {
 		p.Args = append(p.Args, "--taint-simulated")
+	}
+	if d.waitsForPods() {
+		p.Args = append(p.Args, "--uninitialized")
 	}
 	return p
 }

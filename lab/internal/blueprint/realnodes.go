@@ -35,6 +35,9 @@ func (l Layout) RealNode(name string) string { return filepath.Join(l.RealNodes(
 // KubeletAuthorityFile is the certificate that proves the API server to kubelets, and kubelets to it.
 func (l Layout) KubeletAuthorityFile() string { return l.Certificate(kubeletAuthority) }
 
+// KubeProxyClient is the certificate with which kube-proxies talk to the API server, without .crt or .key.
+func (l Layout) KubeProxyClient() string { return filepath.Join(l.PKI(), kubeProxyClient) }
+
 // MachineCertificateNames are the names of the certificates with which the kubelet of a machine talks to the API server, and serves it.
 func MachineCertificateNames(machine string) (client, server string) {
 	return "kubelet-" + machine, "kubelet-" + machine + "-server"
@@ -53,7 +56,10 @@ func MachineCertificates(machine, address string) pki.Plan {
 }
 
 // Enclosed reports whether the lab has a network namespace of its own, in which pods reach the API server.
-func (o Options) Enclosed() bool { return o.Pods || o.RealNodes > 0 }
+func (o Options) Enclosed() bool { return o.RealNodes > 0 }
+
+// waitsForPods reports whether machines stay uninitialized until somebody starts the cloud component as a pod, which is after the lab has come up.
+func (d draft) waitsForPods() bool { return d.runs(DigitalOcean) && !d.runs(CloudControllerManager) }
 
 func (d draft) realNodes() Process {
 	p := Process{
@@ -68,6 +74,12 @@ func (d draft) realNodes() Process {
 		},
 		DependsOn: d.existing(Setup, APIServer, ControllerManager, DigitalOcean),
 		Ready:     Readiness{File: d.ReadyFile(RealNodes)},
+	}
+	if d.waitsForPods() {
+		p.Args = append(p.Args, "--uninitialized")
+	}
+	for _, image := range d.Images {
+		p.Args = append(p.Args, "--image="+image)
 	}
 	for _, path := range d.ImageArchives {
 		p.Args = append(p.Args, "--image-archive="+path)
@@ -92,18 +104,41 @@ func (d draft) loadBalancers() Process {
 
 func checkRealNodes(o Options) error {
 	switch {
-	case o.RealNodes == 0 && len(o.ImageArchives) > 0:
-		return errors.New("--image-archive is for real machines; add --real-nodes")
+	case o.RealNodes == 0 && len(o.Images)+len(o.ImageArchives) > 0:
+		return errors.New("--image and --image-archive are for real machines; add --real-nodes")
 	case o.RealNodes == 0:
 		return nil
 	case o.RealNodes < 0 || o.RealNodes > o.NodeCount || o.RealNodes > MaxRealNodes:
 		return fmt.Errorf("--real-nodes %d is out of range; use 1 to the number of --nodes, which is %d, and at most %d", o.RealNodes, o.NodeCount, MaxRealNodes)
-	case o.Pods:
-		return errors.New("--pods and --real-nodes exclude each other, as each gives pods a network of its own; leave one of them out")
 	case o.Network == NetworkBGP:
 		return errors.New("--network bgp and --real-nodes exclude each other so far; leave one of them out")
 	case !filepath.IsAbs(o.Bin):
 		return errors.New("--real-nodes needs the folder of the machines' programs")
 	}
 	return checkNeeds(o, []string{RealNodes})
+}
+
+// apiServerBind is where kube-apiserver listens. Real machines come to another of its addresses; then all of them are addresses of a network
+// namespace that nobody else is in.
+func (d draft) apiServerBind() string {
+	if d.Enclosed() {
+		return "0.0.0.0"
+	}
+	return loopback
+}
+
+// apiServerAdvertise is the address that the endpoint of the Service kubernetes has, if it may have one.
+func (d draft) apiServerAdvertise() string {
+	if d.Enclosed() {
+		return ControlPlaneAddress
+	}
+	return loopback
+}
+
+// apiServerEndpoints selects who writes that endpoint. A loopback address may not be in an EndpointSlice, so nobody does without real machines.
+func (d draft) apiServerEndpoints() string {
+	if d.Enclosed() {
+		return "lease"
+	}
+	return "none"
 }

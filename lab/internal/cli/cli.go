@@ -58,8 +58,6 @@ type Settings struct {
 	// FindTools finds what a BGP network needs, and TryNetwork sees whether this machine allows one, given the lab's own binary.
 	FindTools  func(context.Context) (network.Tools, error)
 	TryNetwork func(ctx context.Context, executable string) error
-	// TryPods sees whether this machine allows the namespaces of real pods.
-	TryPods func(ctx context.Context, executable string) error
 	// TryRealNodes sees whether this machine allows real machines, with their programs in the folder bin.
 	TryRealNodes func(bin string) error
 	// OnTerminal reports whether somebody sits at the keyboard and sees what is printed.
@@ -71,7 +69,7 @@ type Settings struct {
 // DefaultSettings are those of the real command.
 func DefaultSettings() Settings {
 	return Settings{
-		MinFreeBytes: folder.MinFreeBytes, Executable: os.Executable, FindTools: network.FindTools, TryNetwork: network.Try, TryPods: enclave.Try,
+		MinFreeBytes: folder.MinFreeBytes, Executable: os.Executable, FindTools: network.FindTools, TryNetwork: network.Try,
 		TryRealNodes: func(bin string) error { return realnode.Judge(realnode.Examine(bin)) },
 		OnTerminal:   onTerminal, Browse: browse,
 	}
@@ -100,7 +98,7 @@ See it work: lab demo`,
 	})
 	root.PersistentFlags().StringVar(&app.dir, "dir", "", "folder of the lab (default $"+DirVariable+" or "+DefaultDir+")")
 	root.AddCommand(
-		app.upCommand(), app.downCommand(), app.statusCommand(), app.kubeconfigCommand(), app.envCommand(), app.logsCommand(),
+		app.upCommand(), app.downCommand(), app.cleanCommand(), app.statusCommand(), app.kubeconfigCommand(), app.envCommand(), app.logsCommand(),
 		app.nodeCommand(), app.dropletCommand(), app.loadBalancerCommand(), app.killCommand(), app.demoCommand(), app.doctorCommand(),
 	)
 	return root

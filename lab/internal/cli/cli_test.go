@@ -45,17 +45,9 @@ func settings() cli.Settings {
 		return network.Tools{Templates: "/templates", Bird: "/usr/sbin/bird", Bird6: "/usr/sbin/bird6"}, nil
 	}
 	s.TryNetwork = func(context.Context, string) error { return nil }
-	s.TryPods = func(context.Context, string) error { return nil }
 	s.TryRealNodes = func(string) error { return nil }
 	s.OnTerminal = func() bool { return false }
 	s.Browse = func(context.Context, string) error { return errors.New("there is no desktop in a test") }
-	return s
-}
-
-// withoutNamespaces are settings on a machine where no namespace may be made.
-func withoutNamespaces() cli.Settings {
-	s := settings()
-	s.TryPods = func(context.Context, string) error { return netns.ErrNotAllowed }
 	return s
 }
 
@@ -144,25 +136,30 @@ func TestBadRequests(t *testing.T) {
 			[]string{"--nodes 51 is more than the BGP network can hold; use at most 50, or --network loopback"}},
 		"network without Calico": {settings(), []string{"up", "--foreground", "--network=bgp", "--calico-datastore=none"},
 			[]string{"--network bgp needs a datastore that Calico's confd reads", "use --calico-datastore kubernetes or etcdv3, or leave it out"}},
-		"page beside pods": {settings(), []string{"up", "--foreground", "--pods", "--page"},
-			[]string{"--page and real pods exclude each other", "run `kubectl mooring ui --kubeconfig $(lab kubeconfig)`"}},
+		"page beside real machines": {settings(), []string{"up", "--foreground", "--real-nodes=1", "--page"},
+			[]string{"--page and real machines exclude each other", "run `kubectl mooring ui --kubeconfig $(lab kubeconfig)`"}},
 		"page not built": {settings(), []string{"up", "--foreground", "--page"}, []string{"--page needs kubectl-mooring beside the lab's own binary", "make build"}},
 		"page of no cluster": {settings(), []string{"up", "--foreground", "--page", "--components=etcd", "--calico-datastore=none"},
 			[]string{"page cannot run without kube-apiserver; add kube-apiserver to --components"}},
-		"pods without permission": {withoutNamespaces(), []string{"up", "--pods"},
-			[]string{"--pods: network namespaces may not be made here; run as root, or allow unprivileged user namespaces"}},
 		"real machines without runc": {withoutRunc(), []string{"up", "--real-nodes=1"},
 			[]string{"--real-nodes: real machines need runc; run `apt-get install -y --no-install-recommends runc`"}},
 		"an image that does not exist": {settings(), []string{"up", "--real-nodes=1", "--image-archive=/nothing/web.tar"},
 			[]string{"there is no image archive /nothing/web.tar; build it with `make images BINARY=web`"}},
+		"an image that is not built": {settings(), []string{"up", "--real-nodes=1", "--image=mooring/etcd-storage-proxy:dev"},
+			[]string{"/nothing/etcd-storage-proxy is not built; run `make build`"}},
+		"an image of what does not exist": {settings(), []string{"up", "--real-nodes=1", "--image=web:v1=/nothing/web"}, []string{"/nothing/web is not built"}},
+		"an image of no program":          {settings(), []string{"up", "--real-nodes=1", "--image=web:v1=" + file}, []string{"is not a program", "name a static program"}},
+		"an image that is always pulled":  {settings(), []string{"up", "--real-nodes=1", "--image=web=/nothing/web"}, []string{"has no tag but latest", "such as web:lab"}},
+		"an image of no archive": {settings(), []string{"up", "--real-nodes=1", "--image=mooring/web=/nothing/web.tar"},
+			[]string{"there is no image archive /nothing/web.tar; build it with `make images BINARY=web`"}},
+		"an image of an archive with a tag":   {settings(), []string{"up", "--real-nodes=1", "--image=web:v1=/nothing/web.tar"}, []string{"leave out :v1"}},
+		"an image without a name":             {settings(), []string{"up", "--real-nodes=1", "--image==/bin/true"}, []string{"is not of the form NAME:TAG=/PATH/OF/PROGRAM"}},
 		"real machines in a folder they hide": {settings(), []string{"up", "--real-nodes=1", "--dir=/var/lib/nothing"}, []string{"choose another folder with --dir"}},
-		"pods on the BGP network":             {settings(), []string{"up", "--foreground", "--pods", "--network=bgp"}, []string{"--pods and --network bgp exclude each other"}},
-		"pods that seem to run": {settings(), []string{"up", "--foreground", "--pods", "--pods-per-node=1"},
-			[]string{"--pods-per-node 1 asks for pods that only seem to run", "leave --pods-per-node out"}},
-		"occupied port of real pods": {settings(), []string{"up", "--foreground", "--pods", "--apiserver-port=" + port},
+		"real machines on the BGP network":    {settings(), []string{"up", "--foreground", "--real-nodes=1", "--network=bgp"}, []string{"--network bgp and --real-nodes exclude each other"}},
+		"occupied port of real machines": {settings(), []string{"up", "--foreground", "--real-nodes=1", "--apiserver-port=" + port},
 			[]string{"port " + port, "already in use", "choose another port"}},
-		"inside of nothing": {settings(), []string{"up", "--foreground", "--pods", "--inside="}, []string{"it is not a new one, as lo is on"}},
-		"inside of what": {settings(), []string{"up", "--foreground", "--pods", "--inside=a=b"},
+		"inside of nothing": {settings(), []string{"up", "--foreground", "--real-nodes=1", "--inside="}, []string{"it is not a new one, as lo is on"}},
+		"inside of what": {settings(), []string{"up", "--foreground", "--real-nodes=1", "--inside=a=b"},
 			[]string{`--inside: "a=b" is not name=descriptor; this flag is for the lab itself`}},
 		"logs":       {settings(), []string{"logs"}, []string{"there are no logs in", "start a lab with `lab up"}},
 		"kubeconfig": {settings(), []string{"kubeconfig"}, []string{"there is no kubeconfig in", "start a lab with `lab up"}},
@@ -264,21 +261,21 @@ func TestAnotherAPIServer(t *testing.T) {
 	}
 }
 
-func TestDryRunOfPods(t *testing.T) {
+func TestDryRunOfRealNodes(t *testing.T) {
 	t.Parallel()
-	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--pods")
+	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--real-nodes=2", "--image=mooring-lab/etcd:lab")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"name: services", "--real-pods", "pods: true", "podsPerNode: 0"} {
+	for _, want := range []string{"name: real-nodes", "--image=mooring-lab/etcd:lab", "--taint-simulated", "realNodes: 2"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output does not contain %q", want)
 		}
 	}
 }
 
-// The demo is told outside of any namespace, so a lab with real pods is none for it.
-func TestDemoWithoutPods(t *testing.T) {
+// The demo is told outside of any namespace, so a lab with real machines is none for it.
+func TestDemoWithoutRealNodes(t *testing.T) {
 	t.Parallel()
 	s, bin := settings(), t.TempDir()
 	for _, path := range []string{"bin/calico-node-sync", "bin/digitalocean-cloud-controller-manager", "config/calico-node-sync/x", "config/digitalocean-cloud-controller-manager/x", "lab/lock"} {
@@ -289,39 +286,37 @@ func TestDemoWithoutPods(t *testing.T) {
 	}
 	s.Executable = func() (string, error) { return filepath.Join(bin, "bin", "lab"), nil }
 	dir := filepath.Join(bin, "lab")
-	options := map[string]any{"calicoDatastore": "etcdv3", "nodes": 5, "zones": 2, "cloud": "digitalocean", "pods": true}
+	options := map[string]any{"calicoDatastore": "etcdv3", "nodes": 5, "zones": 2, "cloud": "digitalocean", "realNodes": 1}
 	if err := folder.WriteJSON(blueprint.Layout{Dir: dir}.OptionsFile(), options); err != nil {
 		t.Fatal(err)
 	}
 	_, err := run(s, "demo", "--dir", dir)
-	if want := "the lab in " + dir + " was made with real pods, and the demo needs one without; choose another folder with --dir"; err == nil || err.Error() != want {
+	if want := "the lab in " + dir + " was made with real machines, and the demo needs one without; choose another folder with --dir"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
-// A folder goes on with real pods, or without, as it was made.
-func TestPodsAreRemembered(t *testing.T) {
+// A folder goes on with as many real machines as it was made with.
+func TestRealNodesAreRemembered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	layout := blueprint.Layout{Dir: dir}
 	if err := os.WriteFile(layout.LockFile(), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for made, other := range map[bool]string{
-		true:  "--pods=false contradicts the lab in " + dir + ", which was made with --pods=true; leave the option out",
-		false: "--pods=true contradicts the lab in " + dir + ", which was made with --pods=false; leave the option out",
-	} {
-		options := map[string]any{"calicoDatastore": "none", "nodes": 3, "zones": 1, "cloud": "none", "pods": made}
+	for _, made := range []int{0, 2} {
+		options := map[string]any{"calicoDatastore": "none", "nodes": 3, "zones": 1, "cloud": "none", "realNodes": made}
 		if err := folder.WriteJSON(layout.OptionsFile(), options); err != nil {
 			t.Fatal(err)
 		}
 		output, err := run(settings(), "up", "--dry-run", "--dir", dir)
-		if err != nil || strings.Contains(output, "name: services") != made {
-			t.Errorf("made with --pods=%t, which is forgotten: %v", made, err)
+		if err != nil || strings.Contains(output, "name: real-nodes") != (made > 0) {
+			t.Errorf("made with --real-nodes %d, which is forgotten: %v", made, err)
 		}
-		_, err = run(settings(), "up", "--dry-run", "--dir", dir, fmt.Sprintf("--pods=%t", !made))
-		if err == nil || !strings.Contains(err.Error(), other) {
-			t.Errorf("made with --pods=%t, asked for the other: %v", made, err)
+		_, err = run(settings(), "up", "--dry-run", "--dir", dir, "--real-nodes=1")
+		want := fmt.Sprintf("--real-nodes 1 contradicts the lab in %s, which was made with %d", dir, made)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("made with --real-nodes %d, asked for 1: %v", made, err)
 		}
 	}
 }

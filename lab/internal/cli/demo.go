@@ -61,7 +61,7 @@ func (a *app) demo(command *cobra.Command, o blueprint.Options, victim string) e
 		return err
 	}
 	if o.Enclosed() {
-		return fmt.Errorf("the lab in %s was made with real pods, and the demo needs one without; choose another folder with --dir", o.Dir)
+		return fmt.Errorf("the lab in %s was made with real machines, and the demo needs one without; choose another folder with --dir", o.Dir)
 	}
 	if err := checkVictim(o, victim); err != nil {
 		return err

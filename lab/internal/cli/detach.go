@@ -157,8 +157,8 @@ func printWelcome(out io.Writer, layout blueprint.Layout, took time.Duration) {
 	if _, err := os.Stat(layout.ReadyFile(blueprint.BGPNetwork)); err == nil {
 		fmt.Fprintf(out, "routes: lab probe, lab scenario enable\n")
 	}
-	if _, err := os.Stat(layout.ReadyFile(blueprint.Services)); err == nil {
-		fmt.Fprintf(out, "pods:   real ones, in a network of their own; a Service answers to\n")
+	if _, err := os.Stat(layout.ReadyFile(blueprint.RealNodes)); err == nil {
+		fmt.Fprintf(out, "pods:   real ones, on real machines; a Service answers to\n")
 		fmt.Fprintf(out, "        kubectl get --raw /api/v1/namespaces/default/services/NAME:PORT/proxy/\n")
 	}
 }

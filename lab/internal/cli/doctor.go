@@ -33,7 +33,6 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			facts := doctor.Examine(ctx, layout.Dir,
 				func(ctx context.Context) error { return a.TryNetwork(ctx, executable) },
-				func(ctx context.Context) error { return a.TryPods(ctx, executable) },
 				func() error { return a.TryRealNodes(filepath.Dir(executable)) })
 			findings := doctor.Judge(facts)
 			table := tabwriter.NewWriter(command.OutOrStdout(), 0, 0, 2, ' ', 0)

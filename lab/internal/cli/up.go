@@ -44,7 +44,7 @@ A folder that holds a lab from an earlier start goes on with its data; only its 
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground and stop the lab on SIGINT or SIGTERM; prints `lab ready` when it is")
 	flags.BoolVar(&f.stopWithStdin, "stop-with-stdin", false, "with --foreground: also stop when standard input ends")
 	flags.IntVar(&f.reportFD, "report-fd", 0, "file descriptor to report the start to")
-	flags.StringVar(&f.inside, enclave.Flag, "", "with real pods: descriptors of the ports that are relayed, in namespaces of the lab's own")
+	flags.StringVar(&f.inside, enclave.Flag, "", "with real machines: descriptors of the ports that are relayed, in namespaces of the lab's own")
 	_ = flags.MarkHidden("report-fd") // the flag exists
 	_ = flags.MarkHidden(enclave.Flag)
 	return command
@@ -64,12 +64,13 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 		"namespace with Debian's bird and Calico's confd for each of up to 50 machines, which needs and implies --calico-datastore kubernetes")
 	flags.StringVar(&o.IPFamilies, "ip-families", blueprint.FamilyIPv4, "with --network bgp, the families in which machines and pods have addresses: "+
 		"ipv4, ipv6, or ipv4,ipv6 for dual stack")
-	flags.BoolVar(&o.Pods, "pods", false, "run pods as processes with real addresses, and all of the lab in namespaces of its own")
-	flags.StringArrayVar(&o.Images, "image", nil, "with --pods, REPOSITORY=/PATH/OF/BINARY: what pods of a further image run; may be repeated")
 	flags.IntVar(&o.RealNodes, "real-nodes", 0, "how many of the machines are real, with kubelet, containerd and kube-proxy each; needs root, `make real-nodes` "+
 		"and Debian's runc and nftables")
+	flags.StringArrayVar(&o.Images, "image", nil, "with --real-nodes, NAME:TAG=/PATH/OF/PROGRAM for an image of one static program, NAME=/PATH.tar for an archive of "+
+		"`make images`, or NAME:TAG alone for the program beside the lab's own with the last part of the name; may be repeated")
 	flags.StringArrayVar(&o.ImageArchives, "image-archive", nil, "with --real-nodes, a .tar of `make images` for all of them to have; may be repeated")
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
+	flags.StringSliceVar(&o.Without, "without", nil, "do not run these, so that pods can do their work: digitalocean-cloud-controller-manager")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
 	flags.StringVar(&o.APIServerProgram, "kube-apiserver", "", "path of a kube-apiserver to run in place of the lab's own, of another version for instance")
@@ -83,7 +84,7 @@ func given(command *cobra.Command) runner.Given {
 	return runner.Given{
 		Datastore: changed("calico-datastore"), Nodes: changed("nodes"), Zones: changed("zones"), Cloud: changed("cloud"), Network: changed("network"),
 		IPFamilies: changed("ip-families"),
-		Pods:       changed("pods"), RealNodes: changed("real-nodes"),
+		RealNodes:  changed("real-nodes"),
 	}
 }
 
@@ -155,11 +156,6 @@ func (a *app) lookAround(command *cobra.Command, f upFlags, o blueprint.Options)
 			return err
 		}
 	}
-	if o.Pods {
-		if err := a.tryPods(command); err != nil {
-			return err
-		}
-	}
 	if o.RealNodes > 0 {
 		if err := a.checkRealNodes(o); err != nil {
 			return err
@@ -193,7 +189,7 @@ func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blue
 	if o, err = a.findNetwork(command, o); err != nil {
 		return o, err
 	}
-	if o, err = a.findRealNodes(command, findPods(command, o)); err != nil {
+	if o, err = a.findRealNodes(command, o); err != nil {
 		return o, err
 	}
 	return a.findPage(command, o)

@@ -24,6 +24,8 @@ type options struct {
 	certFile, keyFile, clientCAFile  string
 	tokenFile, stateFile, machines   string
 	noRateLimits                     bool
+	// machinesAddress is where real machines reach the API, empty without any.
+	machinesAddress string
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -40,6 +42,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token of the account")
 	flags.StringVar(&o.stateFile, "state-file", "", "file with all that exists")
 	flags.StringVar(&o.machines, "machines", "", "file with the list of machines, to write")
+	flags.StringVar(&o.machinesAddress, "machines-address", "", "address at which machines reach the API; their metadata service is served with it")
 	flags.BoolVar(&o.noRateLimits, "no-rate-limits", false, "do not limit the rate of requests as DigitalOcean does")
 	return command
 }

@@ -63,12 +63,21 @@ func (o options) listen(ctx context.Context, sim *digitalocean.Simulator, logger
 		if part.config != nil {
 			listener = tls.NewListener(listener, part.config)
 		}
-		s.listeners = append(s.listeners, listener)
-		s.servers = append(s.servers, &http.Server{
-			Handler: part.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-		})
+		s.add(listener, part.handler, logger)
+	}
+	if o.machinesAddress != "" {
+		if err := o.listenToMachines(ctx, s, sim, api, logger); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+func (s *servers) add(listener net.Listener, handler http.Handler, logger *slog.Logger) {
+	s.listeners = append(s.listeners, listener)
+	s.servers = append(s.servers, &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	})
 }
 
 // run serves until ctx ends.

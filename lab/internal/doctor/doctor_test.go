@@ -36,7 +36,6 @@ func TestJudge(t *testing.T) {
 		"unknown disk":    {func(f *doctor.Facts) { f.DiskKnown = false }, "disk", doctor.Lack},
 		"no ports":        {func(f *doctor.Facts) { f.PortsError = errors.New("no") }, "ports", doctor.Bad},
 		"no namespaces":   {func(f *doctor.Facts) { f.NetworkError = errors.New("no") }, "namespaces", doctor.Lack},
-		"no pods":         {func(f *doctor.Facts) { f.PodsError = errors.New("no") }, "pods", doctor.Lack},
 		"no real nodes":   {func(f *doctor.Facts) { f.RealNodesError = errors.New("no") }, "real machines", doctor.Lack},
 		"no templates":    {func(f *doctor.Facts) { f.TemplatesError = errors.New("no") }, "confd", doctor.Lack},
 		"no C compiler":   {func(f *doctor.Facts) { f.Compiler = "" }, "C compiler", doctor.Lack},
@@ -69,10 +68,9 @@ func TestExamineThisMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	refused := errors.New("refused")
-	denied := errors.New("denied")
 	facts := doctor.Examine(t.Context(), dir+"/not/there/yet",
-		func(context.Context) error { return refused }, func(context.Context) error { return denied }, func() error { return refused })
-	if !errors.Is(facts.NetworkError, refused) || !errors.Is(facts.PodsError, denied) || !errors.Is(facts.RealNodesError, refused) || (facts.Templates == "") == (facts.TemplatesError == nil) {
+		func(context.Context) error { return refused }, func() error { return refused })
+	if !errors.Is(facts.NetworkError, refused) || !errors.Is(facts.RealNodesError, refused) || (facts.Templates == "") == (facts.TemplatesError == nil) {
 		t.Errorf("facts of the network: %+v", facts)
 	}
 	if facts.PortsError != nil || !facts.DiskKnown || !facts.MemoryKnown || facts.GoVersion == "" {

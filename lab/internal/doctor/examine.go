@@ -27,13 +27,13 @@ const goWanted = "1.26"
 // commandTimeout bounds each program that is asked something.
 const commandTimeout = 10 * time.Second
 
-// Examine looks at the machine for a lab in dir. tryNetwork makes a network as the lab's and takes it down (network.Try), and tryPods namespaces
-// as those of a lab with real pods (enclave.Try). Nothing is left behind.
-func Examine(ctx context.Context, dir string, tryNetwork, tryPods func(context.Context) error, tryRealNodes func() error) Facts {
+// Examine looks at the machine for a lab in dir. tryNetwork makes a network as the lab's and takes it down (network.Try), and tryRealNodes judges
+// whether machines can be real. Nothing is left behind.
+func Examine(ctx context.Context, dir string, tryNetwork func(context.Context) error, tryRealNodes func() error) Facts {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0,
 		GoVersion: goVersion(ctx), GoWanted: goWanted, DiskWanted: folder.MinFreeBytes,
-		PortsError: holdOnePort(ctx), NetworkError: tryNetwork(ctx), PodsError: tryPods(ctx), RealNodesError: tryRealNodes(),
+		PortsError: holdOnePort(ctx), NetworkError: tryNetwork(ctx), RealNodesError: tryRealNodes(),
 		Compiler: look("cc", "gcc", "clang"), Make: look("make"), Git: look("git"),
 	}
 	f.Bird, _, _ = speaker.FindBird()

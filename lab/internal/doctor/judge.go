@@ -19,8 +19,6 @@ type Facts struct {
 	PortsError error
 	// NetworkError says why a network of namespaces cannot be made, nil if it can.
 	NetworkError error
-	// PodsError says why the namespaces of real pods cannot be made, nil if they can.
-	PodsError error
 	// RealNodesError says why machines cannot be real, nil if they can.
 	RealNodesError error
 	// Templates is the folder of confd's templates; TemplatesError says why there is none, and how to get it.
@@ -62,7 +60,7 @@ func Judge(f Facts) []Finding {
 		optional("make", f.Make, "the Makefile cannot be used; install make"),
 		optional("git", f.Git, "builds carry no version; install git"),
 		optional("C compiler", f.Compiler, "`go test -race` is not possible; install gcc or clang to have it"),
-		namespaces(f), pods(f), realNodes(f),
+		namespaces(f), realNodes(f),
 		optional("bird", f.Bird, "no `lab up --network bgp`, so that the operator's logic is tested with simulated statuses only; "+
 			"install bird 1.6, which is Debian's package bird, not bird2"),
 		templates(f),
@@ -142,16 +140,9 @@ func namespaces(f Facts) Finding {
 	return Finding{"namespaces", Good, how, ""}
 }
 
-func pods(f Facts) Finding {
-	if f.PodsError != nil {
-		return Finding{"pods", Lack, f.PodsError.Error(), "no `lab up --pods`: pods only seem to run, and Services lead nowhere"}
-	}
-	return Finding{"pods", Good, "pods can run as processes, in namespaces of their own", ""}
-}
-
 func realNodes(f Facts) Finding {
 	if f.RealNodesError != nil {
-		return Finding{"real machines", Lack, f.RealNodesError.Error(), "no `lab up --real-nodes`: all machines are simulated"}
+		return Finding{"real machines", Lack, f.RealNodesError.Error(), "no `lab up --real-nodes`: machines are simulated, pods only seem to run, and Services lead nowhere"}
 	}
 	return Finding{"real machines", Good, "machines can run kubelet and containerd, as root", ""}
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enclave puts a whole lab into namespaces of its own: network and mounts, and those of users where the caller is not root. Nothing in
-// there can be reached from outside but through the ports that the caller holds, and nothing in there reaches the outside.
+// Package enclave puts a whole lab with real machines into namespaces of its own, of network and mounts, which needs root. Nothing in there can be reached
+// from outside but through the ports that the caller holds, and nothing in there reaches the outside.
 //
 // The lab's binary starts itself a second time as the first process of the namespaces (Start). That process furnishes them (Furnish), relays the
 // outside's ports to its own ones of the same numbers, and runs the lab. Namespaces have no names, and each process dies with the one that
@@ -96,7 +96,7 @@ func (c Command) Start(ctx context.Context) error {
 	command := exec.CommandContext(ctx, c.Executable)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.SysProcAttr = attributes(os.Geteuid(), os.Getegid())
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	described, err := c.give(command)
 	if err != nil {
 		return err
@@ -133,17 +133,6 @@ func (c Command) give(command *exec.Cmd) (described string, err error) {
 		command.ExtraFiles = append(command.ExtraFiles, file)
 	}
 	return strings.Join(words, ","), nil
-}
-
-// attributes are those of a process in namespaces of its own. Who is not root is root in there, of a user namespace with this one user.
-func attributes(uid, gid int) *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if uid != 0 {
-		a.Cloneflags |= syscall.CLONE_NEWUSER
-		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
-		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
-	}
-	return a
 }
 
 // Receive is what the process inside makes of the value of Flag.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,16 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
-	"github.com/mooring-dev/mooring/lab/internal/machines"
-	"github.com/mooring-dev/mooring/lab/internal/names"
-	"github.com/mooring-dev/mooring/lab/internal/podnet"
 	"github.com/mooring-dev/mooring/lab/internal/relay"
 )
-
-// Pods is the network of package podnet, for Furnish.
-func Pods() error {
-	return podnet.Build(machines.Network(), netip.MustParsePrefix(blueprint.ServiceCIDR))
-}
 
 // Furnish makes the namespaces that this process is the first of the lab's: the network that build makes, and the lab's server of names as that
 // of every process in there. It fails in a namespace that is not new.
@@ -37,7 +28,13 @@ func Furnish(build func() error) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making the mount namespace private: %w", err)
 	}
-	return resolve("/etc/resolv.conf", names.ResolvConf(""))
+	return resolve("/etc/resolv.conf", resolvConf())
+}
+
+// resolvConf names the cluster's server of names, with the search list of a pod in no namespace (dnsPolicy ClusterFirst, pkg/kubelet/network/dns).
+func resolvConf() string {
+	const domain = "cluster.local"
+	return fmt.Sprintf("search svc.%s %s\nnameserver %s\noptions ndots:5\n", domain, domain, blueprint.NamesService)
 }
 
 // resolve puts a file of this content in the place of path, for the processes of this mount namespace alone. Where there is no such file nothing can be

@@ -29,7 +29,7 @@ type options struct {
 	kubeconfig, machines, datastore, cloud, network, families, readyFile string
 	podsPerNode                                                          int
 	leaseInterval                                                        time.Duration
-	realPods, taint                                                      bool
+	taint, uninitialized                                                 bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -46,7 +46,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.families, "ip-families", blueprint.FamilyIPv4, "families of the addresses of machines and pods in a BGP network: ipv4, ipv6, or ipv4,ipv6")
 	flags.DurationVar(&o.leaseInterval, "lease-interval", 0, "time between two heartbeats of a machine (default that of kubelets)")
 	flags.IntVar(&o.podsPerNode, "pods-per-node", 0, "number of pods to create for each machine")
-	flags.BoolVar(&o.realPods, "real-pods", false, "leave pods to somebody else, who runs them")
+	flags.BoolVar(&o.uninitialized, "uninitialized", false, "count machines as up before a cloud controller manager has initialized their Nodes")
 	flags.BoolVar(&o.taint, "taint-simulated", false, "keep pods away that do not tolerate simulated machines, as there are real ones")
 	return command
 }
@@ -76,10 +76,10 @@ func (o options) run(ctx context.Context) error {
 	if datastore != nil {
 		defer func() { _ = datastore.Close() }()
 	}
-	kubelets := kubelet.NewFleet(kubelet.Config{Client: api, LeaseInterval: o.leaseInterval, WithoutPods: o.realPods, Logger: logger.WithName("kubelet")})
+	kubelets := kubelet.NewFleet(kubelet.Config{Client: api, LeaseInterval: o.leaseInterval, Logger: logger.WithName("kubelet")})
 	f := &fleet{
 		api: api, kubelets: kubelets, datastore: datastore, tunnels: o.network != blueprint.NetworkBGP, families: o.families, path: o.machines, podsPerNode: o.podsPerNode,
-		removesNodes: o.cloud == blueprint.CloudNone, logger: logger, members: map[string]*member{}, starting: make(chan struct{}, calicoStarts),
+		removesNodes: o.cloud == blueprint.CloudNone, uninitialized: o.uninitialized, logger: logger, members: map[string]*member{}, starting: make(chan struct{}, calicoStarts),
 	}
 	if o.taint {
 		f.taints = []corev1.Taint{{Key: SimulatedTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule}}

@@ -29,6 +29,9 @@ const OwnerLabel = "lab.mooring.dev/machine"
 // SimulatedTaint is on the Nodes of simulated machines where there are real ones, so that the scheduler puts pods where they run.
 const SimulatedTaint = "lab.mooring.dev/simulated"
 
+// RealLabel is on the Nodes of real machines, for pods that tolerate every taint.
+const RealLabel = "lab.mooring.dev/real"
+
 const (
 	// pollInterval is how often the file is looked at.
 	pollInterval = 200 * time.Millisecond
@@ -54,7 +57,9 @@ type fleet struct {
 	taints []corev1.Taint
 	// removesNodes says that there is no cloud controller manager, and nobody else who deletes the Node of a machine that is gone.
 	removesNodes bool
-	logger       logr.Logger
+	// uninitialized counts machines as up before a cloud controller manager has initialized their Nodes.
+	uninitialized bool
+	logger        logr.Logger
 
 	// members are the machines that have been switched on. Only the goroutine of follow uses it.
 	members  map[string]*member
@@ -208,6 +213,9 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 // gives it to the kubelet.
 func LabelsOf(machine machines.Machine) map[string]string {
 	labels := map[string]string{OwnerLabel: "true"}
+	if machine.Real {
+		labels[RealLabel] = "true"
+	}
 	if machine.Droplet != 0 && machine.Zone != "" {
 		labels[corev1.LabelTopologyZone] = machine.Zone
 	}

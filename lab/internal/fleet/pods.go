@@ -87,12 +87,12 @@ func expected(machine machines.Machine) bool {
 
 // isUp reports whether a registered machine is ready, apart from its pods.
 func (f *fleet) isUp(machine machines.Machine, node corev1.Node) bool {
-	return IsUp(machine, node) && f.members[machine.Name].calico.settled()
+	return IsUp(machine, node, f.uninitialized) && f.members[machine.Name].calico.settled()
 }
 
-// IsUp reports whether the Node of a machine is Ready and, with a cloud, initialized.
-func IsUp(machine machines.Machine, node corev1.Node) bool {
-	return isReady(node) && (machine.Droplet == 0 || isInitialized(node))
+// IsUp reports whether the Node of a machine is Ready and, with a cloud and unless it may be uninitialized, initialized.
+func IsUp(machine machines.Machine, node corev1.Node, uninitialized bool) bool {
+	return isReady(node) && (machine.Droplet == 0 || uninitialized || isInitialized(node))
 }
 
 // isInitialized reports whether the cloud controller manager has been there.

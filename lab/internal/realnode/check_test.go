@@ -66,7 +66,7 @@ func TestControlGroups(t *testing.T) {
 func TestImageArchives(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := image.Make(dir, filepath.Join(dir, "images")); err == nil || !strings.Contains(err.Error(), "run `make real-nodes`") {
+	if _, err := image.Make(dir, filepath.Join(dir, "images"), nil); err == nil || !strings.Contains(err.Error(), "run `make real-nodes`") {
 		t.Errorf("without programs: %v", err)
 	}
 	for _, name := range image.Own() {
@@ -74,7 +74,7 @@ func TestImageArchives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	made, err := image.Make(dir, filepath.Join(dir, "images"))
+	made, err := image.Make(dir, filepath.Join(dir, "images"), nil)
 	if err != nil || len(made) != len(image.Own()) || made[0].Repository+":"+image.Tag != image.Pause {
 		t.Errorf("made %+v, %v", made, err)
 	}

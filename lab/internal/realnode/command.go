@@ -37,8 +37,9 @@ const (
 
 type options struct {
 	dir, bin, kubeconfig, apiServerPort, readyFile string
-	images                                         []string
+	images, wanted                                 []string
 	archives                                       []image.Archive
+	uninitialized                                  bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -51,6 +52,8 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig with which to see whether machines are up")
 	flags.StringVar(&o.apiServerPort, "apiserver-port", "", "port of the API server")
 	flags.StringVar(&o.readyFile, "ready-file", "", "file to write once all real machines are up")
+	flags.BoolVar(&o.uninitialized, "uninitialized", false, "count machines as up before a cloud controller manager has initialized their Nodes")
+	flags.StringArrayVar(&o.wanted, "image", nil, "NAME or NAME=/PATH of an image for all machines, to make of a program; may be repeated")
 	flags.StringArrayVar(&o.images, "image-archive", nil, "archive of an image for all machines; may be repeated")
 	return command
 }
@@ -65,15 +68,8 @@ func (o options) run(ctx context.Context) error {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	layout := blueprint.Layout{Dir: o.dir}
-	if o.archives, err = image.Make(o.bin, layout.Data("images")); err != nil {
+	if o.archives, err = o.makeImages(layout.Data("images")); err != nil {
 		return err
-	}
-	for _, file := range o.images {
-		archive, err := image.Find(file)
-		if err != nil {
-			return err
-		}
-		o.archives = append(o.archives, archive)
 	}
 	// Groups of a run that was killed; nothing of it runs any more.
 	if err := cgroup.Remove(ctx, cgroup.Root(o.dir)); err != nil {
@@ -84,6 +80,30 @@ func (o options) run(ctx context.Context) error {
 	}
 	m.follow(ctx)
 	return errors.Join(m.stopAll(), cgroup.Remove(context.WithoutCancel(ctx), cgroup.Root(o.dir)))
+}
+
+// makeImages makes the archives of all images, in a folder.
+func (o options) makeImages(dir string) ([]image.Archive, error) {
+	var wanted []image.Image
+	for _, text := range o.wanted {
+		i, err := image.Parse(text, o.bin)
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, i)
+	}
+	archives, err := image.Make(o.bin, dir, wanted)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range o.images {
+		archive, err := image.Find(file)
+		if err != nil {
+			return nil, err
+		}
+		archives = append(archives, archive)
+	}
+	return archives, nil
 }
 
 // manager makes what runs agree with the list of machines. Only the goroutine of follow uses it.
@@ -228,7 +248,7 @@ func (m *manager) up(ctx context.Context, list machines.List) bool {
 		}
 		for _, node := range nodes.Items {
 			if node.Name == wanted.Name {
-				return !fleet.IsUp(wanted, node)
+				return !fleet.IsUp(wanted, node, m.uninitialized)
 			}
 		}
 		return true

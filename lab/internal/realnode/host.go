@@ -129,6 +129,6 @@ func (o options) describe(m machines.Machine, layout blueprint.Layout) describe.
 		APIServer:     "https://" + net.JoinHostPort(blueprint.ControlPlaneAddress, o.apiServerPort),
 		AuthorityFile: layout.AuthorityFile(), ClientCAFile: layout.KubeletAuthorityFile(),
 		KubeletClient: filepath.Join(layout.PKI(), client), KubeletServer: filepath.Join(layout.PKI(), server),
-		ProxyClient: filepath.Join(layout.PKI(), blueprint.Services), Labels: words, Archives: o.archives,
+		ProxyClient: layout.KubeProxyClient(), Labels: words, Archives: o.archives,
 	})
 }

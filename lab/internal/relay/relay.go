@@ -56,13 +56,6 @@ func Serve(ctx context.Context, listener *net.TCPListener, dial Dial) *Server {
 // Stop listens no more; connections that are open go on.
 func (s *Server) Stop() { _ = s.listener.Close() }
 
-// Idle reports whether no connection is open.
-func (s *Server) Idle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open) == 0
-}
-
 // Close listens no more, resets what is open and returns when all is over.
 func (s *Server) Close() {
 	s.Stop()

@@ -51,7 +51,7 @@ type Request struct {
 }
 
 // Given says which options the user chose.
-type Given struct{ Datastore, Nodes, Zones, Cloud, Network, IPFamilies, Pods, RealNodes bool }
+type Given struct{ Datastore, Nodes, Zones, Cloud, Network, IPFamilies, RealNodes bool }
 
 // memory is options.json: what later starts in the same folder must agree with.
 type memory struct {
@@ -64,8 +64,6 @@ type memory struct {
 	Network string `json:"network,omitempty"`
 	// IPFamilies is empty if machines and pods have IPv4 addresses alone.
 	IPFamilies string `json:"ipFamilies,omitempty"`
-	// Pods says that pods are real.
-	Pods bool `json:"pods,omitempty"`
 	// RealNodes is how many of the first machines are real.
 	RealNodes int `json:"realNodes,omitempty"`
 }
@@ -126,7 +124,7 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 		return blueprint.Options{}, err
 	}
 	options.Datastore, options.NodeCount, options.ZoneCount = remembered.Datastore, remembered.Nodes, remembered.Zones
-	options.Cloud, options.Network, options.Pods = remembered.Cloud, remembered.Network, remembered.Pods
+	options.Cloud, options.Network = remembered.Cloud, remembered.Network
 	options.IPFamilies, options.RealNodes = remembered.IPFamilies, remembered.RealNodes
 	return blueprint.Resolve(options)
 }
@@ -146,7 +144,6 @@ func contradiction(options blueprint.Options, given Given, remembered memory) er
 		{given.Cloud, "--cloud ", options.Cloud, remembered.Cloud, ""},
 		{given.Network, "--network ", options.Network, remembered.Network, ""},
 		{given.IPFamilies, "--ip-families ", families(options.IPFamilies), families(remembered.IPFamilies), ""},
-		{given.Pods, "--pods=", strconv.FormatBool(options.Pods), fmt.Sprintf("--pods=%t", remembered.Pods), ""},
 		{given.RealNodes, "--real-nodes ", number(options.RealNodes), number(remembered.RealNodes), "use `lab droplet create --real` or `lab node add --real`, or "},
 	} {
 		if o.given && o.now != strings.TrimPrefix(o.then, o.flag) {
@@ -169,12 +166,6 @@ func Cloud(layout blueprint.Layout) (string, error) {
 func Network(layout blueprint.Layout) (string, error) {
 	m, err := made(layout)
 	return m.Network, err
-}
-
-// Pods says whether pods of the lab in the folder are real, running or not.
-func Pods(layout blueprint.Layout) (bool, error) {
-	m, err := made(layout)
-	return m.Pods, err
 }
 
 // RealNodes says with how many real machines the lab in the folder was made, running or not.
@@ -282,7 +273,7 @@ func (r Request) prepare(claimed *folder.Folder, description blueprint.Blueprint
 	}
 	o := r.Options
 	remembered := memory{Datastore: o.Datastore, Nodes: o.NodeCount, Zones: o.ZoneCount, Cloud: o.Cloud, Network: o.Network, IPFamilies: o.IPFamilies,
-		Pods: o.Pods, RealNodes: o.RealNodes}
+		RealNodes: o.RealNodes}
 	if err := folder.WriteJSON(claimed.OptionsFile(), remembered); err != nil {
 		return err
 	}

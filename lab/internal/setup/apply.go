@@ -38,14 +38,8 @@ const systemNamespace = "kube-system"
 //go:embed manifests/nodes.yaml
 var nodesManifest []byte
 
-//go:embed manifests/names.yaml
-var namesManifest []byte
-
 //go:embed manifests/coredns.yaml
 var coreDNSManifest []byte
-
-//go:embed manifests/pods.yaml
-var podsManifest []byte
 
 //go:embed manifests/node-removal.yaml
 var removalManifest []byte
@@ -106,13 +100,8 @@ func (o options) applyManifests(ctx context.Context, api client.Client) error {
 	if err := applyYAML(ctx, api, nodesManifest, ""); err != nil {
 		return err
 	}
-	if o.realPods || o.realNodes || o.cloudManagerManifests != "" {
+	if o.realNodes || o.cloudManagerManifests != "" {
 		if err := waitNamespace(ctx, api, systemNamespace); err != nil {
-			return err
-		}
-	}
-	if o.realPods {
-		if err := errors.Join(applyYAML(ctx, api, namesManifest, ""), applyYAML(ctx, api, podsManifest, "")); err != nil {
 			return err
 		}
 	}
@@ -125,8 +114,10 @@ func (o options) applyManifests(ctx context.Context, api client.Client) error {
 		if err := applyFiles(ctx, api, o.cloudManagerManifests, systemNamespace, "base/service-account.yaml", "base/rbac.yaml"); err != nil {
 			return err
 		}
-	} else if err := applyYAML(ctx, api, removalManifest, ""); err != nil {
-		return err
+	} else if !o.foreignRemoval {
+		if err := applyYAML(ctx, api, removalManifest, ""); err != nil {
+			return err
+		}
 	}
 	if o.calicoNodeSyncManifests == "" {
 		return nil

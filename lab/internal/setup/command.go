@@ -28,7 +28,8 @@ type options struct {
 	network                 string
 	calicoNodeSyncManifests string
 	cloudManagerManifests   string
-	realPods, realNodes     bool
+	realNodes               bool
+	foreignRemoval          bool
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -46,7 +47,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.network, "network", blueprint.NetworkLoopback, "what pods' packets travel on; the BGP network has no tunnels between machines")
 	flags.StringVar(&o.calicoNodeSyncManifests, "calico-node-sync-manifests", "", "folder with the manifests of calico-node-sync")
 	flags.StringVar(&o.cloudManagerManifests, "cloud-controller-manager-manifests", "", "folder with the manifests of the cloud controller manager")
-	flags.BoolVar(&o.realPods, "real-pods", false, "pods are real, and the cluster has a server of names")
+	flags.BoolVar(&o.foreignRemoval, "foreign-node-removal", false, "a component that is not a process of the lab removes the Nodes of machines that are gone")
 	flags.BoolVar(&o.realNodes, "real-nodes", false, "machines are real, and run CoreDNS")
 	return command
 }

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -29,7 +30,9 @@ import (
 )
 
 const (
-	proxies = "kube-apiserver-storage" // namespace of the operator and the proxies
+	// secondImage is that of the second kube-apiserver, which is made of the lab's own program.
+	secondImage = "registry.k8s.io/kube-apiserver:v1.36.3"
+	proxies     = "kube-apiserver-storage" // namespace of the operator and the proxies
 	// compaction is how often both API servers compact: upstream's default is 5 minutes.
 	compaction = "--etcd-compaction-interval=30s"
 )
@@ -56,7 +59,7 @@ spec:
       automountServiceAccountToken: false
       containers:
         - name: kube-apiserver
-          image: registry.k8s.io/kube-apiserver:v1.36.3
+          image: ` + secondImage + `
           args:
             - --etcd-servers=https://etcd-team-b.kube-apiserver-storage.svc:2379
             - --etcd-cafile=/etcd/ca/serving-ca.crt
@@ -103,7 +106,7 @@ spec:
   securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
   containers:
     - name: main
-      image: mooring-lab/sample
+      image: mooring-lab/sample:lab
       ports: [{containerPort: 8080}]
       securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
       volumeMounts: [{name: ca, mountPath: /ca}, {name: cert, mountPath: /cert}]
@@ -116,12 +119,9 @@ spec:
 // watched all the while, as the proxies are rolled and killed, the certificates and a CA are replaced, the core is killed, and both compact: nothing that was
 // acknowledged is lost, watchers that resume miss nothing and see nothing twice, and neither has a key of the other.
 func TestAPIServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the long form runs it: it builds k8s.io/sample-apiserver, which no other part of the repository needs")
-	}
-	t.Parallel()
 	needBinaries(t)
-	l := start(t, "--image", "registry.k8s.io/e2e-test-images/sample-apiserver="+controlplane.BuildSampleAPIServer(t))
+	l := start(t, images(coreImage, "mooring/etcd-storage-operator:dev", "mooring/etcd-storage-proxy:dev", secondImage,
+		"registry.k8s.io/e2e-test-images/sample-apiserver:1.29.2="+controlplane.BuildSampleAPIServer(t))...)
 	l.deployOperator(t)
 	example := filepath.Join(testkit.Root(t), "config/etcd-storage-operator/example")
 	team := read(t, filepath.Join(example, "team-a.yaml"))
@@ -228,8 +228,7 @@ func (l *lab) killProxies(most int) {
 	}
 }
 
-// kill kills the containers of some of the pods with a label, and waits until they run again. A container's process writes to a log in the lab's
-// folder, by which it is found.
+// kill kills the containers of some of the pods with a label, and waits until they run again. A container's process is found by its control group.
 func (l *lab) kill(namespace, label string, most int) {
 	l.Helper()
 	list, err := l.client.CoreV1().Pods(namespace).List(l.Context(), metav1.ListOptions{LabelSelector: label})
@@ -243,7 +242,7 @@ func (l *lab) kill(namespace, label string, most int) {
 	}
 	pods = pods[:min(most, len(pods))]
 	for _, pod := range pods {
-		found := l.processes(filepath.Join(l.dir, "data/pods", string(pod.UID)))
+		found := l.processes(pod.UID)
 		if len(found) == 0 {
 			l.Fatalf("pod %s has no process", pod.Name)
 		}
@@ -268,22 +267,25 @@ func (l *lab) kill(namespace, label string, most int) {
 	}
 }
 
-// processes are those whose standard output is a file in a folder.
-func (l *lab) processes(dir string) []int {
+// processes are those of the containers of a pod, without the one that holds its namespaces.
+func (l *lab) processes(pod types.UID) []int {
 	l.Helper()
-	outputs, err := filepath.Glob("/proc/[0-9]*/fd/1")
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
 		l.Fatal(err)
 	}
 	var out []int
-	for _, path := range outputs {
-		if target, err := os.Readlink(path); err == nil && strings.HasPrefix(target, dir+"/") {
-			pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-			if err != nil {
-				l.Fatal(err)
-			}
-			out = append(out, pid)
+	for _, path := range groups {
+		group, _ := os.ReadFile(path) // which fails for a process that has ended meanwhile
+		words, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if !strings.Contains(string(group), "/pod"+string(pod)+"/") || strings.HasPrefix(string(words), "/bin/pause") {
+			continue
 		}
+		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
+		if err != nil {
+			l.Fatal(err)
+		}
+		out = append(out, pid)
 	}
 	return out
 }
@@ -299,6 +301,8 @@ func (l *lab) rotate(t *testing.T) {
 		served[name], delivered[name] = certificate(proxies, name+"-server-cert"), certificate(name, "etcd-client-cert")
 		l.kubectl("", "-n", proxies, "delete", "secret", name+"-server-cert")
 		l.kubectl("", "-n", proxies, "patch", "secret", name+"-signers", "--type=json", "-p", `[{"op": "remove", "path": "/data/client-1.key"}]`)
+		// What a CA has signed whose key is lost stays until it is due, unless it is lost, too.
+		l.kubectl("", "-n", name, "patch", "secret", "etcd-client-cert", "--type=json", "-p", `[{"op": "remove", "path": "/data/tls.crt"}]`)
 	}
 	for _, name := range []string{"team-a", "team-b"} {
 		testkit.Eventually(t, "new certificates of "+name, func() string {

@@ -22,15 +22,35 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// lab is one with real pods.
+// lab is one with real machines.
 type lab struct {
 	testing.TB
 	dir    string
 	client kubernetes.Interface
 }
 
-// start starts a lab with two nodes and what further flags ask for, or skips the test where no namespaces may be made.
+// images are the lab's flags for images that are made of programs in bin/.
+func images(names ...string) (flags []string) {
+	for _, name := range names {
+		flags = append(flags, "--image", name)
+	}
+	return flags
+}
+
+// coreImage is that of the core etcd.
+const coreImage = "quay.io/coreos/etcd:v3.7.3"
+
+// start starts a lab with two real machines, without a cloud, and what further flags ask for. No machine fails in it, so one that is silent is only slow, as this
+// one may be, and keeps its pods.
 func start(t *testing.T, more ...string) *lab {
+	t.Helper()
+	return startLab(t, append([]string{
+		"--real-nodes", "2", "--nodes", "2", "--cloud", "none", "--calico-datastore", "none", "--node-monitor-grace-period", "5m",
+	}, more...)...)
+}
+
+// startLab starts a lab with real machines, or skips the test where there can be none.
+func startLab(t *testing.T, flags ...string) *lab {
 	t.Helper()
 	l := &lab{TB: t, dir: filepath.Join(t.TempDir(), "lab")}
 	t.Cleanup(func() {
@@ -41,10 +61,9 @@ func start(t *testing.T, more ...string) *lab {
 			t.Logf("lab down: %v\n%s", err, out)
 		}
 	})
-	args := append([]string{"up", "--pods", "--nodes", "2", "--cloud", "none", "--calico-datastore", "none"}, more...)
-	out, err := l.command(t.Context(), args...).CombinedOutput()
-	if err != nil && strings.Contains(string(out), "namespaces may not be made here") {
-		testkit.Skip(t, "it needs network namespaces: %s", out)
+	out, err := l.command(t.Context(), append([]string{"up"}, flags...)...).CombinedOutput()
+	if err != nil && strings.Contains(string(out), "lab up: --real-nodes: ") {
+		testkit.Skip(t, "it needs real machines: %s", out)
 	}
 	if err != nil {
 		t.Fatalf("lab up: %v\n%s", err, out)
@@ -75,10 +94,14 @@ func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, testkit.Binary(l, "lab"), append(args, "--dir", l.dir)...)
 }
 
-// tellLogs prints the end of what the node agents and the pods have written.
+// tellLogs prints the end of what the machines' programs and the pods have written.
 func (l *lab) tellLogs() {
-	logs, _ := filepath.Glob(filepath.Join(l.dir, "data/pods/*/containers/*/*.log"))
-	for _, path := range append(logs, filepath.Join(l.dir, "logs/pods.log")) {
+	var logs []string
+	for _, pattern := range []string{"real-nodes/*/disk/log/pods/*/*/*.log", "real-nodes/*/logs/*.log", "logs/real-nodes.log"} {
+		found, _ := filepath.Glob(filepath.Join(l.dir, pattern))
+		logs = append(logs, found...)
+	}
+	for _, path := range logs {
 		content, err := os.ReadFile(path)
 		const most = 2000
 		l.Logf("%s, %v:\n%s", path, err, content[max(0, len(content)-most):])
@@ -139,7 +162,7 @@ func (l *lab) pods(namespace string) []corev1.Pod {
 	return list.Items
 }
 
-// ask asks a pod of the image mooring-lab/sample, by way of the API server.
+// ask asks a pod of the image mooring-lab/sample:lab, by way of the API server.
 func (l *lab) ask(namespace, pod, path string, parameters map[string]string) (string, error) {
 	l.Helper()
 	body, err := l.client.CoreV1().Pods(namespace).ProxyGet("http", pod, "8080", path, parameters).DoRaw(l.Context())
@@ -162,20 +185,6 @@ func (l *lab) expect(namespace, pod, path string, parameters map[string]string, 
 		}
 		return ""
 	})
-}
-
-// files are those that the node agents keep for pods.
-func (l *lab) files() []string {
-	l.Helper()
-	entries, err := os.ReadDir(filepath.Join(l.dir, "data/pods"))
-	if err != nil {
-		l.Fatal(err)
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
 }
 
 func read(t *testing.T, path string) string {

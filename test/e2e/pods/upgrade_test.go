@@ -45,7 +45,7 @@ metadata: {name: traffic, namespace: team-a}
 spec:
   containers:
     - name: main
-      image: mooring-test/traffic
+      image: mooring-test/traffic:lab
       env: [{name: ` + asTraffic + `, value: "https://etcd-team-a.kube-apiserver-storage.svc:2379"}]
       ports: [{containerPort: 8080}]
       readinessProbe: {httpGet: {path: /report, port: 8080}, periodSeconds: 1}
@@ -59,14 +59,13 @@ spec:
 // a tenant's client writes, reads and watches without a break. With each step the operator's pods and then the proxies are replaced. In the end it installs this
 // version where nothing of the operator is left.
 func TestChartUpgradeWithTraffic(t *testing.T) {
-	t.Parallel()
 	needBinaries(t)
 	root := testkit.Root(t)
-	l := start(t, append(append(previousFlags(t), releaseFlags()...), "--image", "mooring-test/traffic="+thisProgram(t))...)
+	previous := readChart(t, filepath.Join(root, "test/charts/testdata/previous/mooring"), previousImages, os.Getenv(previousBinaries))
+	this := readChart(t, cmp.Or(os.Getenv(releaseChart), filepath.Join(root, "charts/mooring")), "mooring", os.Getenv(releasePrograms))
+	l := start(t, images(append(append(previous.programs(t), this.programs(t)...), coreImage, "mooring-test/traffic:lab="+thisProgram(t))...)...)
 	l.deployCore(t)
 	l.kubectl("", "label", "namespace", proxies, "pod-security.kubernetes.io/enforce=restricted")
-	previous := l.chart(filepath.Join(root, "test/charts/testdata/previous/mooring"), previousImages)
-	this := l.chart(cmp.Or(os.Getenv(releaseChart), filepath.Join(root, "charts/mooring")), "mooring")
 	l.install(previous)
 	team := read(t, filepath.Join(root, "config/etcd-storage-operator/example/team-a.yaml"))
 	team = strings.Replace(team, "\nspec:\n", fmt.Sprintf("\nspec:\n  replicas: %d\n  deletionPolicy: Delete\n", tenantReplicas), 1)
@@ -119,19 +118,36 @@ func TestChartUpgradeWithTraffic(t *testing.T) {
 	l.runs(this)
 }
 
-// chart is a version of the chart, and where its images are in the lab.
-type chart struct{ path, registry, tag string }
+// chart is a version of the chart, where its images are in the lab, and the folder of their programs if that is not bin/.
+type chart struct{ path, registry, tag, folder string }
 
-// chart reads from a chart the tag that its images have: dev of a folder of the repository, the version of a release's package.
-func (l *lab) chart(path, registry string) chart {
-	l.Helper()
-	for line := range strings.Lines(l.helm("show", "chart", path)) {
+// readChart reads from a chart the tag that its images have: dev of a folder of the repository, the version of a release's package.
+func readChart(t *testing.T, path, registry, folder string) chart {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), testkit.Binary(t, "helm"), "show", "chart", path).Output()
+	if err != nil {
+		t.Fatalf("helm show chart %s: %v", path, err)
+	}
+	for line := range strings.Lines(string(out)) {
 		if tag, ok := strings.CutPrefix(line, "appVersion: "); ok {
-			return chart{path, registry, strings.Trim(strings.TrimSpace(tag), `"`)}
+			return chart{path, registry, strings.Trim(strings.TrimSpace(tag), `"`), folder}
 		}
 	}
-	l.Fatalf("the chart %s has no appVersion", path)
+	t.Fatalf("the chart %s has no appVersion", path)
 	return chart{}
+}
+
+// programs are the images of the operator and its proxies, each with the path of its program.
+func (c chart) programs(t *testing.T) (out []string) {
+	t.Helper()
+	for _, name := range []string{"etcd-storage-operator", "etcd-storage-proxy"} {
+		path := filepath.Join(c.folder, name)
+		if c.folder == "" {
+			path = testkit.Binary(t, name)
+		}
+		out = append(out, c.image(name)+"="+path)
+	}
+	return out
 }
 
 // image is that of a program.
@@ -151,33 +167,6 @@ func (l *lab) install(c chart) {
 		"--set", "etcdStorageOperator.core.urls={https://etcd.etcd-core.svc:2379}")...)
 }
 
-// previousFlags are the lab's flags for the previous version's images.
-func previousFlags(t *testing.T) []string {
-	t.Helper()
-	folder := os.Getenv(previousBinaries)
-	var out []string
-	for _, name := range []string{"etcd-storage-operator", "etcd-storage-proxy"} {
-		path := filepath.Join(folder, name)
-		if folder == "" {
-			path = testkit.Binary(t, name)
-		}
-		out = append(out, "--image", previousImages+"/"+name+"="+path)
-	}
-	return out
-}
-
-// releaseFlags are the lab's flags for the images of a release.
-func releaseFlags() []string {
-	folder := os.Getenv(releasePrograms)
-	var out []string
-	for _, name := range []string{"etcd-storage-operator", "etcd-storage-proxy"} {
-		if folder != "" {
-			out = append(out, "--image", "mooring/"+name+"="+filepath.Join(folder, name))
-		}
-	}
-	return out
-}
-
 // thisProgram is the path of the test's own binary. In a container there are no libraries: it must be static, as with CGO_ENABLED=0.
 func thisProgram(t *testing.T) string {
 	t.Helper()
@@ -189,14 +178,17 @@ func thisProgram(t *testing.T) string {
 }
 
 // helm runs Helm in the operator's namespace and returns what it prints.
-func (l *lab) helm(args ...string) string {
+func (l *lab) helm(args ...string) string { l.Helper(); return l.helmIn(proxies, args...) }
+
+// helmIn runs Helm in a namespace and returns what it prints.
+func (l *lab) helmIn(namespace string, args ...string) string {
 	l.Helper()
-	args = append(args, "--namespace", proxies, "--kubeconfig", filepath.Join(l.dir, "kubeconfig"))
+	args = append(args, "--namespace", namespace, "--kubeconfig", filepath.Join(l.dir, "kubeconfig"))
 	command := exec.CommandContext(l.Context(), testkit.Binary(l, "helm"), args...)
 	command.Env = []string{"HOME=" + l.TempDir()}
 	out, err := command.CombinedOutput()
 	if err != nil {
-		l.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, l.podsOf(proxies))
+		l.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, out, l.podsOf(namespace))
 	}
 	return string(out)
 }

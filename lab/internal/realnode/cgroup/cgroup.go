@@ -71,7 +71,23 @@ func Check(mount string) error {
 // Root is the group of all machines of the lab in a folder, as a path from each hierarchy's top.
 func Root(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
-	return "/mooring-lab-" + hex.EncodeToString(sum[:4])
+	return prefix + hex.EncodeToString(sum[:4])
+}
+
+// prefix is what the groups of all labs begin with.
+const prefix = "/mooring-lab-"
+
+// Roots are the groups that labs have in any hierarchy now, as Root names them, in order.
+func Roots() []string {
+	var roots []string
+	for _, hierarchy := range hierarchies() {
+		found, _ := filepath.Glob(filepath.Join(hierarchy, prefix+"*")) // the pattern is well formed
+		for _, path := range found {
+			roots = append(roots, "/"+filepath.Base(path))
+		}
+	}
+	slices.Sort(roots)
+	return slices.Compact(roots)
 }
 
 // Of is the group of one machine.

@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// Tag is that of the images that are made here, and Pause the image that holds a pod's namespaces.
+// Tag is that of the images of the lab's own, and Pause the one of them that holds a pod's namespaces.
 const (
 	Tag   = "lab"
 	own   = "docker.io/mooring-lab/"
@@ -39,24 +39,36 @@ type Archive struct {
 // Own are the names of the programs that images of the lab's own are made from, docker.io/mooring-lab/NAME:lab.
 func Own() []string { return []string{"pause", "coredns", "sample"} }
 
-// Make makes the archives of Own from programs of the folder bin, in the folder dir.
-func Make(bin, dir string) ([]Archive, error) {
+// Make makes the archives of Own, from programs of the folder bin, and of the wanted images, in the folder dir.
+func Make(bin, dir string, wanted []Image) ([]Archive, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of images: %w", err)
 	}
-	var archives []Archive
+	var all []Image
 	for _, name := range Own() {
-		content, err := archive(filepath.Join(bin, name))
-		if err != nil {
+		all = append(all, Image{Repository: own + name, Tag: Tag, Path: filepath.Join(bin, name)})
+	}
+	var archives []Archive
+	for _, i := range append(all, wanted...) {
+		if i.isArchive() {
+			archives = append(archives, Archive{Path: i.Path, Repository: i.Repository})
+			continue
+		}
+		file := filepath.Join(dir, i.fileName())
+		if err := i.write(file); err != nil {
 			return nil, err
 		}
-		file := filepath.Join(dir, name+".tar")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			return nil, fmt.Errorf("writing the image %s: %w", name, err)
-		}
-		archives = append(archives, Archive{Path: file, Repository: own + name})
+		archives = append(archives, Archive{Path: file, Repository: i.Repository})
 	}
 	return archives, nil
+}
+
+// fileName is that of the archive: pause.tar for an image of the lab's own, and unlike that of any other image.
+func (i Image) fileName() string {
+	if name, ok := strings.CutPrefix(i.Repository, own); ok && i.Tag == Tag {
+		return name + ".tar"
+	}
+	return strings.NewReplacer("/", "_", ":", "_").Replace(i.Repository+":"+i.Tag) + ".tar"
 }
 
 // Find returns the archive at a path that somebody has given, such as one of `make images`: mooring/NAME for NAME.tar. An error is one sentence.
@@ -77,64 +89,111 @@ func Find(file string) (Archive, error) {
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
+	Size        int64             `json:"size"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// archive is the image of one program, which runs as a user that is not root.
-func archive(program string) ([]byte, error) {
-	content, err := os.ReadFile(program)
+// write writes the archive of an image of one program, which runs as a user that is not root. The program may be large, so it is read twice rather than
+// kept: the layer has its digest for a name.
+func (i Image) write(file string) error {
+	program, err := os.Open(i.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not built; run `make real-nodes`", program)
+		return i.unbuilt()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", program, err)
+		return fmt.Errorf("reading %s: %w", i.Path, err)
 	}
-	inside := path.Join("bin", filepath.Base(program))
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o755}), put(w, inside, 0o755, content), w.Close()); err != nil {
-		return nil, fmt.Errorf("packing %s: %w", program, err)
+	defer func() { _ = program.Close() }()
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the image %s: %w", i.Repository, err)
 	}
-	blobs := map[string][]byte{}
-	var order []string
-	add := func(mediaType string, blob []byte) descriptor {
-		sum := sha256.Sum256(blob)
-		digest := hex.EncodeToString(sum[:])
-		blobs[digest], order = blob, append(order, digest)
-		return descriptor{MediaType: mediaType, Digest: "sha256:" + digest, Size: len(blob)}
+	if err := errors.Join(i.pack(program, out), out.Close()); err != nil {
+		return fmt.Errorf("packing %s: %w", i.Path, err)
 	}
-	const prefix = "application/vnd.oci.image."
-	inner := add(prefix+"layer.v1.tar", layer.Bytes())
-	config := add(prefix+"config.v1+json", encode(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"User": "65532:65532", "Entrypoint": []string{"/" + inside}, "Env": []string{"PATH=/bin"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{inner.Digest}},
-	}))
-	manifest := add(prefix+"manifest.v1+json", encode(map[string]any{
-		"schemaVersion": 2, "mediaType": prefix + "manifest.v1+json", "config": config, "layers": []descriptor{inner},
-	}))
-	manifest.Annotations = map[string]string{"org.opencontainers.image.ref.name": Tag}
-	var out bytes.Buffer
-	w = tar.NewWriter(&out)
-	err = errors.Join(
-		put(w, "oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)),
-		put(w, "index.json", 0o644, encode(map[string]any{"schemaVersion": 2, "manifests": []descriptor{manifest}})),
-	)
-	for _, digest := range order {
-		err = errors.Join(err, put(w, "blobs/sha256/"+digest, 0o644, blobs[digest]))
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		return nil, fmt.Errorf("packing %s: %w", program, err)
-	}
-	return out.Bytes(), nil
+	return nil
 }
 
-func put(w *tar.Writer, name string, mode int64, content []byte) error {
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))}); err != nil {
+// pack writes the archive.
+func (i Image) pack(program *os.File, out io.Writer) error {
+	info, err := program.Stat()
+	if err != nil {
 		return err
 	}
-	_, err := io.Copy(w, bytes.NewReader(content))
+	sum, size := sha256.New(), &counter{}
+	if err := i.layer(program, info.Size(), io.MultiWriter(sum, size)); err != nil {
+		return err
+	}
+	const prefix = "application/vnd.oci.image."
+	layer := descriptor{MediaType: prefix + "layer.v1.tar", Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: size.bytes}
+	config := encode(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{"User": "65532:65532", "Entrypoint": []string{"/" + i.inside()}, "Env": []string{"PATH=/bin"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.Digest}},
+	})
+	manifest := encode(map[string]any{
+		"schemaVersion": 2, "mediaType": prefix + "manifest.v1+json", "config": describe(prefix+"config.v1+json", config), "layers": []descriptor{layer},
+	})
+	named := describe(prefix+"manifest.v1+json", manifest)
+	named.Annotations = map[string]string{"org.opencontainers.image.ref.name": i.Tag}
+	w := tar.NewWriter(out)
+	for _, part := range []struct {
+		name    string
+		content []byte
+	}{
+		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+		{"index.json", encode(map[string]any{"schemaVersion": 2, "manifests": []descriptor{named}})},
+		{blob(describe("", config)), config},
+		{blob(named), manifest},
+	} {
+		if err := put(w, part.name, 0o644, int64(len(part.content)), bytes.NewReader(part.content)); err != nil {
+			return err
+		}
+	}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: blob(layer), Mode: 0o644, Size: layer.Size}); err != nil {
+		return err
+	}
+	if err := i.layer(program, info.Size(), w); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// layer writes the one layer: bin/NAME.
+func (i Image) layer(program io.ReadSeeker, size int64, out io.Writer) error {
+	if _, err := program.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	w := tar.NewWriter(out)
+	return errors.Join(
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o755}), put(w, i.inside(), 0o755, size, program), w.Close(),
+	)
+}
+
+// inside is the program's path in the image, without the first slash.
+func (i Image) inside() string { return path.Join("bin", path.Base(i.Repository)) }
+
+// counter counts what is written to it.
+type counter struct{ bytes int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	return len(p), nil
+}
+
+func describe(mediaType string, content []byte) descriptor {
+	sum := sha256.Sum256(content)
+	return descriptor{MediaType: mediaType, Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content))}
+}
+
+// blob is where the layout has what is described.
+func blob(d descriptor) string { return "blobs/sha256/" + strings.TrimPrefix(d.Digest, "sha256:") }
+
+func put(w *tar.Writer, name string, mode, size int64, content io.Reader) error {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size}); err != nil {
+		return err
+	}
+	_, err := io.Copy(w, content)
 	return err
 }
 
