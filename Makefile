@@ -129,13 +129,22 @@ bin/kubectl: FORCE
 
 # What real machines run (lab up --real-nodes). kubelet and kube-proxy share most packages with the lab; containerd and CoreDNS have modules of
 # their own, as each pins other versions.
-real-nodes: ## Build what real machines of the lab run: kubelet, kube-proxy, containerd, CNI plugins, CoreDNS (5 CPU minutes after the lab).
+real-nodes: bin/csi/.built ## Build what real machines of the lab run: kubelet, kube-proxy, containerd, CNI plugins, CoreDNS, sidecars of volume drivers (7 CPU minutes after the lab).
 	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/ k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kube-proxy
 	@cd lab && go build -buildvcs=false -ldflags '-s -w' -o ../bin/ ./cmd/pause ./cmd/sample
 	@mkdir -p bin/cni
 	@hack/progress.sh go build -v -modfile=go.containerd.mod -tags 'no_btrfs no_devmapper' -ldflags '-s -w' -o bin/ $$(grep -oE '[^[:space:]]+/containerd/v2/cmd/[^[:space:]]+' go.containerd.mod)
 	@hack/progress.sh go build -v -modfile=go.containerd.mod -ldflags '-s -w' -o bin/cni/ $$(grep -oE '[^[:space:]]+/plugins/plugins/[^[:space:]]+' go.containerd.mod)
 	@hack/progress.sh go build -v -modfile=go.coredns.mod -ldflags '-s -w' -o bin/ github.com/coredns/coredns
+
+# Kubernetes' programs beside a volume driver, and the custom resources of snapshots (lab up --with digitalocean-csi-driver). They have a module of
+# their own, too; the stamp is made last, so that a build that was stopped is done again.
+bin/csi/.built: go.csi.mod go.csi.sum $(wildcard lab/cmd/counter/*.go lab/cmd/registrar/*.go)
+	@rm -rf bin/csi && mkdir -p bin/csi/crds
+	@hack/progress.sh go build -v -modfile=go.csi.mod -ldflags '-s -w' -o bin/csi/ $$(grep -oE '[^[:space:]]+/cmd/(csi-[a-z]+|snapshot-controller)$$' go.csi.mod)
+	@cp "$$(go list -modfile=go.csi.mod -m -f '{{.Dir}}' github.com/kubernetes-csi/external-snapshotter/client/v8)"/config/crd/snapshot.storage.k8s.io_*.yaml bin/csi/crds/
+	@cd lab && go build -buildvcs=false -ldflags '-s -w' -o ../bin/csi/ ./cmd/counter ./cmd/registrar
+	@touch $@
 
 # Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once. The tag keeps
 # the clients of twenty clouds out of promtool. A tool's package is read off the file, as asking Go would download every other tool's modules too.

@@ -5,7 +5,7 @@ package main
 
 // all are the dashboards, one for each component.
 func all() []dashboard {
-	return []dashboard{nodeSync(), cloud(), reflectors(), etcdStorage()}
+	return []dashboard{nodeSync(), cloud(), reflectors(), etcdStorage(), volumes()}
 }
 
 func nodeSync() dashboard {

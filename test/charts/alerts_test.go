@@ -41,6 +41,7 @@ func allAlerted() []alerted {
 		{cloudComponent, "DigitalOceanCloud", append(replicas, "kube_node_spec_taint", "apiserver_admission_webhook_fail_open_count")},
 		reflectorsAlerted(),
 		etcdAlerted(),
+		{volumesComponent, "DigitalOceanVolumes", []string{"kube_statefulset_replicas", "kube_statefulset_status_replicas_ready"}},
 	}
 }
 
@@ -281,6 +282,7 @@ func TestPrometheusRuleIsTheAlertsFile(t *testing.T) {
 		cloudComponent:      byName(render(t, cloudNamespace, cloudScenarios()["everything"]))["PrometheusRule "+cloudNamespace+"/"+cloudComponent],
 		reflectorsComponent: byName(render(t, namespace, reflectorsScenarios()["everything"]))["PrometheusRule "+namespace+"/"+reflectorsComponent],
 		etcdComponent:       byName(render(t, etcdNamespace, etcdScenarios()["everything"]))["PrometheusRule "+etcdNamespace+"/"+etcdComponent],
+		volumesComponent:    byName(render(t, cloudNamespace, volumesScenarios()["everything"]))["PrometheusRule "+cloudNamespace+"/"+volumesComponent],
 	}
 	for _, a := range allAlerted() {
 		want, found := read[map[string]any](t, a.file())["groups"], rendered[a.component]

@@ -206,6 +206,7 @@ func TestDashboardsOfWhatIsEnabled(t *testing.T) {
 		"several":  {namespace, sync + reflectors + on, []string{component, reflectorsComponent}},
 		"etcd":     {etcdNamespace, etcd + on, []string{etcdComponent}},
 		"cloud":    {"kube-system", "digitaloceanCloudControllerManager: {enabled: true}\n" + on, []string{cloudComponent}},
+		"volumes":  {"kube-system", "digitaloceanCSIDriver: {enabled: true}\n" + on, []string{volumesComponent}},
 		"no other": {namespace, on, nil},
 	} {
 		var got []string

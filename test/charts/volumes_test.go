@@ -53,6 +53,9 @@ digitaloceanCSIDriver:
   podAnnotations: {example.com/note: "any text, also: this"}
   podDisruptionBudget: {maxUnavailable: 50%}
   logLevel: 2
+  metrics:
+    serviceMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}
+    prometheusRule: {enabled: true, labels: {release: prometheus}}
   sidecars:
     provisioner: registry.example:5000/csi-provisioner@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
     attacher: registry.example:5000/csi-attacher:v1

@@ -266,14 +266,20 @@ func (a *account) restore(kept accountImage) error {
 			created: f.Created, settledAt: f.SettledAt, forced: f.Forced,
 		}, f.Created)
 	}
-	a.restoreVolumes(kept, now)
-	return nil
+	return a.restoreVolumes(kept, now)
 }
 
-func (a *account) restoreVolumes(kept accountImage, now time.Time) {
+func (a *account) restoreVolumes(kept accountImage, now time.Time) error {
+	adopter, adopts := a.sim.options.Volumes.Devices.(Adopter)
 	for _, v := range kept.Volumes {
 		v.Shown.Region = a.sim.catalog.byRegion[v.Shown.Region.Slug]
-		a.volumes.put(v.Shown.ID, &volume{shown: v.Shown, pending: v.Pending, snapshotAt: v.SnapshotAt}, now)
+		restored := &volume{shown: v.Shown, pending: v.Pending, snapshotAt: v.SnapshotAt}
+		if adopts {
+			if err := adopter.Adopt(v.Shown.ID, v.Shown.Name, restored.droplet()); err != nil {
+				return fmt.Errorf("the disk of volume %s: %w", v.Shown.Name, err)
+			}
+		}
+		a.volumes.put(v.Shown.ID, restored, now)
 	}
 	for _, s := range kept.Snapshots {
 		a.snapshots.put(s.ID, &snapshot{shown: s}, now)
@@ -282,4 +288,5 @@ func (a *account) restoreVolumes(kept accountImage, now time.Time) {
 		a.volumeActions = kept.VolumeActions
 	}
 	a.pending = kept.Pending
+	return nil
 }

@@ -75,6 +75,12 @@ type Devices interface {
 	DeleteSnapshot(snapshot string) error
 }
 
+// Adopter is what Devices may implement besides: a simulator that goes on from an image (see [Open]) names each volume, and the droplet that it is attached
+// to, 0 for none, before anything else becomes of it.
+type Adopter interface {
+	Adopt(volume, name string, droplet int) error
+}
+
 // noDevices is for simulators without disks.
 type noDevices struct{}
 

@@ -139,10 +139,11 @@ func (d *Disks) Attach(volume string, droplet int) error {
 	if err != nil {
 		return err
 	}
-	d.attached[volume] = attachment{droplet, loop}
+	// The link comes last: who follows it finds all that there is to know. A failure leaves nothing, so that the next attempt is like the first.
 	if err := d.describe(loop.Name(), d.names[volume]); err != nil {
-		return err
+		return errors.Join(err, loop.Close())
 	}
+	d.attached[volume] = attachment{droplet, loop}
 	if d.late > 0 {
 		name := d.names[volume]
 		if other := d.another(volume); d.mislead && other != "" {
@@ -153,7 +154,11 @@ func (d *Disks) Attach(volume string, droplet int) error {
 		time.AfterFunc(d.late, func() { _ = d.link(name, droplet, loop.Name()) })
 		return nil
 	}
-	return d.link(d.names[volume], droplet, loop.Name())
+	if err := d.link(d.names[volume], droplet, loop.Name()); err != nil {
+		delete(d.attached, volume)
+		return errors.Join(err, loop.Close())
+	}
+	return nil
 }
 
 // Sysfs is a folder that describes the devices as the kernel does those of DigitalOcean: with their vendor and, as the serial, the volume's name. Loop devices
@@ -185,7 +190,8 @@ func (d *Disks) link(name string, droplet int, device string) error {
 	return errors.Join(ignoreGone(os.Remove(path)), os.Symlink(device, path))
 }
 
-// Detach removes the link and the loop device, which goes when nothing has it mounted any more.
+// Detach removes the link and the loop device. One that is still in use, such as by a machine that nobody can reach, fails from now on as a disk that was
+// pulled out does, see cut.
 func (d *Disks) Detach(volume string, droplet int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,6 +203,9 @@ func (d *Disks) Detach(volume string, droplet int) error {
 	var err error
 	if !d.keep {
 		err = ignoreGone(os.Remove(filepath.Join(d.Links(droplet), linkPrefix+d.names[volume])))
+	}
+	if inUse(a.loop.Name()) {
+		err = errors.Join(err, d.cut(volume, a.loop))
 	}
 	return errors.Join(err, os.RemoveAll(filepath.Join(d.Sysfs(), "devices", filepath.Base(a.loop.Name()))), a.loop.Close())
 }
@@ -280,6 +289,10 @@ func sparseCopy(from, to string) error {
 		return err
 	}
 	defer func() { _ = source.Close() }()
+	return copyFile(source, to)
+}
+
+func copyFile(source *os.File, to string) error {
 	target, err := os.Create(to)
 	if err != nil {
 		return err

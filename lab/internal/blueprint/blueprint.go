@@ -148,7 +148,7 @@ func Make(o Options, ports Ports) (Blueprint, error) {
 		{o.runs(Page), d.page},
 	} {
 		if part.wanted {
-			blueprint.Processes = append(blueprint.Processes, d.complete(part.make()))
+			blueprint.Processes = append(blueprint.Processes, d.complete(d.addVolumes(part.make())))
 		}
 	}
 	return blueprint, nil

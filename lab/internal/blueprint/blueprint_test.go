@@ -64,6 +64,9 @@ func cases() map[string]blueprint.Options {
 			o.RealNodes, o.Bin, o.Cloud, o.Datastore = 3, "/bin", blueprint.CloudDigitalOcean, blueprint.DatastoreKubernetes
 			o.Without = []string{blueprint.CloudControllerManager}
 		}),
+		"volumes": options(func(o *blueprint.Options) {
+			o.RealNodes, o.Bin, o.Cloud, o.With, o.CSIManifest = 2, "/bin", blueprint.CloudDigitalOcean, []string{blueprint.CSIDriver}, "/dist/digitalocean-csi-driver.yaml"
+		}),
 		"small": options(func(o *blueprint.Options) {
 			o.Components, o.APIServerPort = []string{blueprint.APIServer, blueprint.Etcd}, 6443
 		}),
@@ -261,6 +264,9 @@ func checkPath(t *testing.T, name, process, word string) {
 	if process == blueprint.RealNodes && slices.Contains([]string{"--lab-dir", "--bin", "--image", "--image-archive"}, option) {
 		return // the folder itself, and what others have built, and only read
 	}
+	if process == blueprint.Setup && slices.Contains([]string{"--volumes-manifest", "--volumes-kinds"}, option) {
+		return // what others have built, and only read
+	}
 	if filepath.IsAbs(value) && !strings.HasPrefix(value, "/lab/") && !strings.HasPrefix(value, "/config/") {
 		t.Errorf("%s: %s uses a path outside of the lab's folder: %s", name, process, word)
 	}
@@ -330,7 +336,16 @@ func TestResolveRefuses(t *testing.T) {
 			o.With, o.Without = []string{blueprint.CalicoNodeSync}, []string{blueprint.CalicoNodeSync}
 		},
 			"--with and --without both name calico-node-sync"},
-		"unknown companion": {func(o *blueprint.Options) { o.With = []string{"x"} }, "the only choice so far"},
+		"unknown companion":     {func(o *blueprint.Options) { o.With = []string{"x"} }, "the choices are calico-node-sync and digitalocean-csi-driver"},
+		"volumes on simulated machines": {func(o *blueprint.Options) {
+			o.With, o.Cloud = []string{blueprint.CSIDriver}, blueprint.CloudDigitalOcean
+		}, "add --real-nodes 2"},
+		"volumes without a cloud": {func(o *blueprint.Options) {
+			o.With, o.RealNodes, o.Bin, o.CSIManifest = []string{blueprint.CSIDriver}, 1, "/bin", "/dist/x.yaml"
+		}, "use --cloud digitalocean"},
+		"volumes without a manifest": {func(o *blueprint.Options) {
+			o.With, o.RealNodes, o.Bin, o.Cloud = []string{blueprint.CSIDriver}, 1, "/bin", blueprint.CloudDigitalOcean
+		}, "needs the path of its manifest"},
 		"companion without Calico": {func(o *blueprint.Options) {
 			o.Datastore, o.With = blueprint.DatastoreNone, []string{blueprint.CalicoNodeSync}
 		}, "use --calico-datastore etcdv3 or kubernetes"},

@@ -110,6 +110,8 @@ type Options struct {
 	// not there.
 	CloudProgram   string `json:"-"`
 	CloudManifests string `json:"-"`
+	// CSIManifest is the absolute path of the volume driver's manifest.
+	CSIManifest string `json:"-"`
 	// Page says that the page is served, and PageProgram is the absolute path of kubectl-mooring, empty if it is not there.
 	Page        bool   `json:"page,omitempty"`
 	PageProgram string `json:"-"`
@@ -273,8 +275,14 @@ func checkNetwork(o Options) error {
 
 func checkWith(o Options) error {
 	for _, name := range o.With {
+		if name == CSIDriver {
+			if err := checkVolumes(o); err != nil {
+				return err
+			}
+			continue
+		}
 		if name != CalicoNodeSync {
-			return fmt.Errorf("--with %q is unknown; the only choice so far is %s", name, CalicoNodeSync)
+			return fmt.Errorf("--with %q is unknown; the choices are %s and %s", name, CalicoNodeSync, CSIDriver)
 		}
 		if o.Datastore != DatastoreEtcd && o.Datastore != DatastoreKubernetes {
 			return fmt.Errorf("--with %s needs a datastore; use --calico-datastore etcdv3 or kubernetes, not %s", name, o.Datastore)

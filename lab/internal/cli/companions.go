@@ -50,6 +50,22 @@ func (a *app) findCalicoNodeSync(o blueprint.Options) (blueprint.Options, error)
 	return o, nil
 }
 
+// findVolumes finds the volume driver's manifest in the repository that the lab's program was built in.
+func (a *app) findVolumes(o blueprint.Options) (blueprint.Options, error) {
+	if !slices.Contains(o.With, blueprint.CSIDriver) {
+		return o, nil
+	}
+	executable, err := a.Executable()
+	if err != nil {
+		return o, fmt.Errorf("finding the lab's own binary: %w", err)
+	}
+	o.CSIManifest = filepath.Join(filepath.Dir(filepath.Dir(executable)), "dist", blueprint.CSIDriver+".yaml")
+	if _, err := os.Stat(o.CSIManifest); err != nil {
+		return o, fmt.Errorf("the manifest of %s is not at %s; run the lab from the repository's bin folder", blueprint.CSIDriver, o.CSIManifest)
+	}
+	return o, nil
+}
+
 // findCloud finds the cloud controller manager's program beside the lab's own, and its manifests, and decides whether there is a cloud if the user
 // does not say it: there is one if it can be, unless the user has chosen which processes run.
 func (a *app) findCloud(o blueprint.Options) (blueprint.Options, error) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/realnode"
 	"github.com/mooring-dev/mooring/lab/internal/realnode/image"
 	"github.com/mooring-dev/mooring/lab/internal/runner"
+	"github.com/mooring-dev/mooring/lab/internal/storage"
 )
 
 // findRealNodes recalls with how many real machines the lab of the folder was made, if the user does not say it, and finds their programs.
@@ -58,6 +60,11 @@ func (a *app) checkRealNodes(o blueprint.Options) error {
 	}
 	if err := errors.Join(a.TryRealNodes(o.Bin), realnode.CheckDir(o.Dir)); err != nil {
 		return fmt.Errorf("--real-nodes: %w", err)
+	}
+	if slices.Contains(o.With, blueprint.CSIDriver) {
+		if err := storage.Check(o.Bin); err != nil {
+			return fmt.Errorf("--with %s: %w", blueprint.CSIDriver, err)
+		}
 	}
 	return nil
 }

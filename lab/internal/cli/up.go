@@ -69,7 +69,7 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.StringArrayVar(&o.Images, "image", nil, "with --real-nodes, NAME:TAG=/PATH/OF/PROGRAM for an image of one static program, NAME=/PATH.tar for an archive of "+
 		"`make images`, or NAME:TAG alone for the program beside the lab's own with the last part of the name; may be repeated")
 	flags.StringArrayVar(&o.ImageArchives, "image-archive", nil, "with --real-nodes, a .tar of `make images` for all of them to have; may be repeated")
-	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync")
+	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync, and, with --real-nodes, digitalocean-csi-driver")
 	flags.StringSliceVar(&o.Without, "without", nil, "do not run these, so that pods can do their work: digitalocean-cloud-controller-manager")
 	flags.DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 20*time.Second, "time after which a silent node is NotReady")
 	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "port of kube-apiserver on 127.0.0.1 (0: any free port)")
@@ -184,6 +184,9 @@ func (a *app) completeOptions(command *cobra.Command, o blueprint.Options) (blue
 		return o, err
 	}
 	if o, err = a.findCloud(o); err != nil {
+		return o, err
+	}
+	if o, err = a.findVolumes(o); err != nil {
 		return o, err
 	}
 	if o, err = a.findNetwork(command, o); err != nil {

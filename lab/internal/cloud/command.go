@@ -24,8 +24,8 @@ type options struct {
 	certFile, keyFile, clientCAFile  string
 	tokenFile, stateFile, machines   string
 	noRateLimits                     bool
-	// machinesAddress is where real machines reach the API, empty without any.
-	machinesAddress string
+	// disks is the folder of the volumes' disks, and machinesAddress where machines reach the API; empty without real machines that use volumes.
+	disks, machinesAddress string
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -42,8 +42,9 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token of the account")
 	flags.StringVar(&o.stateFile, "state-file", "", "file with all that exists")
 	flags.StringVar(&o.machines, "machines", "", "file with the list of machines, to write")
-	flags.StringVar(&o.machinesAddress, "machines-address", "", "address at which machines reach the API; their metadata service is served with it")
 	flags.BoolVar(&o.noRateLimits, "no-rate-limits", false, "do not limit the rate of requests as DigitalOcean does")
+	flags.StringVar(&o.disks, "disks", "", "folder in which volumes are real disks; they are not if it is empty")
+	flags.StringVar(&o.machinesAddress, "machines-address", "", "address at which machines reach the API; their metadata service is served with it")
 	return command
 }
 
@@ -78,6 +79,14 @@ func (o options) run(ctx context.Context) error {
 			panic(http.ErrAbortHandler)
 		}
 		f.dirty.Store(true)
+	}
+	if o.disks != "" {
+		devices, err := o.openDisks()
+		if err != nil {
+			return err
+		}
+		defer devices.Close()
+		settings.Volumes.Devices = devices
 	}
 	sim, err := digitalocean.Open(settings, state)
 	if err != nil {

@@ -40,6 +40,7 @@ func settings(token string, seed uint64, limited bool) digitalocean.Options {
 		}},
 		Droplets:      digitalocean.DropletOptions{BootAfter: bootTime, NetworksAfter: networkTime},
 		LoadBalancers: digitalocean.LoadBalancerOptions{ActiveAfter: balancerTime, BusyAfterUpdate: busyTime},
+		Volumes:       digitalocean.VolumeOptions{AttachAfter: attachTime, DetachAfter: attachTime, ResizeAfter: attachTime},
 	}
 	if !limited {
 		o.RateLimits = ratelimit.Limits{Hour: -1, Minute: -1}

@@ -11,16 +11,32 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/disks"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
+	realmachine "github.com/mooring-dev/mooring/lab/internal/realnode/describe"
 )
 
-// metadataAddress is where a droplet finds its metadata service (DigitalOcean's documentation).
-const metadataAddress = "169.254.169.254"
+const (
+	// metadataAddress is where a droplet finds its metadata service (DigitalOcean's documentation).
+	metadataAddress = "169.254.169.254"
+	// attachTime is how long an attachment, a detachment or a change of size takes; at DigitalOcean it is several seconds.
+	attachTime = 500 * time.Millisecond
+)
+
+// openDisks makes volumes disks of this machine.
+func (o options) openDisks() (*disks.Disks, error) {
+	if err := os.MkdirAll(o.disks, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the disks: %w", err)
+	}
+	return disks.New(o.disks), nil
+}
 
 // listenToMachines serves the API and the metadata service on the network of real machines.
 func (o options) listenToMachines(ctx context.Context, s *servers, sim *digitalocean.Simulator, config *tls.Config, logger *slog.Logger) error {
@@ -45,7 +61,7 @@ func (o options) listenToMachines(ctx context.Context, s *servers, sim *digitalo
 	return nil
 }
 
-// identify finds the droplet that asks about itself by its address.
+// identify finds the droplet that asks about itself by its address, or by that of a pod on it: at DigitalOcean pods come from their droplet's address.
 func (o options) identify(r *http.Request) (account, droplet string, ok bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -56,7 +72,7 @@ func (o options) identify(r *http.Request) (account, droplet string, ok bool) {
 		return "", "", false
 	}
 	for _, m := range list.Machines {
-		if m.Address == from.Addr().Unmap() {
+		if address := from.Addr().Unmap(); m.Address == address || realmachine.PodCIDR(m.Address).Contains(address) {
 			return Account, strconv.Itoa(m.Droplet), true
 		}
 	}

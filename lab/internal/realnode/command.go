@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 	"github.com/mooring-dev/mooring/lab/internal/realnode/cgroup"
 	"github.com/mooring-dev/mooring/lab/internal/realnode/image"
+	"github.com/mooring-dev/mooring/lab/internal/storage"
 	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
@@ -40,6 +41,7 @@ type options struct {
 	images, wanted                                 []string
 	archives                                       []image.Archive
 	uninitialized                                  bool
+	disks                                          string
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -55,6 +57,7 @@ func NewCommand() *cobra.Command {
 	flags.BoolVar(&o.uninitialized, "uninitialized", false, "count machines as up before a cloud controller manager has initialized their Nodes")
 	flags.StringArrayVar(&o.wanted, "image", nil, "NAME or NAME=/PATH of an image for all machines, to make of a program; may be repeated")
 	flags.StringArrayVar(&o.images, "image-archive", nil, "archive of an image for all machines; may be repeated")
+	flags.StringVar(&o.disks, "disks", "", "folder of the simulated cloud's disks; with it machines see their volumes, and have the images of their driver")
 	return command
 }
 
@@ -74,6 +77,13 @@ func (o options) run(ctx context.Context) error {
 	// Groups of a run that was killed; nothing of it runs any more.
 	if err := cgroup.Remove(ctx, cgroup.Root(o.dir)); err != nil {
 		return err
+	}
+	if o.disks != "" {
+		more, err := storage.MakeImages(o.bin, layout.Data("images"))
+		if err != nil {
+			return err
+		}
+		o.archives = append(o.archives, more...)
 	}
 	m := &manager{
 		options: o, api: api, hosts: map[string]*host{}, after: map[string]time.Time{}, logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),

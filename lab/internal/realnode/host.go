@@ -48,6 +48,7 @@ func (o options) start(ctx context.Context, m machines.Machine) (*host, error) {
 		return nil, fmt.Errorf("making the certificates: %w", err)
 	}
 	d := o.describe(m, layout)
+	o.addDisks(&d, m)
 	dir := layout.RealNode(m.Name)
 	if err := os.MkdirAll(filepath.Join(dir, "logs"), 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder: %w", err)

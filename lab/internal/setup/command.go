@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
+	"github.com/mooring-dev/mooring/lab/internal/storage"
 	"github.com/mooring-dev/mooring/lab/internal/subcommand"
 )
 
@@ -30,6 +31,7 @@ type options struct {
 	cloudManagerManifests   string
 	realNodes               bool
 	foreignRemoval          bool
+	volumes                 storage.Site
 }
 
 // NewCommand returns the hidden subcommand that the supervisor runs.
@@ -49,6 +51,12 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.cloudManagerManifests, "cloud-controller-manager-manifests", "", "folder with the manifests of the cloud controller manager")
 	flags.BoolVar(&o.foreignRemoval, "foreign-node-removal", false, "a component that is not a process of the lab removes the Nodes of machines that are gone")
 	flags.BoolVar(&o.realNodes, "real-nodes", false, "machines are real, and run CoreDNS")
+	flags.StringVar(&o.volumes.Manifest, "volumes-manifest", "", "manifest of the volume driver; there are no volumes if it is empty")
+	flags.StringVar(&o.volumes.Kinds, "volumes-kinds", "", "folder with the custom resources of snapshots")
+	flags.StringVar(&o.volumes.Sysfs, "volumes-sysfs", "", "folder that describes disks")
+	flags.StringVar(&o.volumes.APIURL, "cloud-url", "", "where pods reach the cloud's API")
+	flags.StringVar(&o.volumes.CAFile, "cloud-ca-file", "", "what proves the cloud's API")
+	flags.StringVar(&o.volumes.TokenFile, "cloud-token-file", "", "token of the cloud's account")
 	return command
 }
 
@@ -69,6 +77,11 @@ func (o options) run(ctx context.Context) error {
 	}
 	if err := o.applyManifests(ctx, api); err != nil {
 		return err
+	}
+	if o.volumes.Manifest != "" {
+		if err := applyVolumes(ctx, api, o.volumes); err != nil {
+			return err
+		}
 	}
 	if o.datastore == blueprint.DatastoreNone {
 		return nil
