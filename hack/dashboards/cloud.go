@@ -17,6 +17,8 @@ func cloud() dashboard {
 					[]query{{"max(" + of(prefix+"trust", `state="trusted"`) + ")", ""}}},
 				{number, "Nodes in doubt", "Not ready, and it cannot be said whether their droplets exist. They stay.", short, badIf1,
 					[]query{{"sum(max by (reason) (" + of(prefix+"nodes_existence_unknown") + "))", ""}}},
+				{number, "Machines that wait for a person", "They are off like many others, and keep their volumes until somebody confirms it: kubectl mooring confirm.", short, badIf1,
+					[]query{{"max(" + of(prefix+"out_of_service_machines", `reason="mass-guard"`) + ")", ""}}},
 				{number, "Load balancers that wait", "To be looked at; it passes by itself unless passes fail.", short, plain, []query{{"max(" + of(prefix+"loadbalancer_dirty") + ")", ""}}},
 				{number, "Services left out of the firewall", "They cannot be understood, so that the firewall keeps what it has for them.", short, badIf1,
 					[]query{{"max(" + of(prefix+"firewall_services_left_out") + ")", ""}}},

@@ -48,7 +48,7 @@ func eventSources() []eventSource {
 			of:    "RouteReflectorTopology", conditions: []string{"Accepted=False", "Degraded=True", "Frozen=True"},
 		},
 		{
-			program: docloud.Component, on: "Node", groups: []group{{"internal/docloud/machines", `^Event`}},
+			program: docloud.Component, on: "Node", groups: []group{{"internal/docloud/machines", `^Event`}, {"internal/docloud/shutdowns", `^Event`}},
 			about: "Each at most once in ten minutes. Kubernetes' node controllers, which the program runs, write Events of their own.",
 		},
 		{

@@ -19,7 +19,7 @@ import (
 func writers() map[string]int {
 	return map[string]int{
 		"internal/nodesync/controller": 2, "internal/routereflector/controller": 3, "internal/etcdstorage/controller": 2,
-		"internal/docloud/machines": 2, "internal/docloud/balancers": 1, "internal/docloud/firewalls": 2,
+		"internal/docloud/machines": 2, "internal/docloud/balancers": 1, "internal/docloud/firewalls": 2, "internal/docloud/shutdowns": 3,
 	}
 }
 

@@ -52,7 +52,7 @@ func suites() []suite {
 		{
 			id: "cloud", component: "digitalocean-cloud-controller-manager", what: "load balancers, firewall, tags and events; the whole program and its admission server",
 			packages: []string{
-				"./internal/docloud/machines", "./internal/docloud/provider/balancertest", "./internal/docloud/firewalls", "./internal/docloud/clustertag", "./internal/docloud/app",
+				"./internal/docloud/machines", "./internal/docloud/provider/balancertest", "./internal/docloud/firewalls", "./internal/docloud/clustertag", "./internal/docloud/shutdowns", "./internal/docloud/app",
 				"./internal/docloud/admissionapp",
 			},
 		},

@@ -43,7 +43,7 @@ func sources() []string {
 	return []string{
 		"dist/calico-node-sync-etcdv3.yaml", "dist/calico-node-sync-kubernetes.yaml",
 		"dist/calico-route-reflector-operator-environment.yaml", "dist/calico-route-reflector-operator-etcdv3.yaml", "dist/calico-route-reflector-operator-kubernetes.yaml",
-		"dist/etcd-storage-operator.yaml", "releases/digitalocean-cloud-controller-manager/latest.yml",
+		"dist/etcd-storage-operator.yaml", "releases/digitalocean-cloud-controller-manager/latest.yml", "dist/digitalocean-cloud-controller-manager-out-of-service.yaml",
 	}
 }
 
@@ -106,8 +106,12 @@ func manifest(b *bytes.Buffer, source string, content []byte) error {
 	fmt.Fprintf(b, "{file: %q, namespace: %q, account: %q, rules: []rule{\n", source, account.Namespace, account.Name)
 	for _, role := range roles {
 		if name := role.Kind + " " + role.Metadata.Name; bound[name] {
+			in := ""
+			if role.Kind == "Role" && role.Metadata.Namespace != account.Namespace {
+				in = role.Metadata.Namespace
+			}
 			for _, r := range role.Rules {
-				rules(b, name, role.Kind == "Role", r)
+				rules(b, name, role.Kind == "Role", in, r)
 			}
 		}
 	}
@@ -115,11 +119,15 @@ func manifest(b *bytes.Buffer, source string, content []byte) error {
 	return nil
 }
 
-// rules writes a rule for each group and resource.
-func rules(b *bytes.Buffer, role string, own bool, r rbacv1.PolicyRule) {
+// rules writes a rule for each group and resource. in is the namespace of a role in another namespace than the component's.
+func rules(b *bytes.Buffer, role string, own bool, in string, r rbacv1.PolicyRule) {
+	elsewhere := ""
+	if in != "" {
+		elsewhere = fmt.Sprintf(" in: %q,", in)
+	}
 	for _, group := range r.APIGroups {
 		for _, resource := range r.Resources {
-			fmt.Fprintf(b, "{role: %q, own: %t, group: %q, resource: %q, names: %#v, verbs: %#v},\n", role, own, group, resource, slices.Clone(r.ResourceNames), r.Verbs)
+			fmt.Fprintf(b, "{role: %q, own: %t,%s group: %q, resource: %q, names: %#v, verbs: %#v},\n", role, own, elsewhere, group, resource, slices.Clone(r.ResourceNames), r.Verbs)
 		}
 	}
 }

@@ -57,11 +57,11 @@ func components() []component {
 			pure: []string{
 				"internal/docloud/annotation", "internal/docloud/providerid", "internal/docloud/instance",
 				"internal/docloud/loadbalancer", "internal/docloud/firewall", "internal/docloud/budget",
-				"internal/docloud/admission", "internal/docloud/admission/policy", "internal/docloud/volume",
+				"internal/docloud/admission", "internal/docloud/admission/policy", "internal/docloud/volume", "internal/docloud/outofservice",
 			},
 			acting: []string{
 				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/loop", "internal/docloud/machines", "internal/docloud/balancers",
-				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...",
+				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...", "internal/docloud/shutdowns",
 				"internal/docloud/defaults", "internal/docloud/csi", "internal/docloud/blockdevice",
 			},
 			apps: []string{"internal/docloud/app/...", "internal/docloud/admissionapp/...", "internal/docloud/csiapp/..."},
@@ -115,7 +115,7 @@ func Rooms() []Room {
 			Reason: "what doctors say is decided in pure packages, so that what they say it with is pure as well",
 		},
 		Room{
-			Name: "people", Packages: []string{"internal/agreement", "internal/topology", "internal/ui"}, MayImport: []string{"api", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: "people", Packages: []string{"internal/agreement", "internal/topology", "internal/ui", "internal/volumes"}, MayImport: []string{"api", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what people are shown of several components is decided and drawn from values, so that it can be tested without a cluster",
 		},
 		Room{

@@ -26,8 +26,10 @@ type manifest struct {
 // rule is one rule of a role about one resource.
 type rule struct {
 	// role is its kind and name; own says that it holds in the component's namespace alone.
-	role            string
-	own             bool
+	role string
+	own  bool
+	// in is the namespace of a role that is in another one than the component; empty for any other role.
+	in              string
 	group, resource string
 	// names are those of single objects; none means all.
 	names, verbs []string
@@ -92,7 +94,7 @@ func (i installed) question(r rule, name, verb string) Question {
 	q := Question{Namespace: i.workload.Namespace, Account: i.workload.account(), Group: r.group, Name: name, Verb: verb}
 	q.Resource, q.Subresource, _ = strings.Cut(r.resource, "/")
 	if r.own {
-		q.In = i.workload.Namespace
+		q.In = cmp.Or(r.in, i.workload.Namespace)
 	}
 	return q
 }
@@ -117,6 +119,9 @@ func (i *installed) find() bool {
 	switch i.component.name {
 	case cloud:
 		file = "releases/digitalocean-cloud-controller-manager/latest.yml"
+		if value, set := i.workload.flag("out-of-service-taint"); set && value != "false" {
+			file = "dist/digitalocean-cloud-controller-manager-out-of-service.yaml"
+		}
 	case storage:
 		file = "dist/etcd-storage-operator.yaml"
 	case nodeSync, reflectors:

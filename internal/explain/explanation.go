@@ -16,7 +16,7 @@ import (
 
 // Explanation is why an object is as it is. Its JSON form is a contract with programs.
 type Explanation struct {
-	// Kind is Node, Service or EtcdStorage.
+	// Kind is Node, Service, PersistentVolumeClaim or EtcdStorage.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`

@@ -20,11 +20,12 @@ type NodeEvidence struct {
 	Machine  agreement.Row
 	NotAsked []Named
 	// CalicoNames are its names in Calico's datastore, beside its own.
-	CalicoNames []string
-	NodeSync    NodeSync
-	Reflectors  Reflectors
-	Events      []Event
-	EventsRead  Side
+	CalicoNames  []string
+	OutOfService OutOfService
+	NodeSync     NodeSync
+	Reflectors   Reflectors
+	Events       []Event
+	EventsRead   Side
 }
 
 // Named is a side with what there is to say of it.
@@ -42,7 +43,7 @@ type NodeSync struct {
 
 // Node explains a machine: what the sides say, what would be done about it and why, and what was told.
 func Node(e NodeEvidence) Explanation {
-	sections := []Section{e.machine(), e.nodeSync()}
+	sections := []Section{e.machine(), e.outOfService(), e.nodeSync()}
 	sections = append(sections, e.Reflectors.sections()...)
 	return explanation("Node", "", e.Name, append(sections, told{e.Events, e.EventsRead, true}.section(e.Now))...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
@@ -112,6 +113,32 @@ func TestNodeThatIsGone(t *testing.T) {
 	forgotten := gone(t, time.Minute, nil)
 	forgotten.NodeSync.Memory = ""
 	says(t, explain.Node(forgotten), true, "memory: none of a controller was found, so that an absence begins now")
+}
+
+// Why the taint out-of-service is or is not set.
+func TestNodeOutOfService(t *testing.T) {
+	t.Parallel()
+	of := func(o explain.OutOfService) explain.Explanation {
+		e := alive("worker-1")
+		e.OutOfService = o
+		return explain.Node(e)
+	}
+	silent(t, of(explain.OutOfService{}), "taint")
+	verdict := func(reason outofservice.Reason) *outofservice.Verdict {
+		return &outofservice.Verdict{Node: "worker-1", Droplet: 7, Reason: reason, Message: "droplet 7 is off"}
+	}
+	at := now.Add(-time.Minute)
+	says(t, of(explain.OutOfService{NotReady: true}), false, "taint: node.kubernetes.io/out-of-service is not set",
+		"why: digitalocean-cloud-controller-manager has recorded nothing of machines that are off: it does not run, or without --out-of-service-taint")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, Verdict: verdict(outofservice.ReasonOutOfService), Ours: true, NotReady: true}), true,
+		"!taint: node.kubernetes.io/out-of-service is set by digitalocean-cloud-controller-manager: Pods of the machine are deleted, and its volumes detached", "why: droplet 7 is off (out-of-service)", "recorded: 60s ago")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, Verdict: verdict(outofservice.ReasonMassGuard), NotReady: true}), true,
+		"!why: droplet 7 is off (mass-guard)")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, NotReady: true}), false, "why: DigitalOcean calls its droplet active, so that the machine may run, or the Node has just become not ready")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour), NotReady: true}), true, "!recorded: 60m ago", "!stale: the component has not written since: it does not run, or has lost the flag --out-of-service-taint")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour)}), false, "why: the Node is ready")
+	says(t, of(explain.OutOfService{Side: explain.Side{Problem: "forbidden"}, NotReady: true}), true, "!why: not known: forbidden")
+	says(t, of(explain.OutOfService{Foreign: true, Recorded: true, Enabled: true, At: at}), true, "!taint: node.kubernetes.io/out-of-service is set by somebody else, who takes it off again")
 }
 
 // Others' steps and refusals are not this machine's; its other names are.

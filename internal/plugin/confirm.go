@@ -23,19 +23,22 @@ import (
 
 const confirmLong = `Show what Mooring's components hold back until a person confirms it, and how to confirm it. Nothing is written.
 
-  calico-node-sync                 machines that are gone unseen, when they are more than the mass guard lets pass, or most of the datastore
-  calico-route-reflector-operator  a topology whose Nodes or labels went all at once, or whose deletion would take the routes along
+  calico-node-sync                       machines that are gone unseen, when they are more than the mass guard lets pass, or most of the datastore
+  digitalocean-cloud-controller-manager  machines that are off, when they are more than it puts out of service by itself
+  calico-route-reflector-operator        a topology whose Nodes or labels went all at once, or whose deletion would take the routes along
 
-It is what the controllers themselves have reported: in the ConfigMap calico-node-sync-state in the namespaces of --mooring-namespace, and in the status of
-each RouteReflectorTopology. Neither a credential of etcd nor the log of a controller is needed.
+It is what the controllers themselves have reported: in the ConfigMap calico-node-sync-state in the namespaces of --mooring-namespace, on the Lease
+digitalocean-cloud-controller-manager-out-of-service in kube-system, and in the status of each RouteReflectorTopology. Neither a credential of etcd or DigitalOcean
+nor the log of a controller is needed.
 
-What a person needs: get on ConfigMap calico-node-sync-state there, and list on routereflectortopologies.bgp.mooring.dev; to confirm, get and patch on
-that ConfigMap, or on the topology.
+What a person needs: get on that ConfigMap and that Lease, and list on routereflectortopologies.bgp.mooring.dev; to confirm, get and patch on the ConfigMap, the
+Lease, or the topology.
 
 Exit codes: 0 nothing waits; 2 something waits for a confirmation; 1 it could not be read.`
 
 const confirmExample = `  kubectl mooring confirm
   kubectl mooring confirm nodes 3f2a9c01d4be
+  kubectl mooring confirm machines 91c04be7a2d3
   kubectl mooring confirm topology main 5d0c77aa`
 
 // mostAttempts is how often a confirmation is written again when the object has changed meanwhile; each time it is judged again.
@@ -47,6 +50,7 @@ const freshState = 12 * time.Minute
 // confirmations is what waits. Its JSON form is a contract with programs.
 type confirmations struct {
 	Nodes      []nodesAwaiting    `json:"nodes"`
+	Machines   []machinesAwaiting `json:"machines,omitempty"`
 	Topologies []topologyAwaiting `json:"topologies"`
 	// Unread says what could not be read.
 	Unread []string `json:"unread,omitempty"`
@@ -58,6 +62,7 @@ func (confirmations) Table() Table { return Table{} }
 // pending reports whether something waits that nobody has confirmed.
 func (c confirmations) pending() bool {
 	return slices.ContainsFunc(c.Nodes, func(n nodesAwaiting) bool { return n.ConfirmedUntil.IsZero() }) ||
+		slices.ContainsFunc(c.Machines, func(m machinesAwaiting) bool { return m.ConfirmedUntil.IsZero() }) ||
 		slices.ContainsFunc(c.Topologies, func(t topologyAwaiting) bool { return !t.Confirmed })
 }
 
@@ -74,7 +79,7 @@ func newConfirm(env *Env) *cobra.Command {
 		},
 	}
 	output.AddTo(cmd)
-	cmd.AddCommand(newConfirmNodes(env), newConfirmTopology(env))
+	cmd.AddCommand(newConfirmNodes(env), newConfirmMachines(env), newConfirmTopology(env))
 	return cmd
 }
 
@@ -89,6 +94,11 @@ func listConfirmations(ctx context.Context, c *cluster, output *Output, now cloc
 		if s.waits.Hash != "" {
 			is.Nodes = append(is.Nodes, s.awaiting(now.Now()))
 		}
+	}
+	if off, err := c.machinesOff(ctx); err != nil {
+		is.Unread = append(is.Unread, sideOf(err).Problem)
+	} else if off.record.Awaiting.Hash != "" {
+		is.Machines = append(is.Machines, off.awaiting(now.Now()))
 	}
 	topologies, _, err := c.topologies(ctx)
 	if err != nil {
@@ -118,12 +128,15 @@ func listConfirmations(ctx context.Context, c *cluster, output *Output, now cloc
 
 // text is what waits for people, in lines of a width.
 func (c confirmations) text(now time.Time, columns int) string {
-	if len(c.Nodes)+len(c.Topologies) == 0 && len(c.Unread) == 0 {
+	if len(c.Nodes)+len(c.Machines)+len(c.Topologies) == 0 && len(c.Unread) == 0 {
 		return "nothing waits for a confirmation\n"
 	}
 	var paragraphs []string
 	for _, n := range c.Nodes {
 		paragraphs = append(paragraphs, n.text(now, columns))
+	}
+	for _, m := range c.Machines {
+		paragraphs = append(paragraphs, m.text(now, columns))
 	}
 	for _, t := range c.Topologies {
 		paragraphs = append(paragraphs, t.text(columns))

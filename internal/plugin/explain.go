@@ -21,12 +21,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-const explainLong = `Explain the state of a Node, a Service of type LoadBalancer or an EtcdStorage: the planners' own reasons, and recent Events. Nothing is
-written.
+const explainLong = `Explain the state of a Node, a Service of type LoadBalancer, a PersistentVolumeClaim or an EtcdStorage: the planners' own reasons, and
+recent Events. Nothing is written.
 
-  node         what the cloud, Kubernetes, Calico and the topologies report of the machine, what calico-node-sync would remove of it
-               or which gate holds that back, and what each topology plans for it
+  node         what the cloud, Kubernetes, Calico and the topologies report of the machine, whether it is out of service and why, what
+               calico-node-sync would remove of it or which gate holds that back, and what each topology plans for it
   service      the load balancer that it asks DigitalOcean for, what each annotation gives, what is refused, and which Nodes are left out
+  pvc          its volume at DigitalOcean, where that is attached, and what keeps its Pod waiting
   etcdstorage  its conditions as sentences, usage and quota, the ends of certificates, and what is pending
 
 Plans are made here and now, by the rules of the components and without their flags. A machine needs no Node to be explained.
@@ -36,6 +37,7 @@ Exit codes: 0 nothing needs attention; 2 a line needs attention (those with an e
 
 const explainExample = `  kubectl mooring explain node worker-1
   kubectl mooring explain service/web -n shop
+  kubectl mooring explain pvc data-db-0 -n shop
   kubectl mooring explain ets tenant-a -o json`
 
 // explainedKind is a kind that can be explained.
@@ -52,6 +54,7 @@ func explainedKinds() []explainedKind {
 	return []explainedKind{
 		{[]string{"node", "nodes", "no"}, (*explainCommand).node, nodeNames},
 		{[]string{"service", "services", "svc"}, (*explainCommand).service, serviceNames},
+		{[]string{"pvc", "persistentvolumeclaim", "persistentvolumeclaims"}, (*explainCommand).claim, claimNames},
 		{[]string{"etcdstorage", "etcdstorages", "ets", "etcdstorage." + v1alpha1.GroupVersion.Group, "etcdstorages." + v1alpha1.GroupVersion.Group}, (*explainCommand).etcdStorage, storageNames},
 	}
 }
@@ -69,7 +72,7 @@ func newExplain(env *Env) *cobra.Command {
 	e.output.known = []string{formatText, string(FormatJSON), string(FormatYAML)}
 	cmd := &cobra.Command{
 		Use:     "explain KIND NAME",
-		Short:   "Explain the state of a Node, a Service or an EtcdStorage",
+		Short:   "Explain the state of a Node, a Service, a PersistentVolumeClaim or an EtcdStorage",
 		Long:    explainLong,
 		Example: explainExample,
 		Args:    cobra.ArbitraryArgs,
@@ -151,7 +154,7 @@ func kindOf(word string) (explainedKind, bool) {
 	return kinds[at], true
 }
 
-func kindsInWords() string { return "use node (no), service (svc) or etcdstorage (ets)" }
+func kindsInWords() string { return "use node (no), service (svc), pvc or etcdstorage (ets)" }
 
 // completeExplained completes kinds, then names.
 func completeExplained(ctx context.Context, env *Env, args []string, begun string) []string {

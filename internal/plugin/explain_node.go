@@ -5,13 +5,19 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 
 	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -49,6 +55,7 @@ func (e *explainCommand) node(ctx context.Context, name string) (explain.Explana
 			evidence.CalicoNames = append(evidence.CalicoNames, n.Name)
 		}
 	}
+	evidence.OutOfService = outOfService(ctx, c, name)
 	evidence.NodeSync, evidence.Reflectors.Side = explain.NodeSync{Side: explain.Side(w.Calico.Side)}, explain.Side(w.Calico.Side)
 	if w.Calico.Side == (agreement.Side{}) {
 		limits := nodesync.DefaultConfig()
@@ -59,6 +66,35 @@ func (e *explainCommand) node(ctx context.Context, name string) (explain.Explana
 	evidence.Events, evidence.EventsRead = c.eventsOfMachine(ctx, append([]string{name}, evidence.CalicoNames...))
 	evidence.Now = e.clock.Now()
 	return explain.Node(evidence), nil
+}
+
+// outOfService reads what digitalocean-cloud-controller-manager has recorded of a machine that is off, and the Node's taints.
+func outOfService(ctx context.Context, c *cluster, name string) explain.OutOfService {
+	var out explain.OutOfService
+	node, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return out
+	case err != nil:
+		out.Side = sideOf(fmt.Errorf("reading node %s: %w", name, err))
+		return out
+	}
+	out.Ours, out.Foreign = outofservice.Taints(node.Spec.Taints)
+	out.NotReady = !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	off, err := c.machinesOff(ctx)
+	if err != nil {
+		out.Side = sideOf(err)
+		return out
+	}
+	out.Recorded, out.Enabled, out.At, out.Partial = off.lease != nil, off.record.Enabled, off.record.SavedAt, off.record.More > 0
+	for i, v := range off.record.Machines {
+		if v.Node == name {
+			out.Verdict = &off.record.Machines[i]
+		}
+	}
+	return out
 }
 
 // reflectors plans as the route reflectors' operator would, for each topology.

@@ -100,7 +100,7 @@ func has(t *testing.T, lines []string, want ...string) {
 func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
-	const kinds = "use node (no), service (svc) or etcdstorage (ets)"
+	const kinds = "use node (no), service (svc), pvc or etcdstorage (ets)"
 	const form = "use explain KIND NAME or explain KIND/NAME, such as explain node worker-1"
 	ask := func(args ...string) []string {
 		return append([]string{"explain", "--kubeconfig", cluster.Kubeconfig}, args...)
@@ -322,7 +322,7 @@ func explainCompletes(t *testing.T, kubeconfig string) {
 		args []string
 		want string
 	}{
-		{[]string{""}, "node\nservice\netcdstorage\n:4\n"},
+		{[]string{""}, "node\nservice\npvc\netcdstorage\n:4\n"},
 		{[]string{"no", ""}, "c1\nc2\nd1\nd2\nno-calico\nr1\n:4\n"},
 		{[]string{"ets/"}, "ets/team-a\n:4\n"},
 		{[]string{"-n", "shop", "svc", ""}, "web\n:4\n"},

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/utils/clock"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
+	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -39,8 +41,9 @@ const (
 // cloudScenarios are values of the cloud component that must work.
 func cloudScenarios() map[string]string {
 	return map[string]string{
-		"defaults":    `digitaloceanCloudControllerManager: {enabled: true}`,
-		"environment": `digitaloceanCloudControllerManager: {enabled: true, token: {from: environment}}`,
+		"defaults":               `digitaloceanCloudControllerManager: {enabled: true}`,
+		"without out-of-service": `digitaloceanCloudControllerManager: {enabled: true, outOfService: {enabled: false}}`,
+		"environment":            `digitaloceanCloudControllerManager: {enabled: true, token: {from: environment}, outOfService: {enabled: false}}`,
 		"everything": `
 imagePullSecrets: [{name: registry}]
 digitaloceanCloudControllerManager:
@@ -52,6 +55,7 @@ digitaloceanCloudControllerManager:
   apiRateLimitQPS: 2.5
   firewall: {name: public, tags: ["k8s:worker", web]}
   nodeLabelsFromTags: {"team:sub": sub, env: example.com/env}
+  outOfService: {gracePeriod: 45s}
   token: {secret: tokens, key: cloud}
   extraArgs: [--concurrent-service-syncs=5, -v=2]
   extraEnv: [{name: METRICS_ADDR, value: "127.0.0.1:9100"}, {name: HTTPS_PROXY, valueFrom: {configMapKeyRef: {name: proxy, key: url}}}]
@@ -88,8 +92,14 @@ func TestCloudIsSafeWithAllValues(t *testing.T) {
 		}
 		objects.CheckRoles(t, name, cloudNamespace, all)
 		for _, u := range all {
-			clusterWide := strings.HasPrefix(u.GetKind(), "ClusterRole")
-			if want := map[bool]string{false: cloudNamespace}[clusterWide]; u.GetNamespace() != want {
+			want := cloudNamespace
+			switch {
+			case strings.HasPrefix(u.GetKind(), "ClusterRole"):
+				want = ""
+			case strings.HasPrefix(u.GetKind(), "Role") && u.GetNamespace() == corev1.NamespaceNodeLease && name != "without out-of-service":
+				want = corev1.NamespaceNodeLease // kubelets' Leases are there
+			}
+			if u.GetNamespace() != want {
 				t.Errorf("%s: %s %s is in %q", name, u.GetKind(), u.GetName(), u.GetNamespace())
 			}
 		}
@@ -118,7 +128,7 @@ func TestCloudValuesHaveEffects(t *testing.T) {
 		`{"name":"PUBLIC_ACCESS_FIREWALL_NAME","value":"public"}`, `{"name":"PUBLIC_ACCESS_FIREWALL_TAGS","value":"k8s:worker,web"}`,
 		`{"name":"DO_NODE_LABELS_FROM_TAGS","value":"env=example.com/env,team:sub=sub"}`, `{"name":"METRICS_ADDR","value":"127.0.0.1:9100"}`, `"configMapKeyRef":{"key":"url","name":"proxy"}`,
 		`"--token-file=/var/run/secrets/digitalocean/cloud"`, `"secretName":"tokens"`, `"items":[{"key":"cloud","path":"cloud"}]`,
-		`"--concurrent-service-syncs=5"`, `"-v=2"`,
+		`"--concurrent-service-syncs=5"`, `"-v=2"`, `"--out-of-service-taint=true"`, `"--out-of-service-grace-period=45s"`,
 		`"image":"registry.example:5000/mooring/digitalocean-cloud-controller-manager@sha256:0123456789abcdef`, `"imagePullPolicy":"Always"`,
 		`"replicas":3`, `"cpu":"1"`, `"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"tolerations":[{"operator":"Exists"}]`,
 		`"key":"disk"`, `"podAntiAffinity":`, `"team":"network"`, `"example.com/note":"any text, also: this"`,
@@ -177,7 +187,9 @@ func TestCloudRefusals(t *testing.T) {
 		"own anti-affinity": {cloudNamespace, on + "affinity: {}}", "additional properties 'affinity' not allowed"},
 		"a flag with a value": {cloudNamespace, on + "extraArgs: [--token-file=/x]}",
 			"digitaloceanCloudControllerManager.extraArgs: --token-file is not for here: set digitaloceanCloudControllerManager.token"},
-		"a flag that would break": {cloudNamespace, on + "extraArgs: [--secure-port=0]}", "--secure-port is not for here: the probes and the Service expect port 10258"},
+		"the taint without its rights": {cloudNamespace, on + "extraArgs: [--out-of-service-taint]}", "--out-of-service-taint is not for here: set digitaloceanCloudControllerManager.outOfService.enabled"},
+		"no grace period":              {cloudNamespace, on + "outOfService: {gracePeriod: soon}}", at + "outOfService/gracePeriod': 'soon' does not match pattern"},
+		"a flag that would break":      {cloudNamespace, on + "extraArgs: [--secure-port=0]}", "--secure-port is not for here: the probes and the Service expect port 10258"},
 		"a variable with a value": {cloudNamespace, on + "extraEnv: [{name: REGION, value: nyc1}]}",
 			"digitaloceanCloudControllerManager.extraEnv: REGION is not for here: set digitaloceanCloudControllerManager.region"},
 		"a firewall's name elsewhere": {cloudNamespace, on + "extraEnv: [{name: PUBLIC_ACCESS_FIREWALL_NAME, value: x}]}", "PUBLIC_ACCESS_FIREWALL_NAME is not for here: set digitaloceanCloudControllerManager.firewall.name"},
@@ -249,6 +261,7 @@ func TestCloudMetricsAreThoseOfThePage(t *testing.T) {
 	machines.New(nil, machines.NewSnapshot(nil, clock.RealClock{}), machines.DefaultConfig(), clock.RealClock{}, registered)
 	firewalls.NewMetrics(registered)
 	clustertag.NewMetrics(registered)
+	shutdowns.NewMetrics(registered)
 	admissionapp.NewMetrics(registered)
 	registered.MustRegister((&certreload.Reloader{}).Collector("webhook"))
 	maps.DeleteFunc(registered.names, func(name string, _ bool) bool { return strings.HasPrefix(name, "firewall_") }) // the predecessor's

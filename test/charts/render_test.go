@@ -75,7 +75,8 @@ func TestChartRendersWhatConfigRenders(t *testing.T) {
 		compare(component+"/overlays/"+datastore, namespace, scenarios()[datastore])
 	}
 	compare(cloudComponent+"/base", cloudNamespace, cloudScenarios()["environment"])
-	compare(cloudComponent+"/overlays/token-file", cloudNamespace, cloudScenarios()["defaults"])
+	compare(cloudComponent+"/overlays/token-file", cloudNamespace, cloudScenarios()["without out-of-service"])
+	compare(cloudComponent+"/overlays/out-of-service", cloudNamespace, cloudScenarios()["defaults"])
 	compare(volumesComponent+"/base", cloudNamespace, volumesScenarios()["defaults"])
 	compare(reflectorsComponent+"/overlays/kubernetes", namespace, reflectorsScenarios()["without the kind"])
 	compare(reflectorsComponent+"/overlays/etcdv3", namespace, reflectorsScenarios()["etcdv3"])

@@ -89,6 +89,7 @@ type commandOptions struct {
 	takeOver bool
 	// allowReserved lets Services open ports of the machines themselves.
 	allowReserved bool
+	outOfService  outOfServiceOptions
 }
 
 func controllerNames() []string {
@@ -110,6 +111,7 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	sections.FlagSet("digitalocean").BoolVar(&o.takeOver, "allow-load-balancer-take-over", false,
 		"Let every Service take over any load balancer of the account whose ID it names, as the predecessor does. Otherwise what is not this cluster's is taken over "+
 			"only if an annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
+	o.outOfService.addFlags(sections.FlagSet("digitalocean"))
 	for _, section := range sections.FlagSets {
 		command.Flags().AddFlagSet(section)
 	}
@@ -163,7 +165,10 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	if err != nil {
 		return environment.withoutToken(err)
 	}
-	environment.allowReserved, environment.takeOver = o.allowReserved, o.takeOver
+	if err := o.outOfService.check(); err != nil {
+		return err
+	}
+	environment.allowReserved, environment.takeOver, environment.outOfService = o.allowReserved, o.takeOver, o.outOfService
 	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
 		return environment.withoutToken(err)
 	}
@@ -233,7 +238,8 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
 	common := provider.Common{Instances: instances, Controller: controller}
-	return provider.New(gate, instances, controller, extras(e, client, common, gate, log, registry)...).Probing(client), nil
+	others := append(extras(e, client, common, gate, log, registry), e.outOfService.controller(client, instances, gate, log, registry))
+	return provider.New(gate, instances, controller, others...).Probing(client), nil
 }
 
 // extras are the controllers that work only where the environment asks for them: that of the firewall, and that of the cluster's tag.

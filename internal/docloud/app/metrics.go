@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
+	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 )
 
@@ -28,5 +29,6 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	balancers.NewMetrics(registry)
 	firewalls.NewMetrics(registry)
 	clustertag.NewMetrics(registry)
+	shutdowns.NewMetrics(registry)
 	return nil
 }

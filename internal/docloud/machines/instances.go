@@ -78,6 +78,8 @@ type Instances struct {
 	// seeking bounds the calls for the droplets of new Nodes that the list lacks: a Node that has none is asked for again and again.
 	seeking *rate.Limiter
 	late    *addresses
+	// departing returns why a Node whose machine is gone is to be kept for a while, nil for nobody who says so.
+	departing func(*corev1.Node) error
 
 	mu     sync.Mutex // guards all below
 	client kubernetes.Interface
@@ -121,6 +123,13 @@ func (m *Instances) Follow(informer coreinformers.NodeInformer) {
 	defer m.mu.Unlock()
 	m.lister, m.synced = informer.Lister(), synced
 }
+
+// Departing makes each Node whose machine is gone wait until departing returns nil for it as the API server has it; it is called before Initialize. Who
+// waits bounds how long.
+func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing = departing }
+
+// Doubtful returns the list of droplets as new as Nodes that are not ready need it: the one by which their existence is decided.
+func (m *Instances) Doubtful(ctx context.Context) (*DropletList, error) { return m.doubt(ctx) }
 
 // seekBurst is how many new Nodes that the list lacks may be looked for at once.
 const seekBurst = 60
@@ -199,8 +208,14 @@ func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	case instance.Exists:
 		return true, nil
 	case instance.Gone:
-		if err := m.confirm(ctx, node); err != nil {
+		live, err := m.confirm(ctx, node)
+		if err != nil {
 			return true, err
+		}
+		if m.departing != nil {
+			if err := m.departing(live); err != nil {
+				return true, err
+			}
 		}
 		m.reporter.gone(node, v)
 		return false, nil
@@ -273,20 +288,20 @@ func wanted(d instance.Decision, v instance.Verdict) []int {
 
 // confirm looks at the Node itself right before it is given up: the framework deletes by name alone, and a machine that came back under the
 // same name has another Node.
-func (m *Instances) confirm(ctx context.Context, node *corev1.Node) error {
+func (m *Instances) confirm(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	m.mu.Lock()
 	client := m.client
 	m.mu.Unlock()
 	live, err := client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("node %s has been deleted already", node.Name)
+		return nil, fmt.Errorf("node %s has been deleted already", node.Name)
 	case err != nil:
-		return fmt.Errorf("reading node %s before it is given up: %w", node.Name, err)
+		return nil, fmt.Errorf("reading node %s before it is given up: %w", node.Name, err)
 	case live.UID != node.UID || live.Spec.ProviderID != node.Spec.ProviderID:
-		return fmt.Errorf("node %s is another one by now", node.Name)
+		return nil, fmt.Errorf("node %s is another one by now", node.Name)
 	}
-	return nil
+	return live, nil
 }
 
 // InstanceShutdown implements cloudprovider.InstancesV2: whether the droplet is switched off.

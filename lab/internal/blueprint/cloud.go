@@ -60,6 +60,7 @@ func (d draft) cloudControllerManager() Process {
 			"--kube-api-qps=100",
 			"--kube-api-burst=200",
 			"--token-file=" + access.TokenFile,
+			"--out-of-service-taint=true",
 		},
 		Env: []string{
 			"DO_OVERRIDE_URL=" + access.APIURL,

@@ -111,7 +111,7 @@ func (o options) applyManifests(ctx context.Context, api client.Client) error {
 		}
 	}
 	if o.cloudManagerManifests != "" {
-		if err := applyFiles(ctx, api, o.cloudManagerManifests, systemNamespace, "base/service-account.yaml", "base/rbac.yaml"); err != nil {
+		if err := applyFiles(ctx, api, o.cloudManagerManifests, systemNamespace, "base/service-account.yaml", "base/rbac.yaml", "overlays/out-of-service/rbac.yaml"); err != nil {
 			return err
 		}
 	} else if !o.foreignRemoval {

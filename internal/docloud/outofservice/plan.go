@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package outofservice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Reason says in one word where a machine stands. It is the label of a metric and MUST NOT change.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonInService: the Node is ready, or DigitalOcean calls its droplet active, and it has no taint of ours.
+	ReasonInService Reason = "in-service"
+	// ReasonDisabled: the droplet does not run, and the flag is not set.
+	ReasonDisabled Reason = "disabled"
+	// ReasonAccount: DigitalOcean's answers may be about another account.
+	ReasonAccount Reason = "account"
+	// ReasonState: DigitalOcean has not said yet whether the droplet runs, or calls it neither active nor off.
+	ReasonState Reason = "state"
+	// ReasonGrace: the Node has not been not ready for long enough.
+	ReasonGrace Reason = "grace"
+	// ReasonKubelet: the kubelet's Lease was renewed lately, or cannot be read.
+	ReasonKubelet Reason = "kubelet"
+	// ReasonProof: the droplet is being read again by ID.
+	ReasonProof Reason = "proof"
+	// ReasonMassGuard: too many machines are off at a time, a person has to confirm it.
+	ReasonMassGuard Reason = "mass-guard"
+	// ReasonSet: the taint is set now.
+	ReasonSet Reason = "set"
+	// ReasonOutOfService: the Node has the taint.
+	ReasonOutOfService Reason = "out-of-service"
+	// ReasonForeign: somebody else has set the taint, which is left alone.
+	ReasonForeign Reason = "foreign"
+	// ReasonReturning: the Node has the taint, and its machine is about to be back.
+	ReasonReturning Reason = "returning"
+	// ReasonRemoved: the taint is removed now.
+	ReasonRemoved Reason = "removed"
+)
+
+// Reasons are all reasons, in the order of a machine's way.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonInService, ReasonDisabled, ReasonAccount, ReasonState, ReasonGrace, ReasonKubelet, ReasonProof, ReasonMassGuard, ReasonSet, ReasonOutOfService,
+		ReasonForeign, ReasonReturning, ReasonRemoved,
+	}
+}
+
+// Verdict is where one machine stands. Its JSON form is recorded and MUST stay readable.
+type Verdict struct {
+	Node    string `json:"node"`
+	Droplet int    `json:"droplet"`
+	Reason  Reason `json:"reason"`
+	// Message is one sentence. It names no time that passes, so that it stays the same while nothing changes.
+	Message string `json:"message"`
+}
+
+// Plan is what is to be done.
+type Plan struct {
+	// Verdicts has one entry per machine, in the order of names.
+	Verdicts []Verdict
+	// Steps are what is to be written, in the order of names; those that remove a taint are first.
+	Steps []Step
+	// Ask are droplets that are to be read by ID, in ascending order.
+	Ask []int
+	// Awaiting is what waits for a person.
+	Awaiting Awaiting
+	// Memory is to be recorded before the first step.
+	Memory Memory
+}
+
+// Step is one write to a Node.
+type Step interface {
+	fmt.Stringer
+	// On returns the Node's name and UID, which is a precondition.
+	On() (node, uid string)
+	step()
+}
+
+// SetTaint sets the taint. State is what DigitalOcean calls the droplet.
+type SetTaint struct {
+	Node, UID string
+	Droplet   int
+	State     State
+}
+
+// RemoveTaint removes our taint and no other.
+type RemoveTaint struct {
+	Node, UID string
+	Droplet   int
+}
+
+func (SetTaint) step()    {}
+func (RemoveTaint) step() {}
+
+// On implements Step.
+func (s SetTaint) On() (node, uid string) { return s.Node, s.UID }
+
+// On implements Step.
+func (s RemoveTaint) On() (node, uid string) { return s.Node, s.UID }
+
+// String implements fmt.Stringer.
+func (s SetTaint) String() string {
+	return fmt.Sprintf("set the taint out-of-service on node %s: droplet %d is %s", s.Node, s.Droplet, s.State)
+}
+
+// String implements fmt.Stringer.
+func (s RemoveTaint) String() string {
+	return fmt.Sprintf("remove the taint out-of-service from node %s: droplet %d is active and the Node is ready", s.Node, s.Droplet)
+}
+
+// MakePlan decides; the package's comment says by which rules.
+func MakePlan(w World, c Config) Plan {
+	machines := slices.Clone(w.Machines)
+	slices.SortFunc(machines, func(a, b Machine) int { return strings.Compare(a.Node, b.Node) })
+	p := Plan{Memory: recent(w, c)}
+	off := offNow(machines, p.Memory)
+	allowed := c.Allowance(len(machines))
+	held := len(off) > allowed && !confirms(w.Confirmation, hashOf(off), w.Now)
+	var waiting []Machine
+	var set []Step
+	for _, m := range machines {
+		v, ask := judge(m, w, c)
+		if v.Reason == ReasonProof || v.Reason == ReasonSet {
+			if held {
+				v.Reason, v.Message, ask = ReasonMassGuard, fmt.Sprintf("droplet %d is %s, and so are many: %d machines are off at a time, %d may be without a person's "+
+					"confirmation; kubectl mooring confirm shows them", m.Droplet, m.State, len(off), allowed), false
+			}
+		}
+		switch v.Reason {
+		case ReasonMassGuard:
+			waiting = append(waiting, m)
+		case ReasonSet:
+			set = append(set, SetTaint{Node: m.Node, UID: m.UID, Droplet: m.Droplet, State: m.State})
+			p.Memory = p.Memory.with(Intent{Node: m.Node, UID: m.UID, At: w.Now})
+		case ReasonRemoved:
+			p.Steps = append(p.Steps, RemoveTaint{Node: m.Node, UID: m.UID, Droplet: m.Droplet})
+		default:
+		}
+		if ask {
+			p.Ask = append(p.Ask, m.Droplet)
+		}
+		p.Verdicts = append(p.Verdicts, v)
+	}
+	p.Steps = append(p.Steps, set...)
+	slices.Sort(p.Ask)
+	p.Ask = slices.Compact(p.Ask)
+	if held {
+		p.Awaiting = awaiting(waiting, hashOf(off), len(off), allowed)
+	}
+	return p
+}
+
+// judge says where a machine stands without regard to the others, and whether its droplet is to be read by ID.
+func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
+	v = Verdict{Node: m.Node, Droplet: m.Droplet}
+	say := func(reason Reason, format string, args ...any) Verdict {
+		v.Reason, v.Message = reason, fmt.Sprintf(format, args...)
+		return v
+	}
+	stale := m.StateAt.IsZero() || w.Now.Sub(m.StateAt) >= c.ProofAge
+	switch {
+	case m.Ours:
+		return judgeOurs(m, w, say, stale)
+	case m.Foreign && !m.Ready:
+		return say(ReasonForeign, "somebody else has set the taint out-of-service, which is left alone"), false
+	case m.Ready:
+		return say(ReasonInService, "the Node is ready"), false
+	case !w.Enabled && m.State.Out():
+		return say(ReasonDisabled, "droplet %d is %s: its volumes stay attached, since --out-of-service-taint is not set", m.Droplet, m.State), false
+	case !w.Enabled:
+		return say(ReasonDisabled, "--out-of-service-taint is not set"), false
+	case w.Distrust != "":
+		return say(ReasonAccount, "%s", w.Distrust), false
+	case m.State == StateUnknown:
+		return say(ReasonState, "DigitalOcean has not said whether droplet %d runs", m.Droplet), due(m, w, c)
+	case m.State == StateActive:
+		return say(ReasonInService, "DigitalOcean calls droplet %d active, so that the machine may run: the taint out-of-service is not set", m.Droplet), stale
+	case !m.State.Out():
+		return say(ReasonState, "DigitalOcean calls droplet %d neither active nor off", m.Droplet), false
+	}
+	return judgeOut(m, w, c, say)
+}
+
+// judgeOurs is judge for a Node that has our taint.
+func judgeOurs(m Machine, w World, say func(Reason, string, ...any) Verdict, stale bool) (v Verdict, ask bool) {
+	switch {
+	case m.Ready && m.State == StateActive && w.Distrust == "":
+		return say(ReasonRemoved, "droplet %d is active and the Node is ready", m.Droplet), false
+	case m.Ready && m.State == StateActive:
+		return say(ReasonReturning, "the Node is ready, and DigitalOcean cannot be relied on: %s", w.Distrust), false
+	case m.Ready:
+		return say(ReasonReturning, "the Node is ready, and DigitalOcean does not call droplet %d active yet", m.Droplet), stale
+	case m.State == StateActive:
+		return say(ReasonReturning, "droplet %d is active, and the Node is not ready yet", m.Droplet), false
+	case m.State.Out():
+		return say(ReasonOutOfService, "droplet %d is %s: its Pods are deleted and its volumes detached", m.Droplet, m.State), false
+	default:
+		return say(ReasonOutOfService, "the Node is not ready, and DigitalOcean does not call droplet %d active", m.Droplet), false
+	}
+}
+
+// judgeOut is judge for a Node that is not ready, whose droplet does not run.
+func judgeOut(m Machine, w World, c Config, say func(Reason, string, ...any) Verdict) (v Verdict, ask bool) {
+	silent, read := m.Lease.SilentSince, m.Lease.ReadAt
+	switch {
+	case m.NotReadySince.IsZero() || w.Now.Sub(m.NotReadySince) < c.Grace:
+		return say(ReasonGrace, "droplet %d is %s; the Node has to be not ready for %s", m.Droplet, m.State, c.Grace), due(m, w, c)
+	case silent.IsZero():
+		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, cmp.Or(m.Lease.Problem, "it was not tried yet")), false
+	case w.Now.Sub(silent) < c.Grace:
+		return say(ReasonKubelet, "droplet %d is %s; its kubelet has to be silent for %s", m.Droplet, m.State, c.Grace), due(m, w, c)
+	case w.Now.Sub(read) > c.LeaseAge:
+		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, m.Lease.Problem), false
+	case !proven(m, w, c):
+		return say(ReasonProof, "droplet %d is %s; it is read again by ID", m.Droplet, m.State), due(m, w, c)
+	}
+	return say(ReasonSet, "droplet %d is %s, the Node is not ready and its kubelet silent", m.Droplet, m.State), false
+}
+
+// proven reports whether two GETs by ID, apart and the later one since the Node is not ready, have said what is the newest word.
+func proven(m Machine, w World, c Config) bool {
+	p := m.Proof
+	return p.State.Out() && p.State == m.State && p.Last.Sub(p.First) >= c.ProofGap && !p.Last.Before(m.NotReadySince) && age(w, p.Last) <= c.ProofAge &&
+		!p.Last.After(w.Now)
+}
+
+// due reports whether one more GET by ID proves more: where two are proof already, when the later one is too old.
+func due(m Machine, w World, c Config) bool {
+	p := m.Proof
+	switch {
+	case p.Last.IsZero():
+		return true
+	case p.State == m.State && p.Last.Sub(p.First) >= c.ProofGap:
+		return age(w, p.Last) > c.ProofAge
+	default:
+		return age(w, p.Last) >= c.ProofGap
+	}
+}
+
+func age(w World, at time.Time) time.Duration { return w.Now.Sub(at) }
+
+// offNow are the machines that count for the guard: those that are off by the newest word while their Nodes are not ready, those that have our taint, and
+// those that were about to get it. What was proven in this minute plays no part, so that the set changes only when a machine does.
+func offNow(machines []Machine, memory Memory) []Machine {
+	var off []Machine
+	for _, m := range machines {
+		if m.Ours || !m.Foreign && !m.Ready && m.State.Out() || memory.has(m) {
+			off = append(off, m)
+		}
+	}
+	return off
+}
+
+// recent returns the intents that still count, in the order of names.
+func recent(w World, c Config) Memory {
+	var kept Memory
+	for _, i := range w.Memory.Intents {
+		if age(w, i.At) < c.IntentAge {
+			kept = kept.with(i)
+		}
+	}
+	return kept
+}
+
+// with returns the memory with one more intent, the newest of a machine.
+func (m Memory) with(i Intent) Memory {
+	intents := slices.DeleteFunc(slices.Clone(m.Intents), func(o Intent) bool { return o.UID == i.UID && !o.At.After(i.At) })
+	if !slices.ContainsFunc(intents, func(o Intent) bool { return o.UID == i.UID }) {
+		intents = append(intents, i)
+	}
+	slices.SortFunc(intents, func(a, b Intent) int { return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.UID, b.UID)) })
+	return Memory{Intents: intents}
+}
+
+func (m Memory) has(machine Machine) bool {
+	return slices.ContainsFunc(m.Intents, func(i Intent) bool { return i.UID == machine.UID })
+}

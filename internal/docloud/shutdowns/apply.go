@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdowns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+)
+
+// errChanged means that a Node is not any more as the plan saw it. The next reconcile decides again.
+var errChanged = errors.New("it has changed since it was decided on")
+
+// apply makes the steps one after the other. A step whose Node has changed is left to the next reconcile; another failure ends the reconcile.
+func (c *Controller) apply(ctx context.Context, steps []outofservice.Step) (wrote bool, err error) {
+	trusted := false
+	for _, step := range steps {
+		if _, set := step.(outofservice.SetTaint); set && !trusted {
+			if err := c.Surroundings.TrustedNow(ctx); err != nil {
+				return wrote, fmt.Errorf("no taint is set: %w", err)
+			}
+			trusted = true
+		}
+		node, err := c.do(ctx, step)
+		switch {
+		case errors.Is(err, errChanged):
+			c.Log.V(1).Info("A Node has changed, it is decided again", "step", step.String(), "why", err.Error())
+			continue
+		case err != nil:
+			c.Metrics.count(step, false)
+			return wrote, fmt.Errorf("%s: %w", step, err)
+		}
+		wrote = true
+		c.Metrics.count(step, true)
+		c.done(node, step)
+	}
+	return wrote, nil
+}
+
+// do makes one step, on the Node as it is now and if it still is as the plan has it.
+func (c *Controller) do(ctx context.Context, step outofservice.Step) (*corev1.Node, error) {
+	name, uid := step.On()
+	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("node %s is gone: %w", name, errChanged)
+	case err != nil:
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	case string(node.UID) != uid:
+		return nil, fmt.Errorf("node %s is another one: %w", name, errChanged)
+	}
+	var taints []corev1.Taint
+	switch s := step.(type) {
+	case outofservice.SetTaint:
+		taints, err = c.withTaint(ctx, node, s)
+	case outofservice.RemoveTaint:
+		taints, err = withoutTaint(node)
+	default:
+		return nil, fmt.Errorf("unknown step %T", step)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return node, c.patch(ctx, node, taints)
+}
+
+// withTaint returns the taints of a Node with ours, if nothing speaks against it now.
+func (c *Controller) withTaint(ctx context.Context, node *corev1.Node, step outofservice.SetTaint) ([]corev1.Taint, error) {
+	id, err := providerid.Parse(node.Spec.ProviderID)
+	ours, foreign := outofservice.Taints(node.Spec.Taints)
+	switch {
+	case err != nil || id != step.Droplet:
+		return nil, fmt.Errorf("node %s has another droplet: %w", node.Name, errChanged)
+	case ready(node):
+		return nil, fmt.Errorf("node %s is ready: %w", node.Name, errChanged)
+	case ours || foreign:
+		return nil, fmt.Errorf("node %s has the taint already: %w", node.Name, errChanged)
+	}
+	s := c.seen[node.UID]
+	if s == nil {
+		return nil, fmt.Errorf("node %s has not been seen: %w", node.Name, errChanged)
+	}
+	silent := s.Lease.SilentSince
+	if c.readLease(ctx, s); s.Lease.Problem != "" || !s.Lease.SilentSince.Equal(silent) {
+		return nil, fmt.Errorf("the kubelet of node %s is not silent, or its Lease cannot be read (%s): %w", node.Name, s.Lease.Problem, errChanged)
+	}
+	taint, at := outofservice.Taint(), metav1.NewTime(c.Clock.Now())
+	taint.TimeAdded = &at
+	return append(slices.Clone(node.Spec.Taints), taint), nil
+}
+
+// withoutTaint returns the taints of a Node without ours.
+func withoutTaint(node *corev1.Node) ([]corev1.Taint, error) {
+	if ours, _ := outofservice.Taints(node.Spec.Taints); !ours || !ready(node) {
+		return nil, fmt.Errorf("node %s is not ready, or does not have the taint: %w", node.Name, errChanged)
+	}
+	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), outofservice.IsOurs), nil
+}
+
+// patch writes the taints of a Node, if it is just as it was read.
+func (c *Controller) patch(ctx context.Context, node *corev1.Node, taints []corev1.Taint) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},
+		"spec":     map[string]any{"taints": taints},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding taints: %w", err)
+	}
+	_, err = c.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("node %s: %w", node.Name, errChanged)
+	case err != nil:
+		return fmt.Errorf("patching node %s: %w", node.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdowns
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+)
+
+// API is what the controller needs of DigitalOcean.
+type API interface {
+	// Droplet returns one droplet; errors.Is(err, doapi.ErrNotFound) holds only if the API itself says that there is none.
+	Droplet(ctx context.Context, id int) (instance.Droplet, error)
+	// Epoch grows when what was read before may be about another account.
+	Epoch() uint64
+}
+
+// Surroundings is what the controller needs of the rest of the program; *machines.Instances has it.
+type Surroundings interface {
+	// Doubtful returns the list of droplets as new as Nodes that are not ready need it.
+	Doubtful(ctx context.Context) (*machines.DropletList, error)
+	// Trusted returns nil if what the API answers is about this cluster, TrustedNow after the account was read again.
+	Trusted(ctx context.Context) error
+	TrustedNow(ctx context.Context) error
+}
+
+// Timing says when what is done. The zero value of a field is its default.
+type Timing struct {
+	// Every is the time between reconciles while a machine is in doubt (5 s).
+	Every time.Duration
+	// LeaseEvery is how old what is known of a kubelet's Lease may be before it is read again (8 s).
+	LeaseEvery time.Duration
+	// AskBurst and AskEvery bound GETs of droplets by ID: so many at once, and one more in each AskEvery (30, 5 s).
+	AskBurst int
+	AskEvery time.Duration
+	// RecordEvery is how often the record is written where only its time has changed, while a machine is in doubt (2 min).
+	RecordEvery time.Duration
+	// Departure is how long a Node whose machine is gone is kept at most for its volumes to be detached (2 min).
+	Departure time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	return Timing{
+		Every: cmp.Or(t.Every, 5*time.Second), LeaseEvery: cmp.Or(t.LeaseEvery, 8*time.Second), AskBurst: cmp.Or(t.AskBurst, 30),
+		AskEvery: cmp.Or(t.AskEvery, 5*time.Second), RecordEvery: cmp.Or(t.RecordEvery, 2*time.Minute), Departure: cmp.Or(t.Departure, 2*time.Minute),
+	}
+}
+
+// Options are what [New] needs.
+type Options struct {
+	API          API
+	Surroundings Surroundings
+	// Enabled reports whether taints may be set. They are removed in any case.
+	Enabled bool
+	// Config bounds what may be done; see [outofservice.DefaultConfig].
+	Config  outofservice.Config
+	Timing  Timing
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	Log     logr.Logger
+	// Gate is what all writes pass, nil for one of its own.
+	Gate *loop.Gate
+	// RecordName is the name of the Lease with the record; empty for [outofservice.RecordName].
+	RecordName string
+}
+
+// Controller sets and removes the taint. Follow and Start are called once each, in either order.
+type Controller struct {
+	Options
+	timing Timing
+	loop   *loop.Loop
+	turns  *budget.Turns
+
+	client kubernetes.Interface   // set by Start, before the loop starts
+	nodes  corelisters.NodeLister // set by Follow, before the loop follows
+	record recordKeeper
+	events record.EventRecorder
+
+	// What follows is used by the one worker that reconciles.
+	seen  map[types.UID]*sighting
+	epoch uint64
+	told  string // the hash of the last Event about what waits
+
+	mu      sync.Mutex // guards all below
+	leaving map[types.UID]time.Time
+}
+
+// key is the one key of the loop: all machines are decided on together.
+const key = "machines"
+
+// reconcileTime bounds one reconcile.
+const reconcileTime = time.Minute
+
+// New makes a Controller that does nothing until it is started and follows Nodes.
+func New(o Options) *Controller {
+	o.Log = o.Log.WithName("out-of-service")
+	c := &Controller{
+		Options: o, timing: o.Timing.withDefaults(), seen: map[types.UID]*sighting{}, leaving: map[types.UID]time.Time{},
+		record: recordKeeper{name: cmp.Or(o.RecordName, outofservice.RecordName)},
+	}
+	c.turns = budget.NewTurns(o.Clock.Now(), c.timing.AskBurst, c.timing.AskEvery, 3*c.timing.Every)
+	c.loop = loop.New(loop.Options{
+		Name: "digitalocean-out-of-service", Clock: o.Clock, Gate: o.Gate, Pass: c.reconcile, Keys: func() []string { return []string{key} },
+		First: time.Second, Resync: time.Minute, FirstRetry: c.timing.Every, LastRetry: time.Minute,
+	})
+	return c
+}
+
+// Follow reads Nodes from an informer that somebody else starts. A Node that becomes ready or not ready is looked at now.
+func (c *Controller) Follow(factory informers.SharedInformerFactory) {
+	nodes := factory.Core().V1().Nodes()
+	c.nodes = nodes.Lister()
+	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			old, okOld := before.(*corev1.Node)
+			node, okNew := after.(*corev1.Node)
+			if okOld && okNew && ready(old) != ready(node) {
+				c.loop.Add(key)
+			}
+		},
+	})
+	if err != nil {
+		c.Log.Error(err, "Nodes cannot be followed; they are looked at once in a minute")
+	}
+	c.loop.Follow(nodes.Informer().HasSynced)
+}
+
+// Start reconciles until stop is closed; it waits for Follow.
+func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
+	ctx := loop.Until(stop)
+	c.client = client
+	c.record.leases = client.CoordinationV1().Leases(outofservice.RecordNamespace)
+	c.events = loop.Recorder(ctx, client)
+	c.loop.Start(ctx)
+}
+
+// Wake tries now what waits after a failure: its cause may be over.
+func (c *Controller) Wake() { c.loop.Wake() }
+
+// reconcile observes, plans, records, applies and reports.
+func (c *Controller) reconcile(ctx context.Context, _ string) loop.Result {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTime)
+	defer cancel()
+	doubt, wrote, err := c.round(ctx)
+	result := loop.Result{Wrote: wrote}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return loop.Result{}
+	case errors.Is(err, errRecordMoved):
+		c.Log.Info("Another process has written the record, it is read again", "error", err.Error())
+		result.Next = c.timing.Every
+	case err != nil:
+		c.Log.Error(err, "Machines that are off were not put out of service, it is tried again")
+		result.Failed = true
+	case doubt:
+		result.Next = c.timing.Every
+	}
+	return result
+}
+
+// round is one reconcile. It reports whether any machine is in doubt, and whether a Node was written.
+func (c *Controller) round(ctx context.Context) (doubt, wrote bool, err error) {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return false, false, fmt.Errorf("listing Nodes: %w", err)
+	}
+	doubt = c.look(nodes)
+	if doubt {
+		c.readList(ctx)
+		c.readLeases(ctx)
+	}
+	if c.Enabled {
+		if err := c.record.refresh(ctx, c.Clock.Now()); err != nil {
+			return doubt, false, err
+		}
+	}
+	w := c.world(ctx)
+	plan := outofservice.MakePlan(w, c.Config)
+	if c.ask(ctx, plan.Ask) {
+		w = c.world(ctx)
+		plan = outofservice.MakePlan(w, c.Config)
+	}
+	c.Metrics.show(plan)
+	c.tell(plan)
+	if err := c.save(ctx, plan, doubt); err != nil {
+		return doubt, false, err
+	}
+	wrote, err = c.apply(ctx, plan.Steps)
+	return doubt, wrote, err
+}
+
+// world is all that is known.
+func (c *Controller) world(ctx context.Context) outofservice.World {
+	w := outofservice.World{Now: c.Clock.Now(), Enabled: c.Enabled, Memory: c.record.now.Memory, Confirmation: c.record.confirmation}
+	out := false
+	for _, s := range c.seen {
+		w.Machines = append(w.Machines, s.Machine)
+		out = out || !s.Ready && s.State.Out() || s.Ours && s.Ready
+	}
+	if out {
+		if err := c.Surroundings.Trusted(ctx); err != nil {
+			w.Distrust = err.Error()
+		}
+	}
+	return w
+}
+
+// ready reports whether a Node's condition Ready is True.
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,365 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdowns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/testkit"
+)
+
+const dropletRoute = "GET /v2/droplets/{droplet_id}"
+
+// A machine that is switched off gets the taint, after two GETs by ID; when it is back, first DigitalOcean and then Kubernetes have to say so. Taints of others
+// stay as they are.
+func TestOffAndBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.run()
+	w.switchOff(1)
+	w.until(1)
+	if n := w.cloud.Stats().Count(dropletRoute); n < 2 {
+		t.Errorf("%d GETs by ID, want two at least", n)
+	}
+	node := w.node(1)
+	if i := slices.IndexFunc(node.Spec.Taints, outofservice.IsOurs); i < 0 || node.Spec.Taints[i].TimeAdded == nil ||
+		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/mine" }) {
+		t.Errorf("taints %+v", node.Spec.Taints)
+	}
+	w.stands(1, outofservice.ReasonOutOfService)
+	w.switchOn(1)
+	w.stands(1, outofservice.ReasonReturning)
+	if got := w.tainted(); !slices.Equal(got, []int{1}) {
+		t.Errorf("%v have the taint while the Node is not ready", got)
+	}
+	w.setReady(w.droplets[1].Name, true)
+	w.until()
+	if !slices.ContainsFunc(w.node(1).Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/mine" }) {
+		t.Errorf("taints %+v", w.node(1).Spec.Taints)
+	}
+	testkit.Eventually(t, "the Events", func() string {
+		list, err := w.cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node.Name})
+		w.must(err)
+		said := map[string]int32{}
+		for _, e := range list.Items {
+			said[e.Reason] += max(e.Count, 1)
+		}
+		if said[EventTaintSet] != 1 || said[EventTaintRemoved] != 1 {
+			return fmt.Sprint(said)
+		}
+		return ""
+	})
+}
+
+// What speaks against it holds the taint back, and for nothing else: once it is over, the machine gets it.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		against func(w *world)
+		stands  outofservice.Reason
+		over    func(w *world)
+	}{
+		"GETs by ID fail": {
+			func(w *world) {
+				w.must(w.cloud.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
+			},
+			outofservice.ReasonProof,
+			func(w *world) { w.cloud.ClearFaults() },
+		},
+		"there is no Lease": {
+			func(w *world) {
+				w.must(w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(w.t.Context(), w.droplets[0].Name, metav1.DeleteOptions{}))
+			},
+			outofservice.ReasonKubelet,
+			func(w *world) { w.renew(w.droplets[0].Name) },
+		},
+		"a taint of others": {
+			func(w *world) {
+				w.patch(0, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`)
+			},
+			outofservice.ReasonForeign,
+			func(w *world) { w.patch(0, `{"spec":{"taints":[]}}`) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 4)
+			test.against(w)
+			w.run()
+			w.switchOff(0)
+			w.stands(0, test.stands)
+			w.passes(10)
+			if got := w.tainted(); len(got) > 0 {
+				t.Fatalf("%v have the taint", got)
+			}
+			test.over(w)
+			w.until(0)
+		})
+	}
+}
+
+func (w *world) patch(i int, body string) {
+	w.t.Helper()
+	_, err := w.cluster.Client.CoreV1().Nodes().Patch(w.t.Context(), w.droplets[i].Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	w.must(err)
+}
+
+// A machine that DigitalOcean calls active keeps its volumes, however long its Node is not ready. So does one whose kubelet goes on.
+func TestNeverActiveNorAlive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.config.Grace = 2 * time.Second
+	w.run()
+	w.setReady(w.droplets[0].Name, false)
+	w.switchOff(1)
+	for range 30 {
+		w.renew(w.droplets[1].Name)
+		w.passes(1)
+	}
+	if got := w.tainted(); len(got) > 0 {
+		t.Fatalf("%v have the taint", got)
+	}
+	w.until(1) // no renewal any more
+}
+
+// A machine that the list lacks and that answers by ID is there.
+func TestListProvesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.cloud.SetConsistency(sim.Consistency{List: time.Hour})
+	late, err := w.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: w.name + "-late"})
+	w.must(err)
+	w.join(late)
+	w.droplets = append(w.droplets, late)
+	w.run()
+	w.setReady(late.Name, false)
+	w.passes(20)
+	if got := w.tainted(); len(got) > 0 || w.cloud.Stats().Count(dropletRoute) == 0 {
+		t.Errorf("%v have the taint, %d GETs by ID", got, w.cloud.Stats().Count(dropletRoute))
+	}
+}
+
+// So many machines at a time wait for a person. What waits keeps its hash; the confirmation lets just these pass.
+func TestMassGuard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 6)
+	for i := range 3 {
+		w.switchOff(i)
+	}
+	w.run()
+	testkit.Eventually(t, "three machines to wait", func() string {
+		if a := w.record().Awaiting; a.Count != 3 {
+			return fmt.Sprintf("%+v", w.record())
+		}
+		return ""
+	})
+	waits := w.record().Awaiting
+	asked := w.cloud.Stats().Count(dropletRoute)
+	w.passes(20)
+	if now := w.record().Awaiting; now.Hash != waits.Hash || len(w.tainted()) > 0 {
+		t.Errorf("%+v, and before that %+v; %v have the taint", now, waits, w.tainted())
+	}
+	if n := w.cloud.Stats().Count(dropletRoute) - asked; n > 6 {
+		t.Errorf("%d GETs by ID while they wait", n)
+	}
+	testkit.Eventually(t, "the confirmation to be written", func() string {
+		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, outofservice.ConfirmAnnotation, waits.Confirmation(time.Now().Add(time.Hour)))
+		_, err := w.cluster.Client.CoordinationV1().Leases(machines.RecordNamespace).Patch(t.Context(), w.name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	w.until(0, 1, 2)
+	w.switchOff(3) // one more is another set
+	w.stands(3, outofservice.ReasonMassGuard)
+}
+
+// A machine that is destroyed: the Node gets the taint and stays until its volumes are detached, and then goes. Without volumes it goes at once.
+func TestDeparture(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 5)
+	w.timing.Departure = time.Hour
+	w.run()
+	testkit.Eventually(t, "the account to be recorded", func() string {
+		if _, err := w.cluster.Client.CoordinationV1().Leases(machines.RecordNamespace).Get(t.Context(), w.name+"-account", metav1.GetOptions{}); err != nil {
+			w.setReady(w.droplets[4].Name, false) // nothing is asked while all are ready
+			return err.Error()
+		}
+		return ""
+	})
+	const attached = `{"status":{"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`
+	_, err := w.cluster.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(attached))
+	w.must(err)
+	for i := range 2 {
+		w.must(w.cloud.Account("").DeleteDroplet(fmt.Sprint(w.droplets[i].ID)))
+		w.setReady(w.droplets[i].Name, false)
+	}
+	gone := func(i int) bool {
+		_, err := w.cluster.Client.CoreV1().Nodes().Get(t.Context(), w.droplets[i].Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}
+	testkit.Eventually(t, "the Node without volumes to go", func() string {
+		if !gone(1) {
+			return "it is there"
+		}
+		return ""
+	})
+	w.until(0)
+	w.passes(10)
+	if gone(0) {
+		t.Fatal("the Node has gone while its volume is attached")
+	}
+	_, err = w.cluster.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(`{"status":{"volumesAttached":[]}}`))
+	w.must(err)
+	testkit.Eventually(t, "the Node to go", func() string {
+		if !gone(0) {
+			return "it is there"
+		}
+		return ""
+	})
+}
+
+// Without the flag nothing is set, recorded or asked; what was set before goes all the same when the machine is back.
+func TestDisabled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.enabled = false
+	w.patch(0, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
+	w.switchOff(1)
+	w.run()
+	w.until()
+	w.passes(10)
+	if got := w.tainted(); len(got) > 0 || w.lease() != nil {
+		t.Errorf("%v have the taint, the Lease is %v", got, w.lease())
+	}
+}
+
+// errDead is what calls of a process that has ended come to.
+var errDead = errors.New("the process has ended")
+
+// dying ends the process before or after its nth write, as kill -9 would.
+type dying struct {
+	next  http.RoundTripper
+	left  *atomic.Int64
+	after bool
+	died  context.CancelFunc
+}
+
+// RoundTrip implements http.RoundTripper. Events are not counted: nothing depends on them.
+func (d dying) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/events") || strings.Contains(r.URL.Path, "/events/") {
+		if d.left.Load() <= 0 {
+			return nil, errDead
+		}
+		return d.next.RoundTrip(r)
+	}
+	left := d.left.Add(-1)
+	if left < 0 || left == 0 && !d.after {
+		d.died()
+		return nil, errDead
+	}
+	response, err := d.next.RoundTrip(r)
+	if left == 0 {
+		d.died()
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return nil, errDead
+	}
+	return response, err
+}
+
+// A process that ends before or after any of its writes leaves what the next one brings to the same end: two machines are out of service, and later none. At no
+// time there are more than the guard allows.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for n := int64(1); n <= 6; n++ {
+			t.Run(fmt.Sprintf("write %d after %t", n, after), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 5)
+				var left atomic.Int64
+				left.Store(n)
+				ctx, cancel := context.WithCancel(t.Context())
+				w.between = func(next http.RoundTripper) http.RoundTripper { return dying{next, &left, after, cancel} }
+				w.start(ctx, cancel)
+				for i := range 2 {
+					w.switchOff(i)
+				}
+				testkit.Eventually(t, "the process to end, or its work", func() string {
+					if ctx.Err() == nil && len(w.tainted()) < 2 {
+						return fmt.Sprintf("%+v", w.record())
+					}
+					return ""
+				})
+				w.halt()
+				w.between = nil
+				w.run()
+				w.until(0, 1)
+				for i := range 2 {
+					w.switchOn(i)
+					w.setReady(w.droplets[i].Name, true)
+				}
+				w.until()
+			})
+		}
+	}
+}
+
+// A leader whose record is old sets nothing until it has read it again.
+func TestTwoLeaders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	moved := false
+	w.between = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/leases/"+w.name) && !moved {
+				moved = true // another leader writes between this one's read and write
+				lease := w.lease()
+				record := w.record()
+				record.Memory.Intents = append(record.Memory.Intents,
+					outofservice.Intent{Node: "x", UID: string(w.node(2).UID), At: time.Now()}, outofservice.Intent{Node: "y", UID: string(w.node(3).UID), At: time.Now()})
+				keeper := recordKeeper{leases: w.cluster.Client.CoordinationV1().Leases(machines.RecordNamespace), name: w.name, lease: lease}
+				w.must(keeper.save(t.Context(), record))
+			}
+			return next.RoundTrip(r)
+		})
+	}
+	w.config.IntentAge = time.Hour
+	w.run()
+	testkit.Eventually(t, "the record", func() string {
+		if w.lease() == nil {
+			return "there is none"
+		}
+		return ""
+	})
+	w.switchOff(0)
+	w.stands(0, outofservice.ReasonMassGuard)
+	if got := w.tainted(); len(got) > 0 {
+		t.Errorf("%v have the taint, and two others were about to get it", got)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdowns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+)
+
+// sighting is what this process has seen of one machine, by its own clock.
+type sighting struct {
+	outofservice.Machine
+
+	renewed string // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
+}
+
+// look takes in the Nodes as they are now, and reports whether any is in doubt: with our taint, or not ready where taints may be set.
+func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
+	now := c.Clock.Now()
+	if epoch := c.API.Epoch(); epoch != c.epoch {
+		c.epoch = epoch
+		for _, s := range c.seen { // it may have been another account's
+			s.State, s.StateAt, s.Proof = outofservice.StateUnknown, time.Time{}, outofservice.Proof{}
+		}
+	}
+	there := make(map[types.UID]bool, len(nodes))
+	for _, node := range nodes {
+		id, err := providerid.Parse(node.Spec.ProviderID)
+		if err != nil {
+			continue
+		}
+		there[node.UID] = true
+		s := c.seen[node.UID]
+		if s == nil || s.Droplet != id {
+			s = &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: id}}
+			c.seen[node.UID] = s
+		}
+		s.Ours, s.Foreign = outofservice.Taints(node.Spec.Taints)
+		s.Ready = ready(node)
+		switch {
+		case s.Ready:
+			s.NotReadySince, s.Lease, s.Proof, s.renewed = time.Time{}, outofservice.Lease{}, outofservice.Proof{}, ""
+			if !s.Ours {
+				s.State, s.StateAt = outofservice.StateUnknown, time.Time{} // nobody reads it
+			}
+		case s.NotReadySince.IsZero():
+			s.NotReadySince = now
+		}
+		doubt = doubt || !s.Ready && c.Enabled || s.Ours
+	}
+	for uid := range c.seen {
+		if !there[uid] {
+			delete(c.seen, uid)
+		}
+	}
+	return doubt
+}
+
+// doubtful reports whether DigitalOcean's word about a machine matters.
+func (s *sighting) doubtful() bool { return !s.Ready || s.Ours }
+
+// hear takes in a word of DigitalOcean that was asked for at a time. What is older than another says nothing.
+func (s *sighting) hear(state outofservice.State, at time.Time) {
+	if !at.Before(s.StateAt) {
+		s.State, s.StateAt = state, at
+	}
+}
+
+// readList takes in the list of droplets, of which only what it holds counts. It is the list that the monitor of Nodes reads anyway for Nodes that are
+// not ready.
+func (c *Controller) readList(ctx context.Context) {
+	list, err := c.Surroundings.Doubtful(doapi.Urgent(ctx, budget.Join))
+	if err != nil {
+		c.Log.V(1).Info("The list of droplets cannot be read", "error", err.Error())
+		return
+	}
+	if list.Epoch != c.epoch {
+		return
+	}
+	for _, s := range c.seen {
+		droplet, held := list.Droplet(s.Droplet)
+		switch {
+		case !s.doubtful():
+		case held:
+			s.hear(stateOf(droplet), list.Oldest())
+			if !s.State.Out() {
+				s.Proof = outofservice.Proof{} // what was proven before is about another time
+			}
+		case !s.State.Out() && s.StateAt.Before(list.Oldest()):
+			s.State, s.StateAt = outofservice.StateUnknown, time.Time{} // a list that lacks it proves nothing; it is read by ID
+		}
+	}
+}
+
+func stateOf(d instance.Droplet) outofservice.State {
+	switch {
+	case instance.IsShutdown(d):
+		return outofservice.StateOff
+	case d.Status == instance.StatusActive:
+		return outofservice.StateActive
+	default:
+		return outofservice.StateOther
+	}
+}
+
+// ask reads droplets by ID as far as it is their turn, and reports whether anything was learned.
+func (c *Controller) ask(ctx context.Context, ids []int) bool {
+	learned := false
+	for _, id := range ids {
+		if ctx.Err() != nil || !c.turns.Take(c.Clock.Now(), id) {
+			continue
+		}
+		at := c.Clock.Now()
+		droplet, err := c.API.Droplet(doapi.Once(doapi.Urgent(ctx, budget.Join)), id)
+		state := stateOf(droplet)
+		switch {
+		case errors.Is(err, doapi.ErrNotFound):
+			state = outofservice.StateGone
+		case err != nil:
+			c.Log.V(1).Info("A droplet cannot be read", "droplet", id, "error", err.Error())
+			continue
+		}
+		if c.API.Epoch() != c.epoch {
+			return learned // of which account the answer was is not known
+		}
+		for _, s := range c.seen {
+			if s.Droplet == id && s.doubtful() {
+				s.hear(state, at)
+				s.Proof = s.Proof.Add(state, at)
+				learned = true
+			}
+		}
+	}
+	return learned
+}
+
+// readLeases reads the Leases of the kubelets whose machines do not run, where what is known is not new.
+func (c *Controller) readLeases(ctx context.Context) {
+	if !c.Enabled {
+		return
+	}
+	for _, s := range c.seen {
+		if !s.Ready && !s.Ours && !s.Foreign && s.State.Out() && c.Clock.Since(s.Lease.ReadAt) >= c.timing.LeaseEvery {
+			c.readLease(ctx, s)
+		}
+	}
+}
+
+// readLease reads a kubelet's Lease. A failure leaves what is known in place, which becomes old.
+func (c *Controller) readLease(ctx context.Context, s *sighting) {
+	at := c.Clock.Now()
+	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.Node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Lease = outofservice.Lease{Problem: "there is no Lease of it in namespace " + corev1.NamespaceNodeLease}
+		return
+	case err != nil:
+		s.Lease.Problem = err.Error()
+		return
+	case lease.Spec.RenewTime == nil:
+		s.Lease = outofservice.Lease{Problem: "it was never renewed"}
+		return
+	}
+	renewed := fmt.Sprint(lease.UID, " ", lease.Spec.RenewTime.UnixNano())
+	if renewed != s.renewed || s.Lease.SilentSince.IsZero() {
+		s.renewed, s.Lease.SilentSince = renewed, at
+	}
+	s.Lease.ReadAt, s.Lease.Problem = at, ""
+}

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdowns
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+)
+
+// Reasons of Events. They MUST NOT change.
+const (
+	// EventTaintSet, Warning: a machine is off or gone, and its Node got the taint out-of-service.
+	EventTaintSet = "OutOfServiceTaintSet"
+	// EventTaintRemoved, Normal: a machine is back, and its Node has lost the taint.
+	EventTaintRemoved = "OutOfServiceTaintRemoved"
+	// EventHeld, Warning: so many machines are off at a time that a person has to confirm it.
+	EventHeld = "OutOfServiceHeld"
+)
+
+// Metrics show where machines stand. Their names are a contract with dashboards and alerts: MUST NOT change.
+type Metrics struct {
+	changes *prometheus.CounterVec
+	desc    *prometheus.Desc
+
+	mu     sync.Mutex // guards counts
+	counts map[outofservice.Reason]int
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_digitalocean_out_of_service_taints_total",
+			Help: "Taints node.kubernetes.io/out-of-service that were set or removed, by change (set, removed) and outcome (done, failed).",
+		}, []string{"change", "outcome"}),
+		desc: prometheus.NewDesc("mooring_digitalocean_out_of_service_machines",
+			"Machines by where they stand: in service, out of service, or why a machine that does not run is not out of service yet.", []string{"reason"}, nil),
+	}
+	for _, change := range []string{"set", "removed"} {
+		for _, outcome := range []string{"done", "failed"} {
+			m.changes.WithLabelValues(change, outcome)
+		}
+	}
+	registry.MustRegister(m.changes, m)
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) { out <- m.desc }
+
+// Collect implements prometheus.Collector. Every reason is always there, so that an alert need not know of absence; before the first reconcile, and on a
+// replica that does not lead, all are 0.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, reason := range outofservice.Reasons() {
+		out <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(m.counts[reason]), string(reason))
+	}
+}
+
+func (m *Metrics) show(p outofservice.Plan) {
+	counts := map[outofservice.Reason]int{}
+	for _, v := range p.Verdicts {
+		counts[v.Reason]++
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts = counts
+}
+
+func (m *Metrics) count(step outofservice.Step, done bool) {
+	change, outcome := "set", "done"
+	if _, remove := step.(outofservice.RemoveTaint); remove {
+		change = "removed"
+	}
+	if !done {
+		outcome = "failed"
+	}
+	m.changes.WithLabelValues(change, outcome).Inc()
+}
+
+// done reports a step that was made.
+func (c *Controller) done(node *corev1.Node, step outofservice.Step) {
+	c.Log.Info("Applied step", "step", step.String())
+	if s, set := step.(outofservice.SetTaint); set {
+		c.events.Eventf(node, corev1.EventTypeWarning, EventTaintSet,
+			"Droplet %d is %s, the Node is not ready and its kubelet silent: set the taint %s, so that its Pods and volumes go elsewhere", s.Droplet, s.State, corev1.TaintNodeOutOfService)
+		return
+	}
+	c.events.Eventf(node, corev1.EventTypeNormal, EventTaintRemoved, "The droplet is active and the Node is ready: removed the taint %s", corev1.TaintNodeOutOfService)
+}
+
+// tell records an Event on the machines that wait for a person, when others wait than before.
+func (c *Controller) tell(p outofservice.Plan) {
+	if p.Awaiting.Hash == c.told {
+		return
+	}
+	c.told = p.Awaiting.Hash
+	if c.told == "" {
+		return
+	}
+	c.Log.Info("Machines that are off wait for a person's confirmation", "hash", p.Awaiting.Hash, "machines", p.Awaiting.Machines, "count", p.Awaiting.Count)
+	for _, s := range c.seen {
+		for _, name := range p.Awaiting.Machines {
+			if s.Node != name {
+				continue
+			}
+			node := &corev1.Node{}
+			node.Name, node.UID = s.Node, types.UID(s.UID)
+			c.events.Eventf(node, corev1.EventTypeWarning, EventHeld, "The taint %s is not set: %s; if they are off for certain, run kubectl mooring confirm machines %s",
+				corev1.TaintNodeOutOfService, p.Awaiting.Why, p.Awaiting.Hash)
+		}
+	}
+}

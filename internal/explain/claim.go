@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/volumes"
+)
+
+// ClaimEvidence is what was read of a PersistentVolumeClaim.
+type ClaimEvidence struct {
+	Now             time.Time
+	Namespace, Name string
+	// Row is its volume; nil if the claim has none of DigitalOcean's driver.
+	Row *volumes.Row
+	// Class is the claim's class, Driver the driver of its volume or class as far as that is known.
+	Class, Driver string
+	// NotRead are sides that were not queried or could not be read.
+	NotRead []string
+	// Machine is the Node that the volume is on, with OutOfService about it; "" for none.
+	Machine      string
+	OutOfService OutOfService
+	Events       []Event
+	EventsRead   Side
+}
+
+// Claim explains a PersistentVolumeClaim: its volume, where it is attached and why not, and what was told of it.
+func Claim(e ClaimEvidence) Explanation {
+	sections := []Section{e.volume()}
+	if e.Machine != "" && (e.OutOfService.NotReady || e.OutOfService.Ours || e.OutOfService.Foreign) {
+		machine := NodeEvidence{Now: e.Now, Name: e.Machine, OutOfService: e.OutOfService}.outOfService()
+		machine.Title = "Machine " + e.Machine
+		sections = append(sections, machine)
+	}
+	return explanation("PersistentVolumeClaim", e.Namespace, e.Name, append(sections, told{e.Events, e.EventsRead, true}.section(e.Now))...)
+}
+
+func (e ClaimEvidence) volume() Section {
+	s := Section{Title: "Volume"}
+	if e.Row == nil {
+		s.say("class", "%s", cmp.Or(e.Class, "none"))
+		s.say("driver", "%s, which is not DigitalOcean's: nothing is known of its volume here", cmp.Or(e.Driver, "unknown"))
+		return s
+	}
+	r := e.Row
+	if r.Volume != "" {
+		s.say("volume", "%s", r.Volume)
+	}
+	if r.ID != "" {
+		s.say("ID", "%s, %d GiB", r.ID, r.GiB)
+	}
+	s.say("state", "%s", r.State)
+	s.say("Pods", "%s", cmp.Or(strings.Join(r.Pods, ", "), "none"))
+	s.say("machine", "%s", cmp.Or(r.Machine, "none"))
+	for _, f := range r.Findings {
+		s.sayIf(f.Verdict.NeedsAttention(), f.Verdict.String(), "%s", f.What)
+		if f.Next != "" {
+			s.say("next", "%s", f.Next)
+		}
+	}
+	for _, n := range e.NotRead {
+		s.say("not read", "%s", n)
+	}
+	switch r.Verdict {
+	case agreement.Agree:
+		s.say("verdict", "Kubernetes and DigitalOcean agree")
+	case agreement.OneSide:
+		s.heed("verdict", "only Kubernetes was queried, so that nothing was compared")
+	case agreement.Down, agreement.Disagree, agreement.Unknown, agreement.Settling:
+	}
+	return s
+}

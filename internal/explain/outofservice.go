@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
+)
+
+// OutOfService is what digitalocean-cloud-controller-manager has recorded of machines that are off.
+type OutOfService struct {
+	Side
+	// Recorded reports whether there is a record, Enabled whether taints are set, At when it was written.
+	Recorded, Enabled bool
+	At                time.Time
+	// Verdict is where this machine stands, nil if the record has nothing of it; Partial reports whether the record leaves machines out.
+	Verdict *outofservice.Verdict
+	Partial bool
+	// Ours and Foreign report whether the Node has the taint of the component, and of somebody else.
+	Ours, Foreign bool
+	// NotReady reports whether the Node is not ready.
+	NotReady bool
+}
+
+// freshRecord is how old the record of a component that runs is at most while a Node is not ready.
+const freshRecord = 5 * time.Minute
+
+// outOfService says whether the taint out-of-service is set on a machine's Node, and why or why not. It is left out where the component keeps no record, the
+// Node is ready and has no such taint.
+func (e NodeEvidence) outOfService() Section {
+	s, o := Section{Title: "Out of service (digitalocean-cloud-controller-manager)"}, e.OutOfService
+	if o == (OutOfService{}) {
+		return Section{}
+	}
+	switch {
+	case o.Ours:
+		s.heed("taint", "node.kubernetes.io/out-of-service is set by digitalocean-cloud-controller-manager: Pods of the machine are deleted, and its volumes detached")
+	case o.Foreign:
+		s.heed("taint", "node.kubernetes.io/out-of-service is set by somebody else, who takes it off again")
+	default:
+		s.say("taint", "node.kubernetes.io/out-of-service is not set")
+	}
+	if !o.told(&s, "why") {
+		return s
+	}
+	if !o.Recorded {
+		s.say("why", "digitalocean-cloud-controller-manager has recorded nothing of machines that are off: it does not run, or without --out-of-service-taint")
+		return s
+	}
+	o.why(&s)
+	old := e.Now.Sub(o.At) > freshRecord && (o.NotReady || o.Verdict != nil)
+	s.sayIf(old, "recorded", "%s ago", prose.Span(e.Now.Sub(o.At)))
+	if old {
+		s.heed("stale", "the component has not written since: it does not run, or has lost the flag --out-of-service-taint")
+	}
+	return s
+}
+
+// why says what the record has of the machine.
+func (o OutOfService) why(s *Section) {
+	switch {
+	case !o.Enabled:
+		s.say("why", "digitalocean-cloud-controller-manager runs without --out-of-service-taint")
+	case o.Verdict != nil:
+		waits := o.Verdict.Reason != outofservice.ReasonOutOfService && o.Verdict.Reason != outofservice.ReasonGrace
+		s.sayIf(waits, "why", "%s (%s)", o.Verdict.Message, o.Verdict.Reason)
+	case o.Partial:
+		s.say("why", "the record does not have all machines; the metric mooring_digitalocean_out_of_service_machines counts them by reason")
+	case o.NotReady:
+		s.say("why", "DigitalOcean calls its droplet active, so that the machine may run, or the Node has just become not ready")
+	default:
+		s.say("why", "the Node is ready")
+	}
+}

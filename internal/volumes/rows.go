@@ -1,0 +1,429 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
+)
+
+// Row is one volume, or a claim that has none yet. Its JSON form is a contract with programs.
+type Row struct {
+	// Volume is the PersistentVolume's name, or the volume's at DigitalOcean where there is none; ID is DigitalOcean's.
+	Volume string `json:"volume,omitempty"`
+	ID     string `json:"id,omitempty"`
+	// Claim and Pods are namespace/name.
+	Claim string   `json:"claim,omitempty"`
+	Pods  []string `json:"pods,omitempty"`
+	// Machine is the Node that the volume is attached to, or its Pod runs on; Droplet is what DigitalOcean says that it is attached to, 0 for nothing.
+	Machine string `json:"machine,omitempty"`
+	Droplet int    `json:"droplet,omitempty"`
+	GiB     int64  `json:"gib"`
+	// State is what the volume does: in use, attached, idle, released, unclaimed, gone, pending.
+	State    string              `json:"state"`
+	Verdict  agreement.Verdict   `json:"verdict"`
+	Findings []agreement.Finding `json:"findings,omitempty"`
+}
+
+// The states of volumes. They are a contract with programs.
+const (
+	InUse     = "in use"
+	Attached  = "attached"
+	Idle      = "idle"
+	Released  = "released"
+	Unclaimed = "unclaimed"
+	Gone      = "gone"
+	Pending   = "pending"
+)
+
+// SnapshotRow is a snapshot that one side has alone.
+type SnapshotRow struct {
+	Name    string            `json:"name"`
+	ID      string            `json:"id"`
+	Volume  string            `json:"volume,omitempty"`
+	GiB     int64             `json:"gib"`
+	Verdict agreement.Verdict `json:"verdict"`
+	Finding agreement.Finding `json:"finding"`
+}
+
+// Totals are sums in GiB, which is what DigitalOcean charges for.
+type Totals struct {
+	// Claimed are volumes with a claim, Unclaimed those without that are, or may be, this cluster's.
+	Claimed   int64 `json:"claimedGiB"`
+	Unclaimed int64 `json:"unclaimedGiB"`
+	// Snapshots are those of this cluster's volumes; -1 if they were not read.
+	Snapshots int64 `json:"snapshotsGiB"`
+	// Others is how many volumes of the account are somebody else's.
+	Others int `json:"others"`
+}
+
+// Report is the whole comparison. Its JSON form is a contract with programs.
+type Report struct {
+	Volumes   []Row         `json:"volumes"`
+	Snapshots []SnapshotRow `json:"snapshots"`
+	Totals    Totals        `json:"totals"`
+	// NotRead are sides that were not queried or could not be read, with why.
+	NotRead []string `json:"notRead,omitempty"`
+}
+
+// NeedsAttention reports whether a person has to look.
+func (r Report) NeedsAttention() bool {
+	return slices.ContainsFunc(r.Volumes, func(v Row) bool { return v.Verdict.NeedsAttention() }) ||
+		slices.ContainsFunc(r.Snapshots, func(s SnapshotRow) bool { return s.Verdict.NeedsAttention() }) || len(r.NotRead) > 0
+}
+
+// patience is how long something may take that Kubernetes and the driver do by themselves.
+const patience = 10 * time.Minute
+
+// index is a World, to look things up in.
+type index struct {
+	World
+
+	claims  map[string]Claim
+	nodes   map[string]Node
+	droplet map[int]string
+	cloud   map[string]Volume
+	// visible reports whether DigitalOcean shows any of the cluster's volumes.
+	visible bool
+}
+
+func indexed(w World) index {
+	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{}, cloud: map[string]Volume{}}
+	for _, c := range w.Claims {
+		x.claims[c.Name] = c
+	}
+	for _, n := range w.Nodes {
+		x.nodes[n.Name] = n
+		if n.Droplet != 0 {
+			x.droplet[n.Droplet] = n.Name
+		}
+	}
+	for _, v := range w.Cloud.Volumes {
+		x.cloud[v.ID] = v
+	}
+	for _, v := range w.Volumes {
+		if _, ok := x.cloud[v.ID]; ok {
+			x.visible = true
+		}
+	}
+	return x
+}
+
+// read reports whether DigitalOcean was read.
+func (x index) read() bool { return x.Cloud.Side == (agreement.Side{}) }
+
+// Compare compares all volumes.
+func Compare(w World) Report {
+	x := indexed(w)
+	r := Report{Volumes: []Row{}, Snapshots: []SnapshotRow{}}
+	known := map[string]bool{}
+	for _, v := range w.Volumes {
+		known[v.ID] = true
+		row := x.row(v)
+		r.Volumes = append(r.Volumes, row)
+		if row.Claim != "" && row.State != Released {
+			r.Totals.Claimed += row.GiB
+		} else {
+			r.Totals.Unclaimed += row.GiB
+		}
+	}
+	for _, c := range w.Claims {
+		if c.Volume == "" {
+			r.Volumes = append(r.Volumes, x.waiting(c))
+		}
+	}
+	tags := x.tags()
+	for _, v := range w.Cloud.Volumes {
+		if known[v.ID] {
+			continue
+		}
+		row, ours := x.unclaimed(v, tags)
+		if !ours {
+			r.Totals.Others++
+			continue
+		}
+		r.Volumes = append(r.Volumes, row)
+		r.Totals.Unclaimed += row.GiB
+	}
+	for i := range r.Volumes {
+		r.Volumes[i].judge(x.read())
+	}
+	x.snapshots(&r, known)
+	for _, side := range []struct {
+		name string
+		side agreement.Side
+	}{{"DigitalOcean", w.Cloud.Side}, {"snapshots at DigitalOcean", w.Cloud.SnapshotsSide}, {"VolumeSnapshotContents", w.ContentsSide}} {
+		switch {
+		case side.side.Problem != "":
+			r.NotRead = append(r.NotRead, side.name+": "+side.side.Problem)
+		case side.side.NotAsked != "" && side.name == "DigitalOcean":
+			r.NotRead = append(r.NotRead, side.name+": "+side.side.NotAsked)
+		}
+	}
+	slices.SortFunc(r.Volumes, func(a, b Row) int {
+		return cmp.Or(a.Verdict.Rank()-b.Verdict.Rank(), prose.Natural(a.Claim, b.Claim), prose.Natural(a.Volume, b.Volume), strings.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(r.Snapshots, func(a, b SnapshotRow) int { return cmp.Or(prose.Natural(a.Name, b.Name), strings.Compare(a.ID, b.ID)) })
+	return r
+}
+
+// judge sets the verdict: the worst finding, or that nothing was compared.
+func (r *Row) judge(compared bool) {
+	r.Verdict = agreement.Agree
+	if !compared {
+		r.Verdict = agreement.OneSide
+	}
+	for _, f := range r.Findings {
+		if f.Verdict.Rank() < r.Verdict.Rank() {
+			r.Verdict = f.Verdict
+		}
+	}
+	slices.Sort(r.Pods)
+}
+
+func (r *Row) find(verdict agreement.Verdict, next, format string, args ...any) {
+	r.Findings = append(r.Findings, agreement.Finding{Verdict: verdict, What: fmt.Sprintf(format, args...), Next: next})
+}
+
+// row is a volume that Kubernetes has.
+func (x index) row(v PersistentVolume) Row {
+	r := Row{Volume: v.Name, ID: v.ID, Claim: v.Claim, GiB: v.GiB, State: Idle}
+	pods, attachments := x.podsOf(v), x.attachmentsOf(v)
+	for _, p := range pods {
+		r.Pods = append(r.Pods, p.Name)
+		r.Machine = cmp.Or(r.Machine, p.Node)
+	}
+	for _, a := range attachments {
+		r.Machine = cmp.Or(r.Machine, a.Node)
+	}
+	x.claimed(&r, v)
+	if x.there(&r, v) {
+		at := x.cloud[v.ID]
+		r.Droplet, r.GiB = at.Droplet, max(r.GiB, at.GiB)
+		if name := x.droplet[at.Droplet]; at.Droplet != 0 && name != "" {
+			r.Machine = name
+		}
+		x.attached(&r, at, pods, attachments)
+	}
+	for _, a := range attachments {
+		if a.Problem != "" {
+			r.find(agreement.Disagree, "kubectl mooring explain node "+a.Node, "node %s: %s", a.Node, a.Problem)
+		}
+	}
+	switch {
+	case r.State != Idle:
+	case len(pods) > 0:
+		r.State = InUse
+	case r.Droplet != 0 || len(attachments) > 0:
+		r.State = Attached
+	}
+	return r
+}
+
+// podsOf are the Pods that use a volume.
+func (x index) podsOf(v PersistentVolume) []Pod {
+	return slices.DeleteFunc(slices.Clone(x.Pods), func(p Pod) bool { return v.Claim == "" || !slices.Contains(p.Claims, v.Claim) })
+}
+
+// attachmentsOf are the VolumeAttachments of a volume.
+func (x index) attachmentsOf(v PersistentVolume) []Attachment {
+	return slices.DeleteFunc(slices.Clone(x.Attachments), func(a Attachment) bool { return a.Volume != v.Name })
+}
+
+// claimed says what is wrong with the claim of a volume.
+func (x index) claimed(r *Row, v PersistentVolume) {
+	claim, ok := x.claims[v.Claim]
+	lost := v.Claim != "" && (!ok || v.ClaimUID != "" && claim.UID != v.ClaimUID)
+	switch {
+	case v.Deleting:
+		r.State = Released
+		r.find(agreement.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume", "the PersistentVolume is being deleted")
+	case v.Phase == "Released" && v.Reclaim == "Delete":
+		r.State = Released
+		r.find(agreement.Settling, "the driver deletes it", "its claim is deleted")
+	case v.Phase == "Released" || v.Phase == "Failed":
+		r.State = Released
+		r.find(agreement.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if nobody needs its data",
+			"nobody claims it: its claim is deleted, and the PersistentVolume is kept (%s, %s)", v.Phase, v.Reclaim)
+	case lost:
+		r.find(agreement.Disagree, "make the claim again with volumeName "+v.Name+", or delete the PersistentVolume", "its claim %s does not exist, or is another one", v.Claim)
+	case v.Claim == "":
+		r.State = Released
+		r.find(agreement.Disagree, "claim it by volumeName "+v.Name+", or delete it", "nobody claims it")
+	}
+}
+
+// there reports whether DigitalOcean has a volume, and says what follows if not.
+func (x index) there(r *Row, v PersistentVolume) bool {
+	if !x.read() {
+		return false
+	}
+	if _, ok := x.cloud[v.ID]; ok {
+		return true
+	}
+	answer, asked := x.Cloud.Answers[v.ID]
+	switch {
+	case v.Deleting:
+	case !x.visible && len(x.Volumes) > 1:
+		r.find(agreement.Unknown, "see whether the token is the cluster's, and has the scope block_storage:read",
+			"none of the cluster's %d volumes is visible to this token, which says nothing of any of them", len(x.Volumes))
+	case asked && answer.Gone:
+		r.State = Gone
+		r.find(agreement.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean answers 404 for its ID")
+	case asked:
+		r.find(agreement.Unknown, "", "it is not in the list of volumes, and reading it by ID failed: %s", answer.Problem)
+	default:
+		r.find(agreement.Unknown, "", "it is not in the list of volumes, and was not read by ID")
+	}
+	return false
+}
+
+// attached compares where a volume is attached with where its Pods are.
+func (x index) attached(r *Row, at Volume, pods []Pod, attachments []Attachment) {
+	if at.Droplet == 0 {
+		x.detached(r, pods, attachments)
+		return
+	}
+	node, ours := x.droplet[at.Droplet]
+	noted := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node })
+	switch {
+	case !ours:
+		r.find(agreement.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it", "it is attached to droplet %d, which is no machine of this cluster", at.Droplet)
+	case !noted:
+		r.find(agreement.Disagree, "detach it in DigitalOcean's panel", "it is attached to %s, and Kubernetes does not know (no VolumeAttachment)", node)
+	case len(pods) == 0:
+		x.leaving(r, node, attachments)
+	}
+	for _, p := range pods {
+		if p.Node != "" && p.Node != node {
+			r.find(agreement.Disagree, "kubectl mooring explain node "+cmp.Or(node, p.Node), "Pod %s is on %s, and the volume is attached to %s", p.Name, p.Node,
+				cmp.Or(node, fmt.Sprintf("droplet %d", at.Droplet)))
+		}
+	}
+}
+
+// detached is about a volume that DigitalOcean calls attached to nothing.
+func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
+	for _, p := range pods {
+		switch {
+		case p.Node == "":
+		case x.Now.Sub(p.Created) < patience && !p.Running:
+			r.find(agreement.Settling, "the driver attaches it", "Pod %s waits for it on %s", p.Name, p.Node)
+		default:
+			r.find(agreement.Disagree, "kubectl mooring explain node "+p.Node, "Pod %s is on %s, and the volume is attached to nothing", p.Name, p.Node)
+		}
+	}
+	for _, a := range attachments {
+		if a.Attached && !a.Deleting && len(pods) == 0 {
+			r.find(agreement.Disagree, "", "Kubernetes calls it attached to %s, and DigitalOcean to nothing", a.Node)
+		}
+	}
+}
+
+// leaving is about a volume on a machine that has no Pod of it any more.
+func (x index) leaving(r *Row, node string, attachments []Attachment) {
+	if n := x.nodes[node]; !n.Ready {
+		r.find(agreement.Disagree, "kubectl mooring explain node "+node, "it is attached to %s, which is not ready and has no Pod of it", node)
+		return
+	}
+	deleting := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node && a.Deleting })
+	if deleting {
+		r.find(agreement.Settling, "the driver detaches it", "it is being detached from %s", node)
+		return
+	}
+	r.find(agreement.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log", "it is attached to %s, which has no Pod of it", node)
+}
+
+// waiting is a claim that has no volume yet.
+func (x index) waiting(c Claim) Row {
+	r := Row{Claim: c.Name, GiB: c.GiB, State: Pending}
+	for _, p := range x.Pods {
+		if slices.Contains(p.Claims, c.Name) {
+			r.Pods = append(r.Pods, p.Name)
+			r.Machine = cmp.Or(r.Machine, p.Node)
+		}
+	}
+	switch {
+	case len(r.Pods) == 0:
+		r.find(agreement.Settling, "a class with WaitForFirstConsumer makes the volume for the first Pod", "it has no volume, and no Pod uses it")
+	case x.Now.Sub(c.Created) < patience:
+		r.find(agreement.Settling, "the driver makes the volume", "it has no volume yet")
+	default:
+		namespace, name, _ := strings.Cut(c.Name, "/")
+		r.find(agreement.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has no volume")
+	}
+	return r
+}
+
+// tags are those of clusters that volumes of this one carry.
+func (x index) tags() map[string]bool {
+	tags := map[string]bool{}
+	for _, v := range x.Volumes {
+		for _, tag := range x.cloud[v.ID].Tags {
+			if strings.HasPrefix(tag, "k8s:") {
+				tags[tag] = true
+			}
+		}
+	}
+	return tags
+}
+
+// unclaimed is a volume that Kubernetes does not have, and whether it is, or may be, this cluster's.
+func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
+	r = Row{Volume: v.Name, ID: v.ID, Droplet: v.Droplet, GiB: v.GiB, State: Unclaimed, Machine: x.droplet[v.Droplet]}
+	const next = "delete it in DigitalOcean's panel, if nobody needs its data"
+	cluster, another := false, false
+	for _, tag := range v.Tags {
+		cluster = cluster || tags[tag]
+		another = another || strings.HasPrefix(tag, "k8s:") && !tags[tag]
+	}
+	switch made := v.Description == Description && strings.HasPrefix(v.Name, "pvc-"); {
+	case r.Machine != "":
+		r.find(agreement.Disagree, next, "it is attached to %s, and no PersistentVolume has it", r.Machine)
+	case x.Now.Sub(v.Created) < patience && made && (cluster || !another):
+		r.find(agreement.Settling, "the driver notes it", "it has just been made, and no PersistentVolume has it yet")
+	case cluster:
+		r.find(agreement.Disagree, next, "nobody claims it: it has the tag of this cluster, and no PersistentVolume has it")
+	case another || !made || v.Droplet != 0:
+		return r, false
+	default:
+		r.find(agreement.Unknown, next+" in any cluster of the account", "nobody claims it in this cluster; it has no cluster's tag, so that it may be another cluster's")
+	}
+	return r, true
+}
+
+// snapshots compares snapshots of this cluster's volumes.
+func (x index) snapshots(r *Report, known map[string]bool) {
+	if !x.read() || x.Cloud.SnapshotsSide != (agreement.Side{}) {
+		r.Totals.Snapshots = -1
+		return
+	}
+	owned := map[string]bool{}
+	for _, c := range x.Contents {
+		owned[c.Handle] = true
+	}
+	for _, s := range x.Cloud.Snapshots {
+		if !known[s.Volume] && !owned[s.ID] {
+			continue // another cluster's, or one of a volume that is gone: nobody can say
+		}
+		r.Totals.Snapshots += s.GiB
+		if owned[s.ID] || x.ContentsSide.Problem != "" {
+			continue
+		}
+		what := "no VolumeSnapshotContent has it"
+		if x.ContentsSide.NotAsked != "" {
+			what += ", and the cluster has no such kind"
+		}
+		r.Snapshots = append(r.Snapshots, SnapshotRow{
+			Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: s.GiB, Verdict: agreement.Disagree,
+			Finding: agreement.Finding{Verdict: agreement.Disagree, What: what, Next: "delete it in DigitalOcean's panel, if nobody needs it"},
+		})
+	}
+}

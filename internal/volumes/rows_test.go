@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/volumes"
+)
+
+var (
+	update = flag.Bool("update", false, "rewrite golden files")
+	now    = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+)
+
+// well is a cluster with one volume that is in use, and all sides agree.
+func well() volumes.World {
+	return volumes.World{
+		Now:     now,
+		Volumes: []volumes.PersistentVolume{{Name: "pvc-1", ID: "v1", Claim: "shop/data", ClaimUID: "u1", Phase: "Bound", Reclaim: "Delete", GiB: 10}},
+		Claims:  []volumes.Claim{{Name: "shop/data", UID: "u1", Volume: "pvc-1", GiB: 10, Created: now.Add(-time.Hour)}},
+		Pods:    []volumes.Pod{{Name: "shop/db-0", Node: "worker-1", Claims: []string{"shop/data"}, Created: now.Add(-time.Hour), Running: true}},
+		Attachments: []volumes.Attachment{
+			{Volume: "pvc-1", Node: "worker-1", Attached: true},
+		},
+		Nodes: []volumes.Node{{Name: "worker-1", Droplet: 101, Ready: true}, {Name: "worker-2", Droplet: 102, Ready: true}},
+		Cloud: volumes.Cloud{
+			Volumes: []volumes.Volume{{ID: "v1", Name: "pvc-1", Description: volumes.Description, GiB: 10, Droplet: 101, Tags: []string{"k8s:ours"}, Created: now.Add(-time.Hour)}},
+			Answers: map[string]volumes.Answer{},
+		},
+	}
+}
+
+func (c change) apply() volumes.World {
+	w := well()
+	c(&w)
+	return w
+}
+
+type change func(w *volumes.World)
+
+// Each way in which the sides differ is one finding, with its verdict and the state of the volume.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change  change
+		state   string
+		verdict agreement.Verdict
+		says    string
+	}{
+		"all is well":            {func(*volumes.World) {}, volumes.InUse, agreement.Agree, ""},
+		"nobody was asked":       {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}} }, volumes.InUse, agreement.OneSide, ""},
+		"it cannot be read":      {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{Problem: "401"}} }, volumes.InUse, agreement.OneSide, ""},
+		"no Pod, idle":           {func(w *volumes.World) { w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = nil, nil, 0 }, volumes.Idle, agreement.Agree, ""},
+		"attached without a Pod": {func(w *volumes.World) { w.Pods = nil }, volumes.Attached, agreement.Disagree, "it is attached to worker-1, which has no Pod of it"},
+		"being detached":         {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting = nil, true }, volumes.Attached, agreement.Settling, "being detached from worker-1"},
+		"attached to a machine that is down": {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting, w.Nodes[0].Ready = nil, true, false }, volumes.Attached, agreement.Disagree,
+			"worker-1, which is not ready and has no Pod of it"},
+		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 999 }, volumes.InUse, agreement.Disagree, "droplet 999, which is no machine of this cluster"},
+		"attached by hand":                    {func(w *volumes.World) { w.Attachments = nil }, volumes.InUse, agreement.Disagree, "Kubernetes does not know (no VolumeAttachment)"},
+		"the Pod is elsewhere": {func(w *volumes.World) { w.Pods[0].Node, w.Pods[0].Running = "worker-2", false }, volumes.InUse, agreement.Disagree,
+			"Pod shop/db-0 is on worker-2, and the volume is attached to worker-1"},
+		"not attached yet": {func(w *volumes.World) {
+			w.Pods[0].Running, w.Pods[0].Created, w.Cloud.Volumes[0].Droplet = false, now.Add(-time.Minute), 0
+		}, volumes.InUse, agreement.Settling, "waits for it on worker-1"},
+		"never attached":        {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 0 }, volumes.InUse, agreement.Disagree, "attached to nothing"},
+		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, agreement.Disagree, "Kubernetes calls it attached to worker-1, and DigitalOcean to nothing"},
+		"it cannot be attached": {func(w *volumes.World) { w.Attachments[0].Problem = "it cannot be attached: 422" }, volumes.InUse, agreement.Disagree, "node worker-1: it cannot be attached: 422"},
+		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, agreement.Disagree, "its volume is gone: DigitalOcean answers 404"},
+		"a list lacks it":       {func(w *volumes.World) { w.Cloud.Volumes = nil }, volumes.InUse, agreement.Unknown, "was not read by ID"},
+		"reading it fails":      {func(w *volumes.World) { lose(w, volumes.Answer{Problem: "503"}, true) }, volumes.InUse, agreement.Unknown, "failed: 503"},
+		"nothing is visible":    {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, false) }, volumes.InUse, agreement.Unknown, "none of the cluster's 2 volumes is visible"},
+		"its claim is deleted and it is kept": {func(w *volumes.World) {
+			w.Volumes[0].Phase, w.Volumes[0].Reclaim, w.Claims, w.Pods = "Released", "Retain", nil, nil
+		}, volumes.Released, agreement.Disagree,
+			"nobody claims it: its claim is deleted"},
+		"its claim is deleted and it goes": {func(w *volumes.World) {
+			w.Volumes[0].Phase, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", nil, nil, nil, 0
+		}, volumes.Released, agreement.Settling, "its claim is deleted"},
+		"its claim is another one": {func(w *volumes.World) { w.Claims[0].UID = "u2" }, volumes.InUse, agreement.Disagree, "its claim shop/data does not exist, or is another one"},
+		"it never had a claim": {func(w *volumes.World) {
+			w.Volumes[0].Claim, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "", nil, nil, nil, 0
+		}, volumes.Released, agreement.Disagree, "nobody claims it"},
+		"it is deleted at this time": {func(w *volumes.World) {
+			w.Volumes[0].Deleting, w.Pods, w.Attachments, w.Cloud.Volumes = true, nil, nil, nil
+		}, volumes.Released, agreement.Settling, "being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := volumes.Compare(test.change.apply())
+			i := slices.IndexFunc(r.Volumes, func(r volumes.Row) bool { return r.ID == "v1" })
+			if i < 0 {
+				t.Fatalf("%+v", r)
+			}
+			row := r.Volumes[i]
+			var said []string
+			for _, f := range row.Findings {
+				said = append(said, f.What)
+			}
+			if row.State != test.state || row.Verdict != test.verdict || !strings.Contains(strings.Join(said, "; "), test.says) || test.says == "" && len(said) > 0 {
+				t.Errorf("%s, %s: %q", row.State, row.Verdict, said)
+			}
+		})
+	}
+}
+
+// lose takes the volume out of the list; another one may stay visible.
+func lose(w *volumes.World, answer volumes.Answer, visible bool) {
+	w.Cloud.Volumes[0].ID, w.Cloud.Answers["v1"] = "v2", answer
+	w.Volumes = append(w.Volumes, volumes.PersistentVolume{Name: "pvc-2", ID: "v2", Claim: "shop/other", Phase: "Bound", GiB: 1})
+	w.Claims = append(w.Claims, volumes.Claim{Name: "shop/other", Volume: "pvc-2"})
+	if !visible {
+		w.Cloud.Volumes = nil
+	}
+}
+
+// What no PersistentVolume has is this cluster's by its tag or its machine; without a tag nobody knows; with another cluster's tag it is counted alone.
+func TestUnclaimed(t *testing.T) {
+	t.Parallel()
+	old := now.Add(-time.Hour)
+	for name, test := range map[string]struct {
+		volume  volumes.Volume
+		verdict agreement.Verdict // "" for another's
+	}{
+		"the cluster's tag":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:ours"}, Created: old}, agreement.Disagree},
+		"on a machine of it":   {volumes.Volume{Name: "data", Droplet: 102, Created: old}, agreement.Disagree},
+		"no tag":               {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: old}, agreement.Unknown},
+		"just made":            {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: now.Add(-time.Minute)}, agreement.Settling},
+		"another cluster's":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:theirs"}, Created: old}, ""},
+		"not of a driver":      {volumes.Volume{Name: "backups", Created: old}, ""},
+		"on another's droplet": {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Droplet: 999, Created: old}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := well()
+			test.volume.ID, test.volume.GiB = "x", 5
+			w.Cloud.Volumes = append(w.Cloud.Volumes, test.volume)
+			r := volumes.Compare(w)
+			var got agreement.Verdict
+			for _, v := range r.Volumes {
+				if v.ID == "x" {
+					got = v.Verdict
+				}
+			}
+			others := map[bool]int{true: 1}[test.verdict == ""]
+			if got != test.verdict || r.Totals.Others != others || r.Totals.Claimed != 10 || r.Totals.Unclaimed != int64(5-5*others) {
+				t.Errorf("%q, %+v", got, r.Totals)
+			}
+		})
+	}
+}
+
+// Snapshots of the cluster's volumes that no VolumeSnapshotContent has are named; what was not read is not fine.
+func TestSnapshots(t *testing.T) {
+	t.Parallel()
+	w := well()
+	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "s1", Name: "kept", Volume: "v1", GiB: 10}, {ID: "s2", Name: "orphan", Volume: "v1", GiB: 10}, {ID: "s3", Name: "theirs", Volume: "v9", GiB: 1}}
+	w.Contents = []volumes.Content{{Name: "c1", Handle: "s1"}}
+	r := volumes.Compare(w)
+	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s2" || r.Totals.Snapshots != 20 || !r.NeedsAttention() {
+		t.Errorf("%+v", r)
+	}
+	w.ContentsSide.Problem = "forbidden"
+	if r := volumes.Compare(w); len(r.Snapshots) != 0 || !r.NeedsAttention() || !slices.Contains(r.NotRead, "VolumeSnapshotContents: forbidden") {
+		t.Errorf("contents are not readable: %+v", r)
+	}
+	w.ContentsSide = agreement.Side{}
+	w.Cloud.SnapshotsSide.Problem = "403"
+	if r := volumes.Compare(w); r.Totals.Snapshots != -1 || !r.NeedsAttention() {
+		t.Errorf("snapshots are not readable: %+v", r)
+	}
+}
+
+// crowd is one of each.
+func crowd() volumes.World {
+	w := well()
+	lose(&w, volumes.Answer{Gone: true}, true)
+	w.Volumes = append(w.Volumes, volumes.PersistentVolume{
+		Name: "pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", ID: "v3", Claim: "a-namespace-with-a-long-name/data-of-a-database-with-a-long-name-0", Phase: "Released", Reclaim: "Retain", GiB: 100,
+	})
+	w.Claims = append(w.Claims, volumes.Claim{Name: "shop/new", GiB: 7, Created: now.Add(-time.Minute)})
+	w.Pods = append(w.Pods, volumes.Pod{Name: "shop/new-0", Claims: []string{"shop/new"}, Created: now.Add(-time.Minute)})
+	w.Cloud.Volumes = append(w.Cloud.Volumes,
+		volumes.Volume{ID: "v3", Name: "pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", GiB: 100, Created: now.Add(-time.Hour)},
+		volumes.Volume{ID: "v4", Name: "pvc-f47ac10b-58cc-4372-a567-0e02b2c3d479", Description: volumes.Description, GiB: 50, Created: now.Add(-time.Hour)},
+		volumes.Volume{ID: "v5", Name: "backups", GiB: 500})
+	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "5c5e1b2a", Name: "before-the-upgrade", Volume: "v1", GiB: 10}}
+	return w
+}
+
+// The text fits the terminal, and says all.
+func TestText(t *testing.T) {
+	t.Parallel()
+	r := volumes.Compare(crowd())
+	for _, width := range []int{80, 120} {
+		text := r.Text(width, agreement.Plain)
+		path := filepath.Join("testdata", fmt.Sprintf("crowd-%d.golden", width))
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), text); diff != "" {
+			t.Errorf("%s, rewrite it with -update if that is meant:\n%s", path, diff)
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}
+
+// The order of what was read is nothing, every volume of Kubernetes has a row, and nothing agrees that was not compared.
+func TestProperties(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		w := crowd()
+		if rapid.Bool().Draw(t, "not asked") {
+			w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}}
+		}
+		w.Pods = w.Pods[:rapid.IntRange(0, len(w.Pods)).Draw(t, "pods")]
+		w.Attachments = w.Attachments[:rapid.IntRange(0, len(w.Attachments)).Draw(t, "attachments")]
+		w.Cloud.Volumes = w.Cloud.Volumes[:rapid.IntRange(0, len(w.Cloud.Volumes)).Draw(t, "volumes")]
+		first := volumes.Compare(w)
+		other := w
+		other.Volumes = rapid.Permutation(w.Volumes).Draw(t, "order of PersistentVolumes")
+		other.Claims = rapid.Permutation(w.Claims).Draw(t, "order of claims")
+		other.Pods = rapid.Permutation(w.Pods).Draw(t, "order of Pods")
+		other.Cloud.Volumes = rapid.Permutation(w.Cloud.Volumes).Draw(t, "order of volumes")
+		if diff := cmp.Diff(first, volumes.Compare(other)); diff != "" {
+			t.Error(diff)
+		}
+		for _, v := range w.Volumes {
+			i := slices.IndexFunc(first.Volumes, func(r volumes.Row) bool { return r.Volume == v.Name })
+			if i < 0 {
+				t.Fatalf("%s has no row", v.Name)
+			}
+			listed := slices.ContainsFunc(w.Cloud.Volumes, func(c volumes.Volume) bool { return c.ID == v.ID })
+			if first.Volumes[i].Verdict == agreement.Agree && !listed {
+				t.Errorf("%s agrees, and DigitalOcean was not heard of it", v.Name)
+			}
+		}
+	})
+}

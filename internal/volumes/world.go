@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+)
+
+// Driver is the name of DigitalOcean's CSI driver, and of Mooring's in its place.
+const Driver = "dobs.csi.digitalocean.com"
+
+// Description is what the driver writes into the volumes that it makes; DigitalOcean's own driver writes the same.
+const Description = "Created by DigitalOcean CSI driver"
+
+// World is what each side said. The order of its lists does not matter. Kubernetes' lists have been read wholly.
+type World struct {
+	Now         time.Time
+	Volumes     []PersistentVolume
+	Claims      []Claim
+	Pods        []Pod
+	Attachments []Attachment
+	Nodes       []Node
+	// Contents are the VolumeSnapshotContents of the driver, ContentsSide whether they were read.
+	Contents     []Content
+	ContentsSide agreement.Side
+	Cloud        Cloud
+}
+
+// PersistentVolume is one of the driver.
+type PersistentVolume struct {
+	Name, ID string
+	// Claim is the claim as namespace/name, "" for none; ClaimUID is its UID.
+	Claim, ClaimUID string
+	// Phase and Reclaim are Kubernetes' words: Bound, Released; Delete, Retain.
+	Phase, Reclaim string
+	// GiB is the capacity, rounded up.
+	GiB      int64
+	Deleting bool
+}
+
+// Claim is a PersistentVolumeClaim of a class of the driver, or one that is bound to a volume of it.
+type Claim struct {
+	// Name is namespace/name; Volume is the PersistentVolume's name, "" while it waits.
+	Name, UID, Volume string
+	GiB               int64
+	Created           time.Time
+}
+
+// Pod is one that uses a claim and has not ended.
+type Pod struct {
+	// Name and Claims are namespace/name; Node is "" while it waits for a machine.
+	Name, Node string
+	Claims     []string
+	Created    time.Time
+	Running    bool
+}
+
+// Attachment is a VolumeAttachment of the driver.
+type Attachment struct {
+	Volume, Node       string // of Kubernetes
+	Attached, Deleting bool
+	// Problem is what the last attempt to attach or detach came to.
+	Problem string
+}
+
+// Node is a machine.
+type Node struct {
+	Name    string
+	Droplet int
+	Ready   bool
+}
+
+// Content is a VolumeSnapshotContent.
+type Content struct {
+	Name, Snapshot, Handle string
+}
+
+// Cloud is what DigitalOcean said.
+type Cloud struct {
+	agreement.Side
+
+	Volumes   []Volume
+	Snapshots []Snapshot
+	// SnapshotsSide reports whether the snapshots were read.
+	SnapshotsSide agreement.Side
+	// Answers are GETs by ID of volumes that the list lacks.
+	Answers map[string]Answer
+}
+
+// Volume is a volume at DigitalOcean.
+type Volume struct {
+	ID, Name, Description string
+	GiB                   int64
+	// Droplet is the one that it is attached to, 0 for none.
+	Droplet int
+	Tags    []string
+	Created time.Time
+}
+
+// Snapshot is a snapshot of a volume at DigitalOcean.
+type Snapshot struct {
+	ID, Name, Volume string
+	GiB              int64
+}
+
+// Answer is what a GET by ID came to: 404, or a failure.
+type Answer struct {
+	Gone    bool
+	Problem string
+}

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package manifests_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/test/objects"
+)
+
+// TestRightsOfOutOfService runs the real program with exactly the rights of the overlay: a machine that is off gets the taint, nothing is forbidden, and none
+// of the rights that the overlay adds is without use.
+func TestRightsOfOutOfService(t *testing.T) {
+	t.Parallel()
+	const overlay = "dist/" + cloudName + "-out-of-service.yaml"
+	c := controlplane.New(t)
+	install := files(t)[overlay]
+	server := objects.ConnectTo(t, c)
+	for _, u := range install {
+		switch u.GetKind() {
+		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			must(t, server.Apply(t.Context(), u))
+		}
+	}
+	deployment := objects.OfKind[appsv1.Deployment](t, install, "Deployment")[0]
+	args := slices.DeleteFunc(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), func(arg string) bool { return strings.HasPrefix(arg, "--token-file=") })
+	r := startCloud(t, c, simulate(t, nil), simulated, append(args, "--out-of-service-grace-period=15s"))
+	r.healthy()
+	r.join("off-1", "off-2")
+	renewed := metav1.NowMicro()
+	_, err := c.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "off-2", Namespace: corev1.NamespaceNodeLease}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	r.switchOff("off-2")
+	testkit.Eventually(t, "the taint out-of-service", func() string {
+		n, err := c.Client.CoreV1().Nodes().Get(t.Context(), "off-2", metav1.GetOptions{})
+		if err != nil || !tainted(n, corev1.TaintNodeOutOfService) {
+			return fmt.Sprintf("%v (%v)", n.Spec.Taints, err)
+		}
+		return ""
+	})
+	for _, role := range objects.OfKind[rbacv1.Role](t, install, "Role") {
+		if role.Namespace != corev1.NamespaceNodeLease && role.Name != cloudName+"-out-of-service" {
+			continue // the others are those of the base
+		}
+		for _, rule := range role.Rules {
+			for _, right := range r.api.unused(role.Namespace, rule) {
+				t.Errorf("%s: Role %s/%s: nothing uses the right to %s", overlay, role.Namespace, role.Name, right)
+			}
+		}
+	}
+}
