@@ -34,7 +34,7 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
-E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes)
+E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes bin/calicoctl)
 RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
@@ -161,6 +161,11 @@ bin/testexec: hack/testexec/main.go
 bin/kube-controllers: go.kube-controllers.mod
 	@echo "Building Calico's kube-controllers (once)"
 	@go build -modfile=$< -ldflags '-s -w' -o $@ github.com/projectcalico/calico/kube-controllers/cmd/kube-controllers
+	@touch $@
+
+bin/calicoctl: go.calicoctl.mod
+	@echo "Building calicoctl (once)"
+	@go build -modfile=$< -ldflags '-s -w' -o $@ github.com/projectcalico/calico/calicoctl/calicoctl
 	@touch $@
 
 bin/krew: go.krew.mod

@@ -59,7 +59,7 @@ func translateBlock(b *model.AllocationBlock) (Block, error) {
 		}
 		block.Allocations = append(block.Allocations, Allocation{
 			Address: address.Unmap(), Handle: handleOf(b, *index), Sequence: b.GetSequenceNumberForOrdinal(ordinal),
-			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode],
+			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode], Attributes: b.Attributes[*index].AttrSecondary,
 		})
 	}
 	return block, nil

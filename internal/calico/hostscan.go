@@ -215,6 +215,9 @@ func (s *hostScan) keepBlock(block Block) {
 	concerned := map[string]bool{block.AffineTo: true}
 	for _, a := range block.Allocations {
 		concerned[a.Host] = true
+		if h := s.hosts[a.Host]; h != nil && a.Handle != "" {
+			h.Addresses = append(h.Addresses, heldAddress(block, a))
+		}
 	}
 	for _, host := range s.claimed[block.CIDR] {
 		concerned[host] = true

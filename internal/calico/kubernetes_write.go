@@ -44,13 +44,15 @@ func (d *KubernetesAPI) DeleteNode(context.Context, Guard) error { return errNot
 // here: handles go first, so that a process that dies in between leaves the addresses, by which the work is found again. It makes three
 // calls, and two for each handle.
 func (d *KubernetesAPI) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
-	if err := d.releaseAddresses(ctx, guard, cidr, assignments); err != nil {
+	check := func(ctx context.Context) error { return d.checkGuard(ctx, guard) }
+	if err := d.releaseIf(ctx, check, cidr, assignments); err != nil {
 		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, cidr, err)
 	}
 	return nil
 }
 
-func (d *KubernetesAPI) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
+// releaseIf frees addresses if the check, which comes right before the first write, passes.
+func (d *KubernetesAPI) releaseIf(ctx context.Context, check func(context.Context) error, cidr netip.Prefix, assignments []Assignment) error {
 	// Handles are read before the block: a machine that is back takes a tunnel's address anew under the same handle, and whatever it does to
 	// the handle after this look makes our write a conflict.
 	handles, err := d.readHandles(ctx, assignments)
@@ -76,7 +78,7 @@ func (d *KubernetesAPI) releaseAddresses(ctx context.Context, guard Guard, cidr 
 	if err != nil {
 		return err
 	}
-	if err := d.checkGuard(ctx, guard); err != nil {
+	if err := check(ctx); err != nil {
 		return err
 	}
 	left := countHandles(block)

@@ -62,6 +62,8 @@ type Host struct {
 	Mentions []string
 	// Objects are the host's Node, endpoints, affinities and resources as they stand in the datastore, for the journal.
 	Objects []Object
+	// Addresses are those that name the host, for the journal.
+	Addresses []HeldAddress
 }
 
 // Object is one stored object: its key, its revision and its value as text, byte for byte.
@@ -102,6 +104,8 @@ type Allocation struct {
 	Handle   string
 	Sequence uint64
 	Host     string
+	// Attributes are all that whoever assigned it wrote with it, Host among them.
+	Attributes map[string]string
 }
 
 // Affinity is a host's claim on a block.

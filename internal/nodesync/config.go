@@ -19,6 +19,11 @@ const (
 	// ConfirmAnnotation on the ConfigMap calico-node-sync-state: it lets the mass guard pass for the nodes whose hash it names:
 	// HASH/TIME, the time (RFC 3339) being until when.
 	ConfirmAnnotation = "nodes.mooring.dev/confirm"
+	// RequestAnnotation on the same ConfigMap: what a person asks the controller to do by name, as JSON; `kubectl mooring node forget` and `kubectl mooring
+	// restore` write it.
+	RequestAnnotation = "nodes.mooring.dev/request"
+	// AnswerAnnotation on the same ConfigMap: what the controller says of the request, as JSON.
+	AnswerAnnotation = "nodes.mooring.dev/answer"
 	// KeepAnnotation, with any value but "false", forbids removing a Calico Node and anything of it.
 	KeepAnnotation = "nodes.mooring.dev/keep"
 )
@@ -60,6 +65,12 @@ type Config struct {
 	// SweepPeriod is the time between looks through everything, for what is left of hosts that have neither a Node nor an affinity and for
 	// orphaned IPAM handles. 0 for none.
 	SweepPeriod time.Duration
+	// LeftoverAge is how far the sweeps must be apart at least that find a leftover of a pod before it goes; Grace if that is longer.
+	LeftoverAge time.Duration
+	// MaxLeftovers and MaxLeftoversPercent, of the addresses and endpoints that name a pod, bound how many leftovers of pods may be removed within MassWindow
+	// without a person's confirmation: the larger of the two holds.
+	MaxLeftovers        int
+	MaxLeftoversPercent int
 }
 
 // DefaultConfig returns the limits that hold without any flag.
@@ -74,6 +85,9 @@ func DefaultConfig() Config {
 		Pace:                  5 * time.Second,
 		Resync:                5 * time.Minute,
 		SweepPeriod:           30 * time.Minute,
+		LeftoverAge:           15 * time.Minute,
+		MaxLeftovers:          50,
+		MaxLeftoversPercent:   2,
 	}
 }
 

@@ -24,6 +24,8 @@ type Awaiting struct {
 	// Machines are the first of them by name, as Calico calls them; Count is how many there are.
 	Machines []string `json:"machines"`
 	Count    int      `json:"count"`
+	// Items are the first leftovers of pods, in words, and Count is how many there are of them; empty where it is about machines that are gone.
+	Items []string `json:"items,omitempty"`
 }
 
 // mostAwaiting bounds Awaiting.Machines.

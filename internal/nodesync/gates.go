@@ -41,6 +41,9 @@ const (
 	GateOrphanedHandle    Gate = "orphaned-handle"
 	// GateOrphanedConfiguration leaves alone objects about a host that is neither a Calico Node nor a Kubernetes Node.
 	GateOrphanedConfiguration Gate = "orphaned-configuration"
+	// GatePodLeftovers leaves addresses and endpoints alone whose pod is gone, on machines that live; GateLeftoverGuard does so when they are many.
+	GatePodLeftovers  Gate = "pod-leftovers"
+	GateLeftoverGuard Gate = "leftover-guard"
 )
 
 // Gates lists every gate, in the order in which they are asked.
@@ -49,14 +52,14 @@ func Gates() []Gate {
 		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
 		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
 		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration, GateOrphanedHandle,
-		GateOrphanedConfiguration,
+		GateOrphanedConfiguration, GatePodLeftovers, GateLeftoverGuard,
 	}
 }
 
 // Settled says that what the gate leaves alone is as it should be: it is not Kubernetes', is to be kept, or is a person's own. Any other gate holds back what
 // is to be removed sooner or later.
 func (g Gate) Settled() bool {
-	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration}, g)
+	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration, GatePodLeftovers}, g)
 }
 
 // candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
@@ -76,9 +79,13 @@ type judgement struct {
 	revived  []candidate // alive again, and still fenced
 	due      []candidate // every gate but the live ones holds; in the order in which they are cleaned
 	handles  []Step      // about orphaned IPAM handles
-	bind     bool        // the cluster is to be recorded
-	memory   Memory
-	next     time.Duration
+	// leftovers of pods are due: every gate but the live ones holds. leftoverCount is how many there are at all.
+	leftovers     []SeenLeftover
+	leftoverCount int
+	machines      map[string]living
+	bind          bool // the cluster is to be recorded
+	memory        Memory
+	next          time.Duration
 }
 
 // judge asks every gate that needs no live read.
@@ -125,6 +132,7 @@ func judge(w World, c Config) judgement {
 	j.memory.Awaiting = awaitingMass(held, massRefused, w.Now, c)
 	j.orderDue(w.Now, c)
 	j.judgeHandles(w, c)
+	j.judgeLeftovers(w, c, census)
 	return j
 }
 

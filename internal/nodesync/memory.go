@@ -20,7 +20,13 @@ func remember(w World, c Config, s census) Memory {
 	for _, s := range w.Sightings {
 		seen[s.Node] = true
 	}
-	m := Memory{Handles: rememberHandles(w)}
+	m := Memory{
+		Handles: rememberHandles(w), Leftovers: rememberLeftovers(w), Holdings: w.Memory.Holdings, Beats: w.Memory.Beats, LeftoverBatch: w.Memory.LeftoverBatch,
+		LeftoverRemovals: rememberLeftoverRemovals(w, c),
+	}
+	if w.Calico.PodsSwept {
+		m.Holdings = w.Calico.Holdings
+	}
 	absent := func(cand *candidate) {
 		a, known := old[cand.subject.Host]
 		if a.Since.After(w.Now) {
@@ -64,7 +70,7 @@ func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
 	for _, n := range nodes {
 		listed[n.Name] = true
 	}
-	m.Awaiting = Awaiting{}
+	m.Awaiting, m.AwaitingLeftovers = Awaiting{}, Awaiting{}
 	m.Absences = slices.DeleteFunc(slices.Clone(m.Absences), func(a Absence) bool {
 		return slices.ContainsFunc(c.Spellings(a.KubernetesNode), func(s string) bool { return listed[s] })
 	})
@@ -133,7 +139,7 @@ func (m *Memory) planned(w World, cand candidate) {
 // lately, which it notes every resync period: in a longer gap machines may have come and gone again unseen.
 func (m Memory) Recalled(now time.Time, c Config) Memory {
 	if now.Sub(m.SavedAt) > 2*c.Resync {
-		m.Absences, m.Awaiting = nil, Awaiting{}
+		m.Absences, m.Awaiting, m.AwaitingLeftovers = nil, Awaiting{}, Awaiting{}
 	}
 	return m
 }

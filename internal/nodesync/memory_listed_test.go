@@ -37,7 +37,7 @@ func TestSettledGates(t *testing.T) {
 			settled = append(settled, g)
 		}
 	}
-	if want := []Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration}; !slices.Equal(settled, want) {
+	if want := []Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration, GatePodLeftovers}; !slices.Equal(settled, want) {
 		t.Errorf("settled are %v, want %v", settled, want)
 	}
 }

@@ -405,7 +405,7 @@ func TestMentionsAreOnlyReported(t *testing.T) {
 	w := named(c, []string{"a=a", "b=b", "z=z"}, []string{"a", "b"}, []string{"z"})
 	w.Calico.Hosts[2].Mentions = []string{"BGPPeer p peers with its address 172.30.0.1"}
 	p := MakePlan(w, c)
-	if removedHosts(p) != "z" || len(p.Refusals) != 1 || p.Refusals[0] != (Refusal{Of: Subject{"z", "z", false}, Gate: GateUserConfiguration,
+	if removedHosts(p) != "z" || len(p.Refusals) != 1 || p.Refusals[0] != (Refusal{Of: Subject{Host: "z", KubernetesNode: "z"}, Gate: GateUserConfiguration,
 		Message: "BGPPeer p peers with its address 172.30.0.1; it stays, look whether it is still wanted"}) {
 		t.Errorf("got\n%s", p)
 	}

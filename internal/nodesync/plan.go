@@ -21,6 +21,8 @@ type Plan struct {
 	Decisions []Decision
 	// Refusals say what is not done and why.
 	Refusals []Refusal
+	// Leftovers is how many addresses and endpoints of pods that are gone are known on machines that live.
+	Leftovers int
 	// Memory belongs into the next World.
 	Memory Memory
 	// Next is how long to wait before looking again, if nothing happens before.
@@ -103,7 +105,9 @@ func MakePlan(w World, c Config) Plan {
 	if p.Steps = append(p.Steps, j.handles...); len(j.handles) > 0 {
 		p.Decisions = append(p.Decisions, Decision{Of: ofHandles(), Because: "no block has an address under them, and none of them changed over a grace period"})
 	}
+	j.planLeftovers(w, c, &p)
 	slices.SortFunc(j.refusals, compareRefusals)
+	p.Leftovers = j.leftoverCount
 	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
 	if len(c.Named) > 0 {
 		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })

@@ -139,7 +139,7 @@ func TestPublicStrings(t *testing.T) {
 	}
 	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready cluster-binding overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
 		"mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address user-configuration orphaned-handle " +
-		"orphaned-configuration"
+		"orphaned-configuration pod-leftovers leftover-guard"
 	got := make([]string, 0, len(Gates()))
 	for _, g := range Gates() {
 		got = append(got, string(g))

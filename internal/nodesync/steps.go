@@ -31,6 +31,8 @@ type Subject struct {
 	KubernetesNode string `json:"kubernetesNode"`
 	// Exact says that the machine goes by KubernetesNode alone: the Nodes that exist under other spellings of it have Calico Nodes of their own.
 	Exact bool `json:"exact,omitempty"`
+	// Leftovers says that it is about what pods that are gone have left on a machine that lives.
+	Leftovers bool `json:"leftovers,omitempty"`
 }
 
 // Is says that the subject is the machine of that name, which may have others in Calico's datastore.
@@ -114,6 +116,32 @@ type RemoveHandles struct {
 // RemoveNode deletes the Calico Node as the fence left it.
 type RemoveNode struct {
 	Of Subject `json:"of"`
+}
+
+// RemoveLeftovers removes endpoints, or releases addresses of one block, of pods that are gone, on a machine that lives. It holds only while the Calico Node is
+// at the revision (0 where there is none of its own) and the Kubernetes Node has the UID.
+type RemoveLeftovers struct {
+	Of        Subject    `json:"of"`
+	Revision  int64      `json:"revision"`
+	NodeUID   string     `json:"nodeUID"`
+	Leftovers []Leftover `json:"leftovers"`
+}
+
+// Subject implements Step.
+func (s RemoveLeftovers) Subject() Subject { return s.Of }
+
+func (RemoveLeftovers) step() {}
+
+// String implements Step.
+func (s RemoveLeftovers) String() string {
+	names, what := make([]string, len(s.Leftovers)), "release %s"
+	noun := "address"
+	for i, l := range s.Leftovers {
+		if names[i] = fmt.Sprintf("%s (%s/%s)", l.Address, l.Namespace, l.Pod); l.Endpoint.Name != "" {
+			names[i], what, noun = l.Endpoint.Namespace+"/"+l.Endpoint.Name, "remove %s", "workload endpoint"
+		}
+	}
+	return fmt.Sprintf(what+" of pods that are gone on %s: %s", count(len(names), noun), s.Of.Host, strings.Join(names, ", "))
 }
 
 // Subject implements Step.

@@ -39,6 +39,9 @@ type Kubernetes struct {
 	RunningPods []RunningPods
 	// PodAddresses are addresses that suspects without identity hold and that a running pod has.
 	PodAddresses []PodAddress
+	// Pods are live reads of the pods of LeftoverSuspects, and Heartbeats of their machines.
+	Pods       []PodLookup
+	Heartbeats []Heartbeat
 }
 
 // KubernetesNode is one Node as listed.
@@ -102,6 +105,12 @@ type Calico struct {
 	// Swept says that everything was looked through this time, and Handles are the orphans among the IPAM handles that were found then.
 	Swept   bool
 	Handles []Handle
+	// PodsSwept says that what names a pod was compared with the pods this time. Leftovers are what names one that is not alive, AlivePods how many pods
+	// are, and Holdings how much names a pod.
+	PodsSwept bool
+	Leftovers []Leftover
+	AlivePods int
+	Holdings  int
 }
 
 // Binding is the record, on Calico's ClusterInformation, of the cluster that a datastore belongs to.
@@ -177,7 +186,7 @@ const (
 const KindIPAMHandle ResourceKind = "IPAMHandle"
 
 // OptionalKinds lists the kinds that Config.AlsoRemove may name.
-func OptionalKinds() []ResourceKind { return append(ResourceKinds(), KindIPAMHandle) }
+func OptionalKinds() []ResourceKind { return append(ResourceKinds(), KindIPAMHandle, KindPodLeftovers) }
 
 // ResourceKinds lists the kinds of which an object can be about one host alone, in the order in which they are removed.
 func ResourceKinds() []ResourceKind {
@@ -231,6 +240,16 @@ type Memory struct {
 	Awaiting Awaiting `json:"awaiting,omitzero"`
 	// Handles are the orphaned IPAM handles that the last sweep found. Not worth keeping.
 	Handles []OrphanedHandle `json:"-"`
+	// Leftovers are what the last sweep found of pods that are gone, of Holdings that name a pod; Beats are the kubelets that were looked at. Not worth
+	// keeping: after a restart two sweeps must find them again.
+	Leftovers     []SeenLeftover `json:"-"`
+	Holdings      int            `json:"-"`
+	Beats         []Beat         `json:"-"`
+	LeftoverBatch LeftoverBatch  `json:"-"`
+	// LeftoverRemovals are how many leftovers were planned for removal without a confirmation, within the window of the mass guard.
+	LeftoverRemovals []LeftoverRemoval `json:"leftoverRemovals,omitempty"`
+	// AwaitingLeftovers is Awaiting for leftovers of pods.
+	AwaitingLeftovers Awaiting `json:"awaitingLeftovers,omitzero"`
 	// SavedAt is when the memory was last known to be true; see Recalled.
 	SavedAt time.Time `json:"savedAt,omitzero"`
 }

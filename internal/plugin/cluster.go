@@ -21,7 +21,7 @@ import (
 // listPage is how many objects one answer of the API server holds.
 const listPage = 500
 
-// cluster reads the cluster of the kubeconfig. It writes nothing but the annotation of a confirmation that a person has given.
+// cluster reads the cluster of the kubeconfig. It writes nothing but the annotations of a confirmation that a person has given, or of a request.
 type cluster struct {
 	config  *rest.Config
 	typed   kubernetes.Interface

@@ -23,7 +23,8 @@ import (
 
 const confirmLong = `Show what Mooring's components hold back until a person confirms it, and how to confirm it. Nothing is written.
 
-  calico-node-sync                       machines that are gone unseen, when they are more than the mass guard lets pass, or most of the datastore
+  calico-node-sync                       machines that are gone unseen, when they are more than the mass guard lets pass, or most of the datastore;
+                                         and what pods that are gone have left on machines that live, when it is more than a guard lets pass
   digitalocean-cloud-controller-manager  machines that are off, when they are more than it puts out of service by itself
   calico-route-reflector-operator        a topology whose Nodes or labels went all at once, or whose deletion would take the routes along
 
@@ -154,8 +155,12 @@ func field(name, text string, columns int) string {
 
 // firstNames are machines by name, and how many more there are.
 func firstNames(a nodesync.Awaiting) string {
-	text := strings.Join(a.Machines, ", ")
-	if more := a.Count - len(a.Machines); more > 0 {
+	names := a.Machines
+	if len(a.Items) > 0 {
+		names = a.Items
+	}
+	text := strings.Join(names, ", ")
+	if more := a.Count - len(names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -91,9 +91,12 @@ func (c *cluster) nodeStates(ctx context.Context) (states []nodeState, unread []
 			unread = append(unread, err.Error())
 			continue
 		}
-		states = append(states, nodeState{
-			namespace: namespace, uid: object.UID, version: object.ResourceVersion, confirmation: confirmation, waits: memory.Awaiting, savedAt: memory.SavedAt,
-		})
+		// What is left of machines that are gone and what pods have left on machines that live wait each by themselves.
+		for _, waits := range []nodesync.Awaiting{memory.Awaiting, memory.AwaitingLeftovers} {
+			states = append(states, nodeState{
+				namespace: namespace, uid: object.UID, version: object.ResourceVersion, confirmation: confirmation, waits: waits, savedAt: memory.SavedAt,
+			})
+		}
 	}
 	return states, unread
 }
@@ -139,18 +142,32 @@ func (n nodesAwaiting) text(now time.Time, columns int) string {
 	if old := stale(n.SavedAt, now); old != "" {
 		reported += ": " + old
 	}
-	text := prose.Wrap("", "", fmt.Sprintf("%s %s held back by the gate %s of calico-node-sync", prose.Plural(n.Count, "machine"), verb, n.Gate), columns) +
-		field("machines", firstNames(n.Awaiting), columns) + field("why", n.Why, columns) + field("reported", reported, columns)
+	text := prose.Wrap("", "", fmt.Sprintf("%s %s held back by the gate %s of calico-node-sync", awaited(n.Awaiting), verb, n.Gate), columns) +
+		field(awaitedNoun(n.Awaiting)+"s", firstNames(n.Awaiting), columns) + field("why", n.Why, columns) + field("reported", reported, columns)
 	if !n.ConfirmedUntil.IsZero() {
 		return text + field("confirmed", fmt.Sprintf("until %s; calico-node-sync has yet to act on it", n.ConfirmedUntil.UTC().Format(time.RFC3339)), columns)
 	}
 	if n.Refused != "" {
 		text += field("not valid", n.Refused, columns)
 	}
+	if len(n.Items) > 0 {
+		return text + field("to confirm", n.Command, columns) + field("then", "these addresses and endpoints, and no others, are removed from Calico's datastore, each "+
+			"if a live read still finds no such pod. Confirm it only if the pods are gone, and this is the right cluster", columns)
+	}
 	return text + field("to confirm", n.Command, columns) + field("then",
 		"what is left of these machines, and of no others, is removed from Calico's datastore: their Calico Nodes, addresses, block affinities and endpoints. "+
 			"Confirm it only if they are gone for good and this is the right cluster; kubectl mooring plan nodes shows what would go", columns)
 }
+
+// awaitedNoun is what waits: machines that are gone, or leftovers of pods.
+func awaitedNoun(a nodesync.Awaiting) string {
+	if len(a.Items) > 0 {
+		return "leftover"
+	}
+	return "machine"
+}
+
+func awaited(a nodesync.Awaiting) string { return prose.Plural(a.Count, awaitedNoun(a)) }
 
 // confirmNodes writes the confirmation of what waits under a hash, and returns what that does.
 func confirmNodes(ctx context.Context, c *cluster, hash string, holds time.Duration, now clock.PassiveClock) (text string, err error) {
@@ -177,6 +194,10 @@ func confirmNodes(ctx context.Context, c *cluster, hash string, holds time.Durat
 		}
 		text = command.Printable(fmt.Sprintf("Confirmed until %s: calico-node-sync removes what is left of %s (%s).",
 			until.UTC().Format(time.RFC3339), prose.Plural(state.waits.Count, "machine"), firstNames(state.waits)))
+		if len(state.waits.Items) > 0 {
+			text = command.Printable(fmt.Sprintf("Confirmed until %s: calico-node-sync removes %s of pods that are gone (%s).",
+				until.UTC().Format(time.RFC3339), awaited(state.waits), firstNames(state.waits)))
+		}
 		if old := stale(state.savedAt, now.Now()); old != "" {
 			text += fmt.Sprintf(" It last reported %s ago: %s.", prose.Span(now.Now().Sub(state.savedAt)), old)
 		}
@@ -194,7 +215,7 @@ func (c *cluster) stateOf(ctx context.Context, hash string) (nodeState, error) {
 			return s, nil
 		}
 		if s.waits.Hash != "" {
-			others = append(others, fmt.Sprintf("%s, for %s", s.waits.Hash, prose.Plural(s.waits.Count, "machine")))
+			others = append(others, fmt.Sprintf("%s, for %s", s.waits.Hash, awaited(s.waits)))
 		}
 	}
 	switch {

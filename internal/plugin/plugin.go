@@ -25,7 +25,7 @@ type Env struct {
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{newStatus, newAgreement, newTopology, newVolumes, newExplain, newUI, newPlan, newConfirm, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
+	return []Builder{newStatus, newAgreement, newTopology, newVolumes, newExplain, newUI, newPlan, newConfirm, newNode, newRestore, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.

@@ -247,7 +247,7 @@ func TestEveryGateIsAlertedOnOrNot(t *testing.T) {
 		nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration,
 		nodesync.GateGrace, nodesync.GatePace,
 		// What costs nothing but its space, and goes only if somebody asks for it.
-		nodesync.GateOrphanedHandle, nodesync.GateOrphanedConfiguration,
+		nodesync.GateOrphanedHandle, nodesync.GateOrphanedConfiguration, nodesync.GatePodLeftovers,
 		// CalicoNodeSyncStepsFailing tells of these, by the steps themselves.
 		nodesync.GateStepFailed,
 	} {

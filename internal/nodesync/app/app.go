@@ -92,6 +92,8 @@ func newManager(ctx context.Context, o *options, log logr.Logger) (*manager.Mana
 // datastore is what this program needs of either datastore.
 type datastore interface {
 	controller.Datastore
+	controller.LeftoverStore
+	controller.RestoreStore
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -142,9 +144,14 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o
 	if o.writes() {
 		o.logJournal(log)
 	}
+	var requests controller.Requests
+	if o.writes() { // what only reports writes nothing, and so answers nothing
+		requests, _ = state.(controller.Requests) // nil where there is no state
+	}
 	return mgr.Add(&controller.Reconciler{
+		Requests: requests, RestoreStore: store,
 		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
-		Clock: clock.RealClock{}, Log: log.WithName(Component),
+		LeftoverStore: store, LeftoverCluster: cluster, Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})
 }

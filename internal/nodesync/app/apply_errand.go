@@ -100,7 +100,9 @@ func waitingTheirTurn(plan nodesync.Plan) int {
 
 // reconciler is the controller's, without a watch.
 func (e *errand) reconciler() *controller.Reconciler {
-	return newOneShot(e.options, true, e.store, e.cluster, e.notes, e.clock)
+	r := newOneShot(e.options, true, e.store, e.cluster, e.notes, e.clock)
+	r.LeftoverStore = nil // they need two sweeps, and so a controller
+	return r
 }
 
 // newOneShot returns a Reconciler without a watch, which plans and writes nothing. oneShot says that a confirmation comes with the command that

@@ -119,7 +119,7 @@ func (o *options) addDecisionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.config.AdoptUnreferenced, "adopt-unreferenced", o.config.AdoptUnreferenced,
 		"Judge Calico Nodes without any orchRef by their own name. Those whose deletion was not watched always need a confirmation.")
 	fs.StringSliceVar(&o.alsoRemove, "also-remove", nil,
-		"Kinds of which users' objects go with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; and IPAMHandle, those of no address.")
+		"Kinds of which users' objects go with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; IPAMHandle, those of no address; and PodLeftovers, addresses and endpoints of pods that are gone, on machines that live.")
 	fs.IntVar(&o.config.NodesPerRound, "nodes-per-round", o.config.NodesPerRound, "How many nodes one round cleans whose deletion was not watched. With those that were watched it is fifty times as many, up to 250.")
 	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time between rounds while there is more to clean.")
 	fs.DurationVar(&o.config.Resync, "resync-period", o.config.Resync, "The time between rounds while nothing happens.")

@@ -4,13 +4,11 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -91,19 +89,17 @@ func (o *restoreOptions) run(ctx context.Context, names []string, out io.Writer)
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	if err := checkCluster(ctx, store, clusterUID, entries); err != nil {
+	say := func(line string) error {
+		if _, err := fmt.Fprintln(out, command.Printable(line)); err != nil {
+			return fmt.Errorf("printing what was done: %w", err)
+		}
+		return nil
+	}
+	all, err := controller.Restore(ctx, store, clusterUID, entries, o.dryRun, say)
+	if err != nil {
 		return err
 	}
-	r := restorer{store: store, out: out, dryRun: o.dryRun, done: map[string]bool{}, held: map[string][]calico.Object{}}
-	refused := false
-	for _, entry := range entries {
-		ok, err := r.restore(ctx, entry)
-		if err != nil {
-			return err
-		}
-		refused = refused || !ok
-	}
-	if refused {
+	if !all {
 		return command.Exit(command.ExitAttention, nil)
 	}
 	return nil
@@ -130,11 +126,8 @@ func (o *restoreOptions) journal() (*controller.ConfigMapJournal, error) {
 
 // restorable is what restoring needs of either datastore.
 type restorable interface {
+	controller.RestoreStore
 	Ping(ctx context.Context) error
-	Snapshot(ctx context.Context) (calico.Snapshot, error)
-	MachineIsBack(ctx context.Context, host string, objects []calico.Object) (bool, error)
-	Restore(ctx context.Context, object calico.Object, without ...string) error
-	CheckRestore(ctx context.Context, object calico.Object, without ...string) error
 	Close() error
 }
 
@@ -168,94 +161,4 @@ func (o *restoreOptions) openCluster(ctx context.Context) (store restorable, uid
 	}
 	store, err = calico.OpenKubernetes(cluster)
 	return store, uid, err
-}
-
-// checkCluster refuses a datastore that is locked, or that belongs to another cluster than the journal.
-func checkCluster(ctx context.Context, store restorable, clusterUID string, entries []controller.Entry) error {
-	snapshot, err := store.Snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	if !snapshot.DatastoreReady {
-		return errors.New("calico's ClusterInformation does not say datastoreReady: unlock the datastore first")
-	}
-	bound := cmp.Or(clusterUID, snapshot.ClusterInformation.Annotations[nodesync.BindingAnnotation])
-	for _, entry := range entries {
-		if bound != "" && entry.ClusterUID != "" && bound != entry.ClusterUID {
-			return fmt.Errorf("the journal is of the cluster whose kube-system has UID %s, and this datastore belongs to %s: check ETCD_ENDPOINTS and --kubeconfig",
-				entry.ClusterUID, bound)
-		}
-	}
-	return nil
-}
-
-// restorer puts entries back, the oldest first.
-type restorer struct {
-	store  restorable
-	out    io.Writer
-	dryRun bool
-	// done are the keys that an older entry has been asked for: of a clean-up that was interrupted, it holds them as they were at first.
-	done map[string]bool
-	// held are the objects of the entries so far, by host.
-	held map[string][]calico.Object
-}
-
-// restore puts back one entry, the machine's Node first, which the others lead to. It returns false when something was refused.
-func (r *restorer) restore(ctx context.Context, entry controller.Entry) (bool, error) {
-	objects := slices.DeleteFunc(slices.Clone(entry.Objects), func(object calico.Object) bool { return calico.IsIPAM(object.Key) })
-	first := len(r.held[entry.Host]) == 0
-	// What an older entry has just put back is no machine that has joined again, even if this one is of after its Node was removed.
-	r.held[entry.Host] = append(r.held[entry.Host], entry.Objects...)
-	if len(objects) == 0 && !first {
-		return true, nil // the rest of an interrupted clean-up
-	}
-	if len(objects) == 0 {
-		return false, r.say("not restored: the entry of " + entry.Host + " holds nothing that could be put back, since addresses never are")
-	}
-	back, err := r.store.MachineIsBack(ctx, entry.Host, r.held[entry.Host])
-	if err != nil {
-		return false, err
-	}
-	if back {
-		return false, r.say("not restored: machine " + entry.Host + " has joined again; nothing old is put onto it")
-	}
-	ok := true
-	for _, object := range objects {
-		if r.done[object.Key] {
-			continue
-		}
-		r.done[object.Key] = true
-		line, refused, err := r.put(ctx, object)
-		if err != nil {
-			return false, err
-		}
-		ok = ok && !refused
-		if err := r.say(line); err != nil {
-			return false, err
-		}
-	}
-	return ok, nil
-}
-
-// put puts back one object, or, in a dry run, says whether it could.
-func (r *restorer) put(ctx context.Context, object calico.Object) (line string, refused bool, err error) {
-	act, line := r.store.Restore, "restored "+object.Key
-	if r.dryRun {
-		act, line = r.store.CheckRestore, "would restore "+object.Key
-	}
-	err = act(ctx, object, nodesync.FenceAnnotation)
-	switch {
-	case errors.Is(err, calico.ErrNotRestored):
-		return err.Error(), true, nil
-	case errors.Is(err, calico.ErrUnchanged):
-		return err.Error(), false, nil
-	}
-	return line, false, err
-}
-
-func (r *restorer) say(line string) error {
-	if _, err := fmt.Fprintln(r.out, command.Printable(line)); err != nil {
-		return fmt.Errorf("printing what was done: %w", err)
-	}
-	return nil
 }

@@ -38,17 +38,13 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 		revisions[n.Name] = n.Revision
 	}
 	failed := map[string]bool{}
-	unwritten := entries(w, plan, r.objects)
+	unwritten := entries(w, plan, r.objects, r.addresses)
 	for _, step := range plan.Steps {
 		host := step.Subject().Host
 		if failed[host] || ctx.Err() != nil {
 			continue
 		}
-		err := r.journalOnce(ctx, step, unwritten)
-		revision := int64(0)
-		if err == nil {
-			revision, err = r.write(ctx, step, revisions[host])
-		}
+		revision, err := r.tryStep(ctx, w, plan, step, unwritten, revisions[host])
 		failed[host] = err != nil
 		if revision != 0 && err == nil {
 			revisions[host], out.fences[host] = revision, revision
@@ -59,6 +55,19 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 		}
 	}
 	return out
+}
+
+// tryStep journals what is to be journaled, and writes.
+func (r *Reconciler) tryStep(
+	ctx context.Context, w nodesync.World, plan nodesync.Plan, step nodesync.Step, unwritten map[nodesync.Subject]Entry, nodeRevision int64,
+) (int64, error) {
+	if s, ok := step.(nodesync.RemoveLeftovers); ok {
+		return 0, r.removeLeftovers(ctx, w, plan, s)
+	}
+	if err := r.journalOnce(ctx, step, unwritten); err != nil {
+		return 0, err
+	}
+	return r.write(ctx, step, nodeRevision)
 }
 
 // journalOnce keeps all that is to be removed of a machine before the first step that touches it.
@@ -144,4 +153,6 @@ func (r *Reconciler) stillGone(ctx context.Context, of nodesync.Subject) error {
 }
 
 // settled says that a step failed in a way that the next round decides anew without waiting: the world has moved on.
-func settled(err error) bool { return errors.Is(err, calico.ErrConflict) || errors.Is(err, errAlive) }
+func settled(err error) bool {
+	return errors.Is(err, calico.ErrConflict) || errors.Is(err, errAlive) || errors.Is(err, errNotLeftover)
+}

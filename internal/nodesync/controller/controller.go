@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,12 @@ type Reconciler struct {
 	// State outlives the process; without one (nil), grace periods begin anew after a restart and nothing can be confirmed.
 	State  State
 	Config nodesync.Config
+	// LeftoverStore and LeftoverCluster are for what pods that are gone have left on machines that live; with nil for either nothing of it is looked for.
+	LeftoverStore   LeftoverStore
+	LeftoverCluster LeftoverCluster
+	// Requests are what people ask for by name, and RestoreStore is for putting back what they name; nil for neither.
+	Requests     Requests
+	RestoreStore RestoreStore
 	// Journal keeps what is removed; nil keeps nothing.
 	Journal Journal
 	// Events tells people; nil tells nobody.
@@ -61,8 +68,11 @@ type Reconciler struct {
 	given    string              // the confirmation as it was read last
 	busy     bool                // the last round had steps
 	refused  map[nodesync.Refusal]bool
-	// objects are the stored objects of the suspects of this round, for the journal.
+	// unsent is the answer to a request that is done, and could not be given yet.
+	unsent Answer
+	// objects are the stored objects of the suspects of this round, for the journal, and addresses what they hold.
 	objects    map[string][]calico.Object
+	addresses  map[string][]calico.HeldAddress
 	lastDryRun string
 	// strays are hosts that the last sweep found, nil before the first, and sweptAt is when that was.
 	strays map[string]bool
@@ -105,17 +115,29 @@ func (r *Reconciler) Start(ctx context.Context) error {
 
 // rest waits until the next round is due: for the time, until it is woken, or until a person has confirmed what waits for that.
 func (r *Reconciler) rest(ctx context.Context, d time.Duration) {
-	for r.State != nil && r.memory.Awaiting.Hash != "" && d > confirmationPeriod {
-		if r.sleep(ctx, confirmationPeriod, r.Wake) {
-			return
-		}
-		// An error is for the round to report.
-		if _, confirmation, err := r.State.Read(ctx); err == nil && confirmation != r.given {
+	waits := r.memory.Awaiting.Hash != "" || r.memory.AwaitingLeftovers.Hash != ""
+	for (r.State != nil && waits || r.Requests != nil) && d > confirmationPeriod {
+		if r.sleep(ctx, confirmationPeriod, r.Wake) || r.asked(ctx, waits) {
 			return
 		}
 		d -= confirmationPeriod
 	}
 	r.sleep(ctx, d, r.Wake)
+}
+
+// asked reports whether a person has confirmed what waits, or asks for something. An error is for the round to report.
+func (r *Reconciler) asked(ctx context.Context, waits bool) bool {
+	if r.State != nil && waits {
+		if _, confirmation, err := r.State.Read(ctx); err == nil && confirmation != r.given {
+			return true
+		}
+	}
+	if r.Requests == nil {
+		return false
+	}
+	text, answer, err := r.Requests.Pending(ctx)
+	request, _ := ParseRequest(text)
+	return err == nil && text != "" && answer.ID != request.ID
 }
 
 // sleep waits for the time, or until it is woken and then for the settle delay. It reports whether something else than the time has ended it.
@@ -187,11 +209,12 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
 	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
 	r.countUnserved(world)
+	r.Metrics.podLeftovers.Set(float64(plan.Leftovers))
 	r.busy = len(plan.Steps) > 0
 	r.memory = plan.Memory
 	var out outcome
 	if !r.DryRun {
-		if err := r.promise(ctx); err != nil {
+		if err := r.promise(ctx, world.Now); err != nil {
 			return 0, err
 		}
 		out = r.apply(ctx, world, plan)
@@ -200,9 +223,17 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 		r.memory = r.memory.WithFence(host, revision)
 	}
 	next := r.putBack(plan, out)
+	next = min(next, r.leftoversTried(world, plan, out))
 	r.remember(ctx)
 	r.forget(plan, out)
 	r.report(ctx, r.Log, plan, out)
+	again, err := r.serve(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("serving a request: %w", err)
+	}
+	if again > 0 {
+		next = min(next, again)
+	}
 	return next, nil
 }
 
@@ -227,7 +258,9 @@ func (r *Reconciler) forget(plan nodesync.Plan, out outcome) {
 		nodes[a.KubernetesNode] = nodes[a.KubernetesNode] || a.HeldBy != nodesync.GateUserConfiguration
 	}
 	r.Cluster.ForgetSightings(nodes)
-	maps.DeleteFunc(r.kept, func(host string, _ keptNote) bool { return !hosts[host] })
+	maps.DeleteFunc(r.kept, func(key string, note keptNote) bool {
+		return !hosts[key] && (!strings.HasPrefix(key, leftoverNote) || r.Clock.Since(note.at) > sameEntryLife)
+	})
 	r.forgetSwept(plan, out, hosts)
 }
 
@@ -247,6 +280,7 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 	}
 	r.given, r.promised = confirmation, memory.Removals
 	r.memory.Removals = joinRemovals(r.memory.Removals, memory.Removals)
+	r.memory.LeftoverRemovals = joinLeftoverRemovals(r.memory.LeftoverRemovals, memory.LeftoverRemovals)
 	return confirmation, nil
 }
 
@@ -265,13 +299,25 @@ func joinRemovals(own, others []nodesync.Removal) []nodesync.Removal {
 	return joined
 }
 
+// joinLeftoverRemovals does the same for leftovers: what was removed at one time is counted once.
+func joinLeftoverRemovals(own, others []nodesync.LeftoverRemoval) []nodesync.LeftoverRemoval {
+	for _, x := range others {
+		if !slices.ContainsFunc(own, func(o nodesync.LeftoverRemoval) bool { return o.At.Equal(x.At) }) {
+			own = append(slices.Clone(own), x)
+		}
+	}
+	slices.SortFunc(own, func(a, b nodesync.LeftoverRemoval) int { return a.At.Compare(b.At) })
+	return own
+}
+
 // promise saves which unwitnessed machines are to be removed before the first of them is. Otherwise a process that dies in between, or another
 // that leads at the same time, would have the mass guard let as many pass again. Here a failure holds everything up.
-func (r *Reconciler) promise(ctx context.Context) error {
+func (r *Reconciler) promise(ctx context.Context, planned time.Time) error {
 	unsaved := func(x nodesync.Removal) bool {
 		return !slices.ContainsFunc(r.promised, func(saved nodesync.Removal) bool { return saved.CalicoNode == x.CalicoNode && !saved.At.Before(x.At) })
 	}
-	if r.State == nil || !slices.ContainsFunc(r.memory.Removals, unsaved) {
+	leftovers := len(r.memory.LeftoverRemovals) > 0 && r.memory.LeftoverRemovals[len(r.memory.LeftoverRemovals)-1].At.Equal(planned)
+	if r.State == nil || !leftovers && !slices.ContainsFunc(r.memory.Removals, unsaved) {
 		return nil
 	}
 	if err := r.save(ctx); err != nil {
@@ -282,7 +328,7 @@ func (r *Reconciler) promise(ctx context.Context) error {
 
 // remember saves the memory when it has changed. A failure holds nothing up: what is lost is time, after a restart.
 func (r *Reconciler) remember(ctx context.Context) {
-	empty := len(r.memory.Absences)+len(r.memory.Removals) == 0
+	empty := len(r.memory.Absences)+len(r.memory.Removals)+len(r.memory.LeftoverRemovals) == 0 && r.memory.AwaitingLeftovers.Hash == ""
 	text := r.memoryText()
 	changed := text != r.saved && (r.saved != "" || !empty)
 	if stale := !empty && r.Clock.Since(r.savedAt) >= r.Config.Resync; r.State == nil || r.DryRun || !changed && !stale {
@@ -317,7 +363,7 @@ func (r *Reconciler) memoryText() string {
 func (r *Reconciler) putBack(plan nodesync.Plan, out outcome) time.Duration {
 	next := plan.Next
 	for _, a := range out.applied {
-		if a.err == nil {
+		if a.err == nil || a.step.Subject().Leftovers {
 			continue
 		}
 		var wait time.Duration

@@ -23,7 +23,8 @@ const (
 	ReasonMachineCleaned = "MachineCleaned"
 	// ReasonLeftoversRemoved, Normal: something that belonged to no machine has been removed, such as orphaned IPAM handles.
 	ReasonLeftoversRemoved = "LeftoversRemoved"
-	// ReasonLeftoversFound, Normal: objects are about hosts that are neither a Calico Node nor a Kubernetes Node, and a person is to say what becomes of them.
+	// ReasonLeftoversFound, Normal: objects are about hosts that are neither a Calico Node nor a Kubernetes Node, or pods that are gone have left addresses or
+	// endpoints on machines that live, and a person is to say what becomes of them.
 	ReasonLeftoversFound = "LeftoversFound"
 	// ReasonFenceWithdrawn, Normal: a machine came back while it was cleaned up.
 	ReasonFenceWithdrawn = "FenceWithdrawn"
@@ -87,6 +88,8 @@ type announced struct {
 	failing map[failure]bool
 	// leftovers are the hosts of which it has been told that objects are about them.
 	leftovers map[string]bool
+	// podLeftovers says that it has been told of leftovers of pods, since there were none.
+	podLeftovers bool
 	// said is when a warning was given last.
 	said map[string]time.Time
 }
@@ -120,6 +123,7 @@ func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, out outco
 	r.forgetAnnounced(plan)
 	r.announceGates(ctx, plan.Refusals)
 	r.announceLeftovers(ctx, plan.Refusals)
+	r.announcePodLeftovers(ctx, plan)
 	r.announceSteps(ctx, plan, out)
 }
 
@@ -146,7 +150,7 @@ func heldBy(gate nodesync.Gate) string {
 		return ReasonHeldByClusterBinding
 	case nodesync.GateOverlap:
 		return ReasonHeldByOverlap
-	case nodesync.GateMass:
+	case nodesync.GateMass, nodesync.GateLeftoverGuard:
 		return ReasonHeldByMassGuard
 	default:
 		return ""
@@ -193,6 +197,23 @@ func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.
 		countHosts(len(hosts)), strings.Join(hosts, ", "))})
 }
 
+// announcePodLeftovers tells of what pods that are gone have left on machines that live, once until there is nothing of it.
+func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Plan) {
+	told := r.announced.podLeftovers
+	if r.announced.podLeftovers = plan.Leftovers > 0; told || plan.Leftovers == 0 {
+		return
+	}
+	note := fmt.Sprintf("Pods that are gone have left %d addresses or endpoints on machines that live; --also-remove=%s lets the controller remove them",
+		plan.Leftovers, nodesync.KindPodLeftovers)
+	for _, refusal := range plan.Refusals {
+		if refusal.Gate == nodesync.GatePodLeftovers {
+			note += "; " + refusal.Of.Host + ": " + refusal.Message
+			break
+		}
+	}
+	r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note})
+}
+
 func countHosts(n int) string {
 	if n == 1 {
 		return "1 host"
@@ -204,6 +225,8 @@ func countHosts(n int) string {
 func gateNote(refusal nodesync.Refusal) string {
 	message := refusal.Message
 	switch refusal.Gate {
+	case nodesync.GateLeftoverGuard:
+		return "Removing nothing of pods that are gone on machines that live: " + message + " (`kubectl mooring confirm` lists them)"
 	case nodesync.GateMass:
 		// The hash in the message is that of now: when one more goes, or comes back, it is another, and no Event says so again.
 		return "Removing nothing of nodes whose deletion nobody watched: " + message + " (`kubectl mooring confirm` names the nodes, and the hash that is valid now)"
@@ -298,6 +321,16 @@ func (c cleared) plus(step nodesync.Step) cleared {
 		c.addresses += len(s.Addresses)
 		return c
 	}
+	if s, ok := step.(nodesync.RemoveLeftovers); ok {
+		for _, l := range s.Leftovers {
+			if l.Endpoint.Name != "" {
+				c.objects++
+			} else {
+				c.addresses++
+			}
+		}
+		return c
+	}
 	if s, ok := step.(nodesync.RemoveHandles); ok {
 		c.objects += len(s.Handles)
 		return c
@@ -323,7 +356,9 @@ func (r *Reconciler) announceCleaned(ctx context.Context, decision nodesync.Deci
 		}
 	}
 	reason, what := ReasonMachineCleaned, "machine "+of.Host
-	if of.KubernetesNode == "" {
+	if of.Leftovers {
+		reason, what = ReasonLeftoversRemoved, "what pods that are gone had left on "+of.Host
+	} else if of.KubernetesNode == "" {
 		reason, what = ReasonLeftoversRemoved, of.Host
 	}
 	note := fmt.Sprintf("Cleaned up %s: %d objects removed and %d addresses released", what, removed.objects, removed.addresses)

@@ -69,7 +69,7 @@ func TestEveryGateIsAnnouncedOrNot(t *testing.T) {
 	silent := []nodesync.Gate{
 		nodesync.GateUnreadable, nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateAmbiguousName, nodesync.GateKeep,
 		nodesync.GateGrace, nodesync.GatePace, nodesync.GateNotConfirmed, nodesync.GateRunningPods, nodesync.GateStepFailed,
-		nodesync.GateForeignEndpoint, nodesync.GateForeignAddress, nodesync.GateUserConfiguration, nodesync.GateOrphanedHandle,
+		nodesync.GateForeignEndpoint, nodesync.GateForeignAddress, nodesync.GateUserConfiguration, nodesync.GateOrphanedHandle, nodesync.GatePodLeftovers,
 		nodesync.GateOrphanedConfiguration,
 	}
 	for _, gate := range nodesync.Gates() {

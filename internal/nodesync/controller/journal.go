@@ -27,8 +27,14 @@ type Entry struct {
 	Because        string    `json:"because"`
 	// Steps are the steps in words.
 	Steps []string `json:"steps"`
-	// Objects are the stored objects; addresses stand in the steps.
+	// Objects are the stored objects.
 	Objects []calico.Object `json:"objects"`
+	// Addresses are what the machine held in IPAM, as it stood in the blocks.
+	Addresses []calico.HeldAddress `json:"addresses,omitempty"`
+	// Leftovers says that it is about pods that were gone on a machine that lived, of which MachineUID is the UID: of its Calico Node in etcd, of its
+	// Kubernetes Node in the kubernetes datastore.
+	Leftovers  bool   `json:"leftovers,omitempty"`
+	MachineUID string `json:"machineUID,omitempty"`
 }
 
 // Journal keeps entries before anything is removed.
@@ -80,6 +86,9 @@ func parseEntry(data []byte) (Entry, error) {
 	return entry, nil
 }
 
+// leftoverNote begins the key of a keptNote about leftovers, of which a machine may have several entries. No host can be called so.
+const leftoverNote = "pod leftovers "
+
 // keptNote is what was journaled of a machine, and when.
 type keptNote struct {
 	content string
@@ -94,7 +103,11 @@ func (r *Reconciler) keep(ctx context.Context, entry Entry) error {
 		return err
 	}
 	_, prunes := r.Journal.(Pruner)
-	if note := r.kept[entry.Host]; note.content == content && (!prunes || entry.Time.Sub(note.at).Abs() < sameEntryLife) {
+	key := entry.Host
+	if entry.Leftovers {
+		key = leftoverNote + content
+	}
+	if note := r.kept[key]; note.content == content && (!prunes || entry.Time.Sub(note.at).Abs() < sameEntryLife) {
 		return nil
 	}
 	if err := r.Journal.Record(ctx, entry); err != nil {
@@ -103,7 +116,7 @@ func (r *Reconciler) keep(ctx context.Context, entry Entry) error {
 	if r.kept == nil {
 		r.kept = map[string]keptNote{}
 	}
-	r.kept[entry.Host] = keptNote{content: content, at: entry.Time}
+	r.kept[key] = keptNote{content: content, at: entry.Time}
 	return nil
 }
 
@@ -123,12 +136,14 @@ func contentHash(entry Entry) (string, error) {
 const sameEntryLife = time.Hour
 
 // entries are what is to be journalled of a plan, by machine.
-func entries(w nodesync.World, plan nodesync.Plan, objects map[string][]calico.Object) map[nodesync.Subject]Entry {
+func entries(
+	w nodesync.World, plan nodesync.Plan, objects map[string][]calico.Object, addresses map[string][]calico.HeldAddress,
+) map[nodesync.Subject]Entry {
 	out := make(map[nodesync.Subject]Entry, len(plan.Decisions))
 	for _, d := range plan.Decisions {
 		out[d.Of] = Entry{
 			Time: w.Now, ClusterUID: w.Kubernetes.ClusterUID, Host: d.Of.Host, KubernetesNode: d.Of.KubernetesNode, Because: d.Because,
-			Objects: objects[d.Of.Host],
+			Objects: objects[d.Of.Host], Addresses: addresses[d.Of.Host],
 		}
 	}
 	for _, s := range plan.Steps {

@@ -16,6 +16,8 @@ type Metrics struct {
 	absentNodes prometheus.Gauge
 	// unserved is a count of Kubernetes Nodes, and stays 0 with the kubernetes datastore, where each is its own Calico Node.
 	unserved prometheus.Gauge
+	// podLeftovers counts addresses and endpoints of pods that are gone, on machines that live.
+	podLeftovers prometheus.Gauge
 	// journalErrors has no labels, so that it is 0 from the start and its first increase shows.
 	journalErrors prometheus.Counter
 }
@@ -47,10 +49,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		unserved: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_nodesync_nodes_without_calico_node", Help: "Kubernetes Nodes without a Calico Node at the last round; always 0 with the kubernetes datastore.",
 		}),
+		podLeftovers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_nodesync_pod_leftovers", Help: "Addresses and workload endpoints of pods that are gone, on machines that live, as the last sweep found them.",
+		}),
 		journalErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mooring_nodesync_journal_errors_total", Help: "Entries that could not be journaled; nothing was removed of their machines.",
 		}),
 	}
-	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.unserved, m.journalErrors)
+	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.unserved, m.podLeftovers,
+		m.journalErrors)
 	return m
 }

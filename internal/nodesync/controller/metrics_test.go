@@ -35,7 +35,7 @@ func TestMetricsAndGatesAreDocumented(t *testing.T) {
 	want := []string{
 		"mooring_nodesync_absent_nodes", "mooring_nodesync_calico_nodes", "mooring_nodesync_journal_errors_total",
 		"mooring_nodesync_last_success_timestamp_seconds", "mooring_nodesync_nodes_without_calico_node",
-		"mooring_nodesync_planned_steps", "mooring_nodesync_refusals", "mooring_nodesync_rounds_total", "mooring_nodesync_steps_total",
+		"mooring_nodesync_planned_steps", "mooring_nodesync_pod_leftovers", "mooring_nodesync_refusals", "mooring_nodesync_rounds_total", "mooring_nodesync_steps_total",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("metrics: got %v, want %v", got, want)

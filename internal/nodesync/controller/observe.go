@@ -34,6 +34,7 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 		return w, fmt.Errorf("reading namespace kube-system: %w", err)
 	}
 	w.Sightings = r.Cluster.Sightings()
+	r.observeLeftovers(ctx, &w)
 	suspects := nodesync.Suspects(w, r.effective())
 	if len(suspects) == 0 {
 		return w, nil
@@ -60,9 +61,10 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 	}
 	r.forgetEmpty(hosts)
 	w.Calico.Hosts = translateHosts(hosts)
-	r.objects = make(map[string][]calico.Object, len(hosts))
+	r.objects, r.addresses = make(map[string][]calico.Object, len(hosts)), make(map[string][]calico.HeldAddress, len(hosts))
 	for _, h := range hosts {
 		r.objects[h.Name] = h.Objects
+		r.addresses[h.Name] = h.Addresses
 	}
 	return r.observeAddresses(ctx, w, nodesync.Orphans(*w, suspects))
 }
@@ -130,7 +132,7 @@ func translateHosts(hosts []calico.Host) []nodesync.Host {
 		for _, b := range h.Blocks {
 			block := nodesync.Block{CIDR: b.CIDR, AffineTo: b.AffineTo}
 			for _, a := range b.Allocations {
-				block.Allocations = append(block.Allocations, nodesync.Allocation(a))
+				block.Allocations = append(block.Allocations, nodesync.Allocation{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host})
 			}
 			host.Blocks = append(host.Blocks, block)
 		}

@@ -20,7 +20,10 @@ import (
 
 // NewOneShot returns a Reconciler for a command that looks once: it has no watch, plans with [Reconciler.Preview], and writes nothing. state may be nil.
 func NewOneShot(config nodesync.Config, store Datastore, cluster Cluster, state State, now clock.Clock) *Reconciler {
+	leftovers, _ := store.(LeftoverStore)
+	pods, _ := cluster.(LeftoverCluster)
 	return &Reconciler{
+		LeftoverStore: leftovers, LeftoverCluster: pods,
 		State: state, Datastore: store, Cluster: cluster, Config: config, DryRun: true,
 		Clock: now, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}

@@ -33,6 +33,9 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 		for _, h := range swept.OrphanedHandles {
 			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
 		}
+		if err := r.sweepPods(ctx, w, revision); err != nil {
+			return err
+		}
 	}
 	r.addStrays(w)
 	return nil

@@ -37,7 +37,7 @@ func names(e Evidence) []finding.Finding {
 				Severity: finding.Warning, What: fmt.Sprintf("Calico Nodes %s all say that they are Kubernetes Node %s", finding.Few(hosts), node),
 				Why: "while that Node lives none of them is removed by itself, and at most one is right: the others are what a machine left under another name, " +
 					"and BGP peers that never answer",
-				Do: "look which name calico-node has on that machine (NODENAME); `calico-node-sync apply NODE` removes a second one, if another is called as " +
+				Do: "look which name calico-node has on that machine (NODENAME); `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`) removes a second one, if another is called as " +
 					"the Kubernetes Node",
 			})
 		}
@@ -54,7 +54,7 @@ func names(e Evidence) []finding.Finding {
 			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
 			Why: "Kubernetes truthfully knows no Node of that name, which proves nothing while a Node of a like name lives",
 			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; the old name of a machine that has joined " +
-				"under another one is removed by `calico-node-sync apply NODE`",
+				"under another one is removed by `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`)",
 		})
 	}
 	if len(out) == 0 {
@@ -144,7 +144,7 @@ type advice struct {
 func gatesForPeople() map[nodesync.Gate]advice {
 	return map[nodesync.Gate]advice{
 		nodesync.GateOrphanedConfiguration: {finding.Note, "host", "it may be a machine whose Calico Node somebody removed, or one that never was a Kubernetes Node, such as bare metal",
-			"if it is gone, `calico-node-sync apply NODE --also-remove=KIND` removes its objects; nothing, if it lives"},
+			"if it is gone, `kubectl mooring node forget NODE --also-remove=KIND` (or `calico-node-sync apply`) removes its objects; nothing, if it lives"},
 		nodesync.GateOverlap: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain; if most machines are really gone, confirm them as the message says (`kubectl mooring confirm` lists what a controller holds back), or lower --min-overlap-percent"},
 		nodesync.GateKubernetesEmpty: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
@@ -164,7 +164,11 @@ func gatesForPeople() map[nodesync.Gate]advice {
 		nodesync.GateKeep:              {finding.Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"},
 		nodesync.GateUserConfiguration: {finding.Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"},
 		nodesync.GateOtherOrchestrator: {finding.Note, "Calico Node", "it is another orchestrator's", ""},
-		nodesync.GateOrphanedHandle:    {finding.Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"},
+		nodesync.GatePodLeftovers: {finding.Note, "machine", "pods that are gone hold addresses there, which nobody gets until they are released",
+			"name PodLeftovers in the controller's --also-remove; it reads each pod live before it releases anything"},
+		nodesync.GateLeftoverGuard: {finding.Warning, "group of leftovers", "more pods seem gone than the guard lets pass without a person",
+			"if they are really gone, confirm it as the message says (`kubectl mooring confirm` lists them)"},
+		nodesync.GateOrphanedHandle: {finding.Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"},
 	}
 }
 

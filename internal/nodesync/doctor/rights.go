@@ -45,10 +45,11 @@ type RightAnswer struct {
 
 // Rights lists what config/calico-node-sync gives its service account, by the kind of datastore; a test compares the two.
 func Rights(kind string) []Right {
-	const metrics = "asking who reads /metrics"
+	const metrics, leftovers = "asking who reads /metrics", "removing what pods that are gone have left on machines that live"
 	out := []Right{
 		{Resource: "nodes", Verb: "get"}, {Resource: "nodes", Verb: "list"}, {Resource: "nodes", Verb: "watch"},
 		{Resource: "pods", Verb: "list"},
+		{Resource: "pods", Verb: "get", For: leftovers}, {Group: "coordination.k8s.io", Resource: "leases", Verb: "get", For: leftovers},
 		{Resource: "namespaces", Name: "kube-system", Verb: "get"},
 		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create", For: metrics},
 		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create", For: metrics},
@@ -67,6 +68,7 @@ func Rights(kind string) []Right {
 	for _, verb := range []string{"list", "delete"} {
 		out = append(out, Right{Resource: "configmaps", Verb: verb, Own: true, For: "keeping the journal in ConfigMaps"})
 	}
+	out = append(out, Right{Resource: "configmaps", Verb: "get", Own: true, For: "putting back what kubectl mooring restore names"})
 	const events = "Events"
 	for _, group := range []string{"", "events.k8s.io"} {
 		for _, verb := range []string{"create", "patch"} {

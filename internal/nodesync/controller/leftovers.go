@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// LeftoverStore is what this controller needs of Calico's datastore for leftovers of pods on machines that live. It is as a [Datastore]: quorum reads, and
+// writes that hold only in the state that they name.
+type LeftoverStore interface {
+	// PodHoldings looks for what names a pod that is not alive.
+	PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error)
+	// DescribeLeftovers reads them as they stand, for the journal; MachineUID is by which the machine is known again when they are put back.
+	DescribeLeftovers(ctx context.Context, leftovers []calico.Leftover) ([]calico.Object, []calico.HeldAddress, error)
+	MachineUID(ctx context.Context, host string) (string, error)
+	// RemoveLeftovers removes endpoints or addresses of one block, all or none.
+	RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error
+}
+
+// LeftoverCluster is what this controller needs of Kubernetes for them. All are live quorum reads.
+type LeftoverCluster interface {
+	// EachPod visits the namespace and name of every pod that has not finished.
+	EachPod(ctx context.Context, visit func(namespace, name string)) error
+	// LookUpPod reads one pod; whatever is not a clear answer is VerdictUnknown.
+	LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup
+	// Heartbeat reads a Node and the Lease of its kubelet.
+	Heartbeat(ctx context.Context, node string) nodesync.Heartbeat
+}
+
+// errNotLeftover stops a step whose pods or machine are not as they were.
+var errNotLeftover = errors.New("it is no leftover any more")
+
+// sweepPods compares what names a pod with the pods that there are. Of each pod it keeps eight bytes; two of one hash make a leftover look alive, which does
+// no harm.
+func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision int64) error {
+	if r.LeftoverStore == nil || r.LeftoverCluster == nil {
+		return nil
+	}
+	seed, pods := maphash.MakeSeed(), map[uint64]struct{}{}
+	var text []byte
+	hash := func(namespace, name string) uint64 {
+		text = append(append(append(text[:0], namespace...), '/'), name...)
+		return maphash.Bytes(seed, text)
+	}
+	err := r.LeftoverCluster.EachPod(ctx, func(namespace, name string) { pods[hash(namespace, name)] = struct{}{} })
+	if r.Config.OneShot && apierrors.IsForbidden(err) {
+		return nil // a person who may see Nodes and not all pods sees the rest
+	}
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	found, err := r.LeftoverStore.PodHoldings(ctx, revision, func(namespace, name string) bool {
+		_, alive := pods[hash(namespace, name)]
+		return alive
+	})
+	if err != nil {
+		return fmt.Errorf("comparing Calico's datastore with the pods: %w", err)
+	}
+	w.Calico.PodsSwept, w.Calico.AlivePods, w.Calico.Holdings = true, len(pods), found.Count
+	for _, l := range found.Leftovers {
+		w.Calico.Leftovers = append(w.Calico.Leftovers, translateLeftover(l))
+	}
+	return nil
+}
+
+func translateLeftover(l calico.Leftover) nodesync.Leftover {
+	return nodesync.Leftover{
+		Host: l.Host, Namespace: l.Namespace, Pod: l.Pod, Block: l.Block,
+		Reservation: nodesync.Reservation(l.Assignment), Endpoint: nodesync.EndpointRef(l.Endpoint),
+	}
+}
+
+func storedLeftovers(leftovers []nodesync.Leftover) []calico.Leftover {
+	out := make([]calico.Leftover, 0, len(leftovers))
+	for _, l := range leftovers {
+		out = append(out, calico.Leftover{
+			Host: l.Host, Namespace: l.Namespace, Pod: l.Pod, Block: l.Block,
+			Assignment: calico.Assignment(l.Reservation), Endpoint: calico.EndpointRef(l.Endpoint),
+		})
+	}
+	return out
+}
+
+// observeLeftovers reads the pods and machines of leftovers that are due.
+func (r *Reconciler) observeLeftovers(ctx context.Context, w *nodesync.World) {
+	if r.LeftoverCluster == nil {
+		return
+	}
+	leftovers, nodes := nodesync.LeftoverSuspects(*w, r.effective())
+	for _, node := range nodes {
+		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, r.LeftoverCluster.Heartbeat(ctx, node))
+	}
+	w.Kubernetes.Pods = r.lookUpPods(ctx, leftovers)
+}
+
+// lookUpPods reads each of the leftovers' pods once.
+func (r *Reconciler) lookUpPods(ctx context.Context, leftovers []nodesync.Leftover) []nodesync.PodLookup {
+	read := map[[2]string]bool{}
+	var out []nodesync.PodLookup
+	for _, l := range leftovers {
+		if pod := [2]string{l.Namespace, l.Pod}; !read[pod] {
+			read[pod] = true
+			out = append(out, r.LeftoverCluster.LookUpPod(ctx, l.Namespace, l.Pod))
+		}
+	}
+	return out
+}
+
+// stillLeft is the last look before a write about leftovers: none of the pods is there, and the machine is the one that it was, Ready, and not to be kept.
+func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftovers) error {
+	if r.LeftoverCluster == nil || r.LeftoverStore == nil {
+		return errors.New("leftovers of pods cannot be read here")
+	}
+	for _, pod := range r.lookUpPods(ctx, step.Leftovers) {
+		switch pod.Verdict {
+		case nodesync.VerdictGone:
+		case nodesync.VerdictAlive:
+			return fmt.Errorf("%w: pod %s/%s exists", errNotLeftover, pod.Namespace, pod.Name)
+		default:
+			return fmt.Errorf("no answer whether pod %s/%s is gone: %s", pod.Namespace, pod.Name, pod.Detail)
+		}
+	}
+	switch h := r.LeftoverCluster.Heartbeat(ctx, step.Of.KubernetesNode); {
+	case h.Detail != "":
+		return fmt.Errorf("no answer whether the kubelet of %s is at work: %s", step.Of.KubernetesNode, h.Detail)
+	case h.UID != step.NodeUID || !h.Ready || h.Keep:
+		return fmt.Errorf("%w: Kubernetes Node %s is not Ready, is to be kept, or is another by now", errNotLeftover, step.Of.KubernetesNode)
+	}
+	return nil
+}
+
+// removeLeftovers is one step about leftovers: what it removes is journaled in an entry of its own, after the last look and right before the write.
+func (r *Reconciler) removeLeftovers(ctx context.Context, w nodesync.World, plan nodesync.Plan, step nodesync.RemoveLeftovers) error {
+	if err := r.stillLeft(ctx, step); err != nil {
+		return err
+	}
+	stored := storedLeftovers(step.Leftovers)
+	if r.Journal != nil {
+		entry, err := r.leftoverEntry(ctx, w, plan, step, stored)
+		if err != nil {
+			return err
+		}
+		if err := r.keep(ctx, entry); err != nil {
+			return err
+		}
+		if err := r.stillLeft(ctx, step); err != nil { // the journal may have taken its time
+			return err
+		}
+	}
+	return r.LeftoverStore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, stored)
+}
+
+func (r *Reconciler) leftoverEntry(
+	ctx context.Context, w nodesync.World, plan nodesync.Plan, step nodesync.RemoveLeftovers, stored []calico.Leftover,
+) (Entry, error) {
+	objects, addresses, err := r.LeftoverStore.DescribeLeftovers(ctx, stored)
+	if err != nil {
+		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
+	}
+	uid, err := r.LeftoverStore.MachineUID(ctx, step.Of.Host)
+	if err != nil {
+		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
+	}
+	entry := Entry{
+		Time: w.Now, ClusterUID: w.Kubernetes.ClusterUID, Host: step.Of.Host, KubernetesNode: step.Of.KubernetesNode, Leftovers: true, MachineUID: uid,
+		Steps: []string{step.String()}, Objects: objects, Addresses: addresses,
+	}
+	for _, d := range plan.Decisions {
+		if d.Of == step.Of {
+			entry.Because = d.Because
+		}
+	}
+	return entry, nil
+}
+
+// leftoversTried notes what became of the steps about leftovers, and returns when to try again what failed.
+func (r *Reconciler) leftoversTried(w nodesync.World, plan nodesync.Plan, out outcome) (next time.Duration) {
+	next = r.Config.Resync
+	if r.DryRun {
+		// Nothing is removed, so nothing counts for the mass guard.
+		r.memory.LeftoverRemovals = slices.DeleteFunc(slices.Clone(r.memory.LeftoverRemovals), func(x nodesync.LeftoverRemoval) bool { return x.At.Equal(w.Now) })
+		return next
+	}
+	for _, step := range plan.Steps {
+		s, ok := step.(nodesync.RemoveLeftovers)
+		if !ok {
+			continue
+		}
+		failed := "it was not tried, since another step about the machine failed or the end had come"
+		if i := slices.IndexFunc(out.applied, func(a applied) bool { return sameLeftovers(a.step, s) }); i >= 0 {
+			if failed = ""; out.applied[i].err != nil {
+				failed = cmp.Or(out.applied[i].err.Error(), "it failed")
+			}
+		}
+		var wait time.Duration
+		r.memory, wait = r.memory.LeftoversTried(s, failed, w.Now, r.Clock.Now(), r.Config)
+		next = min(next, wait)
+	}
+	return next
+}
+
+func sameLeftovers(step nodesync.Step, s nodesync.RemoveLeftovers) bool {
+	other, ok := step.(nodesync.RemoveLeftovers)
+	return ok && slices.Equal(other.Leftovers, s.Leftovers)
+}

@@ -1,0 +1,390 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+)
+
+// leftoverStage is a stage whose machines are Ready, with kubelets that renew their Leases, and of whose pods "a" exists and "b" does not.
+type leftoverStage struct {
+	*stage
+	store   LeftoverStore
+	journal *recordingJournal
+	ready   map[string]bool // machines whose kubelet is at work
+}
+
+// recordingJournal keeps entries in memory, and calls before each.
+type recordingJournal struct {
+	mu      sync.Mutex
+	entries []Entry
+	before  func()
+}
+
+func (j *recordingJournal) Record(_ context.Context, entry Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.before != nil {
+		j.before()
+	}
+	j.entries = append(j.entries, entry)
+	return nil
+}
+
+func newLeftoverStage(t *testing.T) *leftoverStage {
+	t.Helper()
+	s := &leftoverStage{stage: newStage(t, 0), journal: &recordingJournal{}, ready: map[string]bool{}}
+	s.stage.api.AllowPods(t, "default", "default")
+	s.store = s.stage.store
+	for _, machine := range []string{"1", "2"} {
+		s.join(machine)
+		s.work(machine)
+		s.createPod(podOn(s.name(machine), "a"))
+	}
+	s.config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
+	return s
+}
+
+// work makes a machine Ready.
+func (s *leftoverStage) work(machine string) {
+	s.t.Helper()
+	s.ready[machine] = true
+	nodes := s.api.Client.CoreV1().Nodes()
+	node, err := nodes.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})
+	if err == nil {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		_, err = nodes.UpdateStatus(s.t.Context(), node, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// beat renews the Leases of kubelets that are at work.
+func (s *leftoverStage) beat() {
+	s.t.Helper()
+	leases := s.api.Client.CoordinationV1().Leases(leaseNamespace)
+	for machine, ready := range s.ready {
+		if !ready {
+			continue
+		}
+		now := metav1.NewMicroTime(s.clock.Now())
+		lease, err := leases.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.name(machine)}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
+			_, err = leases.Create(s.t.Context(), lease, metav1.CreateOptions{})
+			s.t.Cleanup(func() { _ = leases.Delete(context.Background(), s.name(machine), metav1.DeleteOptions{}) })
+		case err == nil:
+			lease.Spec.RenewTime = &now
+			_, err = leases.Update(s.t.Context(), lease, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *leftoverStage) createPod(pod *corev1.Pod) {
+	s.t.Helper()
+	pod = pod.DeepCopy()
+	pod.UID = ""
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	if _, err := s.api.Client.CoreV1().Pods(pod.Namespace).Create(s.t.Context(), pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { s.deletePod(context.Background(), pod.Namespace, pod.Name) })
+}
+
+func (s *leftoverStage) deletePod(ctx context.Context, namespace, name string) {
+	now := int64(0)
+	err := s.api.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *leftoverStage) reconciler() *Reconciler {
+	r := s.stage.reconciler()
+	r.LeftoverStore, r.LeftoverCluster, r.Journal = s.store, s.cluster, s.journal
+	return r
+}
+
+// rounds runs rounds for as long, with kubelets that renew their Leases in between.
+func (s *leftoverStage) rounds(r *Reconciler, d time.Duration) {
+	s.t.Helper()
+	for end := s.clock.Now().Add(d); s.clock.Now().Before(end); {
+		s.beat()
+		next, err := r.Round(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.clock.Step(next)
+	}
+}
+
+// held are what names the pods of a machine: keys of endpoints and handles, and addresses in blocks.
+func (s *leftoverStage) held(machine, pod string) (endpoints, handles, addresses int) {
+	s.t.Helper()
+	p := podOn(s.name(machine), pod)
+	for key, value := range s.etcd.Dump(s.t) {
+		switch {
+		case strings.Contains(key, "/workloadendpoints/") && strings.Contains(value, `"pod":"`+p.Name+`"`):
+			endpoints++
+		case strings.Contains(key, "/ipam/v2/handle/"+caliconode.HandleID(p)):
+			handles++
+		case strings.Contains(key, "/assignment/") && strings.Contains(value, caliconode.HandleID(p)):
+			addresses++
+		}
+	}
+	return endpoints, handles, addresses
+}
+
+func (s *leftoverStage) expectHeld(machine, pod string, want int) {
+	s.t.Helper()
+	if e, h, a := s.held(machine, pod); e != want || h != want || a != want {
+		s.t.Errorf("pod %s of machine %s holds %d endpoints, %d handles and %d addresses, want %d of each", pod, machine, e, h, a, want)
+	}
+}
+
+func TestLeftoverOfPods(t *testing.T) {
+	s := newLeftoverStage(t)
+	before := s.etcd.Dump(t)
+	reported := s.reconciler()
+	reported.Config.AlsoRemove = nil
+	s.rounds(reported, 2*time.Hour)
+	s.expectUnchanged(withBinding(before, s.etcd.Dump(t)))
+	if !slices.ContainsFunc(keysOf(reported.refused), func(r nodesync.Refusal) bool { return r.Gate == nodesync.GatePodLeftovers && r.Of.Host == s.name("1") }) {
+		t.Errorf("the leftovers are not reported: %v", reported.refused)
+	}
+
+	s.ready["2"] = false // its Node stays Ready, as it does while kube-controller-manager is away
+	r := s.reconciler()
+	s.rounds(r, 90*time.Minute)
+	s.expectHeld("1", "a", 1)
+	s.expectHeld("1", "b", 0)
+	s.expectHeld("2", "a", 1)
+	s.expectHeld("2", "b", 1)
+	if n := len(s.journal.entries); n != 2 {
+		t.Fatalf("%d entries are journaled, want one for the endpoint and one for the address", n)
+	}
+	for _, entry := range s.journal.entries {
+		if !entry.Leftovers || entry.MachineUID == "" || len(entry.Objects)+len(entry.Addresses) != 1 || entry.Host != s.name("1") {
+			t.Errorf("journaled: %+v", entry)
+		}
+	}
+
+	s.ready["2"] = true
+	s.rounds(r, 90*time.Minute)
+	s.expectHeld("2", "a", 1)
+	s.expectHeld("2", "b", 0)
+	s.journal.entries = nil
+	s.rounds(r, 90*time.Minute)
+	if len(s.journal.entries) > 0 || len(r.memory.Leftovers) > 0 {
+		t.Errorf("there is more to do: %+v", r.memory.Leftovers)
+	}
+}
+
+func keysOf(m map[nodesync.Refusal]bool) (out []nodesync.Refusal) {
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+// withBinding is the first dump with what the first round of a controller writes.
+func withBinding(before, after map[string]string) map[string]string {
+	const key = "/calico/resources/v3/projectcalico.org/clusterinformations/default"
+	before[key] = after[key]
+	return before
+}
+
+// A pod that is there again right before the write, and a calico-node that starts then, keep what is there.
+func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
+	for name, happens := range map[string]func(s *leftoverStage){
+		"the pod is there again":    func(s *leftoverStage) { s.createPod(podOn(s.name("1"), "b")) },
+		"calico-node starts again":  func(s *leftoverStage) { s.startCalicoNode("1") },
+		"the Node is not Ready":     func(s *leftoverStage) { s.unready("1") },
+		"the Node is to be kept":    func(s *leftoverStage) { s.keepNode("1") },
+		"the datastore is locked":   func(s *leftoverStage) { s.lock() },
+		"the endpoint is rewritten": func(s *leftoverStage) { s.rewrite("/workloadendpoints/", podOn(s.name("1"), "b").Name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLeftoverStage(t)
+			s.ready["2"] = false
+			r := s.reconciler()
+			once := sync.OnceFunc(func() { happens(s) })
+			s.journal.before = once
+			for range 60 {
+				s.beat()
+				next, err := r.Round(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(s.journal.entries) > 0 {
+					break
+				}
+				s.clock.Step(next)
+			}
+			if len(s.journal.entries) == 0 {
+				t.Fatal("it never came to a write")
+			}
+			s.expectHeld("1", "b", 1)
+		})
+	}
+}
+
+func (s *leftoverStage) unready(machine string) {
+	nodes := s.api.Client.CoreV1().Nodes()
+	node, err := nodes.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})
+	if err == nil {
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		_, err = nodes.UpdateStatus(s.t.Context(), node, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *leftoverStage) keepNode(machine string) {
+	nodes := s.api.Client.CoreV1().Nodes()
+	node, err := nodes.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})
+	if err == nil {
+		node.Annotations = map[string]string{nodesync.KeepAnnotation: "true"}
+		_, err = nodes.Update(s.t.Context(), node, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *leftoverStage) lock() {
+	const key = "/calico/resources/v3/projectcalico.org/clusterinformations/default"
+	value := s.etcd.Dump(s.t)[key]
+	if _, err := s.etcd.Client.Put(s.t.Context(), key, strings.Replace(value, `"datastoreReady":true`, `"datastoreReady":false`, 1)); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// rewrite writes the values again in which both stand.
+func (s *leftoverStage) rewrite(path, name string) {
+	for key, value := range s.etcd.Dump(s.t) {
+		if strings.Contains(key, path) && strings.Contains(value, name) {
+			if _, err := s.etcd.Client.Put(s.t.Context(), key, value); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+}
+
+// dyingStore is a process that is killed before or after its n-th write.
+type dyingStore struct {
+	LeftoverStore
+	writes, dies int
+	after        bool
+}
+
+var errKilled = errors.New("the process was killed")
+
+func (d *dyingStore) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error {
+	d.writes++
+	if d.writes > d.dies || d.writes == d.dies && !d.after {
+		return errKilled
+	}
+	if err := d.LeftoverStore.RemoveLeftovers(ctx, guard, leftovers); err != nil || d.writes < d.dies {
+		return err
+	}
+	return errKilled
+}
+
+// A process that is killed before or after any write leaves what the next one finds and ends alike.
+func TestLeftoverDyingAtAnyWrite(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		for when, after := range map[string]bool{"before": false, "after": true} {
+			t.Run(when+string(rune('0'+n)), func(t *testing.T) { dieAtLeftover(t, n, after) })
+		}
+	}
+}
+
+func dieAtLeftover(t *testing.T, n int, after bool) {
+	t.Helper()
+	s := newLeftoverStage(t)
+	s.ready["2"] = false
+	store := &dyingStore{LeftoverStore: s.store, dies: n, after: after}
+	r := s.reconciler()
+	r.LeftoverStore = store
+	for range 60 {
+		s.beat()
+		next, err := r.Round(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store.writes >= n {
+			break
+		}
+		s.clock.Step(next)
+	}
+	if store.writes < n {
+		t.Fatalf("write %d was never reached", n)
+	}
+	s.rounds(s.reconciler(), 90*time.Minute)
+	s.expectHeld("1", "a", 1)
+	s.expectHeld("1", "b", 0)
+	s.expectHeld("2", "b", 1)
+}
+
+// In the kubernetes datastore an endpoint is its pod, and what is left of one is its address with the handle.
+func TestLeftoverInTheKubernetesDatastore(t *testing.T) {
+	s := &leftoverStage{stage: newStage(t, 0), journal: &recordingJournal{}, ready: map[string]bool{}}
+	s.stage.api.AllowPods(t, "default", "default")
+	store := s.openKubernetesDatastore()
+	s.store = store
+	s.createNode("1")
+	s.startCalicoNode("1")
+	s.work("1")
+	pods := map[string]*corev1.Pod{}
+	for _, name := range []string{"a", "b"} {
+		pod := podOn(s.name("1"), name)
+		s.createPod(pod)
+		live, err := s.api.Client.CoreV1().Pods("default").Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.agents["1"].PodNetwork().Add(t.Context(), live); err != nil {
+			t.Fatal(err)
+		}
+		pods[name] = live
+	}
+	s.deletePod(t.Context(), "default", pods["b"].Name)
+	r := s.reconciler()
+	r.Datastore = store
+	r.Config.MinOverlapPercent, r.Config.MaxUnwitnessed, r.Config.MaxLeftovers = 0, 1000, 1000 // what other tests have left is there as well
+	r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
+	s.rounds(r, 2*time.Hour)
+	handles := map[string]bool{}
+	for key := range s.custom() {
+		handles[key] = true
+	}
+	if a, b := handles["ipamhandles "+caliconode.HandleID(pods["a"])], handles["ipamhandles "+caliconode.HandleID(pods["b"])]; !a || b {
+		t.Errorf("handles are there: %t of the pod that lives, %t of the one that is gone", a, b)
+	}
+	if n := len(s.journal.entries); n == 0 || len(s.journal.entries[n-1].Addresses) != 1 || s.journal.entries[n-1].MachineUID == "" {
+		t.Errorf("journaled: %+v", s.journal.entries)
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseRequest(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		``:   "no JSON object",
+		`{}`: "no ID",
+		`{"id":"a","verb":"reboot","names":["n"],"until":"2026-01-01T00:00:00Z"}`:                                       `verb "reboot" is none`,
+		`{"id":"a","verb":"forget","until":"2026-01-01T00:00:00Z"}`:                                                     "0 names",
+		`{"id":"a","verb":"forget","names":["n"]}`:                                                                      "until when",
+		`{"id":"a","verb":"forget","names":["\u001b[2J"],"until":"2026-01-01T00:00:00Z"}`:                               "characters that no name has",
+		`{"id":"a","verb":"forget","names":["n"],"alsoRemove":["PodLeftovers"],"until":"2026-01-01T00:00:00Z"}`:         "kinds",
+		`{"id":"a","verb":"forget","names":["n"],"alsoRemove":["HostEndpoint"],"until":"2026-01-01T00:00:00Z"}`:         "",
+		`{"id":"a","verb":"restore","names":["n-1"],"until":"2026-01-01T00:00:00Z","dryRun":true,"later":"is ignored"}`: "",
+	} {
+		request, err := ParseRequest(text)
+		if err == nil != (want == "") || err != nil && !strings.Contains(err.Error(), want) || request.ID == "" {
+			t.Errorf("%s: got %+v, %v; want %q", text, request, err, want)
+		}
+	}
+}
+
+// However its lines look, an answer has its size, says what state it is in, and can be read again.
+func TestAnswerIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{"plain": "removed", "escaped": strings.Repeat("\x00<\"", 500), "long": strings.Repeat("x", 100_000)} {
+		for _, n := range []int{0, 1, 10, 5000} {
+			answer := Answer{ID: "a", State: AnswerHeld, At: time.Unix(0, 0).UTC()}
+			for i := range n {
+				answer.Lines = append(answer.Lines, fmt.Sprint(i, " ", line))
+			}
+			text, err := answer.encode()
+			if err != nil || len(text) > longestAnswer {
+				t.Fatalf("%s, %d lines: %d bytes, %v", name, n, len(text), err)
+			}
+			read := ParseAnswer(text)
+			if read.ID != "a" || read.State != AnswerHeld || n > 0 && len(read.Lines) == 0 {
+				t.Errorf("%s, %d lines: read %+v", name, n, read)
+			}
+		}
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add(`{"id":"a","verb":"forget","names":["n"],"until":"2026-01-01T00:00:00Z"}`)
+	f.Add(`{"id":"a","names":[""],"alsoRemove":["x"]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		request, err := ParseRequest(text)
+		if request.ID == "" {
+			t.Fatal("it has no ID to be answered by")
+		}
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again) <= longestRequest {
+			if other, err := ParseRequest(string(again)); err != nil || other.ID != request.ID {
+				t.Fatalf("%s: %+v, %v", again, other, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// RestoreStore is what restoring needs of either datastore.
+type RestoreStore interface {
+	Snapshot(ctx context.Context) (calico.Snapshot, error)
+	MachineIsBack(ctx context.Context, host string, objects []calico.Object) (bool, error)
+	MachineUID(ctx context.Context, host string) (string, error)
+	Restore(ctx context.Context, object calico.Object, without ...string) error
+	CheckRestore(ctx context.Context, object calico.Object, without ...string) error
+	RestoreAddress(ctx context.Context, host string, address calico.HeldAddress, dryRun bool) error
+}
+
+// Restore puts back what the entries hold, which are in the order of their time, and says a line of each thing. It returns false when something was refused.
+// The UID is that of the cluster which the datastore is part of, empty for etcd.
+func Restore(ctx context.Context, store RestoreStore, clusterUID string, entries []Entry, dryRun bool, say func(line string) error) (bool, error) {
+	if err := checkCluster(ctx, store, clusterUID, entries); err != nil {
+		return false, err
+	}
+	r := restorer{
+		store: store, tell: say, dryRun: dryRun, done: map[string]bool{}, held: map[string][]calico.Object{}, taken: map[netip.Addr]calico.HeldAddress{},
+		ownCluster: clusterUID != "",
+	}
+	all := true
+	for _, entry := range entries {
+		ok, err := r.restore(ctx, entry)
+		if err != nil {
+			return false, err
+		}
+		all = all && ok
+	}
+	return all, nil
+}
+
+// checkCluster refuses a datastore that is locked, or that belongs to another cluster than the journal.
+func checkCluster(ctx context.Context, store RestoreStore, clusterUID string, entries []Entry) error {
+	snapshot, err := store.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if !snapshot.DatastoreReady {
+		return errors.New("calico's ClusterInformation does not say datastoreReady: unlock the datastore first")
+	}
+	bound := cmp.Or(clusterUID, snapshot.ClusterInformation.Annotations[nodesync.BindingAnnotation])
+	for _, entry := range entries {
+		if bound != "" && entry.ClusterUID != "" && bound != entry.ClusterUID {
+			return fmt.Errorf("the journal is of the cluster whose kube-system has UID %s, and this datastore belongs to %s: check ETCD_ENDPOINTS and --kubeconfig",
+				entry.ClusterUID, bound)
+		}
+	}
+	return nil
+}
+
+// restorer puts entries back, the oldest first.
+type restorer struct {
+	store  RestoreStore
+	tell   func(line string) error
+	dryRun bool
+	// done are the keys that an older entry has been asked for: of a clean-up that was interrupted, it holds them as they were at first.
+	done map[string]bool
+	// held are the objects of the entries so far, by host.
+	held map[string][]calico.Object
+	// taken are the addresses that an older entry has been asked for.
+	taken map[netip.Addr]calico.HeldAddress
+	// ownCluster says that the datastore is part of its cluster, where the addresses of a machine that is gone are nobody's.
+	ownCluster bool
+}
+
+// restore puts back one entry, the machine's Node first, which the others lead to, then its addresses, by which endpoints are judged. It returns false when
+// something was refused.
+func (r *restorer) restore(ctx context.Context, entry Entry) (bool, error) {
+	objects := slices.DeleteFunc(slices.Clone(entry.Objects), func(object calico.Object) bool { return calico.IsIPAM(object.Key) })
+	addresses := entry.Addresses
+	if r.ownCluster && !entry.Leftovers {
+		addresses = nil
+	}
+	first := len(r.held[entry.Host]) == 0
+	// What an older entry has just put back is no machine that has joined again, even if this one is of after its Node was removed.
+	r.held[entry.Host] = append(r.held[entry.Host], entry.Objects...)
+	if len(objects)+len(addresses) == 0 && !first {
+		return true, nil // the rest of an interrupted clean-up
+	}
+	if len(objects)+len(addresses) == 0 {
+		return false, r.say("not restored: the entry of " + entry.Host + " holds nothing that could be put back")
+	}
+	refused, err := r.mayRestore(ctx, entry)
+	if err != nil {
+		return false, err
+	}
+	if refused != "" {
+		return false, r.say(refused)
+	}
+	isNode := func(object calico.Object) bool { return strings.HasSuffix(object.Key, "/nodes/"+entry.Host) }
+	nodes := slices.DeleteFunc(slices.Clone(objects), func(object calico.Object) bool { return !isNode(object) })
+	ok, err := r.putAll(ctx, nodes)
+	if err != nil {
+		return false, err
+	}
+	for _, address := range addresses {
+		placed, err := r.putAddress(ctx, entry.Host, address)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && placed
+	}
+	rest, err := r.putAll(ctx, slices.DeleteFunc(slices.Clone(objects), isNode))
+	return ok && rest, err
+}
+
+// mayRestore returns why nothing of an entry is put back, or "": onto a machine that has joined again nothing old is put, and leftovers go back to the machine
+// on which they were, and to no other of its name.
+func (r *restorer) mayRestore(ctx context.Context, entry Entry) (string, error) {
+	if entry.Leftovers {
+		uid, err := r.store.MachineUID(ctx, entry.Host)
+		if err != nil {
+			return "", err
+		}
+		if uid == "" || uid != entry.MachineUID {
+			return "not restored: machine " + entry.Host + " is not the one any more on which these leftovers of pods were", nil
+		}
+		return "", nil
+	}
+	back, err := r.store.MachineIsBack(ctx, entry.Host, r.held[entry.Host])
+	if err != nil || !back {
+		return "", err
+	}
+	return "not restored: machine " + entry.Host + " has joined again; nothing old is put onto it", nil
+}
+
+// putAll puts back objects, each once.
+func (r *restorer) putAll(ctx context.Context, objects []calico.Object) (bool, error) {
+	ok := true
+	for _, object := range objects {
+		if r.done[object.Key] {
+			continue
+		}
+		r.done[object.Key] = true
+		line, refused, err := r.put(ctx, object)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && !refused
+		if err := r.say(line); err != nil {
+			return false, err
+		}
+	}
+	return ok, nil
+}
+
+// putAddress puts back one address, or says why not. Of two entries with one address the older has it, and the other is named.
+func (r *restorer) putAddress(ctx context.Context, host string, address calico.HeldAddress) (bool, error) {
+	if older, taken := r.taken[address.Address]; taken {
+		if older.Handle == address.Handle {
+			return true, nil // of the same clean-up, or of the same pod
+		}
+		return false, r.say(fmt.Sprintf("%v: address %s of handle %s is in an older entry as well, of handle %s", calico.ErrNotRestored,
+			address.Address, address.Handle, older.Handle))
+	}
+	r.taken[address.Address] = address
+	err := r.store.RestoreAddress(ctx, host, address, r.dryRun)
+	line := fmt.Sprintf("restored address %s of %s", address.Address, cmp.Or(address.Attributes["pod"], host))
+	if r.dryRun {
+		line = "would restore" + strings.TrimPrefix(line, "restored")
+	}
+	switch {
+	case errors.Is(err, calico.ErrNotRestored), errors.Is(err, calico.ErrConflict):
+		return false, r.say(err.Error())
+	case errors.Is(err, calico.ErrUnchanged):
+		return true, r.say(err.Error())
+	case err != nil:
+		return false, err
+	}
+	return true, r.say(line)
+}
+
+// put puts back one object, or, in a dry run, says whether it could.
+func (r *restorer) put(ctx context.Context, object calico.Object) (line string, refused bool, err error) {
+	act, line := r.store.Restore, "restored "+object.Key
+	if r.dryRun {
+		act, line = r.store.CheckRestore, "would restore "+object.Key
+	}
+	err = act(ctx, object, nodesync.FenceAnnotation)
+	switch {
+	case errors.Is(err, calico.ErrNotRestored):
+		return err.Error(), true, nil
+	case errors.Is(err, calico.ErrUnchanged):
+		return err.Error(), false, nil
+	}
+	return line, false, err
+}
+
+func (r *restorer) say(line string) error {
+	return r.tell(line)
+}

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+const (
+	// requestAgain is when a request is tried again that is held back for a time.
+	requestAgain = 15 * time.Second
+	// requestRounds is how many rounds one attempt has at most: one cleans up, and one sees that nothing is left.
+	requestRounds = 4
+)
+
+// serve does what a person has asked for by name, if anything, and returns when to go on with it, 0 for not at all. A request that is served twice, since
+// the process died in between or two lead, does no harm: what has been done is found done.
+func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
+	if r.Requests == nil {
+		return 0, nil
+	}
+	text, answer, err := r.Requests.Pending(ctx)
+	if err != nil {
+		return 0, err
+	}
+	request, wrong := ParseRequest(text)
+	if text == "" || answer.ID == request.ID && answer.Final() {
+		return 0, nil
+	}
+	now := r.Clock.Now()
+	begun := answer.ID == request.ID
+	if refused := r.refuses(request, wrong, begun, now); refused != "" {
+		return 0, r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerFailed, Lines: []string{refused}, At: now})
+	}
+	if r.unsent.ID != request.ID {
+		if err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerRunning, Lines: answer.Lines, At: now}); err != nil {
+			return 0, err
+		}
+		r.Log.Info("Doing what a person has asked for", "request", request.ID, "verb", request.Verb, "names", request.Names, "dryRun", request.DryRun)
+		r.unsent = r.do(ctx, request)
+		if begun && answer.State == AnswerRunning {
+			r.unsent.Lines = slices.Concat(removedLines(answer.Lines), r.unsent.Lines)
+		}
+	}
+	given := r.unsent
+	if given.State == AnswerRunning && !now.Before(request.Until) {
+		given.State = AnswerHeld
+	}
+	if err := r.Requests.Answer(ctx, text, given); err != nil {
+		return 0, err
+	}
+	r.unsent = Answer{}
+	if given.Final() {
+		return 0, nil
+	}
+	return requestAgain, nil
+}
+
+// refuses returns why a request is not begun, or "".
+func (r *Reconciler) refuses(request Request, wrong error, begun bool, now time.Time) string {
+	switch {
+	case wrong != nil:
+		return wrong.Error()
+	case r.DryRun && !request.DryRun:
+		return "this calico-node-sync only reports (--mode=report): nothing was done"
+	case !begun && !now.Before(request.Until):
+		return "the request came too late, it was good until " + request.Until.UTC().Format(time.RFC3339) + ": nothing was done"
+	case request.Until.Sub(now) > LongestRequestTime:
+		return fmt.Sprintf("the request would hold for more than %s: nothing was done", LongestRequestTime)
+	}
+	return ""
+}
+
+// do makes one attempt.
+func (r *Reconciler) do(ctx context.Context, request Request) Answer {
+	answer := Answer{ID: request.ID, State: AnswerDone, At: r.Clock.Now()}
+	var err error
+	switch request.Verb {
+	case VerbForget:
+		err = r.forgetNamed(ctx, request, &answer)
+	case VerbRestore:
+		err = r.restoreNamed(ctx, request, &answer)
+	}
+	if err != nil {
+		answer.State = AnswerFailed
+		answer.Lines = append(answer.Lines, "error: "+err.Error())
+		r.Log.Error(err, "What a person has asked for failed", "request", request.ID)
+	}
+	return answer
+}
+
+// named is a controller for the named machines alone, which knows what this one knows.
+func (r *Reconciler) named(request Request) *Reconciler {
+	config := r.Config
+	config.Named = request.Names
+	config.AlsoRemove = slices.DeleteFunc(slices.Concat(r.Config.AlsoRemove, request.AlsoRemove), func(kind nodesync.ResourceKind) bool {
+		return !slices.Contains(nodesync.ResourceKinds(), kind)
+	})
+	return &Reconciler{
+		Datastore: r.Datastore, Cluster: r.Cluster, Config: config, Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Clock: r.Clock, Log: r.Log,
+		Metrics: NewMetrics(prometheus.NewRegistry()), memory: r.memory, kept: maps.Clone(r.kept), loaded: true,
+	}
+}
+
+// forgetNamed removes what named machines have left: with the same plan, live reads, fences and journal as a round.
+func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *Answer) error {
+	sub := r.named(request)
+	for n := range requestRounds {
+		world, err := sub.gather(ctx)
+		if err != nil {
+			return err
+		}
+		plan := nodesync.MakePlan(world, sub.effective())
+		if n == 0 {
+			for _, name := range plan.Unknown(request.Names) {
+				answer.Lines = append(answer.Lines, name+": nothing in Calico's datastore is about it")
+			}
+		}
+		if request.DryRun {
+			answer.Lines = append(answer.Lines, plan.String())
+			return nil
+		}
+		sub.memory = plan.Memory
+		out := sub.apply(ctx, world, plan)
+		for host, revision := range out.fences {
+			sub.memory = sub.memory.WithFence(host, revision)
+		}
+		sub.putBack(plan, out)
+		absent := map[string]bool{}
+		for _, a := range sub.memory.Absences {
+			absent[a.CalicoNode] = true
+		}
+		sub.forgetSwept(plan, out, absent)
+		sub.report(ctx, sub.Log, plan, out)
+		failed := answer.account(plan, out)
+		if len(plan.Steps) == 0 || failed {
+			return nil
+		}
+	}
+	return nil
+}
+
+// removedMark begins a line of what was done, which stays when the request is tried again.
+const removedMark = "done: "
+
+func removedLines(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return len(line) < len(removedMark) || line[:len(removedMark)] != removedMark })
+}
+
+// account adds what a round did and, if it is the last, what is left alone. It returns whether a step failed.
+func (a *Answer) account(plan nodesync.Plan, out outcome) (failed bool) {
+	for _, x := range out.applied {
+		if x.err == nil {
+			a.Lines = append(a.Lines, removedMark+x.step.String())
+			continue
+		}
+		failed = true
+		a.State = AnswerRunning
+		a.Lines = append(a.Lines, fmt.Sprintf("not done: %s: %v", x.step, x.err))
+	}
+	if len(plan.Steps) > 0 {
+		return failed
+	}
+	for _, refusal := range plan.Refusals {
+		a.Lines = append(a.Lines, fmt.Sprintf("left alone: %s: %s (%s)", orEverything(refusal.Of.Host), refusal.Message, refusal.Gate))
+		switch {
+		case refusal.Gate.Settled():
+		case passes(refusal.Gate) && a.State != AnswerHeld:
+			a.State = AnswerRunning
+		case !passes(refusal.Gate):
+			a.State = AnswerHeld
+		}
+	}
+	return failed
+}
+
+func orEverything(host string) string {
+	if host == "" {
+		return "everything"
+	}
+	return host
+}
+
+// passes reports whether a gate may open by itself within minutes.
+func passes(gate nodesync.Gate) bool {
+	return slices.Contains([]nodesync.Gate{nodesync.GateRunningPods, nodesync.GateStepFailed, nodesync.GateKubernetesNotSynced, nodesync.GatePace}, gate)
+}
+
+// restoreNamed puts back entries of the journal.
+func (r *Reconciler) restoreNamed(ctx context.Context, request Request, answer *Answer) error {
+	journal, ok := r.Journal.(*ConfigMapJournal)
+	if !ok || r.RestoreStore == nil {
+		return fmt.Errorf("this calico-node-sync keeps no journal in ConfigMaps: use `calico-node-sync restore FILE`")
+	}
+	entries, err := journal.ReadNamed(ctx, request.Names)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
+	if err := OneLifeEach(entries); err != nil {
+		return err
+	}
+	snapshot, err := r.RestoreStore.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	uid := ""
+	if snapshot.OwnCluster {
+		if uid, err = r.Cluster.UID(ctx); err != nil {
+			return fmt.Errorf("reading namespace kube-system: %w", err)
+		}
+	}
+	all, err := Restore(ctx, r.RestoreStore, uid, entries, request.DryRun, func(line string) error {
+		answer.Lines = append(answer.Lines, line)
+		return nil
+	})
+	if err == nil && !all {
+		answer.State = AnswerHeld
+	}
+	return err
+}

@@ -1,0 +1,458 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodesync
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// KindPodLeftovers is what --also-remove calls the addresses and endpoints of pods that are gone, on machines that live.
+const KindPodLeftovers ResourceKind = "PodLeftovers"
+
+// Leftover is an address or an endpoint of a pod that the API server did not list when the datastore was swept. The value names what was found and no later
+// one: an address by its sequence number, an endpoint by its revision.
+type Leftover struct {
+	// Host is the Calico Node that it names.
+	Host      string `json:"host"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Block is the block of the address, the zero Prefix for an endpoint.
+	Block netip.Prefix `json:"block,omitzero"`
+	Reservation
+	// Endpoint has an empty name for an address.
+	Endpoint EndpointRef `json:"endpoint,omitzero"`
+}
+
+// String is the leftover for people.
+func (l Leftover) String() string {
+	if l.Endpoint.Name != "" {
+		return fmt.Sprintf("endpoint %s of pod %s/%s on %s", l.Endpoint.Name, l.Namespace, l.Pod, l.Host)
+	}
+	return fmt.Sprintf("address %s of pod %s/%s on %s", l.Address, l.Namespace, l.Pod, l.Host)
+}
+
+func compareLeftovers(a, b Leftover) int {
+	return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(b.Endpoint.Name, a.Endpoint.Name), comparePrefix(a.Block, b.Block), a.Address.Compare(b.Address),
+		cmp.Compare(a.Endpoint.Namespace, b.Endpoint.Namespace), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
+		cmp.Compare(a.Handle, b.Handle), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Endpoint.Revision, b.Endpoint.Revision))
+}
+
+// SeenLeftover is a Leftover and when sweeps have found it.
+type SeenLeftover struct {
+	Leftover
+	// Since is when the first of the sweeps found it that have found it without a gap, and Seen when the last did.
+	Since, Seen time.Time
+	// Batch is the hash of what waits for a confirmation together with it, and ConfirmedUntil until when a person's confirmation holds.
+	Batch          string
+	ConfirmedUntil time.Time
+	// NotBefore is when to try again after something spoke against it, which is Held; Holds is how often it has been so.
+	NotBefore time.Time
+	Held      string
+	Holds     int
+}
+
+// LeftoverRemoval is how many leftovers were removed at a time without a person's confirmation.
+type LeftoverRemoval struct {
+	At    time.Time `json:"at"`
+	Count int       `json:"count"`
+}
+
+// PodLookup is the answer to a live read of one pod. VerdictGone stands for a pod that is absent, and for one that has finished and is not being deleted.
+type PodLookup struct {
+	Namespace, Name string
+	Verdict         Verdict
+	// Detail is the error behind VerdictUnknown, for people.
+	Detail string
+}
+
+// Heartbeat is a live read of a machine's Kubernetes Node and of the Lease that its kubelet renews.
+type Heartbeat struct {
+	Node string
+	// UID is that of the Kubernetes Node, empty if it could not be read.
+	UID string
+	// Ready is the Node's condition of that name; Keep says that the keep annotation stands on it.
+	Ready, Keep bool
+	// Renewed is the Lease's renewTime, by the clock of the machine.
+	Renewed time.Time
+	// Detail is why one of them could not be read, for people.
+	Detail string
+}
+
+// Beat is a Heartbeat that was seen.
+type Beat struct {
+	Node, UID string
+	Renewed   time.Time
+	// At is when it was read, and Proven when two reads have last shown that the kubelet renews its Lease. First says that there was no read shortly before.
+	At, Proven time.Time
+	First      bool
+}
+
+const (
+	// leftoversPerRound bounds the live reads of one round.
+	leftoversPerRound = 100
+	// leftoversPerStep bounds one transaction.
+	leftoversPerStep = 50
+	// reportedMachines bounds how many machines are reported one by one.
+	reportedMachines = 100
+	// beatWindow is how far two reads of a Lease may be apart between which it must be renewed, and provenLife how long that proves that the kubelet is at
+	// work: a kubelet renews every 10 s, and its Node counts as lost after 40 s (kubelet: nodeLeaseDurationSeconds).
+	beatWindow = 2 * time.Minute
+	provenLife = 40 * time.Second
+	// longestBatch is how long a hash names the same leftovers while others come and go.
+	longestBatch = 24 * time.Hour
+)
+
+// ofLeftovers is whose the leftovers of a machine are; with an empty host, of all of them. No host can have that name.
+func ofLeftovers(host, kubernetes string) Subject {
+	return Subject{Host: cmp.Or(host, "pod leftovers"), KubernetesNode: kubernetes, Leftovers: true}
+}
+
+// rememberLeftovers returns the leftovers with since when they are some. Without a sweep this time, what the last one found still holds.
+func rememberLeftovers(w World) []SeenLeftover {
+	if !w.Calico.PodsSwept {
+		return slices.Clone(w.Memory.Leftovers)
+	}
+	old := make(map[Leftover]SeenLeftover, len(w.Memory.Leftovers))
+	for _, l := range w.Memory.Leftovers {
+		old[l.Leftover] = l
+	}
+	// An API server that lists no pod at all, as a restored one does, makes all look gone.
+	found := w.Calico.Leftovers
+	if w.Calico.AlivePods == 0 {
+		found = nil
+	}
+	out := make([]SeenLeftover, 0, len(found))
+	for _, l := range found {
+		seen, known := old[l]
+		if !known || seen.Since.After(w.Now) {
+			seen = SeenLeftover{Leftover: l, Since: w.Now}
+		}
+		seen.Seen = w.Now
+		out = append(out, seen)
+	}
+	slices.SortFunc(out, func(a, b SeenLeftover) int { return compareLeftovers(a.Leftover, b.Leftover) })
+	return slices.CompactFunc(out, func(a, b SeenLeftover) bool { return a.Leftover == b.Leftover })
+}
+
+// rememberLeftoverRemovals returns those within the mass guard's window.
+func rememberLeftoverRemovals(w World, c Config) []LeftoverRemoval {
+	var out []LeftoverRemoval
+	for _, r := range w.Memory.LeftoverRemovals {
+		if r.At.After(w.Now) {
+			r.At = w.Now // the clock was set back
+		}
+		if w.Now.Sub(r.At) < c.MassWindow && r.Count > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// living is a machine whose Kubernetes Node is listed, and that nothing is doubtful about.
+type living struct {
+	subject  Subject
+	revision int64 // of the Calico Node, 0 where there is none of its own
+	uid      string
+	keep     bool
+}
+
+// livingMachines are the machines that live, by the name of their Calico Node. One of which a second Calico Node speaks, that is being cleaned up, or that has
+// no Calico Node where it should have one is not among them.
+func (s *census) livingMachines(w World) map[string]living {
+	uids := make(map[string]string, len(w.Kubernetes.Nodes))
+	for _, n := range w.Kubernetes.Nodes {
+		uids[n.Name] = n.UID
+	}
+	out := make(map[string]living, len(w.Calico.Nodes))
+	for _, n := range w.Calico.Nodes {
+		name, adopted, gate, _ := s.config.identify(n)
+		if gate != "" || adopted || n.nameless() || !s.roster.listed[name] || n.FencedFor != "" || len(s.own[name]) > 1 {
+			continue
+		}
+		out[n.Name] = living{subject: ofLeftovers(n.Name, name), revision: n.Revision, uid: uids[name], keep: n.Keep}
+	}
+	return out
+}
+
+// judgeLeftovers says of each leftover on a machine that lives why it is left alone, or that it is due: it has been found by two sweeps long enough apart,
+// and the mass guard lets it pass.
+func (j *judgement) judgeLeftovers(w World, c Config, s census) {
+	m := &j.memory
+	if w.Calico.PodsSwept && w.Calico.AlivePods == 0 && len(w.Calico.Leftovers) > 0 && !c.OneShot {
+		j.refuse(ofLeftovers("", ""), GatePodLeftovers, "Kubernetes lists no pod at all: whether pods are gone is unknown")
+	}
+	if j.machines = s.livingMachines(w); len(m.Leftovers) == 0 {
+		return
+	}
+	m.confirmLeftovers(w)
+	tally := newTally()
+	removes := slices.Contains(c.AlsoRemove, KindPodLeftovers) && !c.OneShot && len(c.Named) == 0
+	var ripe []int
+	for i := range m.Leftovers {
+		machine, lives := j.machines[m.Leftovers[i].Host]
+		if !lives {
+			continue
+		}
+		j.leftoverCount++
+		if why := m.Leftovers[i].unripe(machine, removes, c); why != "" {
+			tally.add(machine.subject, m.Leftovers[i].Leftover, why)
+			continue
+		}
+		ripe = append(ripe, i)
+	}
+	j.guardLeftovers(ripe, tally, w, c)
+	j.refusals = append(j.refusals, tally.refusals()...)
+}
+
+// unripe returns why a leftover is not to be removed, whatever a live read says, or "".
+func (l SeenLeftover) unripe(machine living, removes bool, c Config) string {
+	age := max(c.Grace, c.LeftoverAge)
+	switch {
+	case machine.keep:
+		return "annotation " + KeepAnnotation + " forbids removing it"
+	case strings.HasSuffix(l.Pod, "-"+machine.subject.KubernetesNode):
+		return "a static pod may run under that name without the API server knowing it; look on the machine"
+	case !removes:
+		return "nobody gets them; --also-remove=" + string(KindPodLeftovers) + " lets the controller remove them"
+	case l.Seen.Sub(l.Since) < age:
+		return fmt.Sprintf("they go if another sweep, %s later at least, finds them unchanged", age)
+	}
+	return ""
+}
+
+// guardLeftovers lets the ripe ones be due, or holds those back that nobody has confirmed, if they are too many with those of the mass guard's window.
+func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) {
+	m := &j.memory
+	var open []int // not confirmed
+	for _, i := range ripe {
+		if !w.Now.Before(m.Leftovers[i].ConfirmedUntil) {
+			open = append(open, i)
+		}
+	}
+	planned, limit := len(open), c.leftoverLimit(m.Holdings)
+	for _, r := range m.LeftoverRemovals {
+		planned += r.Count
+	}
+	held := len(open) > 0 && planned > limit
+	if held {
+		why := fmt.Sprintf("%s of pods that are gone are found on machines that live, removals of the last %s included; the guard lets %d of %d go without a person",
+			count(planned, "leftover"), c.MassWindow, limit, m.Holdings)
+		m.awaitLeftovers(open, why, w.Now)
+		j.refuse(ofLeftovers("", ""), GateLeftoverGuard, fmt.Sprintf("%s; if the pods are gone, run `kubectl mooring confirm nodes %s`", why, m.AwaitingLeftovers.Hash))
+	}
+	for _, i := range ripe {
+		l := m.Leftovers[i]
+		switch {
+		case held && !w.Now.Before(l.ConfirmedUntil): // the guard's refusal says so
+		case w.Now.Before(l.NotBefore):
+			tally.add(j.machines[l.Host].subject, l.Leftover, l.Held)
+			j.lookAgain(l.NotBefore.Sub(w.Now))
+		default:
+			j.leftovers = append(j.leftovers, l)
+		}
+	}
+	slices.SortStableFunc(j.leftovers, func(a, b SeenLeftover) int { return a.NotBefore.Compare(b.NotBefore) })
+	if more := len(j.leftovers) - leftoversPerRound; more > 0 {
+		j.leftovers = j.leftovers[:leftoversPerRound]
+		j.lookAgain(c.Pace)
+	}
+	slices.SortFunc(j.leftovers, func(a, b SeenLeftover) int { return compareLeftovers(a.Leftover, b.Leftover) })
+}
+
+// leftoverLimit is how many leftovers may go within the mass guard's window, of as many addresses and endpoints of pods as there are.
+func (c Config) leftoverLimit(holdings int) int {
+	return max(c.MaxLeftovers, holdings*c.MaxLeftoversPercent/100)
+}
+
+// LeftoverSuspects returns the leftovers about which a plan for this World needs live reads: a PodLookup of each pod, and a Heartbeat of each machine, whose
+// Kubernetes Nodes are returned as well.
+func LeftoverSuspects(w World, c Config) (leftovers []Leftover, nodes []string) {
+	j := judge(w, c)
+	for _, l := range j.leftovers {
+		leftovers = append(leftovers, l.Leftover)
+		nodes = append(nodes, j.machines[l.Host].subject.KubernetesNode)
+	}
+	slices.Sort(nodes)
+	return leftovers, slices.Compact(nodes)
+}
+
+// planLeftovers plans the removal of what live reads do not speak for, and holds the rest.
+func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
+	j.memory.beat(w)
+	pods := make(map[[2]string]PodLookup, len(w.Kubernetes.Pods))
+	for _, pod := range w.Kubernetes.Pods {
+		pods[[2]string{pod.Namespace, pod.Name}] = pod
+	}
+	tally, removed := newTally(), 0
+	for group := range groups(j.leftovers, func(l SeenLeftover) string { return l.Host }) {
+		machine := j.machines[group[0].Host]
+		heldMachine, wait := j.memory.askMachine(w, machine)
+		var going []Leftover
+		for _, l := range group {
+			pod, read := pods[[2]string{l.Namespace, l.Pod}]
+			held := heldMachine
+			switch {
+			case held != "":
+			case !read || pod.Verdict == VerdictUnknown:
+				held, wait = "whether the pod is gone is unknown: "+cmp.Or(pod.Detail, "it was not read"), 0
+			case pod.Verdict == VerdictAlive:
+				j.memory.dropLeftovers(l.Leftover) // it is none
+				continue
+			default:
+				going = append(going, l.Leftover)
+				if !w.Now.Before(l.ConfirmedUntil) {
+					removed++
+				}
+				continue
+			}
+			tally.add(machine.subject, l.Leftover, held)
+			j.lookAgain(j.memory.holdLeftover(l.Leftover, held, wait, w.Now, c))
+		}
+		p.addLeftovers(machine, going, w)
+	}
+	if j.refusals = append(j.refusals, tally.refusals()...); removed > 0 {
+		j.memory.LeftoverRemovals = append(j.memory.LeftoverRemovals, LeftoverRemoval{At: w.Now, Count: removed})
+		j.lookAgain(c.Pace)
+	}
+}
+
+// addLeftovers adds the steps for the leftovers of one machine.
+func (p *Plan) addLeftovers(machine living, going []Leftover, w World) {
+	if len(going) == 0 {
+		return
+	}
+	p.Decisions = append(p.Decisions, Decision{Of: machine.subject, Because: fmt.Sprintf(
+		"two sweeps found them, a live read finds none of the pods, and Kubernetes Node %s is Ready and its kubelet renews its Lease", machine.subject.KubernetesNode)})
+	for group := range groups(going, func(l Leftover) netip.Prefix { return l.Block }) {
+		for chunk := range slices.Chunk(group, leftoversPerStep) {
+			p.Steps = append(p.Steps, RemoveLeftovers{Of: machine.subject, Revision: machine.revision, NodeUID: machine.uid, Leftovers: slices.Clone(chunk)})
+		}
+	}
+}
+
+// askMachine returns why a machine's leftovers are not to be touched now, and when to ask again (0 for the usual time), or "".
+func (m Memory) askMachine(w World, machine living) (why string, wait time.Duration) {
+	i := slices.IndexFunc(w.Kubernetes.Heartbeats, func(h Heartbeat) bool { return h.Node == machine.subject.KubernetesNode })
+	if i < 0 {
+		return "its Kubernetes Node and the Lease of its kubelet were not read", 0
+	}
+	h := w.Kubernetes.Heartbeats[i]
+	switch {
+	case h.Detail != "":
+		return "whether its kubelet is at work is unknown: " + h.Detail, 0
+	case h.UID == "" || h.UID != machine.uid:
+		return "its Kubernetes Node is another by now", 0
+	case h.Keep:
+		return "annotation " + KeepAnnotation + " on its Kubernetes Node forbids removing it", 0
+	case !h.Ready:
+		return "its Kubernetes Node is not Ready", 0
+	}
+	beat := slices.IndexFunc(m.Beats, func(b Beat) bool { return b.Node == h.Node && b.UID == h.UID })
+	switch {
+	case beat < 0 || m.Beats[beat].First:
+		return "whether its kubelet renews its Lease is seen at the next look", firstHold
+	case m.Beats[beat].Proven.IsZero() || m.Beats[beat].Proven.After(w.Now) || w.Now.Sub(m.Beats[beat].Proven) > provenLife:
+		return "its kubelet has not renewed its Lease between two looks", 0
+	}
+	return "", 0
+}
+
+// beat notes the heartbeats that were read, and which of them show that a kubelet is at work.
+func (m *Memory) beat(w World) {
+	old := make(map[string]Beat, len(m.Beats))
+	for _, b := range m.Beats {
+		old[b.Node] = b
+	}
+	read := map[string]bool{}
+	var beats []Beat
+	for _, h := range w.Kubernetes.Heartbeats {
+		if h.Detail != "" || h.UID == "" {
+			continue
+		}
+		next, before := Beat{Node: h.Node, UID: h.UID, Renewed: h.Renewed, At: w.Now, First: true}, old[h.Node]
+		if gap := w.Now.Sub(before.At); before.UID == h.UID && gap > 0 && gap <= beatWindow {
+			next.First = false
+			if next.Proven = before.Proven; h.Renewed.After(before.Renewed) {
+				next.Proven = w.Now
+			}
+		}
+		read[h.Node] = true
+		beats = append(beats, next)
+	}
+	for _, b := range m.Beats {
+		if gap := w.Now.Sub(b.At); !read[b.Node] && gap >= 0 && gap <= beatWindow {
+			beats = append(beats, b)
+		}
+	}
+	slices.SortFunc(beats, func(a, b Beat) int { return cmp.Compare(a.Node, b.Node) })
+	m.Beats = beats
+}
+
+// holdLeftover notes that something speaks against removing a leftover now, and returns when to ask again: after the given time, or after twice as long each
+// time.
+func (m *Memory) holdLeftover(which Leftover, why string, wait time.Duration, now time.Time, c Config) time.Duration {
+	for i := range m.Leftovers {
+		l := &m.Leftovers[i]
+		if l.Leftover != which {
+			continue
+		}
+		if wait == 0 {
+			wait = min(c.Resync, firstHold<<min(l.Holds, 10))
+			l.Holds++
+		}
+		l.NotBefore, l.Held = now.Add(wait), why
+	}
+	return wait
+}
+
+func (m *Memory) dropLeftovers(which ...Leftover) {
+	m.Leftovers = slices.DeleteFunc(slices.Clone(m.Leftovers), func(l SeenLeftover) bool { return slices.Contains(which, l.Leftover) })
+}
+
+// LeftoversTried returns the memory after a RemoveLeftovers step of the plan that was made at the given time: without them if they are removed, else with
+// the reason, and without counting them for the mass guard. It returns when to try again as well.
+func (m Memory) LeftoversTried(step RemoveLeftovers, failed string, planned, now time.Time, c Config) (Memory, time.Duration) {
+	m.Leftovers = slices.Clone(m.Leftovers)
+	if failed == "" {
+		m.dropLeftovers(step.Leftovers...)
+		return m, c.Resync
+	}
+	open, wait := 0, c.Resync
+	for _, l := range m.Leftovers {
+		if slices.Contains(step.Leftovers, l.Leftover) && !planned.Before(l.ConfirmedUntil) {
+			open++
+		}
+	}
+	for _, l := range step.Leftovers {
+		wait = min(wait, m.holdLeftover(l, failed, 0, now, c))
+	}
+	m.LeftoverRemovals = slices.Clone(m.LeftoverRemovals)
+	for i := range m.LeftoverRemovals {
+		if r := &m.LeftoverRemovals[i]; r.At.Equal(planned) {
+			r.Count = max(0, r.Count-open)
+		}
+	}
+	return m, wait
+}
+
+// groups yields the runs of values of one key.
+func groups[T any, K comparable](all []T, key func(T) K) func(yield func([]T) bool) {
+	return func(yield func([]T) bool) {
+		for start := 0; start < len(all); {
+			end := start + 1
+			for end < len(all) && key(all[end]) == key(all[start]) {
+				end++
+			}
+			if !yield(all[start:end]) {
+				return
+			}
+			start = end
+		}
+	}
+}
