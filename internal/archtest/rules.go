@@ -47,7 +47,7 @@ func components() []component {
 		},
 		{
 			name:     "routereflector",
-			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
+			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
 			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/..."},
 			apps:     []string{"internal/routereflector/app/..."},
 			adapters: []string{"calico"},

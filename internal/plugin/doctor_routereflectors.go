@@ -29,7 +29,7 @@ what kubectl prints.
 
 Where Calico keeps its data in etcd, name that as for calicoctl: DATASTORE_TYPE=etcdv3 (or --datastore-type), ETCD_ENDPOINTS, and
 where they are needed ETCD_USERNAME, ETCD_PASSWORD, ETCD_CA_CERT_FILE, ETCD_CERT_FILE and ETCD_KEY_FILE; each variable may begin with
-CALICO_ as well. Kubernetes' Nodes are read from the cluster of the kubeconfig then, too.`
+CALICO_ as well. Kubernetes' Nodes and RouteReflectorTopologies are read from the cluster of the kubeconfig then, too.`
 
 const doctorRouteReflectorsExample = `  kubectl mooring doctor routereflectors
   ETCD_ENDPOINTS=https://10.0.0.1:2379 ETCD_CA_CERT_FILE=ca.pem kubectl mooring doctor routereflectors

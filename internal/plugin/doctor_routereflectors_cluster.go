@@ -15,7 +15,9 @@ import (
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -45,10 +47,29 @@ func (d *doctorRouteReflectors) fromCluster(ctx context.Context) (doctor.Evidenc
 	if err != nil {
 		return doctor.Evidence{}, fmt.Errorf("connecting to the API server: %w", err)
 	}
+	var e doctor.Evidence
 	if where.Kind == calico.EtcdV3 {
-		return fromEtcd(ctx, where.Etcd, client)
+		e, err = fromEtcd(ctx, where.Etcd, client)
+	} else {
+		e, err = fromKubernetes(ctx, config, client)
 	}
-	return fromKubernetes(ctx, config, client)
+	if err != nil {
+		return doctor.Evidence{}, err
+	}
+	return withTopologies(ctx, config, e)
+}
+
+// withTopologies adds the RouteReflectorTopologies. Whoever may not list them learns what is not judged without.
+func withTopologies(ctx context.Context, config *rest.Config, e doctor.Evidence) (doctor.Evidence, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return doctor.Evidence{}, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	e.Topologies, _, err = (&cluster{dynamic: client}).topologies(ctx)
+	if apierrors.IsForbidden(err) {
+		e.NoTopologies, err = err.Error(), nil
+	}
+	return e, err
 }
 
 // fromKubernetes reads Calico's kubernetes datastore.

@@ -44,7 +44,7 @@ func namesPeer(patterns []string, name string) bool {
 }
 
 // adoptedPeers are the BGPPeers that spec.adopt names and that are nobody's topology's, sorted by name.
-func (w World) adoptedPeers() []Peer {
+func (w facts) adoptedPeers() []Peer {
 	if w.Topology.Spec.Adopt == nil || w.exiting() {
 		return nil
 	}
@@ -56,32 +56,32 @@ func (w World) adoptedPeers() []Peer {
 }
 
 // adoptedNodes are the nodes that are still to be taken over, sorted by name.
-func (w World) adoptedNodes() []Node {
+func (w facts) adoptedNodes() []Node {
 	out := slices.DeleteFunc(slices.Clone(w.Nodes), func(n Node) bool { return !n.adoptedBy(&w.Topology) })
 	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
 // adopted says that there is a spec.adopt and nothing left of what it names.
-func (w World) adopted() bool {
+func (w facts) adopted() bool {
 	return w.Topology.Spec.Adopt != nil && len(w.adoptedPeers()) == 0 && len(w.adoptedNodes()) == 0
 }
 
 // takesOver says that there is something left of what spec.adopt names.
-func (w World) takesOver() bool { return w.Topology.Spec.Adopt != nil && !w.exiting() && !w.adopted() }
+func (w facts) takesOver() bool { return w.Topology.Spec.Adopt != nil && !w.exiting() && !w.adopted() }
 
 // adoptionBonus lets a reflector that keeps its ID stay rather than one that would have to change it.
 const adoptionBonus = 2 * idleScore
 
 // adoptionScore is the same before and after a reflector is taken over, so that the choice does not change on the way.
-func (w *World) adoptionScore(n *Node) int {
+func (w candidates) adoptionScore(n *Node) int {
 	if a := w.Topology.Spec.Adopt; a != nil && n.ClusterID == w.Topology.Spec.ClusterID && selects(a.Nodes, n.Labels) {
 		return adoptionBonus
 	}
 	return 0
 }
 
-func (w *World) whyAdopted(n *Node) string {
+func (w choices) whyAdopted(n *Node) string {
 	if n.ClusterID == w.Topology.Spec.ClusterID {
 		return "spec.adopt names it; it keeps its cluster ID and its sessions"
 	}
@@ -90,7 +90,7 @@ func (w *World) whyAdopted(n *Node) string {
 
 // adoptions are the steps that label reflectors which have the right ID already, be they to stay or not: without the label they would be clients of
 // the same ID, which reflectors do not pass on to one another. Those with another ID join as everybody does.
-func (w World) adoptions() []Step {
+func (w stages) adoptions() []Step {
 	var out []Step
 	for _, n := range w.adoptedNodes() {
 		if n.ClusterID != w.Topology.Spec.ClusterID {
@@ -104,7 +104,7 @@ func (w World) adoptions() []Step {
 }
 
 // retirements are the steps that delete the BGPPeers which spec.adopt names.
-func (w World) retirements() []Step {
+func (w stages) retirements() []Step {
 	var out []Step
 	for _, p := range w.adoptedPeers() {
 		out = append(out, Step{
@@ -129,7 +129,7 @@ func retiredAtOnce(steps []Step) int {
 }
 
 // unadopted says what is missing until BGPPeers that spec.adopt names can go: a live reflector, and the sessions of all.
-func (w World) unadopted(reflectors []Reflector) string {
+func (w gates) unadopted(reflectors []Reflector) string {
 	working := w.working(nil)
 	if joining := inRole(reflectors, RoleJoining); len(joining) > 0 {
 		return joining[0].Node + " is not a reflector yet"
@@ -142,7 +142,7 @@ func (w World) unadopted(reflectors []Reflector) string {
 
 // afterAll is the state after a step, and with the first RetirePeer after all of them: more sessions than those of the last state never take a path
 // away, so that what holds when the last one is gone holds at every prefix. An old cluster has thousands of them.
-func (w World) afterAll(s state, step Step) state {
+func (w checks) afterAll(s state, step Step) state {
 	if step.Kind != RetirePeer {
 		return s.after(step, w.Topology)
 	}
@@ -160,7 +160,7 @@ func (j judged) retired(step Step) bool {
 // mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over, the first of them gets a session
 // with every client before the number falls with each ID that goes, so that for as long it may be twice as many; uncounted ones are too many.
 // most is what a state like the one after the step may bring.
-func (w World) mostPaths(step Step, before, most int) int {
+func (w checks) mostPaths(step Step, before, most int) int {
 	limit := max(most, before)
 	n, _ := w.node(step.Node)
 	if (step.Kind == Adopt || step.Kind == Promote) && n.adoptedBy(&w.Topology) {
@@ -170,7 +170,7 @@ func (w World) mostPaths(step Step, before, most int) int {
 }
 
 // adoption refuses what cannot be taken over without resetting sessions that need no reset.
-func (w World) adoption() *Refusal {
+func (w objections) adoption() *Refusal {
 	if w.Topology.Spec.Adopt == nil || w.exiting() {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (w World) adoption() *Refusal {
 }
 
 // adoptsFlat says that the topology is no flat one, or must not be: with two groups not every client has a session with those that are taken over.
-func (w World) adoptsFlat() string {
+func (w objections) adoptsFlat() string {
 	switch _, begun := w.peer(w.peerName(uplinksPeer)); {
 	case !w.takesOver():
 		return ""
@@ -196,7 +196,7 @@ func (w World) adoptsFlat() string {
 }
 
 // adoptsOwned says which BGPPeer that spec.adopt names is a topology's.
-func (w World) adoptsOwned() string {
+func (w objections) adoptsOwned() string {
 	first := Peer{}
 	for _, p := range w.Peers {
 		if p.Topology != "" && namesPeer(w.Topology.Spec.Adopt.BGPPeers, p.Name) && (first.Name == "" || p.Name < first.Name) {
@@ -211,7 +211,7 @@ func (w World) adoptsOwned() string {
 }
 
 // adoptsShape says which BGPPeer makes sessions that the topology's own would not take over as they are.
-func (w World) adoptsShape() string {
+func (w objections) adoptsShape() string {
 	want := sessionOptions(w.Topology.Spec.Session)
 	for _, p := range w.adoptedPeers() {
 		switch {
@@ -254,7 +254,7 @@ func differences(have, want PeerSpec) string {
 }
 
 // adoptsID says that no reflector has the topology's cluster ID, so that all would have to change theirs.
-func (w World) adoptsID() string {
+func (w objections) adoptsID() string {
 	id, count := w.Topology.Spec.ClusterID, map[string]int{}
 	for _, n := range w.adoptedNodes() {
 		count[n.ClusterID]++
@@ -269,7 +269,7 @@ func (w World) adoptsID() string {
 }
 
 // adoptsSessions names a session that a BGPPeer to be deleted makes and the topology's own would not.
-func (w World) adoptsSessions() string {
+func (w objections) adoptsSessions() string {
 	peers := w.adoptedPeers()
 	if len(peers) == 0 {
 		return ""
@@ -301,7 +301,7 @@ func (w World) adoptsSessions() string {
 }
 
 // whyUncovered says why the topology gives two nodes no session.
-func (w World) whyUncovered(p Peer, a, b *Node) string {
+func (w objections) whyUncovered(p Peer, a, b *Node) string {
 	client, reflector := a, b
 	if client.ClusterID != "" && reflector.ClusterID == "" {
 		client, reflector = b, a

@@ -25,7 +25,7 @@ type clientSteps struct {
 
 // assignment divides clients among the groups of a design.
 type assignment struct {
-	w World
+	w stages
 	d design
 	roster
 	// live are the groups with a reflector that speaks BGP and is not lost, load is how many clients each group is to have by what is decided so far, cap
@@ -42,7 +42,7 @@ type assignment struct {
 
 // clientSteps lists the writes to clients that come next. A client that comes, goes or changes moves nobody else: clients move only out of a group that is
 // to go, out of one with more than the limit of clients, and into a group that is new.
-func (w World) clientSteps(d design) clientSteps {
+func (w stages) clientSteps(d design) clientSteps {
 	r := w.roster()
 	if r.flat && !d.hierarchical() {
 		return clientSteps{}
@@ -78,10 +78,10 @@ func (w World) clientSteps(d design) clientSteps {
 
 // moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a new process sees that a new group is
 // not filled yet.
-func moves(w World, leaves, joins []Step, more bool) []Step {
+func moves(w stages, leaves, joins []Step, more bool) []Step {
 	var ready, waiting []Step
 	for _, s := range leaves {
-		if s.Kind != Leave || w.leaveWaits(s) == "" {
+		if s.Kind != Leave || (gates{w}).leaveWaits(s) == "" {
 			ready = append(ready, s)
 		} else {
 			waiting = append(waiting, s)
@@ -96,7 +96,7 @@ func moves(w World, leaves, joins []Step, more bool) []Step {
 	return waiting
 }
 
-func newAssignment(w World, d design, r roster) *assignment {
+func newAssignment(w stages, d design, r roster) *assignment {
 	a := &assignment{w: w, d: d, roster: r, live: map[int]bool{}, load: map[int]int{}, joining: map[int]int{}}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -127,7 +127,7 @@ func newAssignment(w World, d design, r roster) *assignment {
 }
 
 // groupCap is how many clients a group may have: a quarter more than its share, and no more than the limit if that is enough for all.
-func (w World) groupCap(clients, groups int) int {
+func (w stages) groupCap(clients, groups int) int {
 	bound := ceilDiv(clients*5, groups*4)
 	if limit := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); limit > 0 {
 		bound = min(bound, limit)
@@ -238,7 +238,7 @@ func (a *assignment) leave(n *Node, in, joins int) []Step {
 
 // reopened is the step by which clients without a label come to another group, if the open one is to go, or has its share. By then every client that
 // there is has a label, so that no session is reset.
-func (w World) reopened(d design) []Step {
+func (w stages) reopened(d design) []Step {
 	r := w.roster()
 	if r.flat || w.firstNode(func(n *Node) bool { return n.isClient(&w.Topology) && n.unlabeled() }) != "" {
 		return nil
@@ -254,7 +254,7 @@ func (w World) reopened(d design) []Step {
 
 // forsaken is the step by which clients without a label come to another group, if no reflector of the open one lives and none can be made now. They
 // have no sessions that it could reset. A reflector that is demoted becomes such a client, so it comes before demotions.
-func (w World) forsaken(d design) []Step {
+func (w stages) forsaken(d design) []Step {
 	r := w.roster()
 	if r.flat {
 		return nil
@@ -283,16 +283,15 @@ func (a *assignment) reopen(to int, why string) []Step {
 
 // released are steps that take labels away that nothing reads any more: those of all clients of a topology that is flat, or ends, and of nodes that no
 // topology has as clients.
-func (w World) released(d design) []Step {
+func (w stages) released(d design) []Step {
 	var out []Step
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		labels := n.without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
-		if len(labels) == 0 || d.hierarchical() && n.isClient(&w.Topology) || w.isOthers(n) {
+		if !n.hasAny(v1alpha1.ClientLabel, v1alpha1.JoinsLabel) || d.hierarchical() && n.isClient(&w.Topology) || w.isOthers(n) {
 			continue
 		}
 		step := w.nodeStep(Release, n.Name, "no group of reflectors has it as a client any more")
-		step.NodeLabels = labels
+		step.NodeLabels = n.without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
 		out = append(out, step)
 	}
 	slices.SortFunc(out, func(a, b Step) int { return strings.Compare(a.Node, b.Node) })
@@ -300,7 +299,7 @@ func (w World) released(d design) []Step {
 }
 
 // isOthers says that the node is another topology's client, by whose labels it is not for this one to judge.
-func (w World) isOthers(n *Node) bool {
+func (w facts) isOthers(n *Node) bool {
 	return !selects(w.Topology.Spec.ClientSelector, n.Labels) && slices.ContainsFunc(w.Others, func(o v1alpha1.RouteReflectorTopology) bool {
 		return selects(o.Spec.ClientSelector, n.Labels)
 	})

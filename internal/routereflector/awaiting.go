@@ -41,6 +41,6 @@ func Awaits(t *v1alpha1.RouteReflectorTopology) (a Awaiting, waits bool) {
 }
 
 // howToConfirm is the command that confirms what the topology waits for, and the annotation for those who do not have it.
-func (w World) howToConfirm(annotation, word string) string {
+func (w facts) howToConfirm(annotation, word string) string {
 	return fmt.Sprintf("`kubectl mooring confirm topology %s %s`, which sets the annotation %s=%s", w.Topology.Name, word, annotation, word)
 }

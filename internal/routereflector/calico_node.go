@@ -4,6 +4,7 @@
 package routereflector
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 
@@ -71,7 +72,7 @@ func NodesFrom(calico []CalicoNode, kubernetes []corev1.Node, workloads map[stri
 	for i := range kubernetes {
 		if n := &kubernetes[i]; !taken[n.Name] {
 			alone := NodeFrom(n, workloads[n.Name], as)
-			alone.IPv4, alone.IPv6, alone.ClusterID, alone.ForeignAS = netip.Addr{}, netip.Addr{}, "", false
+			alone.IPv4, alone.IPv6, alone.ClusterID, alone.ForeignAS, alone.AS = netip.Addr{}, netip.Addr{}, "", false, as
 			alone.Labels = withoutRole(alone.Labels)
 			nodes = append(nodes, alone)
 		}
@@ -91,6 +92,7 @@ func (c *CalicoNode) joined(k *corev1.Node, workloads int, as uint32) Node {
 	// calico-node keeps the Calico Node of a machine that was made anew under its name, so that its UID alone would say that nothing has changed.
 	out.UID = c.UID + "." + uid
 	out.IPv4, out.IPv6, out.ClusterID, out.ForeignAS = c.IPv4, c.IPv6, c.ClusterID, c.ASNumber != 0 && c.ASNumber != as
+	out.AS = cmp.Or(c.ASNumber, as)
 	return out
 }
 
@@ -112,7 +114,7 @@ type Binding struct {
 }
 
 // binding refuses everything in a datastore that is another cluster's.
-func (w World) binding() *Refusal { return w.Binding.Refusal() }
+func (w objections) binding() *Refusal { return w.Binding.Refusal() }
 
 // Refusal says that the datastore is another cluster's by its record, or without one by its nodes: a wrong endpoint, or a kubeconfig of the wrong
 // cluster. It is nil if nothing speaks for that, or if there is no binding.

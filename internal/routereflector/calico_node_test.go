@@ -47,7 +47,7 @@ func TestNodesFromBothSides(t *testing.T) {
 	got, present, referenced := NodesFrom([]CalicoNode{c}, []corev1.Node{k}, map[string]int{"worker-1": 3, "calico-1": 9}, DefaultASNumber)
 	want := []Node{{
 		Name: "calico-1", UID: "c-1." + string(k.UID), ResourceVersion: "42", Labels: c.Labels, Annotations: k.Annotations, Taints: k.Spec.Taints, Unschedulable: true,
-		Ready: corev1.ConditionTrue, ReadySince: since, IPv4: c.IPv4, IPv6: c.IPv6, ClusterID: "244.0.0.1", ForeignAS: true, Workloads: 3,
+		Ready: corev1.ConditionTrue, ReadySince: since, IPv4: c.IPv4, IPv6: c.IPv6, ClusterID: "244.0.0.1", ForeignAS: true, AS: 64513, Workloads: 3,
 	}}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || present != 1 || referenced != 1 {
 		t.Errorf("%d of %d; (-want +got):\n%s", present, referenced, diff)
@@ -140,7 +140,7 @@ func TestForeignDatastore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := World{Binding: c.binding}.binding()
+			r := objectionsOf(new(World{Binding: c.binding})).binding()
 			switch {
 			case c.want == "" && r != nil:
 				t.Errorf("refused: %s", r.Message)

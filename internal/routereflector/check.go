@@ -85,10 +85,13 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 // After is the World once a step has been carried out and everything has settled, as [Plan.Simulate] and tests look at it.
 func (w World) After(step Step) World {
 	w = w.Recognized()
-	if n, exists := w.node(step.Node); exists {
+	if n, exists := factsOf(&w).node(step.Node); exists {
 		step.UID = cmp.Or(step.UID, n.UID)
 	}
 	w.Topology.Status.Record = Recorded(w.Topology.Status.Record, step, w.Topology)
+	if w.Topology.Status.Emergency = candidatesOf(&w).emergencyStatus(); step.Kind == MeshOff {
+		w.Topology.Status.Emergency = nil
+	}
 	return w.in(w.state().after(step, w.Topology))
 }
 
@@ -108,7 +111,7 @@ type judged struct {
 }
 
 // judge asks the model about a state in which everything has settled. known are states of the same nodes that it has been asked about.
-func (w World) judge(s state, known ...judged) judged {
+func (w checks) judge(s state, known ...judged) judged {
 	j := judged{state: s}
 	for _, f := range familiesOf(s.nodes) {
 		j.networks = append(j.networks, f.network(s.nodes, s.peers, s.mesh))
@@ -118,14 +121,14 @@ func (w World) judge(s state, known ...judged) judged {
 }
 
 // verdict looks at networks, one for each family. exempt names a node whose own traffic does not count, "" for none.
-func (w World) verdict(s state, networks []*reachability.Network, exempt string, known ...judged) Checks {
+func (w checks) verdict(s state, networks []*reachability.Network, exempt string, known ...judged) Checks {
 	checks, _ := w.verdicts(s, networks, exempt, known...)
 	return checks
 }
 
 // verdicts is verdict, and what was said of each family. What is known of a network is not asked again: most steps change it for few nodes or none, no step
 // changes who is up, and to follow all routes is most of the work of a plan.
-func (w World) verdicts(s state, networks []*reachability.Network, exempt string, known ...judged) (Checks, []reachability.Verdict) {
+func (w checks) verdicts(s state, networks []*reachability.Network, exempt string, known ...judged) (Checks, []reachability.Verdict) {
 	out := Checks{MinSessionsPerClient: -1}
 	var verdicts []reachability.Verdict
 	for i, f := range familiesOf(s.nodes) {
@@ -152,7 +155,7 @@ func (w World) verdicts(s state, networks []*reachability.Network, exempt string
 }
 
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without clients.
-func (w World) leastSessions(f family, s state, n *reachability.Network, exempt string) int {
+func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt string) int {
 	var reflectors []int32
 	for i := range s.nodes {
 		if node := &s.nodes[i]; node.isReflectorOf(&w.Topology) && f.up(node) {
@@ -171,6 +174,9 @@ func (w World) leastSessions(f family, s state, n *reachability.Network, exempt 
 				count++
 			}
 		}
+		if count == 0 && slices.ContainsFunc(reflectors, func(r int32) bool { return n.Parted(int32(i), r) }) {
+			continue // no step gives it any, and it must not make the others' of no account
+		}
 		if least < 0 || count < least {
 			least = count
 		}
@@ -180,7 +186,7 @@ func (w World) leastSessions(f family, s state, n *reachability.Network, exempt 
 
 // transit says what the model sees between a step and the moment at which new sessions are up: only what is there before and after, and is the
 // same session, carries routes.
-func (w World) transit(before, after judged, step Step) Checks {
+func (w checks) transit(before, after judged, step Step) Checks {
 	networks := make([]*reachability.Network, len(before.networks))
 	reset := w.resetByStep(before.state, step)
 	for i := range networks {
@@ -201,7 +207,7 @@ func (s Step) exempt() string {
 }
 
 // resetByStep says which sessions restart because a step changes their options: those of a BGPPeer whose options change.
-func (w World) resetByStep(before state, step Step) func(a, b int32) bool {
+func (w checks) resetByStep(before state, step Step) func(a, b int32) bool {
 	if step.Kind != EnsurePeer {
 		return nil
 	}
@@ -214,7 +220,7 @@ func (w World) resetByStep(before state, step Step) func(a, b int32) bool {
 }
 
 // breaks says in a sentence what a step would break, "" if nothing. What is broken already does not count: a step must make nothing worse.
-func (w World) breaks(before, after judged, step Step, wanted int) string {
+func (w checks) breaks(before, after judged, step Step, wanted int) string {
 	others := before.checks
 	if step.exempt() != "" {
 		others = w.verdict(before.state, before.networks, step.exempt())
@@ -224,11 +230,13 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 		was, is Checks
 	}{{"for a moment", others, w.transit(before, after, step)}, {"for good", before.checks, after.checks}} {
 		if more := moment.is.UnreachablePairs - moment.was.UnreachablePairs; more > 0 {
-			return fmt.Sprintf("it would leave %d pairs of nodes without a path %s%s", more, moment.when, example(moment.is.Examples))
+			return fmt.Sprintf("it would leave %d pairs of nodes without a path %s%s%s", more, moment.when, example(moment.is.Examples),
+				w.becauseOfASNumbers(moment.is.Examples))
 		}
 		// Where the last client has become a reflector there is nobody to have sessions.
 		if least := min(wanted-1, moment.was.MinSessionsPerClient); !after.mesh && w.liveClients(after.state, step.exempt()) && moment.is.MinSessionsPerClient < least {
-			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least", moment.is.MinSessionsPerClient, moment.when, least)
+			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least%s", moment.is.MinSessionsPerClient, moment.when, least,
+				w.becauseOfASNumbers(nil))
 		}
 	}
 	limit := w.mostPaths(step, before.checks.MaxPathsPerPrefix, w.pathLimit(after.state, wanted))
@@ -239,14 +247,14 @@ func (w World) breaks(before, after judged, step Step, wanted int) string {
 }
 
 // liveClients says whether there is a live client but for one.
-func (w World) liveClients(s state, but string) bool {
+func (w checks) liveClients(s state, but string) bool {
 	return slices.ContainsFunc(s.nodes, func(n Node) bool { return n.Name != but && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) })
 }
 
 // pathLimit is the greatest number of paths that a step may lead to. In a hierarchy a path leads from one of the origin's reflectors by a spine to one of
 // the receiver's; both may be on the way from a group to another, and a reflector more may be in each group and among the spines while one is replaced. What a
 // spine itself announces comes to the others by every group, so that there are as many paths to it as there are groups.
-func (w World) pathLimit(s state, wanted int) int {
+func (w checks) pathLimit(s state, wanted int) int {
 	groups := map[int]bool{}
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.marked(&w.Topology) {

@@ -49,18 +49,19 @@ type candidate struct {
 	domains []string
 }
 
-// candidates lists who may be chosen: reflectors that are fit and not lost, nodes that are fit to become one, and those who are better than nobody.
-func (w World) candidates() []candidate {
+// eligible lists who may be chosen: reflectors that are fit and not lost, nodes that are fit to become one, and those who are better than nobody.
+func (w candidates) eligible() []candidate {
 	keys := w.Topology.Spec.TopologyKeys
 	var out []candidate
 	var domains []string // of all candidates, one after the other
+	parted := partedPairs(w.Nodes, w.Peers)
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		incumbent, suits := n.marked(&w.Topology) || n.adoptedBy(&w.Topology), w.suitability(n)
 		if suits == never {
 			continue
 		}
-		c := candidate{node: n, incumbent: incumbent, suits: suits, score: w.score(n) + w.adoptionScore(n), hash: rendezvous(w.Topology.Name, n.Name)}
+		c := candidate{node: n, incumbent: incumbent, suits: suits, score: w.score(n) + w.adoptionScore(n) - min(parted[n.Name], mostParted), hash: rendezvous(w.Topology.Name, n.Name)}
 		for _, key := range keys {
 			domains = append(domains, n.Labels[key])
 		}
@@ -74,8 +75,11 @@ func (w World) candidates() []candidate {
 // idleScore outweighs every sum of preferences short of the greatest, since pods on a reflector are what a change of roles hurts.
 const idleScore = 1000
 
+// mostParted is how many points a node may lose for nodes with which no session comes up.
+const mostParted = idleScore / 2
+
 // score says how well a node suits, without regard to where it stands.
-func (w *World) score(n *Node) int {
+func (w candidates) score(n *Node) int {
 	s := &w.Topology.Spec.Reflectors
 	score := 0
 	if (s.AvoidWorkloads == nil || *s.AvoidWorkloads) && n.Workloads == 0 {
@@ -123,8 +127,8 @@ func (c choice) least() int {
 // choose picks the nodes that shall be reflectors. Whoever is one stays one in its group, unless that leaves a zone without a reflector in
 // which there could be one, or is about to leave the cluster. A tainted incumbent stays: it works. Where there are too few nodes, the groups whose
 // reflectors are made first have theirs.
-func (w World) choose(d design) choice {
-	all := w.candidates()
+func (w choices) choose(d design) choice {
+	all := w.eligible()
 	out := choice{design: d, groups: map[string]int{}}
 	for _, g := range w.promoted(d) {
 		// Incumbents of other groups keep their cluster IDs, or go.
@@ -140,7 +144,7 @@ func (w World) choose(d design) choice {
 }
 
 // pickGroup picks the reflectors of a group.
-func (w World) pickGroup(d design, g int, from []candidate) []string {
+func (w choices) pickGroup(d design, g int, from []candidate) []string {
 	perZone := w.Topology.Spec.Sizing.PerZone
 	if perZone == nil {
 		return w.pick(from, d.size(g))
@@ -153,14 +157,14 @@ func (w World) pickGroup(d design, g int, from []candidate) []string {
 	return chosen
 }
 
-func (w World) redundancy() int {
+func (w facts) redundancy() int {
 	if r := w.Topology.Spec.Redundancy; r != nil {
 		return int(*r)
 	}
 	return defaultRedundancy
 }
 
-func (w World) zones(all []candidate) []string {
+func (w choices) zones(all []candidate) []string {
 	var zones []string
 	for _, c := range all {
 		zones = append(zones, c.domains[0])
@@ -171,7 +175,7 @@ func (w World) zones(all []candidate) []string {
 
 // perZone is the old operator's formula for one zone, in whole numbers. A number that is too great by now stays until the clients would have
 // to grow by more than the hysteresis to call for it again.
-func (w World) perZone(p v1alpha1.PerZone, zone string) int {
+func (w choices) perZone(p v1alpha1.PerZone, zone string) int {
 	key, clients, current := w.Topology.Spec.TopologyKeys[0], 0, 0
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -259,7 +263,7 @@ func boolInt(b bool) int {
 }
 
 // reflectors describes who shall be, becomes and ceases to be a reflector, sorted by name.
-func (w World) reflectors(chosen choice) []Reflector {
+func (w choices) reflectors(chosen choice) []Reflector {
 	var out []Reflector
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -290,7 +294,7 @@ func (w World) reflectors(chosen choice) []Reflector {
 }
 
 // groupTitle is what a group is called in reports: that of a flat topology as the topology.
-func (w World) groupTitle(d design, g int) string {
+func (w designs) groupTitle(d design, g int) string {
 	if g == firstGroup && !d.hierarchical() {
 		return w.Topology.Name
 	}
@@ -298,7 +302,7 @@ func (w World) groupTitle(d design, g int) string {
 }
 
 // asTheyAre is the choice of those who are reflectors already.
-func (w World) asTheyAre(d design) choice {
+func (w choices) asTheyAre(d design) choice {
 	out := choice{design: d, groups: map[string]int{}}
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.marked(&w.Topology) {
@@ -308,14 +312,14 @@ func (w World) asTheyAre(d design) choice {
 	return out
 }
 
-func (w *World) zone(n *Node) string {
+func (w facts) zone(n *Node) string {
 	if keys := w.Topology.Spec.TopologyKeys; len(keys) > 0 {
 		return n.Labels[keys[0]]
 	}
 	return ""
 }
 
-func (w *World) whyChosen(n *Node, r Reflector) string {
+func (w choices) whyChosen(n *Node, r Reflector) string {
 	switch {
 	case n.adoptedBy(&w.Topology):
 		return w.whyAdopted(n)
@@ -327,7 +331,7 @@ func (w *World) whyChosen(n *Node, r Reflector) string {
 	return fmt.Sprintf("%d workload pods run on it, score %d; their traffic stops for some seconds", n.Workloads, w.score(n))
 }
 
-func (w *World) whyLeaving(n *Node) string {
+func (w choices) whyLeaving(n *Node) string {
 	if w.exiting() {
 		return "the topology is being deleted"
 	}

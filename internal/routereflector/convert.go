@@ -42,8 +42,9 @@ func NodeFrom(n *corev1.Node, workloads int, as uint32) Node {
 	if id, err := netip.ParseAddr(n.Annotations[ClusterIDAnnotation]); err == nil && id.Is4() {
 		out.ClusterID = id.String()
 	}
+	out.AS = as
 	if own, err := strconv.ParseUint(n.Annotations[ASNumberAnnotation], 10, 32); err == nil {
-		out.ForeignAS = uint32(own) != as
+		out.AS, out.ForeignAS = uint32(own), uint32(own) != as
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -75,6 +76,12 @@ func PeerFrom(p *calicov3.BGPPeer, parse func(string) (Matcher, error)) (Peer, e
 			NodeSelector: s.NodeSelector, PeerSelector: s.PeerSelector, Filters: strings.Join(s.Filters, ","),
 			SourceAddress: string(s.SourceAddress), Other: usesOtherFields(s),
 		},
+	}
+	if s.PeerIP != "" {
+		out.ASNumber = uint32(s.ASNumber)
+		if s.LocalASNumber != nil {
+			out.LocalASNumber = uint32(*s.LocalASNumber)
+		}
 	}
 	if out.SourceAddress == "" {
 		out.SourceAddress = string(calicov3.SourceAddressUseNodeIP)

@@ -28,7 +28,7 @@ const (
 	fit
 )
 
-func (w *World) suitability(n *Node) suitability {
+func (w candidates) suitability(n *Node) suitability {
 	unfit := w.unfit(n)
 	if n.marked(&w.Topology) || n.adoptedBy(&w.Topology) {
 		switch {
@@ -65,7 +65,7 @@ func (n *Node) retires() bool {
 }
 
 // reluctance says why a reflector that works is to be replaced as soon as another can take its place, "" if it is not.
-func (w *World) reluctance(n *Node) string {
+func (w candidates) reluctance(n *Node) string {
 	switch w.suitability(n) {
 	case retiring:
 		return "it is cordoned"
@@ -77,7 +77,7 @@ func (w *World) reluctance(n *Node) string {
 }
 
 // unwanted counts those of the chosen that stay only because nobody can take their place.
-func (w World) unwanted(chosen []string) int {
+func (w candidates) unwanted(chosen []string) int {
 	count := 0
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -95,7 +95,7 @@ func (c candidate) standing() int {
 //
 // Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is the only one of its zone: its
 // replacement, on which all observers have to be queried again, would go otherwise.
-func (w World) pick(all []candidate, count int) []string {
+func (w candidates) pick(all []candidate, count int) []string {
 	ready := 0
 	for _, c := range all {
 		ready += boolInt(c.incumbent && c.suits == fit && c.node.Ready == corev1.ConditionTrue)
@@ -121,22 +121,22 @@ func (w World) pick(all []candidate, count int) []string {
 
 // pressed is up to which number nodes that are fresh must do: so many that clients are left with all sessions but one, or in an emergency with all.
 // Without this a pool of nodes that is replaced faster than its nodes are trusted would run out of reflectors.
-func (w World) pressed(count int) int {
+func (w candidates) pressed(count int) int {
 	switch {
+	case w.rescuing(), w.emergency():
+		return count
 	case !w.served():
 		return 0
-	case w.emergency():
-		return count
 	}
 	return count - 1
 }
 
 // served says that clients depend on the topology's reflectors: the mesh is off, and there are reflectors, or were when the status was written.
-func (w World) served() bool {
+func (w candidates) served() bool {
 	if w.Mesh.On || w.exiting() {
 		return false
 	}
-	return len(w.marked()) > 0 || slices.ContainsFunc(w.Topology.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
+	return len(w.marked()) > 0 || w.Topology.Status.Emergency != nil || slices.ContainsFunc(w.Topology.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
 		return r.Role != string(RoleJoining)
 	})
 }
@@ -148,7 +148,7 @@ func (w World) served() bool {
 //
 // It is about the whole topology. A group of a hierarchy that has lost all of its reflectors is none: the others' are there to be asked, and its clients
 // go to another group at once if no node can replace them. Spines have no clients, so that they do not count.
-func (w World) emergency() bool {
+func (w candidates) emergency() bool {
 	return w.served() && !slices.ContainsFunc(w.Nodes, func(n Node) bool {
 		if n.marked(&w.Topology) {
 			return n.isReflectorOf(&w.Topology) && n.group() != spines && n.speaks() && w.lost(&n) == ""
@@ -159,9 +159,9 @@ func (w World) emergency() bool {
 
 // atOnce counts the first steps that are done in one round: in an emergency all that add something. Whoever is chosen first may be ill as well, and to
 // wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
-func (w World) atOnce(p Plan) int {
+func (w checks) atOnce(p Plan) int {
 	one := min(len(p.Steps), 1)
-	if !w.emergency() {
+	if !w.emergency() && !w.rescuing() || one > 0 && p.Steps[0].Kind == MeshOn {
 		return max(retiredAtOnce(p.Steps), w.clientsAtOnce(p), one)
 	}
 	first := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind != EnsurePeer && s.Kind != Promote })
@@ -173,7 +173,7 @@ func (w World) atOnce(p Plan) int {
 
 // clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of each other: a client passes nothing
 // on. A plan lists no more than [maxClientSteps] of them.
-func (w World) clientsAtOnce(p Plan) int {
+func (w checks) clientsAtOnce(p Plan) int {
 	count := slices.IndexFunc(p.Steps, func(s Step) bool { return !s.ofClient() || w.wait(s, p.Reflectors) != "" })
 	if count < 0 {
 		count = len(p.Steps)
@@ -182,8 +182,8 @@ func (w World) clientsAtOnce(p Plan) int {
 }
 
 // fallback plans what remains in an emergency in which no node may be a reflector: the mesh, if it is the topology's to switch and carries the cluster.
-func (w World) fallback(p *Plan, now judged) {
-	if !w.emergency() || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLarge() {
+func (w checks) fallback(p *Plan, now judged) {
+	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLarge() {
 		return
 	}
 	step := w.meshStep(MeshOn, "no reflector lives, and no node may become one; the mesh takes over")

@@ -32,6 +32,17 @@ func (w World) without(names ...string) World {
 	return w
 }
 
+// hearing is the world in which all who have spoken say that they have sessions with some nodes.
+func (w World) hearing(names []string) World {
+	for i := range w.Sightings {
+		for _, name := range names {
+			n, _ := factsOf(&w).node(name)
+			w.Sightings[i].Established[n.IPv4] = true
+		}
+	}
+	return w
+}
+
 // others are the names of the nodes that are no reflectors.
 func (w World) others() []string {
 	var out []string
@@ -63,9 +74,9 @@ func young(now time.Time) func(n *Node) {
 func TestADeletedReflectorIsReplaced(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
-	w = w.without(w.marked()[1])
+	w = w.without(factsOf(&w).marked()[1])
 	w, done := carryOut(t, w, nil)
-	if len(done) != 1 || done[0].Kind != Promote || len(w.marked()) != 3 {
+	if len(done) != 1 || done[0].Kind != Promote || len(factsOf(&w).marked()) != 3 {
 		t.Errorf("%v", kinds(done))
 	}
 }
@@ -89,7 +100,7 @@ func TestWhoIsAboutToLeave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, _ := carryOut(t, cluster(9, 3), nil)
-			who := w.marked()[0]
+			who := factsOf(&w).marked()[0]
 			w = w.with(c.change, who)
 			_, done := carryOut(t, w, nil)
 			if len(done) != 2 || done[0].Kind != Promote || done[1].Kind != Demote || done[1].Node != who || done[1].Reason != c.why {
@@ -103,7 +114,7 @@ func TestWhoIsAboutToLeave(t *testing.T) {
 			if got := strings.Join(Messages(p.Notes), "; "); got != c.note {
 				t.Errorf("the notes are %q, want %q", got, c.note)
 			}
-			node, _ := w.node(who)
+			node, _ := factsOf(&w).node(who)
 			if got := w.Fitness(node); got != c.why {
 				t.Errorf("it is said to be %q as a reflector", got)
 			}
@@ -114,7 +125,7 @@ func TestWhoIsAboutToLeave(t *testing.T) {
 func TestKeepThroughACordon(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
-	w = w.with(func(n *Node) { n.Unschedulable, n.Annotations = true, map[string]string{v1alpha1.KeepAnnotation: ""} }, w.marked()[0])
+	w = w.with(func(n *Node) { n.Unschedulable, n.Annotations = true, map[string]string{v1alpha1.KeepAnnotation: ""} }, factsOf(&w).marked()[0])
 	if p := Make(w.settled()); len(p.Steps) != 0 {
 		t.Errorf("%v", p.Steps)
 	}
@@ -125,11 +136,11 @@ func TestFreshNodesOnlyWhenPressed(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
 	w = w.with(young(w.Now), w.others()...)
-	one := w.with(cordon, w.marked()[0])
+	one := w.with(cordon, factsOf(&w).marked()[0])
 	if p := Make(one.settled()); len(p.Steps) != 0 {
 		t.Errorf("with one of three cordoned: %v", p.Steps)
 	}
-	two := w.with(cordon, w.marked()[:2]...)
+	two := w.with(cordon, factsOf(&w).marked()[:2]...)
 	if _, done := carryOut(t, two, nil); order(done) != "Promote Demote" {
 		t.Errorf("with two of three cordoned: %v", kinds(done))
 	}
@@ -141,11 +152,11 @@ func TestFreshNodesOnlyWhenPressed(t *testing.T) {
 	}
 }
 
-// All reflectors are lost: others are promoted at once, though they have not been Ready for long.
+// All reflectors are lost: the mesh takes over, others are promoted at once, though they have not been Ready for long, and the mesh goes off again.
 func TestEmergency(t *testing.T) {
 	t.Parallel()
 	steady, _ := carryOut(t, cluster(9, 3), nil)
-	lost := steady.marked()
+	lost := factsOf(&steady).marked()
 	now := steady.Now.Add(time.Minute)
 	dead := steady.with(silentSince(steady.Now), lost...).with(young(now), steady.others()...)
 	dead.Now = now
@@ -155,16 +166,20 @@ func TestEmergency(t *testing.T) {
 		gone.Topology.Status.Reflectors = append(gone.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Role: string(RoleReflector)})
 	}
 	for name, w := range map[string]World{"dead": dead, "gone": gone} {
-		p := Make(w)
+		first := Make(w)
+		if first.AtOnce != 1 || first.Waiting != "" || first.Steps[0].Kind != MeshOn || first.Emergency == nil {
+			t.Errorf("%s: first %d at once of %v, waiting for %q", name, first.AtOnce, kinds(first.Steps), first.Waiting)
+		}
+		after := w.After(first.Steps[0])
+		p := Make(after)
 		if p.AtOnce != 3 || p.Waiting != "" || p.Steps[0].Kind != Promote || p.Steps[2].Kind != Promote {
 			t.Errorf("%s: %d at once of %v, waiting for %q", name, p.AtOnce, kinds(p.Steps), p.Waiting)
 		}
-		after := w
 		for _, s := range p.Steps[:p.AtOnce] {
 			after = after.After(s)
 		}
 		after, done := carryOut(t, after, nil)
-		if got := Make(after).Checks; len(done) != map[string]int{"dead": 3, "gone": 0}[name] || got.UnreachablePairs != 0 || got.MinSessionsPerClient != 3 {
+		if got := Make(after).Checks; len(done) != map[string]int{"dead": 4, "gone": 1}[name] || after.Mesh.On || got.UnreachablePairs != 0 || got.MinSessionsPerClient != 3 {
 			t.Errorf("%s: afterwards %v, %+v", name, kinds(done), got)
 		}
 	}
@@ -174,10 +189,10 @@ func TestEmergency(t *testing.T) {
 func TestNoEmergency(t *testing.T) {
 	t.Parallel()
 	steady, _ := carryOut(t, cluster(9, 3), nil)
-	lost := steady.marked()
+	lost := factsOf(&steady).marked()
 	dead := steady.with(silentSince(steady.Now), lost...).with(young(steady.Now.Add(time.Minute)), steady.others()...)
 	dead.Now = steady.Now.Add(time.Minute)
-	if !dead.emergency() {
+	if !candidatesOf(&dead).emergency() {
 		t.Fatal("all are lost")
 	}
 	for name, change := range map[string]func(w *World){
@@ -186,7 +201,7 @@ func TestNoEmergency(t *testing.T) {
 		"one lives":               func(w *World) { *w = w.with(func(n *Node) { n.Ready = corev1.ConditionTrue }, lost[0]) },
 		"somebody else's lives": func(w *World) {
 			*w = w.with(func(n *Node) { n.ClusterID = "9.9.9.9" }, w.others()[0])
-			other, _ := w.node(w.others()[0])
+			other, _ := factsOf(w).node(w.others()[0])
 			w.Peers = append(slices.Clone(w.Peers), Peer{Name: "rack", PeerIP: other.IPv4})
 		},
 		"there never were any": func(w *World) { *w = w.without(lost...) },
@@ -194,7 +209,7 @@ func TestNoEmergency(t *testing.T) {
 	} {
 		w := dead
 		change(&w)
-		if w.emergency() {
+		if candidatesOf(&w).emergency() {
 			t.Errorf("%s: it is called an emergency", name)
 		}
 		if p := Make(w.settled()); p.AtOnce > 1 {
@@ -207,7 +222,7 @@ func TestNoEmergency(t *testing.T) {
 func TestTheMeshAsTheLastResort(t *testing.T) {
 	t.Parallel()
 	steady, _ := carryOut(t, cluster(9, 3), nil)
-	w := steady.with(silentSince(steady.Now), steady.marked()...).with(cordon, steady.others()...)
+	w := steady.with(silentSince(steady.Now), factsOf(&steady).marked()...).with(cordon, steady.others()...)
 	w.Now = w.Now.Add(time.Minute)
 	p := Make(w)
 	if got := kinds(p.Steps); len(got) != 1 || got[0] != "MeshOn BGPConfiguration/default" || p.Waiting != "" || len(p.Simulated) != 1 || p.Target.UnreachablePairs != 0 ||
@@ -234,7 +249,7 @@ func TestTheMeshAsTheLastResort(t *testing.T) {
 func TestDeadKubeletsDoNotLoop(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(12, 3), nil)
-	old := w.marked()
+	old := factsOf(&w).marked()
 	w = w.with(silentSince(w.Now), old...)
 	w.Now = w.Now.Add(2 * time.Minute)
 	writes := 0
@@ -242,28 +257,31 @@ func TestDeadKubeletsDoNotLoop(t *testing.T) {
 		w = w.settled()
 		for i := range w.Sightings {
 			for _, name := range old { // these are heard, whatever Kubernetes thinks
-				n, _ := w.node(name)
+				n, _ := factsOf(&w).node(name)
 				w.Sightings[i].Established[n.IPv4] = true
 			}
+		}
+		if w.outlasts() {
+			continue
 		}
 		p := Make(w)
 		if len(p.Steps) == 0 {
 			break
 		}
-		if p.Waiting != "" || writes > 6 {
+		if p.Waiting != "" || writes > 8 {
 			t.Fatalf("after %d writes %v waits for %q", writes, p.Steps, p.Waiting)
 		}
 		for _, s := range p.Steps[:p.AtOnce] {
 			w, writes = w.After(s), writes+1
 		}
 	}
-	for _, name := range w.marked() {
+	for _, name := range factsOf(&w).marked() {
 		if slices.Contains(old, name) {
 			t.Errorf("%s is still a reflector after %d writes", name, writes)
 		}
 	}
-	if len(w.marked()) != 3 {
-		t.Errorf("the reflectors are %v", w.marked())
+	if len(factsOf(&w).marked()) != 3 {
+		t.Errorf("the reflectors are %v", factsOf(&w).marked())
 	}
 }
 
@@ -302,7 +320,7 @@ func TestAZoneIsLost(t *testing.T) {
 func TestTwoOfThree(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
-	dead := w.marked()[:2]
+	dead := factsOf(&w).marked()[:2]
 	w = w.with(silentSince(w.Now), dead...)
 	w.Now = w.Now.Add(time.Minute)
 	if p := Make(w.settled()); p.AtOnce != 1 {

@@ -11,16 +11,16 @@ import "github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 const defaultMeshNodes = 200
 
 // meshNodes counts the nodes that the mesh would have to connect once the topology's reflectors are ordinary nodes.
-func (w World) meshNodes() int {
+func (w candidates) meshNodes() int {
 	count := 0
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		count += boolInt(n.speaks() && !n.foreignReflector(&w.Topology))
+		count += boolInt(n.runsBGP() && !n.foreignReflector(&w.Topology))
 	}
 	return count
 }
 
-func (w World) meshLimit() int {
+func (w candidates) meshLimit() int {
 	if most := int(w.Topology.Spec.Sizing.MaxMeshNodes); most > 0 {
 		return most
 	}
@@ -28,11 +28,11 @@ func (w World) meshLimit() int {
 }
 
 // meshTooLarge says that the mesh must not be turned on.
-func (w World) meshTooLarge() bool { return w.meshNodes() > w.meshLimit() }
+func (w candidates) meshTooLarge() bool { return w.meshNodes() > w.meshLimit() }
 
 // exitRefused says why the topology's reflectors must not go although it is being deleted: nothing would carry the routes. It does not matter while the
 // mesh is on, or without reflectors.
-func (w World) exitRefused() *Refusal {
+func (w objections) exitRefused() *Refusal {
 	if !w.exiting() || w.Mesh.On || len(w.marked()) == 0 {
 		return nil
 	}
@@ -56,17 +56,17 @@ func (w World) exitRefused() *Refusal {
 }
 
 // forced says that somebody has accepted what a refusal of the exit warns of.
-func (w World) forced(r Reason) bool {
+func (w facts) forced(r Reason) bool {
 	return w.Topology.Annotations[v1alpha1.ForceExitAnnotation] == string(r)
 }
 
 // abandons says that the reflectors go without a mesh that takes over, as somebody has asked for: nothing is waited for, and no loss is too great.
-func (w World) abandons() bool {
+func (w facts) abandons() bool {
 	return w.exiting() && !w.Mesh.On && w.Topology.Spec.Mesh != v1alpha1.MeshManage && w.forced(ReasonMeshNotManaged)
 }
 
 // sessionOptionsOfMany refuses other options of sessions where the mesh, which would carry the clients meanwhile, would be too large.
-func (w World) sessionOptionsOfMany() *Refusal {
+func (w objections) sessionOptionsOfMany() *Refusal {
 	if !w.meshTooLarge() {
 		return nil
 	}

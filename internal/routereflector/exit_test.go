@@ -66,7 +66,7 @@ func TestExitRefused(t *testing.T) {
 			w := c.w
 			w.Topology.Annotations = map[string]string{v1alpha1.ForceExitAnnotation: string(c.reason)}
 			w, done := carryOut(t, w, nil)
-			if got := order(done); got != c.done || len(w.marked()) != 0 || len(w.Peers) != 0 {
+			if got := order(done); got != c.done || len(factsOf(&w).marked()) != 0 || len(w.Peers) != 0 {
 				t.Errorf("by force: %s", got)
 			}
 			// With a mesh that somebody has turned on nothing is in the way.

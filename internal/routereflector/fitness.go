@@ -4,6 +4,7 @@
 package routereflector
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,23 @@ const troublePrefix = "node.kubernetes.io/"
 
 // speaks says whether the node runs Calico's BGP for this cluster: on Windows confd and BIRD do not run, and without an address calico-node
 // has not (or not yet) set BGP up.
-func (n *Node) speaks() bool {
-	return (n.IPv4.IsValid() || n.IPv6.IsValid()) && !n.ForeignAS && n.Labels[corev1.LabelOSStable] != "windows"
+func (n *Node) speaks() bool { return n.runsBGP() && !n.ForeignAS }
+
+// runsBGP reports whether confd gives the node sessions, in whichever AS. One of an AS of its own is a member of the mesh as every other node is, and has
+// external sessions with reflectors that a BGPPeer gives it; it is neither a client nor a reflector.
+func (n *Node) runsBGP() bool {
+	return (n.IPv4.IsValid() || n.IPv6.IsValid()) && n.Labels[corev1.LabelOSStable] != "windows"
+}
+
+// as is the node's AS number.
+func (n *Node) as() uint32 { return cmp.Or(n.AS, DefaultASNumber) }
+
+// speakerAS is the AS number that the model gives the node: 0 for the cluster's.
+func (n *Node) speakerAS() uint32 {
+	if n.ForeignAS {
+		return n.as()
+	}
+	return 0
 }
 
 // isReflectorOf says whether the node is wholly a reflector of the topology.
@@ -43,11 +59,16 @@ func (n *Node) foreignReflector(t *v1alpha1.RouteReflectorTopology) bool {
 
 // isClient says whether the topology's BGPPeer for clients selects the node, and the node can take it up.
 func (n *Node) isClient(t *v1alpha1.RouteReflectorTopology) bool {
-	return n.speaks() && clientsMatcher{t.Spec.ClientSelector}.Evaluate(n.Labels)
+	return !n.ForeignAS && n.isSelected(t)
+}
+
+// isSelected reports whether the topology's BGPPeer for clients gives the node sessions, whatever its AS.
+func (n *Node) isSelected(t *v1alpha1.RouteReflectorTopology) bool {
+	return n.runsBGP() && clientsMatcher{t.Spec.ClientSelector}.Evaluate(n.Labels)
 }
 
 // unfit says why the node may not be a reflector, whether it is one or not; "" if it may.
-func (w *World) unfit(n *Node) string {
+func (w candidates) unfit(n *Node) string {
 	s := &w.Topology.Spec.Reflectors
 	switch {
 	case n.Labels[corev1.LabelOSStable] == "windows":
@@ -84,7 +105,7 @@ func (n *Node) whoseReflector(t *v1alpha1.RouteReflectorTopology) string {
 }
 
 // lacksFamily names the address family that every other client has and the node has not.
-func (w *World) lacksFamily(n *Node) string {
+func (w candidates) lacksFamily(n *Node) string {
 	for _, f := range w.Topology.Spec.IPFamilies {
 		if f == corev1.IPv4Protocol && !n.IPv4.IsValid() || f == corev1.IPv6Protocol && !n.IPv6.IsValid() {
 			return string(f)
@@ -101,7 +122,7 @@ func (n *Node) departs() bool {
 }
 
 // unfitToBecome says why the node may not become a reflector now, beyond what [World.unfit] says.
-func (w *World) unfitToBecome(n *Node) string {
+func (w candidates) unfitToBecome(n *Node) string {
 	stable := w.stabilization()
 	switch {
 	case n.Ready != corev1.ConditionTrue:
@@ -119,14 +140,14 @@ func (w *World) unfitToBecome(n *Node) string {
 	return ""
 }
 
-func (w *World) stabilization() time.Duration {
+func (w facts) stabilization() time.Duration {
 	if d := w.Topology.Spec.Failure.Stabilization; d != nil {
 		return d.Duration
 	}
 	return 0
 }
 
-func (w *World) tolerates(taint corev1.Taint) bool {
+func (w candidates) tolerates(taint corev1.Taint) bool {
 	if taint.Effect == corev1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, troublePrefix) {
 		return true
 	}

@@ -38,7 +38,7 @@ type census struct {
 	nodes, clients, candidates, marked int32
 }
 
-func (w World) census() census {
+func (w candidates) census() census {
 	out := census{now: v1alpha1.Baseline{Selectors: w.selectors()}}
 	spec, before := &w.Topology.Spec, w.Topology.Status.Baseline
 	var newest time.Time
@@ -71,7 +71,7 @@ func (w World) census() census {
 func second(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
 // selectors names what was selected by, so that a selector that was changed on purpose is told from labels that were lost.
-func (w World) selectors() string {
+func (w candidates) selectors() string {
 	sum := sha256.Sum256([]byte(calicoSelector(w.Topology.Spec.ClientSelector) + "\x00" + calicoSelector(w.Topology.Spec.Reflectors.Required)))
 	return hex.EncodeToString(sum[:6])
 }
@@ -83,7 +83,7 @@ func word(b *v1alpha1.Baseline) string {
 }
 
 // doubt says why what is seen is not believed, nil if it is.
-func (w World) doubt() *Refusal {
+func (w candidates) doubt() *Refusal {
 	b := w.Topology.Status.Baseline
 	if b == nil || w.Topology.Annotations[v1alpha1.ConfirmAnnotation] == word(b) {
 		return nil
@@ -130,12 +130,12 @@ func vanished(b *v1alpha1.Baseline, c census) bool {
 }
 
 // stood says that what is seen has been doubted for long enough.
-func (w World) stood(b *v1alpha1.Baseline) bool {
+func (w candidates) stood(b *v1alpha1.Baseline) bool {
 	return b.DoubtedSince != nil && w.Now.Sub(b.DoubtedSince.Time) >= DoubtPeriod
 }
 
 // believe is the baseline from now on, and whether a list of the API server would end a doubt.
-func (w World) believe() (baseline *v1alpha1.Baseline, confirm bool) {
+func (w candidates) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 	b, c := w.Topology.Status.Baseline, w.census()
 	if b == nil {
 		return &c.now, false

@@ -177,10 +177,10 @@ func TestThaw(t *testing.T) {
 func TestAnEmergencyIsNotFrozen(t *testing.T) {
 	t.Parallel()
 	w := labeled(t, 20)
-	for _, r := range w.marked() {
+	for _, r := range factsOf(&w).marked() {
 		w.Topology.Status.Reflectors = append(w.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: r, Role: string(RoleReflector)})
 	}
-	w = w.without(append(w.marked(), w.first(12)...)...)
+	w = w.without(append(factsOf(&w).marked(), w.first(12)...)...)
 	p := Make(w)
 	if p.AtOnce != 3 || len(p.Refusals) != 0 || p.Baseline.Nodes != 20 {
 		t.Fatalf("%v, %+v, %+v", p.Steps, p.Refusals, p.Baseline)
@@ -281,7 +281,7 @@ func TestAutoscalingNeedsNobody(t *testing.T) {
 		}
 		w.Now = w.Now.Add(DoubtPeriod)
 		w.Confirmed = true
-		if p := Make(w); w.doubt() != nil || len(p.Baseline.Selectors) == 0 {
+		if p := Make(w); candidatesOf(&w).doubt() != nil || len(p.Baseline.Selectors) == 0 {
 			t.Fatalf("it is still doubted: %+v", p.Refusals)
 		}
 	})

@@ -4,6 +4,7 @@
 package routereflector
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -26,7 +27,7 @@ const (
 )
 
 // wait says what a step has to wait for, "" if it can be done now.
-func (w World) wait(step Step, reflectors []Reflector) string {
+func (w gates) wait(step Step, reflectors []Reflector) string {
 	switch step.Kind {
 	case RetirePeer:
 		return w.unadopted(reflectors)
@@ -50,14 +51,14 @@ func (w World) wait(step Step, reflectors []Reflector) string {
 		if why := w.unsettled(w.working(nil)); why != "" {
 			return why
 		}
-		return w.unrouted()
+		return cmp.Or(w.unrouted(), w.meshStays())
 	case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release: // these take nothing away that is in use
 	}
 	return ""
 }
 
 // unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if nothing is.
-func (w World) unproven() string {
+func (w gates) unproven() string {
 	silent := w.firstNode(func(n *Node) bool {
 		return n.isReflectorOf(&w.Topology) && (!n.speaks() || n.Ready != corev1.ConditionTrue)
 	})
@@ -68,7 +69,7 @@ func (w World) unproven() string {
 }
 
 // working lists the topology's reflectors on live nodes, but for some.
-func (w World) working(but []Reflector) []Node {
+func (w facts) working(but []Reflector) []Node {
 	var out []Node
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -86,7 +87,7 @@ func (w World) working(but []Reflector) []Node {
 
 // unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client that has no session with any of
 // them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
-func (w World) unsettled(reflectors []Node) string {
+func (w gates) unsettled(reflectors []Node) string {
 	clients := w.roster()
 	for i := range reflectors {
 		r := &reflectors[i]
@@ -107,20 +108,21 @@ func (w World) unsettled(reflectors []Node) string {
 
 // manned reports that each group of clients has a working reflector. Until then the mesh stays: whether the reflectors come back or are replaced shows
 // within their grace periods.
-func (w World) manned(d design) bool {
+func (w facts) manned(d design) bool {
 	working := w.working(nil)
 	return !slices.ContainsFunc(d.groups, func(g int) bool { return len(groupOf(working, g)) == 0 })
 }
 
-// missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak.
-func (w World) missing(established map[netip.Addr]bool, of Node, who func(Node) bool) []Node {
+// missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak. A session that cannot come up
+// is not waited for.
+func (w facts) missing(established map[netip.Addr]bool, of Node, who func(Node) bool) []Node {
 	var out []Node
 	for _, n := range w.Nodes {
 		if n.Name == of.Name || !who(n) {
 			continue
 		}
 		for _, f := range families() {
-			if f.up(&n) && f.up(&of) && !established[f(&n)] {
+			if f.up(&n) && f.up(&of) && !established[f(&n)] && !w.parts(f, &of, &n) {
 				out = append(out, n)
 				break
 			}
@@ -131,7 +133,7 @@ func (w World) missing(established map[netip.Addr]bool, of Node, who func(Node) 
 }
 
 // cutOff says that none of the reflectors has a session with the node.
-func (w World) cutOff(n Node, reflectors []Node) bool {
+func (w facts) cutOff(n Node, reflectors []Node) bool {
 	return !slices.ContainsFunc(reflectors, func(r Node) bool {
 		s, seen := w.sighting(r.Name)
 		return !seen || s.Established[n.IPv4] || s.Established[n.IPv6]
@@ -139,11 +141,11 @@ func (w World) cutOff(n Node, reflectors []Node) bool {
 }
 
 // meshUnsettled says what is missing until a sample of clients has been seen with a session to every other node of the mesh.
-func (w World) meshUnsettled() string {
+func (w gates) meshUnsettled() string {
 	if !w.Mesh.On {
 		return "the node-to-node mesh is off"
 	}
-	inMesh := func(n Node) bool { return n.speaks() && n.ClusterID == "" }
+	inMesh := func(n Node) bool { return n.runsBGP() && n.ClusterID == "" }
 	members, full := 0, 0
 	for _, n := range w.Nodes {
 		if !inMesh(n) || n.Ready != corev1.ConditionTrue {
@@ -166,7 +168,7 @@ func (w World) meshUnsettled() string {
 }
 
 // sighting is what a node said last, if that is fresh or vouched for.
-func (w World) sighting(node string) (Sighting, bool) {
+func (w facts) sighting(node string) (Sighting, bool) {
 	i := slices.IndexFunc(w.Sightings, func(s Sighting) bool { return s.Node == node })
 	if i < 0 || !w.Sightings[i].Current && w.Now.Sub(w.Sightings[i].At) > Freshness {
 		return Sighting{}, false
@@ -194,29 +196,29 @@ func Few(all []string) string {
 // Sessions counts the live clients that a reflector should have sessions with, and those with which it was last seen to have them in every
 // family, and when; at is zero if it has not said so lately.
 func (w World) Sessions(reflector string) (established, expected int, at time.Time) {
-	n, exists := w.node(reflector)
+	n, exists := factsOf(&w).node(reflector)
 	if !exists {
 		return 0, 0, time.Time{}
 	}
-	clients := w.roster()
+	clients := factsOf(&w).roster()
 	client := func(c Node) bool { return c.isClient(&w.Topology) && clients.has(&c, n.group()) }
-	expected = len(w.missing(nil, n, client))
-	s, seen := w.sighting(reflector)
+	expected = len(factsOf(&w).missing(nil, n, client))
+	s, seen := factsOf(&w).sighting(reflector)
 	if !seen {
 		return 0, expected, time.Time{}
 	}
-	return expected - len(w.missing(s.Established, n, client)), expected, s.At
+	return expected - len(factsOf(&w).missing(s.Established, n, client)), expected, s.At
 }
 
 // ClientsAtRisk counts the live clients that some reflector was seen without a session with. Reflectors that have not spoken lately say nothing.
 func (w World) ClientsAtRisk() int {
-	risk, clients := map[string]bool{}, w.roster()
-	for _, r := range w.working(nil) {
-		s, seen := w.sighting(r.Name)
+	risk, clients := map[string]bool{}, factsOf(&w).roster()
+	for _, r := range factsOf(&w).working(nil) {
+		s, seen := factsOf(&w).sighting(r.Name)
 		if !seen {
 			continue
 		}
-		for _, n := range w.missing(s.Established, r, func(c Node) bool { return c.isClient(&w.Topology) && clients.has(&c, r.group()) }) {
+		for _, n := range factsOf(&w).missing(s.Established, r, func(c Node) bool { return c.isClient(&w.Topology) && clients.has(&c, r.group()) }) {
 			risk[n.Name] = true
 		}
 	}
@@ -230,7 +232,7 @@ func (w World) Approval(p Plan) string {
 	case len(p.Steps) == 0:
 	case rollout.Mode == v1alpha1.RolloutDryRun:
 		return "spec.rollout.mode is DryRun: the plan is shown and nothing is written; set it to Auto to carry it out"
-	case rollout.Mode == v1alpha1.RolloutManual && !w.exiting() && rollout.ApprovedPlan != p.Hash:
+	case rollout.Mode == v1alpha1.RolloutManual && !factsOf(&w).exiting() && rollout.ApprovedPlan != p.Hash:
 		return fmt.Sprintf("set spec.rollout.approvedPlan to %s to have the plan carried out", p.Hash)
 	}
 	return ""

@@ -12,7 +12,7 @@ import (
 
 // leaveWaits says what is missing until a client can leave the group that it moves from: every working reflector of the group that it moves to must have
 // said that it has sessions with the client, with the others of its group and with the spines. "" if nothing is.
-func (w World) leaveWaits(step Step) string {
+func (w gates) leaveWaits(step Step) string {
 	client, _ := w.node(step.Node)
 	reflectors := w.joined(client)
 	if len(reflectors) == 0 {
@@ -33,13 +33,13 @@ func (w World) leaveWaits(step Step) string {
 }
 
 // joined lists the working reflectors of the group that a client moves to.
-func (w World) joined(client Node) []Node {
+func (w gates) joined(client Node) []Node {
 	_, to := client.membership()
 	return groupOf(w.working(nil), to)
 }
 
 // movedTo lists the working reflectors of all groups that clients move to.
-func (w World) movedTo() []Node {
+func (w gates) movedTo() []Node {
 	var groups []int
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.isClient(&w.Topology) {
@@ -53,7 +53,7 @@ func (w World) movedTo() []Node {
 
 // concerned lists the working reflectors that a demotion concerns: those that the leaving one is linked with, and those of the group that it will be a
 // client of. In a flat topology that is all.
-func (w World) concerned(step Step, reflectors []Reflector) []Node {
+func (w gates) concerned(step Step, reflectors []Reflector) []Node {
 	stay := w.working(inRole(reflectors, RoleLeaving))
 	leaving, exists := w.node(step.Node)
 	if !exists {
@@ -64,7 +64,7 @@ func (w World) concerned(step Step, reflectors []Reflector) []Node {
 }
 
 // groupIDs looks for the cluster IDs of a hierarchy's groups.
-func (w World) groupIDs(d design) *Refusal {
+func (w objections) groupIDs(d design) *Refusal {
 	if !d.hierarchical() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (w World) groupIDs(d design) *Refusal {
 }
 
 // shape refuses a hierarchy that cannot be.
-func (w World) shape(d design) *Refusal {
+func (w objections) shape(d design) *Refusal {
 	switch {
 	case w.Topology.Spec.Mode != v1alpha1.ModeHierarchical || d.hierarchical():
 		return nil

@@ -47,6 +47,9 @@ func groupName(g int) string {
 
 // parseGroup reads the number of a group of clients, [nowhere] if it is none.
 func parseGroup(text string) int {
+	if text == "" {
+		return nowhere // as most nodes of most clusters have it: an error would be allocated for each
+	}
 	g, err := strconv.Atoi(text)
 	if err != nil || g < firstGroup || g > maxGroups || strconv.Itoa(g) != text {
 		return nowhere
@@ -134,7 +137,7 @@ func (d design) size(g int) int {
 }
 
 // design decides which groups there shall be. It depends on nothing but the cluster, so that a new process decides alike.
-func (w World) design() design {
+func (w designs) design() design {
 	present := w.presentGroups()
 	count, short := w.groupCount(present)
 	d := design{groups: w.keptGroups(present, count), redundancy: w.redundancy(), short: short}
@@ -145,7 +148,7 @@ func (w World) design() design {
 	return d
 }
 
-func (w World) groupRedundancy() int {
+func (w facts) groupRedundancy() int {
 	if r := w.Topology.Spec.Redundancy; r != nil {
 		return int(*r)
 	}
@@ -153,7 +156,7 @@ func (w World) groupRedundancy() int {
 }
 
 // presentGroups are the groups of clients that have a reflector, sorted.
-func (w World) presentGroups() []int {
+func (w facts) presentGroups() []int {
 	seen := map[int]bool{}
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.marked(&w.Topology) && n.group() >= firstGroup {
@@ -165,7 +168,7 @@ func (w World) presentGroups() []int {
 
 // groupCount is how many groups there shall be: as few as the limit of clients for each reflector allows, and no fewer than there are until a limit
 // that is lower by the hysteresis allows it as well. It counts nodes, whatever their role, so that a change of roles changes nothing here.
-func (w World) groupCount(present []int) (count int, short string) {
+func (w designs) groupCount(present []int) (count int, short string) {
 	mode, sizing := w.Topology.Spec.Mode, w.Topology.Spec.Sizing
 	if mode == v1alpha1.ModeFlat || sizing.PerZone != nil || sizing.MaxClientsPerReflector <= 0 {
 		return 1, ""
@@ -192,7 +195,7 @@ func (w World) groupCount(present []int) (count int, short string) {
 		return count, ""
 	}
 	// There may be too few nodes that may be reflectors. What there is already stays.
-	able := len(slices.DeleteFunc(w.candidates(), func(c candidate) bool { return c.suits != fit && c.suits != retiring }))
+	able := len(slices.DeleteFunc(w.eligible(), func(c candidate) bool { return c.suits != fit && c.suits != retiring }))
 	possible := (able - spineCount) / w.groupRedundancy()
 	if possible >= count {
 		return count, ""
@@ -204,10 +207,12 @@ func (w World) groupCount(present []int) (count int, short string) {
 
 // keepsShape says that a topology neither becomes a hierarchy nor ceases to be one for now: what is seen is not believed, no reflector lives, or
 // reflectors are being taken over, into a flat topology.
-func (w World) keepsShape() bool { return w.takesOver() || w.emergency() || w.doubt() != nil }
+func (w designs) keepsShape() bool {
+	return w.takesOver() || w.emergency() || w.rescuing() || w.doubt() != nil
+}
 
 // keptCount is how many groups there shall be while the shape stays, given how many there are and how many are needed.
-func (w World) keptCount(now, needed int) (count int, short string) {
+func (w designs) keptCount(now, needed int) (count int, short string) {
 	switch {
 	case w.takesOver() && needed > now:
 		return now, fmt.Sprintf("%d nodes ask for %d groups, and the topology stays flat as long as there is something left that spec.adopt names", w.memberCount(), needed)
@@ -218,7 +223,7 @@ func (w World) keptCount(now, needed int) (count int, short string) {
 }
 
 // groupsFor is the least number of groups with which no reflector has more than limit clients.
-func (w World) groupsFor(nodes, limit, least int) int {
+func (w designs) groupsFor(nodes, limit, least int) int {
 	for count := least; count < maxGroups; count++ {
 		reflectors := w.redundancy()
 		if count > 1 {
@@ -232,7 +237,7 @@ func (w World) groupsFor(nodes, limit, least int) int {
 }
 
 // memberCount counts the nodes that are clients of the topology, or would be if they were not its reflectors.
-func (w World) memberCount() int {
+func (w facts) memberCount() int {
 	count := 0
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -244,10 +249,10 @@ func (w World) memberCount() int {
 }
 
 // keptGroups are the groups that stay, and new ones with the lowest free numbers. Those with the fewest clients go, never the first.
-func (w World) keptGroups(present []int, count int) []int {
+func (w designs) keptGroups(present []int, count int) []int {
 	kept := slices.DeleteFunc(slices.Clone(present), func(g int) bool { return g == firstGroup })
 	if surplus := len(kept) + 1 - count; surplus > 0 {
-		load := w.roster().loads(w)
+		load := w.roster().loads(*w.World)
 		slices.SortStableFunc(kept, func(a, b int) int { return cmp.Or(cmp.Compare(load[b], load[a]), cmp.Compare(a, b)) })
 		kept = kept[:len(kept)-surplus]
 	}
@@ -263,7 +268,7 @@ func (w World) keptGroups(present []int, count int) []int {
 
 // clusterIDs are the IDs of the design's groups: the first has the spec's, others keep what their reflectors have, and new ones take the first free
 // addresses of the range, the spines before the groups. An ID that any node has, or another topology wants, is not free.
-func (w World) clusterIDs(d design) map[int]string {
+func (w designs) clusterIDs(d design) map[int]string {
 	ids := map[int]string{firstGroup: w.Topology.Spec.ClusterID}
 	if !d.hierarchical() {
 		return ids
@@ -302,7 +307,7 @@ func (w World) clusterIDs(d design) map[int]string {
 }
 
 // idRange is the range of IDs, the zero Prefix if the spec's cannot be read.
-func (w World) idRange() netip.Prefix {
+func (w designs) idRange() netip.Prefix {
 	p, err := netip.ParsePrefix(w.Topology.Spec.ClusterIDRange)
 	if err != nil || !p.Addr().Is4() {
 		return netip.Prefix{}
@@ -311,14 +316,14 @@ func (w World) idRange() netip.Prefix {
 }
 
 // firstID is the first address of the range after its network address; idAfter is the one after another, the zero Addr behind the end.
-func (w World) firstID() netip.Addr {
+func (w designs) firstID() netip.Addr {
 	if p := w.idRange(); p.IsValid() {
 		return w.idAfter(p.Addr())
 	}
 	return netip.Addr{}
 }
 
-func (w World) idAfter(a netip.Addr) netip.Addr {
+func (w designs) idAfter(a netip.Addr) netip.Addr {
 	if next := a.Next(); next.IsValid() && w.idRange().Contains(next) {
 		return next
 	}

@@ -25,7 +25,7 @@ func moving(t *testing.T) (World, Node) {
 		p := Make(w)
 		after := w.After(p.Steps[0]).settled()
 		if p.Steps[0].Kind == Join {
-			n, _ := after.node(p.Steps[0].Node)
+			n, _ := factsOf(&after).node(p.Steps[0].Node)
 			return after, n
 		}
 		w = after
@@ -39,30 +39,30 @@ func moving(t *testing.T) (World, Node) {
 func TestLeaveWaits(t *testing.T) {
 	t.Parallel()
 	w, client := moving(t)
-	step := w.nodeStep(Leave, client.Name, "")
-	if got := w.wait(step, nil); got != "" {
+	step := stagesOf(&w).nodeStep(Leave, client.Name, "")
+	if got := gatesOf(&w).wait(step, nil); got != "" {
 		t.Fatalf("with all sessions it waits: %s", got)
 	}
-	reflectors := w.joined(client)
+	reflectors := gatesOf(&w).joined(client)
 	if len(reflectors) != 2 {
 		t.Fatalf("%d reflectors of the other group", len(reflectors))
 	}
 	silent := w
 	silent.Sightings = slices.DeleteFunc(slices.Clone(w.Sightings), func(s Sighting) bool { return s.Node == reflectors[1].Name })
-	if got, want := silent.wait(step, nil), "reflector "+reflectors[1].Name+" has not said which sessions it has"; got != want {
+	if got, want := gatesOf(&silent).wait(step, nil), "reflector "+reflectors[1].Name+" has not said which sessions it has"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for _, lacking := range []string{client.Name, reflectors[1].Name, groupOf(w.working(nil), spines)[0].Name} {
-		n, _ := w.node(lacking)
+	for _, lacking := range []string{client.Name, reflectors[1].Name, groupOf(factsOf(&w).working(nil), spines)[0].Name} {
+		n, _ := factsOf(&w).node(lacking)
 		without := w.said(reflectors[0].Name, func(s *Sighting) { s.Established = without(s.Established, n.IPv4) })
-		if got, want := without.wait(step, nil), "reflector "+reflectors[0].Name+" has no Established session with "+lacking; got != want {
+		if got, want := gatesOf(&without).wait(step, nil), "reflector "+reflectors[0].Name+" has no Established session with "+lacking; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	// What other clients lack is not this one's trouble.
 	other := w.Nodes[slices.IndexFunc(w.Nodes, func(n Node) bool { return n.isClient(&w.Topology) && n.Name != client.Name })]
 	without := w.said(reflectors[0].Name, func(s *Sighting) { s.Established = without(s.Established, other.IPv4) })
-	if got := without.wait(step, nil); got != "" {
+	if got := gatesOf(&without).wait(step, nil); got != "" {
 		t.Errorf("it waits: %s", got)
 	}
 	dead := w
@@ -72,7 +72,7 @@ func TestLeaveWaits(t *testing.T) {
 			dead.Nodes[i].Ready = corev1.ConditionUnknown
 		}
 	}
-	if got, want := dead.wait(step, nil), "no reflector of the group that "+client.Name+" moves to works"; got != want {
+	if got, want := gatesOf(&dead).wait(step, nil), "no reflector of the group that "+client.Name+" moves to works"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -86,8 +86,8 @@ func TestMomentOfAMove(t *testing.T) {
 	if !ok || !read.Equal(during) {
 		t.Fatalf("%q is read as %+v, %t", during, read, ok)
 	}
-	reflector := w.joined(client)[0]
-	step := w.nodeStep(Leave, client.Name, "")
+	reflector := gatesOf(&w).joined(client)[0]
+	step := stagesOf(&w).nodeStep(Leave, client.Name, "")
 	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("2"), v1alpha1.JoinsLabel: nil}
 	after := w.After(step).Present()
 	if after.Equal(during) || !after.Holds(during, &reflector) {
@@ -100,7 +100,7 @@ func TestMomentOfAMove(t *testing.T) {
 	fresh := w
 	fresh.Nodes = append(slices.Clone(w.Nodes), machine(5000, 1))
 	before := fresh.Present()
-	assign := fresh.nodeStep(Assign, "node-05000", "")
+	assign := stagesOf(&fresh).nodeStep(Assign, "node-05000", "")
 	assign.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("1")}
 	if !fresh.After(assign).Present().Equal(before) {
 		t.Error("a label for a new node makes another moment")
@@ -114,7 +114,7 @@ func TestADeadReflectorOfAGroup(t *testing.T) {
 	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
 	ids := w.ids()
 	for _, group := range []int{firstGroup, 2, spines} {
-		dead := groupOf(w.working(nil), group)[0]
+		dead := groupOf(factsOf(&w).working(nil), group)[0]
 		at := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == dead.Name })
 		ill := w
 		ill.Nodes = slices.Clone(w.Nodes)
@@ -122,7 +122,7 @@ func TestADeadReflectorOfAGroup(t *testing.T) {
 		ill.Now = w.Now.Add(time.Minute)
 		seen := ill.settled()
 		for i := range seen.Sightings {
-			if n, _ := seen.node(seen.Sightings[i].Node); n.linked(&dead) {
+			if n, _ := factsOf(&seen).node(seen.Sightings[i].Node); n.linked(&dead) {
 				seen.Sightings[i].Established[dead.IPv4] = true
 			}
 		}
@@ -131,7 +131,7 @@ func TestADeadReflectorOfAGroup(t *testing.T) {
 		}
 		strangers := ill.settled()
 		strangers.Sightings = slices.DeleteFunc(strangers.Sightings, func(s Sighting) bool {
-			n, _ := strangers.node(s.Node)
+			n, _ := factsOf(&strangers).node(s.Node)
 			return n.linked(&dead)
 		})
 		if p := Make(strangers); len(p.Steps) != 0 {
@@ -192,7 +192,7 @@ func TestSpinesFirstWhereNoneIsLeft(t *testing.T) {
 	t.Parallel()
 	w, client := moving(t)
 	w.Mesh.On, w.Topology.Spec.Mode = true, v1alpha1.ModeHierarchical
-	first := groupOf(w.working(nil), firstGroup)[0].Name
+	first := groupOf(factsOf(&w).working(nil), firstGroup)[0].Name
 	w.Nodes = slices.DeleteFunc(slices.Clone(w.Nodes), func(n Node) bool {
 		role := n.marked(&w.Topology) && n.group() != 2 && n.Name != first
 		return role || n.ClusterID == "" && n.Name != client.Name

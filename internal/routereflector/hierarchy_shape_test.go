@@ -26,7 +26,7 @@ func TestShapeWhileTakingOver(t *testing.T) {
 	w, done := travel(t, w, guarded(t, 1))
 	retired := slices.IndexFunc(done, func(s Step) bool { return s.Kind == RetirePeer })
 	begun := slices.IndexFunc(done, func(s Step) bool { return s.Object == "BGPPeer/main-uplinks" })
-	if retired < 0 || begun < retired || len(w.ids()) != 3 || !w.adopted() {
+	if retired < 0 || begun < retired || len(w.ids()) != 3 || !factsOf(&w).adopted() {
 		t.Errorf("the IDs are %v after %v", w.ids(), kinds(done))
 	}
 
@@ -56,12 +56,12 @@ func TestShapeWhileTakingOver(t *testing.T) {
 func TestCensusOfAHierarchy(t *testing.T) {
 	t.Parallel()
 	w := inTheEnd(limited(24, 2, 12))
-	if c := w.census(); c.marked != 6 || c.now.Reflectors != 6 {
+	if c := candidatesOf(&w).census(); c.marked != 6 || c.now.Reflectors != 6 {
 		t.Errorf("%+v", c)
 	}
 	// What only the label of a group tells apart is no loss.
 	w = w.remembering()
-	if doubt := w.with(func(n *Node) { delete(n.Labels, v1alpha1.GroupLabel) }, w.marked()...).doubt(); doubt != nil {
+	if doubt := candidatesOf(new(w.with(func(n *Node) { delete(n.Labels, v1alpha1.GroupLabel) }, factsOf(&w).marked()...))).doubt(); doubt != nil {
 		t.Errorf("%+v", doubt)
 	}
 }
@@ -94,7 +94,7 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 	steady := inTheEnd(limited(24, 2, 12)).settled()
 	names := func(groups ...int) []string {
 		var out []string
-		for _, n := range groupOf(steady.working(nil), groups...) {
+		for _, n := range groupOf(factsOf(&steady).working(nil), groups...) {
 			out = append(out, n.Name)
 		}
 		return out
@@ -104,7 +104,7 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 		emergency bool
 		atOnce    int
 	}{
-		"all":           {steady.marked(), true, 6},
+		"all":           {factsOf(&steady).marked(), true, 6},
 		"all but spine": {names(1, 2), true, 4},
 		"the first":     {names(1), false, 1},
 		"the second":    {names(2), false, 1},
@@ -114,8 +114,8 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 		w.Now = steady.Now.Add(2 * time.Minute)
 		var p Plan
 		w, p = w.planned()
-		if w.emergency() != c.emergency || p.AtOnce != c.atOnce || p.Waiting != "" || len(p.Refusals) > 0 {
-			t.Errorf("%s: emergency %t, %d at once of %v, waiting for %q, %+v", name, w.emergency(), p.AtOnce, kinds(p.Steps), p.Waiting, p.Refusals)
+		if candidatesOf(&w).emergency() != c.emergency || p.AtOnce != c.atOnce || p.Waiting != "" || len(p.Refusals) > 0 {
+			t.Errorf("%s: emergency %t, %d at once of %v, waiting for %q, %+v", name, candidatesOf(&w).emergency(), p.AtOnce, kinds(p.Steps), p.Waiting, p.Refusals)
 			continue
 		}
 		for _, s := range p.Steps[:p.AtOnce] {
@@ -125,18 +125,18 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 			w = w.After(s)
 		}
 		w, _ = travel(t, w, nil)
-		if got := Make(w.settled()); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 || len(w.marked()) != 6 {
+		if got := Make(w.settled()); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 || len(factsOf(&w).marked()) != 6 {
 			t.Errorf("%s: afterwards %+v with %v", name, got.Checks, w.ids())
 		}
 	}
 
 	flat, _ := carryOut(t, limited(24, 2, 100), nil)
-	lost := flat.with(silentSince(flat.Now), flat.marked()...)
+	lost := flat.with(silentSince(flat.Now), factsOf(&flat).marked()...)
 	lost.Now, lost.Topology.Spec.Sizing.MaxClientsPerReflector = flat.Now.Add(2*time.Minute), 12
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeHierarchical} {
 		lost.Topology.Spec.Mode = mode
 		p := Make(lost.settled())
-		if p.Mode != v1alpha1.ModeFlat || p.AtOnce != 3 || len(p.Refusals) > 0 {
+		if p.Mode != v1alpha1.ModeFlat || p.AtOnce != 1 || p.Steps[0].Kind != MeshOn || len(p.Refusals) > 0 {
 			t.Errorf("%s: %s, %d at once of %v, %+v", mode, p.Mode, p.AtOnce, kinds(p.Steps), p.Refusals)
 		}
 	}
@@ -162,7 +162,7 @@ func TestExitOfAHierarchyRefused(t *testing.T) {
 	w.Topology.Annotations = map[string]string{v1alpha1.ForceExitAnnotation: string(ReasonMeshNotManaged)}
 	end, done := carryOut(t, w, nil)
 	if got := order(done); strings.Contains(got, "Join") || !strings.HasPrefix(got, "Demote Demote Demote Demote Demote Demote Release") ||
-		len(end.marked()) != 0 || len(end.Peers) != 0 {
+		len(factsOf(&end).marked()) != 0 || len(end.Peers) != 0 {
 		t.Errorf("without a mesh: %s", got)
 	}
 }
@@ -180,7 +180,7 @@ func TestClientsAtOnce(t *testing.T) {
 			t.Errorf("%d at once of %v", p.AtOnce, kinds(p.Steps))
 		}
 		for _, s := range p.Steps[:p.AtOnce] {
-			if why := before.wait(s, p.Reflectors); why != "" {
+			if why := gatesOf(&before).wait(s, p.Reflectors); why != "" {
 				t.Errorf("%s at once, and it waits for %s", s, why)
 			}
 		}
@@ -196,8 +196,8 @@ func TestClientsAtOnce(t *testing.T) {
 func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	t.Parallel()
 	steady := inTheEnd(limited(80, 2, 16)).settled()
-	gone := steady.without(steady.marked()...)
-	for _, name := range steady.marked() {
+	gone := steady.without(factsOf(&steady).marked()...)
+	for _, name := range factsOf(&steady).marked() {
 		gone.Topology.Status.Reflectors = append(gone.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Role: string(RoleReflector)})
 	}
 	p := Make(gone.settled())
@@ -205,7 +205,7 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	for _, s := range p.Steps[:p.AtOnce] {
 		promoted += boolInt(s.Kind == Promote)
 	}
-	if want := 2*4 + spineCount; !gone.emergency() || len(p.Groups) != 5 || promoted != want {
+	if want := 2*4 + spineCount; !candidatesOf(&gone).emergency() || len(p.Groups) != 5 || promoted != want {
 		t.Errorf("%d groups, %d of %d at once: %v, %+v", len(p.Groups), promoted, want, kinds(p.Steps[:p.AtOnce]), p.Refusals)
 	}
 	w, _ := travel(t, gone, nil)
@@ -214,9 +214,9 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	}
 
 	for _, group := range []int{firstGroup, 2, spines} {
-		leaving := groupOf(steady.working(nil), group)[0].Name
+		leaving := groupOf(factsOf(&steady).working(nil), group)[0].Name
 		w, done := travel(t, steady.with(cordon, leaving), guarded(t, 2))
-		if n, _ := w.node(leaving); n.marked(&w.Topology) || len(groupOf(w.working(nil), group)) != 2 || done[0].Kind != Promote {
+		if n, _ := factsOf(&w).node(leaving); n.marked(&w.Topology) || len(groupOf(factsOf(&w).working(nil), group)) != 2 || done[0].Kind != Promote {
 			t.Errorf("group %s: %v", groupName(group), kinds(done))
 		}
 		if w.ids()[groupName(group)] != steady.ids()[groupName(group)] {
@@ -259,8 +259,8 @@ func TestClientsAtOnceWait(t *testing.T) {
 	if p.AtOnce < 3 || p.Steps[0].Kind != Leave || p.Steps[1].Kind != Leave {
 		t.Fatalf("%d at once of %v", p.AtOnce, kinds(p.Steps))
 	}
-	late, _ := w.node(p.Steps[1].Node)
-	w = w.said(w.joined(late)[0].Name, func(s *Sighting) { s.Established = without(s.Established, late.IPv4) })
+	late, _ := factsOf(&w).node(p.Steps[1].Node)
+	w = w.said(gatesOf(&w).joined(late)[0].Name, func(s *Sighting) { s.Established = without(s.Established, late.IPv4) })
 	p = Make(w)
 	at := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind == Leave && s.Node == late.Name })
 	if p.AtOnce < 2 || p.Waiting != "" || at >= 0 && at < p.AtOnce {
@@ -280,7 +280,7 @@ func TestAdoptionTakesLabelsOfGroupsAway(t *testing.T) {
 	}
 	w, done := carryOut(t, w, nil)
 	adopted := slices.IndexFunc(done, func(s Step) bool { return s.Kind == Adopt && s.Node == w.Nodes[0].Name })
-	if adopted < 0 || len(w.Nodes[0].without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)) != 0 || len(w.marked()) != 3 {
+	if adopted < 0 || len(w.Nodes[0].without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)) != 0 || len(factsOf(&w).marked()) != 3 {
 		t.Errorf("%v; %v", w.Nodes[0].Labels, kinds(done))
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // inTheEnd is a cluster as its plan would leave it: with the reflectors that are chosen, the BGPPeers that are wanted, the clients dealt out, and no mesh.
 func inTheEnd(w World) World {
-	chosen := w.chosen()
-	w.Peers, w.Mesh.On = w.finalPeers(chosen.design), false
+	chosen := choicesOf(&w).chosen()
+	w.Peers, w.Mesh.On = designsOf(&w).finalPeers(chosen.design), false
 	groups, dealt := chosen.design.groups, 0
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -98,13 +98,13 @@ func TestAGroupIsAdded(t *testing.T) {
 			nodes = limit + 3
 		}
 		w := inTheEnd(limited(nodes, 3, limit))
-		if got := len(w.presentGroups()); got != groups {
+		if got := len(factsOf(&w).presentGroups()); got != groups {
 			t.Fatalf("%d groups for %d nodes, want %d", got, nodes, groups)
 		}
 		for i := range 3 {
 			w.Nodes = append(w.Nodes, machine(9000+i, 3))
 		}
-		clients := w.clients()
+		clients := factsOf(&w).clients()
 		joined, most := map[string]bool{}, 0
 		w, done := travel(t, w, func(_, after World, p Plan) {
 			if p.Steps[0].Kind == Join {
@@ -120,10 +120,10 @@ func TestAGroupIsAdded(t *testing.T) {
 		})
 		share := ceilDiv(clients, groups+1)
 		t.Logf("from %d to %d groups: %d of %d clients move, %d writes", groups, groups+1, len(joined), clients, len(done))
-		if len(joined) > share+1 || most > maxJoining || len(w.presentGroups()) != groups+1 {
-			t.Errorf("%d clients moved to %d groups, the share is %d; up to %d at a time", len(joined), len(w.presentGroups()), share, most)
+		if len(joined) > share+1 || most > maxJoining || len(factsOf(&w).presentGroups()) != groups+1 {
+			t.Errorf("%d clients moved to %d groups, the share is %d; up to %d at a time", len(joined), len(factsOf(&w).presentGroups()), share, most)
 		}
-		bound := w.groupCap(w.clients(), groups+1)
+		bound := stagesOf(&w).groupCap(factsOf(&w).clients(), groups+1)
 		for g, count := range w.clientsOf() {
 			if count > bound {
 				t.Errorf("%d groups: group %s has %d clients, more than %d: %v", groups+1, g, count, bound, w.clientsOf())
@@ -136,7 +136,7 @@ func TestAGroupIsAdded(t *testing.T) {
 func TestAGroupIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := inTheEnd(limited(38, 3, 10))
-	if got := len(w.presentGroups()); got != 3 {
+	if got := len(factsOf(&w).presentGroups()); got != 3 {
 		t.Fatalf("%d groups", got)
 	}
 	before := w.ids()
@@ -234,13 +234,13 @@ func TestClusterIDsOfGroups(t *testing.T) {
 	w.Nodes = append(w.Nodes, machine(900, 1))
 	w.Nodes[30].ClusterID = "244.0.0.4"
 	want := fmt.Sprint(map[int]string{spines: "244.0.0.3", 1: "244.0.0.1", 2: "244.0.0.5", 3: "244.0.0.6"})
-	if got := fmt.Sprint(w.design().ids); got != want {
+	if got := fmt.Sprint(designsOf(&w).design().ids); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	w = inTheEnd(w)
 	w.Topology.Spec.ClusterIDRange = "10.0.0.0/24"
 	w.Others = nil
-	if got := fmt.Sprint(w.design().ids); got != want {
+	if got := fmt.Sprint(designsOf(&w).design().ids); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -306,7 +306,7 @@ func TestImbalanceMovesNobody(t *testing.T) {
 		gone++
 		return true
 	})
-	if of := w.clientsOf(); of["1"] <= w.groupCap(w.clients(), 2) || of["2"] == 0 {
+	if of := w.clientsOf(); of["1"] <= stagesOf(&w).groupCap(factsOf(&w).clients(), 2) || of["2"] == 0 {
 		t.Fatalf("%v is no imbalance", of)
 	}
 	_, done := travel(t, w, nil)

@@ -70,7 +70,7 @@ func (w World) settled() World {
 // planned is the settled world with its plan.
 func (w World) planned() (World, Plan) {
 	w = w.Recognized()
-	if len(w.Topology.Status.Record.Reflectors) != len(w.marked()) { // as the controller keeps it
+	if len(w.Topology.Status.Record.Reflectors) != len(factsOf(&w).marked()) { // as the controller keeps it
 		w.Topology.Status.Record = Without(w.Topology.Status.Record, Make(w).Stale...)
 	}
 	w.Sightings = nil
@@ -158,6 +158,9 @@ func carryOut(t interface {
 		if len(p.Steps) == 0 {
 			return w, done
 		}
+		if w.outlasts() {
+			continue
+		}
 		if p.Waiting != "" {
 			t.Fatalf("after %d steps %s waits for %s", len(done), p.Steps[0], p.Waiting)
 		}
@@ -170,6 +173,15 @@ func carryOut(t interface {
 	}
 	t.Fatalf("no end after %d steps: %v", len(done), done)
 	return w, done
+}
+
+// outlasts lets the time pass for which the mesh stays on after an emergency; it is false where nothing waits for that.
+func (w *World) outlasts() bool {
+	if p := Make(*w); len(p.Steps) == 0 || p.Steps[0].Kind != MeshOff || p.Waiting == "" || p.Waiting != gatesOf(w).meshStays() {
+		return false
+	}
+	w.Now = w.Now.Add(MeshStays)
+	return true
 }
 
 func kinds(steps []Step) []string {
@@ -193,6 +205,7 @@ func anyWorld(t *rapid.T, most int) World {
 		}
 		trouble(t, n)
 	}
+	numbers(t, &w)
 	if rapid.Bool().Draw(t, "redundancy set") {
 		r := int32(rapid.IntRange(2, 4).Draw(t, "redundancy"))
 		w.Topology.Spec.Redundancy = &r
@@ -203,6 +216,29 @@ func anyWorld(t *rapid.T, most int) World {
 		}
 	}
 	return w
+}
+
+// numbers draws nodes with AS numbers of their own, and BGPPeers with one that is right or wrong.
+func numbers(t *rapid.T, w *World) {
+	if rapid.IntRange(0, 3).Draw(t, "AS numbers") != 0 {
+		return
+	}
+	number := rapid.SampledFrom([]uint32{DefaultASNumber, 65001, 65002})
+	any := rapid.IntRange(0, len(w.Nodes)-1)
+	for range rapid.IntRange(0, 2).Draw(t, "of their own") {
+		n := &w.Nodes[any.Draw(t, "who")]
+		n.AS = number.Draw(t, "AS")
+		n.ForeignAS = n.AS != DefaultASNumber
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "numbered") {
+		p := Peer{Name: fmt.Sprintf("number-%d", i), PeerIP: w.Nodes[any.Draw(t, "to")].IPv4, ASNumber: number.Draw(t, "AS")}
+		if rapid.Bool().Draw(t, "by a node") {
+			p.Node = w.Nodes[any.Draw(t, "from")].Name
+		}
+		if p.PeerIP.IsValid() {
+			w.Peers = append(w.Peers, p)
+		}
+	}
 }
 
 func trouble(t *rapid.T, n *Node) {

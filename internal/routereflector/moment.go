@@ -41,7 +41,7 @@ func (w World) Present() Moment {
 		switch {
 		case n.marked(&w.Topology):
 			m.reflectors = append(m.reflectors, n.token())
-		case n.ClusterID != "" && (n.adoptedBy(&w.Topology) || w.servesOthers(n)): // what anybody else says of a node makes no evidence stale
+		case n.ClusterID != "" && (n.adoptedBy(&w.Topology) || factsOf(&w).servesOthers(n)): // what anybody else says of a node makes no evidence stale
 			others = append(others, n.token())
 		case n.Labels[v1alpha1.JoinsLabel] != "" && n.isClient(&w.Topology):
 			m.moves = append(m.moves, movePrefix+tokenOf(n.Name, n.UID, n.Labels[v1alpha1.ClientLabel]+"\x00"+n.Labels[v1alpha1.JoinsLabel]))
@@ -57,7 +57,7 @@ func (w World) Present() Moment {
 			fmt.Fprintln(h, "peer", p.Name, p.UID, p.PeerSpec)
 		}
 	}
-	if len(w.adoptedPeers()) > 0 {
+	if len(factsOf(&w).adoptedPeers()) > 0 {
 		fmt.Fprintln(h, "adopting")
 	}
 	fmt.Fprintln(h, w.Topology.UID)

@@ -34,7 +34,7 @@ func familiesOf(nodes []Node) []family {
 // up says whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready count as silent: a plan must hold
 // without them.
 func (f family) up(n *Node) bool {
-	return f(n).IsValid() && n.speaks() && n.Ready == corev1.ConditionTrue
+	return f(n).IsValid() && n.runsBGP() && n.Ready == corev1.ConditionTrue
 }
 
 // network builds, by confd's rules, the sessions that there are once everything has settled.
@@ -44,20 +44,39 @@ func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Net
 	for i := range nodes {
 		n := &nodes[i]
 		up[i] = f.up(n)
-		speakers[i] = reachability.Speaker{Name: n.Name, ClusterID: n.ClusterID, Mesh: mesh && n.ClusterID == "" && up[i]}
+		speakers[i] = reachability.Speaker{Name: n.Name, ClusterID: n.ClusterID, Mesh: mesh && n.ClusterID == "" && up[i], AS: n.speakerAS()}
 	}
 	out := sessions{Network: reachability.New(speakers)}
-	for i := range peers {
-		from, to := peers[i].ends(f, nodes)
-		for _, b := range to {
-			for _, a := range from {
-				if up[a] && up[b] {
-					out.ask(&peers[i], a, b)
+	for _, wrong := range []bool{true, false} { // those that part nodes come first
+		for i := range peers {
+			p := &peers[i]
+			if wrong && !p.numbers() {
+				continue
+			}
+			from, to := p.ends(f, nodes)
+			for _, b := range to {
+				for _, a := range from {
+					switch {
+					case !up[a] || !up[b]:
+					case !wrong:
+						out.ask(p, a, b)
+					case p.disagrees(&nodes[a], &nodes[b]):
+						out.Part(a, b)
+					}
 				}
 			}
 		}
 	}
 	return out.Network
+}
+
+// numbers reports whether a BGPPeer gives AS numbers of its own, which may be wrong.
+func (p *Peer) numbers() bool { return p.PeerIP.IsValid() && (p.ASNumber != 0 || p.LocalASNumber != 0) }
+
+// disagrees reports whether a BGPPeer makes one of its nodes take a peer for one of another AS than it is, or show itself as one. The session does not come
+// up, nor does any other of the two.
+func (p *Peer) disagrees(node, peer *Node) bool {
+	return p.ASNumber != 0 && p.ASNumber != peer.as() || p.LocalASNumber != 0 && p.LocalASNumber != node.as()
 }
 
 // sessions is a network in the making.

@@ -44,6 +44,8 @@ type Plan struct {
 	// let more be believed ([World.Confirmed]).
 	Baseline *v1alpha1.Baseline
 	Confirm  bool
+	// Emergency is what the topology's status must say of an emergency, before the first step; nil for none.
+	Emergency *v1alpha1.Emergency
 	// Record is what the topology's status must say was written on Nodes, before the first step. Stale names those of its entries that are to go, once a
 	// live read has shown that their Nodes have no label.
 	Record *v1alpha1.Record
@@ -163,60 +165,74 @@ func Messages(notes []Note) []string {
 // Make plans.
 func Make(w World) Plan {
 	w = w.Recognized()
-	d := w.design()
-	p := Plan{Mode: d.mode(), Clients: w.clients(), Record: w.Topology.Status.Record, Foreign: w.foreign(d)}
-	p.Baseline, p.Confirm = w.believe()
-	p.Troubles = w.troubles()
-	p.Refusals = w.refusals(d)
-	now := w.judge(w.state())
+	w.Topology.Status.Emergency = candidatesOf(&w).emergencyStatus()
+	is := checksOf(&w)
+	d := is.design()
+	p := is.observed(d)
+	now := is.judge(w.state())
 	p.Checks, p.Target = now.checks, now.checks
-	if len(p.Refusals) > 0 {
-		p.Reflectors = w.reflectors(w.asTheyAre(d))
-		p.Groups = w.groups(p.Reflectors, d)
+	if p.Refusals = objectionsOf(&w).refusals(d); len(p.Refusals) > 0 {
+		is.describe(&p, is.asTheyAre(d))
 		return p
 	}
-	chosen := w.chosenFor(d)
-	p.Reflectors = w.reflectors(chosen)
-	p.Stale = w.stale(p.Reflectors)
-	p.Hash = w.hash(chosen)
-	if !w.exiting() {
-		p.Peers = w.finalPeers(d)
-		p.Notes = w.notes(p.Clients, chosen)
+	chosen := is.chosenFor(d)
+	is.describe(&p, chosen)
+	p.Stale, p.Hash = is.stale(p.Reflectors), is.hash(chosen)
+	if !is.exiting() {
+		p.Peers, p.Notes = is.finalPeers(d), is.notes(p.Clients, chosen)
 		if len(chosen.groups) == 0 {
-			p.Groups = w.groups(p.Reflectors, d)
-			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + w.whyNobody()})
-			w.fallback(&p, now)
+			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + is.whyNobody()})
+			is.fallback(&p, now)
 			return p
 		}
 	}
 	if honest := w.honest(); len(honest.Nodes) < len(w.Nodes) {
-		w, now = honest, honest.judge(honest.state())
+		is = checksOf(&honest)
+		now = is.judge(honest.state())
 	}
-	end := w.check(&p, now, chosen)
-	p.Groups = end.groups(p.Reflectors, d)
-	p.AtOnce = w.atOnce(p)
+	end := is.check(&p, now, chosen)
+	p.Groups = choicesOf(&end).groups(p.Reflectors, d)
+	is.gate(&p)
+	return p
+}
+
+// observed is a plan that says what is seen, and nothing yet of what is to be done.
+func (w checks) observed(d design) Plan {
+	p := Plan{Mode: d.mode(), Clients: w.clients(), Record: w.Topology.Status.Record, Foreign: w.foreign(d), Emergency: w.Topology.Status.Emergency, Troubles: w.troubles()}
+	p.Baseline, p.Confirm = w.believe()
+	return p
+}
+
+// describe says who is and shall be a reflector, and in which group.
+func (w choices) describe(p *Plan, c choice) {
+	p.Reflectors = w.reflectors(c)
+	p.Groups = w.groups(p.Reflectors, c.design)
+}
+
+// gate says what the first step waits for, or the end of the last one, and whose word is needed for that.
+func (w checks) gate(p *Plan) {
+	p.AtOnce = w.atOnce(*p)
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
 	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
 		p.Waiting = w.unproven()
 	}
-	p.Witnesses, p.Samples = w.witnesses(p)
-	return p
+	p.Witnesses, p.Samples = w.witnesses(*p)
 }
 
 // maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
 const maxClientSteps = 8
 
 // check keeps the steps that the model lets pass, up to the first that it does not, and returns the World after them.
-func (w World) check(p *Plan, now judged, chosen choice) (at World) {
+func (w checks) check(p *Plan, now judged, chosen choice) (at World) {
 	role := map[string]Reflector{}
 	for _, r := range p.Reflectors {
 		role[r.Node] = r
 	}
 	clients := 0
-	for at = w; ; {
-		stage := at.stage(chosen, role)
+	for at = *w.World; ; {
+		stage := stagesOf(&at).stage(chosen, role)
 		if len(stage) == 0 {
 			return at
 		}
@@ -243,9 +259,9 @@ func (w World) check(p *Plan, now judged, chosen choice) (at World) {
 }
 
 // chosen is who shall be a reflector: nobody at the end of a topology.
-func (w World) chosen() choice { return w.chosenFor(w.design()) }
+func (w choices) chosen() choice { return w.chosenFor(w.design()) }
 
-func (w World) chosenFor(d design) choice {
+func (w choices) chosenFor(d design) choice {
 	if w.exiting() {
 		return choice{design: d}
 	}
@@ -253,7 +269,7 @@ func (w World) chosenFor(d design) choice {
 }
 
 // marked lists the nodes that have the topology's label.
-func (w World) marked() []string {
+func (w facts) marked() []string {
 	var out []string
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.marked(&w.Topology) {
@@ -265,7 +281,7 @@ func (w World) marked() []string {
 }
 
 // clients counts the nodes that are clients.
-func (w World) clients() int {
+func (w facts) clients() int {
 	count := 0
 	for i := range w.Nodes {
 		if w.Nodes[i].isClient(&w.Topology) {
@@ -277,7 +293,7 @@ func (w World) clients() int {
 
 // idTakenBy names who has the topology's cluster ID beside its own reflectors. A Node is named only before the topology has begun: a kubelet can give its
 // own Node any cluster ID, and must not hold up a topology that carries routes ([World.foreign] reports it).
-func (w World) idTakenBy() string {
+func (w objections) idTakenBy() string {
 	first := w.firstNode(func(n *Node) bool {
 		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
 	})
@@ -293,7 +309,7 @@ func (w World) idTakenBy() string {
 }
 
 // overlap finds an older topology with a client of this one.
-func (w World) overlap() (topology, node string) {
+func (w objections) overlap() (topology, node string) {
 	for _, o := range slices.SortedFunc(slices.Values(w.Others), func(a, b v1alpha1.RouteReflectorTopology) int { return strings.Compare(a.Name, b.Name) }) {
 		if !older(o, w.Topology) {
 			continue
@@ -317,7 +333,7 @@ func older(a, b v1alpha1.RouteReflectorTopology) bool {
 }
 
 // firstNode is the first by name of the nodes of which something is true, "" for none.
-func (w World) firstNode(is func(n *Node) bool) string {
+func (w facts) firstNode(is func(n *Node) bool) string {
 	first := ""
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; (first == "" || n.Name < first) && is(n) {
@@ -328,7 +344,7 @@ func (w World) firstNode(is func(n *Node) bool) string {
 }
 
 // notes are warnings.
-func (w World) notes(clients int, chosen choice) []Note {
+func (w choices) notes(clients int, chosen choice) []Note {
 	var out []Note
 	advise := func(message string) { out = append(out, Note{NoteAdvice, message}) }
 	d := chosen.design
@@ -349,6 +365,9 @@ func (w World) notes(clients int, chosen choice) []Note {
 	if w.adopted() {
 		advise("nothing is left that spec.adopt names; take it out of the spec")
 	}
+	for _, d := range Discords(w.Nodes, w.Peers) {
+		advise(d.String())
+	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
 		advise("there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
 	}
@@ -356,7 +375,7 @@ func (w World) notes(clients int, chosen choice) []Note {
 }
 
 // whyNobody counts the reasons for which nodes may not become reflectors.
-func (w World) whyNobody() string {
+func (w candidates) whyNobody() string {
 	counts := map[string]int{}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -383,7 +402,7 @@ func (w World) whyNobody() string {
 }
 
 // hash names what shall be.
-func (w World) hash(chosen choice) string {
+func (w choices) hash(chosen choice) string {
 	h := sha256.New()
 	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen.names(), w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
 	if chosen.design.hierarchical() {
@@ -401,8 +420,8 @@ func (w World) hash(chosen choice) string {
 }
 
 // groups describes the groups that there shall be.
-func (w World) groups(reflectors []Reflector, d design) []Group {
-	load := w.roster().loads(w)
+func (w choices) groups(reflectors []Reflector, d design) []Group {
+	load := w.roster().loads(*w.World)
 	order := slices.Clone(d.groups)
 	if d.hierarchical() {
 		order = append(order, spines)
@@ -422,13 +441,13 @@ func (w World) groups(reflectors []Reflector, d design) []Group {
 
 // Fitness says of a node what the planner thinks of it as a reflector: "" if it may be one, else why not.
 func (w World) Fitness(n Node) string {
-	if why := w.unfit(&n); why != "" {
+	if why := candidatesOf(&w).unfit(&n); why != "" {
 		return why
 	}
 	if n.marked(&w.Topology) {
-		return cmp.Or(w.lost(&n), w.reluctance(&n))
+		return cmp.Or(candidatesOf(&w).lost(&n), candidatesOf(&w).reluctance(&n))
 	}
-	return w.unfitToBecome(&n)
+	return candidatesOf(&w).unfitToBecome(&n)
 }
 
 // ClientOf says whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat topology is
@@ -437,7 +456,7 @@ func (w World) ClientOf(n Node) (group string, client bool) {
 	if !n.isClient(&w.Topology) {
 		return "", false
 	}
-	r := w.roster()
+	r := factsOf(&w).roster()
 	in, _ := n.membership()
 	switch {
 	case r.flat:

@@ -91,7 +91,7 @@ func (h *history) happen() {
 	w := &h.world
 	w.Nodes = slices.Clone(w.Nodes)
 	at := h.random.IntN(len(w.Nodes))
-	if reflectors := w.marked(); len(reflectors) > 0 && h.random.IntN(2) == 0 {
+	if reflectors := factsOf(w).marked(); len(reflectors) > 0 && h.random.IntN(2) == 0 {
 		// What happens to reflectors is what matters most.
 		name := reflectors[h.random.IntN(len(reflectors))]
 		at = slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == name })
@@ -144,7 +144,7 @@ func (h *history) edit() {
 func (h *history) settled() World {
 	w := h.world.settled()
 	for _, s := range w.Sightings {
-		n, _ := w.node(s.Node)
+		n, _ := factsOf(&w).node(s.Node)
 		for a := range s.Established {
 			if h.isCut(n.IPv4, a) {
 				delete(s.Established, a)
@@ -166,6 +166,10 @@ func (h *history) isCut(a, b netip.Addr) bool {
 // step carries out the next step if there is one that waits for nothing, and checks it. It is false at the end.
 func (h *history) step() bool {
 	w := h.settled()
+	if w.outlasts() {
+		h.world.Now = w.Now
+		w = h.settled()
+	}
 	p := Make(w)
 	if again := Make(h.settled()); !cmp.Equal(p, again, compared()) {
 		h.Fatalf("a new process plans otherwise: %s", cmp.Diff(p, again, compared()))
@@ -193,14 +197,14 @@ func (h *history) modest(step Step) {
 // settledBefore: no reflector is made or dismissed, and the mesh does not go, while a session of a reflector that stays is cut: but for the client that
 // has no session left with any, once the mesh is off.
 func (h *history) settledBefore(w World, step Step) {
-	if step.Kind != Promote && step.Kind != MeshOff && (step.Kind != Demote || w.gatedByMesh()) {
+	if step.Kind != Promote && step.Kind != MeshOff && (step.Kind != Demote || gatesOf(&w).gatedByMesh()) {
 		return
 	}
-	leaving := inRole(w.reflectors(w.chosen()), RoleLeaving)
+	leaving := inRole(choicesOf(&w).reflectors(choicesOf(&w).chosen()), RoleLeaving)
 	if step.Kind != Demote {
 		leaving = nil
 	}
-	stay := w.working(leaving)
+	stay := factsOf(&w).working(leaving)
 	for _, r := range stay {
 		if !families()[0].up(&r) {
 			continue // no session of the family of which sessions are cut
@@ -227,7 +231,7 @@ func (h *history) bounded(before, after World, p Plan) {
 		}
 	}
 	before, after = before.honest(), after.honest()
-	was, is := before.judge(before.state()).checks, after.judge(after.state()).checks
+	was, is := checksOf(&before).judge(before.state()).checks, checksOf(&after).judge(after.state()).checks
 	if most := max(maxPathsFactor*len(p.Reflectors), was.MaxPathsPerPrefix); is.MaxPathsPerPrefix > most {
 		h.Fatalf("%s: %d paths, %d are the most", p.Steps[0], is.MaxPathsPerPrefix, most)
 	}
@@ -270,7 +274,7 @@ func TestFlappingWritesNothing(t *testing.T) {
 		w, _ := carryOut(t, cluster(rapid.IntRange(4, 20).Draw(t, "nodes"), 3), nil)
 		grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
 		for range 10 {
-			who := rapid.SampledFrom(w.marked()).Draw(t, "who")
+			who := rapid.SampledFrom(factsOf(&w).marked()).Draw(t, "who")
 			at := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == who })
 			w.Nodes = slices.Clone(w.Nodes)
 			w.Nodes[at].Ready, w.Nodes[at].ReadySince = corev1.ConditionUnknown, w.Now
@@ -291,7 +295,7 @@ func TestClientsMoveNobody(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
 		w, _ := carryOut(t, cluster(rapid.IntRange(6, 40).Draw(t, "nodes"), 3), nil)
-		before := w.marked()
+		before := factsOf(&w).marked()
 		for i := range rapid.IntRange(1, 8).Draw(t, "changes") {
 			if rapid.Bool().Draw(t, "comes") {
 				w.Nodes = append(slices.Clone(w.Nodes), machine(5000+i, 3))
@@ -304,7 +308,7 @@ func TestClientsMoveNobody(t *testing.T) {
 			w.Nodes = slices.Delete(slices.Clone(w.Nodes), at, at+1)
 		}
 		p := Make(w.settled())
-		if len(p.Steps) != 0 || !slices.Equal(w.marked(), before) || p.Checks.UnreachablePairs != 0 {
+		if len(p.Steps) != 0 || !slices.Equal(factsOf(&w).marked(), before) || p.Checks.UnreachablePairs != 0 {
 			t.Fatalf("%v %+v", p.Steps, p.Checks)
 		}
 	})
@@ -371,10 +375,10 @@ func TestReflectorsWithoutEachOther(t *testing.T) {
 	if p := Make(w); len(p.Steps) == 0 || p.Waiting != "" {
 		t.Fatalf("%v waits for %q", p.Steps, p.Waiting)
 	}
-	reflectors := w.marked()
+	reflectors := factsOf(&w).marked()
 	for _, s := range w.Sightings {
 		for _, name := range reflectors {
-			if n, _ := w.node(name); n.Name != s.Node {
+			if n, _ := factsOf(&w).node(name); n.Name != s.Node {
 				delete(s.Established, n.IPv4)
 			}
 		}

@@ -78,7 +78,7 @@ func TestANewNodeNeedsNoWrite(t *testing.T) {
 func TestADeadReflectorIsReplaced(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(10, 3), nil)
-	dead := w.marked()[0]
+	dead := factsOf(&w).marked()[0]
 	at := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == dead })
 	w.Nodes[at].Ready, w.Nodes[at].ReadySince = corev1.ConditionUnknown, w.Now
 	w.Now = w.Now.Add(59 * time.Second)
@@ -171,7 +171,7 @@ func TestExit(t *testing.T) {
 	if len(done) != 6 || done[0].Kind != MeshOn || done[1].Kind != Demote || done[5].Kind != RemovePeer {
 		t.Errorf("%v", kinds(done))
 	}
-	if len(w.Peers) != 0 || len(w.marked()) != 0 || !w.Mesh.On {
+	if len(w.Peers) != 0 || len(factsOf(&w).marked()) != 0 || !w.Mesh.On {
 		t.Errorf("something is left: %+v", w.Peers)
 	}
 }
@@ -195,7 +195,7 @@ func TestSessionOptionsChange(t *testing.T) {
 	if got := strings.Join(order, " "); got != want {
 		t.Errorf("%s", got)
 	}
-	if p, _ := w.peer("main-clients"); p.MaxRestartSeconds != 60 {
+	if p, _ := factsOf(&w).peer("main-clients"); p.MaxRestartSeconds != 60 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -261,7 +261,7 @@ func TestRefusals(t *testing.T) {
 func TestZonesCallForSpread(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(6, 1), nil)
-	before := w.marked()
+	before := factsOf(&w).marked()
 	for i := 6; i < 12; i++ {
 		n := machine(i, 1)
 		n.Labels[zoneLabel] = []string{"zone-1", "zone-2"}[i%2]
@@ -269,7 +269,7 @@ func TestZonesCallForSpread(t *testing.T) {
 	}
 	w, done := carryOut(t, w, nil)
 	kept := 0
-	for _, n := range w.marked() {
+	for _, n := range factsOf(&w).marked() {
 		if slices.Contains(before, n) {
 			kept++
 		}

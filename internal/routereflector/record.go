@@ -113,7 +113,7 @@ func (w World) record() *v1alpha1.Record {
 		return have
 	}
 	out := &v1alpha1.Record{}
-	status, all := w.Topology.Status.Reflectors, w.begun() || w.Topology.UID == ""
+	status, all := w.Topology.Status.Reflectors, factsOf(&w).begun() || w.Topology.UID == ""
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		named := slices.ContainsFunc(status, func(r v1alpha1.ReflectorStatus) bool { return r.Node == n.Name })
@@ -128,7 +128,7 @@ func (w World) record() *v1alpha1.Record {
 }
 
 // begun reports that the topology has written BGPPeers.
-func (w World) begun() bool {
+func (w facts) begun() bool {
 	return slices.ContainsFunc(w.Peers, func(p Peer) bool { return p.Topology == w.Topology.Name })
 }
 
@@ -161,7 +161,7 @@ func Without(record *v1alpha1.Record, nodes ...string) *v1alpha1.Record {
 }
 
 // stale names the nodes of entries without a label, but for those that are to be labeled next.
-func (w World) stale(reflectors []Reflector) []string {
+func (w facts) stale(reflectors []Reflector) []string {
 	joining := inRole(reflectors, RoleJoining)
 	var out []string
 	for _, e := range w.Topology.Status.Record.Reflectors {
@@ -175,7 +175,7 @@ func (w World) stale(reflectors []Reflector) []string {
 }
 
 // servesOthers reports that somebody else's BGPPeer names the node as a peer. Its cluster ID alone says nothing: a kubelet may write it.
-func (w World) servesOthers(n *Node) bool {
+func (w facts) servesOthers(n *Node) bool {
 	return !n.ForeignMark && slices.ContainsFunc(w.Peers, func(p Peer) bool {
 		return p.Topology != w.Topology.Name && (p.PeerMatcher != nil && p.PeerMatcher.Evaluate(n.Labels) ||
 			p.PeerIP.IsValid() && (p.PeerIP == n.IPv4 || p.PeerIP == n.IPv6))
@@ -185,7 +185,7 @@ func (w World) servesOthers(n *Node) bool {
 // honest is the World without the nodes that made themselves reflectors: neither the paths that they multiply nor those that they lack may hold up a step.
 func (w World) honest() World {
 	rogue := func(n *Node) bool {
-		return n.ForeignMark || n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && !w.servesOthers(n)
+		return n.ForeignMark || n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && !factsOf(&w).servesOthers(n)
 	}
 	for i := range w.Nodes {
 		if rogue(&w.Nodes[i]) {
@@ -196,8 +196,14 @@ func (w World) honest() World {
 	return w
 }
 
+// ForeignMarks lists, by node, labels and cluster IDs of nodes that look like the topology's and that its record does not have.
+func (w World) ForeignMarks() []Foreign {
+	w = w.Recognized()
+	return designsOf(&w).foreign(designsOf(&w).design())
+}
+
 // foreign lists what looks like the topology's and is not, by node.
-func (w World) foreign(d design) []Foreign {
+func (w designs) foreign(d design) []Foreign {
 	var out []Foreign
 	for i := range w.Nodes {
 		n := &w.Nodes[i]

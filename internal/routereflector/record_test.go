@@ -40,7 +40,7 @@ func foreignNodes(p Plan) []string {
 func TestAKubeletsMarkIsForeign(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
-	honest := w.marked()
+	honest := factsOf(&w).marked()
 	for _, id := range []string{"244.0.0.1", "244.0.0.9", ""} {
 		for _, group := range []string{"", spineValue, "7"} {
 			bad := w.others()[:3]
@@ -51,13 +51,13 @@ func TestAKubeletsMarkIsForeign(t *testing.T) {
 			if diff := cmp.Diff(bad, foreignNodes(p)); diff != "" {
 				t.Error(diff)
 			}
-			if got := attacked.marked(); !slices.Equal(got, honest) {
+			if got := factsOf(&attacked).marked(); !slices.Equal(got, honest) {
 				t.Errorf("the reflectors are %v, were %v", got, honest)
 			}
 			// A reflector dies: another node takes its place, none of those.
 			dead := attacked.without(honest[0])
 			end, done := carryOut(t, dead, nil)
-			if len(done) != 1 || done[0].Kind != Promote || slices.Contains(bad, done[0].Node) || len(end.marked()) != 3 {
+			if len(done) != 1 || done[0].Kind != Promote || slices.Contains(bad, done[0].Node) || len(factsOf(&end).marked()) != 3 {
 				t.Errorf("%q %q: after a death: %v", id, group, kinds(done))
 			}
 		}
@@ -91,12 +91,12 @@ func TestForeignMarksChangeNothing(t *testing.T) {
 				t.Fatalf("%s", s)
 			}
 		}
-		if p := Make(w.settled()); len(p.Refusals) > 0 || len(p.Steps) > 0 || len(w.marked()) != min(3, len(w.Nodes)-len(bad)) || w.Mesh.On {
-			t.Fatalf("%+v %v %v", p.Refusals, kinds(p.Steps), w.marked())
+		if p := Make(w.settled()); len(p.Refusals) > 0 || len(p.Steps) > 0 || len(factsOf(&w).marked()) != min(3, len(w.Nodes)-len(bad)) || w.Mesh.On {
+			t.Fatalf("%+v %v %v", p.Refusals, kinds(p.Steps), factsOf(&w).marked())
 		}
 		w.Topology.DeletionTimestamp = &w.Topology.CreationTimestamp
-		if w, _ = carryOut(t, w, nil); len(w.marked()) > 0 || len(w.Topology.Status.Record.Reflectors) > 0 {
-			t.Fatalf("in the end %v, %+v", w.marked(), w.Topology.Status.Record)
+		if w, _ = carryOut(t, w, nil); len(factsOf(&w).marked()) > 0 || len(w.Topology.Status.Record.Reflectors) > 0 {
+			t.Fatalf("in the end %v, %+v", factsOf(&w).marked(), w.Topology.Status.Record)
 		}
 	})
 }
@@ -118,13 +118,13 @@ func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 		},
 	} {
 		for _, group := range []int{firstGroup, 2} {
-			victim := groupOf(w.working(nil), group)[0]
+			victim := groupOf(factsOf(&w).working(nil), group)[0]
 			altered := w.with(func(n *Node) { n.Labels = maps.Clone(n.Labels); alter(n) }, victim.Name)
 			end, done := travel(t, altered, nil)
 			if len(done) != 1 || done[0].Kind != Promote || done[0].Node != victim.Name {
 				t.Errorf("%s of group %d: %v", name, group, kinds(done))
 			}
-			if n, _ := end.node(victim.Name); n.ClusterID != victim.ClusterID || n.Labels[v1alpha1.GroupLabel] != victim.Labels[v1alpha1.GroupLabel] {
+			if n, _ := factsOf(&end).node(victim.Name); n.ClusterID != victim.ClusterID || n.Labels[v1alpha1.GroupLabel] != victim.Labels[v1alpha1.GroupLabel] {
 				t.Errorf("%s of group %d: it has %s %v", name, group, n.ClusterID, n.Labels)
 			}
 		}
@@ -135,7 +135,7 @@ func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 func TestTheFirstRecord(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
-	honest := w.marked()
+	honest := factsOf(&w).marked()
 	bad := w.others()[0]
 	w = attack(w, []string{bad}, "244.0.0.1", "")
 	w.Topology.Status.Record = nil
@@ -194,21 +194,21 @@ func TestStaleEntries(t *testing.T) {
 	other := w.Nodes[slices.IndexFunc(w.Nodes, func(n Node) bool {
 		return !slices.ContainsFunc(p.Reflectors, func(r Reflector) bool { return r.Node == n.Name })
 	})]
-	w.Topology.Status.Record = Recorded(w.Topology.Status.Record, w.nodeStep(Promote, other.Name, ""), w.Topology)
+	w.Topology.Status.Record = Recorded(w.Topology.Status.Record, stagesOf(&w).nodeStep(Promote, other.Name, ""), w.Topology)
 	if p = Make(w); !slices.Equal(p.Stale, []string{other.Name}) {
 		t.Errorf("stale are %v, want %s", p.Stale, other.Name)
 	}
-	w = w.After(w.nodeStep(Promote, other.Name, ""))
-	if !slices.Contains(w.marked(), other.Name) {
+	w = w.After(stagesOf(&w).nodeStep(Promote, other.Name, ""))
+	if !slices.Contains(factsOf(&w).marked(), other.Name) {
 		t.Fatalf("%s is none", other.Name)
 	}
 	w = w.with(func(n *Node) { n.UID = "made anew" }, other.Name).Recognized()
-	if slices.Contains(w.marked(), other.Name) {
+	if slices.Contains(factsOf(&w).marked(), other.Name) {
 		t.Error("a Node that was made anew has the entry of the old one")
 	}
 	// With Calico's etcd the label is the Calico Node's, and a new machine under it changes nothing.
 	w = w.with(func(n *Node) { n.UID = "uid-" + other.Name + ".machine" }, other.Name).Recognized()
-	if !slices.Contains(w.marked(), other.Name) {
+	if !slices.Contains(factsOf(&w).marked(), other.Name) {
 		t.Error("the Calico Node has lost its entry")
 	}
 }

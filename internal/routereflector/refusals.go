@@ -11,7 +11,7 @@ import (
 )
 
 // refusals lists the reasons to plan nothing. Each is a sentence that says what is wrong, where, and what to do.
-func (w World) refusals(d design) []Refusal {
+func (w objections) refusals(d design) []Refusal {
 	checks := []func() *Refusal{w.paused, w.datastore, w.binding, w.doubt, w.exitRefused}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
 		checks = append(checks, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters, w.adoption,
@@ -37,14 +37,14 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-func (w World) paused() *Refusal {
+func (w objections) paused() *Refusal {
 	if !w.Topology.Spec.Paused {
 		return nil
 	}
 	return refuse(ReasonPaused, "spec.paused is true; set it to false to go on")
 }
 
-func (w World) datastore() *Refusal {
+func (w objections) datastore() *Refusal {
 	if w.DatastoreReady {
 		return nil
 	}
@@ -53,14 +53,14 @@ func (w World) datastore() *Refusal {
 }
 
 // zonesOfSizing is checked by the API server as well, as is the cluster ID, but not where the plan is made from a file.
-func (w World) zonesOfSizing() *Refusal {
+func (w objections) zonesOfSizing() *Refusal {
 	if s := w.Topology.Spec; s.Sizing.PerZone == nil || len(s.TopologyKeys) > 0 {
 		return nil
 	}
 	return refuse(ReasonSizing, "spec.sizing.perZone: needs spec.topologyKeys, whose first key names the zones")
 }
 
-func (w World) clusterID() *Refusal {
+func (w objections) clusterID() *Refusal {
 	id := w.Topology.Spec.ClusterID
 	if a, err := netip.ParseAddr(id); err == nil && a.Is4() && !a.IsUnspecified() {
 		return nil
@@ -68,7 +68,7 @@ func (w World) clusterID() *Refusal {
 	return refuse(ReasonClusterID, "spec.clusterID %q: must be an IPv4 address other than 0.0.0.0, such as 244.0.0.1", id)
 }
 
-func (w World) clusterIDTaken() *Refusal {
+func (w objections) clusterIDTaken() *Refusal {
 	taken := w.idTakenBy()
 	if taken == "" || w.exiting() {
 		return nil
@@ -77,7 +77,7 @@ func (w World) clusterIDTaken() *Refusal {
 		w.Topology.Spec.ClusterID, taken)
 }
 
-func (w World) overlapping() *Refusal {
+func (w objections) overlapping() *Refusal {
 	other, node := w.overlap()
 	if other == "" || w.exiting() {
 		return nil
@@ -86,7 +86,7 @@ func (w World) overlapping() *Refusal {
 		other, node)
 }
 
-func (w World) foreignPeer(name string) *Refusal {
+func (w objections) foreignPeer(name string) *Refusal {
 	have, exists := w.peer(name)
 	if !exists || have.Topology == w.Topology.Name || w.exiting() {
 		return nil
@@ -97,7 +97,7 @@ func (w World) foreignPeer(name string) *Refusal {
 
 // filters looks for the BGPFilters that sessions shall have. Calico's own client refuses a BGPPeer that names one that is not there; in
 // crd.projectcalico.org/v1 nobody would, and what confd makes of it is not what was meant.
-func (w World) filters() *Refusal {
+func (w objections) filters() *Refusal {
 	if w.Filters == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (w World) filters() *Refusal {
 	return nil
 }
 
-func (w World) sessionOptions(d design) *Refusal {
+func (w objections) sessionOptions(d design) *Refusal {
 	if w.exiting() || !w.resetsSessions(w.changedPeers(d)) {
 		return nil
 	}

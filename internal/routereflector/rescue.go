@@ -12,7 +12,7 @@ import (
 // rescues lists the writes to clients that come before the first promotion while the mesh is on. The node that is promoted leaves the mesh, so a client
 // that only the mesh carries would lose its path to the node. These are the clients whose groups have no working reflector; they get sessions with a
 // group that has one. A client of the promoted node's own group has its session with that node, and stays.
-func (w World) rescues(chosen choice, promotions []Step) []Step {
+func (w stages) rescues(chosen choice, promotions []Step) []Step {
 	r := w.roster()
 	if !w.Mesh.On || r.flat || len(promotions) == 0 {
 		return nil
@@ -58,12 +58,12 @@ func (a *assignment) refuge(working []Node, promoted int) (group int, found bool
 
 // shelter is the group of clients with the fewest of them that has a working reflector apart from those named, if the group that takes clients without a
 // label has none; else [nowhere].
-func (w World) shelter(but []string) int {
+func (w stages) shelter(but []string) int {
 	r, best := w.roster(), nowhere
 	if r.flat || w.exiting() {
 		return nowhere
 	}
-	load := r.loads(w)
+	load := r.loads(*w.World)
 	for _, n := range w.working(nil) {
 		g := n.group()
 		if g == spines || slices.Contains(but, n.Name) {

@@ -160,7 +160,7 @@ func TestTheMeshStaysForSilentReflectors(t *testing.T) {
 		t.Fatalf("the last step is %s", done[len(done)-1])
 	}
 	w.Mesh.On = true
-	all := w.marked()
+	all := factsOf(&w).marked()
 	silent := w.with(func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionUnknown, w.Now }, all...)
 	if _, p := silent.planned(); len(p.Refusals) > 0 || len(p.Steps) > 0 || len(p.Troubles) != 3 {
 		t.Errorf("%+v, steps %v, troubles %v", p.Refusals, kinds(p.Steps), p.Troubles)

@@ -26,7 +26,7 @@ type roll struct {
 // look checks what must hold at any time.
 func (r *roll) look(when string) {
 	r.Helper()
-	if got := r.w.judge(r.w.state()).checks; got.MinSessionsPerClient < r.least || got.UnreachablePairs > 0 {
+	if got := checksOf(&r.w).judge(r.w.state()).checks; got.MinSessionsPerClient < r.least || got.UnreachablePairs > 0 {
 		r.Fatalf("%s: a client has %d sessions, %d are the least; %d pairs have no path", when, got.MinSessionsPerClient, r.least, got.UnreachablePairs)
 	}
 }
@@ -39,7 +39,7 @@ func (r *roll) work(when string) {
 		if p.AtOnce != 1 {
 			r.Fatalf("%s: %d steps at once", when, p.AtOnce)
 		}
-		if got := after.judge(after.state()).checks; got.MinSessionsPerClient < r.least || got.UnreachablePairs > 0 {
+		if got := checksOf(&after).judge(after.state()).checks; got.MinSessionsPerClient < r.least || got.UnreachablePairs > 0 {
 			r.Fatalf("%s: %s leaves a client %d sessions, %d are the least", when, p.Steps[0], got.MinSessionsPerClient, r.least)
 		}
 	})
@@ -118,37 +118,59 @@ func TestRollingPool(t *testing.T) {
 		}
 		r.w.Now = r.w.Now.Add(time.Hour)
 		r.work("at the end")
-		if got := r.w.judge(r.w.state()).checks.MinSessionsPerClient; got != int(redundancy) {
+		if got := checksOf(&r.w).judge(r.w.state()).checks.MinSessionsPerClient; got != int(redundancy) {
 			t.Fatalf("at the end a client has %d sessions", got)
 		}
 	})
 }
 
-// However many reflectors fall ill and get well within the grace period, again and again and together, nothing is written.
+// However many reflectors fall ill and get well within the grace period, again and again and together, nothing is written as long as one is heard by others. When
+// none is, the mesh is turned on, and goes off again when they have been well for a minute: nothing else is written, and the mesh is not switched more than
+// twice a minute.
 func TestManyFlapWithoutAWrite(t *testing.T) {
 	t.Parallel()
 	steady, _ := carryOut(t, cluster(12, 3), nil)
 	cases.Check(t, func(t *rapid.T) {
-		w := steady
+		w, switches := steady, 0
+		heard := rapid.Bool().Draw(t, "BIRD lives")
 		for range rapid.IntRange(1, 8).Draw(t, "times") {
 			w = w.with(func(n *Node) {
 				condition := rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}).Draw(t, "condition")
 				if condition != n.Ready {
 					n.Ready, n.ReadySince = condition, w.Now
 				}
-			}, w.marked()...)
-			since := w.Now
+			}, factsOf(&w).marked()...)
+			since, well := w.Now, 0
 			for _, n := range w.Nodes {
 				if n.Ready != corev1.ConditionTrue && n.ReadySince.Before(since) {
 					since = n.ReadySince
 				}
+				well += boolInt(n.marked(&w.Topology) && n.Ready == corev1.ConditionTrue)
 			}
 			for _, seconds := range []int{0, rapid.IntRange(0, 59).Draw(t, "seconds")} {
 				if w.Now = w.Now.Add(time.Duration(seconds) * time.Second); w.Now.Sub(since) >= time.Minute {
 					return // no longer within a grace period
 				}
-				if p := Make(w.settled()); len(p.Steps) != 0 {
+				w = w.settled()
+				if heard {
+					w = w.hearing(factsOf(&w).marked())
+				}
+				p := Make(w)
+				if len(p.Steps) == 0 || p.Waiting != "" {
+					continue
+				}
+				switch step := p.Steps[0]; {
+				case heard:
+					t.Fatalf("they are heard, and yet %v", p.Steps)
+				case step.Kind == MeshOn && well > 0:
+					t.Fatalf("%d reflectors live, and yet %v", well, p.Steps)
+				case step.Kind != MeshOn && step.Kind != MeshOff:
 					t.Fatalf("%v", p.Steps)
+				default:
+					w, switches = w.After(step), switches+1
+				}
+				if most := 2 * (1 + int(w.Now.Sub(steady.Now)/MeshStays)); switches > most {
+					t.Fatalf("the mesh was switched %d times in %s", switches, w.Now.Sub(steady.Now))
 				}
 			}
 		}

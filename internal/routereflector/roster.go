@@ -22,7 +22,7 @@ type roster struct {
 }
 
 // roster reads the BGPPeer for clients.
-func (w World) roster() roster {
+func (w facts) roster() roster {
 	r := roster{open: nowhere, topology: &w.Topology}
 	p, exists := w.peer(w.peerName(clientsPeer))
 	if !exists || p.PeerSelector == (reflectorsMatcher{w.Topology.Name}).String() {
@@ -60,7 +60,7 @@ func (r roster) has(n *Node, g int) bool {
 
 // expects says whether a reflector should have a session with another node: with its clients, and with the reflectors it is linked with.
 func (r roster) expects(reflector, n *Node) bool {
-	return n.isClient(r.topology) && r.has(n, reflector.group()) || n.isReflectorOf(r.topology) && reflector.linked(n)
+	return n.isSelected(r.topology) && r.has(n, reflector.group()) || n.isReflectorOf(r.topology) && reflector.linked(n)
 }
 
 // intended is the group in which a client is to be once what has begun is done.

@@ -25,7 +25,7 @@ const (
 
 // sample picks the clients whose own word is needed before the mesh goes off: one of each zone in turn, or in a hierarchy one of each group, the same ones
 // as long as they live. Whoever is about to go is not asked.
-func (w World) sample() []Node {
+func (w gates) sample() []Node {
 	type member struct {
 		at   int
 		hash uint64
@@ -65,7 +65,7 @@ func (w World) sample() []Node {
 }
 
 // asksRoutes lists who of the sample is asked for routes: all, unless there are so many routes that an answer would not fit into an object.
-func (w World) asksRoutes(sample []Node) []string {
+func (w gates) asksRoutes(sample []Node) []string {
 	if w.tooManyRoutes() {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (w World) asksRoutes(sample []Node) []string {
 	return out
 }
 
-func (w World) tooManyRoutes() bool {
+func (w facts) tooManyRoutes() bool {
 	speakers, reflectors := 0, map[int]int{}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -96,9 +96,9 @@ func (w World) tooManyRoutes() bool {
 
 // unrouted says what is missing until each client of the sample has from each reflector what it has from the mesh, "" if nothing is. What a client has
 // not from the mesh either, the mesh's end does not take away.
-func (w World) unrouted() string {
+func (w gates) unrouted() string {
 	all, clients := w.working(nil), w.roster()
-	routes := !w.tooManyRoutes()
+	routes, parted := !w.tooManyRoutes(), partedPairs(w.Nodes, w.Peers)
 	for _, c := range w.sample() {
 		reflectors := slices.DeleteFunc(slices.Clone(all), func(r Node) bool { return !clients.has(&c, r.group()) })
 		s, seen := w.sighting(c.Name)
@@ -112,7 +112,11 @@ func (w World) unrouted() string {
 			continue
 		}
 		for _, r := range reflectors {
-			if why := s.Routes.lacking(c, r); why != "" {
+			others := reflectors
+			if parted[r.Name] == 0 {
+				others = nil // it has its sessions with all
+			}
+			if why := s.Routes.lacking(c, r, others); why != "" {
 				return why
 			}
 		}
@@ -124,8 +128,9 @@ func isOneOf(n Node, nodes []Node) bool {
 	return slices.ContainsFunc(nodes, func(other Node) bool { return other.Name == n.Name })
 }
 
-// lacking says which destinations that the client has from the mesh it has not from a reflector, by the families that both speak; "" if it has all.
-func (r Routes) lacking(client, reflector Node) string {
+// lacking says which destinations that the client has from the mesh it has not from a reflector, by the families that both speak; "" if it has
+// all. Of a reflector with which not everybody can have a session it need not have what one of the others brings.
+func (r Routes) lacking(client, reflector Node, others []Node) string {
 	for _, f := range families() {
 		if !f.up(&client) || !f.up(&reflector) {
 			continue
@@ -137,7 +142,11 @@ func (r Routes) lacking(client, reflector Node) string {
 				continue
 			}
 			total++
-			if _, found := slices.BinarySearchFunc(have, d, netip.Prefix.Compare); !found {
+			brings := func(have []netip.Prefix) bool {
+				_, found := slices.BinarySearchFunc(have, d, netip.Prefix.Compare)
+				return found
+			}
+			if !brings(have) && !slices.ContainsFunc(others, func(o Node) bool { return brings(r.By[f(&o)]) }) {
 				lacks = append(lacks, d)
 			}
 		}

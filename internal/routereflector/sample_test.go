@@ -55,7 +55,7 @@ func TestTheMeshWaitsForASampleOfClients(t *testing.T) {
 	p := Make(w)
 	zones := map[string]int{}
 	for _, name := range p.Samples {
-		n, _ := w.node(name)
+		n, _ := factsOf(&w).node(name)
 		zones[n.Labels[zoneLabel]]++
 		if n.ClusterID != "" || !slices.Contains(p.Witnesses, name) {
 			t.Errorf("%s is asked", name)
@@ -65,8 +65,8 @@ func TestTheMeshWaitsForASampleOfClients(t *testing.T) {
 		t.Errorf("the sample: %s", diff)
 	}
 	client, reflector := p.Samples[1], p.Reflectors[2].Node
-	r, _ := w.node(reflector)
-	other, _ := w.node(p.Samples[0])
+	r, _ := factsOf(&w).node(reflector)
+	other, _ := factsOf(&w).node(p.Samples[0])
 	for name, c := range map[string]struct {
 		change func(*Sighting)
 		want   string
@@ -159,7 +159,7 @@ func TestTooManyRoutesForAnObject(t *testing.T) {
 		}
 		var client string
 		for _, name := range p.Witnesses {
-			if n, _ := w.node(name); n.ClusterID == "" {
+			if n, _ := factsOf(&w).node(name); n.ClusterID == "" {
 				client = name
 			}
 		}

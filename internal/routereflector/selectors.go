@@ -179,7 +179,7 @@ const (
 )
 
 // peerName is the name of one of the topology's BGPPeers.
-func (w World) peerName(kind string) string { return w.Topology.Name + "-" + kind }
+func (w facts) peerName(kind string) string { return w.Topology.Name + "-" + kind }
 
 // newPeer is a BGPPeer of a topology.
 func newPeer(t *v1alpha1.RouteReflectorTopology, kind string, from, to interface {
@@ -221,7 +221,7 @@ func hierarchyPeers(t v1alpha1.RouteReflectorTopology, groups []int, open int) [
 
 // peersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is one, or is to be one. Groups that
 // are to go keep theirs while they have reflectors, and the open group stays open: it changes by a step of its own.
-func (w World) peersFor(d design) []Peer {
+func (w designs) peersFor(d design) []Peer {
 	groups, deep := slices.Clone(d.groups), d.hierarchical()
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -246,7 +246,7 @@ func (w World) peersFor(d design) []Peer {
 }
 
 // finalPeers are the BGPPeers that there shall be in the end.
-func (w World) finalPeers(d design) []Peer {
+func (w designs) finalPeers(d design) []Peer {
 	if !d.hierarchical() {
 		return wantedPeers(w.Topology)
 	}

@@ -25,14 +25,14 @@ type Silent struct {
 // SilentClients lists, by name, the clients with which none of the reflectors that have reported has a session. heard reports of a client whether one of
 // its reflectors has reported at all: of others nothing is known.
 func (w World) SilentClients() (silent []Silent, heard func(client string) bool) {
-	clients, known := w.roster(), map[string]bool{}
+	clients, known := factsOf(&w).roster(), map[string]bool{}
 	type report struct {
 		reflector Node
 		Sighting
 	}
 	var reports []report
-	for _, r := range w.working(nil) {
-		if s, seen := w.sighting(r.Name); seen {
+	for _, r := range factsOf(&w).working(nil) {
+		if s, seen := factsOf(&w).sighting(r.Name); seen {
 			reports = append(reports, report{r, s})
 		}
 	}
@@ -75,7 +75,7 @@ func whySilent(n *Node, states []string) string {
 }
 
 // rechecked are the working reflectors of the clients that the status names as silent.
-func (w World) rechecked() []Node {
+func (w gates) rechecked() []Node {
 	clients := w.roster()
 	return slices.DeleteFunc(w.working(nil), func(r Node) bool {
 		for _, c := range w.Topology.Status.SilentClients {

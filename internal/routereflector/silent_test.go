@@ -29,9 +29,9 @@ func TestSilentClients(t *testing.T) {
 		t.Fatalf("all have their sessions: %v", silent)
 	}
 	dark, half, gone := w.others()[0], w.others()[1], w.others()[2]
-	reflectors := w.marked()
+	reflectors := factsOf(&w).marked()
 	lose := func(w World, client string, state string, by ...string) World {
-		n, _ := w.node(client)
+		n, _ := factsOf(&w).node(client)
 		w.Sightings = slices.Clone(w.Sightings)
 		for i := range w.Sightings {
 			if s := &w.Sightings[i]; slices.Contains(by, s.Node) {

@@ -64,16 +64,19 @@ type Step struct {
 const meshObject = "BGPConfiguration/default"
 
 // exiting says that the topology is being deleted, so that nothing of it shall remain.
-func (w World) exiting() bool { return w.Topology.DeletionTimestamp != nil }
+func (w facts) exiting() bool { return w.Topology.DeletionTimestamp != nil }
 
 // stage lists the writes that come next and are alike, none if everything is as it shall be. What was measured prescribes the order: BGPPeers, then
 // reflectors one at a time, then the mesh; a reflector leaves after the one that takes its place has its sessions. In a hierarchy clients move once
 // the new group's reflectors are made, and before the old one's go. role says what a node was described as when the plan was begun.
-func (w World) stage(chosen choice, role map[string]Reflector) []Step {
+func (w stages) stage(chosen choice, role map[string]Reflector) []Step {
 	if w.exiting() {
 		return w.exitStage(chosen, role)
 	}
 	d := chosen.design
+	if why := w.adrift(); why != "" {
+		return []Step{w.meshStep(MeshOn, why+"; the mesh takes over until others are reflectors")}
+	}
 	peers := w.changedPeers(d)
 	if w.resetsSessions(peers) {
 		return w.renewal(role)
@@ -107,7 +110,7 @@ func (w World) stage(chosen choice, role map[string]Reflector) []Step {
 
 // renewal is what comes before a change of the sessions' options, which would cut off the reflectors' own pods and those of all clients at once: the mesh
 // takes over, and the reflectors begin anew one at a time.
-func (w World) renewal(role map[string]Reflector) []Step {
+func (w stages) renewal(role map[string]Reflector) []Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
 		return []Step{w.meshStep(MeshOn, "options of the sessions change, which resets them; the mesh carries the clients meanwhile")}
 	}
@@ -115,7 +118,7 @@ func (w World) renewal(role map[string]Reflector) []Step {
 }
 
 // roles lists the nodes that shall become reflectors, and those that shall cease to be.
-func (w World) roles(chosen choice) (joining, leaving []string) {
+func (w choices) roles(chosen choice) (joining, leaving []string) {
 	for _, r := range w.reflectors(chosen) {
 		switch r.Role {
 		case RoleJoining:
@@ -130,7 +133,7 @@ func (w World) roles(chosen choice) (joining, leaving []string) {
 
 // exitStage lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors of all groups but one, then the
 // reflectors of that one, and what is left. As long as a group has clients, the reflectors of the others need its reflectors to reach them.
-func (w World) exitStage(chosen choice, role map[string]Reflector) []Step {
+func (w stages) exitStage(chosen choice, role map[string]Reflector) []Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
 		return []Step{w.meshStep(MeshOn, "the topology is being deleted; the mesh takes over")}
 	}
@@ -152,7 +155,7 @@ func (w World) exitStage(chosen choice, role map[string]Reflector) []Step {
 }
 
 // lastGroup is the group that goes last when the topology ends: the first that has a working reflector, [nowhere] if none has.
-func (w World) lastGroup() int {
+func (w stages) lastGroup() int {
 	last := nowhere
 	for _, r := range w.working(nil) {
 		if g := r.group(); g >= firstGroup && (last == nowhere || g < last) {
@@ -163,7 +166,7 @@ func (w World) lastGroup() int {
 }
 
 // outside lists the reflectors that are not of a group: of other groups first, then the spines that link them.
-func (w World) outside(group int) []string {
+func (w facts) outside(group int) []string {
 	var out []string
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.marked(&w.Topology) && n.group() != group {
@@ -179,13 +182,13 @@ func inRole(reflectors []Reflector, role Role) []Reflector {
 }
 
 // nodeStep is a write to a node.
-func (w World) nodeStep(kind Kind, name, reason string) Step {
+func (w stages) nodeStep(kind Kind, name, reason string) Step {
 	n, _ := w.node(name)
 	return Step{Kind: kind, Object: "Node/" + name, Node: name, Reason: reason, UID: n.UID, ResourceVersion: n.ResourceVersion}
 }
 
 // promotions are steps that make nodes reflectors, group by group. A reflector is no client.
-func (w World) promotions(names []string, chosen choice, role map[string]Reflector) []Step {
+func (w stages) promotions(names []string, chosen choice, role map[string]Reflector) []Step {
 	var out []Step
 	for _, g := range w.promoted(chosen.design) {
 		for _, name := range names {
@@ -208,7 +211,7 @@ func (w World) promotions(names []string, chosen choice, role map[string]Reflect
 // promoted lists the groups in the order in which reflectors are made: that of the design; but where groups beyond the first work and no spine
 // links them, the spines come before all. A client that is moving reaches the reflectors of both groups; made a reflector of one, it would reach the
 // other's by a spine alone.
-func (w World) promoted(d design) []int {
+func (w choices) promoted(d design) []int {
 	working := w.working(nil)
 	if !d.hierarchical() || len(groupOf(working, spines)) > 0 || len(groupOf(working, d.groups[1:]...)) == 0 {
 		return d.order()
@@ -219,6 +222,14 @@ func (w World) promoted(d design) []int {
 // ungrouped is what takes all labels of groups away.
 func (n *Node) ungrouped() map[string]*string {
 	return n.without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+}
+
+// hasAny reports whether the node has one of some labels.
+func (n *Node) hasAny(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		_, has := n.Labels[key]
+		return has
+	})
 }
 
 // without is what takes those of the labels away that the node has.
@@ -234,7 +245,7 @@ func (n *Node) without(keys ...string) map[string]*string {
 
 // demotions are steps that end the role of reflectors, those of the groups before the spines that link them. Such a node is a client without a label
 // from then on; where the group that takes those has no working reflector, it is labeled with one that has.
-func (w World) demotions(names []string, role map[string]Reflector) []Step {
+func (w stages) demotions(names []string, role map[string]Reflector) []Step {
 	var out, last []Step
 	shelter := w.shelter(names)
 	for _, name := range names {
@@ -253,13 +264,13 @@ func (w World) demotions(names []string, role map[string]Reflector) []Step {
 	return append(out, last...)
 }
 
-func (w World) meshStep(kind Kind, reason string) Step {
+func (w stages) meshStep(kind Kind, reason string) Step {
 	return Step{Kind: kind, Object: meshObject, Reason: reason, UID: w.Mesh.UID, ResourceVersion: w.Mesh.ResourceVersion}
 }
 
 // changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these selects no more
 // must have its sessions by another.
-func (w World) changedPeers(d design) []Step {
+func (w designs) changedPeers(d design) []Step {
 	var missing, changed []Step
 	for _, want := range w.peersFor(d) {
 		have, exists := w.peer(want.Name)
@@ -280,7 +291,7 @@ func (w World) changedPeers(d design) []Step {
 func (p Peer) plain() bool { return p.Node == "" && !p.PeerIP.IsValid() && !p.Other }
 
 // resetsSessions says whether one of the steps changes options of sessions that there are.
-func (w World) resetsSessions(peers []Step) bool {
+func (w designs) resetsSessions(peers []Step) bool {
 	return slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.isReflectorOf(&w.Topology) }) &&
 		slices.ContainsFunc(peers, func(s Step) bool {
 			have, exists := w.peer(s.Peer.Name)
@@ -289,7 +300,7 @@ func (w World) resetsSessions(peers []Step) bool {
 }
 
 // stalePeers are steps that remove the topology's BGPPeers that it wants no more.
-func (w World) stalePeers(d design) []Step {
+func (w stages) stalePeers(d design) []Step {
 	var out []Step
 	var wanted []Peer
 	if !w.exiting() {
@@ -308,7 +319,7 @@ func (w World) stalePeers(d design) []Step {
 	return out
 }
 
-func (w World) peer(name string) (Peer, bool) {
+func (w facts) peer(name string) (Peer, bool) {
 	i := slices.IndexFunc(w.Peers, func(p Peer) bool { return p.Name == name })
 	if i < 0 {
 		return Peer{}, false
@@ -316,7 +327,7 @@ func (w World) peer(name string) (Peer, bool) {
 	return w.Peers[i], true
 }
 
-func (w World) node(name string) (Node, bool) {
+func (w facts) node(name string) (Node, bool) {
 	i := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == name })
 	if i < 0 {
 		return Node{}, false

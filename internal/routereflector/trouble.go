@@ -72,7 +72,7 @@ func (t *Trouble) Describe(now time.Time) string {
 }
 
 // troubles lists the topology's reflectors in trouble, by name.
-func (w *World) troubles() []Trouble {
+func (w candidates) troubles() []Trouble {
 	var out []Trouble
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -85,7 +85,7 @@ func (w *World) troubles() []Trouble {
 }
 
 // trouble is a node's, if it is in any.
-func (w *World) trouble(n *Node) (t Trouble, troubled bool) {
+func (w candidates) trouble(n *Node) (t Trouble, troubled bool) {
 	t = Trouble{Node: n.Name, Since: n.ReadySince}
 	switch f := &w.Topology.Spec.Failure; n.Ready {
 	case corev1.ConditionFalse:
@@ -114,7 +114,7 @@ func (w *World) trouble(n *Node) (t Trouble, troubled bool) {
 
 // observers lists who is queried about a reflector in trouble: reflectors that it has sessions with, and clients where these are too few; by name,
 // and never more than [maxObservers]. reflectors counts the former.
-func (w *World) observers(n *Node) (names []string, reflectors int) {
+func (w candidates) observers(n *Node) (names []string, reflectors int) {
 	clients, roster := []string(nil), w.roster()
 	for i := range w.Nodes {
 		o := &w.Nodes[i]
@@ -140,7 +140,7 @@ func (w *World) observers(n *Node) (names []string, reflectors int) {
 
 // lost says why a reflector is given up, "" as long as it is not: its Node has been in trouble for longer than the grace period, and others have no
 // session with it, or its machine is powered off. A kubelet in trouble is not BGP in trouble.
-func (w *World) lost(n *Node) string {
+func (w candidates) lost(n *Node) string {
 	t, troubled := w.trouble(n)
 	if !troubled || !t.gone(w.Now) {
 		return ""
@@ -153,7 +153,7 @@ func (w *World) lost(n *Node) string {
 }
 
 // overdue reports that the node has been in trouble for longer than the grace period.
-func (w *World) overdue(n *Node) bool {
+func (w candidates) overdue(n *Node) bool {
 	t, troubled := w.trouble(n)
 	return troubled && !w.Now.Before(t.Until)
 }

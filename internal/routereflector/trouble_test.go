@@ -15,7 +15,7 @@ import (
 // deaf is the world in which witnesses reported at a time: those named hold their session with a node, and the others have lost it.
 func deaf(w World, node string, at time.Time, holding ...string) World {
 	w = w.settled()
-	n, _ := w.node(node)
+	n, _ := factsOf(&w).node(node)
 	for i := range w.Sightings {
 		s := &w.Sightings[i]
 		s.At, s.Current = at, true
@@ -34,7 +34,7 @@ func TestTroubleIsKnownAtOnce(t *testing.T) {
 		w := cluster(12, 3)
 		w.Topology.Spec.Redundancy = &redundancy
 		w, _ = carryOut(t, w, nil)
-		dead := w.marked()[0]
+		dead := factsOf(&w).marked()[0]
 		w = w.with(silentSince(w.Now), dead)
 		p := Make(w)
 		if len(p.Troubles) != 1 || p.Troubles[0].Node != dead || len(p.Steps) != 0 {
@@ -42,7 +42,7 @@ func TestTroubleIsKnownAtOnce(t *testing.T) {
 		}
 		got := p.Troubles[0].observers()
 		asked := 0
-		for _, name := range w.marked()[1:] {
+		for _, name := range factsOf(&w).marked()[1:] {
 			asked += boolInt(slices.Contains(got, name))
 		}
 		if asked != reflectors || len(got) > maxObservers || len(got) < quorum || slices.Contains(got, dead) {
@@ -64,7 +64,7 @@ func TestWhenATroubledReflectorIsReplaced(t *testing.T) {
 	w := cluster(12, 3)
 	w.Topology.Spec.Redundancy = &two
 	w, _ = carryOut(t, w, nil)
-	dead, since := w.marked()[0], w.Now
+	dead, since := factsOf(&w).marked()[0], w.Now
 	w = w.with(silentSince(since), dead)
 	observers := Make(w).Troubles[0].observers()
 	grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
@@ -108,8 +108,8 @@ func TestAReplacementStaysUntilObserversReportAgain(t *testing.T) {
 	w := cluster(12, 2)
 	w.Topology.Spec.Redundancy = &two
 	w, _ = carryOut(t, w, nil)
-	dead, since := w.marked()[0], w.Now
-	n, _ := w.node(dead)
+	dead, since := factsOf(&w).marked()[0], w.Now
+	n, _ := factsOf(&w).node(dead)
 	zone := n.Labels[zoneLabel]
 	w = w.with(cordon, w.others()...)
 	for i := range w.Nodes {
@@ -125,7 +125,7 @@ func TestAReplacementStaysUntilObserversReportAgain(t *testing.T) {
 	}
 	w = deaf(w.After(p.Steps[0]), dead, w.Now)
 	w.Sightings = slices.DeleteFunc(w.Sightings, func(s Sighting) bool {
-		o, _ := w.node(s.Node)
+		o, _ := factsOf(&w).node(s.Node)
 		return !o.marked(&w.Topology) || s.Node == p.Steps[0].Node
 	})
 	for _, s := range Make(w).Steps {

@@ -16,7 +16,7 @@ const spareMeshWitnesses = 2
 
 // witnesses lists the nodes whose sightings the first step waits for, or the end of the last one, or a decision about a reflector in trouble; never
 // such a reflector itself. It is empty where nothing waits: nobody is asked without a need. samples are those of them that are asked for their routes.
-func (w World) witnesses(p Plan) (witnesses, samples []string) {
+func (w gates) witnesses(p Plan) (witnesses, samples []string) {
 	needed, samples := w.stepWitnesses(p)
 	if len(p.Steps) == 0 && p.Waiting != "" {
 		needed = w.working(nil)
@@ -39,7 +39,7 @@ func (w World) witnesses(p Plan) (witnesses, samples []string) {
 }
 
 // stepWitnesses are those that the first step waits for, and which of them are asked for their routes.
-func (w World) stepWitnesses(p Plan) (needed []Node, samples []string) {
+func (w gates) stepWitnesses(p Plan) (needed []Node, samples []string) {
 	if len(p.Steps) == 0 {
 		return nil, nil
 	}
@@ -63,7 +63,7 @@ func (w World) stepWitnesses(p Plan) (needed []Node, samples []string) {
 // meshOffWitnesses are the reflectors, and a sample of the others once routes are worth asking for: they are many to write, so only when the sessions
 // that bring them are there. Who has been asked goes on, even if a reflector's word must be renewed meanwhile: else neither might ever be fresh at the
 // same time as the other.
-func (w World) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
+func (w gates) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
 	if len(inRole(p.Reflectors, RoleJoining)) > 0 {
 		return nil, nil
 	}
@@ -75,17 +75,17 @@ func (w World) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
 }
 
 // hasSpoken says that there is a sighting of the node, be it an old one.
-func (w World) hasSpoken(n Node) bool {
+func (w facts) hasSpoken(n Node) bool {
 	return slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return s.Node == n.Name })
 }
 
 // gatedByMesh says that a reflector that goes now leaves the mesh to carry the routes.
-func (w World) gatedByMesh() bool {
+func (w gates) gatedByMesh() bool {
 	return w.exiting() || w.Mesh.On && w.resetsSessions(w.changedPeers(w.design()))
 }
 
 // meshSample picks the members of the mesh that are asked for its sessions, the same ones as long as they live.
-func (w World) meshSample() []Node {
+func (w gates) meshSample() []Node {
 	members := slices.DeleteFunc(slices.Clone(w.Nodes), func(n Node) bool {
 		return !n.speaks() || n.ClusterID != "" || n.Ready != corev1.ConditionTrue
 	})

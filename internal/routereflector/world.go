@@ -32,6 +32,8 @@ type World struct {
 	Unproven bool
 	// Recheck asks the reflectors again about the clients that the topology's status names as silent.
 	Recheck bool
+	// MeshStays is how long the mesh stays on after an emergency once reflectors carry the clients again; 0 for [MeshStays].
+	MeshStays time.Duration
 	// Confirmed says that a list of the API server has just shown the same Nodes as these.
 	Confirmed bool
 	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
@@ -59,6 +61,8 @@ type Node struct {
 	IPv4, IPv6 netip.Addr
 	// ForeignAS says that the node's AS number is not the cluster's, so that its sessions are external ones.
 	ForeignAS bool
+	// AS is the node's AS number; 0 where it is not known, which counts as Calico's default.
+	AS uint32
 	// ClusterID is the route reflector cluster ID that Calico has for the node, "" if none.
 	ClusterID string
 	// Workloads counts the pods on the node that belong to no DaemonSet and are not static.
@@ -78,6 +82,9 @@ type Peer struct {
 	// Node and PeerIP are the fields of those names, which Mooring's own BGPPeers do not use.
 	Node   string
 	PeerIP netip.Addr
+	// ASNumber and LocalASNumber are the AS numbers that a BGPPeer with a PeerIP gives its peer, and its own nodes instead of theirs; 0 for absent. With a
+	// selector Calico takes those of the nodes.
+	ASNumber, LocalASNumber uint32
 	// OneWay says that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it needs another one for the peers.
 	OneWay bool
 	// NodeMatcher and PeerMatcher are the selectors, parsed; nil where the selector is empty.

@@ -439,11 +439,20 @@ type RouteReflectorTopologyStatus struct {
 	// nothing is recorded yet, as after an upgrade from a version without a record.
 	// +optional
 	Record *Record `json:"record,omitempty"`
+	// emergency is there from when no reflector was left until reflectors carry the clients again. Meanwhile the node-to-node mesh does, if spec.mesh lets it.
+	// +optional
+	Emergency *Emergency `json:"emergency,omitempty"`
 	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled, Frozen and ForeignMarks.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Emergency is a time in which the mesh takes the place of reflectors.
+type Emergency struct {
+	// since is when no reflector was left.
+	Since metav1.Time `json:"since"`
 }
 
 // Record lists what the operator has written on Nodes, or is about to write: each entry is there before the label is.

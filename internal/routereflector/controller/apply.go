@@ -84,7 +84,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *scene, step routereflector.
 	if !ready {
 		return &calico.ConflictError{Key: "ClusterInformation default", Detail: "datastoreReady is false by now"}
 	}
-	if !disruptive(step.Kind) {
+	if !disruptive(step.Kind) && step.Kind != routereflector.MeshOn {
 		return nil
 	}
 	return r.Calico.Unchanged(ctx, s.view, s.world.Nodes, step.Object)

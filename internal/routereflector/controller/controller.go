@@ -43,11 +43,13 @@ type Timing struct {
 	Settle time.Duration
 	// Poll is the time between rounds while a step waits, Resync that while nothing does.
 	Poll, Resync time.Duration
+	// MeshStays is how long the mesh stays on after an emergency, once reflectors carry the clients again.
+	MeshStays time.Duration
 }
 
 // DefaultTiming fits clusters of up to thousands of nodes.
 func DefaultTiming() Timing {
-	return Timing{Coalesce: time.Second, Settle: 5 * time.Second, Poll: 2 * time.Second, Resync: time.Minute}
+	return Timing{Coalesce: time.Second, Settle: 5 * time.Second, Poll: 2 * time.Second, Resync: time.Minute, MeshStays: routereflector.MeshStays}
 }
 
 // Reconciler keeps topologies. Its key is the topology's name; every event of any kind that is watched leads to a round of every topology.

@@ -66,7 +66,7 @@ type stage struct {
 
 // timing is [DefaultTiming] in haste. The simulator is quicker still.
 func timing() Timing {
-	return Timing{Coalesce: 20 * time.Millisecond, Settle: 300 * time.Millisecond, Poll: 100 * time.Millisecond, Resync: 500 * time.Millisecond}
+	return Timing{Coalesce: 20 * time.Millisecond, Settle: 300 * time.Millisecond, Poll: 100 * time.Millisecond, Resync: 500 * time.Millisecond, MeshStays: 2 * time.Second}
 }
 
 const (

@@ -122,7 +122,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 	if err := r.Reader.List(ctx, &topologies); err != nil {
 		return nil, fmt.Errorf("reading RouteReflectorTopologies: %w", err)
 	}
-	s := &scene{world: routereflector.World{Now: r.Clock.Now()}}
+	s := &scene{world: routereflector.World{Now: r.Clock.Now(), MeshStays: r.Timing.MeshStays}}
 	for i := range topologies.Items {
 		if topologies.Items[i].Name == name {
 			s.topology = &topologies.Items[i]

@@ -205,7 +205,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	was, plan := s.topology.Status, o.plan
 	is := v1alpha1.RouteReflectorTopologyStatus{
 		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: groups(plan),
-		Mesh: meshState(s), Baseline: plan.Baseline, Record: routereflector.Without(plan.Record, plan.Stale...),
+		Mesh: meshState(s), Baseline: plan.Baseline, Record: routereflector.Without(plan.Record, plan.Stale...), Emergency: plan.Emergency,
 		Conditions: slices.Clone(was.Conditions),
 	}
 	for _, reflector := range plan.Reflectors {

@@ -4,13 +4,11 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/evidence"
 )
 
 // MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. What was said in another one is evidence only
@@ -50,14 +49,8 @@ type memory struct {
 	since  time.Time
 	// waitingSince is when a step of this moment was first seen to wait.
 	waitingSince time.Time
-	// seen is what witnesses have said that holds in this moment.
-	seen map[string]evidence
-	// talking is since when witnesses have been asked without a pause, zero while nobody is. What was said in this time counts for as long as it
-	// lasts, however slow the others are.
-	talking time.Time
-	// open is since when a node has owed an answer, tries how often its question made room for another's before it came.
-	open  map[string]time.Time
-	tries map[string]int
+	// said is what witnesses have said that holds in this moment.
+	said evidence.Log
 	// proof is the last moment in which every reflector was seen with its sessions, if proven; entered is false before the first round.
 	proof           routereflector.Moment
 	proven, entered bool
@@ -81,23 +74,15 @@ type memory struct {
 	done, begun time.Time
 }
 
-// evidence is what a node has said, the moment in which it was asked, and when it was read; zero if that was while nobody was being asked.
-type evidence struct {
-	routereflector.Sighting
-	asked routereflector.Moment
-	taken time.Time
-}
-
 // enter resets what holds no more if the moment is a new one, takes in what is in the statuses, and says what counts.
 func (m *memory) enter(s *scene) {
 	now := s.world.Now
-	if m.seen == nil {
-		m.seen, m.open, m.tries, m.created = map[string]evidence{}, map[string]time.Time{}, map[string]int{}, map[string]bool{}
+	if m.said.Begin(); m.created == nil {
+		m.created = map[string]bool{}
 	}
 	if !m.moment.Equal(s.moment) {
 		m.moment, m.since, m.waitingSince = s.moment, now, time.Time{}
-		maps.DeleteFunc(m.seen, func(node string, e evidence) bool { return !s.holds(e.asked, node) })
-		clear(m.open)
+		m.said.Keep(s.holds)
 	}
 	for i := range s.statuses {
 		status := &s.statuses[i]
@@ -106,70 +91,21 @@ func (m *memory) enter(s *scene) {
 			continue
 		}
 		said, filled := sighting(status, now)
-		if _, owes := m.open[status.Spec.Node]; !filled && !owes {
-			m.open[status.Spec.Node] = now
-		}
 		if filled {
-			m.take(said, asked, now)
+			m.said.Take(said, asked, now)
+		} else {
+			m.said.Owe(status.Spec.Node, now)
 		}
 	}
-	s.world.Sightings = nil
-	for _, e := range m.seen {
-		if s.outlived(e) {
-			continue
-		}
-		e.Current = m.vouches(e, now, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
-		s.world.Sightings = append(s.world.Sightings, e.Sighting)
-	}
-	slices.SortFunc(s.world.Sightings, func(a, b routereflector.Sighting) int { return cmp.Compare(a.Node, b.Node) })
+	s.world.Sightings = m.said.Sightings(s.world.Nodes, now, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
 	s.world.Unproven = !m.isProven(s) || s.returned()
 	m.entered = true
 }
 
-// take remembers what a node has said, unless it has said something later.
-func (m *memory) take(said routereflector.Sighting, asked routereflector.Moment, now time.Time) {
-	before, had := m.seen[said.Node]
-	if had && said.At.Before(before.At) {
-		return
-	}
-	e := evidence{Sighting: said, asked: asked}
-	switch {
-	case had && said.At.Equal(before.At):
-		e.taken = before.taken
-	case !m.talking.IsZero():
-		e.taken = now
-	}
-	if !had || said.At.After(before.At) {
-		delete(m.open, said.Node)
-	}
-	m.seen[said.Node] = e
-}
-
-// outlived says that the node's condition has changed since it spoke, or the Node is another one: what it said was of another life.
-func (s *scene) outlived(e evidence) bool {
-	at := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == e.Node })
-	return at < 0 || s.world.Nodes[at].ReadySince.After(e.At)
-}
-
-// vouches says that an answer counts whatever its age. It was given while witnesses have been asked without a pause, so that the object stood open
-// for calico-node to correct it, or has been renewed in turn; and the node owes no newer answer for longer than a step may wait.
-func (m *memory) vouches(e evidence, now time.Time, silence time.Duration) bool {
-	if m.talking.IsZero() || e.taken.Before(m.talking) {
-		return false
-	}
-	since, owes := m.open[e.Node]
-	return !owes || now.Sub(since) < silence
-}
-
 // talk notes whether witnesses are being asked.
 func (m *memory) talk(now time.Time, witnesses int) {
-	switch {
-	case witnesses == 0:
-		m.talking = time.Time{}
-		clear(m.tries)
+	if m.said.Talk(now, witnesses); witnesses == 0 {
 		clear(m.created)
-	case m.talking.IsZero():
-		m.talking = now
 	}
 }
 
@@ -297,7 +233,7 @@ func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout ti
 		case useless, alive[node], filled && now.Sub(said.At) > renewalOf(plan), pause && (filled || open > timeout):
 			drop = append(drop, status)
 			continue
-		case filled, open > m.patience(node):
+		case filled, open > m.said.Patience(node, unanswered):
 			replaceable = append(replaceable, status)
 		}
 		alive[node] = true
@@ -309,7 +245,7 @@ func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout ti
 		}
 	}
 	// Who has never answered in this moment comes first, then who answered longest ago.
-	slices.SortStableFunc(ask, func(a, b string) int { return m.seen[a].At.Compare(m.seen[b].At) })
+	slices.SortStableFunc(ask, func(a, b string) int { return m.said.Seen[a].At.Compare(m.said.Seen[b].At) })
 	more, ask := room(replaceable, ask, maxStatuses-len(alive))
 	return append(drop, more...), ask
 }
@@ -324,12 +260,6 @@ func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop
 	})
 	drop = replaceable[:min(len(replaceable), len(ask)-free)]
 	return drop, ask[:min(len(ask), free+len(drop))]
-}
-
-// patience is how long a question of a node may stay open before it makes room for another: the longer the more often it has, so that those who
-// are slow have their turn as well.
-func (m *memory) patience(node string) time.Duration {
-	return unanswered * time.Duration(1+m.tries[node])
 }
 
 // tired says that a step has timed out, and it is not the time to try again.
@@ -347,8 +277,8 @@ func (r *Reconciler) ask(ctx context.Context, s *scene, m *memory, plan routeref
 		if gone[status.UID] = true; m.dropped[status.UID] {
 			continue
 		}
-		if _, filled := sighting(&status, s.world.Now); !filled && m.tries != nil {
-			m.tries[status.Spec.Node]++
+		if _, filled := sighting(&status, s.world.Now); !filled && m.said.Tries != nil {
+			m.said.Tries[status.Spec.Node]++
 		}
 		err := r.Calico.DeleteStatus(ctx, status.Name, string(status.UID))
 		r.Metrics.wrote("DeleteStatus", err)

@@ -50,7 +50,7 @@ func TestQuestionsRotate(t *testing.T) {
 		m.enter(s)
 	}
 	for _, w := range plan.Witnesses {
-		if age := s.world.Now.Sub(m.seen[w].At); age > routereflector.Freshness {
+		if age := s.world.Now.Sub(m.said.Seen[w].At); age > routereflector.Freshness {
 			t.Errorf("what %s said is %s old", w, age)
 		}
 	}

@@ -61,7 +61,7 @@ func (c *slow) round() routereflector.Plan {
 	drop, ask := questions(c.s, c.m, plan, 5*time.Second, time.Hour)
 	for _, d := range drop {
 		if d.Status.LastUpdated.IsZero() {
-			c.m.tries[d.Spec.Node]++
+			c.m.said.Tries[d.Spec.Node]++
 		}
 		c.s.statuses = slices.DeleteFunc(c.s.statuses, func(o calicov3.CalicoNodeStatus) bool { return o.UID == d.UID })
 	}
@@ -87,7 +87,7 @@ func (c *slow) round() routereflector.Plan {
 func (c *slow) carryOut(step routereflector.Step) {
 	if step.Kind == routereflector.Promote || step.Kind == routereflector.MeshOff {
 		for _, n := range c.s.world.Nodes {
-			said := c.m.seen[n.Name]
+			said := c.m.said.Seen[n.Name]
 			if n.ClusterID != "" && len(said.Established) != len(c.s.world.Nodes)-1 {
 				c.t.Errorf("%s: reflector %s was seen with %d sessions", step, n.Name, len(said.Established))
 			}
@@ -237,8 +237,8 @@ func TestWhatEndsAnAnswer(t *testing.T) {
 		"a pause":                  {func(c *slow) { c.m.talk(c.s.world.Now, 0); c.m.talk(c.s.world.Now, 1) }, false},
 		"another condition":        {func(c *slow) { c.s.world.Nodes[0].ReadySince = c.s.world.Now }, false},
 		"another machine":          {func(c *slow) { c.s.world.Nodes = c.s.world.Nodes[1:] }, false},
-		"a question open":          {func(c *slow) { c.m.open[nodeName(0)] = c.s.world.Now }, true},
-		"a question open for long": {func(c *slow) { c.m.open[nodeName(0)] = c.s.world.Now.Add(-3 * time.Minute) }, false},
+		"a question open":          {func(c *slow) { c.m.said.Open[nodeName(0)] = c.s.world.Now }, true},
+		"a question open for long": {func(c *slow) { c.m.said.Open[nodeName(0)] = c.s.world.Now.Add(-3 * time.Minute) }, false},
 		"a demotion": {func(c *slow) {
 			c.s.world.Nodes[1].ClusterID, c.s.world.Nodes[1].Labels = "", map[string]string{}
 		}, false},

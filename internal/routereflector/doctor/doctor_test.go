@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
@@ -179,6 +181,44 @@ func TestHazards(t *testing.T) {
 				all[5].Annotations[routereflector.ClusterIDAnnotation] = "244.0.0.9"
 				return all
 			}(), Peers: usual(t), Mesh: off, Etcd: true},
+		},
+		"a wrong AS number": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: append(usual(t), routereflector.Peer{
+				Name: "rack", Node: "n4", PeerIP: netip.AddrFrom4([4]byte{10, 0, 0, 5}), ASNumber: 65001,
+			})},
+			want: []string{"problem as-numbers: BGPPeer rack has spec.asNumber 65001 for Node n5, whose AS number is 64512: no session comes up between n4 and n5"},
+		},
+		"two nodes of another AS": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := reflect(nodes(9), 3, shared)
+				all[7].ForeignAS, all[7].AS, all[8].ForeignAS, all[8].AS = true, 65001, true, 65001
+				return all
+			}(), Peers: usual(t), Mesh: off},
+			want: []string{
+				"problem reachability: 2 of 72 ways from a node to another have no route by IPv4, such as n7 to n8",
+				"warning as-numbers: 2 nodes have AS number 65001, which is not the cluster's: n7, n8",
+			},
+		},
+		"a label that nobody wrote": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := nodes(9)
+				all[4].Labels[v1alpha1.ReflectorLabel], all[5].ClusterID = "main", "244.0.0.1"
+				all[4].ClusterID = "244.0.0.1"
+				return all
+			}(), Mesh: on, Peers: usual(t), Topologies: []v1alpha1.RouteReflectorTopology{{
+				ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "t"}, Spec: v1alpha1.RouteReflectorTopologySpec{ClusterID: "244.0.0.1"},
+				Status: v1alpha1.RouteReflectorTopologyStatus{Record: &v1alpha1.Record{}},
+			}}},
+			want: []string{
+				"problem reachability: 30 of 72 ways from a node to another have no route by IPv4, such as n4 to n0 and n5 to n0",
+				"warning selectors: spec.peerSelector of BGPPeer clients selects no node: has(rr)", "warning selectors: spec.peerSelector of BGPPeer reflectors selects no node: has(rr)",
+				"warning foreign-marks: Node n4 has label bgp.mooring.dev/reflector=main, which this program did not write",
+				"warning foreign-marks: Node n5 has cluster ID 244.0.0.1, which is that of group main, and is not this topology's",
+			},
+		},
+		"topologies that may not be listed": {
+			evidence: doctor.Evidence{Nodes: nodes(3), Mesh: on, NoTopologies: "forbidden"},
+			want:     []string{"note foreign-marks: which labels of reflectors the operator wrote is not known: forbidden"},
 		},
 		"what cannot be read": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Etcd: true, Unread: []string{"BGPPeer x cannot be read"}},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -21,6 +22,8 @@ const (
 	CheckOptions      = "session-options"
 	CheckSelectors    = "selectors"
 	CheckClusterIDs   = "cluster-ids"
+	CheckASNumbers    = "as-numbers"
+	CheckMarks        = "foreign-marks"
 	CheckOwners       = "owners"
 	CheckPeers        = "bgppeers"
 	CheckUnread       = "unreadable"
@@ -35,6 +38,9 @@ type Evidence struct {
 	Etcd bool
 	// InvalidIDs is what stands in the place of the cluster ID of Calico Nodes in etcd and is none, by name.
 	InvalidIDs map[string]string
+	// Topologies are the cluster's, with the records of what the operator wrote. NoTopologies is why they could not be read, "" if they were.
+	Topologies   []v1alpha1.RouteReflectorTopology
+	NoTopologies string
 	// Unread are sentences about objects that cannot be read.
 	Unread []string
 }
@@ -70,8 +76,13 @@ func checks() []finding.Check[examined] {
 		{Name: CheckOptions, Find: options},
 		{Name: CheckSelectors, Find: selectors},
 		{Name: CheckClusterIDs, Find: clusterIDs},
+		{Name: CheckASNumbers, Find: asNumbers},
+		{Name: CheckMarks, Find: foreignMarks},
 		{Name: CheckOwners, Find: owners},
 		{Name: CheckPeers, Find: peers},
 		{Name: CheckUnread, Find: unread},
 	}
 }
+
+// byWhat orders findings of one check.
+func byWhat(a, b finding.Finding) int { return strings.Compare(a.What, b.What) }

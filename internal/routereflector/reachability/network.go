@@ -15,6 +15,8 @@ type Speaker struct {
 	ClusterID string
 	// Mesh says that the speaker is a member of the node-to-node mesh. A reflector never is.
 	Mesh bool
+	// AS is the speaker's AS number where it is not that of most, which is 0 here. Sessions between speakers of different AS are external (eBGP).
+	AS uint32
 }
 
 // Network is a set of speakers and the sessions that are up between them.
@@ -22,8 +24,12 @@ type Network struct {
 	speakers []Speaker
 	// sessions holds, for each speaker, the indexes of the speakers it has a session with, sorted, each once.
 	sessions [][]int32
+	// room is what is left of one slice that the sessions of all speakers share: one for each would be most of the allocations of a plan.
+	room []int32
 	// blind holds the speakers that do not know the cluster ID of a peer, each with the peer; see [Network.Blind].
 	blind map[[2]int32]bool
+	// apart holds, for each speaker, the sorted indexes of those with which no session comes up; nil where there are none. See [Network.Part].
+	apart [][]int32
 }
 
 // New returns the network of the speakers without sessions. It keeps the slice.
@@ -31,14 +37,55 @@ func New(speakers []Speaker) *Network {
 	return &Network{speakers: speakers, sessions: make([][]int32, len(speakers))}
 }
 
-// Connect adds a session between the speakers with indexes a and b. A session with oneself, or one that is there, adds nothing.
+// Connect adds a session between the speakers with indexes a and b. A session with oneself, or one that is there, adds nothing, and neither does one
+// between speakers that were parted before.
 func (n *Network) Connect(a, b int32) {
+	if a == b || n.Parted(a, b) {
+		return
+	}
+	n.sessions[a] = insert(n.space(n.sessions[a]), b)
+	n.sessions[b] = insert(n.space(n.sessions[b]), a)
+}
+
+// space gives a speaker without sessions a place for the first of them. One that has more moves out.
+func (n *Network) space(list []int32) []int32 {
+	if list != nil {
+		return list
+	}
+	if len(n.room) < usual {
+		n.room = make([]int32, usual*max(len(n.speakers), 1))
+	}
+	list, n.room = n.room[:0:usual], n.room[usual:]
+	return list
+}
+
+// Part reports that no session between two speakers comes up, be it of the mesh or of a BGPPeer: one of them is configured with an AS number that is not the
+// other's. BIRD has one neighbor for each address, and was seen to refuse the right session together with the wrong one. It comes before [Network.Connect].
+func (n *Network) Part(a, b int32) {
 	if a == b {
 		return
 	}
-	n.sessions[a] = insert(n.sessions[a], b)
-	n.sessions[b] = insert(n.sessions[b], a)
+	if n.apart == nil {
+		n.apart = make([][]int32, len(n.speakers))
+	}
+	n.apart[a], n.apart[b] = insert(n.apart[a], b), insert(n.apart[b], a)
 }
+
+// Parted reports whether no session between two speakers comes up; see [Network.Part].
+func (n *Network) Parted(a, b int32) bool {
+	_, found := slices.BinarySearch(n.partedFrom(a), b)
+	return found
+}
+
+func (n *Network) partedFrom(a int32) []int32 {
+	if n.apart == nil {
+		return nil
+	}
+	return n.apart[a]
+}
+
+// External reports whether a session of two speakers is an external one (eBGP): their AS numbers differ.
+func (n *Network) External(a, b int32) bool { return n.speakers[a].AS != n.speakers[b].AS }
 
 // Blind says that the speaker with index at does not know the cluster ID of a peer, because a BGPPeer gives it the peer by its address. A reflector
 // then takes the peer for a client, even one of its own cluster ID.
@@ -56,9 +103,6 @@ func (n *Network) Blind(at, peer int32) {
 const usual = 3
 
 func insert(list []int32, x int32) []int32 {
-	if list == nil {
-		list = make([]int32, 0, usual)
-	}
 	// Sessions mostly arrive in order.
 	if len(list) == 0 || list[len(list)-1] < x {
 		return append(list, x)
@@ -76,7 +120,7 @@ func (n *Network) Sessions(i int32) int { return len(n.sessions[i]) }
 // Connected says whether two speakers have a session, be it of the mesh.
 func (n *Network) Connected(a, b int32) bool {
 	if n.speakers[a].Mesh && n.speakers[b].Mesh {
-		return true
+		return !n.Parted(a, b)
 	}
 	return n.HasSession(a, b)
 }
@@ -112,7 +156,8 @@ func (n *Network) classes() []class {
 
 // alike says whether two speakers that are no reflectors have the same sessions.
 func (n *Network) alike(a, b int32) bool {
-	return n.speakers[a].Mesh == n.speakers[b].Mesh && slices.Equal(n.sessions[a], n.sessions[b])
+	return n.speakers[a].Mesh == n.speakers[b].Mesh && n.speakers[a].AS == n.speakers[b].AS && slices.Equal(n.sessions[a], n.sessions[b]) &&
+		slices.Equal(n.partedFrom(a), n.partedFrom(b))
 }
 
 // hash is FNV-1a over a speaker's sessions; equal ones have equal hashes.
@@ -122,7 +167,11 @@ func (n *Network) hash(i int) uint64 {
 	if n.speakers[i].Mesh {
 		h = (h ^ 1) * prime
 	}
+	h = (h ^ uint64(n.speakers[i].AS)) * prime
 	for _, peer := range n.sessions[i] {
+		h = (h ^ uint64(peer)) * prime
+	}
+	for _, peer := range n.partedFrom(int32(i)) {
 		h = (h ^ uint64(peer)) * prime
 	}
 	return h
@@ -136,7 +185,8 @@ func (n *Network) HasSession(a, b int32) bool {
 
 // Same says that the two networks have the same speakers and the same sessions, so that whatever holds for one of them holds for the other.
 func (n *Network) Same(other *Network) bool {
-	return slices.Equal(n.speakers, other.speakers) && slices.EqualFunc(n.sessions, other.sessions, slices.Equal) && maps.Equal(n.blind, other.blind)
+	return slices.Equal(n.speakers, other.speakers) && slices.EqualFunc(n.sessions, other.sessions, slices.Equal) && maps.Equal(n.blind, other.blind) &&
+		slices.EqualFunc(n.apart, other.apart, slices.Equal)
 }
 
 // Surviving returns the network of the sessions that are in both networks and stay the same ones, with the speakers of after: sessions that a
@@ -145,7 +195,7 @@ func (n *Network) Same(other *Network) bool {
 func (n *Network) Surviving(after *Network, reset func(a, b int32) bool) *Network {
 	speakers := slices.Clone(after.speakers)
 	out := New(speakers)
-	out.blind = after.blind
+	out.blind, out.apart = after.blind, after.apart
 	for i := range speakers {
 		// Who enters the mesh with a write has no sessions there yet.
 		speakers[i].Mesh = speakers[i].Mesh && n.speakers[i].Mesh

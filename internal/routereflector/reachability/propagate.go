@@ -17,6 +17,24 @@ type arrival struct {
 	client bool
 	// list is the cluster list, the last ID first.
 	list *clusterList
+	// external says that it came on an external session; path are the AS numbers that it has come through, the last first, without those that it never left.
+	external bool
+	path     *asPath
+}
+
+// asPath is an immutable list that shares its tail.
+type asPath struct {
+	as   uint32
+	next *asPath
+}
+
+func (p *asPath) has(as uint32) bool {
+	for ; p != nil; p = p.next {
+		if p.as == as {
+			return true
+		}
+	}
+	return false
 }
 
 // clusterList is an immutable list that shares its tail.
@@ -66,7 +84,7 @@ func (f *flooder) flood(origin int32) (held holdings, all bool) {
 	}
 	f.queue = f.queue[:0]
 	for _, peer := range f.sessions[origin] {
-		f.offer(origin, peer, arrival{from: origin})
+		f.offer(origin, peer, arrival{from: origin, path: f.crossed(origin, peer, nil)})
 	}
 	for next := 0; next < len(f.queue); next++ {
 		if len(f.queue)-next > MaxPaths {
@@ -81,7 +99,11 @@ func (f *flooder) flood(origin int32) (held holdings, all bool) {
 			if list == nil {
 				list = &clusterList{f.speakers[h.at].ClusterID, h.list}
 			}
-			f.offer(origin, peer, arrival{from: h.at, list: list})
+			a := arrival{from: h.at, list: list, path: f.crossed(h.at, peer, h.path)}
+			if f.External(h.at, peer) {
+				a.list = nil // which is not announced to another AS
+			}
+			f.offer(origin, peer, a)
 		}
 	}
 	return f.held, true
@@ -96,14 +118,25 @@ func (f *flooder) offer(origin, at int32, a arrival) {
 	if a.client = f.isClient(at, a.from); a.client && a.list.has(id) {
 		return
 	}
+	if a.external = f.External(at, a.from); a.external && a.path.has(f.speakers[at].AS) {
+		return
+	}
 	f.held[at] = append(f.held[at], a)
 	f.queue = append(f.queue, hop{at, a})
+}
+
+// crossed is the AS path of a route once it has gone from one speaker to another.
+func (n *Network) crossed(from, to int32, path *asPath) *asPath {
+	if !n.External(from, to) {
+		return path
+	}
+	return &asPath{n.speakers[from].AS, path}
 }
 
 // isClient says whether the session with peer is a client session at speaker at.
 func (n *Network) isClient(at, peer int32) bool {
 	own := n.speakers[at].ClusterID
-	return own != "" && (n.speakers[peer].ClusterID != own || len(n.blind) > 0 && n.blind[[2]int32{at, peer}])
+	return own != "" && !n.External(at, peer) && (n.speakers[peer].ClusterID != own || len(n.blind) > 0 && n.blind[[2]int32{at, peer}])
 }
 
 // passes says whether the reflector passes a route that it holds on to a peer.
@@ -111,11 +144,15 @@ func (n *Network) passes(reflector, peer int32, route arrival) bool {
 	if peer == route.from {
 		return false
 	}
+	if n.External(reflector, peer) {
+		// To another AS goes everything, and there it is refused if it has come from there.
+		return n.speakers[peer].AS != n.speakers[reflector].AS && !route.path.has(n.speakers[peer].AS)
+	}
 	toClient := n.isClient(reflector, peer)
 	if toClient && route.list.has(n.speakers[reflector].ClusterID) {
 		return false
 	}
-	return route.client || toClient
+	return route.client || toClient || route.external
 }
 
 // paths counts the paths to the prefix of origin that speaker to has, given what the reflectors hold of it.
@@ -160,7 +197,7 @@ func (n *Network) Learn(at int32, visit func(origin int32, mesh bool, from []int
 				from = append(from, peer)
 			}
 		}
-		mesh := n.speakers[at].Mesh && n.speakers[origin].Mesh
+		mesh := n.speakers[at].Mesh && n.speakers[origin].Mesh && !n.Parted(at, origin)
 		if mesh || len(from) > 0 {
 			visit(origin, mesh, from)
 		}

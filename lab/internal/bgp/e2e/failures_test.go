@@ -325,6 +325,9 @@ func reflectorsDie(l *lab) {
 	if report.All.Lost == 0 {
 		l.t.Error("nothing was lost, so that nothing was measured")
 	}
+	if mesh := l.topology().Status.Mesh; mesh != v1alpha1.MeshOff {
+		l.t.Errorf("the topology is Ready, and the mesh is %s", mesh)
+	}
 }
 
 // toTheMesh: the topology is deleted, after all of this.

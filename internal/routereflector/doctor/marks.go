@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// asNumbers finds BGPPeers that give a node another AS number than it has, and nodes of an AS of their own that reach each other by the mesh alone.
+func asNumbers(x examined) []finding.Finding {
+	var out []finding.Finding
+	for _, d := range routereflector.Discords(x.Nodes, x.Peers) {
+		out = append(out, finding.Finding{
+			Severity: finding.Problem, What: d.String(),
+			Why: "each end of a BGP session checks the other's AS number; and as BIRD has one neighbor for each address, it takes no other session of the two either, be it " +
+				"of the mesh or of another BGPPeer",
+			Do: "correct or remove the AS number in the BGPPeer, or give the Node that one",
+		})
+	}
+	own := map[uint32][]string{}
+	for i := range x.Nodes {
+		if n := &x.Nodes[i]; n.ForeignAS {
+			own[n.AS] = append(own[n.AS], n.Name)
+		}
+	}
+	for as, names := range own {
+		if len(names) < 2 || len(x.reflectors) == 0 {
+			continue
+		}
+		slices.Sort(names)
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, What: fmt.Sprintf("%s have AS number %d, which is not the cluster's: %s", finding.Plural(len(names), "node"), as, finding.Few(names)),
+			Why: "by reflectors they do not reach each other: a route that has left an AS is refused by all others of that AS",
+			Do:  "let a BGPPeer give them sessions with each other, or take the AS number (annotation " + routereflector.ASNumberAnnotation + ") from all but one",
+		})
+	}
+	slices.SortFunc(out, byWhat)
+	if len(out) == 0 {
+		out = append(out, finding.Finding{Severity: finding.OK, What: "the AS numbers of nodes and BGPPeers agree"})
+	}
+	return out
+}
+
+// foreignMarks finds labels and cluster IDs of reflectors that no topology's operator wrote.
+func foreignMarks(x examined) []finding.Finding {
+	if x.NoTopologies != "" {
+		return []finding.Finding{{
+			Severity: finding.Note, What: "which labels of reflectors the operator wrote is not known: " + x.NoTopologies,
+			Why: "status.record of RouteReflectorTopologies says it", Do: "ask with an account that may list routereflectortopologies.bgp.mooring.dev",
+		}}
+	}
+	var out []finding.Finding
+	for i := range x.Topologies {
+		w := routereflector.World{Topology: *x.Topologies[i].DeepCopy(), Nodes: x.Nodes, Peers: x.Peers, Mesh: x.Mesh}
+		v1alpha1.SetDefaults(&w.Topology)
+		for j := range x.Topologies {
+			if j != i {
+				w.Others = append(w.Others, x.Topologies[j])
+			}
+		}
+		for _, f := range w.ForeignMarks() {
+			out = append(out, finding.Finding{
+				Severity: finding.Warning, What: f.What,
+				Why: "a kubelet can write its own Node; the operator decides nothing on it, but Calico may give the node sessions by it",
+				Do: fmt.Sprintf("find out who wrote it, then `kubectl label node %s %s-` and `kubectl annotate node %s %s-`", f.Node, v1alpha1.ReflectorLabel, f.Node,
+					routereflector.ClusterIDAnnotation),
+			})
+		}
+	}
+	slices.SortFunc(out, byWhat)
+	if len(out) == 0 && len(x.Topologies) > 0 {
+		out = append(out, finding.Finding{Severity: finding.OK, What: "the operator wrote every label of reflectors"})
+	}
+	return out
+}
