@@ -71,6 +71,12 @@ func variableGroups() []variableGroup {
 				{"DO_ACCESS_TOKEN", "", "The DigitalOcean token of commands that look at droplets. Without it they do without."},
 				{"DO_ACCESS_TOKEN_FILE", "", "A file with the same."},
 				{"DO_OVERRIDE_URL", "", "The URL of DigitalOcean's API, for simulators."},
+			},
+		},
+		{
+			folder: "internal/platform/screen", title: "On a terminal",
+			about: "Of kubectl-mooring, and of commands that it shares with the other programs.",
+			all: []variable{
 				{"NO_COLOR", "", "Anything: no colors."},
 				{"TERM", "", "`dumb`: no colors."},
 			},

@@ -48,7 +48,7 @@ func components() []component {
 		{
 			name:     "routereflector",
 			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
-			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/..."},
+			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/...", "internal/routereflector/plancmd"},
 			apps:     []string{"internal/routereflector/app/..."},
 			adapters: []string{"calico"},
 		},
@@ -115,7 +115,7 @@ func Rooms() []Room {
 			Reason: "what doctors say is decided in pure packages, so that what they say it with is pure as well",
 		},
 		Room{
-			Name: "people", Packages: []string{"internal/agreement", "internal/topology", "internal/ui", "internal/volumes"}, MayImport: []string{"api", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: "people", Packages: []string{"internal/agreement", "internal/topology", "internal/ui", "internal/volumes"}, MayImport: []string{"api", "finding", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what people are shown of several components is decided and drawn from values, so that it can be tested without a cluster",
 		},
 		Room{
@@ -128,7 +128,7 @@ func Rooms() []Room {
 			Reason: "what is wrong between programs is judged from values, so that each judgment can be tested without a cluster",
 		},
 		Room{
-			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api"}, TestsMayImport: tests,
+			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api", "finding", "prose"}, TestsMayImport: tests,
 			Reason: "shared plumbing that knew a component would tie all components together",
 		},
 		Room{
@@ -177,7 +177,7 @@ func (c component) rooms(tests []string) []Room {
 		},
 		{
 			Name: c.name + " acting", Packages: c.acting,
-			MayImport: slices.Concat([]string{"api", "platform", c.name}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "prose", "platform", c.name}, c.adapters), TestsMayImport: tests,
 			Reason: "it observes and applies for its own component through adapters, and does not know how it is started",
 		},
 		{

@@ -135,7 +135,7 @@ func notListed(listings []Listing) []finding.Finding {
 // NotLookedAt is the finding about a side that could not be read.
 func NotLookedAt(side, problem string) finding.Finding {
 	return finding.Finding{
-		Severity: finding.Warning, Where: side, What: "not read: " + side + ": " + problem,
+		Severity: finding.Warning, Unread: true, Where: side, What: "not read: " + side + ": " + problem,
 		Why: "what is wrong there does not show here", Do: "ask for the right to read it, or let somebody look who has it",
 	}
 }

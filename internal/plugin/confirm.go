@@ -84,10 +84,8 @@ func newConfirm(env *Env) *cobra.Command {
 	return cmd
 }
 
-// listConfirmations prints what waits. Nothing is called settled that was not read.
-func listConfirmations(ctx context.Context, c *cluster, output *Output, now clock.PassiveClock, to io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, clusterTime)
-	defer cancel()
+// confirmations reads what waits: what the command, status and the page show. Nothing is called settled that was not read.
+func (c *cluster) confirmations(ctx context.Context, now clock.PassiveClock) confirmations {
 	var is confirmations
 	states, unread := c.nodeStates(ctx)
 	is.Unread = unread
@@ -110,6 +108,15 @@ func listConfirmations(ctx context.Context, c *cluster, output *Output, now cloc
 			is.Topologies = append(is.Topologies, t)
 		}
 	}
+	return is
+}
+
+// listConfirmations prints what waits.
+func listConfirmations(ctx context.Context, c *cluster, output *Output, now clock.PassiveClock, to io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	is := c.confirmations(ctx, now)
+	var err error
 	if output.format == formatText {
 		columns, _ := terminal(to)
 		_, err = io.WriteString(to, is.text(now.Now(), columns))

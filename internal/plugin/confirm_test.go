@@ -353,6 +353,10 @@ func confirmTopologies(t *testing.T, cluster *controlplane.Cluster) {
 	out := expect(t, 2, "", args(), "RouteReflectorTopology other waits: NodesVanished\n", "why:        half of the Nodes are gone\n")
 	_, word, _ := strings.Cut(out, "to confirm: kubectl mooring confirm topology other ")
 	word, _, _ = strings.Cut(word, "\n")
+	// Status shows the same, and whoever may not read it is not shown that nothing waits.
+	status := append([]string{"status"}, args()[:4]...)
+	expect(t, 2, "", status, "\nWaits for a person  bad       1 confirmation awaited\n", "  ! RouteReflectorTopology other waits: NodesVanished: half of the Nodes are gone\n",
+		"    to confirm: kubectl mooring confirm topology other "+word+"\n", "\nDoctor ")
 	expect(t, 1, "", args("topology", "other", "0badc0de"), `error: "0badc0de" is not what RouteReflectorTopology other waits for now, which is `+word+` (NodesVanished)`)
 	if _, completed, _ := run(t, append([]string{"__complete"}, args("topology", "")...)); !strings.HasPrefix(completed, "other\n:") {
 		t.Errorf("completes %q", completed)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/doctor"
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 	routereflectors "github.com/mooring-dev/mooring/internal/routereflector/doctor"
 )
 
@@ -30,7 +30,7 @@ const doctorLong = `Check a cluster for known hazards. Nothing is written. Witho
 
 Each finding names what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
 
-Exit codes: 0 nothing to do; 2 a problem, a warning, or something that could not be read; 1 the cluster does not answer.`
+` + screen.FindingExitCodes
 
 const doctorExample = `  kubectl mooring doctor
   kubectl mooring doctor -o json | jq '.findings[] | select(.severity == "problem")'`
@@ -60,19 +60,37 @@ func doctorParts() []doctorPart {
 	}
 }
 
+// wholeDoctor is every doctor.
+func wholeDoctor() []doctorPart {
+	return append(doctorParts(), doctorPart{name: "routereflectors", look: lookAtRouteReflectors})
+}
+
+// findings are those of some doctors, the worst first. What they share is read once.
+func (x *examination) findings(ctx context.Context, parts []doctorPart) []finding.Finding {
+	found := make([][]finding.Finding, len(parts))
+	for i, part := range parts {
+		found[i] = part.look(ctx, x)
+	}
+	return finding.Merge(found...)
+}
+
+// doctorFormat is -o of every doctor.
+func doctorFormat() screen.Format {
+	return screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
+}
+
 // doctorCommand runs some of the doctors.
 type doctorCommand struct {
 	env    *Env
 	parts  []doctorPart
-	output Output
+	output screen.Format
 	// secrets says that certificates in Secrets are read.
 	secrets bool
 }
 
 // newDoctor is the command that runs every doctor, and the group of each. They write nothing.
 func newDoctor(env *Env) *cobra.Command {
-	whole := append(doctorParts(), doctorPart{name: "routereflectors", look: lookAtRouteReflectors})
-	cmd := (&doctorCommand{env: env, parts: whole}).command("doctor", "Check for known hazards, without changing anything", doctorLong, doctorExample)
+	cmd := (&doctorCommand{env: env, parts: wholeDoctor()}).command("doctor", "Check for known hazards, without changing anything", doctorLong, doctorExample)
 	for _, part := range doctorParts() {
 		cmd.AddCommand((&doctorCommand{env: env, parts: []doctorPart{part}}).command(part.name, part.short, part.long, "  kubectl mooring doctor "+part.name))
 	}
@@ -88,6 +106,7 @@ func (d *doctorCommand) command(use, short, long, example string) *cobra.Command
 	if slices.ContainsFunc(d.parts, func(p doctorPart) bool { return p.name == partCertificates }) {
 		cmd.Flags().BoolVar(&d.secrets, "secrets", false, "Read the certificates (tls.crt) in Secrets of type kubernetes.io/tls, too.")
 	}
+	d.output = doctorFormat()
 	d.output.AddTo(cmd)
 	return cmd
 }
@@ -104,29 +123,7 @@ func (d *doctorCommand) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("asking the API server for its version: %w", err)
 	}
 	x := &examination{env: d.env, cluster: c, clock: clock.RealClock{}, secrets: d.secrets}
-	var found [][]finding.Finding
-	for _, part := range d.parts {
-		found = append(found, part.look(ctx, x))
-	}
-	return tell(finding.Merge(found...), &d.output, out)
-}
-
-// tell prints findings; what needs attention is in the exit code.
-func tell(findings []finding.Finding, output *Output, out io.Writer) error {
-	var err error
-	if output.format == FormatTable {
-		columns, _ := terminal(out)
-		_, err = io.WriteString(out, finding.Wrapped(findings, columns))
-	} else {
-		err = output.Print(out, findingList{findings})
-	}
-	if err != nil {
-		return err
-	}
-	if worst := finding.Worst(findings); worst == finding.Problem || worst == finding.Warning {
-		return command.Exit(exitAttention, nil)
-	}
-	return nil
+	return screen.Findings(x.findings(ctx, d.parts), &d.output, out)
 }
 
 // lookAtRouteReflectors is the doctor of that name, as part of all. A cluster without Calico's kinds has nothing for it.
@@ -138,7 +135,7 @@ func lookAtRouteReflectors(ctx context.Context, x *examination) []finding.Findin
 	}
 	f := doctor.NotLookedAt(side, plain(err))
 	if f.Check = check; errors.Is(err, calico.ErrNoBGPKinds) {
-		f.Severity, f.Why, f.Do = finding.Note, "", ""
+		f.Severity, f.Unread, f.Why, f.Do = finding.Note, false, "", ""
 	}
 	return []finding.Finding{f}
 }

@@ -28,8 +28,9 @@ type examination struct {
 	clock   clock.PassiveClock
 	// secrets says that certificates in Secrets are read.
 	secrets bool
-	// listings are the workloads, once they were read.
-	listings []doctor.Listing
+	// listings are the workloads, controllers what else was read of who does which work, once they were read.
+	listings    []doctor.Listing
+	controllers *doctor.ControllerEvidence
 }
 
 // lookAtControllers judges who does which work.
@@ -39,6 +40,9 @@ func lookAtControllers(ctx context.Context, x *examination) []finding.Finding {
 
 // evidenceOfControllers reads who does which work.
 func evidenceOfControllers(ctx context.Context, x *examination) doctor.ControllerEvidence {
+	if x.controllers != nil {
+		return *x.controllers
+	}
 	e := doctor.ControllerEvidence{Workloads: x.workloads(ctx)}
 	leases, err := pages(func(options metav1.ListOptions) ([]coordinationv1.Lease, string, error) {
 		list, err := x.cluster.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
@@ -54,6 +58,7 @@ func evidenceOfControllers(ctx context.Context, x *examination) doctor.Controlle
 		e.Leases = append(e.Leases, leaseOf(&leases[i]))
 	}
 	e.Now = x.clock.Now()
+	x.controllers = &e
 	return e
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
 )
@@ -39,13 +39,13 @@ const doctorRouteReflectorsExample = `  kubectl mooring doctor routereflectors
 type doctorRouteReflectors struct {
 	env    *Env
 	names  files.Names
-	output Output
+	output screen.Format
 	// datastore is Calico's, as the flag says it.
 	datastore string
 }
 
 func newDoctorRouteReflectors(env *Env) *cobra.Command {
-	d := &doctorRouteReflectors{env: env}
+	d := &doctorRouteReflectors{env: env, output: doctorFormat()}
 	cmd := &cobra.Command{
 		Use:     "routereflectors",
 		Aliases: []string{"routereflector", "rr"},
@@ -71,21 +71,7 @@ func (d *doctorRouteReflectors) run(ctx context.Context, in io.Reader, out, note
 	if err != nil {
 		return err
 	}
-	return tell(doctor.Findings(evidence), &d.output, out)
-}
-
-// findingList prints findings as a list, in JSON and YAML.
-type findingList struct {
-	Findings []finding.Finding `json:"findings"`
-}
-
-// Table implements Tabler.
-func (l findingList) Table() Table {
-	t := Table{Columns: []string{"SEVERITY", "CHECK", "WHAT"}}
-	for _, f := range l.Findings {
-		t.Rows = append(t.Rows, []string{string(f.Severity), f.Check, f.What})
-	}
-	return t
+	return screen.Findings(doctor.Findings(evidence), &d.output, out)
 }
 
 func (d *doctorRouteReflectors) evidence(ctx context.Context, in io.Reader, notes io.Writer) (doctor.Evidence, error) {

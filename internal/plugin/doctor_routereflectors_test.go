@@ -99,7 +99,7 @@ func TestDoctorRouteReflectorsRefusals(t *testing.T) {
 		"no selector":       {[]string{"--nodes", good, "--bgppeers", write(t, "b", "kind: BGPPeer\nmetadata: {name: x}\nspec: {nodeSelector: '(('}\n")}, `BGPPeer x: spec.nodeSelector "(("`},
 		"no kubeconfig":     {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another"},
 		"an argument":       {[]string{"main"}, "unknown command"},
-		"an unknown format": {[]string{"-o", "dot"}, "use one of table, json, yaml"},
+		"an unknown format": {[]string{"-o", "svg"}, "use one of text, json, yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

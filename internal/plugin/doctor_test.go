@@ -200,7 +200,7 @@ func TestDoctorRefusals(t *testing.T) {
 	}{
 		"an unknown doctor":    {[]string{"controler"}, `unknown command "controler" for "kubectl mooring doctor" (did you mean "controllers"?); see 'kubectl mooring doctor --help'`},
 		"an argument":          {[]string{"rbac", "x"}, `unexpected argument "x": kubectl mooring doctor rbac takes flags only; see 'kubectl mooring doctor rbac --help'`},
-		"an unknown format":    {[]string{"-o", "wide"}, `invalid value "wide" for --output (format): use one of table, json, yaml; see 'kubectl mooring doctor --help'`},
+		"an unknown format":    {[]string{"-o", "wide"}, `invalid value "wide" for --output (format): use one of text, json, yaml; see 'kubectl mooring doctor --help'`},
 		"an unknown flag":      {[]string{"controllers", "--all"}, `unknown flag --all; see 'kubectl mooring doctor controllers --help'`},
 		"no kubeconfig":        {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another: stat /no/such/file: no such file or directory"},
 		"a cluster that is no": {[]string{"controllers", "--kubeconfig", nowhere}, "asking the API server for its version: "},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 const etcdDefragmentLong = `Gives the free space in the files of a core etcd's members back, one member at a
@@ -117,13 +119,13 @@ func (d *defragmentation) look(ctx context.Context) (operator.Health, error) {
 // announce prints what a run without --dry-run would do.
 func (d *defragmentation) announce(h operator.Health) {
 	if len(h.NoSpace) > 0 || d.compact {
-		fmt.Fprintf(d.out, "would compact all history\n")
+		screen.Sentence(d.out, "would compact all history")
 	}
 	for _, m := range h.LeaderLast() {
-		fmt.Fprintf(d.out, "would defragment %s: %s, %s of it in use%s\n", m.URL, size(m.Size), size(m.InUse), leaderNote(m))
+		screen.Sentence(d.out, fmt.Sprintf("would defragment %s: %s, %s of it in use%s", m.URL, size(m.Size), size(m.InUse), leaderNote(m)))
 	}
 	if len(h.NoSpace) > 0 {
-		fmt.Fprintf(d.out, "would disarm the alarm NOSPACE of %s\n", strings.Join(h.NoSpace, ", "))
+		screen.Sentence(d.out, fmt.Sprintf("would disarm the alarm NOSPACE of %s", strings.Join(h.NoSpace, ", ")))
 	}
 }
 
@@ -142,7 +144,7 @@ func (d *defragmentation) dropHistory(ctx context.Context) error {
 	if err := d.client.CompactNow(ctx, d.id, revision); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "compacted all history, at revision %d\n", revision)
+	screen.Sentence(d.out, fmt.Sprintf("compacted all history, at revision %d", revision))
 	return nil
 }
 
@@ -157,7 +159,7 @@ func (d *defragmentation) one(ctx context.Context, m operator.CoreMember) error 
 	}
 	for _, is := range health.Members {
 		if is.URL == m.URL {
-			fmt.Fprintf(d.out, "defragmented %s: %s → %s\n", m.URL, size(m.Size), size(is.Size))
+			screen.Sentence(d.out, fmt.Sprintf("defragmented %s: %s → %s", m.URL, size(m.Size), size(is.Size)))
 		}
 	}
 	return nil
@@ -190,7 +192,7 @@ func (d *defragmentation) disarm(ctx context.Context) error {
 	if err := d.client.Disarm(ctx, d.id, health.NoSpace); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "disarmed the alarm NOSPACE of %s\n", strings.Join(health.NoSpace, ", "))
+	screen.Sentence(d.out, fmt.Sprintf("disarmed the alarm NOSPACE of %s", strings.Join(health.NoSpace, ", ")))
 	if health, err = d.look(ctx); err != nil {
 		return err
 	}

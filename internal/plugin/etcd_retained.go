@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,6 +18,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 const etcdRetainedLong = `Lists the data that EtcdStorages left in a core etcd when they were deleted with
@@ -103,8 +105,7 @@ func listRetained(ctx context.Context, client *core.Client, to io.Writer) error 
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	found := false
+	table := retainedTable()
 	for _, o := range owners {
 		if !o.Released {
 			continue
@@ -113,16 +114,20 @@ func listRetained(ctx context.Context, client *core.Client, to io.Writer) error 
 		if err != nil {
 			return err
 		}
-		if !found {
-			fmt.Fprintln(table, "TENANT\tPREFIX\tKEYS")
-		}
-		found = true
-		fmt.Fprintf(table, "%s\t%s\t%d\n", o.Tenant, o.Prefix, is.Keys)
+		table.Rows = append(table.Rows, []string{o.Tenant, o.Prefix, strconv.FormatInt(is.Keys, 10)})
 	}
-	if !found {
-		fmt.Fprintln(table, "nothing is retained")
+	return printRetained(table, to)
+}
+
+// retainedTable is what was left of tenants, a row each.
+func retainedTable() Table { return Table{Columns: []string{"TENANT", "PREFIX", "KEYS"}} }
+
+func printRetained(t Table, to io.Writer) error {
+	if len(t.Rows) == 0 {
+		_, err := io.WriteString(to, "nothing is retained\n")
+		return err
 	}
-	return table.Flush()
+	return t.write(to)
 }
 
 // retained finds the record of data that was left.
@@ -156,11 +161,11 @@ func purge(ctx context.Context, client *core.Client, tenant string, dryRun bool,
 			return err
 		}
 		if dryRun {
-			fmt.Fprintf(to, "would delete %d keys under %s, %d leases and %d records of proxies\n", is.Keys, owner.Prefix, len(is.Leases), is.Records)
+			screen.Sentence(to, "would delete "+left(owner, is))
 			return nil
 		}
 		if first {
-			fmt.Fprintf(to, "deleting %d keys under %s, %d leases and %d records of proxies\n", is.Keys, owner.Prefix, len(is.Leases), is.Records)
+			screen.Sentence(to, "deleting "+left(owner, is))
 		}
 		done, err := purgeNext(ctx, client, owner, is)
 		if errors.Is(err, core.ErrConflict) {
@@ -170,10 +175,15 @@ func purge(ctx context.Context, client *core.Client, tenant string, dryRun bool,
 			return err
 		}
 		if done {
-			fmt.Fprintf(to, "nothing of %s is left\n", tenant)
+			screen.Sentence(to, fmt.Sprintf("nothing of %s is left", tenant))
 			return nil
 		}
 	}
+}
+
+// left is what is left of a tenant.
+func left(owner operator.Owner, is operator.Core) string {
+	return fmt.Sprintf("%s under %s, %s and %s of proxies", prose.Plural(is.Keys, "key"), owner.Prefix, prose.Plural(len(is.Leases), "lease"), prose.Plural(is.Records, "record"))
 }
 
 // purgeNext deletes the next part of what is left, and reports whether that was the last.

@@ -12,9 +12,6 @@ import (
 // EventSources is for tests.
 func EventSources() map[string][]string { return eventSources() }
 
-// Fold is for tests.
-func Fold(text string, width int) string { return fold(text, width) }
-
 // ConfirmText is what a list of one thing of each kind looks like.
 func ConfirmText(now time.Time, columns int) string {
 	held := nodesync.Awaiting{

@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/predecessor"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 const migrateEtcdStorageLong = `Makes EtcdStorages of etcd-storage-operator from those of etcdproxy-controller.
@@ -66,12 +67,12 @@ const migrateEtcdStorageExample = `  kubectl mooring migrate etcdstorage > stora
 type migrateFlags struct {
 	filename      string
 	apply, dryRun bool
-	output        migrateFormat
+	output        screen.Format
 	settings      predecessor.Settings
 }
 
 func newMigrateEtcdStorage(env *Env) *cobra.Command {
-	var f migrateFlags
+	f := migrateFlags{output: screen.NewFormat(formatObjects, screen.FormatYAML, screen.FormatJSON)}
 	cmd := &cobra.Command{
 		Use:     "etcdstorage [NAME...]",
 		Aliases: []string{"etcdstorages", "ets"},
@@ -87,7 +88,7 @@ func newMigrateEtcdStorage(env *Env) *cobra.Command {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "With --apply: the API server checks and says what it would do, and writes nothing.")
 	flags.StringVar(&f.settings.OperatorNamespace, "operator-namespace", "kube-apiserver-storage",
 		"Namespace of etcd-storage-operator, which delivers nothing there.")
-	f.output.addTo(cmd)
+	f.output.AddTo(cmd)
 	return cmd
 }
 
@@ -114,9 +115,9 @@ func (f *migrateFlags) run(cmd *cobra.Command, env *Env, names []string) error {
 	}
 	conversions := convertAll(old, f.settings)
 	var all []migrated
-	if f.output.machine() {
+	if f.output.String() != formatObjects {
 		all = f.write(cmd.Context(), client, conversions, func(migrated) {})
-		if err := f.output.writeTo(out(cmd), report(all, f.dryRun)); err != nil {
+		if err := f.output.Print(out(cmd), "", report(all, f.dryRun)); err != nil {
 			return err
 		}
 		return verdict(all)

@@ -4,55 +4,12 @@
 package plugin
 
 import (
-	"fmt"
-	"io"
-	"slices"
-	"strings"
-
-	"github.com/spf13/cobra"
-
 	"github.com/mooring-dev/mooring/internal/etcdstorage/predecessor"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
 // formatObjects prints the new objects themselves, to be applied.
 const formatObjects = "objects"
-
-// migrateFormat is -o of migrate; it implements pflag.Value. The zero value prints objects.
-type migrateFormat string
-
-func migrateFormats() []string {
-	return []string{formatObjects, string(FormatYAML), string(FormatJSON)}
-}
-
-func (f *migrateFormat) addTo(cmd *cobra.Command) {
-	cmd.Flags().VarP(f, "output", "o", "Output format: "+strings.Join(migrateFormats(), ", ")+".")
-	// The only error is a flag that does not exist or has its completion already.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(migrateFormats(), cobra.ShellCompDirectiveNoFileComp))
-}
-
-// String is the format's name.
-func (f *migrateFormat) String() string {
-	if *f == "" {
-		return formatObjects
-	}
-	return string(*f)
-}
-
-// Type names the value in the help text.
-func (*migrateFormat) Type() string { return "format" }
-
-// Set accepts the formats that the command knows.
-func (f *migrateFormat) Set(s string) error {
-	if !slices.Contains(migrateFormats(), s) {
-		return fmt.Errorf("use one of %s", strings.Join(migrateFormats(), ", "))
-	}
-	*f = migrateFormat(s)
-	return nil
-}
-
-// machine tells whether a report is wanted in place of text.
-func (f *migrateFormat) machine() bool { return f.String() != formatObjects }
 
 // Results of one object, as -o json and -o yaml have them. They MUST NOT change: scripts compare them. The help text lists them.
 const (
@@ -124,13 +81,4 @@ func reported(notes []predecessor.Note) []migrateNote {
 		out = append(out, migrateNote{Field: n.Field, Text: n.Text})
 	}
 	return out
-}
-
-// Table implements Tabler; no format of migrate is a table.
-func (migrateReport) Table() Table { return Table{} }
-
-// writeTo writes the report.
-func (f *migrateFormat) writeTo(w io.Writer, r migrateReport) error {
-	output := Output{format: Format(f.String())}
-	return output.Print(w, r)
 }

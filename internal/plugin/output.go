@@ -4,15 +4,18 @@
 package plugin
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 // Format is a value of -o/--output.
@@ -92,15 +95,9 @@ func (o *Output) Print(w io.Writer, v Tabler) error {
 	var err error
 	switch o.format { //nolint:exhaustive // the formats of single commands are printed by them
 	case FormatJSON:
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(v)
+		err = screen.JSON(w, v)
 	case FormatYAML:
-		var data []byte
-		if data, err = yaml.Marshal(v); err == nil {
-			_, err = w.Write(data)
-		}
+		err = screen.YAML(w, v)
 	case FormatTable, "":
 		err = v.Table().write(w)
 	}
@@ -110,19 +107,57 @@ func (o *Output) Print(w io.Writer, v Tabler) error {
 	return nil
 }
 
+// write prints the table, or where it is wider than the terminal a paragraph for each row.
 func (t Table) write(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	text := t.text()
+	if columns, _ := terminal(w); columns > 0 && widest(text) > columns {
+		text = t.paragraphs(columns)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// clean is a cell as one line and one column, whatever a foreign object's text contains.
+func clean(cell string) string { return cmp.Or(strings.Join(strings.Fields(cell), " "), "-") }
+
+// widest is the length of the longest line, in characters.
+func widest(text string) int {
+	most := 0
+	for line := range strings.Lines(text) {
+		most = max(most, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	return most
+}
+
+// text is the table in columns.
+func (t Table) text() string {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range append([][]string{t.Columns}, t.Rows...) {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			// A cell is one line and one column, whatever a foreign object's text contains.
-			if cells[i] = strings.Join(strings.Fields(cell), " "); cells[i] == "" {
-				cells[i] = "-"
+			cells[i] = clean(cell)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	_ = tw.Flush() // a strings.Builder takes everything
+	return b.String()
+}
+
+// paragraphs are the rows one below the other: the first cell, and below it the others by the names of their columns. What is empty is left out.
+func (t Table) paragraphs(columns int) string {
+	names := 0
+	for _, name := range t.Columns {
+		names = max(names, len(name))
+	}
+	var b strings.Builder
+	for _, row := range t.Rows {
+		b.WriteString(prose.Wrap("", "  ", clean(row[0]), columns))
+		for i, cell := range row[1:] {
+			if text := clean(cell); text != "-" {
+				b.WriteString(prose.Wrap(fmt.Sprintf("  %-*s  ", names, t.Columns[i+1]), strings.Repeat(" ", names+4), text, columns))
 			}
 		}
-		if _, err := io.WriteString(tw, strings.Join(cells, "\t")+"\n"); err != nil {
-			return err
-		}
 	}
-	return tw.Flush()
+	return b.String()
 }

@@ -3,12 +3,7 @@
 
 package plugin
 
-import (
-	"fmt"
-	"io"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // newPlan is the group of commands that say, without touching anything, what a component would do.
 func newPlan(env *Env) *cobra.Command {
@@ -20,16 +15,4 @@ func newPlan(env *Env) *cobra.Command {
 		cmd.AddCommand(build(env))
 	}
 	return cmd
-}
-
-// printPlan writes a plan: its text, folded to the terminal's width, or what programs read.
-func (o *Output) printPlan(w io.Writer, text string, result Tabler) error {
-	if o.format != FormatTable {
-		return o.Print(w, result)
-	}
-	columns, _ := terminal(w)
-	if _, err := io.WriteString(w, fold(text, columns)); err != nil {
-		return fmt.Errorf("printing the result: %w", err)
-	}
-	return nil
 }

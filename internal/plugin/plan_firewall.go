@@ -15,6 +15,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 const planFirewallLong = `Prints what the cluster's firewall at DigitalOcean must be: what PUBLIC_ACCESS_FIREWALL_NAME and _TAGS name. It is offline:
@@ -75,11 +77,11 @@ type planFirewallFlags struct {
 	services string
 	defaults string
 	config   firewall.Config
-	format   planFormat
+	format   screen.Format
 }
 
 func newPlanFirewall(*Env) *cobra.Command {
-	f := planFirewallFlags{format: formatText}
+	f := planFirewallFlags{format: planFormat()}
 	cmd := &cobra.Command{
 		Use:     "firewall",
 		Aliases: []string{"fw"},
@@ -134,7 +136,7 @@ func planFirewallMachine(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return printJSON(out(cmd), answerFirewall(in, unreadable))
+	return screen.JSON(out(cmd), answerFirewall(in, unreadable))
 }
 
 // readFirewallInput reads the machine form's object. Keys that nobody knows are passed over, and named on notes.
@@ -190,12 +192,11 @@ func (f *planFirewallFlags) plan(cmd *cobra.Command) error {
 }
 
 func (f *planFirewallFlags) print(w io.Writer, a fwAnswer) error {
-	switch string(f.format) {
-	case string(FormatJSON):
-		return printJSON(w, a)
-	case string(FormatYAML):
-		return printYAML(w, a)
-	}
+	return f.format.Print(w, a.text(), a)
+}
+
+// text is the plan for people.
+func (a fwAnswer) text() string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {
 		// Values may be anybody's text; one value is one line.
@@ -215,6 +216,5 @@ func (f *planFirewallFlags) print(w io.Writer, a fwAnswer) error {
 	for _, one := range a.Warnings {
 		line("warning", "service %s: %s", one.Service, one.Message)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 const planLoadBalancerLong = `Prints what would be sent to DigitalOcean for Services of type LoadBalancer. It is offline: neither a cluster nor
@@ -41,24 +42,9 @@ const planLoadBalancerExample = `  kubectl get nodes -o yaml > nodes.yaml
 // formatText is the human form's own format: paragraphs, since what there is to say of a load balancer fits no table.
 const formatText = "text"
 
-// planFormat is -o of the human form; it implements pflag.Value, so that a wrong format is refused before anything is read.
-type planFormat string
-
-func planFormats() []string { return []string{formatText, string(FormatYAML), string(FormatJSON)} }
-
-// String is the format's name.
-func (f *planFormat) String() string { return string(*f) }
-
-// Type names the value in the help text.
-func (*planFormat) Type() string { return "format" }
-
-// Set accepts the formats of the human form.
-func (f *planFormat) Set(s string) error {
-	if !slices.Contains(planFormats(), s) {
-		return fmt.Errorf("use one of %s", strings.Join(planFormats(), ", "))
-	}
-	*f = planFormat(s)
-	return nil
+// planFormat is -o of the human form.
+func planFormat() screen.Format {
+	return screen.NewFormat(screen.Text, screen.FormatYAML, screen.FormatJSON)
 }
 
 // planLoadBalancerFlags are the flags of the human form.
@@ -67,11 +53,11 @@ type planLoadBalancerFlags struct {
 	defaults               string
 	cluster                loadbalancer.Cluster
 	certificates, droplets map[string]string
-	format                 planFormat
+	format                 screen.Format
 }
 
 func newPlanLoadBalancer(*Env) *cobra.Command {
-	f := planLoadBalancerFlags{format: formatText}
+	f := planLoadBalancerFlags{format: planFormat()}
 	cmd := &cobra.Command{
 		Use:     "loadbalancer",
 		Aliases: []string{"lb"},
@@ -156,7 +142,7 @@ func planMachine(cmd *cobra.Command) error {
 		a, _ := answer(in)
 		answers = append(answers, a)
 	}
-	return printJSON(out(cmd), answers)
+	return screen.JSON(out(cmd), answers)
 }
 
 // changedFlag returns the name of a flag of the human form that was given.
@@ -214,12 +200,5 @@ func planOf(in loadbalancer.Input) lbPlan {
 }
 
 func (f *planLoadBalancerFlags) print(w io.Writer, plans []lbPlan) error {
-	switch string(f.format) {
-	case string(FormatJSON):
-		return printJSON(w, plans)
-	case string(FormatYAML):
-		return printYAML(w, plans)
-	default:
-		return printPlans(w, plans)
-	}
+	return f.format.Print(w, plansText(plans), plans)
 }

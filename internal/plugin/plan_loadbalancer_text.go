@@ -4,12 +4,8 @@
 package plugin
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
@@ -27,23 +23,8 @@ type lbPlan struct {
 	LeftOut  []loadbalancer.LeftOut `json:"leftOut,omitempty"`
 }
 
-func printJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
-}
-
-func printYAML(w io.Writer, v any) error {
-	data, err := yaml.Marshal(v)
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	return err
-}
-
-// printPlans writes plans for people, a paragraph each.
-func printPlans(w io.Writer, plans []lbPlan) error {
+// plansText is plans for people, a paragraph each.
+func plansText(plans []lbPlan) string {
 	var b strings.Builder
 	for i, p := range plans {
 		if i > 0 {
@@ -51,8 +32,7 @@ func printPlans(w io.Writer, plans []lbPlan) error {
 		}
 		p.text(&b)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // text writes one plan: what it is on the left, one value per line on the right.

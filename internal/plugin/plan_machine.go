@@ -19,17 +19,17 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 // addPlanFlags adds the flags that the plans of the cloud's objects share.
-func addPlanFlags(cmd *cobra.Command, defaultType, defaultsFile *string, format *planFormat) {
+func addPlanFlags(cmd *cobra.Command, defaultType, defaultsFile *string, format *screen.Format) {
 	flags := cmd.Flags()
 	flags.StringVar(defaultType, "default-type", annotation.DefaultType,
 		"Type of load balancers that ask for none, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
 	flags.StringVar(defaultsFile, "defaults", "", "File with defaults for annotations, as in "+defaults.EnvText+".")
-	flags.VarP(format, "output", "o", "Output format: "+strings.Join(planFormats(), ", ")+".")
+	format.AddTo(cmd)
 	// The only error is a flag that does not exist or has its completion already.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("default-type",
 		cobra.FixedCompletions([]string{annotation.TypeRegional, annotation.TypeRegionalNetwork}, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 const planNodesLong = `Show what calico-node-sync would remove from Calico's datastore now, and which gate holds back each machine that is left alone: what
@@ -38,11 +39,11 @@ type planNodes struct {
 	env    *Env
 	clock  clock.PassiveClock
 	limits nodesync.Config
-	output Output
+	output screen.Format
 }
 
 func newPlanNodes(env *Env) *cobra.Command {
-	p := &planNodes{env: env, clock: clock.RealClock{}, limits: nodesync.DefaultConfig()}
+	p := &planNodes{env: env, clock: clock.RealClock{}, limits: nodesync.DefaultConfig(), output: screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)}
 	cmd := &cobra.Command{
 		Use:     "nodes [MACHINE...]",
 		Aliases: []string{"node", "no"},
@@ -62,12 +63,6 @@ func newPlanNodes(env *Env) *cobra.Command {
 	p.output.AddTo(cmd)
 	return cmd
 }
-
-// nodesPlan is what JSON and YAML have: the document of calico-node-sync.
-type nodesPlan struct{ nodesync.Plan }
-
-// Table implements Tabler; the text stands for it.
-func (nodesPlan) Table() Table { return Table{} }
 
 func (p *planNodes) run(ctx context.Context, args []string, out, notes io.Writer) error {
 	if err := p.limits.Validate(); err != nil {
@@ -101,7 +96,7 @@ func (p *planNodes) run(ctx context.Context, args []string, out, notes io.Writer
 	if made.Memory == "" {
 		fmt.Fprintln(notes, "note: no controller's memory was found, so that absences begin now")
 	}
-	if err := p.output.printPlan(out, plan.String(), nodesPlan{plan}); err != nil {
+	if err := p.output.Print(out, command.Printable(plan.String()), plan); err != nil {
 		return err
 	}
 	if len(plan.Steps) > 0 || nodesync.Held(plan.Refusals) {

@@ -34,7 +34,7 @@ func TestPlanNodesRefusals(t *testing.T) {
 		"a grace period below 0": {[]string{"--grace-period=-1s"}, "error: the grace period is -1s: it must not be negative; 5m is the default"},
 		"no grace period":        {[]string{"--grace-period=soon"}, `invalid value "soon" for --grace-period`},
 		"no kubeconfig":          {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another"},
-		"an unknown format":      {[]string{"-o", "text"}, "use one of table, json, yaml"},
+		"an unknown format":      {[]string{"-o", "wide"}, "use one of text, json, yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

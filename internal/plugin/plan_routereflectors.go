@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
 	"github.com/spf13/cobra"
@@ -17,10 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/platform/command"
-	"github.com/mooring-dev/mooring/internal/routereflector"
-	"github.com/mooring-dev/mooring/internal/routereflector/files"
-	"github.com/mooring-dev/mooring/internal/routereflector/preview"
+	"github.com/mooring-dev/mooring/internal/routereflector/plancmd"
 )
 
 const planRouteReflectorsLong = `Say what calico-route-reflector-operator would write next for each RouteReflectorTopology, in order, with its reasons, what the first step
@@ -30,127 +26,35 @@ It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the
 (ETCD_ENDPOINTS and what goes with it). A topology in another rollout mode than Auto shows what has to be done before its
 plan is carried out.
 
-With --filename and --nodes it reads files instead, as "calico-route-reflector-operator plan" does, and no cluster is queried.
-
-Exit codes: 0 nothing would change; 2 something would, is refused, or could not be read; 1 it could not be determined.`
+With --filename and --nodes it reads files instead, and no cluster is queried: it is the command "calico-route-reflector-operator plan".`
 
 const planRouteReflectorsExample = `  kubectl mooring plan routereflectors
   kubectl mooring plan rr main --simulate
   kubectl get nodes -o json | kubectl mooring plan rr -f topology.yaml --nodes - -o json`
 
+// planRouteReflectors reads a cluster for the plan command of the route reflectors' operator.
 type planRouteReflectors struct {
-	env      *Env
-	clock    clock.PassiveClock
-	names    files.Names
-	simulate bool
-	output   Output
+	env   *Env
+	clock clock.PassiveClock
 }
 
 func newPlanRouteReflectors(env *Env) *cobra.Command {
-	p := &planRouteReflectors{env: env, clock: clock.RealClock{}}
-	cmd := &cobra.Command{
-		Use:     "routereflectors [TOPOLOGY...]",
-		Aliases: []string{"routereflector", "rr"},
-		Short:   "Say what the route reflectors' operator would write, in order",
-		Long:    planRouteReflectorsLong,
-		Example: planRouteReflectorsExample,
-		Args:    cobra.ArbitraryArgs,
-		RunE:    p.run,
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			names := slices.DeleteFunc(topologyNames(cmd.Context(), env), func(s string) bool { return slices.Contains(args, s) })
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+	p := planRouteReflectors{env: env, clock: clock.RealClock{}}
+	cmd := plancmd.New(p.clock, p.fromCluster)
+	cmd.Use, cmd.Aliases, cmd.Short = "routereflectors [TOPOLOGY...]", []string{"routereflector", "rr"}, "Say what the route reflectors' operator would write, in order"
+	cmd.Long, cmd.Example = planRouteReflectorsLong+"\n\n"+plancmd.ExitCodes, planRouteReflectorsExample
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		names := slices.DeleteFunc(topologyNames(cmd.Context(), env), func(s string) bool { return slices.Contains(args, s) })
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	flags := cmd.Flags()
-	p.names.AddTo(flags)
-	flags.BoolVar(&p.simulate, "simulate", false, "Print the model's verdict on the state after each step.")
-	p.output.AddTo(cmd)
 	return cmd
 }
 
-// reflectorPlan is the plan of one topology. Its JSON form is that of the operator's own plan command and what a cluster has to say besides.
-type reflectorPlan struct {
-	preview.Document
-	// Held says what has to be done before the steps are carried out, "" if nothing.
-	Held string `json:"held,omitempty"`
-	// NotRead are sentences about objects of Calico's that could not be read.
-	NotRead []string `json:"notRead,omitempty"`
-
-	text string
-}
-
-// reflectorPlans is what JSON and YAML have.
-type reflectorPlans struct {
-	Topologies []reflectorPlan `json:"topologies"`
-}
-
-// Table implements Tabler; the text stands for it.
-func (reflectorPlans) Table() Table { return Table{} }
-
-func (p *planRouteReflectors) run(cmd *cobra.Command, args []string) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), clusterTime)
-	defer cancel()
-	read := p.fromCluster
-	if p.names != (files.Names{}) {
-		read = p.fromFiles
-	}
-	plans, err := read(ctx, args, cmd.InOrStdin(), cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	var texts []string
-	for _, one := range plans.Topologies {
-		texts = append(texts, one.text)
-	}
-	if err := p.output.printPlan(cmd.OutOrStdout(), strings.Join(texts, "\n"), plans); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(plans.Topologies, reflectorPlan.attention) {
-		return command.Exit(exitAttention, nil)
-	}
-	return nil
-}
-
-// attention says that something would change, is refused, or could not be read. That a topology is paused is as somebody wants it.
-func (p reflectorPlan) attention() bool {
-	refused := slices.ContainsFunc(p.Refusals, func(r routereflector.Refusal) bool { return r.Reason != routereflector.ReasonPaused })
-	return refused || len(p.Steps) > 0 || len(p.NotRead) > 0
-}
-
-// shown is a plan as it is printed.
-func (p *planRouteReflectors) shown(one preview.Preview, unread []string) reflectorPlan {
-	one.Simulate = p.simulate
-	out := reflectorPlan{Document: one.Document(), Held: one.World.Approval(one.Plan), NotRead: unread, text: one.Text()}
-	if out.Held != "" {
-		out.text += "\nHeld back: " + out.Held + ".\n"
-	}
-	for _, u := range unread {
-		out.text += "\nNot read: " + u + ".\n"
-	}
-	return out
-}
-
-// fromFiles plans without a cluster, as the operator's own command does.
-func (p *planRouteReflectors) fromFiles(_ context.Context, args []string, in io.Reader, notes io.Writer) (reflectorPlans, error) {
-	switch {
-	case len(args) > 0:
-		return reflectorPlans{}, fmt.Errorf("%q is too much: files are planned for the first topology of --filename", args[0])
-	case p.names.Topology == "" || p.names.Nodes == "":
-		return reflectorPlans{}, errors.New("--filename and --nodes: both are needed to plan from files; without any file the cluster is read")
-	}
-	world, told, err := (files.Reader{Stdin: in, Now: p.clock.Now()}).World(p.names)
-	if err != nil {
-		return reflectorPlans{}, err
-	}
-	for _, note := range told {
-		fmt.Fprintln(notes, "note: "+note)
-	}
-	return reflectorPlans{[]reflectorPlan{p.shown(preview.Of(world), nil)}}, nil
-}
-
 // fromCluster plans for the topologies of the cluster that have the names, for all if there are no names.
-func (p *planRouteReflectors) fromCluster(ctx context.Context, names []string, _ io.Reader, notes io.Writer) (reflectorPlans, error) {
-	out := reflectorPlans{[]reflectorPlan{}}
+func (p planRouteReflectors) fromCluster(ctx context.Context, names []string, notes io.Writer) ([]plancmd.Scene, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	var out []plancmd.Scene
 	c, err := p.env.cluster()
 	if err != nil {
 		return out, err
@@ -183,7 +87,7 @@ func (p *planRouteReflectors) fromCluster(ctx context.Context, names []string, _
 			continue
 		}
 		w, unread := s.world(i)
-		out.Topologies = append(out.Topologies, p.shown(preview.Of(w).Reported(), unread))
+		out = append(out, plancmd.Scene{World: w, Unread: unread, Reported: true})
 	}
 	return out, nil
 }

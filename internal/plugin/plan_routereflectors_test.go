@@ -10,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mooring-dev/mooring/internal/plugin"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -117,7 +115,7 @@ func TestPlanRouteReflectorsRefusals(t *testing.T) {
 		"no such file":      {[]string{"-f", topology, "--nodes", "/no/such/file"}, "--nodes: open /no/such/file: no such file or directory"},
 		"another kind":      {[]string{"-f", nodes, "--nodes", nodes}, "there is no RouteReflectorTopology in it"},
 		"no kubeconfig":     {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another"},
-		"an unknown format": {[]string{"-o", "dot"}, "use one of table, json, yaml"},
+		"an unknown format": {[]string{"-o", "svg"}, "use one of text, json, yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,40 +124,6 @@ func TestPlanRouteReflectorsRefusals(t *testing.T) {
 				t.Errorf("exit code %d, %q, %q; want %q", code, out, errs, test.want)
 			}
 		})
-	}
-}
-
-// Lines fit, words stay whole, and what goes on stands under where the last column begins.
-func TestFold(t *testing.T) {
-	t.Parallel()
-	const long = "one two three four five six seven eight nine ten eleven twelve thirteen"
-	text := "short\n\n12. " + long + "\nNAME  WHY\nx     " + long + "\n  - Äußeres " + long + "\n" + strings.Repeat("y", 20) + "  " + long + "\n" + strings.Repeat("z", 50) + " end\n"
-	const want = `short
-
-12. one two three four five six seven
-    eight nine ten eleven twelve
-    thirteen
-NAME  WHY
-x     one two three four five six seven
-      eight nine ten eleven twelve
-      thirteen
-  - Äußeres one two three four five six
-    seven eight nine ten eleven twelve
-    thirteen
-yyyyyyyyyyyyyyyyyyyy
-    one two three four five six seven
-    eight nine ten eleven twelve
-    thirteen
-zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz
-  end
-`
-	if diff := cmp.Diff(want, plugin.Fold(text, 40)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	for _, width := range []int{0, 200} {
-		if got := plugin.Fold(text, width); got != text {
-			t.Errorf("in %d columns: %s", width, got)
-		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
 // Name is the executable's name. It MUST not be changed: kubectl finds plugins as kubectl-NAME.
@@ -59,7 +61,7 @@ func NewCommand(builders ...Builder) *cobra.Command {
 }
 
 // exitAttention is the exit code of an answer that needs attention. It MUST NOT change: scripts depend on it.
-const exitAttention = 2
+const exitAttention = command.ExitAttention
 
 // out is where a command's result goes.
 func out(cmd *cobra.Command) io.Writer { return cmd.OutOrStdout() }

@@ -13,12 +13,14 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
-const statusLong = `Show the health of the cluster's parts, worst first: the machines, Mooring's components with their versions and leaders, route reflectors, load
-balancers and tenants of etcd, and below each part what needs attention. It is what the page of kubectl mooring ui shows, in a few lines.
-Nothing is written. The environment is that of kubectl mooring agreement.
+const statusLong = `Show the health of the cluster's parts, worst first: the machines, what waits for a person (kubectl mooring confirm), what the doctor finds
+(kubectl mooring doctor), Mooring's components with their versions and leaders, route reflectors, load balancers and tenants of etcd, and below each
+part what needs attention. It is what the page of kubectl mooring ui shows, in a few lines. Nothing is written. The environment is that of kubectl
+mooring agreement.
 
 The states of a part:
   bad       something needs attention
@@ -38,7 +40,10 @@ type statusResult struct {
 	Health     []ui.Tile       `json:"health"`
 	Machines   []agreement.Row `json:"machines"`
 	Components []ui.Component  `json:"components"`
-	Notes      []string        `json:"notes,omitempty"`
+	// Waits is what waits for a person; Findings are the doctor's.
+	Waits    []ui.Wait         `json:"waits"`
+	Findings []finding.Finding `json:"findings"`
+	Notes    []string          `json:"notes,omitempty"`
 }
 
 // Table implements Tabler; the text is used instead.
@@ -70,6 +75,12 @@ func status(ctx context.Context, reader *uiReader, output *Output, out io.Writer
 	if err != nil {
 		return err
 	}
+	return printStatus(w, output, out)
+}
+
+// printStatus prints what was read; what needs attention is in the exit code.
+func printStatus(w ui.World, output *Output, out io.Writer) error {
+	var err error
 	p := ui.View(w, ui.Filter{}, "")
 	if output.format == formatText {
 		columns, colors := terminal(out)
@@ -79,7 +90,7 @@ func status(ctx context.Context, reader *uiReader, output *Output, out io.Writer
 		}
 		_, err = io.WriteString(out, ui.Text(w, columns, brush))
 	} else {
-		err = output.Print(out, statusResult{Health: p.Health, Machines: w.Machines, Components: w.Components, Notes: p.Notes})
+		err = output.Print(out, statusResult{Health: p.Health, Machines: w.Machines, Components: w.Components, Waits: w.Waits, Findings: w.Findings, Notes: p.Notes})
 	}
 	if err != nil {
 		return fmt.Errorf("printing the result: %w", err)

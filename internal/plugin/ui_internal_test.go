@@ -18,6 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/ui"
 )
 
 // What DigitalOcean says stands for minutes, and for less when there are Nodes that it was not asked about, or when it did not answer.
@@ -63,6 +66,20 @@ func TestDropletsAreAskedForSeldom(t *testing.T) {
 		if err != nil || asked.Load() != step.want || step.down && cloud.Problem == "" {
 			t.Errorf("step %d: asked %d times, want %d; %+v, %v", i, asked.Load(), step.want, cloud.Side, err)
 		}
+	}
+}
+
+// The page runs the doctor again after a while only, and shows how old its findings are.
+func TestFindingsStandForAWhile(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	u := &uiReader{
+		clock: clocktesting.NewFakePassiveClock(now), findings: []finding.Finding{{What: "found"}}, checkedAt: now.Add(-doctorStands + time.Second),
+	}
+	var w ui.World
+	u.doctor(t.Context(), nil, &w) // it would need an examination to run
+	if len(w.Findings) != 1 || w.Findings[0].What != "found" || !w.CheckedAt.Equal(u.checkedAt) {
+		t.Errorf("%+v of %s", w.Findings, w.CheckedAt)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
@@ -28,7 +29,14 @@ const (
 	cloudStandsNew = time.Minute
 )
 
-// uiReader reads all that the page shows.
+// The doctor makes hundreds of small requests, of which few have another answer a minute later: it runs again after doctorStands, and within doctorTime, so
+// that a side that hangs does not hold up the rest. What it could not read by then is a finding.
+const (
+	doctorStands = 2 * time.Minute
+	doctorTime   = clusterTime / 2
+)
+
+// uiReader reads all that status and the page show.
 type uiReader struct {
 	cluster   *cluster
 	agreement agreementCommand
@@ -38,6 +46,10 @@ type uiReader struct {
 	// cloud is what DigitalOcean said, at cloudAt.
 	cloud   agreement.Cloud
 	cloudAt time.Time
+
+	// findings are the doctor's, at checkedAt.
+	findings  []finding.Finding
+	checkedAt time.Time
 }
 
 // read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
@@ -75,9 +87,12 @@ func (u *uiReader) read(ctx context.Context) (ui.World, error) {
 	sides.Now = u.clock.Now()
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
 	u.topologies(&w, seen, served, problem, nodes)
+	u.waits(&w, u.cluster.confirmations(ctx, u.clock), sides.Now)
 	w.Balancers, w.BalancerProblem = problemOf(u.cluster.balancers(ctx))
 	u.tenants(ctx, &w)
-	u.components(ctx, &w)
+	x := &examination{env: u.agreement.env, cluster: u.cluster, clock: u.clock}
+	u.components(ctx, x, &w)
+	u.doctor(ctx, x, &w)
 	w.Entries, w.JournalProblems = u.cluster.entries(ctx)
 	if err := ctx.Err(); err != nil {
 		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
@@ -128,9 +143,44 @@ func (u *uiReader) droplets(ctx context.Context, nodes []corev1.Node) (agreement
 	return cloud, err
 }
 
+// waits fills in what waits for a person, as kubectl mooring confirm has it.
+func (*uiReader) waits(w *ui.World, is confirmations, now time.Time) {
+	w.WaitProblem = strings.Join(is.Unread, "; ")
+	for _, n := range is.Nodes {
+		x := ui.Wait{What: headline(n.text(now, 0)) + ": " + firstNames(n.Awaiting), Why: n.Why, Reported: n.SavedAt, Old: stale(n.SavedAt, now), Refused: n.Refused, Command: n.Command}
+		if !n.ConfirmedUntil.IsZero() {
+			x.Command, x.Confirmed = "", "confirmed; calico-node-sync has yet to act on it"
+		}
+		w.Waits = append(w.Waits, x)
+	}
+	for _, t := range is.Topologies {
+		x := ui.Wait{What: headline(t.text(0)), Why: t.Why, Command: t.Command}
+		if t.Confirmed {
+			x.Command, x.Confirmed = "", "confirmed; calico-route-reflector-operator has yet to act on it"
+		}
+		w.Waits = append(w.Waits, x)
+	}
+}
+
+// headline is the first line of what kubectl mooring confirm prints of one thing.
+func headline(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// doctor fills in the doctor's findings: new ones, or those of a while ago with their age.
+func (u *uiReader) doctor(ctx context.Context, x *examination, w *ui.World) {
+	if now := u.clock.Now(); u.checkedAt.IsZero() || now.Sub(u.checkedAt) >= doctorStands {
+		ctx, cancel := context.WithTimeout(ctx, doctorTime)
+		defer cancel()
+		u.findings, u.checkedAt = x.findings(ctx, wholeDoctor()), now
+	}
+	w.Findings, w.CheckedAt = u.findings, u.checkedAt
+}
+
 // components fills in Mooring's own programs.
-func (u *uiReader) components(ctx context.Context, w *ui.World) {
-	e := evidenceOfControllers(ctx, &examination{cluster: u.cluster, clock: u.clock})
+func (u *uiReader) components(ctx context.Context, x *examination, w *ui.World) {
+	e := evidenceOfControllers(ctx, x)
 	var problems []string
 	for _, l := range e.Workloads {
 		if l.Problem != "" {
@@ -142,19 +192,19 @@ func (u *uiReader) components(ctx context.Context, w *ui.World) {
 	}
 	w.ComponentProblem = strings.Join(problems, "; ")
 	for _, c := range doctor.Components(e, u.cluster.namespaces) {
-		x := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
+		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
 		if c.Workload == "" {
-			x.Where = c.Namespace + ", known by its Lease only"
+			shown.Where = c.Namespace + ", known by its Lease only"
 		} else {
-			x.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
+			shown.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
 		}
 		if !slices.Contains(u.cluster.namespaces, c.Namespace) && c.Problem == "" {
-			x.Problem = "its Events and state are not believed: pass --mooring-namespace " + c.Namespace
+			shown.Problem = "its Events and state are not believed: pass --mooring-namespace " + c.Namespace
 		}
 		if c.Renewed != nil {
-			x.Renewed = *c.Renewed
+			shown.Renewed = *c.Renewed
 		}
-		w.Components = append(w.Components, x)
+		w.Components = append(w.Components, shown)
 	}
 }
 

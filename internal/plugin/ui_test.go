@@ -201,12 +201,12 @@ func statusOf(t *testing.T, cluster *controlplane.Cluster) {
 	for _, tile := range got.Health {
 		states[tile.Key] = tile.State
 	}
-	for key, want := range map[string]ui.State{"machines": ui.Bad, "tenants": ui.Bad, "components": ui.Absent} {
+	for key, want := range map[string]ui.State{"machines": ui.Bad, "waits": ui.Good, "doctor": ui.Bad, "tenants": ui.Bad, "components": ui.Absent} {
 		if states[key] != want {
 			t.Errorf("%s is %q, want %q", key, states[key], want)
 		}
 	}
-	expect(t, 2, "", ask("status"), "Machines          bad       ", "Tenants of etcd   bad       1 of 1 need attention\n  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not queried: ")
+	expect(t, 2, "", ask("status"), "Machines            bad       ", "Tenants of etcd     bad       1 of 1 need attention\n  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not queried: ")
 	expect(t, 1, "", []string{"status", "--kubeconfig", "/no/such/file"}, "error: reading the kubeconfig, pass --kubeconfig or --context to choose another")
 	expect(t, 1, "", ask("status", "-o", "wide"), "use one of text, json, yaml")
 	code, out, _ = run(t, ask("version"))
@@ -362,6 +362,14 @@ func uiWithFewRights(t *testing.T, cluster *controlplane.Cluster) {
 		if problem := texts(p, key)[1]; !strings.HasPrefix(problem, want) || !strings.Contains(problem, "forbidden") {
 			t.Errorf("%s: %q", key, problem)
 		}
+	}
+	states := map[string]ui.Tile{}
+	for _, tile := range p.Health {
+		states[tile.Key] = tile
+	}
+	if waits, doctor := states["waits"], states["doctor"]; waits.State != ui.Unread || !strings.Contains(waits.Text, "reading ConfigMap ") ||
+		doctor.State != ui.Unread || !strings.HasSuffix(strings.SplitN(doctor.Text, ",", 2)[0], " not read") {
+		t.Errorf("what may not be read is shown as %+v and %+v", waits, doctor)
 	}
 	if code, _ := s.stop(); code != 0 {
 		t.Errorf("ended with %d", code)

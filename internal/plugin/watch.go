@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
+
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 // watchEvery is how often -w reads again: a little less often than kubelets report, and the page does the same.
@@ -36,7 +38,7 @@ func repeat(cmd *cobra.Command, watch bool, show func(context.Context, io.Writer
 	defer ticker.Stop()
 	for first := true; ; first = false {
 		var now bytes.Buffer
-		err := show(cmd.Context(), &sized{Writer: &now, columns: columns})
+		err := show(cmd.Context(), &screen.Sized{Writer: &now, Columns: columns})
 		switch {
 		case cmd.Context().Err() != nil:
 			return nil
@@ -61,10 +63,4 @@ func repeat(cmd *cobra.Command, watch bool, show func(context.Context, io.Writer
 		case <-ticker.C:
 		}
 	}
-}
-
-// sized is a buffer that is shown on a terminal of that width.
-type sized struct {
-	io.Writer
-	columns int
 }

@@ -71,9 +71,18 @@ func (t tree) group(g Group, prefix string) {
 		names, zones = max(names, utf8.RuneCountInString(r.Node)), max(zones, utf8.RuneCountInString(Zone{Name: r.Zone}.label()))
 	}
 	for i, r := range g.Reflectors {
-		here, _ := branches(i == len(g.Reflectors)-1 && len(g.Zones) == 0)
+		here, below := branches(i == len(g.Reflectors)-1 && len(g.Zones) == 0)
 		state, well := r.State()
-		t.line(prefix, here, "* ", pad(r.Node, names), "   ", pad(Zone{Name: r.Zone}.label(), zones), "   ", t.paint(state, well))
+		head := prefix + here + "* " + pad(r.Node, names) + "   " + pad(Zone{Name: r.Zone}.label(), zones) + "   "
+		if t.width == 0 || utf8.RuneCountInString(head+state) <= t.width {
+			t.line(head, t.paint(state, well))
+			continue
+		}
+		t.line(head)
+		indent := prefix + below + "     "
+		for line := range strings.Lines(t.wrapped(indent, indent, strings.Fields(state))) {
+			t.line(indent, t.paint(strings.TrimSpace(strings.TrimPrefix(line, indent)), well))
+		}
 	}
 	for i, z := range g.Zones {
 		here, below := branches(i == len(g.Zones)-1)

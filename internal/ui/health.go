@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
@@ -40,6 +41,8 @@ type Tile struct {
 	Title string `json:"title"`
 	State State  `json:"state"`
 	Text  string `json:"text"`
+	// Empty reports that there is nothing in it to show.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // NeedsAttention reports whether any part is bad or could not be read.
@@ -50,21 +53,12 @@ func NeedsAttention(health []Tile) bool {
 // healthOf is a tile for the machines and for each list but the journal, which is history. The worst come first.
 func healthOf(w World, lists []List) []Tile {
 	counts := agreement.Count(w.Machines)
-	tiles := []Tile{{Key: "machines", Title: "Machines", State: stateOf(counts), Text: cmp.Or(counts.String(), "none")}}
+	tiles := []Tile{{Key: "machines", Title: "Machines", State: stateOf(counts), Text: cmp.Or(counts.String(), "none"), Empty: len(counts) == 0}}
 	for _, l := range lists {
 		if l.Key == "journal" {
 			continue
 		}
-		t := Tile{Key: l.Key, Title: l.Title, State: Good, Text: fmt.Sprint(l.All)}
-		switch {
-		case l.Ill > 0:
-			t.State, t.Text = Bad, fmt.Sprintf("%d of %d need attention", l.Ill, l.All)
-		case l.Problem != "":
-			t.State, t.Text = Unread, l.Problem
-		case l.All == 0:
-			t.State, t.Text = Absent, "none"
-		}
-		tiles = append(tiles, t)
+		tiles = append(tiles, Tile{Key: l.Key, Title: l.Title, State: l.State, Text: l.Text, Empty: l.All == 0 && l.Problem == ""})
 	}
 	slices.SortStableFunc(tiles, func(a, b Tile) int {
 		return cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State))
@@ -103,9 +97,16 @@ func Text(w World, width int, paint agreement.Paint) string {
 		head := t.Title + pad(titles-len(t.Title)) + "  "
 		word := pad(len("changing") - len(t.State))
 		out.WriteString(head + paint(string(t.State), t.State != Bad && t.State != Unread) + word + "  ")
-		out.WriteString(prose.Wrap("", pad(titles+len("  changing  ")), t.Text, max(0, width-titles-len("  changing  "))))
-		for _, line := range troubles(w, p, t.Key) {
-			out.WriteString(prose.Wrap("  ! ", "    ", line, width))
+		text := t.Text
+		if at := slices.IndexFunc(p.Lists, func(l List) bool { return l.Key == t.Key && l.Old }); at >= 0 {
+			text += fmt.Sprintf(" (%s ago)", prose.Span(w.ReadAt.Sub(*p.Lists[at].Checked)))
+		}
+		out.WriteString(prose.Wrap("", pad(titles+len("  changing  ")), text, max(0, width-titles-len("  changing  "))))
+		for _, trouble := range troubles(w, p, t.Key) {
+			out.WriteString(prose.Wrap("  ! ", "    ", trouble.head, width))
+			for _, line := range trouble.lines {
+				out.WriteString(prose.Wrap("    ", "    ", line, width))
+			}
 		}
 	}
 	for _, n := range p.Notes {
@@ -116,15 +117,21 @@ func Text(w World, width int, paint agreement.Paint) string {
 
 func pad(n int) string { return fmt.Sprintf("%*s", max(n, 0), "") }
 
-// troubles are a few sentences about what needs attention in one part.
-func troubles(w World, p Page, key string) []string {
-	var all []string
+// trouble is one thing that needs attention: a sentence, and lines that stand by themselves, such as a command to copy.
+type trouble struct {
+	head  string
+	lines []string
+}
+
+// troubles are a few things that need attention in one part.
+func troubles(w World, p Page, key string) []trouble {
+	var all []trouble
 	if key == "machines" {
 		rows := slices.Clone(w.Machines)
 		slices.SortFunc(rows, byNeed)
 		for _, r := range rows {
 			if r.Verdict.NeedsAttention() && len(r.Findings) > 0 {
-				all = append(all, tidy(r.Machine+" "+r.Verdict.String()+": "+r.Findings[0].Text(w.ReadAt)))
+				all = append(all, trouble{head: tidy(r.Machine + " " + r.Verdict.String() + ": " + r.Findings[0].Text(w.ReadAt))})
 			}
 		}
 	}
@@ -132,18 +139,44 @@ func troubles(w World, p Page, key string) []string {
 		if l.Key != key {
 			continue
 		}
+		if l.Problem != "" && l.State != Unread { // else the tile has it
+			all = append(all, trouble{head: "not read: " + l.Problem})
+		}
 		for _, r := range l.Rows {
-			var texts []string
-			for _, c := range r.Cells {
-				if c.Text != "" && c.Text != "-" {
-					texts = append(texts, strings.TrimSpace(c.Text+" "+c.ID))
-				}
-			}
-			all = append(all, strings.Join(texts, ", "))
+			all = append(all, r.trouble(key, w.ReadAt))
 		}
 	}
 	if len(all) > mostNamed {
-		all = append(all[:mostNamed], fmt.Sprintf("and %d more", len(all)-mostNamed))
+		all = append(all[:mostNamed], trouble{head: fmt.Sprintf("and %d more", len(all)-mostNamed)})
 	}
 	return all
+}
+
+// trouble is a row in a terminal, at a moment.
+func (r Row) trouble(key string, now time.Time) trouble {
+	c := r.Cells
+	switch key {
+	case "waits":
+		t := trouble{head: c[0].Text + ": " + c[1].Text}
+		if r.Old {
+			t.lines = append(t.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(now.Sub(*c[2].At)), c[2].Text))
+		}
+		if c[3].Text != "" {
+			t.lines = append(t.lines, c[3].Text)
+		}
+		return trouble{t.head, append(t.lines, "to confirm: "+c[3].Command)}
+	case "doctor":
+		t := trouble{head: c[0].Text + " " + c[1].Text + ": " + c[2].Text}
+		if c[4].Text != "" {
+			t.lines = append(t.lines, "to do: "+c[4].Text)
+		}
+		return t
+	}
+	var texts []string
+	for _, x := range c {
+		if x.Text != "" && x.Text != "-" {
+			texts = append(texts, strings.TrimSpace(x.Text+" "+x.ID))
+		}
+	}
+	return trouble{head: strings.Join(texts, ", ")}
 }

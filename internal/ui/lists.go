@@ -17,7 +17,7 @@ import (
 
 // List is a section of the page that is a table.
 type List struct {
-	// Key names the section: components, reflectors, balancers, tenants or journal.
+	// Key names the section: waits, doctor, components, reflectors, balancers, tenants or journal.
 	Key     string `json:"key"`
 	Title   string `json:"title"`
 	Summary string `json:"summary"`
@@ -30,12 +30,19 @@ type List struct {
 	Ill int `json:"ill"`
 	// More counts the rows that are not shown, "" if there are none.
 	More string `json:"more,omitempty"`
+	// Checked is when it was found out, where that is not when the rest was read; Old reports that it was well before.
+	Checked *time.Time `json:"checked,omitempty"`
+	Old     bool       `json:"old,omitempty"`
+	// State and Text are those of its tile.
+	State State  `json:"-"`
+	Text  string `json:"-"`
 }
 
 // Row is a line of a table, with as many cells as there are columns.
 type Row struct {
-	// Ill reports that it needs attention.
+	// Ill reports that it needs attention, Old that it was reported long ago.
 	Ill   bool   `json:"ill,omitempty"`
+	Old   bool   `json:"old,omitempty"`
 	Cells []Cell `json:"cells"`
 }
 
@@ -45,9 +52,11 @@ type Cell struct {
 	// Machine is the machine that it is about, by which it is found on the map; "" for none.
 	Machine string `json:"machine,omitempty"`
 	// ID is a long identifier that is shown in short and copied whole.
-	ID   string     `json:"id,omitempty"`
-	At   *time.Time `json:"at,omitempty"`
-	Bars []Bar      `json:"bars,omitempty"`
+	ID string `json:"id,omitempty"`
+	// Command is what a person may run, shown and copied whole.
+	Command string     `json:"command,omitempty"`
+	At      *time.Time `json:"at,omitempty"`
+	Bars    []Bar      `json:"bars,omitempty"`
 }
 
 // Bar is what is used of a limit.
@@ -87,6 +96,15 @@ func (m matcher) list(l List, thing string, lines []line) List {
 		}
 	}
 	l.Problem = tidy(l.Problem)
+	l.State, l.Text = Good, fmt.Sprint(l.All)
+	switch {
+	case l.Ill > 0:
+		l.State, l.Text = Bad, fmt.Sprintf("%d of %d need attention", l.Ill, l.All)
+	case l.Problem != "":
+		l.State, l.Text = Unread, l.Problem
+	case l.All == 0:
+		l.State, l.Text = Absent, "none"
+	}
 	if matched > MostShown {
 		l.More = fmt.Sprintf("and %d more; filter to see them", matched-MostShown)
 	}

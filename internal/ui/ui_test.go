@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
@@ -49,6 +50,20 @@ func small() ui.World {
 			{Name: "main", Phase: "Ready", Clients: 1, Groups: []topology.Group{{Reflectors: []topology.Reflector{
 				{Node: "w1", Zone: "a", Role: "Reflector", Expected: 1, Established: 1}, {Node: "w9", Zone: "b", Role: "Reflector", Missing: true},
 			}}}},
+		},
+		Waits: []ui.Wait{
+			{
+				What: "3 machines are held back by the gate MassGuard of calico-node-sync: w7, w8, w9", Why: "3 of 9 machines are gone at once", Reported: at(40),
+				Old: "it has not saved its state since; if it does not run, nothing acts on a confirmation", Refused: "it has expired", Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
+			},
+			{What: "RouteReflectorTopology main waits: NodesVanished", Why: "4 Nodes went all at once", Confirmed: "confirmed; calico-route-reflector-operator has yet to act on it"},
+		},
+		WaitProblem: "reading ConfigMap b/state: forbidden", CheckedAt: at(4),
+		Findings: []finding.Finding{
+			{Check: "replicas", Severity: finding.Problem, Where: "Deployment x/y", What: "Deployment x/y has no ready pod of 1", Why: "it does nothing", Do: "see why"},
+			{Check: "rbac", Severity: finding.Warning, Unread: true, What: "not read: rights: forbidden", Why: "what is wrong there does not show here", Do: "ask for the right"},
+			{Check: "certificates", Severity: finding.Note, What: "not read: 3 Secrets"},
+			{Check: "leader", Severity: finding.OK, What: "a leads Deployment x/z"},
 		},
 		Components: []ui.Component{
 			{Name: "calico-node-sync", Where: "mooring-system/deployment/calico-node-sync", Version: "v0.1.0", Ready: "2/2", Leader: "a", Renewed: at(0)},
@@ -125,10 +140,10 @@ func TestFilters(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff([]string{"components 0", "reflectors 1", "balancers 0", "tenants 0", "journal 0"}, rows("zone:b")); diff != "" {
+	if diff := cmp.Diff([]string{"waits 0", "doctor 0", "components 0", "reflectors 1", "balancers 0", "tenants 0", "journal 0"}, rows("zone:b")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"components 1", "reflectors 1", "balancers 1", "tenants 4", "journal 1"}, rows("state:bad")); diff != "" {
+	if diff := cmp.Diff([]string{"waits 1", "doctor 2", "components 1", "reflectors 1", "balancers 1", "tenants 4", "journal 1"}, rows("state:bad")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -178,7 +193,7 @@ func TestHealth(t *testing.T) {
 		{[]agreement.Verdict{agreement.Unknown, agreement.Disagree}, ui.Bad, true},
 		{[]agreement.Verdict{agreement.Agree, agreement.Down}, ui.Bad, true},
 	} {
-		w := ui.World{}
+		w := ui.World{CheckedAt: at(0)}
 		for _, v := range tt.verdicts {
 			w.Machines = append(w.Machines, row(v))
 		}
@@ -188,9 +203,46 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%v: %+v", tt.verdicts, health)
 		}
 	}
-	unread := ui.View(ui.World{BalancerProblem: "forbidden"}, ui.Filter{}, "").Health
+	unread := ui.View(ui.World{BalancerProblem: "forbidden", CheckedAt: at(0)}, ui.Filter{}, "").Health
 	if unread[0] != (ui.Tile{Key: "balancers", Title: "Load balancers", State: ui.Unread, Text: "forbidden"}) {
 		t.Errorf("%+v", unread)
+	}
+}
+
+// What waits for a person and what the doctor finds need attention, and neither is green before somebody has looked.
+func TestHealthOfWaitsAndFindings(t *testing.T) {
+	t.Parallel()
+	found := func(f ...finding.Finding) ui.World { return ui.World{CheckedAt: at(0), ReadAt: at(0), Findings: f} }
+	old := found()
+	old.CheckedAt = at(60)
+	unread := finding.Finding{Severity: finding.Warning, Unread: true}
+	for name, tt := range map[string]struct {
+		world ui.World
+		key   string
+		want  string
+	}{
+		"the doctor has not run":    {ui.World{}, "doctor", "unread the doctor has not run"},
+		"nothing found":             {found(finding.Finding{Severity: finding.OK}), "doctor", "good nothing found"},
+		"a note":                    {found(finding.Finding{Severity: finding.Note}), "doctor", "good 1 note"},
+		"a warning":                 {found(finding.Finding{Severity: finding.Warning}, unread), "doctor", "bad 1 warning, 1 not read"},
+		"a check that did not run":  {found(unread), "doctor", "unread 1 not read"},
+		"nothing waits":             {ui.World{}, "waits", "good none"},
+		"waits are not read":        {ui.World{WaitProblem: "forbidden"}, "waits", "unread forbidden"},
+		"one waits":                 {ui.World{Waits: []ui.Wait{{Command: "c"}, {Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},
+		"one is not acted on yet":   {ui.World{Waits: []ui.Wait{{Confirmed: "yes"}}}, "waits", "changing 1 confirmation not acted on yet"},
+		"one confirmed, one unread": {ui.World{Waits: []ui.Wait{{Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			health := ui.View(tt.world, ui.Filter{}, "").Health
+			at := slices.IndexFunc(health, func(x ui.Tile) bool { return x.Key == tt.key })
+			if got := string(health[at].State) + " " + health[at].Text; got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := ui.Text(old, 80, agreement.Plain); !strings.Contains(got, "nothing found (60m ago)") {
+		t.Errorf("findings of an hour ago are shown as new:\n%s", got)
 	}
 }
 
@@ -208,13 +260,13 @@ func TestSentences(t *testing.T) {
 	if got.Machines.Summary != "None of 1 machine needs attention." {
 		t.Errorf("of none that needs attention: %q", got.Machines.Summary)
 	}
-	for i, want := range []string{"0 components", "the cluster has no kind RouteReflectorTopology", "0 load balancers", "the cluster has no kind EtcdStorage", "0 steps"} {
+	for i, want := range []string{"0 confirmations", "0 findings", "0 components", "the cluster has no kind RouteReflectorTopology", "0 load balancers", "the cluster has no kind EtcdStorage", "0 steps"} {
 		if got.Lists[i].Summary != want {
 			t.Errorf("%s: %q, want %q", got.Lists[i].Key, got.Lists[i].Summary, want)
 		}
 	}
-	if got.Lists[4].Problem != "a; b" {
-		t.Errorf("problems of the journal: %q", got.Lists[4].Problem)
+	if got.Lists[6].Problem != "a; b" {
+		t.Errorf("problems of the journal: %q", got.Lists[6].Problem)
 	}
 }
 
@@ -267,7 +319,7 @@ func anything() *rapid.Generator[string] {
 func worlds() *rapid.Generator[ui.World] {
 	verdicts := []agreement.Verdict{agreement.Agree, agreement.Agree, agreement.Disagree, agreement.Agree, agreement.Unknown}
 	return rapid.Custom(func(t *rapid.T) ui.World {
-		w := ui.World{Cluster: anything().Draw(t, "cluster"), Zones: map[string]string{}, Notes: rapid.SliceOfN(anything(), 0, 12).Draw(t, "notes")}
+		w := ui.World{Cluster: anything().Draw(t, "cluster"), Zones: map[string]string{}, Notes: rapid.SliceOfN(anything(), 0, 12).Draw(t, "notes"), CheckedAt: at(0)}
 		zones, kinds := rapid.IntRange(1, 300).Draw(t, "zones"), rapid.IntRange(1, 9).Draw(t, "kinds")
 		for i := range rapid.SampledFrom([]int{0, 1, 5, 200, 201, 320}).Draw(t, "machines") {
 			name := fmt.Sprintf("m%d", i)
@@ -288,6 +340,8 @@ func worlds() *rapid.Generator[ui.World] {
 			text := anything().Draw(t, "text")
 			w.Balancers = append(w.Balancers, ui.Balancer{Namespace: text, Name: fmt.Sprint(i), Addresses: []string{text}})
 			w.Tenants = append(w.Tenants, ui.Tenant{Name: fmt.Sprint(i, text), Ready: "False", Message: text, Counted: true, Usage: []ui.Usage{{"keys", int64(i) - 3, int64(i) % 5}}})
+			w.Waits = append(w.Waits, ui.Wait{What: text, Why: fmt.Sprint(i), Old: text, Command: text, Confirmed: text, Refused: text})
+			w.Findings = append(w.Findings, finding.Finding{Check: text, Severity: finding.Warning, What: text, Why: text, Do: text})
 			w.Entries = append(w.Entries, ui.Entry{At: at(i % 9), About: text, Text: fmt.Sprint(text, i), Times: i % 3})
 		}
 		return w
@@ -317,6 +371,7 @@ func TestAnyPage(t *testing.T) {
 		counted(t, w, f, page.Machines)
 		again := w
 		again.Machines, again.Balancers = reversed(w.Machines), reversed(w.Balancers)
+		again.Waits = reversed(w.Waits)
 		again.Tenants, again.Entries = reversed(w.Tenants), reversed(w.Entries)
 		if diff := cmp.Diff(page, ui.View(again, f, "")); diff != "" {
 			t.Errorf("the order matters: %s", diff)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
@@ -42,6 +43,14 @@ type World struct {
 	Components       []Component
 	ComponentProblem string
 
+	// Waits are what waits for a person, WaitProblem is why some may be missing.
+	Waits       []Wait
+	WaitProblem string
+
+	// Findings are the doctor's, worst first, of CheckedAt, which is zero if it has not run.
+	Findings  []finding.Finding
+	CheckedAt time.Time
+
 	// Entries are the reported steps, JournalProblems why some could not be read, a sentence for each place.
 	Entries         []Entry
 	JournalProblems []string
@@ -57,6 +66,20 @@ type Component struct {
 	Renewed time.Time
 	// Problem is why it does not do its work, "" if it does.
 	Problem string
+}
+
+// Wait is what a component holds back until a person confirms it. Its JSON form is a contract with programs.
+type Wait struct {
+	// What waits, and Why.
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// Reported is when the component has said so last, zero where its status is kept up; Old is why that is too long ago, "" if it is not.
+	Reported time.Time `json:"reported,omitzero"`
+	Old      string    `json:"old,omitempty"`
+	// Command confirms it, "" once that was done, which Confirmed says; Refused is why a confirmation is not valid.
+	Command   string `json:"command,omitempty"`
+	Confirmed string `json:"confirmed,omitempty"`
+	Refused   string `json:"refused,omitempty"`
 }
 
 // Balancer is a Service of type LoadBalancer.

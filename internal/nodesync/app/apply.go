@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 // errNoTerminal refuses an apply that nobody could say yes to.
@@ -32,7 +33,7 @@ var errDeclined = errors.New("declined, nothing was written")
 // applyCommand is one run of apply.
 type applyCommand struct {
 	options *options
-	output  string
+	output  screen.Format
 	// confirm is the hash of --confirm.
 	confirm string
 	yes     bool
@@ -46,7 +47,7 @@ type applyCommand struct {
 
 // newApplyCommand returns the command that does once, in the foreground, what the controller does all the time.
 func newApplyCommand(o *options) *cobra.Command {
-	a := &applyCommand{options: o, output: outputText, clock: clock.RealClock{}}
+	a := &applyCommand{options: o, output: screen.NewFormat(screen.Text, screen.FormatJSON), clock: clock.RealClock{}}
 	apply := &cobra.Command{
 		Use:   "apply [NODE...]",
 		Short: "Do once what the controller does all the time, and say what was done",
@@ -57,8 +58,8 @@ func newApplyCommand(o *options) *cobra.Command {
 			"--confirm. With --leader-election-namespace, or in a Pod, it shares what the controller keeps there, confirmations included, and takes its Lease, " +
 			"so that it refuses to run beside one.\n\n" +
 			namedLong + " apply then asks about these machines alone.\n\n" +
-			"Exit codes: 0 everything is done or there was nothing to do, 1 an error or a no, 3 something is held back; 130 and 143 when a signal ended it, " +
-			"between two writes.",
+			"Exit codes: 0 everything is done or there was nothing to do; 2 something is held back; 1 an error or a no; 130 and 143 when a signal ended it, " +
+			"between two writes. -o json prints one document a line.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			o.named = names
@@ -72,7 +73,7 @@ func newApplyCommand(o *options) *cobra.Command {
 	apply.Flags().StringVar(&a.confirm, "confirm", a.confirm,
 		"Hash that plan or apply names, by which the mass guard lets just these nodes pass.")
 	apply.Flags().BoolVarP(&a.yes, "yes", "y", a.yes, "Do not ask.")
-	apply.Flags().StringVarP(&a.output, "output", "o", a.output, "text, or json: one document a line.")
+	a.output.AddTo(apply)
 	return apply
 }
 
@@ -86,9 +87,6 @@ var hash = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // validate refuses what can be known to be wrong before anything is read.
 func (a *applyCommand) validate() error {
-	if err := validateOutput(a.output); err != nil {
-		return err
-	}
 	switch {
 	case a.confirm != "" && !hash.MatchString(a.confirm):
 		return fmt.Errorf("--confirm %q is no hash: it must be the 12 letters and digits that plan prints", a.confirm)
@@ -107,7 +105,7 @@ func (a *applyCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = both.store.Close() }()
-	account := newAccount(a.out, a.errs, a.output)
+	account := newAccount(a.out, a.errs, a.output.String())
 	if namespace := a.options.manager.Namespace(); namespace != "" {
 		led, release, err := lead(ctx, both.config, a.options.manager, account)
 		if err != nil {
@@ -154,7 +152,7 @@ func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
 	case failed > 0:
 		return fmt.Errorf("not everything could be removed of %s, see above: remove the cause and run apply again", prose.Plural(failed, "machine"))
 	case verdict == verdictHeld:
-		return command.Exit(exitBlocked, nil)
+		return command.Exit(command.ExitAttention, nil)
 	}
 	return nil
 }

@@ -20,20 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
-
-// The values of --output.
-const (
-	outputText = "text"
-	outputJSON = "json"
-)
-
-func validateOutput(output string) error {
-	if output != outputText && output != outputJSON {
-		return fmt.Errorf("--output %q is unknown: it must be %s or %s", output, outputText, outputJSON)
-	}
-	return nil
-}
 
 // account tells people, or scripts, what apply does.
 type account struct {
@@ -48,7 +36,7 @@ type account struct {
 }
 
 func newAccount(out, errs io.Writer, output string) *account {
-	return &account{out: out, errs: errs, json: output == outputJSON, did: map[string]bool{}, host: noHost}
+	return &account{out: out, errs: errs, json: output == screen.FormatJSON, did: map[string]bool{}, host: noHost}
 }
 
 // noHost is the name of no machine. The empty name is that of steps about none.

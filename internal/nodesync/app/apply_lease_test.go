@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
@@ -96,7 +97,7 @@ func TestApplySucceedsALeaderThatIsGone(t *testing.T) {
 	cluster := controlplane.Shared(t)
 	namespace := hold(t, cluster, "apply-stale", "controller-0_gone", time.Hour)
 	var out bytes.Buffer
-	_, release, err := lead(t.Context(), cluster.Config, brisk(namespace), newAccount(&out, &out, outputText))
+	_, release, err := lead(t.Context(), cluster.Config, brisk(namespace), newAccount(&out, &out, screen.Text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestApplyEndsWhenItLosesTheLease(t *testing.T) {
 	cluster := controlplane.Shared(t)
 	namespace := newNamespace(t, cluster, "apply-lost")
 	var out bytes.Buffer
-	led, release, err := lead(t.Context(), cluster.Config, brisk(namespace), newAccount(&out, &out, outputText))
+	led, release, err := lead(t.Context(), cluster.Config, brisk(namespace), newAccount(&out, &out, screen.Text))
 	if err != nil {
 		t.Fatal(err)
 	}

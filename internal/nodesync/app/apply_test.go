@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -121,7 +122,7 @@ func TestApplyCommandConfirmsByHash(t *testing.T) {
 	s := newScene(t, "apply-mass", 9)
 	s.leave("0", "1", "2", "3")
 	// What needs no confirmation is done all the same: here, that the cluster is recorded.
-	if code, out := s.run("apply", "--grace-period=0s", "--yes"); code != 3 || !strings.Contains(out, "1 step applied, 4 machines left alone") {
+	if code, out := s.run("apply", "--grace-period=0s", "--yes"); code != command.ExitAttention || !strings.Contains(out, "1 step applied, 4 machines left alone") {
 		t.Errorf("the first apply: got exit code %d and %q", code, out)
 	} else if strings.Count(out, "left alone: ") != 1 || !strings.Contains(out, "left alone: "+s.name("0")+", "+s.name("1")+", ") {
 		t.Errorf("one reason is told more than once: %q", out)
@@ -129,7 +130,7 @@ func TestApplyCommandConfirmsByHash(t *testing.T) {
 	before := s.etcd.Revision(t)
 	code, out := s.run("plan", "--grace-period=0s")
 	found := regexp.MustCompile(`run apply with --confirm=([0-9a-f]{12})`).FindStringSubmatch(out)
-	if code != 3 || found == nil {
+	if code != command.ExitAttention || found == nil {
 		t.Fatalf("plan: got exit code %d and no hash in %q", code, out)
 	}
 	for name, c := range map[string]struct {
@@ -137,10 +138,10 @@ func TestApplyCommandConfirmsByHash(t *testing.T) {
 		code int
 		want string
 	}{
-		"no hash":           {nil, 3, "--confirm=" + found[1]},
-		"a foreign hash":    {[]string{"--confirm=0123456789ab"}, 3, `the confirmation is for "0123456789ab", which are other nodes`},
+		"no hash":           {nil, command.ExitAttention, "--confirm=" + found[1]},
+		"a foreign hash":    {[]string{"--confirm=0123456789ab"}, command.ExitAttention, `the confirmation is for "0123456789ab", which are other nodes`},
 		"no hash at all":    {[]string{"--confirm=yes"}, 1, `--confirm "yes" is no hash`},
-		"an unknown output": {[]string{"-o", "yaml"}, 1, "it must be text or json"},
+		"an unknown output": {[]string{"-o", "yaml"}, 1, "use one of text, json"},
 	} {
 		args := append([]string{"--grace-period=0s", "--yes"}, c.args...)
 		if code, out := s.run("apply", args...); code != c.code || !strings.Contains(out, c.want) {
@@ -149,7 +150,7 @@ func TestApplyCommandConfirmsByHash(t *testing.T) {
 		s.expectRevision(before, name)
 	}
 	namespace := "--leader-election-namespace=" + newNamespace(t, s.cluster, "apply-mass")
-	if code, again := s.run("plan", "--grace-period=0s", namespace); code != 3 || !strings.Contains(again, found[0]) {
+	if code, again := s.run("plan", "--grace-period=0s", namespace); code != command.ExitAttention || !strings.Contains(again, found[0]) {
 		t.Errorf("plan where no controller has been: got exit code %d and %q, want the same hash", code, again)
 	}
 	s.expectRevision(before, "plan with a namespace")
@@ -167,7 +168,7 @@ func (s *scene) interactive(answer string) (*applyCommand, *bytes.Buffer) {
 	o.manager.Kubeconfig, o.config.Grace, o.config.Pace = s.cluster.Kubeconfig, 0, time.Second
 	var out bytes.Buffer
 	return &applyCommand{
-		options: o, output: outputText, in: strings.NewReader(answer), terminal: true, out: &out, errs: &out, clock: clock.RealClock{},
+		options: o, output: screen.NewFormat(screen.Text), in: strings.NewReader(answer), terminal: true, out: &out, errs: &out, clock: clock.RealClock{},
 	}, &out
 }
 
@@ -235,7 +236,7 @@ func (s *scene) errand() (*errand, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &errand{
 		options: o, store: store, cluster: controller.ReadOnce(reader(s.t, s.cluster), clock.RealClock{}),
-		account: newAccount(&out, &out, outputText), clock: clock.RealClock{}, notes: &notebook{clock: clock.RealClock{}}, patience: 2 * time.Second,
+		account: newAccount(&out, &out, screen.Text), clock: clock.RealClock{}, notes: &notebook{clock: clock.RealClock{}}, patience: 2 * time.Second,
 	}, &out
 }
 

@@ -40,7 +40,7 @@ func examine(t *testing.T, env []string, args ...string) diagnosis {
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatalf("%v in:\n%s", err, out)
 	}
-	want := map[finding.Severity]int{finding.OK: 0, finding.Note: 0, finding.Warning: 2, finding.Problem: 3}
+	want := map[finding.Severity]int{finding.OK: 0, finding.Note: 0, finding.Warning: 2, finding.Problem: 2}
 	if code != want[d.Worst] || d.Worst != finding.Worst(d.Findings) {
 		t.Errorf("got exit code %d for the worst severity %q of:\n%s", code, d.Worst, out)
 	}

@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,40 +22,32 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/command"
-)
-
-// Exit codes of the plan and apply commands, beside 0 for nothing to do and 1 for an error. They MUST NOT change: scripts depend on them.
-const (
-	exitChanges = 2
-	exitBlocked = 3
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
 // newPlanCommand returns the command that shows what the controller would do now, and writes nothing.
 func newPlanCommand(o *options) *cobra.Command {
-	output := outputText
+	output := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
 	plan := &cobra.Command{
 		Use:   "plan [NODE...]",
 		Short: "Show what the controller would do now, and write nothing",
 		Long: "plan reads both sides once and prints what would be removed, what is left alone, and why. Grace periods that a running controller " +
 			"has begun are counted if --leader-election-namespace names its namespace; --grace-period=0s shows what would go after them.\n\n" +
 			namedLong + "\n\n" +
-			"Exit codes: 0 nothing to do, 1 an error, 2 changes, 3 something is held back.",
+			"Exit codes: 0 nothing would change; 2 something would, or is held back; 1 it could not be determined.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			o.named = names
-			if err := validateOutput(output); err != nil {
-				return err
-			}
-			return runPlan(c.Context(), o, output, c.OutOrStdout())
+			return runPlan(c.Context(), o, &output, c.OutOrStdout())
 		},
 	}
 	o.addPlanFlags(plan.Flags())
-	plan.Flags().StringVarP(&output, "output", "o", output, "text or json")
+	output.AddTo(plan)
 	o.acceptControllerFlags(plan.Flags())
 	return plan
 }
 
-func runPlan(ctx context.Context, o *options, output string, out io.Writer) error {
+func runPlan(ctx context.Context, o *options, output *screen.Format, out io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -72,10 +63,13 @@ func runPlan(ctx context.Context, o *options, output string, out io.Writer) erro
 	if err := unknown(plan, o.config.Named); err != nil {
 		return err
 	}
-	if err := printPlan(out, output, plan); err != nil {
+	if err := output.Print(out, command.Printable(plan.String()), plan); err != nil {
 		return err
 	}
-	return command.Exit(planCode(plan), nil)
+	if len(plan.Steps) > 0 || nodesync.Held(plan.Refusals) {
+		return command.Exit(command.ExitAttention, nil)
+	}
+	return nil
 }
 
 // unknown refuses names under which there is nothing.
@@ -130,31 +124,4 @@ func (b bothSides) preview(ctx context.Context, o *options) (nodesync.Plan, erro
 		return nodesync.Plan{}, fmt.Errorf("reading what the controller keeps in namespace %s: %w", o.manager.Namespace(), err)
 	}
 	return newOneShot(o, !watched, b.store, b.cluster, state, clock.RealClock{}).Preview(ctx)
-}
-
-func printPlan(out io.Writer, output string, plan nodesync.Plan) error {
-	text := command.Printable(plan.String())
-	if output == outputJSON {
-		data, err := json.MarshalIndent(plan, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encoding the plan: %w", err)
-		}
-		text = string(data) + "\n"
-	}
-	if _, err := io.WriteString(out, text); err != nil {
-		return errors.Join(errors.New("the plan could not be printed"), err)
-	}
-	return nil
-}
-
-// planCode is the exit code that a plan stands for.
-func planCode(plan nodesync.Plan) int {
-	switch {
-	case len(plan.Steps) > 0:
-		return exitChanges
-	case nodesync.Held(plan.Refusals):
-		return exitBlocked
-	default:
-		return command.ExitOK
-	}
 }

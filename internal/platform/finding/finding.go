@@ -44,6 +44,8 @@ type Finding struct {
 	// Why it matters, and what to Do about it; empty where nothing needs to be done.
 	Why string `json:"why,omitempty"`
 	Do  string `json:"do,omitempty"`
+	// Unread reports that a side could not be read: nothing is known to be wrong there, and nothing to be well.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // Check looks at evidence from one side.

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/page"
 	"github.com/mooring-dev/mooring/internal/testkit/chromium"
 	"github.com/mooring-dev/mooring/internal/topology"
@@ -221,6 +223,13 @@ func testWays(t *testing.T, browser *chromium.Browser) {
 	p.Click("#close")
 	p.Until("the details to be closed", `!document.querySelector("#detail").open`)
 	want(t, p, `document.querySelector("#list-balancers .copy").textContent + " " + document.querySelector("#list-balancers .copy").title`, "8b5f8e1e… Copy 8b5f8e1e-0000")
+	// What waits has its command whole, and what the doctor found is in its order, without what is well.
+	want(t, p, `document.querySelector("#list-waits code").textContent`, "kubectl mooring confirm nodes 3f2a9c01d4be")
+	p.Click("#list-waits .copy")
+	p.Until("the confirmation to be copied", `document.querySelector("#list-waits .copy").textContent === "copied"`)
+	want(t, p, `[...document.querySelectorAll("#list-doctor tbody tr")].map((r) => r.cells[0].textContent).join(" ")`, "problem warning")
+	want(t, p, `document.querySelector("#list-doctor p").textContent`, "2 findings, and 1 ok, checked now")
+	want(t, p, `document.querySelector('#sections a[href="#doctor"] .count').textContent`, "1 problem, 1 not read")
 	// A reflector that is no machine leads to all that has its name.
 	answered(t, p, func() { _ = p.Eval(`[...document.querySelectorAll("#list-reflectors .link")].at(-1).click()`, nil) })
 	want(t, p, `document.querySelector("#words").value`, "reflector-2")
@@ -239,11 +248,15 @@ func testKeyboard(t *testing.T, browser *chromium.Browser) {
 	p.Go(server.URL())
 	drawn(p)
 	for _, next := range []string{
-		"Skip", "words", "attention", "refresh", "Machines", "Route", "Load", "Tenants", "Components", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "drawing",
+		"Skip", "words", "attention", "refresh", "Machines", "Waits", "Doctor", "Route", "Load", "Tenants", "Components", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "Copy",
+		"drawing",
 	} {
 		p.Press("Tab", false)
 		want(t, p, focus, next)
 	}
+	p.Press("Tab", true)
+	want(t, p, focus, "Copy")
+	want(t, p, `document.activeElement.getAttribute("aria-label")`, "Copy kubectl mooring confirm nodes 3f2a9c01d4be")
 	p.Press("Tab", true)
 	want(t, p, focus, "left-behind")
 	for range 3 {
@@ -302,8 +315,11 @@ func testChanges(t *testing.T, browser *chromium.Browser) {
 	step()
 	want(t, p, `document.querySelector("#stale").textContent`, "The cluster could not be read again; what is shown is old: listing Nodes: the connection <b>was</b> refused")
 	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 1 down, 2 disagree, 1 unknown, 1 agree.")
-	s.set(func(s *source) { s.err = nil })
+	// Findings of an hour ago are gray, and nothing that waits folds its section.
+	s.set(func(s *source) { s.err, s.world.CheckedAt, s.world.Waits = nil, s.world.ReadAt.Add(-time.Hour), nil })
 	step()
+	want(t, p, `document.querySelectorAll("#list-doctor tr.aged").length + document.querySelector("#list-doctor time").textContent`, "260 min ago")
+	want(t, p, `document.querySelector("#waits").className + " " + getComputedStyle(document.querySelector("#list-waits")).display`, "empty none")
 	want(t, p, `String(document.querySelector("#stale").hidden) + document.body.className`, "true")
 	quiet(t, p, server.URL())
 }
@@ -337,7 +353,9 @@ func testHostile(t *testing.T, browser *chromium.Browser) {
 		}}}},
 		Balancers: []ui.Balancer{{Namespace: evil, Name: evil, ID: evil, Class: evil, Addresses: []string{evil}, Ports: []ui.Port{{Protocol: evil, Port: 1}}}},
 		Tenants:   []ui.Tenant{{Name: evil, Ready: "False", Reason: evil, Message: evil, Proxies: evil, Counted: true, Usage: []ui.Usage{{What: evil, Used: 1, Limit: 2}}}},
-		Entries:   []ui.Entry{{Component: evil, About: evil, Reason: evil, Text: evil, Times: 2}},
+		Waits:     []ui.Wait{{What: evil, Why: evil, Old: evil, Command: evil, Refused: evil}}, WaitProblem: evil, CheckedAt: time.Now(),
+		Findings: []finding.Finding{{Check: evil, Severity: finding.Problem, What: evil, Why: evil, Do: evil}},
+		Entries:  []ui.Entry{{Component: evil, About: evil, Reason: evil, Text: evil, Times: 2}},
 	}
 	server := serve(t, &source{world: w}, clock.RealClock{})
 	p := browser.Open(1440, 900)

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/page"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
@@ -70,6 +71,16 @@ func worldOf(machines int) ui.World {
 
 // lists fills in the tables.
 func lists(w *ui.World, n int, now time.Time) {
+	w.Waits = []ui.Wait{{
+		What: "3 machines are held back by the gate MassGuard of calico-node-sync: gone-1, gone-2, gone-3", Why: "3 machines are gone at once, at most 2 pass", Reported: now,
+		Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
+	}}
+	w.CheckedAt = now
+	w.Findings = []finding.Finding{
+		{Check: "replicas", Severity: finding.Problem, What: "Deployment mooring-system/calico-node-sync has no ready pod of 2", Why: "calico-node-sync does nothing", Do: "see why"},
+		{Check: "rbac", Severity: finding.Warning, Unread: true, What: "not read: rights: forbidden", Why: "what is wrong there does not show here", Do: "ask for the right to read it"},
+		{Check: "leader", Severity: finding.OK, What: "somebody leads"},
+	}
 	for i := range max(2, n/10) {
 		b := ui.Balancer{
 			Namespace: "shop", Name: fmt.Sprintf("front-%d", i+1), Created: now.Add(-time.Duration(i) * time.Hour), Addresses: []string{fmt.Sprintf("203.0.113.%d", i+1)},

@@ -18,7 +18,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
-	"github.com/mooring-dev/mooring/internal/routereflector/files"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -93,17 +92,17 @@ func TestPlanGolden(t *testing.T) {
 		args []string
 		code int
 	}{
-		"enable.txt":     {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "--simulate"}, exitChanges},
-		"enable.json":    {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "--simulate", "-o", "json"}, exitChanges},
-		"enable.dot":     {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "-o", "dot"}, exitChanges},
-		"enable.mermaid": {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "-o", "mermaid"}, exitChanges},
+		"enable.txt":     {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "--simulate"}, command.ExitAttention},
+		"enable.json":    {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "--simulate", "-o", "json"}, command.ExitAttention},
+		"enable.dot":     {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "-o", "dot"}, command.ExitAttention},
+		"enable.mermaid": {[]string{"-f", "t.yaml", "--nodes", "nodes.json", "-o", "mermaid"}, command.ExitAttention},
 		"steady.txt":     {[]string{"-f", "t.yaml", "--nodes", "after.json", "--bgppeers", "peers.yaml", "--bgpconfiguration", "off.yaml"}, 0},
-		"meshon.txt":     {[]string{"-f", "t.yaml", "--nodes", "after.json", "--bgppeers", "peers.yaml"}, exitChanges},
-		"deep.txt":       {[]string{"-f", "deep.yaml", "--nodes", "many.json"}, exitChanges},
-		"deep.json":      {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "json"}, exitChanges},
-		"deep.dot":       {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "dot"}, exitChanges},
-		"deep.mermaid":   {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "mermaid"}, exitChanges},
-		"refused.txt":    {[]string{"-f", "refuse.yaml", "--nodes", "nodes.json"}, exitRefused},
+		"meshon.txt":     {[]string{"-f", "t.yaml", "--nodes", "after.json", "--bgppeers", "peers.yaml"}, command.ExitAttention},
+		"deep.txt":       {[]string{"-f", "deep.yaml", "--nodes", "many.json"}, command.ExitAttention},
+		"deep.json":      {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "json"}, command.ExitAttention},
+		"deep.dot":       {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "dot"}, command.ExitAttention},
+		"deep.mermaid":   {[]string{"-f", "deep.yaml", "--nodes", "many.json", "-o", "mermaid"}, command.ExitAttention},
+		"refused.txt":    {[]string{"-f", "refuse.yaml", "--nodes", "nodes.json"}, command.ExitAttention},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,10 +135,15 @@ func TestPlanJSONFields(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"t.yaml": topology, "nodes.json": nodes(3, 0)})
 	out, _, _ := run(t, dir, "", "-f", "t.yaml", "--nodes", "nodes.json", "-o", "json")
-	var got map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
+	var list map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
+	var topologies []map[string]json.RawMessage
+	if err := json.Unmarshal(list["topologies"], &topologies); err != nil || len(topologies) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got := topologies[0]
 	for _, key := range []string{"mode", "groups", "reflectors", "bgpPeers", "mesh", "steps", "checks"} {
 		if got[key] == nil {
 			t.Errorf("no %s", key)
@@ -157,7 +161,7 @@ func TestPlanAssumes(t *testing.T) {
 	want := "note: which pods run on the nodes is not read, so all count as free of workloads\n" +
 		"note: no Node has an address by Calico (annotation projectcalico.org/IPv4Address); their InternalIP is taken instead\n" +
 		"note: no Node has conditions; all are taken as Ready\n"
-	if notes != want || command.Code(err) != exitChanges || !strings.Contains(out, "Note: only 2 of 3 reflectors: ") {
+	if notes != want || command.Code(err) != command.ExitAttention || !strings.Contains(out, "Note: only 2 of 3 reflectors: ") {
 		t.Errorf("%d, %s\n%s", command.Code(err), notes, out)
 	}
 }
@@ -173,9 +177,9 @@ func TestPlanBadInput(t *testing.T) {
 		"wrongrrt.yaml": topology + "spec: {redundancy: many}\n",
 	})
 	for _, c := range []struct{ args, want string }{
-		{"", "--filename and --nodes: both are needed; see calico-route-reflector-operator plan --help"},
-		{"-f t.yaml", "--filename and --nodes: both are needed; see calico-route-reflector-operator plan --help"},
-		{"-f t.yaml --nodes nodes.json -o xml", `--output "xml": must be one of text, json, dot and mermaid`},
+		{"", "--filename and --nodes: both are needed; see 'plan --help'"},
+		{"-f t.yaml", "--filename and --nodes: both are needed; see 'plan --help'"},
+		{"-f t.yaml --nodes nodes.json -o xml", `invalid argument "xml" for "-o, --output" flag: use one of text, json, yaml, dot, mermaid`},
 		{"-f - --nodes -", `standard input ("-") can be read for one of the flags alone`},
 		{"-f t.yaml --nodes none.json", "--nodes: open DIR/none.json: no such file or directory"},
 		{"-f t.yaml --nodes empty.json", "--nodes DIR/empty.json: there is no Node in it"},
@@ -202,10 +206,6 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("kind: RouteReflectorTopology\nmetadata: {name: x}\nspec: {sizing: {perZone: {}}, topologyKeys: []}"), []byte(nodes(2, 0)), []byte("---\n---\n"))
 	f.Fuzz(func(t *testing.T, topologies, nodes, peers []byte) {
 		dir := folder(t, map[string]string{"t": string(topologies), "n": string(nodes), "p": string(peers)})
-		var out bytes.Buffer
-		_ = runPlan(planFlags{
-			Names:  files.Names{Topology: filepath.Join(dir, "t"), Nodes: filepath.Join(dir, "n"), Peers: filepath.Join(dir, "p")},
-			output: "json", simulate: true,
-		}, clocktesting.NewFakePassiveClock(time.Unix(1, 0)), strings.NewReader(""), &out, &bytes.Buffer{})
+		_, _, _ = run(t, dir, "", "-f", filepath.Join(dir, "t"), "--nodes", filepath.Join(dir, "n"), "--bgppeers", filepath.Join(dir, "p"), "-o", "json", "--simulate")
 	})
 }

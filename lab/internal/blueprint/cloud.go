@@ -54,8 +54,9 @@ func (d draft) cloudControllerManager() Process {
 			"--permit-port-sharing=true",
 			"--tls-cert-file=" + d.Certificate(cloudManagerServer),
 			"--tls-private-key-file=" + d.Key(cloudManagerServer),
-			// One process, and one that is back at once after a kill.
-			"--leader-elect=false",
+			// As its manifest has it, by the Lease kube-system/cloud-controller-manager: it shows that the component runs.
+			"--leader-elect=true",
+			"--leader-elect-resource-namespace=kube-system",
 			"--controller-start-interval=0s",
 			"--kube-api-qps=100",
 			"--kube-api-burst=200",

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/demo"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
@@ -147,8 +148,9 @@ func (a *app) showStatus(ctx context.Context, out io.Writer, layout blueprint.La
 		return
 	}
 	fmt.Fprintf(out, "\nkubectl mooring status\n")
-	for line := range strings.Lines(string(text)) {
-		fmt.Fprint(out, "  "+line)
+	const columns, indent = 80, "  "
+	for line := range strings.Lines(screen.Fold(string(text), columns-len(indent))) {
+		fmt.Fprint(out, indent+line)
 	}
 }
 

@@ -98,26 +98,31 @@ func (s *Story) replace(ctx context.Context) error {
 	})
 }
 
-// showBalancer waits for the address, and until the targets are the droplets of the machines that exist.
-func (s *Story) showBalancer(ctx context.Context) error {
-	s.chapter("The load balancer")
-	address := ""
+// awaitAddress waits until the load balancer serves. A machine that is destroyed while DigitalOcean still makes it would be asked for as a target after it is
+// gone, until Kubernetes knows: a refusal (422) that has nothing to do with the story.
+func (s *Story) awaitAddress(ctx context.Context) error {
 	err := s.until(ctx, quickly, "the address of the Service", func(ctx context.Context) (bool, error) {
 		object, err := s.api.CoreV1().Services(fleet.Namespace).Get(ctx, service, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
 		for _, ingress := range object.Status.LoadBalancer.Ingress {
-			address = ingress.IP
+			s.address = ingress.IP
 		}
-		return address != "", nil
+		return s.address != "", nil
 	})
 	if err != nil {
 		return err
 	}
-	s.sayAt("Service %s/%s has the address %s", fleet.Namespace, service, address)
+	s.sayAt("Service %s/%s has the address %s", fleet.Namespace, service, s.address)
+	return nil
+}
+
+// showTargets waits until the targets are the droplets of the machines that exist.
+func (s *Story) showTargets(ctx context.Context) error {
+	s.chapter("The load balancer")
 	var targets []string
-	err = s.until(ctx, quickly, "the targets of the load balancer", func(ctx context.Context) (bool, error) {
+	err := s.until(ctx, quickly, "the targets of the load balancer", func(ctx context.Context) (bool, error) {
 		droplets, err := s.cloud.Droplets(ctx)
 		if err != nil {
 			return false, err
@@ -133,7 +138,7 @@ func (s *Story) showBalancer(ctx context.Context) error {
 				wanted = append(wanted, d.Name)
 			}
 			for _, lb := range all {
-				if lb.IP == address && slices.Contains(lb.DropletIDs, d.ID) {
+				if lb.IP == s.address && slices.Contains(lb.DropletIDs, d.ID) {
 					targets = append(targets, d.Name)
 				}
 			}

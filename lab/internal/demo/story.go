@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/cloud"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
@@ -49,6 +50,8 @@ type Story struct {
 	calico  *clientv3.Client
 	journal *journal
 	begin   time.Time
+	// address is that of the Service.
+	address string
 }
 
 // Run tells the story and returns nil if the main job was seen done.
@@ -78,7 +81,7 @@ func (s *Story) Run(ctx context.Context) error {
 	}
 	defer s.journal.close()
 	s.begin = time.Now()
-	for _, part := range []func(context.Context) error{s.introduce, s.askForBalancer} {
+	for _, part := range []func(context.Context) error{s.introduce, s.askForBalancer, s.awaitAddress} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -87,7 +90,7 @@ func (s *Story) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{s.destroy, s.replace, s.showBalancer} {
+	for _, part := range []func(context.Context) error{s.destroy, s.replace, s.showTargets} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -291,12 +294,18 @@ func (s *Story) until(ctx context.Context, patience time.Duration, what string, 
 
 func (s *Story) chapter(format string, args ...any) { fmt.Fprintf(s.Out, "\n"+format+"\n", args...) }
 
-func (s *Story) say(format string, args ...any) { fmt.Fprintf(s.Out, "  "+format+"\n", args...) }
+func (s *Story) say(format string, args ...any) { s.print(fmt.Sprintf("  "+format+"\n", args...)) }
+
+// print writes lines that fit a usual terminal.
+func (s *Story) print(text string) {
+	const columns = 80
+	fmt.Fprint(s.Out, screen.Fold(text, columns))
+}
 
 // sayAt says when it happened, in seconds since the machine was destroyed; further lines are indented.
 func (s *Story) sayAt(format string, args ...any) {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n             ")
-	fmt.Fprintf(s.Out, "  %+7.1f s  %s\n", time.Since(s.begin).Seconds(), text)
+	s.print(fmt.Sprintf("  %+7.1f s  %s\n", time.Since(s.begin).Seconds(), text))
 }
 
 func isReady(node *corev1.Node) bool {

@@ -197,7 +197,7 @@
     if (at) by("sections").querySelector('a[href="' + at + '"]').focus(); // the strip is made again, the focus stays
     for (const t of tiles) {
       // A section without anything in it is folded to its title.
-      by(t.key).classList.toggle("empty", t.state === "absent");
+      by(t.key).classList.toggle("empty", Boolean(t.empty));
     }
   }
 
@@ -212,7 +212,8 @@
 
   function cell(c) {
     if (c.bars) return bars(c);
-    if (c.at) return make("td", { class: "moment" }, time(c.at));
+    if (c.at) return make("td", { class: "moment" }, time(c.at), c.text ? ": " + c.text : null);
+    if (c.command) return make("td", {}, c.text ? c.text + ": " : null, make("code", {}, c.command), " ", copier(c.command, "Copy"));
     if (c.machine) return make("td", {}, machineLink(c.machine));
     return make("td", {}, c.text || "", ...(c.id ? [" ", copier(c.id, c.id.length > 8 ? c.id.slice(0, 8) + "…" : c.id)] : []));
   }
@@ -225,12 +226,12 @@
 
   function list(l) {
     const rows = l.rows || [];
-    const parts = [make("p", {}, l.summary)];
+    const parts = [make("p", {}, l.summary, l.checked ? ", checked " : null, l.checked ? time(l.checked) : null)];
     if (l.problem) parts.unshift(make("p", { class: "problem" }, l.problem));
     if (rows.length) {
       parts.push(make("table", { "aria-labelledby": "title-" + l.key },
         make("thead", {}, make("tr", {}, ...l.columns.map((c) => make("th", { scope: "col" }, c)))),
-        make("tbody", {}, ...rows.map((r) => make("tr", { class: r.ill ? "ill" : null }, ...r.cells.map((c, i) => labeled(cell(c), l.columns[i])))))));
+        make("tbody", {}, ...rows.map((r) => make("tr", { class: [r.ill ? "ill" : "", r.old ? "aged" : ""].join(" ").trim() || null }, ...r.cells.map((c, i) => labeled(cell(c), l.columns[i])))))));
     }
     if (l.more) parts.push(make("p", { class: "more" }, l.more));
     by("list-" + l.key).replaceChildren(...parts);

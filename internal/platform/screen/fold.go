@@ -1,19 +1,23 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package screen
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // leastColumn is how many columns the last one of a line must have to be folded within itself.
 const leastColumn = 30
 
-// fold breaks the lines of a text between words so that each fits into width columns, 0 for as many as there are. What goes on stands where the last column
+// Fold breaks the lines of a text between words so that each fits into width columns, 0 for as many as there are. What goes on stands where the last column
 // of its line begins: behind the last gap of two blanks, else behind the line's number. No word is broken.
-func fold(text string, width int) string {
+func Fold(text string, width int) string {
 	if width <= 0 {
 		return text
 	}
@@ -26,6 +30,19 @@ func fold(text string, width int) string {
 		b.WriteString(line + "\n")
 	}
 	return b.String()
+}
+
+// Sentence writes one sentence in lines of the terminal's width. Where it is written to is a person's, so that errors are passed over.
+func Sentence(w io.Writer, text string) {
+	columns, _ := Terminal(w)
+	fmt.Fprint(w, prose.Wrap("", "  ", text, columns))
+}
+
+// WriteFolded writes text for people, folded to the terminal's width.
+func WriteFolded(w io.Writer, text string) error {
+	columns, _ := Terminal(w)
+	_, err := io.WriteString(w, Fold(text, columns))
+	return err
 }
 
 // folded breaks one line.

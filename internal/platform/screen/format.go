@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package screen
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// The formats that most commands know.
+const (
+	Text        = "text"
+	FormatJSON  = "json"
+	FormatYAML  = "yaml"
+	outputUsage = "Output format: "
+)
+
+// Format is -o/--output; it implements pflag.Value, so that a wrong format is refused before the command does anything.
+type Format struct {
+	value string
+	known []string
+}
+
+// NewFormat returns the flag of a command that knows these formats, the first of which is its default.
+func NewFormat(known ...string) Format { return Format{value: known[0], known: known} }
+
+// AddTo gives cmd the flag and its completion.
+func (f *Format) AddTo(cmd *cobra.Command) {
+	cmd.Flags().VarP(f, "output", "o", outputUsage+strings.Join(f.known, ", ")+".")
+	// The only error is a flag that does not exist or has its completion already.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.known, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// String is the format's name.
+func (f *Format) String() string { return f.value }
+
+// Type names the value in the help text.
+func (*Format) Type() string { return "format" }
+
+// Set accepts the formats that the command knows.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(f.known, s) {
+		return fmt.Errorf("use one of %s", strings.Join(f.known, ", "))
+	}
+	f.value = s
+	return nil
+}
+
+// Print writes v as JSON or YAML, or else the text, folded to the terminal's width.
+func (f *Format) Print(w io.Writer, text string, v any) error {
+	var err error
+	switch f.value {
+	case FormatJSON:
+		err = JSON(w, v)
+	case FormatYAML:
+		err = YAML(w, v)
+	default:
+		err = WriteFolded(w, text)
+	}
+	if err != nil {
+		return fmt.Errorf("printing the result: %w", err)
+	}
+	return nil
+}
+
+// JSON writes v indented, and markup in texts as it is.
+func JSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// YAML writes v by its json tags.
+func YAML(w io.Writer, v any) error {
+	data, err := yaml.Marshal(v)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
+)
+
+// oldFindings is how much longer ago than the rest was read the doctor may have run: it runs less often.
+const oldFindings = 3 * time.Minute
+
+// waitsOf is what waits for a person. Nothing waiting is well only if it was read.
+func waitsOf(w World, m matcher) List {
+	l := List{Key: "waits", Title: "Waits for a person", Problem: w.WaitProblem, Columns: []string{"What", "Why", "Reported", "To confirm"}}
+	list := slices.Clone(w.Waits)
+	slices.SortFunc(list, func(a, b Wait) int {
+		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Command, b.Command), a.Reported.Compare(b.Reported))
+	})
+	lines := make([]line, len(list))
+	for i, x := range list {
+		reported := Cell{Text: "-"}
+		if !x.Reported.IsZero() {
+			reported = moment(x.Reported)
+		}
+		reported.Text = cmp.Or(tidy(x.Old), reported.Text)
+		confirm := Cell{Command: tidy(x.Command), Text: tidy(cmp.Or(x.Confirmed, x.Refused))}
+		lines[i] = line{
+			row:   Row{Ill: x.Command != "", Old: x.Old != "", Cells: append(cells(x.What, x.Why), reported, confirm)},
+			texts: []string{x.What, x.Why, x.Old, x.Command, confirm.Text},
+		}
+	}
+	l = m.list(l, "confirmation", lines)
+	switch l.State {
+	case Absent:
+		l.State = Good // somebody looked
+	case Good:
+		l.State, l.Text = Changing, prose.Plural(l.All, "confirmation")+" not acted on yet"
+	case Bad:
+		l.Text = prose.Plural(l.Ill, "confirmation") + " awaited"
+	}
+	return l
+}
+
+// doctorOf is what the doctor found, without what it found to be well, which is counted.
+func doctorOf(w World, m matcher) List {
+	l := List{Key: "doctor", Title: "Doctor", Columns: []string{"Severity", "Check", "What", "Why", "To do"}}
+	if w.CheckedAt.IsZero() {
+		l.Problem = "the doctor has not run"
+		return m.list(l, "finding", nil)
+	}
+	checked := w.CheckedAt.UTC()
+	l.Checked, l.Old = &checked, w.ReadAt.Sub(w.CheckedAt) > oldFindings
+	counts := map[finding.Severity]int{}
+	unread := 0
+	var lines []line
+	for _, f := range w.Findings { // already in their order
+		if f.Unread {
+			unread++
+		} else {
+			counts[f.Severity]++
+		}
+		if f.Severity == finding.OK {
+			continue
+		}
+		ill := f.Severity == finding.Problem || f.Severity == finding.Warning
+		row := Row{Ill: ill, Old: l.Old, Cells: cells(string(f.Severity), f.Check, f.What, f.Why, f.Do)}
+		lines = append(lines, line{row: row, texts: []string{string(f.Severity), f.Check, f.What, f.Where, f.Why, f.Do}})
+	}
+	l = m.list(l, "finding", lines)
+	l.State = Good
+	var parts []string
+	if n := counts[finding.Problem]; n > 0 {
+		l.State, parts = Bad, append(parts, prose.Plural(n, "problem"))
+	}
+	if n := counts[finding.Warning]; n > 0 {
+		l.State, parts = Bad, append(parts, prose.Plural(n, "warning"))
+	}
+	if unread > 0 {
+		if l.State == Good {
+			l.State = Unread
+		}
+		parts = append(parts, fmt.Sprintf("%d not read", unread))
+	}
+	if n := counts[finding.Note]; n > 0 {
+		parts = append(parts, prose.Plural(n, "note"))
+	}
+	l.Text = cmp.Or(strings.Join(parts, ", "), "nothing found")
+	l.Summary += fmt.Sprintf(", and %d ok", counts[finding.OK])
+	return l
+}
