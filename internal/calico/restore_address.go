@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
-	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
@@ -97,12 +97,12 @@ func poolHas(pool *apiv3.IPPool, block netip.Prefix) bool {
 		pool.Spec.BlockSize == block.Bits()
 }
 
-// emptyBlockFor is a block as libcalico-go makes it (lib/ipam: newBlock). Its sequence number begins with the time, so that no assignment of an earlier block
-// of that CIDR has the number of a later one.
+// emptyBlockFor is a block as libcalico-go makes it (lib/ipam: newBlock). Its sequence number begins anywhere, so that no assignment of an earlier block of
+// that CIDR has the number of a later one.
 func emptyBlockFor(host string, cidr netip.Prefix) *model.AllocationBlock {
 	affinity := model.IPAMAffinityTypeHost + ":" + host
 	block := &model.AllocationBlock{
-		CIDR: toCalicoNet(cidr), Affinity: &affinity, SequenceNumber: uint64(time.Now().UnixNano()), SequenceNumberForAllocation: map[string]uint64{},
+		CIDR: toCalicoNet(cidr), Affinity: &affinity, SequenceNumber: rand.Uint64N(1 << 62), SequenceNumberForAllocation: map[string]uint64{},
 	}
 	block.Allocations = make([]*int, block.NumAddresses())
 	for i := range block.Allocations {

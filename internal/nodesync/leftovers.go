@@ -314,7 +314,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 			tally.add(machine.subject, l.Leftover, held)
 			j.lookAgain(j.memory.holdLeftover(l.Leftover, held, wait, w.Now, c))
 		}
-		p.addLeftovers(machine, going, w)
+		p.addLeftovers(machine, going)
 	}
 	if j.refusals = append(j.refusals, tally.refusals()...); removed > 0 {
 		j.memory.LeftoverRemovals = append(j.memory.LeftoverRemovals, LeftoverRemoval{At: w.Now, Count: removed})
@@ -323,7 +323,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 }
 
 // addLeftovers adds the steps for the leftovers of one machine.
-func (p *Plan) addLeftovers(machine living, going []Leftover, w World) {
+func (p *Plan) addLeftovers(machine living, going []Leftover) {
 	if len(going) == 0 {
 		return
 	}

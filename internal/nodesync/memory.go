@@ -51,16 +51,23 @@ func remember(w World, c Config, s census) Memory {
 		absent(&s.doubted[i])
 	}
 	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
+	m.Removals = rememberRemovals(w, c)
+	return m
+}
+
+// rememberRemovals returns those within the mass guard's window, in the order of names.
+func rememberRemovals(w World, c Config) []Removal {
+	var out []Removal
 	for _, r := range w.Memory.Removals {
 		if r.At.After(w.Now) {
 			r.At = w.Now // the clock was set back
 		}
 		if w.Now.Sub(r.At) < c.MassWindow {
-			m.Removals = append(m.Removals, r)
+			out = append(out, r)
 		}
 	}
-	slices.SortFunc(m.Removals, func(a, b Removal) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
-	return m
+	slices.SortFunc(out, func(a, b Removal) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
+	return out
 }
 
 // withoutListed forgets the absences of machines whose Kubernetes Node is listed. It is for a list that is not to be believed otherwise: that a Node

@@ -125,8 +125,8 @@ func (m *model) apply(step Step, guards map[string]int64) error {
 	}
 	m.revision++
 	switch s := step.(type) {
-	case BindCluster, RemoveHandles:
-		return fmt.Errorf("%s: it is about a machine", step)
+	case BindCluster, RemoveHandles, RemoveLeftovers:
+		return fmt.Errorf("%s: it is not about a machine that is gone", step)
 	case Fence:
 		return m.annotate(node, s.Revision, of.KubernetesNode, guards)
 	case Unfence:

@@ -120,16 +120,21 @@ func (m machinesOff) awaiting(now time.Time) machinesAwaiting {
 	return out
 }
 
-func (m machinesAwaiting) text(now time.Time, columns int) string {
+// head is what waits, in a line.
+func (m machinesAwaiting) head() string {
 	verb := "are"
 	if m.Count == 1 {
 		verb = "is"
 	}
+	return fmt.Sprintf("%s %s off and held back by the gate mass-guard of digitalocean-cloud-controller-manager", prose.Plural(m.Count, "machine"), verb)
+}
+
+func (m machinesAwaiting) text(now time.Time, columns int) string {
 	reported := fmt.Sprintf("%s ago by digitalocean-cloud-controller-manager", prose.Span(now.Sub(m.SavedAt)))
 	if m.old != "" {
 		reported += ": " + m.old
 	}
-	text := prose.Wrap("", "", fmt.Sprintf("%s %s off and held back by the gate mass-guard of digitalocean-cloud-controller-manager", prose.Plural(m.Count, "machine"), verb), columns) +
+	text := prose.Wrap("", "", m.head(), columns) +
 		field("machines", firstMachines(m.Awaiting), columns) + field("why", m.Why, columns) + field("reported", reported, columns)
 	if !m.ConfirmedUntil.IsZero() {
 		return text + field("confirmed", fmt.Sprintf("until %s; digitalocean-cloud-controller-manager has yet to act on it", m.ConfirmedUntil.UTC().Format(time.RFC3339)), columns)

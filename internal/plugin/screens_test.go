@@ -56,10 +56,11 @@ func allScreens() map[string]screens {
 // noScreens are commands without a screen of their own, and why.
 func noScreens() map[string]string {
 	return map[string]string{
-		"ui": "it prints an address, and shows a page", "confirm-nodes": "it prints one sentence", "confirm-topology": "it prints one sentence",
+		"ui": "it prints an address, and shows a page", "confirm-nodes": "it prints one sentence", "confirm-machines": "it prints one sentence", "confirm-topology": "it prints one sentence",
 		"doctor-controllers": "it prints what doctor prints", "doctor-rbac": "it prints what doctor prints", "doctor-etcdstorages": "it prints what doctor prints",
 		"doctor-certificates": "it prints what doctor prints", "doctor-routereflectors": "it prints what doctor prints",
-		"etcd-export": "it prints data", "etcd-import": "it prints one sentence",
+		"etcd-export": "it prints data", "etcd-import": "it prints one sentence", "volumes": "its screens are in internal/volumes/testdata",
+		"node-forget": "it prints what the controller answers, whose tests have it", "restore": "it prints what the controller answers, whose tests have it",
 	}
 }
 
@@ -175,5 +176,5 @@ func TestEveryScreenFileIsShown(t *testing.T) {
 // groupOnly reports whether a command is run only to say which subcommands it has.
 func groupOnly(root *cobra.Command, leaf string) bool {
 	c, _, err := root.Find(strings.Split(leaf, "-"))
-	return err == nil && c.HasSubCommands() && slices.Contains([]string{"plan", "migrate", "etcd"}, leaf)
+	return err == nil && c.HasSubCommands() && slices.Contains([]string{"plan", "migrate", "etcd", "node"}, leaf)
 }

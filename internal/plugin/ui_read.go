@@ -153,6 +153,13 @@ func (*uiReader) waits(w *ui.World, is confirmations, now time.Time) {
 		}
 		w.Waits = append(w.Waits, x)
 	}
+	for _, m := range is.Machines {
+		x := ui.Wait{What: m.head() + ": " + firstMachines(m.Awaiting), Why: m.Why, Reported: m.SavedAt, Old: m.old, Refused: m.Refused, Command: m.Command}
+		if !m.ConfirmedUntil.IsZero() {
+			x.Command, x.Confirmed = "", "confirmed; digitalocean-cloud-controller-manager has yet to act on it"
+		}
+		w.Waits = append(w.Waits, x)
+	}
 	for _, t := range is.Topologies {
 		x := ui.Wait{What: headline(t.text(0)), Why: t.Why, Command: t.Command}
 		if t.Confirmed {

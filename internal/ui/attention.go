@@ -45,6 +45,7 @@ func waitsOf(w World, m matcher) List {
 		l.State, l.Text = Changing, prose.Plural(l.All, "confirmation")+" not acted on yet"
 	case Bad:
 		l.Text = prose.Plural(l.Ill, "confirmation") + " awaited"
+	case Unread, Changing: // the list says so itself
 	}
 	return l
 }

@@ -202,30 +202,36 @@ func crowd() volumes.World {
 	return w
 }
 
-// The text fits the terminal, and says all.
+// The text fits the terminal, and says all, when all is well and in trouble.
 func TestText(t *testing.T) {
 	t.Parallel()
-	r := volumes.Compare(crowd())
-	for _, width := range []int{80, 120} {
-		text := r.Text(width, agreement.Plain)
-		path := filepath.Join("testdata", fmt.Sprintf("crowd-%d.golden", width))
-		if *update {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+	for name, w := range map[string]volumes.World{"well": well(), "crowd": crowd()} {
+		for _, width := range []int{80, 120} {
+			text := volumes.Compare(w).Text(width, agreement.Plain)
+			compareGolden(t, fmt.Sprintf("%s-%d.golden", name, width), text)
+			for line := range strings.Lines(text) {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+					t.Errorf("%d columns: %s", n, line)
+				}
 			}
 		}
-		want, err := os.ReadFile(path)
-		if err != nil {
+	}
+}
+
+func compareGolden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want), text); diff != "" {
-			t.Errorf("%s, rewrite it with -update if that is meant:\n%s", path, diff)
-		}
-		for line := range strings.Lines(text) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
-				t.Errorf("%d columns: %s", n, line)
-			}
-		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s, rewrite it with -update if that is meant:\n%s", path, diff)
 	}
 }
 

@@ -123,6 +123,7 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 		return 0, r.Datastore.DeleteHandles(ctx, handles)
 	case nodesync.RemoveNode:
 		return 0, r.Datastore.DeleteNode(ctx, guard)
+	case nodesync.RemoveLeftovers: // tryStep has seen to it: its machine lives
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
 }

@@ -207,8 +207,8 @@ func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Pla
 		plan.Leftovers, nodesync.KindPodLeftovers)
 	for _, refusal := range plan.Refusals {
 		if refusal.Gate == nodesync.GatePodLeftovers {
-			note += "; " + refusal.Of.Host + ": " + refusal.Message
-			break
+			r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note + "; " + refusal.Of.Host + ": " + refusal.Message})
+			return
 		}
 	}
 	r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note})

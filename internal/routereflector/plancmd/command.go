@@ -144,14 +144,15 @@ func (p *planner) text(plans Plans) string {
 
 // Text is the plan for people.
 func (p Plan) Text() string {
-	text := p.preview.Text()
+	var b strings.Builder
+	b.WriteString(p.preview.Text())
 	if p.Held != "" {
-		text += "\nHeld back: " + p.Held + ".\n"
+		fmt.Fprintf(&b, "\nHeld back: %s.\n", p.Held)
 	}
 	for _, u := range p.NotRead {
-		text += "\nNot read: " + u + ".\n"
+		fmt.Fprintf(&b, "\nNot read: %s.\n", u)
 	}
-	return text
+	return b.String()
 }
 
 // attention reports that something would change, is refused, or could not be read. That a topology is paused is as somebody wants it.

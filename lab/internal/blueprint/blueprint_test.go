@@ -336,7 +336,7 @@ func TestResolveRefuses(t *testing.T) {
 			o.With, o.Without = []string{blueprint.CalicoNodeSync}, []string{blueprint.CalicoNodeSync}
 		},
 			"--with and --without both name calico-node-sync"},
-		"unknown companion":     {func(o *blueprint.Options) { o.With = []string{"x"} }, "the choices are calico-node-sync and digitalocean-csi-driver"},
+		"unknown companion": {func(o *blueprint.Options) { o.With = []string{"x"} }, "the choices are calico-node-sync and digitalocean-csi-driver"},
 		"volumes on simulated machines": {func(o *blueprint.Options) {
 			o.With, o.Cloud = []string{blueprint.CSIDriver}, blueprint.CloudDigitalOcean
 		}, "add --real-nodes 2"},

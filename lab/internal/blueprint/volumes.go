@@ -40,9 +40,7 @@ func (d draft) addVolumes(p Process) Process {
 	}
 	access := d.CloudAccess(d.ports)
 	switch p.Name {
-	case DigitalOcean:
-		p.Args = append(p.Args, "--disks="+d.Disks(), "--machines-address="+ControlPlaneAddress)
-	case RealNodes:
+	case DigitalOcean, RealNodes:
 		p.Args = append(p.Args, "--disks="+d.Disks())
 	case Setup:
 		p.Args = append(p.Args,
