@@ -70,7 +70,7 @@ func (v *volumesCommand) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	report := volumes.Compare(w)
-	switch v.output.format { //nolint:exhaustive // the others are printed alike
+	switch v.output.format {
 	case FormatTable:
 		columns, colors := terminal(out)
 		color := agreement.Plain

@@ -100,11 +100,7 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 	case nodesync.Fence:
 		return r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, s.Of.KubernetesNode)
 	case nodesync.RemoveEndpoints:
-		refs := make([]calico.EndpointRef, 0, len(s.Endpoints))
-		for _, e := range s.Endpoints {
-			refs = append(refs, calico.EndpointRef(e))
-		}
-		return 0, r.Datastore.DeleteEndpoints(ctx, guard, refs)
+		return 0, r.Datastore.DeleteEndpoints(ctx, guard, endpointRefs(s.Endpoints))
 	case nodesync.ReleaseAddresses:
 		assignments := make([]calico.Assignment, 0, len(s.Addresses))
 		for _, a := range s.Addresses {
@@ -126,6 +122,14 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 	case nodesync.RemoveLeftovers: // tryStep has seen to it: its machine lives
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
+}
+
+func endpointRefs(of []nodesync.EndpointRef) []calico.EndpointRef {
+	refs := make([]calico.EndpointRef, 0, len(of))
+	for _, e := range of {
+		refs = append(refs, calico.EndpointRef(e))
+	}
+	return refs
 }
 
 // harmless says that a step removes nothing of a machine, so that no machine needs to be gone for it and there is nothing to be kept.
