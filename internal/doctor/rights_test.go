@@ -48,8 +48,11 @@ func TestRights(t *testing.T) {
 		"stopped":         {asked(func(doctor.Question) bool { return true }, nodeSync(pods(0, 0))), nil, ""},
 		"in its namespace": {
 			asked(noLeases, nodeSync(inEtcd)),
-			[]string{"problem rights: ServiceAccount mooring-system/calico-node-sync may not get, update leases.coordination.k8s.io calico-node-sync.nodes.mooring.dev in namespace " +
-				"mooring-system, which Role calico-node-sync allows it"},
+			[]string{
+				"problem rights: ServiceAccount mooring-system/calico-node-sync may not get leases.coordination.k8s.io in namespace kube-node-lease, which Role calico-node-sync allows it",
+				"problem rights: ServiceAccount mooring-system/calico-node-sync may not get, update leases.coordination.k8s.io calico-node-sync.nodes.mooring.dev in namespace " +
+					"mooring-system, which Role calico-node-sync allows it",
+			},
 			"kubectl auth reconcile -f dist/calico-node-sync-etcdv3.yaml",
 		},
 		"everywhere": {

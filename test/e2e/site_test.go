@@ -89,7 +89,7 @@ func (s *site) grant() {
 	namespace.SetKind("Namespace")
 	namespace.SetName(s.namespace)
 	s.apply(api, namespace)
-	for _, name := range []string{"base/service-account.yaml", "base/rbac.yaml", "overlays/etcdv3/rbac.yaml"} {
+	for _, name := range []string{"base/service-account.yaml", "base/rbac.yaml", "leases/rbac.yaml", "overlays/etcdv3/rbac.yaml"} {
 		content, err := os.ReadFile(filepath.Join(testkit.Root(s.t), "config", "calico-node-sync", name))
 		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(name, "overlays/") {
 			continue // this datastore needs no rights of its own in Kubernetes
@@ -122,6 +122,12 @@ func (s *site) move(object *unstructured.Unstructured) {
 		return
 	case "ClusterRoleBinding":
 		object.SetName(object.GetName() + "-" + s.namespace)
+	case "RoleBinding", "Role":
+		if object.GetNamespace() == "" {
+			object.SetNamespace(s.namespace)
+		} else { // one that all sites share
+			s.rename(object)
+		}
 	default:
 		object.SetNamespace(s.namespace)
 	}
@@ -132,6 +138,15 @@ func (s *site) move(object *unstructured.Unstructured) {
 	}
 	if len(subjects) > 0 {
 		s.must(unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
+	}
+}
+
+// rename gives a role, or what binds one, in a namespace that all sites share a name of this site.
+func (s *site) rename(object *unstructured.Unstructured) {
+	s.t.Helper()
+	object.SetName(object.GetName() + "-" + s.namespace)
+	if object.GetKind() == "RoleBinding" {
+		s.must(unstructured.SetNestedField(object.Object, object.GetName(), "roleRef", "name"))
 	}
 }
 

@@ -110,7 +110,8 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	write := []string{"create", "update", "patch", "delete", "deletecollection"}
 	may(true, "", "nodes", "", "", read...)
-	may(true, "", "pods", "", "", "list")
+	may(true, "", "pods", "", "", "get", "list")
+	may(true, "coordination.k8s.io", "leases", "kube-node-lease", "node-1", "get")
 	may(true, "", "namespaces", "", "kube-system", "get")
 	may(true, "coordination.k8s.io", "leases", namespace, "", "create")
 	may(true, "", "configmaps", namespace, "", "create", "list", "delete")
@@ -130,7 +131,7 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(true, "authentication.k8s.io", "tokenreviews", "", "", "create")
 	// From here on the roles are known to be in force, so a no is a no and not a cache that lags.
 	may(false, "", "nodes", "", "", write...)
-	may(false, "", "pods", "", "", append([]string{"get", "watch"}, write...)...)
+	may(false, "", "pods", "", "", append([]string{"watch"}, write...)...)
 	may(false, "", "secrets", namespace, "calico-etcd-secrets", append(read, write...)...)
 	may(false, "", "secrets", "kube-system", "", read...)
 	may(false, "", "configmaps", namespace, "", "get", "watch", "update", "patch", "deletecollection")
@@ -144,7 +145,8 @@ func TestAccountMayDoItsWorkAndNoMore(t *testing.T) {
 	may(false, "apps", "deployments", namespace, "another", "get")
 	may(false, "", "namespaces", "", "default", "get")
 	may(false, "coordination.k8s.io", "leases", namespace, "another", "get", "update", "patch", "delete")
-	may(false, "coordination.k8s.io", "leases", "kube-node-lease", "", "create", "get", "update")
+	may(false, "coordination.k8s.io", "leases", "kube-node-lease", "", "create", "update")
+	may(false, "coordination.k8s.io", "leases", "default", "", "get")
 	may(false, "rbac.authorization.k8s.io", "clusterroles", "", "", append(read, write...)...)
 	may(false, calico, "clusterinformations", "", "default", write...)
 	may(false, calico, "ippools", "", "", write...)

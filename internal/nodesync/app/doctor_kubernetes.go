@@ -133,7 +133,7 @@ func (x *examination) rights(ctx context.Context, kind, namespace string) (whose
 		if r.Own && namespace == "" {
 			continue
 		}
-		attributes := authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: r.Verb}
+		attributes := authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: r.Verb, Namespace: r.In}
 		if r.Own {
 			attributes.Namespace = namespace
 		}

@@ -374,9 +374,9 @@ func TestFindingsAreComplete(t *testing.T) {
 func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..", "config", "calico-node-sync")
-	base := filepath.Join(root, "base", "rbac.yaml")
+	base, leases := filepath.Join(root, "base", "rbac.yaml"), filepath.Join(root, "leases", "rbac.yaml")
 	for kind, files := range map[string][]string{
-		kindEtcd: {base}, kindKubernetes: {base, filepath.Join(root, "overlays", "kubernetes", "rbac.yaml")},
+		kindEtcd: {base, leases}, kindKubernetes: {base, leases, filepath.Join(root, "overlays", "kubernetes", "rbac.yaml")},
 	} {
 		var want, got []string
 		for _, file := range files {
@@ -410,7 +410,12 @@ func given(t *testing.T, file string) []string {
 			continue
 		}
 		for _, rule := range role.Rules {
-			out = append(out, spread(rule, role.Kind == "Role")...)
+			for _, right := range spread(rule, role.Kind == "Role" && role.Namespace == "") {
+				if role.Namespace != "" {
+					right += " in namespace " + role.Namespace
+				}
+				out = append(out, right)
+			}
 		}
 	}
 	return out

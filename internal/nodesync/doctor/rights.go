@@ -19,6 +19,8 @@ type Right struct {
 	Verb string
 	// Own says that it is about objects in the controller's own namespace.
 	Own bool
+	// In is the namespace of a role in another one, "" for any other right.
+	In string
 	// For says what it is for, and is empty for what a controller cannot do without.
 	For string
 }
@@ -31,6 +33,9 @@ func (r Right) String() string {
 	}
 	if r.Name != "" {
 		resource += "/" + r.Name
+	}
+	if r.In != "" {
+		resource += " in namespace " + r.In
 	}
 	return r.Verb + " " + resource
 }
@@ -49,7 +54,7 @@ func Rights(kind string) []Right {
 	out := []Right{
 		{Resource: "nodes", Verb: "get"}, {Resource: "nodes", Verb: "list"}, {Resource: "nodes", Verb: "watch"},
 		{Resource: "pods", Verb: "list"},
-		{Resource: "pods", Verb: "get", For: leftovers}, {Group: "coordination.k8s.io", Resource: "leases", Verb: "get", For: leftovers},
+		{Resource: "pods", Verb: "get", For: leftovers}, {Group: "coordination.k8s.io", Resource: "leases", Verb: "get", In: "kube-node-lease", For: leftovers},
 		{Resource: "namespaces", Name: "kube-system", Verb: "get"},
 		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create", For: metrics},
 		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create", For: metrics},
@@ -68,7 +73,6 @@ func Rights(kind string) []Right {
 	for _, verb := range []string{"list", "delete"} {
 		out = append(out, Right{Resource: "configmaps", Verb: verb, Own: true, For: "keeping the journal in ConfigMaps"})
 	}
-	out = append(out, Right{Resource: "configmaps", Verb: "get", Own: true, For: "putting back what kubectl mooring restore names"})
 	const events = "Events"
 	for _, group := range []string{"", "events.k8s.io"} {
 		for _, verb := range []string{"create", "patch"} {

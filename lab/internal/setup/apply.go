@@ -129,7 +129,7 @@ func (o options) applyManifests(ctx context.Context, api client.Client) error {
 		return err
 	}
 	return applyFiles(ctx, api, o.calicoNodeSyncManifests, componentNamespace,
-		"base/service-account.yaml", "base/rbac.yaml", "overlays/"+o.datastore+"/rbac.yaml")
+		"base/service-account.yaml", "base/rbac.yaml", "leases/rbac.yaml", "overlays/"+o.datastore+"/rbac.yaml")
 }
 
 // waitNamespace waits for a namespace that the API server makes by itself, which takes it a moment at the first start.
