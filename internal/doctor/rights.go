@@ -244,7 +244,7 @@ func (i installed) lacks(r rule, name string, verbs []string) finding.Finding {
 		what += " " + name
 	}
 	if r.own {
-		what += " in namespace " + i.workload.Namespace
+		what += " in namespace " + cmp.Or(r.in, i.workload.Namespace)
 	}
 	f := finding.Finding{
 		Severity: finding.Problem, Where: r.role, What: fmt.Sprintf("%s may not %s %s, which %s allows it", i.whose(), strings.Join(verbs, ", "), what, r.role),
