@@ -54,7 +54,7 @@ test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec bin/csi-sani
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
-packages: ## Install the Debian packages that some tests use, as root: a C compiler, BIRD, Chromium, xfsprogs, runc, nftables.
+packages: ## Install the Debian packages that some tests use, as root: a C compiler, BIRD, Chromium, e2fsprogs, xfsprogs, runc, nftables.
 	@hack/packages.sh
 
 e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).

@@ -8,8 +8,8 @@
 //	                                           tests with the tag e2e, by `make e2e`
 //	tests count unit|e2e                       how many of the last run passed and failed, and which passed only when they ran again
 //
-// With CI=true a test that fails runs once more when all others are done. TEST_FLAGS adds flags of go test. bin/test receives the event streams (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds
-// and CPU seconds of each package, the most expensive first.
+// With CI=true a test that fails runs once more when all others are done. TEST_FLAGS adds flags of go test. bin/test receives the event streams
+// (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds and CPU seconds of each package, the most expensive first.
 package main
 
 import (
