@@ -78,6 +78,8 @@ type Heartbeat struct {
 	UID string
 	// Ready is the Node's condition of that name; Keep says that the keep annotation stands on it.
 	Ready, Keep bool
+	// ReadySince is when that condition changed last, the zero time if the Node does not say so.
+	ReadySince time.Time
 	// Renewed is the Lease's renewTime, by the clock of the machine.
 	Renewed time.Time
 	// Detail is why one of them could not be read, for people.
@@ -91,7 +93,18 @@ type Beat struct {
 	// At is when it was read, and Proven when two reads have last shown that the kubelet renews its Lease. First says that there was no read shortly before.
 	At, Proven time.Time
 	First      bool
+	// Since is the first of the times at which that was shown without a gap longer than beatWindow.
+	Since time.Time
 }
+
+// ReadyLongEnough reports whether the Node has been Ready for as long as leftovers must be old. A kubelet that was dead while its pods were deleted by force
+// still takes them down when it is back.
+func (h Heartbeat) ReadyLongEnough(now time.Time, c Config) bool {
+	return h.Ready && !h.ReadySince.IsZero() && now.Sub(h.ReadySince) >= c.oldLeftover()
+}
+
+// oldLeftover is how far the sweeps must be apart that find a leftover before it goes, and for how long its machine must have been seen to be well.
+func (c Config) oldLeftover() time.Duration { return max(c.Grace, c.LeftoverAge) }
 
 const (
 	// leftoversPerRound bounds the live reads of one round.
@@ -104,6 +117,8 @@ const (
 	// work: a kubelet renews every 10 s, and its Node counts as lost after 40 s (kubelet: nodeLeaseDurationSeconds).
 	beatWindow = 2 * time.Minute
 	provenLife = 40 * time.Second
+	// beatAgain is when to look again at a kubelet that has not been at work for long enough yet: often enough for the reads to follow on each other.
+	beatAgain = time.Minute
 	// longestBatch is how long a hash names the same leftovers while others come and go.
 	longestBatch = 24 * time.Hour
 )
@@ -212,7 +227,7 @@ func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 
 // unripe returns why a leftover is not to be removed, whatever a live read says, or "".
 func (l SeenLeftover) unripe(machine living, removes bool, c Config) string {
-	age := max(c.Grace, c.LeftoverAge)
+	age := c.oldLeftover()
 	switch {
 	case machine.keep:
 		return "annotation " + KeepAnnotation + " forbids removing it"
@@ -257,7 +272,16 @@ func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) 
 			j.leftovers = append(j.leftovers, l)
 		}
 	}
-	slices.SortStableFunc(j.leftovers, func(a, b SeenLeftover) int { return a.NotBefore.Compare(b.NotBefore) })
+	// Machines that are being looked at come first: their reads must follow on each other.
+	later := make(map[string]int, len(j.machines))
+	for host, machine := range j.machines {
+		if !slices.ContainsFunc(m.Beats, func(b Beat) bool { return b.Node == machine.subject.KubernetesNode }) {
+			later[host] = 1
+		}
+	}
+	slices.SortStableFunc(j.leftovers, func(a, b SeenLeftover) int {
+		return cmp.Or(cmp.Compare(later[a.Host], later[b.Host]), a.NotBefore.Compare(b.NotBefore))
+	})
 	if more := len(j.leftovers) - leftoversPerRound; more > 0 {
 		j.leftovers = j.leftovers[:leftoversPerRound]
 		j.lookAgain(c.Pace)
@@ -292,7 +316,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 	tally, removed := newTally(), 0
 	for group := range groups(j.leftovers, func(l SeenLeftover) string { return l.Host }) {
 		machine := j.machines[group[0].Host]
-		heldMachine, wait := j.memory.askMachine(w, machine)
+		heldMachine, wait := j.memory.askMachine(w, machine, c)
 		var going []Leftover
 		for _, l := range group {
 			pod, read := pods[[2]string{l.Namespace, l.Pod}]
@@ -328,7 +352,7 @@ func (p *Plan) addLeftovers(machine living, going []Leftover) {
 		return
 	}
 	p.Decisions = append(p.Decisions, Decision{Of: machine.subject, Because: fmt.Sprintf(
-		"two sweeps found them, a live read finds none of the pods, and Kubernetes Node %s is Ready and its kubelet renews its Lease", machine.subject.KubernetesNode)})
+		"two sweeps found them, a live read finds none of the pods, and Kubernetes Node %s has been Ready for long and its kubelet renews its Lease", machine.subject.KubernetesNode)})
 	for group := range groups(going, func(l Leftover) netip.Prefix { return l.Block }) {
 		for chunk := range slices.Chunk(group, leftoversPerStep) {
 			p.Steps = append(p.Steps, RemoveLeftovers{Of: machine.subject, Revision: machine.revision, NodeUID: machine.uid, Leftovers: slices.Clone(chunk)})
@@ -337,7 +361,7 @@ func (p *Plan) addLeftovers(machine living, going []Leftover) {
 }
 
 // askMachine returns why a machine's leftovers are not to be touched now, and when to ask again (0 for the usual time), or "".
-func (m Memory) askMachine(w World, machine living) (why string, wait time.Duration) {
+func (m Memory) askMachine(w World, machine living, c Config) (why string, wait time.Duration) {
 	i := slices.IndexFunc(w.Kubernetes.Heartbeats, func(h Heartbeat) bool { return h.Node == machine.subject.KubernetesNode })
 	if i < 0 {
 		return "its Kubernetes Node and the Lease of its kubelet were not read", 0
@@ -352,13 +376,24 @@ func (m Memory) askMachine(w World, machine living) (why string, wait time.Durat
 		return "annotation " + KeepAnnotation + " on its Kubernetes Node forbids removing it", 0
 	case !h.Ready:
 		return "its Kubernetes Node is not Ready", 0
+	case !h.ReadyLongEnough(w.Now, c):
+		return fmt.Sprintf("its Kubernetes Node has not been Ready for %s: its kubelet may still take pods down", c.oldLeftover()), beatAgain
 	}
-	beat := slices.IndexFunc(m.Beats, func(b Beat) bool { return b.Node == h.Node && b.UID == h.UID })
-	switch {
-	case beat < 0 || m.Beats[beat].First:
+	return m.askKubelet(w.Now, h, c)
+}
+
+// askKubelet is the part of askMachine about the Lease.
+func (m Memory) askKubelet(now time.Time, h Heartbeat, c Config) (why string, wait time.Duration) {
+	i := slices.IndexFunc(m.Beats, func(b Beat) bool { return b.Node == h.Node && b.UID == h.UID })
+	if i < 0 || m.Beats[i].First {
 		return "whether its kubelet renews its Lease is seen at the next look", firstHold
-	case m.Beats[beat].Proven.IsZero() || m.Beats[beat].Proven.After(w.Now) || w.Now.Sub(m.Beats[beat].Proven) > provenLife:
+	}
+	switch beat := m.Beats[i]; {
+	case beat.Proven.IsZero() || beat.Proven.After(now) || now.Sub(beat.Proven) > provenLife:
 		return "its kubelet has not renewed its Lease between two looks", 0
+	case beat.Since.After(now) || now.Sub(beat.Since) < c.oldLeftover():
+		return fmt.Sprintf("its kubelet has not been seen to renew its Lease for %s: it may still take pods down", c.oldLeftover()),
+			min(beatAgain, max(time.Second, beat.Since.Add(c.oldLeftover()).Sub(now)))
 	}
 	return "", 0
 }
@@ -378,8 +413,11 @@ func (m *Memory) beat(w World) {
 		next, before := Beat{Node: h.Node, UID: h.UID, Renewed: h.Renewed, At: w.Now, First: true}, old[h.Node]
 		if gap := w.Now.Sub(before.At); before.UID == h.UID && gap > 0 && gap <= beatWindow {
 			next.First = false
-			if next.Proven = before.Proven; h.Renewed.After(before.Renewed) {
-				next.Proven = w.Now
+			next.Proven, next.Since = before.Proven, before.Since
+			if h.Renewed.After(before.Renewed) {
+				if next.Proven = w.Now; before.Since.IsZero() || w.Now.Sub(before.Proven) > beatWindow {
+					next.Since = w.Now
+				}
 			}
 		}
 		read[h.Node] = true

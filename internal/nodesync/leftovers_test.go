@@ -34,7 +34,8 @@ type flat struct {
 type flatMachine struct {
 	ready, keep, working bool
 	renewed              time.Time
-	stopped              time.Time // when the kubelet stopped
+	stopped, back        time.Time // when the kubelet stopped, and came back
+	readySince           time.Time
 }
 
 func newFlat(machines ...string) *flat {
@@ -42,7 +43,7 @@ func newFlat(machines ...string) *flat {
 	c.AlsoRemove = []ResourceKind{KindPodLeftovers}
 	f := &flat{now: start, machines: map[string]*flatMachine{}, pods: map[string]string{"kube-system/dns": "other"}, held: map[Leftover]time.Time{}, config: c}
 	for _, name := range machines {
-		f.machines[name] = &flatMachine{ready: true, working: true, renewed: start}
+		f.machines[name] = &flatMachine{ready: true, working: true, renewed: start, readySince: start.Add(-time.Hour)}
 	}
 	return f
 }
@@ -109,7 +110,7 @@ func (f *flat) world() World {
 	}
 	for _, node := range nodes {
 		m := f.machines[node]
-		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, Heartbeat{Node: node, UID: "uid-" + node, Ready: m.ready, Renewed: m.renewed})
+		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, Heartbeat{Node: node, UID: "uid-" + node, Ready: m.ready, ReadySince: m.readySince, Renewed: m.renewed})
 	}
 	return w
 }
@@ -146,6 +147,58 @@ func (f *flat) settle(d time.Duration) {
 	}
 }
 
+// untilSteps runs rounds until one has steps, which must take as long at least, and not much longer.
+func (f *flat) untilSteps(t *testing.T, atLeast time.Duration) Plan {
+	t.Helper()
+	for begin := f.now; ; {
+		p := f.round()
+		switch took := f.now.Sub(begin); {
+		case len(p.Steps) > 0 && took < atLeast:
+			t.Fatalf("after %s, want %s at least:\n%s", took, atLeast, p)
+		case len(p.Steps) > 0:
+			return p
+		case took > atLeast+10*time.Minute:
+			t.Fatalf("nothing after %s:\n%s", took, p)
+		}
+		f.pass(p.Next)
+	}
+}
+
+// A kubelet that was dead while its pods were deleted by force still takes them down when it is back: be it that its Node was not Ready meanwhile, or that
+// nobody has said so.
+func TestLeftoversOfAMachineThatComesBack(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(f *flat, m *flatMachine, back bool){
+		"the Node was not Ready": func(f *flat, m *flatMachine, back bool) { m.ready, m.working, m.readySince = back, back, f.now },
+		"the Node stayed Ready":  func(_ *flat, m *flatMachine, back bool) { m.working = back },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFlat("a")
+			f.run("a", "gone")
+			f.settle(time.Hour)
+			change(f, f.machines["a"], false)
+			f.vanish("gone")
+			if f.settle(3 * time.Hour); len(f.held) != 2 {
+				t.Fatalf("removed while the kubelet is dead: %v", f.held)
+			}
+			change(f, f.machines["a"], true)
+			f.untilSteps(t, f.config.LeftoverAge)
+		})
+	}
+}
+
+func TestANodeThatDoesNotSaySinceWhenItIsReady(t *testing.T) {
+	t.Parallel()
+	f := newFlat("a")
+	f.machines["a"].readySince = time.Time{}
+	f.run("a", "gone")
+	f.vanish("gone")
+	if f.settle(3 * time.Hour); len(f.held) != 2 {
+		t.Errorf("removed: %v", f.held)
+	}
+}
+
 func stepped(p Plan) (out []Leftover) {
 	for _, s := range p.Steps {
 		if step, ok := s.(RemoveLeftovers); ok {
@@ -169,8 +222,11 @@ func TestLeftoversGoAfterTwoSweeps(t *testing.T) {
 		t.Fatalf("after two sweeps and one look at the kubelet:\n%s", p)
 	}
 	f.pass(firstHold)
-	p := f.round()
-	if want := "a: two sweeps found them, a live read finds none of the pods, and Kubernetes Node a is Ready and its kubelet renews its Lease\n" +
+	if p := f.round(); len(p.Steps) > 0 || !strings.Contains(p.String(), "its kubelet has not been seen to renew its Lease for 15m0s") {
+		t.Fatalf("after two looks at the kubelet:\n%s", p)
+	}
+	p := f.untilSteps(t, 15*time.Minute)
+	if want := "a: two sweeps found them, a live read finds none of the pods, and Kubernetes Node a has been Ready for long and its kubelet renews its Lease\n" +
 		"  1. remove 1 workload endpoint of pods that are gone on a: default/a-k8s-gone\n" +
 		"  2. release 1 address of pods that are gone on a: 10.0.0.2 (default/gone)\n"; p.String() != want {
 		t.Fatalf("after two looks: got\n%swant\n%s", p, want)
@@ -283,7 +339,13 @@ func TestFailedAttemptsDoNotCount(t *testing.T) {
 	f.round()
 	f.pass(f.config.SweepPeriod)
 	f.round()
-	f.pass(firstHold)
+	for range 14 {
+		f.pass(beatAgain)
+		f.round()
+	}
+	f.pass(beatAgain)
+	f.round()
+	f.pass(beatAgain)
 	p := MakePlan(f.world(), f.config)
 	if len(p.Steps) != 2 || len(p.Memory.LeftoverRemovals) != 1 || p.Memory.LeftoverRemovals[0].Count != 2 {
 		t.Fatalf("got\n%s%+v", p, p.Memory.LeftoverRemovals)
@@ -311,12 +373,12 @@ func drawFlat(t *rapid.T, check func(f *flat, p Plan)) *flat {
 		case 2, 3:
 			f.vanish(pod)
 		case 4:
-			f.machines[machine].ready = !f.machines[machine].ready
+			f.machines[machine].ready, f.machines[machine].readySince = !f.machines[machine].ready, f.now
 		case 5:
 			if m := f.machines[machine]; m.working {
 				m.working, m.stopped = false, f.now
 			} else {
-				m.working = true
+				m.working, m.back = true, f.now
 			}
 		case 6:
 			f.machines[machine].keep = rapid.Bool().Draw(t, "keep")
@@ -358,6 +420,12 @@ func TestLeftoversLaws(t *testing.T) {
 				}
 				if !m.working && f.now.Sub(m.stopped) > beatWindow+provenLife {
 					t.Fatalf("%s: its kubelet stopped at %s, it is %s", step, m.stopped, f.now)
+				}
+				if f.now.Sub(m.readySince) < f.config.LeftoverAge {
+					t.Fatalf("%s: it is Ready since %s, it is %s", step, m.readySince, f.now)
+				}
+				if m.back.Sub(m.stopped) > 2*beatWindow && f.now.Sub(m.back) < f.config.LeftoverAge {
+					t.Fatalf("%s: its kubelet was away from %s to %s, it is %s", step, m.stopped, m.back, f.now)
 				}
 				for _, l := range step.Leftovers {
 					if _, alive := f.pods[l.Namespace+"/"+l.Pod]; alive || l.Host != step.Of.Host {

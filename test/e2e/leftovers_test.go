@@ -295,7 +295,7 @@ func (b *bed) ready(agent *caliconode.Agent, status corev1.ConditionStatus) {
 	nodes := b.api.Client.CoreV1().Nodes()
 	node, err := nodes.Get(b.Context(), agent.Host().Name, metav1.GetOptions{})
 	b.must(err)
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(b.clock.Now())}}
 	_, err = nodes.UpdateStatus(b.Context(), node, metav1.UpdateOptions{})
 	b.must(err)
 }
@@ -414,7 +414,7 @@ func TestLeftoversBeside(t *testing.T) { //nolint:paralleltest // it needs the m
 	}
 	byDefault := run(c, 10*time.Minute)
 	c.AlsoRemove = nodesync.OptionalKinds()
-	withAll := run(c, 45*time.Minute)
+	withAll := run(c, 75*time.Minute)
 	for i, kind := range kinds {
 		if kind.gone && there(withAll, marks[i]) {
 			c.Named = append(c.Named, names[i])

@@ -119,7 +119,8 @@ func (r *Reconciler) lookUpPods(ctx context.Context, leftovers []nodesync.Leftov
 	return out
 }
 
-// stillLeft is the last look before a write about leftovers: none of the pods is there, and the machine is the one that it was, Ready, and not to be kept.
+// stillLeft is the last look before a write about leftovers: none of the pods is there, and the machine is the one that it was, Ready for
+// long, and not to be kept.
 func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftovers) error {
 	if r.LeftoverCluster == nil || r.LeftoverStore == nil {
 		return errors.New("leftovers of pods cannot be read here")
@@ -136,8 +137,8 @@ func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftover
 	switch h := r.LeftoverCluster.Heartbeat(ctx, step.Of.KubernetesNode); {
 	case h.Detail != "":
 		return fmt.Errorf("no answer whether the kubelet of %s is at work: %s", step.Of.KubernetesNode, h.Detail)
-	case h.UID != step.NodeUID || !h.Ready || h.Keep:
-		return fmt.Errorf("%w: Kubernetes Node %s is not Ready, is to be kept, or is another by now", errNotLeftover, step.Of.KubernetesNode)
+	case h.UID != step.NodeUID || !h.ReadyLongEnough(r.Clock.Now(), r.Config) || h.Keep:
+		return fmt.Errorf("%w: Kubernetes Node %s is not Ready or only lately, is to be kept, or is another by now", errNotLeftover, step.Of.KubernetesNode)
 	}
 	return nil
 }

@@ -102,7 +102,8 @@ func (k *KubernetesCluster) Heartbeat(ctx context.Context, node string) nodesync
 		return out
 	}
 	keep, annotated := object.GetAnnotations()[nodesync.KeepAnnotation]
-	out.UID, out.Ready, out.Keep = string(object.GetUID()), isReady(object), annotated && keep != "false"
+	out.UID, out.Keep = string(object.GetUID()), annotated && keep != "false"
+	out.Ready, out.ReadySince = isReady(object)
 	text, _, _ := unstructured.NestedString(lease.Object, "spec", "renewTime")
 	renewed, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -112,14 +113,16 @@ func (k *KubernetesCluster) Heartbeat(ctx context.Context, node string) nodesync
 	return out
 }
 
-// isReady reports whether the condition Ready of a Node is True. A Node that is being deleted is not.
-func isReady(node *unstructured.Unstructured) bool {
+// isReady reports whether the condition Ready of a Node is True, and since when. A Node that is being deleted is not.
+func isReady(node *unstructured.Unstructured) (ready bool, since time.Time) {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
 	for _, entry := range conditions {
 		condition, _ := entry.(map[string]any)
 		if condition["type"] == string(corev1.NodeReady) {
-			return condition["status"] == string(corev1.ConditionTrue) && node.GetDeletionTimestamp() == nil
+			text, _ := condition["lastTransitionTime"].(string)
+			since, _ = time.Parse(time.RFC3339, text) // the zero time, if there is none
+			return condition["status"] == string(corev1.ConditionTrue) && node.GetDeletionTimestamp() == nil, since
 		}
 	}
-	return false
+	return false, time.Time{}
 }
