@@ -202,6 +202,9 @@ func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 	if w.Calico.PodsSwept && w.Calico.AlivePods == 0 && len(w.Calico.Leftovers) > 0 && !c.OneShot {
 		j.refuse(ofLeftovers("", ""), GatePodLeftovers, "Kubernetes lists no pod at all: whether pods are gone is unknown")
 	}
+	if w.Calico.PodsNotSwept != "" {
+		j.refuse(ofLeftovers("", ""), GatePodLeftovers, "leftovers of pods were not looked for: "+w.Calico.PodsNotSwept)
+	}
 	if j.machines = s.livingMachines(w); len(m.Leftovers) == 0 {
 		return
 	}

@@ -108,9 +108,11 @@ type Calico struct {
 	// PodsSwept says that what names a pod was compared with the pods this time. Leftovers are what names one that is not alive, AlivePods how many pods
 	// are, and Holdings how much names a pod.
 	PodsSwept bool
-	Leftovers []Leftover
-	AlivePods int
-	Holdings  int
+	// PodsNotSwept is why it should have been and was not, for people.
+	PodsNotSwept string
+	Leftovers    []Leftover
+	AlivePods    int
+	Holdings     int
 }
 
 // Binding is the record, on Calico's ClusterInformation, of the cluster that a datastore belongs to.

@@ -80,6 +80,8 @@ type Reconciler struct {
 	mentioned map[string]bool
 	sweptAt   time.Time
 	announced announced
+	// podsDue says that leftovers of pods are to be looked for, and podsFailed that this failed last.
+	podsDue, podsFailed bool
 }
 
 // NeedLeaderElection makes the manager start it in one replica at a time.

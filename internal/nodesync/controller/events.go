@@ -94,6 +94,12 @@ type announced struct {
 	said map[string]time.Time
 }
 
+// clone is a copy that goes its own way, but for the warnings: what it warns of is not warned of again here.
+func (a announced) clone() announced {
+	a.holding, a.removed, a.failing, a.leftovers = maps.Clone(a.holding), maps.Clone(a.removed), maps.Clone(a.failing), maps.Clone(a.leftovers)
+	return a
+}
+
 // hold is a gate that holds something back.
 type hold struct {
 	rounds int  // in a row

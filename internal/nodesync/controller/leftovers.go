@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
@@ -56,9 +54,6 @@ func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision 
 		return maphash.Bytes(seed, text)
 	}
 	err := r.LeftoverCluster.EachPod(ctx, func(namespace, name string) { pods[hash(namespace, name)] = struct{}{} })
-	if r.Config.OneShot && apierrors.IsForbidden(err) {
-		return nil // a person who may see Nodes and not all pods sees the rest
-	}
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}

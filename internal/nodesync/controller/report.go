@@ -73,7 +73,7 @@ func (r *Reconciler) reportRefusals(log logr.Logger, refusals []nodesync.Refusal
 	for _, refusal := range refusals {
 		counts[refusal.Gate]++
 		key := nodesync.Refusal{Of: refusal.Of, Gate: refusal.Gate}
-		if refusal.Gate == nodesync.GateMass || refusal.Gate == nodesync.GateOverlap {
+		if slices.Contains([]nodesync.Gate{nodesync.GateMass, nodesync.GateOverlap, nodesync.GateLeftoverGuard}, refusal.Gate) {
 			key.Message = refusal.Message // a person acts on what it says, so it is said again when it changes
 		}
 		if current[key] {

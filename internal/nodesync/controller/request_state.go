@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,9 +19,12 @@ import (
 type Requests interface {
 	// Pending returns the request as it is written, empty if there is none, and the answer that was given last.
 	Pending(ctx context.Context) (text string, answer Answer, err error)
-	// Answer gives an answer, unless another request is there by now.
+	// Answer gives an answer, unless the request was withdrawn or is another by now, which is errWithdrawn.
 	Answer(ctx context.Context, text string, answer Answer) error
 }
+
+// errWithdrawn says that a request is not what it was: nothing is to be done for it.
+var errWithdrawn = errors.New("the request was withdrawn, or is another by now")
 
 // Pending implements Requests. A ConfigMap that is not there is made, so that a person who may only patch it finds one.
 func (s *ConfigMapState) Pending(ctx context.Context) (string, Answer, error) {
@@ -55,7 +59,7 @@ func (s *ConfigMapState) Answer(ctx context.Context, text string, answer Answer)
 	}
 	before := object.GetResourceVersion()
 	if object.GetAnnotations()[nodesync.RequestAnnotation] != text {
-		return nil // it was withdrawn, or is another by now
+		return errWithdrawn
 	}
 	if err := unstructured.SetNestedField(object.Object, value, "metadata", "annotations", nodesync.AnswerAnnotation); err != nil {
 		return fmt.Errorf("answering a request: %w", err)

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,23 +40,28 @@ func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 	now := r.Clock.Now()
 	begun := answer.ID == request.ID
 	if refused := r.refuses(request, wrong, begun, now); refused != "" {
-		return 0, r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerFailed, Lines: []string{refused}, At: now})
+		err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerFailed, Lines: []string{refused}, At: now})
+		if errors.Is(err, errWithdrawn) {
+			err = nil
+		}
+		return 0, err
 	}
 	if r.unsent.ID != request.ID {
-		if err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerRunning, Lines: answer.Lines, At: now}); err != nil {
-			return 0, err
-		}
-		r.Log.Info("Doing what a person has asked for", "request", request.ID, "verb", request.Verb, "names", request.Names, "dryRun", request.DryRun)
-		r.unsent = r.do(ctx, request)
-		if begun && answer.State == AnswerRunning {
-			r.unsent.Lines = slices.Concat(removedLines(answer.Lines), r.unsent.Lines)
-		}
+		r.unsent, err = r.attempt(ctx, text, request, answer)
 	}
 	given := r.unsent
-	if given.State == AnswerRunning && !now.Before(request.Until) {
-		given.State = AnswerHeld
+	if err == nil {
+		if given.State == AnswerRunning && !now.Before(request.Until) {
+			given.State = AnswerHeld
+		}
+		err = r.Requests.Answer(ctx, text, given)
 	}
-	if err := r.Requests.Answer(ctx, text, given); err != nil {
+	if errors.Is(err, errWithdrawn) {
+		r.unsent = Answer{}
+		r.Log.Info("What a person has asked for is not asked any more", "request", request.ID)
+		return 0, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	r.unsent = Answer{}
@@ -63,6 +69,25 @@ func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	return requestAgain, nil
+}
+
+// attempt does what is asked once, unless the request is withdrawn or, begun long ago, over. The answer is what the last one was.
+func (r *Reconciler) attempt(ctx context.Context, text string, request Request, answer Answer) (Answer, error) {
+	now := r.Clock.Now()
+	if answer.ID != request.ID {
+		answer = Answer{} // it is another request's
+	}
+	if answer.ID != "" && !now.Before(request.Until) {
+		line := "the request was good until " + request.Until.UTC().Format(time.RFC3339) + ": nothing more was done"
+		return Answer{ID: request.ID, State: AnswerHeld, Lines: append(slices.Clone(answer.Lines), line), At: now}, nil
+	}
+	if err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerRunning, Lines: answer.Lines, At: now}); err != nil {
+		return Answer{}, err
+	}
+	r.Log.Info("Doing what a person has asked for", "request", request.ID, "verb", request.Verb, "names", request.Names, "dryRun", request.DryRun)
+	done := r.do(ctx, request)
+	done.Lines = slices.Concat(removedLines(answer.Lines), done.Lines)
+	return done, nil
 }
 
 // refuses returns why a request is not begun, or "".
@@ -108,6 +133,7 @@ func (r *Reconciler) named(request Request) *Reconciler {
 	return &Reconciler{
 		Datastore: r.Datastore, Cluster: r.Cluster, Config: config, Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Clock: r.Clock, Log: r.Log,
 		Metrics: NewMetrics(prometheus.NewRegistry()), memory: r.memory, kept: maps.Clone(r.kept), loaded: true,
+		strays: maps.Clone(r.strays), mentioned: maps.Clone(r.mentioned), sweptAt: r.sweptAt, announced: r.announced.clone(),
 	}
 }
 
@@ -120,6 +146,14 @@ func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *A
 			return err
 		}
 		plan := nodesync.MakePlan(world, sub.effective())
+		if n == 0 && len(plan.Unknown(request.Names)) > 0 && !world.Calico.Swept {
+			// The last sweep may have been too early to find it.
+			sub.strays = nil
+			if world, err = sub.gather(ctx); err != nil {
+				return err
+			}
+			plan = nodesync.MakePlan(world, sub.effective())
+		}
 		if n == 0 {
 			for _, name := range plan.Unknown(request.Names) {
 				answer.Lines = append(answer.Lines, name+": nothing in Calico's datastore is about it")
@@ -146,6 +180,7 @@ func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *A
 			return nil
 		}
 	}
+	answer.State = AnswerRunning // there may be more to do
 	return nil
 }
 
@@ -173,7 +208,6 @@ func (a *Answer) account(plan nodesync.Plan, out outcome) (failed bool) {
 	for _, refusal := range plan.Refusals {
 		a.Lines = append(a.Lines, fmt.Sprintf("left alone: %s: %s (%s)", orEverything(refusal.Of.Host), refusal.Message, refusal.Gate))
 		switch {
-		case refusal.Gate.Settled():
 		case passes(refusal.Gate) && a.State != AnswerHeld:
 			a.State = AnswerRunning
 		case !passes(refusal.Gate):

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,9 @@ func TestAForgetByName(t *testing.T) {
 	s.round(r)
 	if s.etcd.Revision(t) != revision || s.answer().ID != "4" {
 		t.Error("a request that is done was served again")
+	}
+	if err := r.Requests.Answer(t.Context(), "another", Answer{}); !errors.Is(err, errWithdrawn) {
+		t.Errorf("an answer to a request that is another by now: %v", err)
 	}
 	s.ask(Request{ID: "5", Verb: VerbForget, Names: []string{s.name("1")}, Until: s.clock.Now().Add(-time.Second)})
 	if s.round(r); s.answer().State != AnswerFailed || !strings.Contains(s.answer().Lines[0], "too late") {

@@ -33,12 +33,29 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 		for _, h := range swept.OrphanedHandles {
 			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
 		}
-		if err := r.sweepPods(ctx, w, revision); err != nil {
-			return err
-		}
+		r.podsDue = true
 	}
 	r.addStrays(w)
-	return nil
+	if r.podsDue && w.Calico.Ready {
+		r.podsDue = r.tryPods(ctx, w, revision)
+	}
+	return ctx.Err()
+}
+
+// tryPods looks for leftovers of pods, and reports whether that is to be tried again in the next round. A failure holds nothing else up: a list of all pods is
+// more than an API server in trouble gives, or one that grants less.
+func (r *Reconciler) tryPods(ctx context.Context, w *nodesync.World, revision int64) (again bool) {
+	err := r.sweepPods(ctx, w, revision)
+	if err == nil {
+		r.podsFailed = false
+		return false
+	}
+	w.Calico.PodsNotSwept = err.Error()
+	if !r.podsFailed {
+		r.Log.Error(err, "Could not look for leftovers of pods, will try again in each round")
+	}
+	r.podsFailed = true
+	return true
 }
 
 // addStrays adds the hosts that the last sweep found and that have no Node, be it one that cannot be read.

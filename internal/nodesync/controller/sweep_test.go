@@ -5,6 +5,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -101,5 +103,57 @@ func TestWhatASweepFoundStaysInSight(t *testing.T) {
 	}
 	if len(r.memory.Absences) != 1 || w.sweeps != 1 {
 		t.Errorf("got absences %v after %d sweeps, want that of gone after one", r.memory.Absences, w.sweeps)
+	}
+}
+
+// deniedPods is a cluster whose pods cannot be listed until they can.
+type deniedPods struct {
+	LeftoverCluster
+	LeftoverStore
+	err   error
+	lists int
+}
+
+func (d *deniedPods) EachPod(context.Context, func(namespace, name string)) error {
+	d.lists++
+	return d.err
+}
+
+func (d *deniedPods) PodHoldings(context.Context, int64, func(namespace, name string) bool) (calico.PodHoldings, error) {
+	return calico.PodHoldings{}, nil
+}
+
+// Pods that cannot be listed hold up neither the round nor what the sweep found, are said, and are asked for again in the next round.
+func TestASweepWithoutPods(t *testing.T) {
+	t.Parallel()
+	w := &sweptWorld{hosts: []string{"gone"}, synced: true}
+	pods := &deniedPods{err: errors.New("pods is forbidden")}
+	r := &Reconciler{
+		Datastore: w, Cluster: w, LeftoverStore: pods, LeftoverCluster: pods, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
+		Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+	r.Config.MinOverlapPercent = 0
+	preview := func() string {
+		t.Helper()
+		plan, err := r.Preview(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan.String()
+	}
+	const said = "leftovers of pods were not looked for: listing pods: pods is forbidden"
+	for range 2 {
+		if text := preview(); !strings.Contains(text, said) || !r.strays["gone"] {
+			t.Fatalf("got\n%s%v", text, r.strays)
+		}
+	}
+	pods.err = nil
+	for range 2 {
+		if text := preview(); strings.Contains(text, "not looked for") {
+			t.Errorf("got\n%s", text)
+		}
+	}
+	if pods.lists != 3 || w.sweeps != 1 {
+		t.Errorf("%d lists of pods and %d sweeps, want 3 and 1", pods.lists, w.sweeps)
 	}
 }
