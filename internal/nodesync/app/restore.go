@@ -44,8 +44,9 @@ func newRestoreCommand() *cobra.Command {
 		Long: "restore re-creates the Calico Node, workload endpoints and other resources of machines as they were. NAME is a machine's name or that of an " +
 			"entry of the journal in ConfigMaps, which --list shows; FILE is a file of --journal-dir: what has a slash in it or ends in .json.\n\n" +
 			"A machine with several entries is refused, as long as they differ: name one, or all those of one clean-up that was interrupted. " +
-			"What exists again stays as it is. Addresses and affinities are not put back: pods of the machine that still run must be made anew to " +
-			"have an address of their own; what has an address that has gone to another since is refused, and so is a machine that joined again.\n\n" +
+			"What exists again stays as it is. Addresses that are still free are put back under their handles, in their block or in the block made anew for the " +
+			"machine; with the kubernetes datastore those of leftovers of pods alone. What has an address that has gone to another since is refused, and so is a " +
+			"machine that joined again.\n\n" +
 			"As long as Kubernetes has no such Node, a running calico-node-sync will remove it again after its " +
 			"grace period, unless the Calico Node carries the annotation " + nodesync.KeepAnnotation + ".\n\n" +
 			"Exit codes: 0 everything was put back, 1 an error, 2 something was refused.",
