@@ -123,6 +123,9 @@ const (
 	longestBatch = 24 * time.Hour
 )
 
+// LeftoversNotSought begins the message of a refusal that is about no leftover: the pods could not be listed, or not compared.
+const LeftoversNotSought = "leftovers of pods were not looked for"
+
 // ofLeftovers is whose the leftovers of a machine are; with an empty host, of all of them. No host can have that name.
 func ofLeftovers(host, kubernetes string) Subject {
 	return Subject{Host: cmp.Or(host, "pod leftovers"), KubernetesNode: kubernetes, Leftovers: true}
@@ -203,7 +206,7 @@ func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 		j.refuse(ofLeftovers("", ""), GatePodLeftovers, "Kubernetes lists no pod at all: whether pods are gone is unknown")
 	}
 	if w.Calico.PodsNotSwept != "" {
-		j.refuse(ofLeftovers("", ""), GatePodLeftovers, "leftovers of pods were not looked for: "+w.Calico.PodsNotSwept)
+		j.refuse(ofLeftovers("", ""), GatePodLeftovers, LeftoversNotSought+": "+w.Calico.PodsNotSwept)
 	}
 	if j.machines = s.livingMachines(w); len(m.Leftovers) == 0 {
 		return

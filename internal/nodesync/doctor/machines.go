@@ -102,7 +102,7 @@ func drift(e Evidence) []finding.Finding {
 	if e.Plan.known() && len(out) == 0 && !lockedOut(e) {
 		out = append(out, finding.Finding{Severity: finding.OK, What: "Calico's datastore holds nothing of machines that are gone"})
 	}
-	return out
+	return append(out, notSought(e)...)
 }
 
 // lockedOut says that nothing was planned, for a reason that another check tells.
@@ -209,11 +209,24 @@ func heldWhat(a advice, n int, gate nodesync.Gate) string {
 	return fmt.Sprintf("%s held back by %s", are(n, a.subject), gate)
 }
 
+// unsought says that a refusal is about leftovers of pods that were not looked for, which is told by itself.
+func unsought(r nodesync.Refusal) bool { return strings.HasPrefix(r.Message, nodesync.LeftoversNotSought) }
+
+// notSought tells that leftovers of pods were not looked for.
+func notSought(e Evidence) (out []finding.Finding) {
+	for _, r := range e.Plan.Value.Refusals {
+		if e.Plan.known() && unsought(r) {
+			out = append(out, finding.Finding{Severity: finding.Note, What: r.Message, Do: "run it with an account that may list all pods"})
+		}
+	}
+	return out
+}
+
 func refusedBy(e Evidence, gate nodesync.Gate) []nodesync.Refusal {
 	if !e.Plan.known() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(e.Plan.Value.Refusals), func(r nodesync.Refusal) bool { return r.Gate != gate })
+	return slices.DeleteFunc(slices.Clone(e.Plan.Value.Refusals), func(r nodesync.Refusal) bool { return r.Gate != gate || unsought(r) })
 }
 
 // messages are the first of many refusals. The mass guard says the same about each.
