@@ -231,6 +231,12 @@ func machineCases() []sick {
 		{"two Calico Nodes of one Node", func(e *Evidence) {
 			e.CalicoNodes = Answered([]nodesync.CalicoNode{node("a", "a"), node("b", "b"), node("a.old", "a")})
 		}},
+		{"pods not to be listed", func(e *Evidence) {
+			e.Plan.Value.Refusals = []nodesync.Refusal{{
+				Of: nodesync.Subject{Host: "pod leftovers", Leftovers: true}, Gate: nodesync.GatePodLeftovers,
+				Message: nodesync.LeftoversNotSought + ": listing pods: pods is forbidden",
+			}}
+		}},
 		{"names that differ", func(e *Evidence) { e.CalicoNodes.Value[0].Name = "host-a" }},
 		{"names that differ by a domain", func(e *Evidence) {
 			e.CalicoNodes.Value[0].Name, e.Config.Domains = "a.example.com", []string{"example.com"}
