@@ -36,13 +36,10 @@ func (e *explainCommand) claim(ctx context.Context, name string) (explain.Explan
 	if claim.Spec.StorageClassName != nil {
 		evidence.Class = *claim.Spec.StorageClassName
 	}
-	for i, r := range report.Volumes {
-		if r.Claim == namespace+"/"+name {
-			evidence.Row, evidence.Machine = &report.Volumes[i], r.Machine
-		}
-	}
-	if evidence.Row == nil {
-		evidence.Driver = claim.Annotations["volume.kubernetes.io/storage-provisioner"]
+	if evidence.Row = rowOf(report.Volumes, namespace+"/"+name, claim.Spec.VolumeName); evidence.Row != nil {
+		evidence.Machine = evidence.Row.Machine
+	} else {
+		evidence.Driver = claim.Annotations[provisionerAnnotation]
 	}
 	if evidence.Machine != "" {
 		evidence.OutOfService = outOfService(ctx, c, evidence.Machine)
@@ -59,6 +56,21 @@ func (e *explainCommand) claim(ctx context.Context, name string) (explain.Explan
 	}
 	evidence.Now = e.clock.Now()
 	return explain.Claim(evidence), nil
+}
+
+// rowOf is the row of a claim that is bound to that volume, or to none: a PersistentVolume of an earlier claim of the same name is not its volume.
+func rowOf(rows []volumes.Row, claim, volume string) *volumes.Row {
+	var bound *volumes.Row
+	for i, r := range rows {
+		switch {
+		case r.Claim != claim:
+		case r.Volume == volume, r.Volume == "":
+			return &rows[i]
+		case volume == "" && r.State != volumes.Released:
+			bound = &rows[i] // since the claim was read
+		}
+	}
+	return bound
 }
 
 // claimNames completes names; whatever goes wrong completes to nothing.

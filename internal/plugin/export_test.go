@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/volumes"
 )
+
+// RowOf is for tests.
+func RowOf(rows []volumes.Row, claim, volume string) *volumes.Row { return rowOf(rows, claim, volume) }
 
 // EventSources is for tests.
 func EventSources() map[string][]string { return eventSources() }

@@ -24,7 +24,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
-// readVolumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is.
+// provisionerAnnotation names the driver that a claim's volume is, or was, made by.
+const provisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
+
+// readVolumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is. VolumeAttachments are read once more
+// after it, so that what was attached in between is known.
 func readVolumes(ctx context.Context, env *Env, now clock.PassiveClock) (volumes.World, error) {
 	c, err := env.cluster()
 	if err != nil {
@@ -42,6 +46,16 @@ func readVolumes(ctx context.Context, env *Env, now clock.PassiveClock) (volumes
 		w.Cloud.NotAsked = notAsked
 	} else if err := volumesOfCloud(ctx, c, client, &w); err != nil {
 		w.Cloud = volumes.Cloud{Side: agreement.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}}
+	} else {
+		names := map[string]bool{}
+		for _, v := range w.Volumes {
+			names[v.Name] = true
+		}
+		again, err := c.attachments(ctx, names)
+		if err != nil {
+			return w, err
+		}
+		w.Again(again)
 	}
 	w.Now = now.Now()
 	return w, nil
@@ -112,7 +126,7 @@ func (c *cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 	return w, c.machinesOfVolumes(ctx, &w, names)
 }
 
-// claims reads the claims of volumes of those names, and those of the classes that have no volume yet; into notes them by namespace/name.
+// claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by namespace/name.
 func (c *cluster) claims(ctx context.Context, w *volumes.World, names, classes, into map[string]bool) error {
 	return eachPage(ctx, "PersistentVolumeClaims", func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		list, err := c.typed.CoreV1().PersistentVolumeClaims("").List(ctx, o)
@@ -121,12 +135,15 @@ func (c *cluster) claims(ctx context.Context, w *volumes.World, names, classes, 
 		}
 		for i := range list.Items {
 			p := &list.Items[i]
-			waits := p.Spec.VolumeName == "" && p.Spec.StorageClassName != nil && classes[*p.Spec.StorageClassName]
-			if !names[p.Spec.VolumeName] && !waits {
+			ofClass := p.Spec.StorageClassName != nil && classes[*p.Spec.StorageClassName]
+			lost := p.Status.Phase == corev1.ClaimLost
+			waits := p.Spec.VolumeName == "" && ofClass
+			if !names[p.Spec.VolumeName] && !waits && !(lost && (ofClass || p.Annotations[provisionerAnnotation] == volumes.Driver)) {
 				continue
 			}
 			claim := volumes.Claim{
 				Name: p.Namespace + "/" + p.Name, UID: string(p.UID), Volume: p.Spec.VolumeName, GiB: gib(p.Spec.Resources.Requests), Created: p.CreationTimestamp.Time,
+				Lost: lost,
 			}
 			into[claim.Name] = true
 			w.Claims = append(w.Claims, claim)
@@ -135,21 +152,26 @@ func (c *cluster) claims(ctx context.Context, w *volumes.World, names, classes, 
 	})
 }
 
-// machinesOfVolumes reads VolumeAttachments, Nodes and VolumeSnapshotContents.
-func (c *cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names map[string]bool) error {
-	err := eachPage(ctx, "VolumeAttachments", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+// attachments reads the VolumeAttachments of volumes of those names.
+func (c *cluster) attachments(ctx context.Context, names map[string]bool) (out []volumes.Attachment, err error) {
+	err = eachPage(ctx, "VolumeAttachments", func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		list, err := c.typed.StorageV1().VolumeAttachments().List(ctx, o)
 		if err != nil {
 			return "", err
 		}
 		for i := range list.Items {
 			if a, ours := attachmentOf(&list.Items[i]); ours && names[a.Volume] {
-				w.Attachments = append(w.Attachments, a)
+				out = append(out, a)
 			}
 		}
 		return list.Continue, nil
 	})
-	if err != nil {
+	return out, err
+}
+
+// machinesOfVolumes reads VolumeAttachments, Nodes and VolumeSnapshotContents.
+func (c *cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names map[string]bool) (err error) {
+	if w.Attachments, err = c.attachments(ctx, names); err != nil {
 		return err
 	}
 	nodes, err := c.nodes(ctx)
@@ -249,7 +271,7 @@ func (c *cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 			if text("spec", "driver") != volumes.Driver {
 				continue
 			}
-			content := volumes.Content{Name: list.Items[i].GetName(), Handle: text("status", "snapshotHandle")}
+			content := volumes.Content{Name: list.Items[i].GetName(), Handle: text("status", "snapshotHandle"), Volume: text("spec", "source", "volumeHandle")}
 			if content.Handle == "" {
 				content.Handle = text("spec", "source", "snapshotHandle")
 			}
@@ -317,7 +339,7 @@ func volumesOfCloud(ctx context.Context, c *cluster, client *doapi.Client, w *vo
 		return nil
 	}
 	for _, s := range snapshots {
-		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize)})
+		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Created: s.Created})
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ package plugin_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/plugin"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -121,24 +124,26 @@ func TestVolumes(t *testing.T) {
 	s.must(s.account.DeleteVolume(lost))
 	s.volume("pvc-orphan", "k8s:ours")
 	s.volume("pvc-theirs", "k8s:theirs")
-	volume := "pvc-used"
-	_, err = s.cluster.Client.StorageV1().VolumeAttachments().Create(t.Context(), &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: "volumes-used"},
-		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: volumes.Driver, NodeName: "volumes-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
+	s.attach("volumes-used", "pvc-used", "volumes-1")
+	late := s.volume("pvc-late", "k8s:ours")
+	s.must(s.account.AttachVolume(late, droplet.ID))
+	s.claim("late", late)
 	t.Cleanup(func() {
-		_ = s.cluster.Client.StorageV1().VolumeAttachments().Delete(context.Background(), "volumes-used", metav1.DeleteOptions{})
 		_ = s.cluster.Client.CoreV1().Nodes().Delete(context.Background(), "volumes-1", metav1.DeleteOptions{})
 	})
 
 	r := s.report(2)
-	if v := s.row(r, "pvc-used"); len(r.Volumes) != 2 || v.Verdict != agreement.OneSide || len(r.NotRead) != 1 || r.NotRead[0] != "DigitalOcean: there is no token in DO_ACCESS_TOKEN" {
+	if v := s.row(r, "pvc-used"); len(r.Volumes) != 3 || v.Verdict != agreement.OneSide || len(r.NotRead) != 1 || r.NotRead[0] != "DigitalOcean: there is no token in DO_ACCESS_TOKEN" {
 		t.Errorf("without a token: %+v", r)
 	}
-	server := httptest.NewServer(cloud.Handler())
+	var attaching sync.Once
+	handler := cloud.Handler()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v2/volumes" {
+			attaching.Do(func() { s.attach("volumes-late", "pvc-late", "volumes-1") }) // after Kubernetes was read, and before DigitalOcean answers
+		}
+		handler.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	t.Setenv("DO_OVERRIDE_URL", server.URL)
 	t.Setenv("DO_ACCESS_TOKEN", "wrong")
@@ -153,12 +158,15 @@ func TestVolumes(t *testing.T) {
 	if v := s.row(r, "pvc-used"); v.Droplet != droplet.ID || v.Machine != "volumes-1" || v.State != volumes.Attached || len(v.Findings) == 0 {
 		t.Errorf("%+v", v)
 	}
+	if v := s.row(r, "pvc-late"); v.Verdict != agreement.Settling || len(v.Findings) != 1 || v.Findings[0].What != "it has just been attached to volumes-1" {
+		t.Errorf("attached in between: %+v", v)
+	}
 	s.row(r, "pvc-orphan")
-	if r.Totals != (volumes.Totals{Claimed: 10, Unclaimed: 5, Others: 1}) || len(r.NotRead) > 0 {
+	if r.Totals != (volumes.Totals{Claimed: 15, Unclaimed: 5, Others: 1}) || len(r.NotRead) > 0 {
 		t.Errorf("%+v, %v", r.Totals, r.NotRead)
 	}
 	expect(t, 2, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig}, "CLAIM", "default/lost", "  ! its volume is gone: DigitalOcean answers 404 for its ID\n",
-		"3 volumes: ", "10 GiB are claimed, 5 GiB are not")
+		"4 volumes: ", "15 GiB are claimed, 5 GiB are not")
 	expect(t, 2, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig, "-o", "wide"}, "WHAT\n", lost)
 	expect(t, 1, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig, "x"}, "error: ")
 	explainAs := func(args ...string) []string {
@@ -166,8 +174,50 @@ func TestVolumes(t *testing.T) {
 	}
 	expect(t, 2, "", explainAs("pvc", "lost"), "PersistentVolumeClaim default/lost: needs attention\n", "its volume is gone: DigitalOcean answers 404 for its ID\n")
 	expect(t, 1, "", explainAs("pvc/nope"), `error: there is no PersistentVolumeClaim "nope" in namespace default; -n names another namespace`)
+	s.lost()
 	s.inUse()
 	expect(t, 0, "", explainAs("pvc", "used"), "PersistentVolumeClaim default/used: nothing needs attention\n", "Kubernetes and DigitalOcean agree\n", "default/volumes\n")
+}
+
+// lost is a claim of the driver whose PersistentVolume is gone.
+func (s *volumesStage) lost() {
+	s.Helper()
+	ctx, client := s.Context(), s.cluster.Client
+	class := "volumes-lost"
+	_, err := client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: volumes.Driver}, metav1.CreateOptions{})
+	s.must(err)
+	claim, err := client.CoreV1().PersistentVolumeClaims("default").Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "orphaned"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, VolumeName: "pvc-is-gone", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("5Gi")}},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		_ = client.StorageV1().StorageClasses().Delete(context.Background(), class, metav1.DeleteOptions{})
+		_ = client.CoreV1().PersistentVolumeClaims("default").Delete(context.Background(), "orphaned", metav1.DeleteOptions{})
+		_, _ = client.CoreV1().PersistentVolumeClaims("default").Patch(context.Background(), "orphaned", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	claim.Status.Phase = corev1.ClaimLost
+	_, err = client.CoreV1().PersistentVolumeClaims("default").UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	s.must(err)
+	expect(s.T, 2, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig}, "default/orphaned", "  ! its PersistentVolume pvc-is-gone is gone\n")
+	expect(s.T, 2, "", []string{"explain", "--kubeconfig", s.cluster.Kubeconfig, "-n", "default", "pvc", "orphaned"},
+		"PersistentVolumeClaim default/orphaned: needs attention\n", "its PersistentVolume pvc-is-gone is gone\n", "restore it from a snapshot or a backup\n")
+}
+
+// attach makes a VolumeAttachment.
+func (s *volumesStage) attach(name, volume, node string) {
+	s.Helper()
+	_, err := s.cluster.Client.StorageV1().VolumeAttachments().Create(s.Context(), &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: volumes.Driver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		_ = s.cluster.Client.StorageV1().VolumeAttachments().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
 }
 
 // inUse gives the volume that is attached its Pod, and finds that both sides agree of it.
@@ -192,5 +242,28 @@ func (s *volumesStage) inUse() {
 	r := s.report(2)
 	if v := s.row(r, "pvc-used"); v.Verdict != agreement.Agree || v.State != volumes.InUse || len(v.Pods) != 1 {
 		s.Errorf("%+v", v)
+	}
+}
+
+// A claim is explained by its own volume, not by that of an earlier claim of its name.
+func TestRowOfClaim(t *testing.T) {
+	t.Parallel()
+	mine, old := volumes.Row{Volume: "pvc-1", Claim: "shop/data", State: volumes.InUse}, volumes.Row{Volume: "pvc-0", Claim: "shop/data", State: volumes.Released}
+	waits, another := volumes.Row{Claim: "shop/data", State: volumes.Pending}, volumes.Row{Volume: "pvc-1", Claim: "shop/other"}
+	for name, test := range map[string]struct {
+		rows   []volumes.Row
+		volume string
+		want   *volumes.Row
+	}{
+		"its own":               {[]volumes.Row{old, mine, old}, "pvc-1", &mine},
+		"it waits":              {[]volumes.Row{waits, old}, "", &waits},
+		"bound since":           {[]volumes.Row{old, mine, old}, "", &mine},
+		"only an earlier one's": {[]volumes.Row{old}, "", nil},
+		"only another volume":   {[]volumes.Row{old, another}, "pvc-1", nil},
+	} {
+		got := plugin.RowOf(test.rows, "shop/data", test.volume)
+		if (got == nil) != (test.want == nil) || got != nil && got.Volume != test.want.Volume {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }

@@ -135,8 +135,11 @@ func Compare(w World) Report {
 		}
 	}
 	for _, c := range w.Claims {
-		if c.Volume == "" {
+		switch {
+		case c.Volume == "":
 			r.Volumes = append(r.Volumes, x.waiting(c))
+		case c.Lost && !slices.ContainsFunc(w.Volumes, func(v PersistentVolume) bool { return v.Name == c.Volume && v.Claim == c.Name }):
+			r.Volumes = append(r.Volumes, x.lost(c))
 		}
 	}
 	tags := x.tags()
@@ -271,9 +274,12 @@ func (x index) there(r *Row, v PersistentVolume) bool {
 	answer, asked := x.Cloud.Answers[v.ID]
 	switch {
 	case v.Deleting:
-	case !x.visible && len(x.Volumes) > 1:
-		r.find(agreement.Unknown, "see whether the token is the cluster's, and has the scope block_storage:read",
-			"none of the cluster's %d volumes is visible to this token, which says nothing of any of them", len(x.Volumes))
+	case !x.visible:
+		what := "the cluster's one volume is not visible to this token, which says nothing of it"
+		if n := len(x.Volumes); n > 1 {
+			what = fmt.Sprintf("none of the cluster's %d volumes is visible to this token, which says nothing of any of them", n)
+		}
+		r.find(agreement.Unknown, "see whether the token is the cluster's, and has the scope block_storage:read", "%s", what)
 	case asked && answer.Gone:
 		r.State = Gone
 		r.find(agreement.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean answers 404 for its ID")
@@ -321,7 +327,7 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 		}
 	}
 	for _, a := range attachments {
-		if a.Attached && !a.Deleting && len(pods) == 0 {
+		if a.Attached && !a.Deleting && !a.Late && len(pods) == 0 {
 			r.find(agreement.Disagree, "", "Kubernetes calls it attached to %s, and DigitalOcean to nothing", a.Node)
 		}
 	}
@@ -329,6 +335,10 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 
 // leaving is about a volume on a machine that has no Pod of it any more.
 func (x index) leaving(r *Row, node string, attachments []Attachment) {
+	if slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node && a.Late }) {
+		r.find(agreement.Settling, "its Pod starts", "it has just been attached to %s", node)
+		return
+	}
 	if n := x.nodes[node]; !n.Ready {
 		r.find(agreement.Disagree, "kubectl mooring explain node "+node, "it is attached to %s, which is not ready and has no Pod of it", node)
 		return
@@ -341,15 +351,38 @@ func (x index) leaving(r *Row, node string, attachments []Attachment) {
 	r.find(agreement.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log", "it is attached to %s, which has no Pod of it", node)
 }
 
-// waiting is a claim that has no volume yet.
-func (x index) waiting(c Claim) Row {
-	r := Row{Claim: c.Name, GiB: c.GiB, State: Pending}
+// alone is the row of a claim without a PersistentVolume.
+func (x index) alone(c Claim, state string) Row {
+	r := Row{Volume: c.Volume, Claim: c.Name, GiB: c.GiB, State: state}
 	for _, p := range x.Pods {
 		if slices.Contains(p.Claims, c.Name) {
 			r.Pods = append(r.Pods, p.Name)
 			r.Machine = cmp.Or(r.Machine, p.Node)
 		}
 	}
+	return r
+}
+
+// lost is a claim whose PersistentVolume is gone, or another claim's.
+func (x index) lost(c Claim) Row {
+	r := x.alone(c, Gone)
+	if slices.ContainsFunc(x.Volumes, func(v PersistentVolume) bool { return v.Name == c.Volume }) {
+		r.find(agreement.Disagree, "make the claim again", "its PersistentVolume %s is another claim's", c.Volume)
+		return r
+	}
+	next := "restore it from a snapshot or a backup"
+	for _, v := range x.Cloud.Volumes { // the driver names its volumes as their PersistentVolumes
+		if v.Name == c.Volume {
+			next = "DigitalOcean still has volume " + v.ID + " of that name: make the PersistentVolume of it again, and then the claim"
+		}
+	}
+	r.find(agreement.Disagree, next, "its PersistentVolume %s is gone", c.Volume)
+	return r
+}
+
+// waiting is a claim that has no volume yet.
+func (x index) waiting(c Claim) Row {
+	r := x.alone(c, Pending)
 	switch {
 	case len(r.Pods) == 0:
 		r.find(agreement.Settling, "a class with WaitForFirstConsumer makes the volume for the first Pod", "it has no volume, and no Pod uses it")
@@ -407,7 +440,7 @@ func (x index) snapshots(r *Report, known map[string]bool) {
 	}
 	owned := map[string]bool{}
 	for _, c := range x.Contents {
-		owned[c.Handle] = true
+		owned[c.Handle] = c.Handle != ""
 	}
 	for _, s := range x.Cloud.Snapshots {
 		if !known[s.Volume] && !owned[s.ID] {
@@ -417,13 +450,26 @@ func (x index) snapshots(r *Report, known map[string]bool) {
 		if owned[s.ID] || x.ContentsSide.Problem != "" {
 			continue
 		}
-		what := "no VolumeSnapshotContent has it"
-		if x.ContentsSide.NotAsked != "" {
-			what += ", and the cluster has no such kind"
-		}
-		r.Snapshots = append(r.Snapshots, SnapshotRow{
-			Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: s.GiB, Verdict: agreement.Disagree,
-			Finding: agreement.Finding{Verdict: agreement.Disagree, What: what, Next: "delete it in DigitalOcean's panel, if nobody needs it"},
-		})
+		f := x.nobodys(s)
+		r.Snapshots = append(r.Snapshots, SnapshotRow{Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: s.GiB, Verdict: f.Verdict, Finding: f})
 	}
+}
+
+// nobodys is what to say of a snapshot that no VolumeSnapshotContent has.
+func (x index) nobodys(s Snapshot) agreement.Finding {
+	f := agreement.Finding{Verdict: agreement.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
+	switch {
+	case x.ContentsSide.NotAsked != "":
+		f.What += ", and the cluster has no such kind"
+	case x.Now.Sub(s.Created) < patience:
+		return agreement.Finding{Verdict: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver notes it"}
+	}
+	for _, c := range x.Contents {
+		if c.Handle == "" && (c.Volume == "" || c.Volume == s.Volume) {
+			return agreement.Finding{
+				Verdict: agreement.Settling, What: "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet", Next: "the driver notes it",
+			}
+		}
+	}
+	return f
 }

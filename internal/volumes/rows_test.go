@@ -81,9 +81,33 @@ func TestFindings(t *testing.T) {
 		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, agreement.Disagree, "Kubernetes calls it attached to worker-1, and DigitalOcean to nothing"},
 		"it cannot be attached": {func(w *volumes.World) { w.Attachments[0].Problem = "it cannot be attached: 422" }, volumes.InUse, agreement.Disagree, "node worker-1: it cannot be attached: 422"},
 		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, agreement.Disagree, "its volume is gone: DigitalOcean answers 404"},
-		"a list lacks it":       {func(w *volumes.World) { w.Cloud.Volumes = nil }, volumes.InUse, agreement.Unknown, "was not read by ID"},
-		"reading it fails":      {func(w *volumes.World) { lose(w, volumes.Answer{Problem: "503"}, true) }, volumes.InUse, agreement.Unknown, "failed: 503"},
-		"nothing is visible":    {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, false) }, volumes.InUse, agreement.Unknown, "none of the cluster's 2 volumes is visible"},
+		"a list lacks it": {func(w *volumes.World) {
+			lose(w, volumes.Answer{}, true)
+			delete(w.Cloud.Answers, "v1")
+		}, volumes.InUse, agreement.Unknown, "was not read by ID"},
+		"reading it fails":   {func(w *volumes.World) { lose(w, volumes.Answer{Problem: "503"}, true) }, volumes.InUse, agreement.Unknown, "failed: 503"},
+		"nothing is visible": {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, false) }, volumes.InUse, agreement.Unknown, "none of the cluster's 2 volumes is visible"},
+		"the only one is not visible": {func(w *volumes.World) { w.Cloud.Volumes, w.Cloud.Answers["v1"] = nil, volumes.Answer{Gone: true} }, volumes.InUse, agreement.Unknown,
+			"the cluster's one volume is not visible to this token"},
+		"attached in between": {func(w *volumes.World) {
+			again := w.Attachments
+			w.Attachments = nil
+			w.Again(again)
+		}, volumes.InUse, agreement.Agree, ""},
+		"attached in between for a Pod that was not read": {func(w *volumes.World) {
+			again := w.Attachments
+			w.Attachments, w.Pods = nil, nil
+			w.Again(again)
+		}, volumes.Attached, agreement.Settling, "it has just been attached to worker-1"},
+		"attached since DigitalOcean was read": {func(w *volumes.World) {
+			again := w.Attachments
+			w.Attachments, w.Pods, w.Cloud.Volumes[0].Droplet = nil, nil, 0
+			w.Again(again)
+		}, volumes.Attached, agreement.Agree, ""},
+		"detached in between": {func(w *volumes.World) {
+			w.Pods, w.Attachments[0].Deleting = nil, true
+			w.Again(nil)
+		}, volumes.Attached, agreement.Settling, "being detached from worker-1"},
 		"its claim is deleted and it is kept": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Volumes[0].Reclaim, w.Claims, w.Pods = "Released", "Retain", nil, nil
 		}, volumes.Released, agreement.Disagree,
@@ -164,6 +188,56 @@ func TestUnclaimed(t *testing.T) {
 	}
 }
 
+// A claim whose PersistentVolume is gone has lost its data, as far as Kubernetes goes.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change change
+		want   agreement.Finding // the zero value for no row of its own
+	}{
+		"gone": {func(*volumes.World) {}, agreement.Finding{
+			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
+		}},
+		"gone from Kubernetes alone": {func(w *volumes.World) {
+			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{ID: "v9", Name: "pvc-9"})
+		}, agreement.Finding{
+			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone",
+			Next: "DigitalOcean still has volume v9 of that name: make the PersistentVolume of it again, and then the claim",
+		}},
+		"nobody was asked": {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}} }, agreement.Finding{
+			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
+		}},
+		"another claim's": {func(w *volumes.World) { w.Claims[1].Volume = "pvc-1" }, agreement.Finding{
+			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "make the claim again",
+		}},
+		"it is there again": {func(w *volumes.World) {
+			w.Volumes = append(w.Volumes, volumes.PersistentVolume{Name: "pvc-9", ID: "v1", Claim: "shop/lost", Phase: "Bound"})
+		}, agreement.Finding{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := well()
+			w.Claims = append(w.Claims, volumes.Claim{Name: "shop/lost", Volume: "pvc-9", GiB: 3, Lost: true, Created: now.Add(-time.Hour)})
+			w.Pods = append(w.Pods, volumes.Pod{Name: "shop/db-1", Node: "worker-2", Claims: []string{"shop/lost"}, Created: now.Add(-time.Hour)})
+			test.change(&w)
+			r := volumes.Compare(w)
+			rows := slices.DeleteFunc(slices.Clone(r.Volumes), func(r volumes.Row) bool { return r.Claim != "shop/lost" })
+			if len(rows) != 1 || !slices.Equal(rows[0].Pods, []string{"shop/db-1"}) {
+				t.Fatalf("%+v", r)
+			}
+			if test.want == (agreement.Finding{}) {
+				if rows[0].ID != "v1" {
+					t.Errorf("%+v", rows[0])
+				}
+				return
+			}
+			if got := rows[0]; got.State != volumes.Gone || got.Verdict != agreement.Disagree || !slices.Equal(got.Findings, []agreement.Finding{test.want}) || !r.NeedsAttention() {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 // Snapshots of the cluster's volumes that no VolumeSnapshotContent has are named; what was not read is not fine.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
@@ -173,6 +247,16 @@ func TestSnapshots(t *testing.T) {
 	r := volumes.Compare(w)
 	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s2" || r.Totals.Snapshots != 20 || !r.NeedsAttention() {
 		t.Errorf("%+v", r)
+	}
+	for volume, verdict := range map[string]agreement.Verdict{"": agreement.Settling, "v1": agreement.Settling, "v2": agreement.Disagree} {
+		w.Contents = []volumes.Content{{Name: "c1", Handle: "s1"}, {Name: "c2", Volume: volume}}
+		if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != verdict || r.NeedsAttention() != (verdict == agreement.Disagree) {
+			t.Errorf("one is made of %q: %+v", volume, r)
+		}
+	}
+	w.Contents, w.Cloud.Snapshots[1].Created = w.Contents[:1], now.Add(-time.Minute)
+	if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != agreement.Settling {
+		t.Errorf("just made: %+v", r)
 	}
 	w.ContentsSide.Problem = "forbidden"
 	if r := volumes.Compare(w); len(r.Snapshots) != 0 || !r.NeedsAttention() || !slices.Contains(r.NotRead, "VolumeSnapshotContents: forbidden") {

@@ -47,6 +47,8 @@ type Claim struct {
 	Name, UID, Volume string
 	GiB               int64
 	Created           time.Time
+	// Lost is Kubernetes' word for a claim whose PersistentVolume is gone, or another claim's.
+	Lost bool
 }
 
 // Pod is one that uses a claim and has not ended.
@@ -64,6 +66,23 @@ type Attachment struct {
 	Attached, Deleting bool
 	// Problem is what the last attempt to attach or detach came to.
 	Problem string
+	// Late is one that came while the sides were read: Kubernetes' Pods are older than it, and DigitalOcean's word may be.
+	Late bool
+}
+
+// Again takes in the VolumeAttachments as they are after DigitalOcean was read. Those that were there before stay as they were; those that have come since
+// are late.
+func (w *World) Again(attachments []Attachment) {
+	before := map[[2]string]bool{}
+	for _, a := range w.Attachments {
+		before[[2]string{a.Volume, a.Node}] = true
+	}
+	for _, a := range attachments {
+		if !before[[2]string{a.Volume, a.Node}] {
+			a.Late = true
+			w.Attachments = append(w.Attachments, a)
+		}
+	}
 }
 
 // Node is a machine.
@@ -75,7 +94,8 @@ type Node struct {
 
 // Content is a VolumeSnapshotContent.
 type Content struct {
-	Name, Snapshot, Handle string
+	// Handle is the snapshot's ID, "" while it is made; Volume is the ID of the volume that it is made of, "" if that is not known.
+	Name, Snapshot, Handle, Volume string
 }
 
 // Cloud is what DigitalOcean said.
@@ -104,6 +124,7 @@ type Volume struct {
 type Snapshot struct {
 	ID, Name, Volume string
 	GiB              int64
+	Created          time.Time
 }
 
 // Answer is what a GET by ID came to: 404, or a failure.
