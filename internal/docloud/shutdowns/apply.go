@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,13 +23,19 @@ import (
 // errChanged means that a Node is not any more as the plan saw it. The next reconcile decides again.
 var errChanged = errors.New("it has changed since it was decided on")
 
-// apply makes the steps one after the other. A step whose Node has changed is left to the next reconcile; another failure ends the reconcile.
+// apply makes the steps one after the other. A step whose Node has changed is left to the next reconcile; one that fails keeps no other from being made.
 func (c *Controller) apply(ctx context.Context, steps []outofservice.Step) (wrote bool, err error) {
+	var errs []error
 	trusted := false
 	for _, step := range steps {
+		if ctx.Err() != nil {
+			errs = append(errs, ctx.Err())
+			break
+		}
 		if _, set := step.(outofservice.SetTaint); set && !trusted {
 			if err := c.Surroundings.TrustedNow(ctx); err != nil {
-				return wrote, fmt.Errorf("no taint is set: %w", err)
+				errs = append(errs, fmt.Errorf("no taint is set: %w", err))
+				break // those that remove a taint came first
 			}
 			trusted = true
 		}
@@ -39,13 +46,22 @@ func (c *Controller) apply(ctx context.Context, steps []outofservice.Step) (wrot
 			continue
 		case err != nil:
 			c.Metrics.count(step, false)
-			return wrote, fmt.Errorf("%s: %w", step, err)
+			errs = append(errs, fmt.Errorf("%s: %w", step, err))
+			continue
 		}
 		wrote = true
 		c.Metrics.count(step, true)
 		c.done(node, step)
 	}
-	return wrote, nil
+	return wrote, errors.Join(errs...)
+}
+
+// removals are the steps that remove a taint.
+func removals(steps []outofservice.Step) []outofservice.Step {
+	return slices.DeleteFunc(slices.Clone(steps), func(s outofservice.Step) bool {
+		_, remove := s.(outofservice.RemoveTaint)
+		return !remove
+	})
 }
 
 // do makes one step, on the Node as it is now and if it still is as the plan has it.
@@ -94,6 +110,9 @@ func (c *Controller) withTaint(ctx context.Context, node *corev1.Node, step outo
 	silent := s.Lease.SilentSince
 	if c.readLease(ctx, s); s.Lease.Problem != "" || !s.Lease.SilentSince.Equal(silent) {
 		return nil, fmt.Errorf("the kubelet of node %s is not silent, or its Lease cannot be read (%s): %w", node.Name, s.Lease.Problem, errChanged)
+	}
+	if age := c.Clock.Since(s.Proof.Last); age > c.Config.ProofAge {
+		return nil, fmt.Errorf("DigitalOcean's word about node %s is %s old: %w", node.Name, age.Round(time.Second), errChanged)
 	}
 	taint, at := outofservice.Taint(), metav1.NewTime(c.Clock.Now())
 	taint.TimeAdded = &at

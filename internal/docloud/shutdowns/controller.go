@@ -193,7 +193,8 @@ func (c *Controller) round(ctx context.Context) (doubt, wrote bool, err error) {
 	}
 	if c.Enabled {
 		if err := c.record.refresh(ctx, c.Clock.Now()); err != nil {
-			return doubt, false, err
+			wrote, more := c.withoutRecord(ctx)
+			return doubt, wrote, errors.Join(err, more)
 		}
 	}
 	w := c.world(ctx)
@@ -204,11 +205,25 @@ func (c *Controller) round(ctx context.Context) (doubt, wrote bool, err error) {
 	}
 	c.Metrics.show(plan)
 	c.tell(plan)
-	if err := c.save(ctx, plan, doubt); err != nil {
-		return doubt, false, err
+	unsaved := c.save(ctx, plan, doubt)
+	if unsaved != nil {
+		plan.Steps = removals(plan.Steps)
 	}
 	wrote, err = c.apply(ctx, plan.Steps)
-	return doubt, wrote, err
+	return doubt, wrote, errors.Join(unsaved, err)
+}
+
+// withoutRecord removes taints, which needs no record; none is set.
+func (c *Controller) withoutRecord(ctx context.Context) (wrote bool, err error) {
+	w := c.world(ctx)
+	w.Enabled = false
+	plan := outofservice.MakePlan(w, c.Config)
+	if c.ask(ctx, plan.Ask) {
+		w = c.world(ctx)
+		w.Enabled = false
+		plan = outofservice.MakePlan(w, c.Config)
+	}
+	return c.apply(ctx, removals(plan.Steps))
 }
 
 // world is all that is known.

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
@@ -126,18 +127,85 @@ func (w *world) patch(i int, body string) {
 func TestNeverActiveNorAlive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
-	w.config.Grace = 2 * time.Second
+	var alive atomic.Bool
+	alive.Store(true)
+	w.between = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if alive.Load() && strings.HasSuffix(r.URL.Path, "/leases/"+w.droplets[1].Name) {
+				w.renew(w.droplets[1].Name) // whoever reads it reads another renewal each time, however slow the tests are
+			}
+			return next.RoundTrip(r)
+		})
+	}
 	w.run()
 	w.setReady(w.droplets[0].Name, false)
 	w.switchOff(1)
-	for range 30 {
-		w.renew(w.droplets[1].Name)
-		w.passes(1)
-	}
+	w.stands(1, outofservice.ReasonKubelet)
+	w.passes(30)
 	if got := w.tainted(); len(got) > 0 {
 		t.Fatalf("%v have the taint", got)
 	}
-	w.until(1) // no renewal any more
+	alive.Store(false)
+	w.until(1)
+}
+
+// refusing answers requests with 403.
+func (w *world) refusing(which func(*http.Request) bool) {
+	w.between = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if which(r) {
+				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+			}
+			return next.RoundTrip(r)
+		})
+	}
+}
+
+// A Node that cannot be written, or a record that cannot be read or written, keeps no other Node from losing the taint.
+func TestRemovedAllTheSame(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		refuse func(w *world, r *http.Request) bool
+		left   []int
+	}{
+		"a Node cannot be written": {func(w *world, r *http.Request) bool {
+			return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/nodes/"+w.droplets[0].Name)
+		}, []int{0}},
+		"the record cannot be read": {func(w *world, r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/leases/"+w.name) }, nil},
+		"the record cannot be written": {func(w *world, r *http.Request) bool {
+			return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"+outofservice.RecordNamespace+"/leases")
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 4)
+			for i := range 2 {
+				w.patch(i, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
+			}
+			w.refusing(func(r *http.Request) bool { return test.refuse(w, r) })
+			w.run()
+			w.until(test.left...)
+		})
+	}
+}
+
+// A taint is not set on a word of DigitalOcean that has become old since the plan was made.
+func TestOldWord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.switchOff(0)
+	node, now := w.node(0), time.Now()
+	c := &Controller{Options: Options{Clock: testingclock.NewFakeClock(now), Config: w.config}, client: w.cluster.Client}
+	s := &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: w.droplets[0].ID}}
+	c.seen = map[types.UID]*sighting{node.UID: s}
+	c.readLease(t.Context(), s)
+	step := outofservice.SetTaint{Node: node.Name, UID: string(node.UID), Droplet: s.Droplet, State: outofservice.StateOff}
+	for age, want := range map[time.Duration]error{w.config.ProofAge: nil, w.config.ProofAge + time.Second: errChanged} {
+		s.Proof.Last = now.Add(-age)
+		if taints, err := c.withTaint(t.Context(), node, step); !errors.Is(err, want) || (err == nil) != (len(taints) > len(node.Spec.Taints)) {
+			t.Errorf("it is %s old: %v, %v", age, taints, err)
+		}
+	}
 }
 
 // A machine that the list lacks and that answers by ID is there.
