@@ -159,7 +159,7 @@ func firstMachines(a outofservice.Awaiting) string {
 func confirmMachines(ctx context.Context, c *cluster, hash string, holds time.Duration, now clock.PassiveClock) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
-	return text, confirming("Lease "+outofservice.RecordName, func() error {
+	err = confirming("Lease "+outofservice.RecordName, func() error {
 		off, err := c.machinesOff(ctx)
 		if err != nil {
 			return err
@@ -192,4 +192,5 @@ func confirmMachines(ctx context.Context, c *cluster, hash string, holds time.Du
 		}
 		return nil
 	})
+	return text, err
 }

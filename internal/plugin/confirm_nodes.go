@@ -173,7 +173,7 @@ func awaited(a nodesync.Awaiting) string { return prose.Plural(a.Count, awaitedN
 func confirmNodes(ctx context.Context, c *cluster, hash string, holds time.Duration, now clock.PassiveClock) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
-	return text, confirming("ConfigMap "+nodesynccontroller.StateName, func() error {
+	err = confirming("ConfigMap "+nodesynccontroller.StateName, func() error {
 		state, err := c.stateOf(ctx, hash)
 		if err != nil {
 			return err
@@ -203,6 +203,7 @@ func confirmNodes(ctx context.Context, c *cluster, hash string, holds time.Durat
 		}
 		return nil
 	})
+	return text, err
 }
 
 // stateOf is the state in which just this hash waits, the latest if there are two, or one sentence about what waits instead.

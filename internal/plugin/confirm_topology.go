@@ -122,7 +122,7 @@ func confirmTopology(ctx context.Context, c *cluster, name, given string) (text 
 	ctx, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
 	resource := c.dynamic.Resource(v1alpha1.GroupVersion.WithResource("routereflectortopologies"))
-	return text, confirming("RouteReflectorTopology "+name, func() error {
+	err = confirming("RouteReflectorTopology "+name, func() error {
 		object, err := resource.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("there is no RouteReflectorTopology %q", name)
@@ -158,4 +158,5 @@ func confirmTopology(ctx context.Context, c *cluster, name, given string) (text 
 		text = fmt.Sprintf("Confirmed: %s.", waiting.consequence())
 		return nil
 	})
+	return text, err
 }

@@ -46,7 +46,7 @@ func repeat(cmd *cobra.Command, watch bool, show func(context.Context, io.Writer
 		case first:
 			return err
 		default:
-			fmt.Fprintf(&now, "error: %v\n", err)
+			fmt.Fprintln(&now, "error: "+command.Printable(command.OneLine(err.Error())))
 		}
 		if !bytes.Equal(last, now.Bytes()) {
 			if !first {

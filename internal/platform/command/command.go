@@ -108,7 +108,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr 
 	if e, ok := errors.AsType[*exitError](err); ok && e.err == nil {
 		return e.code
 	}
-	fmt.Fprintln(stderr, "error: "+OneLine(err.Error()))
+	fmt.Fprintln(stderr, "error: "+Printable(OneLine(err.Error())))
 	return Code(err)
 }
 
