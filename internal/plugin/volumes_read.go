@@ -213,6 +213,12 @@ func volumeOf(p *corev1.PersistentVolume) (v volumes.PersistentVolume, ours bool
 		Name: p.Name, ID: p.Spec.CSI.VolumeHandle, Phase: string(p.Status.Phase), Reclaim: string(p.Spec.PersistentVolumeReclaimPolicy),
 		GiB: gib(p.Spec.Capacity), Deleting: p.DeletionTimestamp != nil,
 	}
+	switch {
+	case p.DeletionTimestamp != nil:
+		v.Since = p.DeletionTimestamp.Time
+	case p.Status.LastPhaseTransitionTime != nil:
+		v.Since = p.Status.LastPhaseTransitionTime.Time
+	}
 	if ref := p.Spec.ClaimRef; ref != nil {
 		v.Claim, v.ClaimUID = ref.Namespace+"/"+ref.Name, string(ref.UID)
 	}

@@ -245,12 +245,9 @@ func (x index) claimed(r *Row, v PersistentVolume) {
 	claim, ok := x.claims[v.Claim]
 	lost := v.Claim != "" && (!ok || v.ClaimUID != "" && claim.UID != v.ClaimUID)
 	switch {
-	case v.Deleting:
+	case v.Deleting || v.Phase == "Released" && v.Reclaim == "Delete":
 		r.State = Released
-		r.find(agreement.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume", "the PersistentVolume is being deleted")
-	case v.Phase == "Released" && v.Reclaim == "Delete":
-		r.State = Released
-		r.find(agreement.Settling, "the driver deletes it", "its claim is deleted")
+		x.going(r, v)
 	case v.Phase == "Released" || v.Phase == "Failed":
 		r.State = Released
 		r.find(agreement.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if nobody needs its data",
@@ -260,6 +257,22 @@ func (x index) claimed(r *Row, v PersistentVolume) {
 	case v.Claim == "":
 		r.State = Released
 		r.find(agreement.Disagree, "claim it by volumeName "+v.Name+", or delete it", "nobody claims it")
+	}
+}
+
+// going is about a volume that the driver is to delete.
+func (x index) going(r *Row, v PersistentVolume) {
+	late := !v.Since.IsZero() && x.Now.Sub(v.Since) >= patience
+	switch {
+	case late && v.Deleting && v.Phase == "Bound":
+		r.find(agreement.Disagree, "delete the claim too, if nobody needs its data: it goes with the PersistentVolume",
+			"the PersistentVolume is being deleted, and waits for its claim to go")
+	case late:
+		r.find(agreement.Disagree, "see the log of the driver's provisioner", "it has not been deleted for %s", prose.Span(x.Now.Sub(v.Since)))
+	case v.Deleting:
+		r.find(agreement.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume", "the PersistentVolume is being deleted")
+	default:
+		r.find(agreement.Settling, "the driver deletes it", "its claim is deleted")
 	}
 }
 

@@ -115,6 +115,17 @@ func TestFindings(t *testing.T) {
 		"its claim is deleted and it goes": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", nil, nil, nil, 0
 		}, volumes.Released, agreement.Settling, "its claim is deleted"},
+		"its claim is deleted and it does not go": {func(w *volumes.World) {
+			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", now.Add(-time.Hour), nil, nil, nil, 0
+		}, volumes.Released, agreement.Disagree, "it has not been deleted for 60m"},
+		"its claim has just been deleted": {func(w *volumes.World) {
+			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", now.Add(-time.Minute), nil, nil, nil, 0
+		}, volumes.Released, agreement.Settling, "its claim is deleted"},
+		"it is being deleted for long": {func(w *volumes.World) {
+			w.Volumes[0].Deleting, w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments = true, "Released", now.Add(-time.Hour), nil, nil, nil
+		}, volumes.Released, agreement.Disagree, "it has not been deleted for 60m"},
+		"it is being deleted with its claim there": {func(w *volumes.World) { w.Volumes[0].Deleting, w.Volumes[0].Since = true, now.Add(-time.Hour) }, volumes.Released,
+			agreement.Disagree, "the PersistentVolume is being deleted, and waits for its claim to go"},
 		"its claim is another one": {func(w *volumes.World) { w.Claims[0].UID = "u2" }, volumes.InUse, agreement.Disagree, "its claim shop/data does not exist, or is another one"},
 		"it never had a claim": {func(w *volumes.World) {
 			w.Volumes[0].Claim, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "", nil, nil, nil, 0

@@ -39,6 +39,8 @@ type PersistentVolume struct {
 	// GiB is the capacity, rounded up.
 	GiB      int64
 	Deleting bool
+	// Since is when it began to be deleted, or else came into its phase; the zero time if that is not known.
+	Since time.Time
 }
 
 // Claim is a PersistentVolumeClaim of a class of the driver, or one that is bound to a volume of it.

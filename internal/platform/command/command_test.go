@@ -63,7 +63,7 @@ func TestErrorsAreOneSentence(t *testing.T) {
 		"success":        {nil, nil, result{}},
 		"a plain error":  {nil, fmt.Errorf("reading %q: %w", "x", errors.New("boom")), result{1, "", "error: reading \"x\": boom\n"}},
 		"joined errors":  {nil, errors.Join(errors.New("one"), errors.New("two")), result{1, "", "error: one; two\n"}},
-		"escapes":        {nil, errors.New("tick \x1b[2J\r\n\x1b]0;x\a"), result{1, "", `error: tick \x1b[2J; \x1b]0;x\a`+"\n"}},
+		"escapes":        {nil, errors.New("tick \x1b[2J\r\n\x1b]0;x\a"), result{1, "", `error: tick \x1b[2J; \x1b]0;x\a` + "\n"}},
 		"another code":   {nil, fmt.Errorf("deed: %w", command.Exit(2, errors.New("drift"))), result{2, "", "error: deed: drift\n"}},
 		"a silent code":  {nil, command.Exit(2, nil), result{2, "", ""}},
 		"canceled alone": {nil, context.Canceled, result{1, "", "error: context canceled\n"}},
