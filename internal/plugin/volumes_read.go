@@ -345,7 +345,9 @@ func volumesOfCloud(ctx context.Context, c *cluster, client *doapi.Client, w *vo
 		return nil
 	}
 	for _, s := range snapshots {
-		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Created: s.Created})
+		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{
+			ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Created: s.Created,
+		})
 	}
 	return nil
 }

@@ -134,14 +134,7 @@ func Compare(w World) Report {
 			r.Totals.Unclaimed += row.GiB
 		}
 	}
-	for _, c := range w.Claims {
-		switch {
-		case c.Volume == "":
-			r.Volumes = append(r.Volumes, x.waiting(c))
-		case c.Lost && !slices.ContainsFunc(w.Volumes, func(v PersistentVolume) bool { return v.Name == c.Volume && v.Claim == c.Name }):
-			r.Volumes = append(r.Volumes, x.lost(c))
-		}
-	}
+	r.Volumes = append(r.Volumes, x.withoutVolume()...)
 	tags := x.tags()
 	for _, v := range w.Cloud.Volumes {
 		if known[v.ID] {
@@ -362,6 +355,20 @@ func (x index) leaving(r *Row, node string, attachments []Attachment) {
 		return
 	}
 	r.find(agreement.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log", "it is attached to %s, which has no Pod of it", node)
+}
+
+// withoutVolume are the claims that have no PersistentVolume, yet or any more.
+func (x index) withoutVolume() (rows []Row) {
+	for _, c := range x.Claims {
+		its := func(v PersistentVolume) bool { return v.Name == c.Volume && v.Claim == c.Name }
+		switch {
+		case c.Volume == "":
+			rows = append(rows, x.waiting(c))
+		case c.Lost && !slices.ContainsFunc(x.Volumes, its):
+			rows = append(rows, x.lost(c))
+		}
+	}
+	return rows
 }
 
 // alone is the row of a claim without a PersistentVolume.
