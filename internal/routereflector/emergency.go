@@ -181,9 +181,10 @@ func (w checks) clientsAtOnce(p Plan) int {
 	return count
 }
 
-// fallback plans what remains in an emergency in which no node may be a reflector: the mesh, if it is the topology's to switch and carries the cluster.
+// fallback plans what remains in an emergency in which no node may be a reflector: the mesh, if it is the topology's to switch, and not too large
+// with the Nodes that there were.
 func (w checks) fallback(p *Plan, now judged) {
-	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLarge() {
+	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLargeByFar() {
 		return
 	}
 	step := w.meshStep(MeshOn, "no reflector lives, and no node may become one; the mesh takes over")

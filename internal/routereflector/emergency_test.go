@@ -212,8 +212,10 @@ func TestNoEmergency(t *testing.T) {
 		if candidatesOf(&w).emergency() {
 			t.Errorf("%s: it is called an emergency", name)
 		}
-		if p := Make(w.settled()); p.AtOnce > 1 {
-			t.Errorf("%s: %v at once", name, kinds(p.Steps[:p.AtOnce]))
+		p := Make(w.settled())
+		drifts := name == "within the grace period" // for which the mesh is there
+		if on := len(p.Steps) > 0 && p.Steps[0].Kind == MeshOn; on != (drifts || w.Topology.DeletionTimestamp != nil) || (p.Emergency != nil) != drifts || p.AtOnce > 1 {
+			t.Errorf("%s: %d at once of %v, %+v", name, p.AtOnce, kinds(p.Steps), p.Emergency)
 		}
 	}
 }
@@ -235,10 +237,17 @@ func TestTheMeshAsTheLastResort(t *testing.T) {
 	if again := Make(w.After(p.Steps[0])); len(again.Steps) != 0 {
 		t.Errorf("then %v", again.Steps)
 	}
-	observed, large := w, w
+	observed, large, larger := w, w, steady.remembering()
 	observed.Topology.Spec.Mesh = v1alpha1.MeshObserve
 	large.Topology.Spec.Sizing.MaxMeshNodes = 8
-	for name, w := range map[string]World{"observed": observed, "too large": large} {
+	larger.Topology.Spec.Sizing.MaxMeshNodes = 8
+	for _, name := range factsOf(&steady).marked() {
+		larger.Topology.Status.Reflectors = append(larger.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Role: string(RoleReflector)})
+	}
+	larger = larger.without(factsOf(&steady).marked()...).with(cordon, steady.others()...)
+	most := larger.without(steady.others()[:2]...)
+	most.Topology.Spec.Sizing.MaxMeshNodes = 200
+	for name, w := range map[string]World{"observed": observed, "too large": large, "too large with those that vanished": larger, "most Nodes vanished": most} {
 		if p := Make(w); len(p.Steps) != 0 {
 			t.Errorf("%s: %v", name, p.Steps)
 		}

@@ -85,7 +85,7 @@ func (w facts) working(but []Reflector) []Node {
 	return out
 }
 
-// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client that has no session with any of
+// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no session with any of
 // them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
 func (w gates) unsettled(reflectors []Node) string {
 	clients := w.roster()
@@ -97,7 +97,7 @@ func (w gates) unsettled(reflectors []Node) string {
 		}
 		missing := w.missing(s.Established, *r, func(n Node) bool { return clients.expects(r, &n) })
 		missing = slices.DeleteFunc(missing, func(n Node) bool {
-			return !w.Mesh.On && n.isClient(&w.Topology) && w.cutOff(n, reflectors)
+			return !w.Mesh.On && n.isSelected(&w.Topology) && w.cutOff(n, reflectors)
 		})
 		if len(missing) > 0 {
 			return fmt.Sprintf("reflector %s has no Established session with %s", r.Name, names(missing))

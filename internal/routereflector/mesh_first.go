@@ -48,14 +48,14 @@ func (w candidates) adrift() string {
 	return "no reflector is left: " + Few(down)
 }
 
-// serves reports whether a reflector has to be counted on: until two of those who are queried about it have lost it, its machine is off, or its grace
-// period is over. One that only falls silent is BIRD's to judge.
+// serves reports whether a reflector has to be counted on: until two of those who are queried about it have lost it and none holds it, its machine is off, or
+// its grace period is over. One that only falls silent is BIRD's to judge.
 func (w candidates) serves(n *Node) bool {
 	t, troubled := w.trouble(n)
 	if !troubled {
 		return n.isReflectorOf(&w.Topology) && n.speaks()
 	}
-	lost := len(t.Lost) > 0 && len(t.Lost) >= min(quorum, len(t.observers()))
+	lost := len(t.Held) == 0 && len(t.Lost) > 0 && len(t.Lost) >= min(quorum, len(t.observers()))
 	return !t.Off && !lost && !t.gone(w.Now)
 }
 
@@ -80,17 +80,18 @@ func (w candidates) meshTooLargeByFar() bool {
 	return vanished(b, c) || w.meshNodes()+int(c.gone(b)) > w.meshLimit()
 }
 
-// rescuing reports that the mesh is on because no reflector was left, and is to go off again.
+// rescuing reports that the mesh of a flat topology is on because no reflector was left, and is to go off again.
 func (w candidates) rescuing() bool {
-	return w.Topology.Status.Emergency != nil && w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.exiting()
+	return w.Topology.Status.Emergency != nil && w.Mesh.On && w.isFlat() && w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.exiting()
 }
 
-// emergencyStatus is what the status says of an emergency: it begins before the mesh is turned on, and ends when that is off again.
+// emergencyStatus is what the status says of an emergency: it begins before the mesh is turned on, and ends when that is off again. Where the mesh may not be
+// turned on it lasts until a reflector lives: without it nobody would know, once the status names no reflectors, that clients depend on any.
 func (w candidates) emergencyStatus() *v1alpha1.Emergency {
 	switch {
 	case w.rescuing():
 		return w.Topology.Status.Emergency
-	case w.adrift() != "":
+	case w.adrift() != "", w.emergency():
 		if begun := w.Topology.Status.Emergency; begun != nil {
 			return begun
 		}
@@ -100,9 +101,16 @@ func (w candidates) emergencyStatus() *v1alpha1.Emergency {
 }
 
 // meshStays says until when the mesh stays on after an emergency, "" if it need not: every reflector must have been Ready, and the mesh on, for [MeshStays].
+// One that may still come back within its grace period is waited for, no longer than that.
 func (w gates) meshStays() string {
 	if !w.rescuing() {
 		return ""
+	}
+	for _, t := range w.troubles() {
+		if w.Now.Before(t.Until) {
+			return fmt.Sprintf("all reflectors were lost, and the mesh stays on until %s is Ready again or, at %s, its grace period is over", t.Node,
+				t.Until.UTC().Format(time.RFC3339))
+		}
 	}
 	from := w.Topology.Status.Emergency.Since.Time
 	for _, r := range w.working(nil) {

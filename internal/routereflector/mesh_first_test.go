@@ -46,6 +46,14 @@ func TestTheMeshFirst(t *testing.T) {
 	observed, exiting := lost.settled(), lost.settled()
 	observed.Topology.Spec.Mesh = v1alpha1.MeshObserve
 	exiting.Topology.DeletionTimestamp = &metav1.Time{Time: lost.Now}
+	mixed := lost.settled()
+	held, _ := factsOf(&mixed).node(reflectors[0])
+	mixed.Sightings[0].Established[held.IPv4] = true
+	late := mixed
+	late.Now = late.Now.Add(time.Minute)
+	for i := range late.Sightings {
+		late.Sightings[i].Current = true
+	}
 	for name, c := range map[string]struct {
 		w    World
 		mesh bool
@@ -56,6 +64,8 @@ func TestTheMeshFirst(t *testing.T) {
 		"one is off, one gone, one lost":     {lost.with(poweredOff(steady.Now), reflectors[0]).without(reflectors[1]).settled(), true},
 		"nobody has spoken":                  {lost, false},
 		"the witnesses hear them":            {lost.settled().hearing(reflectors), false},
+		"two have lost one, a third has not": {mixed, false},
+		"it is beyond its grace period":      {late, true},
 		"the witnesses hear one of them":     {lost.settled().hearing(reflectors[:1]), false},
 		"one is Ready":                       {steady.with(poweredOff(steady.Now), reflectors[:2]...), false},
 		"the mesh is not ours to switch":     {observed, false},
@@ -68,7 +78,8 @@ func TestTheMeshFirst(t *testing.T) {
 		if got := len(p.Steps) > 0 && p.Steps[0].Kind == MeshOn; got != c.mesh {
 			t.Errorf("%s: %v, %+v", name, kinds(p.Steps), p.Refusals)
 		}
-		if c.mesh && (p.AtOnce != 1 || p.Waiting != "" || p.Emergency == nil || !p.Emergency.Since.Time.Equal(c.w.Now) || len(p.Refusals) > 0) || !c.mesh && p.Emergency != nil {
+		if c.mesh && (p.AtOnce != 1 || p.Waiting != "" || p.Emergency == nil || !p.Emergency.Since.Time.Equal(c.w.Now) || len(p.Refusals) > 0) ||
+			(p.Emergency != nil) != (c.mesh || candidatesOf(&c.w).emergency()) {
 			t.Errorf("%s: %d at once, waits for %q, %+v, %+v", name, p.AtOnce, p.Waiting, p.Emergency, p.Refusals)
 		}
 	}
@@ -100,6 +111,14 @@ func TestReflectorsComeBackFromAnEmergency(t *testing.T) {
 	want := "all reflectors were lost, and the mesh stays on until " + w.Now.Add(MeshStays).Format(time.RFC3339)
 	if order(p.Steps) != "MeshOff" || !strings.HasPrefix(p.Waiting, want) {
 		t.Errorf("%v waits for %q", kinds(p.Steps), p.Waiting)
+	}
+	if !p.Lasting {
+		t.Error("a minute's wait counts as one for sessions")
+	}
+	late := back.with(silentSince(back.Now.Add(MeshStays-10*time.Second)), before[0])
+	late.Now = late.Now.Add(MeshStays)
+	if p := Make(late.settled()); order(p.Steps) != "MeshOff" || !p.Lasting || !strings.Contains(p.Waiting, "until "+before[0]+" is Ready again") {
+		t.Errorf("while one may still come back: %v waits for %q", kinds(p.Steps), p.Waiting)
 	}
 	back.Now = back.Now.Add(MeshStays)
 	back, done := carryOut(t, back, nil)
@@ -161,5 +180,52 @@ func TestAJammedClientDoesNotLowerTheLeast(t *testing.T) {
 	w.Peers = append(slices.Clone(w.Peers), Peer{Name: "wrong", PeerIP: n.IPv4, ASNumber: 65001})
 	if got := checksOf(&w).judge(w.state()).checks.MinSessionsPerClient; got != 3 {
 		t.Errorf("the least is %d", got)
+	}
+}
+
+// A node of another AS without a session holds no step up while the mesh is off: it is cut off already.
+func TestANodeOfItsOwnASHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, cluster(9, 3), nil)
+	own := w.others()[0]
+	w = w.with(func(n *Node) { n.AS, n.ForeignAS = 65001, true }, own).settled()
+	n, _ := factsOf(&w).node(own)
+	for i := range w.Sightings {
+		delete(w.Sightings[i].Established, n.IPv4)
+	}
+	for _, kind := range []Kind{Promote, Demote} {
+		if why := gatesOf(&w).wait(Step{Kind: kind}, Make(w).Reflectors); why != "" {
+			t.Errorf("%s waits: %s", kind, why)
+		}
+	}
+	w.Mesh.On = true
+	if why := gatesOf(&w).wait(Step{Kind: Promote}, Make(w).Reflectors); !strings.Contains(why, own) {
+		t.Errorf("with the mesh on it waits for %q", why)
+	}
+}
+
+// What is written in an emergency says that there is one, wherever the mesh may not take over, so that the next round knows it although the Nodes of all
+// reflectors are gone, as nothing else says that there were any.
+func TestAnEmergencyIsRemembered(t *testing.T) {
+	t.Parallel()
+	steady, _ := drifting(t)
+	gone := steady.without(factsOf(&steady).marked()...)
+	gone = gone.with(young(gone.Now), gone.others()...)
+	observed, large := gone, gone
+	observed.Topology.Spec.Mesh = v1alpha1.MeshObserve
+	large.Topology.Spec.Sizing.MaxMeshNodes = 8
+	for name, w := range map[string]World{"flat": gone, "observed": observed, "too large": large} {
+		first := Make(w)
+		w.Topology.Status.Emergency, w.Topology.Status.Reflectors = first.Emergency, nil
+		p := Make(w)
+		if first.Emergency == nil || p.Emergency == nil || !slices.Equal(kinds(p.Steps), kinds(first.Steps)) || p.AtOnce != first.AtOnce {
+			t.Errorf("%s: %d at once of %v, %+v, then %d of %v, %+v", name, first.AtOnce, kinds(first.Steps), first.Emergency, p.AtOnce, kinds(p.Steps), p.Emergency)
+		}
+		if name == "flat" {
+			continue
+		}
+		if is := Make(w.After(p.Steps[0])); p.Steps[0].Kind != Promote || is.Emergency != nil {
+			t.Errorf("%s: once one lives: %+v", name, is.Emergency)
+		}
 	}
 }

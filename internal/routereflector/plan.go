@@ -37,6 +37,8 @@ type Plan struct {
 	AtOnce int
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
 	Waiting string
+	// Lasting reports that it waits for time to pass, not for sessions: no timeout of theirs counts.
+	Lasting bool
 	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
 	// their routes as well as for their sessions.
 	Witnesses, Samples []string
@@ -215,6 +217,7 @@ func (w checks) gate(p *Plan) {
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
+		p.Lasting = p.Waiting != "" && p.Steps[0].Kind == MeshOff && p.Waiting == w.meshStays()
 	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
 		p.Waiting = w.unproven()
 	}

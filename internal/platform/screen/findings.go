@@ -5,6 +5,7 @@ package screen
 
 import (
 	"io"
+	"slices"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -26,7 +27,8 @@ func Findings(findings []finding.Finding, format *Format, out io.Writer) error {
 	if err := format.Print(out, command.Printable(finding.Wrapped(findings, columns)), findingList{worst, findings}); err != nil {
 		return err
 	}
-	if worst == finding.Problem || worst == finding.Warning {
+	unread := slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Unread })
+	if worst == finding.Problem || worst == finding.Warning || unread {
 		return command.Exit(command.ExitAttention, nil)
 	}
 	return nil

@@ -274,10 +274,18 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 			return 0, m.failed(err)
 		}
 	}
+	due := len(plan.Steps) > 0 && plan.Waiting == ""
+	if due && plan.Steps[0].Kind == routereflector.MeshOn && !m.repeats(plan.Steps[0], s.world.Now) {
+		// Nothing that a question may fail with holds up the mesh.
+		if err := r.steps(ctx, s, m, plan); err != nil {
+			return 0, m.failed(errors.Join(err, r.ask(ctx, s, m, plan)))
+		}
+		return r.Timing.Poll, m.failed(nil)
+	}
 	if err := r.ask(ctx, s, m, plan); err != nil {
 		return 0, m.failed(err)
 	}
-	if len(plan.Steps) > 0 && plan.Waiting == "" {
+	if due {
 		if m.repeats(plan.Steps[0], s.world.Now) {
 			return r.Timing.Poll, nil
 		}

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -249,7 +250,7 @@ func TestAllReflectorsGone(t *testing.T) {
 			}
 		}
 		s.loseMachines(were...)
-		s.start()
+		s.start(func(r *Reconciler, _ *tap) { r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(s.config)) })
 		testkit.Eventually(t, "three others", func() string {
 			if got := s.reflectors(); len(got) != 3 {
 				return fmt.Sprint(got)
@@ -265,6 +266,34 @@ func TestAllReflectorsGone(t *testing.T) {
 		if is := s.await("main", v1alpha1.PhaseReady); s.mesh() || is.Status.Emergency != nil {
 			t.Errorf("the topology is Ready, and the mesh is on: %v, %+v", s.mesh(), is.Status.Emergency)
 		}
+	})
+}
+
+// That nobody can be asked keeps no mesh off.
+func TestTheMeshNeedsNoQuestion(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 7)
+	p := s.start()
+	s.create("main", "{}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectNoQuestions()
+	p.tap.refuse("caliconodestatuses")
+	for _, name := range s.reflectors() {
+		var node corev1.Node
+		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+			t.Fatal(err)
+		}
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: corev1.TaintEffectNoSchedule})
+		if err := s.client.Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		s.setReady(&node, corev1.ConditionUnknown, 0)
+	}
+	testkit.Eventually(t, "the mesh", func() string {
+		if !s.mesh() {
+			return "it is off"
+		}
+		return ""
 	})
 }
 

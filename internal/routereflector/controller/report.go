@@ -101,7 +101,7 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 			o.held = reasonAwaitingApproval
 		}
 	}
-	if plan.Waiting == "" || !o.act {
+	if plan.Waiting == "" || plan.Lasting || !o.act {
 		m.waitingSince = time.Time{}
 		return o
 	}

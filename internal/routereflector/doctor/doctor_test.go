@@ -222,7 +222,7 @@ func TestHazards(t *testing.T) {
 		},
 		"what cannot be read": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Etcd: true, Unread: []string{"BGPPeer x cannot be read"}},
-			want:     []string{"problem unreadable: BGPPeer x cannot be read"},
+			want:     []string{"problem unreadable: BGPPeer x cannot be read", "note as-numbers: the AS numbers of those nodes and BGPPeers that can be read agree"},
 		},
 		"two operators": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: func() []routereflector.Peer {

@@ -41,7 +41,11 @@ func asNumbers(x examined) []finding.Finding {
 		})
 	}
 	slices.SortFunc(out, byWhat)
-	if len(out) == 0 {
+	switch {
+	case len(out) > 0:
+	case len(x.Unread) > 0:
+		out = append(out, finding.Finding{Severity: finding.Note, Unread: true, What: "the AS numbers of those nodes and BGPPeers that can be read agree"})
+	default:
 		out = append(out, finding.Finding{Severity: finding.OK, What: "the AS numbers of nodes and BGPPeers agree"})
 	}
 	return out
@@ -51,7 +55,7 @@ func asNumbers(x examined) []finding.Finding {
 func foreignMarks(x examined) []finding.Finding {
 	if x.NoTopologies != "" {
 		return []finding.Finding{{
-			Severity: finding.Note, What: "which labels of reflectors the operator wrote is not known: " + x.NoTopologies,
+			Severity: finding.Note, Unread: true, What: "which labels of reflectors the operator wrote is not known: " + x.NoTopologies,
 			Why: "status.record of RouteReflectorTopologies says it", Do: "ask with an account that may list routereflectortopologies.bgp.mooring.dev",
 		}}
 	}

@@ -42,7 +42,11 @@ func deaths() []death {
 	return []death{
 		{"power-off", func(l *lab, victim string) { l.cut(victim); l.taintAsOff(victim) }, false},
 		{"kill -9 of BIRD", func(l *lab, victim string) {
-			if err := syscall.Kill(l.state().Processes[victim+"/bird"], syscall.SIGKILL); err != nil {
+			pid := l.state().Processes[victim+"/bird"]
+			if pid <= 1 { // kill(2) takes 0 for the test's own group
+				l.t.Fatalf("the BIRD of %s has process ID %d", victim, pid)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				l.t.Fatal(err)
 			}
 		}, true},
