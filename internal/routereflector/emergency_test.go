@@ -214,7 +214,8 @@ func TestNoEmergency(t *testing.T) {
 		}
 		p := Make(w.settled())
 		drifts := name == "within the grace period" // for which the mesh is there
-		if on := len(p.Steps) > 0 && p.Steps[0].Kind == MeshOn; on != (drifts || w.Topology.DeletionTimestamp != nil) || (p.Emergency != nil) != drifts || p.AtOnce > 1 {
+		on := len(p.Steps) > 0 && p.Steps[0].Kind == MeshOn
+		if on != (drifts || w.Topology.DeletionTimestamp != nil) || (p.Emergency != nil) != drifts || p.AtOnce > 1 {
 			t.Errorf("%s: %d at once of %v, %+v", name, p.AtOnce, kinds(p.Steps), p.Emergency)
 		}
 	}
