@@ -351,7 +351,10 @@ func (s *store) onlyInEtcd() {
 
 	_, err := s.etcd.Client.Put(ctx, "/calico/resources/v3/projectcalico.org/bgppeers/broken", `{"kind":"BGPPeer","apiVersion":"projectcalico.org/v3","metadata":{"name":"whole"}}`)
 	s.must(err)
-	s.finds("etcdv3", []string{"problem unreadable: BGPPeer broken cannot be read, and nor can Calico: its value is not the object of that name"})
+	s.finds("etcdv3", []string{
+		"problem unreadable: BGPPeer broken cannot be read, and nor can Calico: its value is not the object of that name",
+		"note as-numbers: the AS numbers of those nodes and BGPPeers that can be read agree",
+	})
 	_, err = s.etcd.Client.Delete(ctx, "/calico/resources/v3/projectcalico.org/bgppeers/broken")
 	s.must(err)
 
