@@ -210,7 +210,9 @@ func heldWhat(a advice, n int, gate nodesync.Gate) string {
 }
 
 // unsought says that a refusal is about leftovers of pods that were not looked for, which is told by itself.
-func unsought(r nodesync.Refusal) bool { return strings.HasPrefix(r.Message, nodesync.LeftoversNotSought) }
+func unsought(r nodesync.Refusal) bool {
+	return strings.HasPrefix(r.Message, nodesync.LeftoversNotSought)
+}
 
 // notSought tells that leftovers of pods were not looked for.
 func notSought(e Evidence) (out []finding.Finding) {
