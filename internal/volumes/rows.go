@@ -487,7 +487,8 @@ func (x index) nobodys(s Snapshot) agreement.Finding {
 	for _, c := range x.Contents {
 		if c.Handle == "" && (c.Volume == "" || c.Volume == s.Volume) {
 			return agreement.Finding{
-				Verdict: agreement.Settling, What: "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet", Next: "the driver notes it",
+				Verdict: agreement.Settling, Next: "the driver notes it",
+				What: "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet",
 			}
 		}
 	}

@@ -172,7 +172,7 @@ func TestRemovedAllTheSame(t *testing.T) {
 			return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/nodes/"+w.droplets[0].Name)
 		}, []int{0}},
 		"the record cannot be read": {func(w *world, r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/leases/"+w.name) }, nil},
-		"the record cannot be written": {func(w *world, r *http.Request) bool {
+		"the record cannot be written": {func(_ *world, r *http.Request) bool {
 			return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"+outofservice.RecordNamespace+"/leases")
 		}, nil},
 	} {
