@@ -269,34 +269,6 @@ func TestAllReflectorsGone(t *testing.T) {
 	})
 }
 
-// That nobody can be asked keeps no mesh off.
-func TestTheMeshNeedsNoQuestion(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, 7)
-	p := s.start()
-	s.create("main", "{}")
-	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
-	p.tap.refuse("caliconodestatuses")
-	for _, name := range s.reflectors() {
-		var node corev1.Node
-		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
-			t.Fatal(err)
-		}
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "node.cloudprovider.kubernetes.io/shutdown", Effect: corev1.TaintEffectNoSchedule})
-		if err := s.client.Update(t.Context(), &node); err != nil {
-			t.Fatal(err)
-		}
-		s.setReady(&node, corev1.ConditionUnknown, 0)
-	}
-	testkit.Eventually(t, "the mesh", func() string {
-		if !s.mesh() {
-			return "it is off"
-		}
-		return ""
-	})
-}
-
 // loseMachines deletes what the machines with these names in Calico have left behind, in both places.
 func (s *stage) loseMachines(names ...string) {
 	s.t.Helper()
