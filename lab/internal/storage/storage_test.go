@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
@@ -136,7 +137,7 @@ func TestSystemPrograms(t *testing.T) {
 	t.Parallel()
 	p := picture{files: map[string]string{}}
 	if err := p.addSystem("mkfs.ext4"); err != nil {
-		t.Skip(err)
+		testkit.Skip(t, "it needs mkfs.ext4 (apt-get install e2fsprogs): %v", err)
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(p.files)), " ")
 	for _, want := range []string{"/usr/sbin/mkfs.ext4", "/usr/lib/libc.so.6", "/usr/lib/libext2fs.so.2", "ld-linux"} {

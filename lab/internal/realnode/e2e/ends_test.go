@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 	"github.com/mooring-dev/mooring/lab/internal/process"
 )
@@ -166,7 +167,7 @@ func (l *lab) memory() (sum int64) {
 func TestRefusal(t *testing.T) {
 	l := prepare(t)
 	if _, err := exec.LookPath("setpriv"); err != nil {
-		need(t, "setpriv is needed: "+err.Error())
+		testkit.Skip(t, "setpriv is needed: %v", err)
 	}
 	l.before = []string{"setpriv", "--bounding-set", "-sys_admin"}
 	_, err := l.try("up", "--real-nodes", "1", "--nodes", "1", "--calico-datastore", "none", "--cloud", "none")

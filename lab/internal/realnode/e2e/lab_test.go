@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/realnode"
@@ -45,15 +46,6 @@ type lab struct {
 	blueprint.Layout
 }
 
-// need skips the test, or fails it where everything has been installed.
-func need(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
 // prepare names a lab and stops it at the end of the test, whatever happens. It skips the test where machines cannot be real.
 func prepare(t *testing.T) *lab {
 	t.Helper()
@@ -69,10 +61,10 @@ func prepare(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(binary); err != nil {
-		need(t, "the lab's binary is needed: build it with `make bin/lab` or name it in "+binaryVariable)
+		testkit.Skip(t, "the lab's binary is needed: build it with `make bin/lab` or name it in %s", binaryVariable)
 	}
 	if err := realnode.Judge(realnode.Examine(filepath.Dir(binary))); err != nil {
-		need(t, err.Error())
+		testkit.Skip(t, "%v", err)
 	}
 	l := &lab{t: t, binary: binary, Layout: blueprint.Layout{Dir: filepath.Join(t.TempDir(), "lab")}}
 	t.Cleanup(func() {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/realnode"
@@ -53,15 +54,6 @@ type lab struct {
 	patience time.Duration
 }
 
-// need skips the test, or fails it where everything has been installed.
-func need(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
 // start starts a lab with real machines, some simulated ones, and volumes; it stops it, come what may, at the end of the test.
 func start(t *testing.T, args ...string) *lab {
 	t.Helper()
@@ -74,12 +66,12 @@ func start(t *testing.T, args ...string) *lab {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(binary); err != nil {
-		need(t, "the lab's binary is needed: build it with `make bin/lab` or name it in "+binaryVariable)
+		testkit.Skip(t, "the lab's binary is needed: build it with `make bin/lab` or name it in %s", binaryVariable)
 	}
 	bin := filepath.Dir(binary)
 	for _, err := range []error{realnode.Judge(realnode.Examine(bin)), storage.Check(bin), loopDevices()} {
 		if err != nil {
-			need(t, err.Error())
+			testkit.Skip(t, "%v", err)
 		}
 	}
 	top := t.TempDir()
