@@ -14,9 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // ServiceEvidence is what was read of a Service.
@@ -89,9 +91,12 @@ func (e ServiceEvidence) status() Section {
 	for _, in := range service.Status.LoadBalancer.Ingress {
 		addresses = append(addresses, cmp.Or(in.Hostname, in.IP))
 	}
-	if len(addresses) > 0 {
+	switch age := e.Now.Sub(service.CreationTimestamp.Time); {
+	case len(addresses) > 0:
 		s.say("answers at", "%s", strings.Join(addresses, ", "))
-	} else {
+	case age < agreement.BalancerGrace && service.DeletionTimestamp == nil:
+		s.say("answers at", "nothing yet: the Service is %s old, and DigitalOcean takes some minutes to make a load balancer", prose.Span(age))
+	default:
 		s.heed("answers at", "nothing yet: status.loadBalancer is empty")
 	}
 	for _, c := range service.Status.Conditions {

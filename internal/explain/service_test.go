@@ -137,6 +137,17 @@ func TestServiceOfAnotherKind(t *testing.T) {
 	silent(t, got, "load balancer", "targets", "answers at")
 }
 
+// A Service is given some minutes for its load balancer before somebody has to look.
+func TestServiceIsNew(t *testing.T) {
+	t.Parallel()
+	e := web(nil)
+	e.Input.Service.Status = corev1.ServiceStatus{}
+	e.Input.Service.CreationTimestamp = metav1.NewTime(e.Now.Add(-90 * time.Second))
+	says(t, explain.Service(e), false, "answers at: nothing yet: the Service is 90s old, and DigitalOcean takes some minutes to make a load balancer")
+	e.Now = e.Now.Add(4 * time.Minute)
+	says(t, explain.Service(e), true, "!answers at: nothing yet: status.loadBalancer is empty")
+}
+
 // Defaults of the cluster are told from the Service's own annotations; a disowned load balancer, a deletion and conditions are told.
 func TestServiceStanding(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func wellWorld() ui.World {
 		Cluster: "production at https://203.0.113.1:6443", ReadAt: now, CheckedAt: now, Machines: agreement.Rows(screenMachines(false)), Candidates: 5,
 		Topologies: screenMaps(false), Findings: wellFindings(), TenantsAbsent: true,
 		Components: []ui.Component{{Name: "calico-node-sync", Where: "mooring-system/deployment/calico-node-sync", Version: "v0.1.0", Ready: "2/2", Leader: "calico-node-sync-7d9f-x", Renewed: now}},
-		Balancers:  []ui.Balancer{{Namespace: "shop", Name: "front", Addresses: []string{"203.0.113.2"}, Created: now}},
+		Balancers:  []ui.Balancer{{Namespace: "shop", Name: "front", Addresses: []string{"203.0.113.2"}, Created: now.Add(-time.Hour)}},
 	}
 }
 

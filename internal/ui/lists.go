@@ -71,18 +71,23 @@ const nearFull = 90
 
 // line is a row before the filter.
 type line struct {
-	row   Row
-	texts []string
-	zone  string
+	row Row
+	// settling says that something in it differs, which ends by itself.
+	settling bool
+	texts    []string
+	zone     string
 }
 
 // list filters and bounds. The lines are in their final order.
 func (m matcher) list(l List, thing string, lines []line) List {
-	matched := 0
+	matched, settling := 0, 0
 	l.All = len(lines)
 	for _, x := range lines {
 		if x.row.Ill {
 			l.Ill++
+		}
+		if x.settling {
+			settling++
 		}
 		state := Good
 		if x.row.Ill {
@@ -102,6 +107,8 @@ func (m matcher) list(l List, thing string, lines []line) List {
 		l.State, l.Text = Bad, fmt.Sprintf("%d of %d need attention", l.Ill, l.All)
 	case l.Problem != "":
 		l.State, l.Text = Unread, l.Problem
+	case settling > 0:
+		l.State, l.Text = Changing, fmt.Sprintf("%d of %d settling", settling, l.All)
 	case l.All == 0:
 		l.State, l.Text = Absent, "none"
 	}
@@ -172,7 +179,7 @@ func reflectorsOf(w World, m matcher) List {
 				state, well := r.State()
 				row := Row{Ill: !well, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}
 				row.Cells[2].Machine = row.Cells[2].Text
-				lines = append(lines, line{row, []string{t.Name, g.Name, r.Node, r.Zone, state}, r.Zone})
+				lines = append(lines, line{row: row, texts: []string{t.Name, g.Name, r.Node, r.Zone, state}, zone: r.Zone})
 			}
 		}
 	}
@@ -203,6 +210,8 @@ func balancersOf(w World, m matcher) List {
 		switch {
 		case b.Deleting:
 			address = strings.TrimPrefix(address+", being deleted", ", ")
+		case b.isNew(w.ReadAt):
+			address = "being made"
 		case address == "":
 			address = "none yet"
 		}
@@ -212,11 +221,17 @@ func balancersOf(w World, m matcher) List {
 		if b.Local {
 			target += ", of which those with its pods (externalTrafficPolicy Local)"
 		}
-		row := Row{Ill: len(b.Addresses) == 0, Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
+		row := Row{Ill: len(b.Addresses) == 0 && !b.isNew(w.ReadAt), Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
 		row.Cells[1].ID = tidy(b.ID)
-		lines[i] = line{row: row, texts: []string{name, address, b.ID, portsOf(b.Ports), target}}
+		lines[i] = line{row: row, settling: b.isNew(w.ReadAt), texts: []string{name, address, b.ID, portsOf(b.Ports), target}}
 	}
 	return m.list(l, "load balancer", lines)
+}
+
+// isNew reports whether a Service has no address because its load balancer is being made.
+func (b Balancer) isNew(now time.Time) bool {
+	age := now.Sub(b.Created)
+	return len(b.Addresses) == 0 && !b.Deleting && !b.Created.IsZero() && age >= 0 && age < agreement.BalancerGrace
 }
 
 func sortedTexts(texts []string) []string { return slices.Sorted(slices.Values(texts)) }

@@ -71,7 +71,7 @@ func small() ui.World {
 		},
 		Balancers: []ui.Balancer{
 			{Namespace: "shop", Name: "front", Created: at(120), Addresses: []string{"203.0.113.2", "2001:db8::2"}, ID: "lb-1", Ports: []ui.Port{{"TCP", 443, 30443}, {"", 80, 0}}},
-			{Namespace: "shop", Name: "back", Created: at(3), Class: "example.com/other", Local: true},
+			{Namespace: "shop", Name: "back", Created: at(7), Class: "example.com/other", Local: true},
 			{Namespace: "a", Name: "going", Deleting: true, Addresses: []string{"203.0.113.3"}},
 		},
 		Tenants: []ui.Tenant{
@@ -216,6 +216,7 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 	old := found()
 	old.CheckedAt = at(60)
 	unread := finding.Finding{Severity: finding.Warning, Unread: true}
+	without := func(b ...ui.Balancer) ui.World { return ui.World{ReadAt: at(0), Balancers: b} }
 	for name, tt := range map[string]struct {
 		world ui.World
 		key   string
@@ -230,6 +231,10 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 		"waits are not read":        {ui.World{WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 		"one waits":                 {ui.World{Waits: []ui.Wait{{Command: "c"}, {Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},
 		"one is not acted on yet":   {ui.World{Waits: []ui.Wait{{Confirmed: "yes"}}}, "waits", "changing 1 confirmation not acted on yet"},
+		"a balancer is being made":  {without(ui.Balancer{Created: at(4)}, ui.Balancer{Created: at(60), Addresses: []string{"192.0.2.1"}}), "balancers", "changing 1 of 2 settling"},
+		"a balancer was not made":   {without(ui.Balancer{Created: at(4)}, ui.Balancer{Created: at(6)}), "balancers", "bad 1 of 2 need attention"},
+		"a Service without a time":  {without(ui.Balancer{}), "balancers", "bad 1 of 1 need attention"},
+		"a new Service being gone":  {without(ui.Balancer{Created: at(1), Deleting: true}), "balancers", "bad 1 of 1 need attention"},
 		"one confirmed, one unread": {ui.World{Waits: []ui.Wait{{Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,8 +61,8 @@ func deaths() []death {
 	}
 }
 
-// TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for each: from its death until the status says so,
-// until another has taken its place, and the longest outages of its own pairs and of others.
+// TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for each: from its death until its Node is not
+// ready or gone, until the status says so, until another has taken its place, and the longest outages of its own pairs and of others.
 func TestDeaths(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv(deathsVariable))
 	if err != nil {
@@ -111,12 +112,15 @@ func (d death) run(l *lab) {
 		}
 		report := end(victim)
 		l.noCollateral(report)
-		l.t.Logf("| %s | – | – | %v | %v |", d.name, time.Duration(report.All.LongestOutage).Round(100*time.Millisecond), report.Collateral.LongestOutage)
+		l.t.Logf("| %s | – | – | – | %v | %v |", d.name, time.Duration(report.All.LongestOutage).Round(100*time.Millisecond), report.Collateral.LongestOutage)
 		return
 	}
-	shown := time.Duration(0)
+	var notReady, shown time.Duration
 	l.await("the status to show it, or another to take its place", func() error {
 		top := l.topology()
+		if all, _ := l.nodes(); notReady == 0 && !ready(all[victim]) {
+			notReady = time.Since(begun)
+		}
 		if meta.IsStatusConditionTrue(top.Status.Conditions, v1alpha1.ConditionDegraded) ||
 			!slices.ContainsFunc(top.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool { return r.Node == victim }) {
 			shown = time.Since(begun)
@@ -124,15 +128,21 @@ func (d death) run(l *lab) {
 		}
 		return fmt.Errorf("it is %s", top.Status.Phase)
 	})
-	l.awaitReflectors([]string{victim})
+	l.awaitRoles([]string{victim})
 	replaced := time.Since(begun)
 	report := end(victim)
 	l.noCollateral(report)
-	l.t.Logf("| %s | %v | %v | %v | %v |", d.name, shown.Round(time.Second), replaced.Round(time.Second),
+	l.t.Logf("| %s | %v | %v | %v | %v | %v |", d.name, notReady.Round(time.Second), shown.Round(time.Second), replaced.Round(time.Second),
 		longestBeyond(report, victim).Round(100*time.Millisecond), report.Collateral.LongestOutage)
 	if all, _ := l.nodes(); len(all[victim].Name) > 0 {
 		l.run("node", "remove", victim)
 	}
+}
+
+func ready(n corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // longestBeyond is the longest outage of pairs with a change of role, without those of the machine that is dead.
@@ -210,13 +220,15 @@ func TestAllReflectorsAreOff(t *testing.T) {
 			meshOn = time.Since(begun)
 			return nil
 		})
-		l.awaitReflectors(before)
+		l.awaitRoles(before)
+		took := time.Since(begun)
 		top := l.topology()
 		if top.Status.Mesh != v1alpha1.MeshOff || top.Status.Emergency != nil {
 			l.t.Errorf("Ready, with the mesh %s and %+v", top.Status.Mesh, top.Status.Emergency)
 		}
+		l.observe()
 		report := end(before...)
-		l.t.Logf("mesh on after %v, new reflectors and the mesh off after %v; others: %+v", meshOn.Round(100*time.Millisecond), time.Since(begun).Round(time.Second), report.Collateral)
+		l.t.Logf("mesh on after %v, new reflectors and the mesh off after %v; others: %+v", meshOn.Round(100*time.Millisecond), took.Round(time.Second), report.Collateral)
 	})
 }
 

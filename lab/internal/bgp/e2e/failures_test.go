@@ -124,6 +124,14 @@ func (l *lab) nodes() (all map[string]corev1.Node, reflectors []string) {
 // has every route.
 func (l *lab) awaitReflectors(but []string) []string {
 	l.t.Helper()
+	reflectors := l.awaitRoles(but)
+	l.awaitRoutes()
+	return reflectors
+}
+
+// awaitRoles is awaitReflectors where a machine is in the lab that no route leads to any more.
+func (l *lab) awaitRoles(but []string) []string {
+	l.t.Helper()
 	var reflectors []string
 	l.await("the reflectors", func() error {
 		t := l.topology()
@@ -140,7 +148,6 @@ func (l *lab) awaitReflectors(but []string) []string {
 		}
 		return nil
 	})
-	l.awaitRoutes()
 	return reflectors
 }
 
