@@ -75,7 +75,7 @@ nightly: $(E2E_NEEDS) ## All tests, with the race detector and as many cases as 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)
 
-bench: bin/lab bin/etcd build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd (BENCH, BENCH_PKGS).
+bench: bin/lab bin/etcd build ## Plan time at growing cluster sizes, calls to DigitalOcean alongside the upstream project's, the etcd proxy alongside direct etcd (BENCH, BENCH_PKGS).
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
 
 lint: bin/golangci-lint bin/actionlint ## Lint both modules, dependency directions included, and the workflows.
@@ -137,7 +137,7 @@ real-nodes: bin/csi/.built ## Build what real machines of the lab run: kubelet, 
 	@hack/progress.sh go build -v -modfile=go.containerd.mod -ldflags '-s -w' -o bin/cni/ $$(grep -oE '[^[:space:]]+/plugins/plugins/[^[:space:]]+' go.containerd.mod)
 	@hack/progress.sh go build -v -modfile=go.coredns.mod -ldflags '-s -w' -o bin/ github.com/coredns/coredns
 
-# Kubernetes' programs beside a volume driver, and the custom resources of snapshots (lab up --with digitalocean-csi-driver). They have a module of
+# Kubernetes' programs alongside a volume driver, and the custom resources of snapshots (lab up --with digitalocean-csi-driver). They have a module of
 # their own, too; the stamp is made last, so that a build that was stopped is done again.
 bin/csi/.built: go.csi.mod go.csi.sum $(wildcard lab/cmd/counter/*.go lab/cmd/registrar/*.go)
 	@rm -rf bin/csi && mkdir -p bin/csi/crds

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Usage: hack/manifests.sh   (by make manifests)
-# Renders config/ into dist/, one file for each way to install, and into releases/ what replaces a predecessor's release file, so that users need no
+# Renders config/ into dist/, one file for each way to install, and into releases/ what replaces an upstream project's release file, so that users need no
 # kustomize and reviewers see what changes. The chart gets its copy of the custom resources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,7 +53,7 @@ done
 # Its namespace is its own, and part of it.
 render config/etcd-storage-operator/base dist/etcd-storage-operator.yaml
 
-# The predecessor's users know the folder, and one file for each version; there is no release of ours yet.
+# The upstream project's users know the folder, and one file for each version; there is no release of ours yet.
 cloud=digitalocean-cloud-controller-manager
 mkdir -p "releases/$cloud"
 render "config/$cloud/base" "releases/$cloud/latest.yml"

@@ -4,7 +4,7 @@
 
 # Usage: hack/verify.sh   (by make verify)
 # Regenerates everything that is generated and fails if that changed, added or removed a file. It compares with the working tree
-# rather than with git's last commit, so it also works beside uncommitted changes. What it regenerated stays, ready to be committed.
+# rather than with git's last commit, so it also works alongside uncommitted changes. What it regenerated stays, ready to be committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 problems=()

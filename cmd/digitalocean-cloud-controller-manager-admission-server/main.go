@@ -12,5 +12,5 @@ import (
 	_ "github.com/mooring-dev/mooring/internal/platform/publicroots" // the image has no store of certificates
 )
 
-// Flags with one dash are those of the predecessor, which used Go's own flag package.
+// Flags with one dash are those of the upstream project, which used Go's own flag package.
 func main() { os.Exit(command.Main(admissionapp.NewCommand(), command.WithSingleDash())) }

@@ -13,7 +13,8 @@ import (
 // most is the size that the binary may have as it is in the image. It is copied to every node that runs a tenant's proxy.
 const most = 20 << 20
 
-// TestSize builds the binary as for its image, but for -trimpath, which would compile everything once more, and weighs it. What it is made of is in deps.txt, what it must not be made of in internal/archtest.
+// TestSize builds the binary as for its image, but for -trimpath, which would compile everything again, and weighs it. What it is made of is
+// in deps.txt, what it must not be made of in internal/archtest.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "proxy")

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command compat keeps hack/compat/public.txt: every name that users may have written down somewhere, in manifests, scripts, dashboards or alerts. It adds new
-// names and refuses to drop one that is gone, unless hack/compat/removed.txt says so. docs/explanation/api-policy.md says what such a name promises.
+// Command compat keeps hack/compat/public.txt: every name that users may have written down somewhere, in manifests, scripts, dashboards or
+// alerts. It adds new names and refuses to drop one that is gone, unless hack/compat/removed.txt says so. docs/explanation/api-policy.md
+// says what such a name promises.
 //
 // Run it from the repository's root as `make manifests` does.
 package main
@@ -25,7 +26,7 @@ func main() {
 	}
 }
 
-// run writes the list anew, or says which names have vanished.
+// run writes the list again, or says which names have vanished.
 func run(root string) error {
 	listed, removed, now, err := read(root)
 	if err != nil {
@@ -52,7 +53,7 @@ func read(root string) (listed []string, removed map[string]string, now []string
 	removed = map[string]string{}
 	for _, line := range lines(string(content)) {
 		name, instead, found := strings.Cut(line, " -> ")
-		if !found { // nothing after the arrow is no arrow: lines are trimmed
+		if !found { // nothing after the arrow is not an arrow: lines are trimmed
 			return nil, nil, nil, fmt.Errorf("removed.txt: %q does not say what takes its place: NAME -> VERSION: what to use instead", line)
 		}
 		removed[name] = instead
@@ -80,7 +81,8 @@ func vanished(listed []string, removed map[string]string, now []string) []string
 	})
 }
 
-// surface is every public name there is, sorted. What is generated is read as it was generated: tests of hack/docs, charts and manifests hold it to the code.
+// surface is every public name there is, sorted. What is generated is read as it was generated: tests of hack/docs, charts and manifests
+// hold it to the code.
 func surface(root string) ([]string, error) {
 	var all []string
 	for _, part := range []func(string) ([]string, error){reference, metrics, kinds, values, source} {

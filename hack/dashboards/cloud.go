@@ -15,24 +15,24 @@ func cloud() dashboard {
 					[]query{{most("reason", of(prefix+"token_healthy")), "{{reason}}"}}},
 				{number, "Account trusted", "0 while the token is one of another account, or none of the known droplets is visible: nothing is deleted meanwhile.", short, goodIf1,
 					[]query{{"max(" + of(prefix+"trust", `state="trusted"`) + ")", ""}}},
-				{number, "Nodes in doubt", "Not ready, and it cannot be said whether their droplets exist. They stay.", short, badIf1,
+				{number, "Nodes in doubt", "Not ready, and it is unknown whether their droplets exist. They stay.", short, badIf1,
 					[]query{{"sum(max by (reason) (" + of(prefix+"nodes_existence_unknown") + "))", ""}}},
 				{number, "Machines that wait for a person", "They are off like many others, and keep their volumes until somebody confirms it: kubectl mooring confirm.", short, badIf1,
 					[]query{{"max(" + of(prefix+"out_of_service_machines", `reason="mass-guard"`) + ")", ""}}},
-				{number, "Load balancers that wait", "To be looked at; it passes by itself unless passes fail.", short, plain, []query{{"max(" + of(prefix+"loadbalancer_dirty") + ")", ""}}},
-				{number, "Services left out of the firewall", "They cannot be understood, so that the firewall keeps what it has for them.", short, badIf1,
+				{number, "Load balancers that wait", "Waiting for a reconcile; it ends by itself unless reconciles fail.", short, plain, []query{{"max(" + of(prefix+"loadbalancer_dirty") + ")", ""}}},
+				{number, "Services left out of the firewall", "They cannot be parsed, so that the firewall keeps its rules for them.", short, badIf1,
 					[]query{{"max(" + of(prefix+"firewall_services_left_out") + ")", ""}}},
 			}},
 			{"Load balancers and firewall", []panel{
 				{lines, "Passes over load balancers", "By outcome; at refused people have to act, and the Service's events say how.", perSecond, plain,
 					[]query{{sum("outcome", "loadbalancer_syncs_total"), "{{outcome}}"}}},
-				{lines, "Drift", "Differences that no change of a Service explains, by field, and what was put right.", perSecond, plain, []query{
+				{lines, "Drift", "Drift that no change of a Service explains, by field, and repairs.", perSecond, plain, []query{
 					{sum("field", "loadbalancer_drift_found_total"), "found: {{field}}"}, {sum("by", "loadbalancer_drift_repaired_total"), "repaired: {{by}}"},
 				}},
 				{lines, "Passes over the firewall", "By outcome.", perSecond, plain, []query{
 					{sum("outcome", "firewall_syncs_total"), "{{outcome}}"}, {sum("by", "firewall_drift_repaired_total"), "repaired: {{by}}"},
 				}},
-				{lines, "Firewall rules", "Inbound; DigitalOcean takes 47 beside the three that let everything out.", short, plain,
+				{lines, "Firewall rules", "Inbound; DigitalOcean takes 47 alongside the three that let everything out.", short, plain,
 					[]query{{"max(" + of(prefix+"firewall_inbound_rules") + ")", "rules"}}},
 			}},
 			{"Nodes", []panel{
@@ -51,7 +51,7 @@ func cloud() dashboard {
 			{"Admission", []panel{
 				{lines, "Answers", "Of the admission server, where it is installed.", perSecond, plain, []query{{sum("outcome", "admission_requests_total"), "{{outcome}}"}}},
 				{lines, "Questions to DigitalOcean", "Unknown is allowed: the API server never waits for DigitalOcean in vain.", perSecond, plain, []query{{sum("verdict", "admission_questions_total"), "{{verdict}}"}}},
-				{lines, "Duration of answers", "99 of 100 answers took less.", seconds, plain, []query{{quantile(0.99, "", prefix+"admission_duration_seconds"), "all"}}},
+				{lines, "Duration of responses", "99 of 100 responses took less.", seconds, plain, []query{{quantile(0.99, "", prefix+"admission_duration_seconds"), "all"}}},
 			}},
 		},
 	}

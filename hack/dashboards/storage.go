@@ -20,7 +20,7 @@ func etcdStorage() dashboard {
 					[]query{{"count(" + byStorage("condition", `type="QuotaExceeded"`) + " == 1) or vector(0)", ""}}},
 				{number, "First certificate to end", "Certificates renew themselves in time; one that is close means that something holds renewal back.", seconds, plain,
 					[]query{{"min(" + of(operator+"certificate_not_after_timestamp_seconds") + ") - time()", ""}}},
-				{number, "Boundary violations", "Answers or requests outside a tenant's boundary that were held back. Not 0 is a bug: report it.", short, badIf1,
+				{number, "Boundary violations", "Responses or requests outside a tenant's boundary that were withheld. A value other than 0 is a bug: report it.", short, badIf1,
 					[]query{{"sum(increase(" + of(proxy+"boundary_violations_total") + "[$__range])) or vector(0)", ""}}},
 			}},
 			{"Tenants", []panel{
@@ -32,10 +32,10 @@ func etcdStorage() dashboard {
 					[]query{{byStorage("bytes"), "{{storage}}"}}},
 			}},
 			{"Proxies", []panel{
-				{lines, "Ready proxies", "Beside those that there shall be.", short, plain, []query{
+				{lines, "Ready proxies", "Together with the desired number.", short, plain, []query{
 					{byStorage("proxies_ready"), "{{storage}} ready"}, {byStorage("proxies_wanted"), "{{storage}} wanted"},
 				}},
-				{lines, "Requests", "Of tenants, by the answer.", perSecond, plain, []query{{total("tenant, code", rate(of(proxy+"requests_total"))), "{{tenant}}: {{code}}"}}},
+				{lines, "Requests", "Of tenants, by result.", perSecond, plain, []query{{total("tenant, code", rate(of(proxy+"requests_total"))), "{{tenant}}: {{code}}"}}},
 				{lines, "Duration", "99 of 100 requests took less; the core's time is in it.", seconds, plain,
 					[]query{{quantile(0.99, "tenant, method", proxy+"request_duration_seconds"), "{{tenant}}: {{method}}"}}},
 				{lines, "Refused", "By the bound that was met.", perSecond, plain, []query{{total("tenant, limit", rate(of(proxy+"refused_total"))), "{{tenant}}: {{limit}}"}}},

@@ -11,14 +11,14 @@ import (
 // admissionVariables are all that the admission server reads (internal/docloud/admissionapp/options.go, which a test compares with this).
 func admissionVariables() []variable {
 	return []variable{
-		{"DO_ACCESS_TOKEN", "", "The DigitalOcean token, read once. Without it or a file DigitalOcean is not asked; both are refused."},
+		{"DO_ACCESS_TOKEN", "", "The DigitalOcean token, read once. Without it and without a file, DigitalOcean is not queried; both together are refused."},
 		{"DO_ACCESS_TOKEN_FILE", "", "As `--token-file`: a file with the token, which may be replaced at any time. Mooring's own."},
-		{"REGION", "that of the droplet, by its metadata service", "The slug of the region in which load balancers are made. Until it is known DigitalOcean is not asked about new ones."},
+		{"REGION", "that of the droplet, by its metadata service", "The slug of the region in which load balancers are made. Until it is known, DigitalOcean is not queried about new ones."},
 		{"DO_CLUSTER_ID", "", "As for the cloud controller manager: the tag of load balancers."},
 		{"DO_CLUSTER_VPC_ID", "the region's default VPC", "As for the cloud controller manager: the VPC of load balancers."},
-		{"DEFAULT_LB_TYPE", "`REGIONAL_NETWORK`", "As for the cloud controller manager, and it must be the same: the type of load balancers of Services that ask for none."},
-		{"DO_LOAD_BALANCER_DEFAULTS", "none", "As for the cloud controller manager, and it must be the same: defaults for annotations of Services."},
-		{"DO_LOAD_BALANCER_DEFAULTS_FILE", "", "As `--load-balancer-defaults-file`: a file with the same, read once. One of them."},
+		{"DEFAULT_LB_TYPE", "`REGIONAL_NETWORK`", "Must have the same value as for the cloud controller manager: the type of load balancers of Services without the annotation."},
+		{"DO_LOAD_BALANCER_DEFAULTS", "none", "Must have the same value as for the cloud controller manager: defaults for annotations of Services."},
+		{"DO_LOAD_BALANCER_DEFAULTS_FILE", "", "As `--load-balancer-defaults-file`: a file with the same, read once. Set only one of them."},
 		{"DO_API_RATE_LIMIT_QPS", "no bound", "Calls to DigitalOcean a second at most, a positive number."},
 		{"METRICS_ADDR", "", "As `--metrics-bind-address`, which wins."},
 		{"DO_OVERRIDE_URL", "`https://api.digitalocean.com/`", "The URL of DigitalOcean's API, for simulators."},
@@ -33,6 +33,6 @@ func admissionEnvironment() string {
 	for _, v := range admissionVariables() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.name, cell(v.fallback), cell(v.meaning))
 	}
-	b.WriteString("\n## Flags\n\nThe predecessor has `-v` alone; the address of the webhook and the folder of its certificate are its own. One dash does as well as two.\n\n")
+	b.WriteString("\n## Flags\n\nThe upstream project has only `-v`; the address and the certificate folder of its webhook are fixed. One dash works as well as two.\n\n")
 	return b.String()
 }

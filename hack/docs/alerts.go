@@ -54,7 +54,7 @@ func alertsPage(root string) ([]byte, error) {
 	slices.SortFunc(all, func(a, b alertRule) int { return cmp.Compare(a.Alert, b.Alert) })
 	var b strings.Builder
 	b.WriteString(header + "# Alerts\n\nEvery alert that the chart ships, by name, with the page that explains what to do. " +
-		"Severity critical means that somebody has to act now, warning that it can wait for working hours.\n\n" +
+		"Severity critical means that a person has to act now; warning can wait for working hours.\n\n" +
 		"| alert | severity | after | it means |\n|---|---|---|---|\n")
 	for _, r := range all {
 		page, found := strings.CutPrefix(r.Annotations["runbook_url"], runbookAt)

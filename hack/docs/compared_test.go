@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// compared are the pages that set a component beside the project that it replaces: the least number of rows that are shown by tests, and, where the
-// project's known defects are numbered, their letter and how many there are. The page of node sync has tests of its own.
+// compared are the pages that set a component alongside the project that it replaces: the least number of rows that are shown by tests, and,
+// where the project's known defects are numbered, their letter and how many there are. The page of node sync has tests of its own.
 func compared() map[string]struct {
 	rows    int
 	letter  string

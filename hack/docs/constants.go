@@ -19,7 +19,7 @@ type constant struct {
 	name, value string
 	// kind is the name of its type, "" for none.
 	kind string
-	// doc is the comment above or beside it, as one line, without the constant's name.
+	// doc is the comment above or alongside it, as one line, without the constant's name.
 	doc string
 }
 
@@ -77,7 +77,7 @@ func constantsOf(spec *ast.ValueSpec) []constant {
 	return out
 }
 
-// warning is a sentence for whoever changes the code.
+// warning is a sentence for anyone who changes the code.
 var warning = regexp.MustCompile(` ?\b(It |They )?MUST (NOT|not) [^.]*\.`)
 
 // symbol is a link to a symbol of the code, as godoc has them.

@@ -59,8 +59,8 @@ func TestLinksResolve(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsFound follows links from docs/README.md: each page below docs is reached, or lies in a folder that a page which is reached links to or
-// names as `docs/folder/`.
+// TestEveryPageIsFound follows links from docs/README.md: each page below docs is reached, or lies in a folder that a page which is reached
+// links to or names as `docs/folder/`.
 func TestEveryPageIsFound(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -104,7 +104,7 @@ func TestEveryPageIsFound(t *testing.T) {
 	}
 }
 
-// hasHeading says whether a page has a heading with the anchor that GitHub makes of it: lower case, blanks as dashes, other signs left out.
+// hasHeading reports whether a page has a heading with the anchor that GitHub makes of it: lower case, blanks as dashes, other signs left out.
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
 	content, err := os.ReadFile(path)

@@ -26,7 +26,7 @@ var markForm = regexp.MustCompile(`^([a-z]+\.mooring\.dev)/[a-z0-9-]+$`)
 // sign is a label, an annotation or a finalizer.
 type sign struct{ group, value, what, meaning string }
 
-// marks are all that have a meaning for people: the exported ones. Some packages say the same once more; the first one counts.
+// marks are all that have a meaning for people: the exported ones. Some packages say the same again; the first one counts.
 func marks(root string) ([]sign, error) {
 	var out []sign
 	for _, folder := range markFolders() {
@@ -66,8 +66,8 @@ func marksPage(root string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	b.WriteString(header + "# Labels, annotations and finalizers\n\nWritten by `make generate` from the constants of the code; do not edit. They stay as they are.\n\n" +
-		"Annotations of Services that choose load balancers have [a page of their own](digitalocean-annotations.md). What only a program itself reads is not here.\n")
+	b.WriteString(header + "# Labels, annotations and finalizers\n\nWritten by `make generate` from the constants of the code; do not edit. They are stable.\n\n" +
+		"Annotations of Services that choose load balancers have [a page of their own](digitalocean-annotations.md). Those that only the program itself reads are not listed.\n")
 	group := ""
 	for _, m := range all {
 		if m.group != group {

@@ -157,7 +157,7 @@ func (m *metric) observe(series prometheus.Metric) error {
 		m.kind = "gauge"
 	}
 	if m.name == buildMetric {
-		return nil // its values are those of whoever writes the page
+		return nil // its values are those of anyone who writes the page
 	}
 	for _, pair := range d.GetLabel() {
 		i := slices.IndexFunc(m.labels, func(l label) bool { return l.name == pair.GetName() })
@@ -174,7 +174,7 @@ const buildMetric = "mooring_build_info"
 type program struct {
 	name     string
 	register func(prometheus.Registerer) error
-	// others says whose metrics it has beside ours.
+	// others says whose metrics it has alongside ours.
 	others string
 }
 
@@ -254,15 +254,15 @@ func byName(name string) string {
 // metricsPage renders the metrics of all programs.
 func metricsPage(root string) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString(header + "# Metrics\n\nWritten by `make generate` from what the programs register; do not edit. Names, types and labels stay as they are.\n\n" +
-		"In brackets are all values that the code has for a label. Of the other labels the meaning names the values, or they come from your cluster.\n" +
+	b.WriteString(header + "# Metrics\n\nWritten by `make generate` from what the programs register; do not edit. Names, types and labels are stable.\n\n" +
+		"Brackets list all values that the code defines for a label. Values of other labels are named in the meaning, or come from your cluster.\n" +
 		"A histogram is the three series `_bucket`, `_sum` and `_count`. Alerts and dashboards come with the [chart](../../charts/mooring/README.md).\n")
 	for _, p := range programs() {
 		all, err := metricsOf(root, p)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "\n## %s\n\nBeside these it serves metrics of %s.\n\n", p.name, p.others)
+		fmt.Fprintf(&b, "\n## %s\n\nIt also serves metrics of %s.\n\n", p.name, p.others)
 		b.WriteString("| metric | type, labels | meaning |\n|---|---|---|\n")
 		var long strings.Builder
 		for _, m := range all {

@@ -37,7 +37,8 @@ func allMetrics(t *testing.T) []*metric {
 	return out
 }
 
-// TestMetricsAreNamedByTheirType: the name tells a counter from a gauge, which the reference also relies on where a series is not there from the start.
+// TestMetricsAreNamedByTheirType: the name tells a counter from a gauge, which the reference also relies on where a series is not there from
+// the start.
 func TestMetricsAreNamedByTheirType(t *testing.T) {
 	t.Parallel()
 	for _, m := range allMetrics(t) {
@@ -45,10 +46,10 @@ func TestMetricsAreNamedByTheirType(t *testing.T) {
 			t.Errorf("%s is a %s", m.name, m.kind)
 		}
 		if !strings.HasPrefix(m.name, "mooring_") && !strings.HasPrefix(m.name, "firewall_") {
-			t.Errorf("%s is not named as ours are, nor as the predecessor's", m.name)
+			t.Errorf("%s is not named as ours are, nor as the upstream project's", m.name)
 		}
 		if !strings.HasSuffix(m.help, ".") {
-			t.Errorf("%s: the help is no sentence: %s", m.name, m.help)
+			t.Errorf("%s: the help is not a sentence: %s", m.name, m.help)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type eventSource struct {
 	// conditions are those whose reasons are Events as well, as TYPE=STATUS; of is their kind.
 	of         string
 	conditions []string
-	// silent is a reason of theirs that is no Event.
+	// silent is a reason of theirs that is not an Event.
 	silent string
 }
 
@@ -39,33 +39,33 @@ func eventSources() []eventSource {
 	return []eventSource{
 		{
 			program: nodesync.Component, on: "Deployment", groups: []group{{"internal/nodesync/controller", `^Reason`}},
-			about: "On the Deployment of `--events-deployment`, or on the Namespace if there is none such; the related object is the Node. " +
-				"A warning is not repeated while its cause lasts, nor within an hour.",
+			about: "On the Deployment of `--events-deployment`, or on the Namespace if there is no such Deployment; the related object is the Node. " +
+				"A warning is not repeated while its cause lasts, nor within one hour.",
 		},
 		{
 			program: routereflector.Component, on: "RouteReflectorTopology", groups: []group{{"internal/routereflector/controller", `^(event|seed)[A-Z]`}},
-			about: "Warnings are sent when a condition begins to hold, or holds for another reason.",
+			about: "Warnings are recorded when a condition becomes true, or its reason changes.",
 			of:    "RouteReflectorTopology", conditions: []string{"Accepted=False", "Degraded=True", "Frozen=True"},
 		},
 		{
 			program: docloud.Component, on: "Node", groups: []group{{"internal/docloud/machines", `^Event`}, {"internal/docloud/shutdowns", `^Event`}},
-			about: "Each at most once in ten minutes. Kubernetes' node controllers, which the program runs, write Events of their own.",
+			about: "Each is recorded at most once in ten minutes. Kubernetes' node controllers, which the program runs, write Events of their own.",
 		},
 		{
 			program: docloud.Component, on: "Service",
 			groups: []group{
 				{"internal/docloud/annotation", `^Reason`}, {"internal/docloud/loadbalancer", `^Reason`},
 			},
-			about: "When a cause begins. Kubernetes' service controller, which the program runs, writes Events of its own, such as `SyncLoadBalancerFailed`.",
+			about: "Recorded when a cause begins. Kubernetes' service controller, which the program runs, writes Events of its own, such as `SyncLoadBalancerFailed`.",
 		},
 		{
 			program: docloud.Component, on: lease, groups: []group{{"internal/docloud/firewalls", `^reason`}},
-			about: "About the firewall, which is no object of the cluster; when a cause begins.",
+			about: "About the firewall, which is not an object of the cluster; recorded when a cause begins.",
 		},
 		{
 			program: operatorapp.Component, on: "EtcdStorage", groups: []group{{"internal/etcdstorage/controller", `^event`}},
-			about: "Warnings are sent when a condition begins to hold, or holds for another reason; of ProxyReady only if a proxy was ready before, " +
-				"and of Deployed only `WriteFailed`. A deletion that somebody has asked for is none.",
+			about: "Warnings are recorded when a condition becomes true, or its reason changes; of ProxyReady only if a proxy was ready before, " +
+				"and of Deployed only `WriteFailed`. A deletion that a person requested does not cause a warning.",
 			silent: "Deleting",
 			of:     "EtcdStorage", conditions: []string{"Conflict=True", "QuotaExceeded=True", "CertificatesReady=False", "CoreReachable=False", "CoreHealthy=False", "ProxyReady=False"},
 		},
@@ -142,9 +142,9 @@ func capital(text string) string {
 // eventsPage renders the Events of all programs.
 func eventsPage(root string) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString(header + "# Events\n\nWritten by `make generate` from the constants of the code; do not edit. Reasons stay as they are.\n\n" +
+	b.WriteString(header + "# Events\n\nWritten by `make generate` from the constants of the code; do not edit. Reasons are stable.\n\n" +
 		"`kubectl events --for KIND/NAME`, or `kubectl describe`, shows them as long as the API server keeps them, an hour by default.\n" +
-		"The message of each has the names, and what to do.\n")
+		"The message of each names the objects and what to do.\n")
 	program := ""
 	for _, s := range eventSources() {
 		all, err := eventsOf(root, s)
@@ -163,7 +163,7 @@ func eventsPage(root string) ([]byte, error) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.reason, e.kind, cell(escape(e.meaning)))
 		}
 	}
-	b.WriteString("\n## Of all programs\n\nKubernetes' leader election writes `LeaderElection` on its Lease. Programs that are not here write none.\n")
+	b.WriteString("\n## Of all programs\n\nKubernetes' leader election writes `LeaderElection` on its Lease. Programs that are not listed record no Events.\n")
 	return b.Bytes(), nil
 }
 
@@ -177,19 +177,19 @@ type kind struct {
 
 // kinds are all with conditions.
 func kinds() []kind {
-	const ready = "Ready is the summary: its reason is that of the condition in its way. "
+	const ready = "Ready is the summary: its reason is that of the condition that keeps it from being True. "
 	shared := group{"internal/platform/conditions", `^Reason`}
 	return []kind{
 		{
 			name: "EtcdStorage", types: group{"api/etcd/v1alpha1", `^Condition`},
 			reasons: []group{{"internal/etcdstorage/operator", `^Reason`}, {"internal/etcdstorage/controller", `^reason`}, shared},
-			about:   ready + "In its way are CoreReachable, CertificatesReady and ProxyReady when they are not True, and whatever the plan refuses.",
+			about:   ready + "These are CoreReachable, CertificatesReady and ProxyReady when they are not True, and whatever the plan refuses.",
 		},
 		{
 			name: "RouteReflectorTopology", types: group{"api/bgp/v1alpha1", `^Condition`},
 			reasons: []group{{"internal/routereflector", `^Reason`}, {"internal/routereflector/controller", `^reason`}, {shared.folder, `^ReasonReady$`}},
-			about: ready + "In its way are Accepted when it is False, and Frozen, Degraded and Progressing when they are True. What holds a plan up is the " +
-				"reason of Progressing as well.",
+			about: ready + "These are Accepted when it is False, and Frozen, Degraded and Progressing when they are True. The reason that delays a plan is also the " +
+				"reason of Progressing.",
 		},
 		{
 			name: "Token", types: group{"internal/docloud/instance", `^ConditionToken`}, reasons: []group{{"internal/docloud/instance", `^Token`}},
@@ -221,7 +221,7 @@ func conditionsOf(root string, k kind) ([]condition, error) {
 		out = append(out, condition{name: t.value, meaning: t.doc})
 	}
 	if k.name != "Token" {
-		out = append(out, condition{name: "Ready", meaning: "All is as it should be."})
+		out = append(out, condition{name: "Ready", meaning: "The object is in its desired state."})
 	}
 	for _, g := range k.reasons {
 		all, err := reasonsOf(root, g)
@@ -268,8 +268,8 @@ func last(c condition) int {
 // conditionsPage renders the conditions of all kinds.
 func conditionsPage(root string) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString(header + "# Conditions\n\nWritten by `make generate` from the constants of the code; do not edit. Types and reasons stay as they are.\n\n" +
-		"`kubectl describe` shows them; the message of each has the names, and what to do.\n")
+	b.WriteString(header + "# Conditions\n\nWritten by `make generate` from the constants of the code; do not edit. Types and reasons are stable.\n\n" +
+		"`kubectl describe` shows them; the message of each names the objects and what to do.\n")
 	for _, k := range kinds() {
 		all, err := conditionsOf(root, k)
 		if err != nil {

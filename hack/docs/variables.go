@@ -21,16 +21,16 @@ type variableGroup struct {
 // variableGroups are all variables but those of the cloud programs, which are on the pages of these.
 func variableGroups() []variableGroup {
 	old := variableGroup{
-		folder: "internal/routereflector/predecessor", title: "calico-route-reflector-operator: its predecessor's",
-		about: "Read once in the life of a cluster, to make a topology of them ([migration](../migration/calico-route-reflector-operator.md)). " +
-			"The defaults are the predecessor's.",
+		folder: "internal/routereflector/predecessor", title: "calico-route-reflector-operator: variables of the upstream project",
+		about: "Read once in the life of a cluster, to create a topology from them ([migration](../migration/calico-route-reflector-operator.md)). " +
+			"The defaults are those of the upstream project.",
 	}
 	becomes := map[string]string{
-		predecessor.ClusterID: "Becomes `spec.clusterID`.", predecessor.Min: "Bounds `spec.redundancy`, or `spec.sizing`.",
-		predecessor.Max: "Bounds the same from above.", predecessor.Ratio: "Reflectors for each node, of which the same is counted.",
-		predecessor.NodeLabel: "Becomes `spec.adopt.nodes`: by which label old reflectors are known.", predecessor.ZoneLabel: "Becomes `spec.topologyKeys`.",
+		predecessor.ClusterID: "Becomes `spec.clusterID`.", predecessor.Min: "Lower limit of `spec.redundancy`, or of `spec.sizing`.",
+		predecessor.Max: "Upper limit of the same field.", predecessor.Ratio: "Reflectors per node, from which the same field is computed.",
+		predecessor.NodeLabel: "Becomes `spec.adopt.nodes`: the label that identifies old reflectors.", predecessor.ZoneLabel: "Becomes `spec.topologyKeys`.",
 		predecessor.IncompatibleLabels: "Becomes `spec.reflectors.required`: labels that a reflector must not have.",
-		predecessor.TopologyName:       "`simple` or `multi`: both become a flat topology.", predecessor.WaitTimeout: "Means nothing: sessions are looked at.",
+		predecessor.TopologyName:       "`simple` or `multi`: both become a flat topology.", predecessor.WaitTimeout: "Ignored: sessions are checked instead.",
 	}
 	for _, v := range predecessor.Variables() {
 		fallback := ""
@@ -42,13 +42,13 @@ func variableGroups() []variableGroup {
 	return []variableGroup{
 		{
 			folder: "internal/calico", title: "Where Calico's datastore is",
-			about: "Of calico-node-sync, calico-route-reflector-operator, and kubectl-mooring where it reads Calico: the names that calico-node and calicoctl read. " +
-				"Each may begin with `CALICO_`, as in `CALICO_ETCD_ENDPOINTS`; both must not contradict each other.",
+			about: "Used by calico-node-sync, calico-route-reflector-operator, and kubectl-mooring where it reads Calico. The names are those of calico-node " +
+				"and calicoctl. Each may begin with `CALICO_`, as in `CALICO_ETCD_ENDPOINTS`; if both are set they must be equal.",
 			all: []variable{
 				{"DATASTORE_TYPE", "", "As `--datastore-type`: `etcdv3` or `kubernetes`."},
 				{"ETCD_ENDPOINTS", "", "URLs of Calico's etcd, separated by commas. They mean `etcdv3`."},
 				{"ETCD_CA_CERT_FILE", "", "The file with the CA of that etcd."},
-				{"ETCD_CERT_FILE", "", "The file with the certificate that is shown to it."},
+				{"ETCD_CERT_FILE", "", "The file with the client certificate for that etcd."},
 				{"ETCD_KEY_FILE", "", "The file with the key of that certificate."},
 				{"ETCD_USERNAME", "", "The user of that etcd."},
 				{"ETCD_PASSWORD", "", "The user's password."},
@@ -58,24 +58,24 @@ func variableGroups() []variableGroup {
 		old,
 		{
 			folder: "internal/etcdstorage/proxyapp", title: "etcd-storage-proxy",
-			about: "Go's own. Where neither is set, the proxy chooses what fits its memory.",
+			about: "Read by the Go runtime. If neither is set, the proxy chooses values that fit its memory.",
 			all: []variable{
-				{"GOGC", "", "How much garbage Go lets grow, in percent of what lives."},
-				{"GOMEMLIMIT", "", "The memory from which on Go collects garbage more often, such as `200MiB`."},
+				{"GOGC", "", "Growth of the heap before a garbage collection, in percent of live memory."},
+				{"GOMEMLIMIT", "", "Soft memory limit of the Go runtime, such as `200MiB`."},
 			},
 		},
 		{
 			folder: "internal/plugin", title: "kubectl-mooring",
-			about: "Beside `KUBECONFIG`, which is kubectl's. The other programs do not read that.",
+			about: "In addition to `KUBECONFIG`, which is kubectl's. The other programs do not read `KUBECONFIG`.",
 			all: []variable{
-				{"DO_ACCESS_TOKEN", "", "The DigitalOcean token of commands that look at droplets. Without it they do without."},
+				{"DO_ACCESS_TOKEN", "", "The DigitalOcean token for commands that read droplets. Without it droplets are not read."},
 				{"DO_ACCESS_TOKEN_FILE", "", "A file with the same."},
 				{"DO_OVERRIDE_URL", "", "The URL of DigitalOcean's API, for simulators."},
 			},
 		},
 		{
 			folder: "internal/platform/screen", title: "On a terminal",
-			about: "Of kubectl-mooring, and of commands that it shares with the other programs.",
+			about: "Used by kubectl-mooring, and by commands that it shares with the other programs.",
 			all: []variable{
 				{"NO_COLOR", "", "Anything: no colors."},
 				{"TERM", "", "`dumb`: no colors."},
@@ -83,7 +83,7 @@ func variableGroups() []variableGroup {
 		},
 		{
 			folder: "internal/platform/manager", title: "In a Pod",
-			about: "Set by the kubelet. They are where the API server is, unless a flag says so.",
+			about: "Set by the kubelet. They are the address of the API server, unless a flag names it.",
 			all: []variable{
 				{"KUBERNETES_SERVICE_HOST", "", "Its address."},
 				{"KUBERNETES_SERVICE_PORT", "", "Its port."},
@@ -96,8 +96,8 @@ func variableGroups() []variableGroup {
 func variablesPage(string) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header + "# Environment variables\n\nWritten by `make generate`, and compared with what the code reads; do not edit.\n\n" +
-		"Those of the cloud programs are beside their flags: [digitalocean-cloud-controller-manager](digitalocean-cloud-controller-manager.md), " +
-		"[its admission server](digitalocean-cloud-controller-manager-admission-server.md). The others are configured by flags, and by what is listed here.\n")
+		"Variables of the cloud programs are listed with their flags: [digitalocean-cloud-controller-manager](digitalocean-cloud-controller-manager.md), " +
+		"[its admission server](digitalocean-cloud-controller-manager-admission-server.md). The other programs are configured by flags and by the variables below.\n")
 	for _, g := range variableGroups() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| variable | default | meaning |\n|---|---|---|\n", g.title, wrap(g.about, ""))
 		for _, v := range g.all {

@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command matrix runs what stands on a real API server against other minor versions of Kubernetes, and writes docs/reference/kubernetes-versions.md from what it
-// saw. Each of them has a kube-VERSION.mod here, from which its kube-apiserver is built. On the lab's own version everything runs with every change.
+// Command matrix runs what stands on a real API server against other minor versions of Kubernetes, and writes
+// docs/reference/kubernetes-versions.md from what it saw. Each of them has a kube-VERSION.mod here, from which its kube-apiserver is built.
+// On the lab's own version everything runs with every change.
 //
 //	go run ./hack/matrix [VERSION...]    such as 1.35; without one, all. `make matrix` builds what it needs before
 //	go run ./hack/matrix -page           write the page from the results that there are
 //
-// Run it from the repository's root. It is no part of CI: a kube-apiserver takes minutes to build, and the tests of a version a quarter of an hour.
+// Run it from the repository's root. It is not a part of CI: a kube-apiserver takes minutes to build, and the tests of a version a quarter
+// of an hour.
 package main
 
 import (
@@ -83,7 +85,8 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 	return nil
 }
 
-// keep puts a result in the place of an earlier one of its version, and writes the page. The others are read anew: another run may have added to them meanwhile.
+// keep puts a result in the place of an earlier one of its version, and writes the page. The others are read again: another run may have
+// added to them meanwhile.
 func keep(root, own string, result Result) error {
 	results, err := readResults(root)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // root is the repository's.
 var root = filepath.Join("..", "..")
 
-// TestThePageIsOfTheResults: the page is what the kept results make, and each version has its results, of the version that is built now. A suite that was not run is
-// said not to have been; those of which an installation is made were.
+// TestThePageIsOfTheResults: the page is what the kept results make, and each version has its results, of the version that is built now. A
+// suite that was not run is said not to have been; those of which an installation is made were.
 func TestThePageIsOfTheResults(t *testing.T) {
 	t.Parallel()
 	results, err := readResults(root)
@@ -111,7 +111,7 @@ func TestRead(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := read([]byte("panic: no JSON\n"), "1.35.4"); err == nil {
-		t.Error("it reads what is no event")
+		t.Error("it reads what is not an event")
 	}
 }
 

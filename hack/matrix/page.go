@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// before and after are what the page says beside the table.
+// before and after are what the page says alongside the table.
 var (
 	//go:embed before.txt
 	before string

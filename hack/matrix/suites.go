@@ -25,7 +25,7 @@ func suites() []suite {
 		{id: "kinds", component: "kinds", what: "defaults and every validation rule, CEL included, in both directions", packages: []string{"./test/crd"}},
 		{id: "chart", component: "chart", what: "dry run of all objects of each value set; install and uninstall by Helm", packages: []string{"./test/charts"}, run: "Server|Release"},
 		{
-			id: "cloud-policy", component: "admission policies", what: "what ValidatingAdmissionPolicies accept and refuse, beside the program's own judgment",
+			id: "cloud-policy", component: "admission policies", what: "what ValidatingAdmissionPolicies accept and refuse, alongside the program's own judgment",
 			packages: []string{"./internal/docloud/admission/policy"},
 		},
 		{
@@ -85,14 +85,15 @@ func (r Result) failures() []string {
 	return out
 }
 
-// marker begins the line that a test logs if it runs on the server that MOORING_KUBE_APISERVER names: OnAPIServer of internal/testkit, with which a test compares
-// it. The version stands behind it.
+// marker begins the line that a test logs if it runs on the server that MOORING_KUBE_APISERVER names: OnAPIServer of internal/testkit, with
+// which a test compares it. The version stands behind it.
 const marker = "on the kube-apiserver that was named: "
 
 // event is a line of `go test -json`.
 type event struct{ Action, Package, Test, Output string }
 
-// read counts the tests in a stream of events that say that they ran on this version, and any that failed, wherever they ran. Subtests belong to their test.
+// read counts the tests in a stream of events that say that they ran on this version, and any that failed, wherever they ran. Subtests
+// belong to their test.
 func read(stream []byte, version string) (Outcome, error) {
 	on, ended := map[string]bool{}, map[string]string{}
 	scanner := bufio.NewScanner(bytes.NewReader(stream))

@@ -97,8 +97,8 @@ func parseStanza(stanza string) (debianPackage, error) {
 	return p, nil
 }
 
-// aptFolder is a folder with lists of packages of its own, so that apt changes nothing on this machine and heeds nothing that is installed on it. How apt
-// reaches a mirror is as this machine has it. Debian's keys must be here, as on every Debian.
+// aptFolder is a folder with lists of packages of its own, so that apt changes nothing on this machine and ignores everything that is
+// installed on it. How apt reaches a mirror is as this machine has it. Debian's keys must be here, as on every Debian.
 type aptFolder struct{ dir, mirror string }
 
 // run runs a program of apt for one architecture.

@@ -117,7 +117,7 @@ func TestDebUnpacks(t *testing.T) {
 	}
 }
 
-// TestDebRefusals: what is no package of Debian, or leads out of it, is refused.
+// TestDebRefusals: what is not a package of Debian, or leads out of it, is refused.
 func TestDebRefusals(t *testing.T) {
 	t.Parallel()
 	whole := debOf(t, "tool", "", "content", regular("./sbin/a"))
@@ -151,8 +151,8 @@ func tree(t *testing.T, arch string, packages map[string][]byte, names ...string
 	return out
 }
 
-// TestDebianLayerIsWhatIsNeeded: programs by way of links in files and folders, licenses with the texts that they refer to, and nothing else; with one
-// owner, one time and no set-user-ID, whatever the order of the packages.
+// TestDebianLayerIsWhatIsNeeded: programs by way of links in files and folders, licenses with the texts that they refer to, and nothing
+// else; with one owner, one time and no set-user-ID, whatever the order of the packages.
 func TestDebianLayerIsWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	packages := map[string][]byte{
@@ -272,7 +272,8 @@ func serve(t *testing.T, files map[string]string) (*mirror, string) {
 	return m, server.URL
 }
 
-// TestDebianFetch: a package is fetched once, from the mirror or, when mirrors have forgotten it, from the archive of snapshots. One with another content is refused.
+// TestDebianFetch: a package is fetched once, from the mirror or, when mirrors have forgotten it, from the archive of snapshots. One with
+// another content is refused.
 func TestDebianFetch(t *testing.T) {
 	t.Parallel()
 	const content, other, longer = "a package", "A package", "a package and more"
@@ -289,7 +290,7 @@ func TestDebianFetch(t *testing.T) {
 		"damaged in the cache":          {cached: other, mirror: content, asked: [2]int{1, 0}},
 		"another one on the mirror":     {mirror: other, archive: content, asked: [2]int{1, 0}, want: "MIRROR" + onMirror + " is not the package tool 1.0-1 for arm64 that hack/release/debian.txt names: its SHA-256 is "},
 		"another size":                  {mirror: longer, asked: [2]int{1, 0}, want: "MIRROR" + onMirror + " is not the package tool 1.0-1 for arm64 that hack/release/debian.txt names: it is not 9 bytes long: set DEBIAN_MIRROR to another mirror"},
-		"nowhere":                       {asked: [2]int{1, 1}, want: "the package tool 1.0-1 for arm64 cannot be fetched (MIRROR" + onMirror + " answers 404 Not Found; ARCHIVE" + onArchive + " answers 404 Not Found): set DEBIAN_MIRROR to a mirror that this machine reaches, or put the file there as "},
+		"nowhere":                       {asked: [2]int{1, 1}, want: "the package tool 1.0-1 for arm64 cannot be fetched (MIRROR" + onMirror + " responds with 404 Not Found; ARCHIVE" + onArchive + " responds with 404 Not Found): set DEBIAN_MIRROR to a mirror that this machine reaches, or put the file there as "},
 		"another one in the archive":    {archive: other, asked: [2]int{1, 1}, want: "ARCHIVE" + onArchive + " is not the package tool 1.0-1 for arm64 that "},
 		"a mirror that cannot be asked": {archive: content, asked: [2]int{0, 1}},
 	} {
@@ -391,7 +392,8 @@ func TestStanza(t *testing.T) {
 	}
 }
 
-// TestImageWithDebian: the image has Debian's layer below the program's, with the same bytes each time; the program is found in it; scanners find the packages.
+// TestImageWithDebian: the image has Debian's layer below the program's, with the same bytes each time; the program is found in it; scanners
+// find the packages.
 func TestImageWithDebian(t *testing.T) {
 	t.Parallel()
 	when := time.Unix(1_000_000_000, 0).UTC()

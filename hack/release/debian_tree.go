@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// debianTree is what the packages hold together, and which of it is in the layer. Files stay where their packages have them: Debian 12 has programs in /sbin
-// and libraries in /lib, and its loader finds both there without the links that make /sbin and /usr/sbin one on an installed system.
+// debianTree is what the packages hold together, and which of it is in the layer. Files stay where their packages have them: Debian 12 has
+// programs in /sbin and libraries in /lib, and its loader finds both there without the links that make /sbin and /usr/sbin one on an
+// installed system.
 type debianTree struct {
 	arch string
 	// all is each file of the packages, chosen what is taken.
@@ -50,7 +51,8 @@ func (t *debianTree) add(p debianPackage, content []byte) error {
 // commonLicense matches where the copyright file of a package refers to the text of a license.
 var commonLicense = regexp.MustCompile(`/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]`)
 
-// choose takes what is wanted with all that it needs, and of each package its license and, as scanners read it in images without dpkg, its control file.
+// choose takes what is wanted with all that it needs, and of each package its license and, as scanners read it in images without dpkg, its
+// control file.
 func (t *debianTree) choose(wanted []debianWanted) error {
 	for _, w := range wanted {
 		for _, name := range w.files {
@@ -193,10 +195,11 @@ func (t *debianTree) needs(content []byte) ([]string, error) {
 	return needs, nil
 }
 
-// unwinding are the functions of the C library that open libgcc_s.so.1 when they are called, though nothing names it before (man pthread_exit, man backtrace).
+// unwinding are the functions of the C library that open libgcc_s.so.1 when they are called, though nothing names it before (man
+// pthread_exit, man backtrace).
 func unwinding() []string { return []string{"backtrace", "pthread_cancel", "pthread_exit"} }
 
-// render writes the layer: by name, root's own, with one time. Nobody gets rights that a mode does not have for root: no set-user-ID bits.
+// render writes the layer: by name, root's own, with one time. No one gets rights that a mode does not have for root: no set-user-ID bits.
 func (t *debianTree) render(when time.Time) ([]byte, error) {
 	headers := map[string]*tar.Header{}
 	for name, file := range t.chosen {

@@ -1,20 +1,21 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release builds what users install, without a container engine and without a base image. Run it from the repository's root, as the Makefile does:
+// Command release builds what users install, without a container engine and without a base image. Run it from the repository's root, as the
+// Makefile does:
 //
 //	release images [flags] [BINARY...]   images alone, of any commit
 //	release push   [flags] [BINARY...]   sends what is in -out to -registry: images with their module lists as referrers, and the chart if there is one; what
-//	                                     was pushed is listed beside the folder, by digest, for programs that sign
+//	                                     was pushed is listed alongside the folder, by digest, for programs that sign
 //	release all    [flags]               everything that a tagged release has: docs/RELEASING.md
 //	release check  [flags]               builds a release again in another folder, compares each byte, and runs its programs
 //	release debian [flags]               writes hack/release/debian.txt again with the versions that Debian has now; it needs apt
 //
-// An image is one static binary and nothing else, for linux/amd64 and linux/arm64: BINARY.tar is an OCI archive, BINARY.ARCH.spdx.json lists the modules
-// that the binary is made of and their licenses, and digests.txt names each image by its digest, one on a line. Every byte follows
+// An image is one static binary and nothing else, for linux/amd64 and linux/arm64: BINARY.tar is an OCI archive, BINARY.ARCH.spdx.json lists
+// the modules that the binary is made of and their licenses, and digests.txt names each image by its digest, one on a line. Every byte follows
 // from the commit, the flags and Go's version: the times are the commit's, or SOURCE_DATE_EPOCH, and no path of this machine gets in.
-// One image, of [debianBinary], has a layer more: programs and libraries of the packages in debian.txt, which are fetched, compared with their checksums, and
-// kept in bin/debian.
+// One image, of [debianBinary], has a layer more: programs and libraries of the packages in debian.txt, which are fetched, compared with
+// their checksums, and kept in bin/debian.
 package main
 
 import (
@@ -175,7 +176,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return s.written(out, filepath.Join(s.out, digestsFile), func(done func(string)) error { return s.build(ctx, from, done) })
 }
 
-// pushedFile names what was pushed by its digests. It is beside the folder of the archives, which a push does not change.
+// pushedFile names what was pushed by its digests. It is alongside the folder of the archives, which a push does not change.
 func pushedFile(folder string) string { return filepath.Clean(folder) + ".pushed.txt" }
 
 // written prints the images that work hands on, and writes their list once all are done.

@@ -172,8 +172,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestModulesOfARealBinary: the list of etcd-storage-proxy holds what deps.txt says, which comes from go list, and Go itself. It is built as it is for
-// other tests, and not for the image, which would compile everything once more.
+// TestModulesOfARealBinary: the list of etcd-storage-proxy holds what deps.txt says, which comes from go list, and Go itself. It is built as
+// it is for other tests, and not for the image, which would compile everything again.
 func TestModulesOfARealBinary(t *testing.T) {
 	t.Parallel()
 	const binary = "etcd-storage-proxy"

@@ -118,7 +118,7 @@ func (s settings) sendOne(binary string, options []remote.Option) (string, error
 	for _, image := range manifest.Manifests {
 		list, err := os.ReadFile(filepath.Join(s.out, modulesFile(binary, image.Platform.Architecture)))
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("the archive has no list of modules beside it: build both again with make images: %w", err)
+			return "", fmt.Errorf("the archive has no list of modules alongside it: build both again with make images: %w", err)
 		}
 		if err != nil {
 			return "", err

@@ -226,8 +226,8 @@ func krewNames(t *testing.T, out string) {
 	}
 }
 
-// krewInstalls has krew install the plugin of this machine's platform from the manifest, with the archive in place of the download, and runs it. krew compares
-// the checksum.
+// krewInstalls has krew install the plugin of this machine's platform from the manifest, with the archive in place of the download, and runs
+// it. krew compares the checksum.
 func krewInstalls(t *testing.T, out, commit string) {
 	t.Helper()
 	home := t.TempDir()
@@ -470,7 +470,8 @@ func TestDistNamesItsFiles(t *testing.T) {
 	}
 }
 
-// TestWorkflowsRunTargets: what workflows run is a target of the Makefile, so that it can be run by hand, but for what needs the forge. Actions are pinned by commit.
+// TestWorkflowsRunTargets: what workflows run is a target of the Makefile, so that it can be run by hand, but for what needs the forge.
+// Actions are pinned by commit.
 func TestWorkflowsRunTargets(t *testing.T) {
 	t.Parallel()
 	const forge = `^(docker login|xargs -n 1 cosign sign|gh release create) `
@@ -515,7 +516,7 @@ func TestWorkflowsRunTargets(t *testing.T) {
 			for _, line := range runs {
 				words := strings.Fields(line)
 				if ours := words[0] == "make" && targets[words[1]]; !ours && !regexp.MustCompile(forge).MatchString(line) {
-					t.Errorf("%s runs %q, which is no target of the Makefile", path, line)
+					t.Errorf("%s runs %q, which is not a target of the Makefile", path, line)
 				}
 			}
 		}

@@ -108,7 +108,7 @@ func modules(a about, p program) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// sortedModules returns the modules that a program is linked from besides its own, by path; a replaced one is what replaces it.
+// sortedModules returns the modules that a program is linked from in addition to its own, by path; a replaced one is what replaces it.
 func sortedModules(info *debug.BuildInfo) []debug.Module {
 	var all []debug.Module
 	for _, m := range info.Deps {
@@ -135,7 +135,8 @@ func spdxModule(module, version string) spdxPackage {
 	}
 }
 
-// packageURL names a module as scanners look it up (https://github.com/package-url/purl-spec): lower case, and Go itself without "go" before its version.
+// packageURL names a module as scanners look it up (https://github.com/package-url/purl-spec): lower case, and Go itself without "go" before
+// its version.
 func packageURL(module, version string) string {
 	if module == standardLibrary {
 		version = strings.TrimPrefix(version, "go")

@@ -49,7 +49,7 @@ type program struct {
 	platform platform
 	content  []byte
 	info     *debug.BuildInfo
-	// debian is what its image holds beside it, nil for nothing.
+	// debian is what its image holds alongside it, nil for nothing.
 	debian *debianLayer
 }
 

@@ -79,7 +79,7 @@ func isLate(before string) (bool, error) {
 	}
 	seconds, err := strconv.ParseInt(before, 10, 64)
 	if err != nil {
-		return false, fmt.Errorf("TESTEXEC_BEFORE=%q is no number of seconds since 1970: unset it, or use date +%%s", before)
+		return false, fmt.Errorf("TESTEXEC_BEFORE=%q is not a number of seconds since 1970: unset it, or use date +%%s", before)
 	}
 	return time.Now().After(time.Unix(seconds, 0)), nil
 }

@@ -21,7 +21,7 @@ func (r runner) affected(ctx context.Context, all []testPackage) ([]testPackage,
 	base, err := r.base(ctx)
 	if err != nil || base == "" {
 		fmt.Fprintln(r.out, "The change cannot be determined (MOORING_BASE names the commit to compare with): all packages run.")
-		return all, nil //nolint:nilerr // a shallow clone has no past, which is no reason not to test
+		return all, nil //nolint:nilerr // a shallow clone has no past, which is not a reason not to test
 	}
 	changed, err := r.changed(ctx, base)
 	if err != nil {
@@ -133,8 +133,8 @@ func needs(p testPackage, source []byte, commands map[string][]string) []string 
 // everything are the files that decide how all is built or run.
 var everything = regexp.MustCompile(`^((lab/)?go\.(mod|sum)|go\.tools\.(mod|sum)|Makefile|\.ci/run|hack/(tests|testexec)/.*\.go)$`)
 
-// affects returns the first changed file that matters to the package in a folder, or "": a file in a folder that it needs (tests in its own alone), or
-// one of a part of the repository, such as docs/ or charts/, that its source names.
+// affects returns the first changed file that matters to the package in a folder, or "": a file in a folder that it needs (tests in its own
+// alone), or one of a part of the repository, such as docs/ or charts/, that its source names.
 func affects(changed []string, folder string, needed []string, source []byte) string {
 	for _, file := range changed {
 		top, _, nested := strings.Cut(file, "/")

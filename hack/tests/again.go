@@ -17,10 +17,10 @@ import (
 // race stands among the results of a test in which the race detector found something, which no second run makes good.
 const race = "race"
 
-// mostAgain is how many failures of one group may run again: more are no accident.
+// mostAgain is how many failures of one group may run again: more are not an accident.
 const mostAgain = 10
 
-// again are gotestsum's flags by which what failed runs once more, after all others and so on a quieter machine. A test that fails twice fails; one that
+// again are gotestsum's flags by which what failed runs again, after all others and so on a quieter machine. A test that fails twice fails; one that
 // passes then is named by count. A failure that rapid has found stays one, since its file is replayed.
 func (g group) again() []string {
 	paths := make([]string, len(g.packages))
@@ -65,8 +65,8 @@ func (r runner) count() error {
 	return nil
 }
 
-// results returns how each test of an event stream of go test ended, by package and name, in the order of its runs: pass, fail or skip, and race before the
-// result of a run in which the race detector found something. Lines that are no events are what a program printed.
+// results returns how each test of an event stream of go test ended, by package and name, in the order of its runs: pass, fail or skip, and
+// race before the result of a run in which the race detector found something. Lines that are not events are what a program printed.
 func results(stream []byte) map[string][]string {
 	out := map[string][]string{}
 	lines := bufio.NewScanner(bytes.NewReader(stream))

@@ -8,7 +8,7 @@
 //	                                           tests with the tag e2e, by `make e2e`
 //	tests count unit|e2e                       how many of the last run passed and failed, and which passed only when they ran again
 //
-// With CI=true a test that fails runs once more when all others are done. TEST_FLAGS adds flags of go test. bin/test receives the event streams
+// With CI=true a test that fails runs again when all others are done. TEST_FLAGS adds flags of go test. bin/test receives the event streams
 // (unit-*.json, e2e-*.json) and the costs (unit.tsv, e2e.tsv): folder, wall seconds and CPU seconds of each package, the most expensive first.
 package main
 
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// errFailed says that tests failed; gotestsum has printed which.
+// errFailed reports that tests failed; gotestsum has printed which.
 var errFailed = errors.New("some tests failed; they are named above")
 
 // runner runs tests of one checkout.
@@ -45,7 +45,7 @@ type runner struct {
 	root  string // the folder of the root module
 	flags []string
 	out   io.Writer
-	// before is when the last package may begin; the zero time is no limit.
+	// before is when the last package may begin; the zero time is not a limit.
 	before time.Time
 }
 
@@ -91,10 +91,10 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 // modules are the folders of the modules that have tests.
 func modules() []string { return []string{".", "lab"} }
 
-// unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that archtest calls
-// pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines. The groups of a module run side
-// by side, since the longest package of each would otherwise have the machine to itself; those of the lab run after all others, since a control plane that
-// starts beside three others gives up before it is ready.
+// unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that
+// archtest calls pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
+// The groups of a module run side by side, since the longest package of each would otherwise have the machine to itself; those of the lab
+// run after all others, since a control plane that starts alongside three others gives up before it is ready.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := r.clean(); err != nil {
@@ -189,9 +189,9 @@ func split(all []testPackage) []group {
 	return []group{with, without}
 }
 
-// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes, so that a few more packages than
-// processors suit. Many more do not: each has an API server and an etcd that cost as long as they run, and on a slow machine that was half of all.
-// Networks of machines, whose packets are counted, have the processors to themselves.
+// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes, so that a few
+// more packages than processors suit. Many more do not: each has an API server and an etcd that cost as long as they run, and on a slow
+// machine that was half of all. Networks of machines, whose packets are counted, have the processors to themselves.
 func (g group) parallel(module string) int {
 	processors := max(2, runtime.NumCPU())
 	switch {

@@ -35,10 +35,7 @@ const SettleTime = 2 * time.Minute
 // goneTime is for how long the Node of a droplet that is gone may stay: its cloud controller needs proof, and deletes it then.
 const goneTime = 5 * time.Minute
 
-// BalancerGrace is how long a Service may be without an address, because DigitalOcean takes some minutes to make a load balancer, before a person has to look.
-const BalancerGrace = 5 * time.Minute
-
-// The words of a side that has nothing, was not asked, or could not be read.
+// The words of a side that has nothing, was not queried, or could not be read.
 const (
 	nothing  = "none"
 	notAsked = "not queried"
@@ -195,18 +192,18 @@ func (j *judge) nodeText(n *Node) string {
 func (j *judge) life(n *Node, row *Row) {
 	switch {
 	case n.Deleting:
-		row.settle(time.Time{}, "it goes when its finalizers are done", "the Node is being deleted")
+		row.settle(time.Time{}, "it is removed when its finalizers are done", "the Node is being deleted")
 	case n.Ready == "True", j.gone(n):
 	case !j.settled(n) && n.Ready != "Unknown": // which only a kubelet that has stopped to report gets
-		row.settle(n.Created, "its kubelet reports Ready when the network is there", "the Node has just joined and is not Ready yet")
+		row.settle(n.Created, "its kubelet reports Ready when the network is available", "the Node has just joined and is not Ready yet")
 	case n.Ready == "":
-		row.add(Down, n.Created, "see whether its kubelet runs", "no kubelet has reported the status of the Node")
+		row.add(Down, n.Created, "check whether its kubelet runs", "no kubelet has reported the status of the Node")
 	case j.droplets[n.Name].Off:
-		row.add(Down, n.ReadySince, "switch the droplet on, or delete it: its Node goes then", "droplet %d is switched off", j.droplets[n.Name].ID)
+		row.add(Down, n.ReadySince, "switch the droplet on, or delete it: its Node is then deleted", "droplet %d is switched off", j.droplets[n.Name].ID)
 	case n.Ready == "False":
 		row.add(Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name, "the Node is NotReady")
 	default:
-		row.add(Down, n.ReadySince, "see whether the machine runs and reaches the API server", "the Node is NotReady: its kubelet no longer reports")
+		row.add(Down, n.ReadySince, "check whether the machine runs and reaches the API server", "the Node is NotReady: its kubelet no longer reports")
 	}
 }
 
@@ -235,7 +232,7 @@ func (j *judge) droplet(n *Node, row *Row) {
 		row.doubt("the cloud could not be read: %s", j.Cloud.Problem)
 	case !judged || d.Existence == Uncertain:
 		row.Droplet = cmp.Or(name, "no ID") + ", " + unknown
-		row.doubt("%s", cmp.Or(d.Message, "nothing is known of its droplet"))
+		row.doubt("%s", cmp.Or(d.Message, "its droplet is unknown"))
 	case d.Existence == Gone:
 		row.Droplet = name + ", gone"
 		j.leaves(n, row, name)
@@ -249,18 +246,18 @@ func (j *judge) droplet(n *Node, row *Row) {
 	}
 }
 
-// leaves judges the Node of a droplet that is gone. Its cloud controller deletes it as soon as it has proof; a Node that is drained, or that is NotReady
-// for a short time only, is not a contradiction.
+// leaves judges the Node of a droplet that is gone. Its cloud controller deletes it as soon as it has proof; a Node that is drained, or that
+// is NotReady for a short time only, is not a contradiction.
 func (j *judge) leaves(n *Node, row *Row, droplet string) {
 	since := n.ReadySince
 	if n.Ready == "True" {
 		since = time.Time{}
 	}
 	if n.Deleting || n.Leaving || !since.IsZero() && j.Now.Sub(since) < goneTime {
-		row.settle(since, "the cloud controller manager deletes the Node when that is proven", "%s is gone, and its Node is still there", droplet)
+		row.settle(since, "the cloud controller manager deletes the Node when that is proven", "%s is gone, and its Node still exists", droplet)
 		return
 	}
-	row.add(Disagree, since, "see why it stays: kubectl mooring explain node "+n.Name, "%s is gone, and its Node is still there", droplet)
+	row.add(Disagree, since, "see why it stays: kubectl mooring explain node "+n.Name, "%s is gone, and its Node still exists", droplet)
 }
 
 // missing judges what a Node does not have yet: while it is new that is settling, later it is a contradiction, about which a person can do next.
@@ -301,7 +298,7 @@ func (j *judge) calicoOf(n *Node, row *Row) {
 			j.compared[n.Name] = true
 		}
 		if row.CalicoNode = cmp.Or(n.Address, nothing); n.Address == "" && j.addressed {
-			j.missing(n, row, "see whether calico-node runs there", "calico-node has not written its address on this Node, as it has on others")
+			j.missing(n, row, "check whether calico-node runs there", "calico-node has not written its address on this Node, as it has on others")
 		}
 	default:
 		j.compared[n.Name] = true
@@ -332,7 +329,7 @@ func (j *judge) calicoNodes(n *Node, row *Row) {
 	case len(hosts) > 0:
 		row.differ(time.Time{}, "Calico holds addresses for this Node, and has no Calico Node for it")
 	default:
-		j.missing(n, row, "see whether calico-node runs there", "Calico has no Calico Node for this Node")
+		j.missing(n, row, "check whether calico-node runs there", "Calico has no Calico Node for this Node")
 	}
 }
 
@@ -383,7 +380,7 @@ func (j *judge) left(row *Row, what string) {
 	case j.CleanUps[at].Pending:
 		row.settle(time.Time{}, "calico-node-sync removes it: "+j.CleanUps[at].Message, "%s", what)
 	default:
-		row.add(Disagree, time.Time{}, "calico-node-sync leaves it: "+j.CleanUps[at].Message, "%s", what)
+		row.add(Disagree, time.Time{}, "calico-node-sync keeps it: "+j.CleanUps[at].Message, "%s", what)
 	}
 }
 

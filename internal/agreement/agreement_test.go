@@ -120,37 +120,37 @@ func TestDisagreements(t *testing.T) {
 		"a droplet that is gone": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence = agreement.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(12*time.Minute)
-		}, "n2", "disagree\ndisagree: droplet 2 is gone, and its Node is still there @12m0s > see why it stays: kubectl mooring explain node n2"},
+		}, "n2", "disagree\ndisagree: droplet 2 is gone, and its Node still exists @12m0s > see why it stays: kubectl mooring explain node n2"},
 		"gone while Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Existence = agreement.Gone }, "n2",
-			"disagree\ndisagree: droplet 2 is gone, and its Node is still there > see why it stays: kubectl mooring explain node n2"},
+			"disagree\ndisagree: droplet 2 is gone, and its Node still exists > see why it stays: kubectl mooring explain node n2"},
 		"gone a minute ago": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence = agreement.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(time.Minute)
-		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node is still there @1m0s > the cloud controller manager deletes the Node when that is proven"},
+		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node still exists @1m0s > the cloud controller manager deletes the Node when that is proven"},
 		"gone, drained and still Ready": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence, w.Nodes[1].Leaving = agreement.Gone, true
-		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node is still there > the cloud controller manager deletes the Node when that is proven"},
+		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node still exists > the cloud controller manager deletes the Node when that is proven"},
 		"NotReady": {healthy, func(w *agreement.World) { w.Nodes[1].Ready, w.Nodes[1].ReadySince = "False", before(time.Minute) }, "n2",
 			"down\ndown: the Node is NotReady @1m0s > see the Node's condition Ready: kubectl describe node n2"},
 		"silent": {healthy, func(w *agreement.World) { w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(time.Minute) }, "n2",
-			"down\ndown: the Node is NotReady: its kubelet no longer reports @1m0s > see whether the machine runs and reaches the API server"},
+			"down\ndown: the Node is NotReady: its kubelet no longer reports @1m0s > check whether the machine runs and reaches the API server"},
 		"never reported": {healthy, func(w *agreement.World) { w.Nodes[1].Ready = "" }, "n2",
-			"down\ndown: no kubelet has reported the status of the Node @72h0m0s > see whether its kubelet runs"},
+			"down\ndown: no kubelet has reported the status of the Node @72h0m0s > check whether its kubelet runs"},
 		"NotReady, and nobody asked the cloud": {healthy, func(w *agreement.World) {
 			w.Cloud, w.Nodes[1].Ready, w.Nodes[1].ReadySince = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, "False", time.Time{}
 		}, "n2", "down\ndown: the Node is NotReady > see the Node's condition Ready: kubectl describe node n2"},
 		"being deleted": {healthy, func(w *agreement.World) { w.Nodes[1].Deleting, w.Nodes[1].Ready = true, "False" }, "n2",
-			"settling\nsettling: the Node is being deleted > it goes when its finalizers are done"},
+			"settling\nsettling: the Node is being deleted > it is removed when its finalizers are done"},
 		"nothing but Kubernetes": {healthy, func(w *agreement.World) {
 			w.Cloud, w.Calico = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, agreement.Calico{Side: agreement.Side{NotAsked: "x"}}
 		}, "n2", "one-side"},
 		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not queried for by ID"
 		}, "n2", "unknown\nunknown: it was not queried for by ID"},
-		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\nunknown: nothing is known of its droplet"},
+		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\nunknown: its droplet is unknown"},
 		"switched off and Ready":   {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2", "disagree\ndisagree: droplet 2 is switched off, and its Node is Ready"},
 		"switched off": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2",
-			"down\ndown: droplet 2 is switched off @71h0m0s > switch the droplet on, or delete it: its Node goes then"},
+			"down\ndown: droplet 2 is switched off @71h0m0s > switch the droplet on, or delete it: its Node is then deleted"},
 		"a Node that waits": {healthy, func(w *agreement.World) { w.Nodes[1].Uninitialized = true }, "n2",
 			"disagree\ndisagree: the Node waits for its cloud controller (taint uninitialized) @72h0m0s > see why: kubectl mooring explain node n2"},
 		"a new Node": {healthy, func(w *agreement.World) {
@@ -159,9 +159,9 @@ func TestDisagreements(t *testing.T) {
 			"settling: calico-node has not written its address on this Node, as it has on others @1m59.999999999s > the Node has just joined"},
 		"a new Node that is complete": {healthy, func(w *agreement.World) { w.Nodes[1].Created = before(time.Second) }, "n2", "agree"},
 		"a new Node that is silent": {healthy, func(w *agreement.World) { w.Nodes[1].Created, w.Nodes[1].Ready = before(time.Minute), "Unknown" }, "n2",
-			"down\ndown: the Node is NotReady: its kubelet no longer reports @71h0m0s > see whether the machine runs and reaches the API server"},
+			"down\ndown: the Node is NotReady: its kubelet no longer reports @71h0m0s > check whether the machine runs and reaches the API server"},
 		"a new Node that is not Ready": {healthy, func(w *agreement.World) { w.Nodes[1].Created, w.Nodes[1].Ready = before(time.Second), "False" }, "n2",
-			"settling\nsettling: the Node has just joined and is not Ready yet @1s > its kubelet reports Ready when the network is there"},
+			"settling\nsettling: the Node has just joined and is not Ready yet @1s > its kubelet reports Ready when the network is available"},
 		"one ID twice": {healthy, func(w *agreement.World) {
 			w.Nodes[1].ProviderID, w.Nodes[1].Created = w.Nodes[2].ProviderID, before(time.Hour)
 		}, "n3", "disagree\ndisagree: it has the provider ID of Node n2 as well @1h0m0s"},
@@ -172,7 +172,7 @@ func TestDisagreements(t *testing.T) {
 			}
 		}, "n3", "agree"},
 		"no address of Calico's": {healthy, func(w *agreement.World) { w.Nodes[1].Address = "" }, "n2",
-			"disagree\ndisagree: calico-node has not written its address on this Node, as it has on others @72h0m0s > see whether calico-node runs there"},
+			"disagree\ndisagree: calico-node has not written its address on this Node, as it has on others @72h0m0s > check whether calico-node runs there"},
 		"nobody has one": {healthy, func(w *agreement.World) {
 			for i := range w.Nodes {
 				w.Nodes[i].Address = ""
@@ -191,9 +191,9 @@ func TestDisagreements(t *testing.T) {
 		"one that it leaves": {etcd, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
 			w.CleanUps = []agreement.CleanUp{{Machine: "old", Message: "mass guard"}}
-		}, "old", "disagree\ndisagree: there is a Calico Node and no Kubernetes Node > calico-node-sync leaves it: mass guard"},
+		}, "old", "disagree\ndisagree: there is a Calico Node and no Kubernetes Node > calico-node-sync keeps it: mass guard"},
 		"a host that never was a Node": {etcd, func(w *agreement.World) { w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "metal"}) }, "metal", "agree"},
-		"no Calico Node":               {etcd, func(w *agreement.World) { w.Calico.Nodes = w.Calico.Nodes[:2] }, "n3", "disagree\ndisagree: Calico has no Calico Node for this Node @72h0m0s > see whether calico-node runs there"},
+		"no Calico Node":               {etcd, func(w *agreement.World) { w.Calico.Nodes = w.Calico.Nodes[:2] }, "n3", "disagree\ndisagree: Calico has no Calico Node for this Node @72h0m0s > check whether calico-node runs there"},
 		"only addresses": {etcd, func(w *agreement.World) { w.Calico.Nodes[2].Host = true }, "n3",
 			"disagree\ndisagree: Calico holds addresses for this Node, and has no Calico Node for it"},
 		"two Calico Nodes": {etcd, func(w *agreement.World) {
@@ -245,7 +245,7 @@ func mixed() agreement.World {
 		w.Nodes, w.Cloud.Droplets = append(w.Nodes, node(fmt.Sprintf("worker-pool-%d", i), i)), append(w.Cloud.Droplets, droplet(fmt.Sprintf("worker-pool-%d", i), i))
 	}
 	w.Cloud.Droplets[3].Existence, w.Nodes[3].Ready, w.Nodes[3].ReadySince = agreement.Gone, "Unknown", before(12*time.Minute)
-	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = agreement.Uncertain, "droplet 5 is not in the list, and asking for it failed: 500 Internal Server Error from DigitalOcean"
+	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = agreement.Uncertain, "droplet 5 is not in the list, and reading it failed: 500 Internal Server Error from DigitalOcean"
 	w.Nodes[5].Address, w.Nodes[5].Created, w.Nodes[5].Ready = "", before(10*24*time.Hour), "False"
 	w.Nodes[6].Created, w.Nodes[6].Address = before(time.Minute), ""
 	w.Nodes[4].Deleting = true
@@ -364,7 +364,8 @@ func TestRowsAreOrderBlind(t *testing.T) {
 	})
 }
 
-// A side that was not read is no evidence: nothing is said to be gone or missing there, and no verdict is better than what is known. Each Node has one row.
+// A side that was not read is not evidence: nothing is said to be gone or missing there, and no verdict is better than what is known. Each
+// Node has one row.
 func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {

@@ -28,7 +28,7 @@ type CleanUp struct {
 
 // Side reports whether a side was read.
 type Side struct {
-	// NotAsked is why the side was not queried, "" if it was. It cannot disagree then, and is no evidence of agreement.
+	// NotAsked is why the side was not queried, "" if it was. It cannot disagree then, and is not evidence of agreement.
 	NotAsked string
 	// Problem is why it could not be read, "" if it was.
 	Problem string
@@ -77,14 +77,14 @@ type Droplet struct {
 	Existence Existence
 	// Message says why it is not known.
 	Message string
-	// Off says that it is switched off.
+	// Off reports that it is switched off.
 	Off bool
 }
 
 // Calico is what Calico's datastore holds.
 type Calico struct {
 	Side
-	// OnNodes says that the datastore is kubernetes: a Calico Node is the Kubernetes Node there, and Nodes below are hosts that hold addresses.
+	// OnNodes reports that the datastore is kubernetes: a Calico Node is the Kubernetes Node there, and Nodes below are hosts that hold addresses.
 	OnNodes bool
 	Nodes   []CalicoNode
 	// Unreadable are the names of Calico Nodes that there are and that cannot be parsed.
@@ -96,7 +96,7 @@ type CalicoNode struct {
 	Name string
 	// Kubernetes is the name of its Kubernetes Node, "" if it does not say, which means its own name.
 	Kubernetes string
-	// Host says that there is no Calico Node, only what a host of that name holds.
+	// Host reports that there is no Calico Node, only what a host of that name holds.
 	Host bool
 }
 

@@ -27,7 +27,7 @@ type Room struct {
 	Packages []string
 	// MayImport names the rooms that its ordinary files may import; a room may always import itself.
 	MayImport []string
-	// TestsMayImport names the rooms that its test files may import besides.
+	// TestsMayImport names the rooms that its test files may import in addition.
 	TestsMayImport []string
 	// Outside lists patterns of standard and foreign packages that its ordinary files may import directly; nil means any.
 	Outside []string
@@ -85,7 +85,7 @@ func checkImports(rooms []Room, room Room, p Package, own func(string) bool) []s
 	return violations
 }
 
-// allowed says whether a package of from may import the package at path of this repository, given the rooms open to it.
+// allowed reports whether a package of from may import the package at path of this repository, given the rooms open to it.
 func allowed(rooms []Room, from Room, path string, open []string) bool {
 	to, ok := roomOf(rooms, path)
 	return ok && (to.Name == from.Name || slices.Contains(open, to.Name))
@@ -131,7 +131,7 @@ func CheckVersions(root, lab map[string]string) []string {
 	return violations
 }
 
-// matchAny says whether one of the patterns matches the path.
+// matchAny reports whether one of the patterns matches the path.
 func matchAny(patterns []string, path string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, path) })
 }

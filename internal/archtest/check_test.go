@@ -108,7 +108,7 @@ func TestCheckBansFindsTransitiveLinks(t *testing.T) {
 	}
 }
 
-// TestCheckVersionsComparesSharedModulesOnly shows that a module of one side only is no difference.
+// TestCheckVersionsComparesSharedModulesOnly shows that a module of one side only is not a difference.
 func TestCheckVersionsComparesSharedModulesOnly(t *testing.T) {
 	t.Parallel()
 	got := archtest.CheckVersions(

@@ -118,7 +118,7 @@ func (r repository) relative(paths ...[]string) []string {
 	return out
 }
 
-// isOwn says whether a path without prefix names a package of the repository, by its folder.
+// isOwn reports whether a path without prefix names a package of the repository, by its folder.
 func (r repository) isOwn(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	switch first {

@@ -22,7 +22,7 @@ func pureOutside() []string {
 	}
 }
 
-// apiOutside is what API types may import: whoever imports our types should get apimachinery with them and nothing more.
+// apiOutside is what API types may import: anyone who imports our types should get apimachinery with them and nothing more.
 func apiOutside() []string {
 	return []string{"fmt", "time", "strings", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/apiextensions-apiserver/pkg/apis/..."}
 }
@@ -80,7 +80,8 @@ func components() []component {
 	}
 }
 
-// Pure reports whether the package in a folder of this repository decides by values alone: it imports none of what starts goroutines, waits or shares state.
+// Pure reports whether the package in a folder of this repository decides by values alone: it imports none of what starts goroutines, waits
+// or shares state.
 func Pure(folder string) bool {
 	room, ok := roomOf(Rooms(), folder)
 	return ok && slices.Equal(room.Outside, pureOutside())

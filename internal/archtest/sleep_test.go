@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sleepsForReal says whether a test file sleeps outside a bubble of testing/synctest, where a sleep would take no time. An hour is no guess
+// sleepsForReal reports whether a test file sleeps outside a bubble of testing/synctest, where a sleep would take no time. An hour is not a guess
 // of how long something takes: it is how a helper process waits to be killed.
 func sleepsForReal(content []byte) bool {
 	const sleep = "time." + "Sleep(" // in two, or this file would find itself

@@ -55,7 +55,7 @@ func readRaw[T any](t *testing.T, b *BGPKubernetes, resource, name string) *T {
 	}
 	object, ok := any(out).(metav1.Object)
 	if !ok {
-		t.Fatalf("%T is no object", out)
+		t.Fatalf("%T is not an object", out)
 	}
 	NormalizeBGP(object)
 	return out
@@ -93,7 +93,7 @@ func TestPeersAsCalicoReadsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.CreatePeer(t.Context(), want); !errors.Is(err, ErrConflict) {
-		t.Errorf("creating it once more gave %v, want a conflict", err)
+		t.Errorf("creating it again gave %v, want a conflict", err)
 	}
 	seen, err := calico.BGPPeers().Get(t.Context(), want.Name, options.GetOptions{})
 	if err != nil {

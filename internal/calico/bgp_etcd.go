@@ -30,9 +30,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// BGPEtcd is Calico's BGP configuration in the etcdv3 datastore, and its Calico Nodes. It follows what is there from [BGPEtcd.Start] on, by watches of
-// the few kinds that route reflectors need, so that a look costs no request; and it writes by transactions, each of which holds only if the object is
-// as it was seen, Calico's datastore is open for writes, and it is bound to this cluster.
+// BGPEtcd is Calico's BGP configuration in the etcdv3 datastore, and its Calico Nodes. It follows what is there from [BGPEtcd.Start] on, by
+// watches of the few kinds that route reflectors need, so that a look costs no request; and it writes by transactions, each of which holds
+// only if the object is as it was seen, Calico's datastore is open for writes, and it is bound to this cluster.
 type BGPEtcd struct {
 	etcd    *Etcd
 	cluster string
@@ -42,7 +42,7 @@ type BGPEtcd struct {
 	objects  map[string]bgpObject
 	synced   bool
 	revision int64
-	// trouble is why what is seen is not followed at present, nil while it is.
+	// trouble is why the observed state is not followed at present, nil while it is.
 	trouble error
 	tell    []func()
 }
@@ -79,7 +79,7 @@ func (v BGPView) Recorded() string {
 	return ""
 }
 
-// ErrNotSynced says that Calico's etcd has not been read yet.
+// ErrNotSynced reports that Calico's etcd has not been read yet.
 var ErrNotSynced = errors.New("Calico's etcd has not been read yet") //nolint:staticcheck // Calico is a name
 
 // NewBGPEtcd makes the adapter on an open connection. cluster is the UID of the namespace kube-system, by which a datastore is bound to its cluster.
@@ -120,7 +120,7 @@ const (
 )
 
 // Start reads everything and follows it until the context ends. When a watch breaks, since etcd is away or has compacted what was to come next,
-// everything is read once more. It implements manager.Runnable.
+// everything is read again. It implements manager.Runnable.
 func (b *BGPEtcd) Start(ctx context.Context) error {
 	pause := refollowLeast
 	for ctx.Err() == nil {
@@ -240,7 +240,7 @@ func (b *BGPEtcd) take(kind string, events []*clientv3.Event) {
 	}
 }
 
-// matters says whether a change can change a plan: every start of a calico-node writes its Node anew.
+// matters reports whether a change can change a plan: every start of a calico-node writes its Node again.
 func matters(before, after bgpObject) bool {
 	was, isNode := before.object.(*routereflector.CalicoNode)
 	is, stillNode := after.object.(*routereflector.CalicoNode)

@@ -85,7 +85,7 @@ func (c *counted) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 	return c.KV.Get(ctx, key, opts...)
 }
 
-// What changes is followed by watches: everything is read once, at the start, and once more when etcd has compacted what was to come, or was away. Who
+// What changes is followed by watches: everything is read once, at the start, and again when etcd has compacted what was to come, or was away. Who
 // asked to be told is told, but not of what cannot change a plan.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestFollowing(t *testing.T) {
 	})
 }
 
-// A watch from a revision that etcd has compacted is followed by a look at everything.
+// A watch from a revision that etcd has compacted is followed by a check of everything.
 func TestCompacted(t *testing.T) {
 	t.Parallel()
 	w := unboundWorld(t)

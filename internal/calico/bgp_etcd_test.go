@@ -181,7 +181,7 @@ func TestRoleInOneWrite(t *testing.T) {
 		t.Errorf("a promotion took %d writes", now-at)
 	}
 	if err := w.bgp.ChangeNode(t.Context(), promotion(n)); !errors.Is(err, ErrConflict) {
-		t.Errorf("the same once more, with an old revision, gave %v", err)
+		t.Errorf("the same again, with an old revision, gave %v", err)
 	}
 	after, err := w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})
 	if err != nil {
@@ -199,7 +199,7 @@ func TestRoleInOneWrite(t *testing.T) {
 	if _, err := w.client.Nodes().Update(t.Context(), after, options.SetOptions{}); err != nil {
 		t.Fatalf("Calico's client does not take the Node: %v", err)
 	}
-	machine(t, w.calico, "a", 1, 0) // calico-node starts anew
+	machine(t, w.calico, "a", 1, 0) // calico-node starts again
 	n = node(w.caughtUp(t), "a")
 	if n.ClusterID != "244.0.0.1" || n.Labels[v1alpha1.ReflectorLabel] != "main" {
 		t.Errorf("the role has not survived: %+v", n)
@@ -238,8 +238,8 @@ func TestRoleNeedsBGP(t *testing.T) {
 	}
 }
 
-// A BGPPeer and a CalicoNodeStatus of ours are what Calico's client reads and takes; fields that nobody wants go, those that this program does not know
-// stay.
+// A BGPPeer and a CalicoNodeStatus of ours are what Calico's client reads and takes; fields that nobody wants go, those that this program
+// does not know stay.
 func TestObjectsAsCalicoReadsThem(t *testing.T) {
 	t.Parallel()
 	w := newBGPWorld(t)
@@ -255,7 +255,7 @@ func TestObjectsAsCalicoReadsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.bgp.CreatePeer(ctx, want); !errors.Is(err, ErrConflict) {
-		t.Errorf("creating it once more gave %v", err)
+		t.Errorf("creating it again gave %v", err)
 	}
 	seen, err := w.client.BGPPeers().Get(ctx, want.Name, options.GetOptions{})
 	if err != nil {
@@ -305,7 +305,7 @@ func TestQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.bgp.CreateStatus(ctx, r); !errors.Is(err, ErrConflict) {
-		t.Errorf("the same once more gave %v", err)
+		t.Errorf("the same again gave %v", err)
 	}
 	status, err := w.client.CalicoNodeStatus().Get(ctx, "q", options.GetOptions{})
 	if err != nil {
@@ -451,7 +451,7 @@ func TestGuardOfEveryWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.bgp.Bind(ctx, &info); !errors.Is(err, ErrConflict) {
-		t.Errorf("binding it once more by what was seen before gave %v", err)
+		t.Errorf("binding it again by what was seen before gave %v", err)
 	}
 	other := NewBGPEtcd(w.store, "another", clock.RealClock{})
 	if err := other.CreatePeer(ctx, everyOption()); err == nil || !strings.Contains(err.Error(), `bound to the cluster with UID "`+thisCluster) {
@@ -488,9 +488,9 @@ func (w *bgpWorld) setReady(t *testing.T, ready bool) {
 	}
 }
 
-// calico-node's status reporter takes a question from a watch, as it is stored, updates it, and goes by the kind of the error: after a conflict it reads the
-// object anew and tries again, after any other it tries the same again for ever (Calico v3.31, node/pkg/status/reporter.go). One that Calico's own client
-// has created it can never answer.
+// calico-node's status reporter takes a question from a watch, as it is stored, updates it, and goes by the kind of the error: after a
+// conflict it reads the object again and tries again, after any other it tries the same again for ever (Calico v3.31,
+// node/pkg/status/reporter.go). One that Calico's own client has created it can never answer.
 func TestQuestionsCanBeAnswered(t *testing.T) {
 	t.Parallel()
 	w := newBGPWorld(t)
@@ -517,7 +517,7 @@ func TestQuestionsCanBeAnswered(t *testing.T) {
 	}
 	_, err := answer(stored("question"))
 	if _, conflict := errors.AsType[cerrors.ErrorResourceUpdateConflict](err); !conflict {
-		t.Fatalf("the first try gives %v, want a conflict, after which the reporter reads anew", err)
+		t.Fatalf("the first try gives %v, want a conflict, after which the reporter reads again", err)
 	}
 	now, err := w.client.CalicoNodeStatus().Get(ctx, "question", options.GetOptions{})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// errClosed says that Calico's datastore may not be written to.
-var errClosed = errors.New("Calico's ClusterInformation says datastoreReady=false, nobody may write to its datastore") //nolint:staticcheck // Calico is a name
+// errClosed reports that Calico's datastore may not be written to.
+var errClosed = errors.New("Calico's ClusterInformation says datastoreReady=false, its datastore must not be written to") //nolint:staticcheck // Calico is a name
 
 // DatastoreReady reads ClusterInformation live. Without one it is false: no calico-node has started yet. It is an error as well if what is there
 // cannot be followed at present.
@@ -201,8 +201,8 @@ type NodeChange struct {
 }
 
 // ChangeNode changes labels and cluster ID of a Calico Node in one compare-and-swap: between two writes the node would have sessions of one kind by
-// the label and of another by the ID, and lose both. The label is the Calico Node's alone: kube-controllers, which copies the Kubernetes Node's labels
-// there, removes only those that it has itself copied (annotation projectcalico.org/kube-labels), and calico-node none.
+// the label and of another by the ID, and lose both. The label is the Calico Node's alone: kube-controllers, which copies the Kubernetes
+// Node's labels there, removes only those that it has itself copied (annotation projectcalico.org/kube-labels), and calico-node none.
 func (b *BGPEtcd) ChangeNode(ctx context.Context, c NodeChange) error {
 	return wrapWrite("changing Calico Node "+c.Node, b.edit(ctx, libapiv3.KindNode, c.Node, c.ResourceVersion, func(object map[string]json.RawMessage) error {
 		err := within(object, "metadata", func(metadata map[string]json.RawMessage) error {
@@ -248,7 +248,7 @@ func (b *BGPEtcd) Unchanged(ctx context.Context, v BGPView) error {
 		clientv3.OpGet(nodePrefix, clientv3.WithPrefix(), clientv3.WithCountOnly()),
 	).Commit()
 	if err != nil {
-		return fmt.Errorf("looking once more which Calico Nodes are reflectors: %w", err)
+		return fmt.Errorf("reading again which Calico Nodes are reflectors: %w", err)
 	}
 	had := make(map[string]routereflector.CalicoNode, len(v.Nodes))
 	for _, n := range v.Nodes {
@@ -261,20 +261,20 @@ func (b *BGPEtcd) Unchanged(ctx context.Context, v BGPView) error {
 		}
 		is, _ := readBGP(libapiv3.KindNode, kv).object.(*routereflector.CalicoNode)
 		if is == nil {
-			return &ConflictError{Key: string(kv.Key), Detail: "it cannot be read any more"}
+			return &ConflictError{Key: string(kv.Key), Detail: "it can no longer be read"}
 		}
 		was := had[is.Name]
 		if is.ClusterID != was.ClusterID || is.Labels[v1alpha1.ReflectorLabel] != was.Labels[v1alpha1.ReflectorLabel] {
-			return &ConflictError{Key: string(kv.Key), Detail: "the reflectors are others than when that was decided"}
+			return &ConflictError{Key: string(kv.Key), Detail: "the reflectors have changed since the plan was made"}
 		}
 	}
 	if resp.Responses[1].GetResponseRange().GetCount() != keys {
-		return &ConflictError{Key: nodePrefix, Detail: "a Calico Node is gone since the step was decided"}
+		return &ConflictError{Key: nodePrefix, Detail: "a Calico Node was removed since the plan was made"}
 	}
 	return nil
 }
 
-// CreatePeer creates one of a topology's BGPPeers. One of that name that exists already, whoever's it is, is a conflict.
+// CreatePeer creates one of a topology's BGPPeers. One of that name that exists already, no matter whose it is, is a conflict.
 func (b *BGPEtcd) CreatePeer(ctx context.Context, p routereflector.Peer) error {
 	labels := map[string]string{v1alpha1.TopologyLabel: p.Topology}
 	return wrapWrite("creating BGPPeer "+p.Name, b.create(ctx, apiv3.KindBGPPeer, p.Name, labels, nil, p.PeerSpec.Spec()))
@@ -340,11 +340,13 @@ func merge(object map[string]json.RawMessage, patch map[string]any) error {
 	return nil
 }
 
-// noRevision stands as the resourceVersion in the values of new CalicoNodeStatuses; no key ever has that revision, since the first write of an etcd is 2.
+// noRevision stands as the resourceVersion in the values of new CalicoNodeStatuses; no key ever has that revision, since the first write of
+// an etcd is 2.
 //
-// calico-node's status reporter takes the objects from a watch of etcd as they are stored, where Calico's own client leaves no resourceVersion, and then
-// tries to update them: Calico's client refuses that for want of one, for ever (v3.31, node/pkg/status/reporter.go and libcalico-go
-// lib/clientv3/resources.go). With one that is out of date the reporter learns of a conflict, reads the object anew, and goes on from there.
+// calico-node's status reporter takes the objects from a watch of etcd as they are stored, where Calico's own client leaves no
+// resourceVersion, and then tries to update them: Calico's client refuses that for lack of one, for ever (v3.31, node/pkg/status/reporter.go
+// and libcalico-go lib/clientv3/resources.go). With one that is out of date the reporter learns of a conflict, reads the object again, and
+// goes on from there.
 const noRevision = "1"
 
 // CreateStatus creates a CalicoNodeStatus, which calico-node fills in and keeps up with what changes as long as it is there.
@@ -355,7 +357,7 @@ func (b *BGPEtcd) CreateStatus(ctx context.Context, r StatusRequest) error {
 		b.create(ctx, apiv3.KindCalicoNodeStatus, r.Name, maps.Clone(r.Labels), maps.Clone(r.Annotations), spec))
 }
 
-// deleteTries is how often a CalicoNodeStatus is read anew that calico-node writes at the moment in which it is to go.
+// deleteTries is how often a CalicoNodeStatus is read again that calico-node writes at the moment in which it is to go.
 const deleteTries = 5
 
 // DeleteStatus deletes a CalicoNodeStatus. Its revision does not count, since calico-node writes it all the time.

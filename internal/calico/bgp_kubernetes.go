@@ -35,11 +35,11 @@ type BGPKubernetes struct {
 // v3Group is the group of Calico's own API.
 var v3Group = schema.GroupVersion{Group: apiv3.Group, Version: apiv3.VersionCurrent}
 
-// ErrNoBGPKinds says that the API server serves Calico's kinds for BGP in neither group.
+// ErrNoBGPKinds reports that the API server serves Calico's kinds for BGP in neither group.
 var ErrNoBGPKinds = errors.New("the API server serves Calico's BGPPeer neither in projectcalico.org/v3 nor in crd.projectcalico.org/v1: " +
 	"install Calico with the kubernetes datastore first")
 
-// ErrGroupMoved says that the kinds are served in another group than when the program started.
+// ErrGroupMoved reports that the kinds are served in another group than when the program started.
 var ErrGroupMoved = errors.New("Calico's kinds are served in another API group than at the start; starting again finds the new one") //nolint:staticcheck // Calico is a name
 
 // bgpKinds are the kinds that route reflectors need, by their name in paths.
@@ -87,7 +87,7 @@ func (b *BGPKubernetes) discover(ctx context.Context) (schema.GroupVersion, erro
 			continue
 		}
 		if err != nil {
-			// Refused or unavailable is no proof that the group is not there, and to write to the other one meanwhile could be wrong.
+			// Refused or unavailable is not proof that the group is not there, and to write to the other one meanwhile could be wrong.
 			return schema.GroupVersion{}, fmt.Errorf("asking API server %s whether it serves %s: %w", b.config.Host, group, reason(err))
 		}
 		var list metav1.APIResourceList
@@ -231,7 +231,7 @@ func (b *BGPKubernetes) explain(err error) error {
 	return err
 }
 
-// NotServed says that an error means that the API server does not serve the kind (any more).
+// NotServed reports that an error means that the API server does not serve the kind (any more).
 func NotServed(err error) bool { return errors.Is(err, errNotServed) }
 
 // create posts an object. It never overwrites: one of that name that exists already is a conflict.

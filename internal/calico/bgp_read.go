@@ -22,13 +22,13 @@ func (b *BGPKubernetes) Peers(ctx context.Context) ([]apiv3.BGPPeer, error) {
 	return listBGP[apiv3.BGPPeer](ctx, b, "bgppeers")
 }
 
-// Configurations lists the BGPConfigurations, in the same way. The one called default says whether the mesh is on.
+// Configurations lists the BGPConfigurations, in the same way. The one called default reports whether the mesh is on.
 func (b *BGPKubernetes) Configurations(ctx context.Context) ([]apiv3.BGPConfiguration, error) {
 	return listBGP[apiv3.BGPConfiguration](ctx, b, "bgpconfigurations")
 }
 
-// Look reads everything once that a plan is made of on Calico's side, for commands that do not follow what comes; each kind is read by itself. Nodes are
-// the API server's own, so that the view has none. The error is one sentence.
+// Look reads everything once that a plan is made of on Calico's side, for commands that do not follow what comes; each kind is read by
+// itself. Nodes are the API server's own, so that the view has none. The error is one sentence.
 func (b *BGPKubernetes) Look(ctx context.Context) (BGPView, error) {
 	var v BGPView
 	var filters []apiv3.BGPFilter

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// CreatePeer creates one of a topology's BGPPeers. One of that name that exists already, whoever's it is, is a conflict.
+// CreatePeer creates one of a topology's BGPPeers. One of that name that exists already, no matter whose it is, is a conflict.
 func (b *BGPKubernetes) CreatePeer(ctx context.Context, p routereflector.Peer) error {
 	spec, err := fields(p.PeerSpec.Spec())
 	if err != nil {
@@ -111,7 +111,7 @@ func meshPatch(have *apiv3.BGPConfiguration, on bool) (map[string]any, error) {
 
 // StatusRequest asks calico-node of one node for its sessions.
 //
-// It is never updated to ask once more: calico-node goes by metadata.generation, of which libcalico-go keeps an old value in an annotation, so that it
+// It is never updated to ask again: calico-node goes by metadata.generation, of which libcalico-go keeps an old value in an annotation, so that it
 // would pass an update over, and then write nothing as long as nothing changes (node/pkg/status/reporter.go, HasSameOrNewerSpec). Nor is one of the
 // same name created right after another was deleted: calico-node may take the two for an update.
 type StatusRequest struct {

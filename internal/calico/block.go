@@ -93,7 +93,7 @@ func handleOf(b *model.AllocationBlock, index int) string {
 	return clean
 }
 
-// emptyBlock says whether nothing is assigned in the block but what Calico itself reserves for Windows.
+// emptyBlock reports whether nothing is assigned in the block but what Calico itself reserves for Windows.
 func emptyBlock(b *model.AllocationBlock) bool {
 	for _, index := range b.Allocations {
 		if index != nil && !strings.EqualFold(handleOf(b, *index), ipam.WindowsReservedHandle) {
@@ -120,7 +120,7 @@ func releaseFromBlock(b *model.AllocationBlock, assignments []Assignment) (map[s
 			return nil, fmt.Errorf("address %s is assigned to handle %s by now", a.Address, handle)
 		}
 		if sequence := b.GetSequenceNumberForOrdinal(ordinal); sequence != a.Sequence {
-			return nil, fmt.Errorf("address %s was assigned anew (sequence number %d, not %d)", a.Address, sequence, a.Sequence)
+			return nil, fmt.Errorf("address %s was assigned again (sequence number %d, not %d)", a.Address, sequence, a.Sequence)
 		}
 		if slices.Contains(ordinals, ordinal) {
 			return nil, fmt.Errorf("address %s is named twice", a.Address)

@@ -173,7 +173,7 @@ func (c EtcdConfig) scheme() (string, error) {
 		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
 			return "", fmt.Errorf("ETCD_ENDPOINTS holds %q, which is not a URL such as https://10.0.0.1:2379: correct it", endpoint)
 		case u.User != nil:
-			return "", errors.New("ETCD_ENDPOINTS holds a user name, which would stand in every log: use ETCD_USERNAME and ETCD_PASSWORD")
+			return "", errors.New("ETCD_ENDPOINTS holds a user name, which would appear in every log: use ETCD_USERNAME and ETCD_PASSWORD")
 		case scheme != "" && scheme != u.Scheme:
 			return "", errors.New("ETCD_ENDPOINTS mixes http and https: use one of them for all endpoints")
 		}

@@ -19,7 +19,7 @@ var ErrUntrusted = errors.New("the certificates do not fit")
 
 const diagnoseTimeout = 2 * time.Second
 
-// diagnose finds out why etcd does not answer. Its client says no more than that a deadline has passed; one plain TLS handshake with each
+// diagnose finds out why etcd does not respond. Its client says no more than that a deadline has passed; one plain TLS handshake with each
 // endpoint says the rest. It returns the plainest reason, or the given error if the handshakes succeed.
 func (d *Etcd) diagnose(ctx context.Context, failure error) error {
 	for _, endpoint := range d.config.Endpoints {
@@ -72,7 +72,7 @@ func explainTLS(err error) error {
 	return err
 }
 
-// explainAlert recognizes a TLS alert from the server; anything else it reads or does not read is no sign of a wrong certificate.
+// explainAlert recognizes a TLS alert from the server; anything else it reads or does not read is not a sign of a wrong certificate.
 func explainAlert(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {

@@ -100,7 +100,7 @@ func (d *Etcd) Ping(ctx context.Context) error {
 		_, err = client.Get(ctx, clusterInformationKey, clientv3.WithKeysOnly())
 	}
 	if err != nil {
-		return fmt.Errorf("calico's etcd at %s does not answer a quorum read: %w", d.endpoints, d.diagnose(context.WithoutCancel(ctx), err))
+		return fmt.Errorf("calico's etcd at %s does not respond to a quorum read: %w", d.endpoints, d.diagnose(context.WithoutCancel(ctx), err))
 	}
 	return nil
 }

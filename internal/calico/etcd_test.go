@@ -152,11 +152,11 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 	moved[0].Revision++
 
 	writes := map[string]func() error{
-		"endpoints under a stale guard":     func() error { return w.store.DeleteEndpoints(t.Context(), stale, s.endpoints()) },
-		"endpoints that changed":            func() error { return w.store.DeleteEndpoints(t.Context(), s.guard(), moved) },
-		"addresses under a stale guard":     func() error { return w.store.ReleaseAddresses(t.Context(), stale, block.CIDR, s.assignments(block)) },
-		"an address that was assigned anew": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherSequence) },
-		"an address of another handle":      func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherHandle) },
+		"endpoints under a stale guard":      func() error { return w.store.DeleteEndpoints(t.Context(), stale, s.endpoints()) },
+		"endpoints that changed":             func() error { return w.store.DeleteEndpoints(t.Context(), s.guard(), moved) },
+		"addresses under a stale guard":      func() error { return w.store.ReleaseAddresses(t.Context(), stale, block.CIDR, s.assignments(block)) },
+		"an address that was assigned again": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherSequence) },
+		"an address of another handle":       func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherHandle) },
 		"an affinity under a stale guard": func() error {
 			return w.store.DeleteAffinity(t.Context(), stale, block.CIDR, s.host.Affinities[0].Revision, false)
 		},
@@ -192,8 +192,8 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 	}
 }
 
-// A datastore that is locked in the middle of a clean-up is written no more, and one that is unlocked again, or whose ClusterInformation was written for
-// another reason, is.
+// A datastore that is locked in the middle of a clean-up is written no more, and one that is unlocked again, or whose ClusterInformation was
+// written for another reason, is.
 func TestNothingIsWrittenIntoALockedDatastore(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 1)

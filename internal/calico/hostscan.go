@@ -20,13 +20,13 @@ import (
 type hostScan struct {
 	names []string
 	hosts map[string]*Host
-	// claimed are the CIDRs on which one of the hosts has an affinity: their blocks matter whoever they are affine to.
+	// claimed are the CIDRs on which one of the hosts has an affinity: their blocks matter no matter which host they are affine to.
 	claimed map[netip.Prefix][]string
 	// addresses are those of the hosts' machines.
 	addresses map[netip.Addr]string
 	// doubled are the names with their dashes doubled.
 	doubled map[string]bool
-	// unlikeWords says that a name has characters that no word has.
+	// unlikeWords reports that a name has characters that no word has.
 	unlikeWords bool
 }
 
@@ -177,7 +177,7 @@ func configuredHost(name string) string {
 	return host
 }
 
-// automaticFelix says whether a host's own configuration is what calico-node writes: one setting, and the defaults that libcalico-go's
+// automaticFelix reports whether a host's own configuration is what calico-node writes: one setting, and the defaults that libcalico-go's
 // client fills in on every write (lib/clientv3/felixconfig.go: setDefaults), which older versions did not.
 func automaticFelix(spec apiv3.FelixConfigurationSpec) bool {
 	unsetDefault(&spec.BPFConnectTimeLoadBalancing, apiv3.BPFConnectTimeLBTCP)
@@ -234,8 +234,8 @@ func (s *hostScan) mayConcern(key string, value []byte) bool {
 	return s.mentions(value) || len(s.claimed[cidrOfKey(key)]) > 0
 }
 
-// mentions says whether the name of a host stands in a value. In a JSON object it is a word of its own, so that one pass serves however many hosts there
-// are; in anything else it may stand anywhere.
+// mentions reports whether the name of a host stands in a value. In a JSON object it is a word of its own, so that one pass serves however
+// many hosts there are; in anything else it may stand anywhere.
 func (s *hostScan) mentions(value []byte) bool {
 	if s.unlikeWords || !bytes.HasPrefix(value, []byte("{")) || !bytes.HasSuffix(value, []byte("}")) {
 		return slices.ContainsFunc(s.names, func(name string) bool { return bytes.Contains(value, []byte(name)) })
@@ -253,7 +253,7 @@ func (s *hostScan) mentions(value []byte) bool {
 	return false
 }
 
-// inWord says whether a character may be in a machine's name, as nearly all are.
+// inWord reports whether a character may be in a machine's name, as nearly all are.
 func inWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' || 'A' <= c && c <= 'Z' || c == '_'
 }

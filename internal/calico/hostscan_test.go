@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Which objects are about one host alone, and which of them programs made: only these go without being asked for. What a user wrote is never one of them.
+// Which objects are about one host alone, and which of them programs made: only these go without being asked for. What a user wrote is never
+// one of them.
 func TestAboutHost(t *testing.T) {
 	t.Parallel()
 	byControllers := &apiv3.HostEndpoint{Spec: apiv3.HostEndpointSpec{Node: "a"}}
@@ -60,7 +61,7 @@ func TestWhichEndpointsMayBeAHosts(t *testing.T) {
 	}
 }
 
-// A block is parsed if a host's name stands in it, wherever that may be in something that is no JSON object, and whatever the name is made of.
+// A block is parsed if a host's name stands in it, wherever that may be in something that is not a JSON object, and whatever the name is made of.
 func TestWhichBlocksMayConcern(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{

@@ -25,7 +25,7 @@ var crdGroup = schema.GroupVersion{Group: "crd.projectcalico.org", Version: "v1"
 // objectPath is where the API server keeps Calico's resources. Keys of the journal begin with it, so it MUST stay as it is.
 const objectPath = "/apis/crd.projectcalico.org/v1/"
 
-// Kinds of that group that Mooring reads and writes, beside those of resourcePrefixes.
+// Kinds of that group that Mooring reads and writes, alongside those of resourcePrefixes.
 const (
 	kindBlock       = "IPAMBlock"
 	kindHandle      = "IPAMHandle"
@@ -124,7 +124,7 @@ func explain(err error) error {
 	return err
 }
 
-// isAbsent says that the API server itself has no object of that name. A proxy's 404, or that of a kind it does not serve, says nothing.
+// isAbsent reports that the API server itself has no object of that name. A proxy's 404, or that of a kind it does not serve, says nothing.
 func isAbsent(err error, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &status) {
@@ -161,7 +161,7 @@ func (d *KubernetesAPI) each(ctx context.Context, kind string, visit func(*custo
 }
 
 // eachRaw visits all objects of a kind, page by page, as the API server answers them: taking an object apart costs more than fetching it, so
-// whoever needs few of them or little of each begins here. All pages are of one moment: the API server continues at the revision at which it
+// anyone who needs few of them or little of each begins here. All pages are of one moment: the API server continues at the revision at which it
 // began, and when it has compacted that, it answers an error.
 func (d *KubernetesAPI) eachRaw(ctx context.Context, kind string, visit func(raw []byte) error) error {
 	token := ""

@@ -176,7 +176,7 @@ func TestCustomResourcesOfHandlesInUseAreNoOrphans(t *testing.T) {
 
 func TestKubernetesDatastoreNeverDeletesAHandleThatChanges(t *testing.T) {
 	w := newKubeWorld(t)
-	for what, meddle := range map[string]func(*testing.T, string, string){"changed": w.touch, "made anew": w.recreate} {
+	for what, meddle := range map[string]func(*testing.T, string, string){"changed": w.touch, "made again": w.recreate} {
 		spec := map[string]any{"handleID": "kdd-hot", "block": map[string]any{"10.250.0.0/26": int64(1)}}
 		w.create(t, kindHandle, map[string]any{"metadata": map[string]any{"name": "kdd-hot"}, "spec": spec})
 		revision, err := strconv.ParseInt(w.get(t, kindHandle, "kdd-hot").GetResourceVersion(), 10, 64)

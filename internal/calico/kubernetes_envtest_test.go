@@ -404,8 +404,8 @@ func TestKubernetesDatastoreRefusesWhatChanged(t *testing.T) {
 	wrongSequence[0].Sequence++
 	wrongHandle[0].Handle = "k8s-pod-network.other"
 	writes := map[string]func() error{
-		"an address that was assigned anew": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, wrongSequence) },
-		"an address of another handle":      func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, wrongHandle) },
+		"an address that was assigned again": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, wrongSequence) },
+		"an address of another handle":       func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, wrongHandle) },
 		"a block that is not there": func() error {
 			return w.store.ReleaseAddresses(t.Context(), s.guard(), netip.MustParsePrefix("10.99.0.0/26"), s.assignments(block))
 		},

@@ -66,7 +66,7 @@ func (w *kubeWorld) object(t *testing.T, kind, name string, spec map[string]any)
 	t.Cleanup(func() { w.drop(t, kind, name) })
 }
 
-// An object that is changed, or deleted and made anew, is not removed: neither when that happens between the look at the host and the
+// An object that is changed, or deleted and made again, is not removed: neither when that happens between the look at the host and the
 // removal, nor in the moment before the API server is asked to delete it. (A block is looked at by the removal itself.)
 func TestKubernetesDatastoreRemovesNothingThatIsChangedOrMadeAnew(t *testing.T) {
 	w, third := newKubeWorld(t), 0
@@ -74,7 +74,7 @@ func TestKubernetesDatastoreRemovesNothingThatIsChangedOrMadeAnew(t *testing.T) 
 	if len(objects) != 8 {
 		t.Fatalf("there are %d kinds of removal", len(objects))
 	}
-	meddlers := map[string]func(*testing.T, string, string){"changed": w.touch, "made anew": w.recreate}
+	meddlers := map[string]func(*testing.T, string, string){"changed": w.touch, "made again": w.recreate}
 	for _, when := range []string{"after the look", "at the last moment"} {
 		for what, meddle := range meddlers {
 			for object := range objects {
@@ -129,7 +129,7 @@ func TestKubernetesDatastoreRemovesNothingOfAMachineThatIsBack(t *testing.T) {
 	}
 }
 
-// A Node about which there is no answer counts as alive.
+// A Node about which there is no response counts as alive.
 func TestKubernetesDatastoreRemovesNothingWithoutAnAnswerAboutTheNode(t *testing.T) {
 	w := newKubeWorld(t)
 	s := w.leftovers(t, "kdd-unknown", 201)
@@ -151,7 +151,7 @@ func TestKubernetesDatastoreRemovesNothingWithoutAnAnswerAboutTheNode(t *testing
 		}
 		for object, remove := range w.removals(t, s) {
 			if err := remove(); err == nil || errors.Is(err, ErrConflict) {
-				t.Errorf("%s, %s: got error %v, want one that is no conflict", what, object, err)
+				t.Errorf("%s, %s: got error %v, want one that is not a conflict", what, object, err)
 			}
 		}
 	}
@@ -277,7 +277,7 @@ func TestKubernetesDatastoreLosesNoAddressThatIsTakenMeanwhile(t *testing.T) {
 	w.get(t, kindHandle, handle)
 }
 
-// A machine that is back takes its tunnel's address anew under the same handle. Whenever that happens, and even if the machine goes again at
+// A machine that is back takes its tunnel's address again under the same handle. Whenever that happens, and even if the machine goes again at
 // once, the address and its handle agree.
 func TestKubernetesDatastoreLosesNoHandleOfATunnelThatIsBack(t *testing.T) {
 	w, host := newKubeWorld(t), "kdd-tunnel"
@@ -297,7 +297,7 @@ func TestKubernetesDatastoreLosesNoHandleOfATunnelThatIsBack(t *testing.T) {
 				if !errors.Is(err, ErrConflict) {
 					t.Errorf("got error %v, want a conflict", err)
 				}
-				// Where the handle had gone already, the old address is left beside the new one, until the machine goes again.
+				// Where the handle had gone already, the old address is left alongside the new one, until the machine goes again.
 				left := w.read(t, host).host.Blocks[0].Allocations
 				w.leave(t, host)
 				if len(left) == 0 || len(left) > 1 && method != http.MethodPut || left[0].Handle != handle {
@@ -356,7 +356,7 @@ func TestKubernetesDatastoreHoldsBackWhatCannotBeParsed(t *testing.T) {
 	if diff := cmp.Diff(want, hosts[1].Unreadable); diff != "" {
 		t.Errorf("kdd-garbled is held back by (-want +got):\n%s", diff)
 	}
-	// Whoever asks all the same gets an error, and the readable rest is as it was.
+	// Anyone who asks all the same gets an error, and the readable rest is as it was.
 	if err := w.store.DeleteResource(t.Context(), s.guard(), apiv3.KindHostEndpoint, "garbled", 1); err == nil {
 		t.Error("a host endpoint that cannot be parsed was deleted")
 	}

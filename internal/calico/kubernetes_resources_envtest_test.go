@@ -60,7 +60,7 @@ func configurationOf(host string) map[string]string {
 	}
 }
 
-// bystanders are objects that are no host's, or another's: a virtual affinity with its block, a reservation, a policy, a peer of some hosts,
+// bystanders are objects that are not a host's, or another's: a virtual affinity with its block, a reservation, a policy, a peer of some hosts,
 // and a bare-metal host's endpoint.
 func (w *kubeWorld) bystanders(t *testing.T, host string) {
 	t.Helper()

@@ -23,8 +23,8 @@ func (d *KubernetesAPI) MachineIsBack(context.Context, string, []Object) (bool, 
 }
 
 // Restore re-creates a resource as it was, but for what the API server itself writes into it; one that is there just so is left as it is
-// (ErrUnchanged). It refuses (ErrNotRestored) what exists again in another form, what is IPAM's (addresses, once released, may be anybody's), and what is no
-// key of this datastore. Annotations named in without are left out.
+// (ErrUnchanged). It refuses (ErrNotRestored) what exists again in another form, what is IPAM's (addresses, once released, may be
+// anybody's), and what is not a key of this datastore. Annotations named in without are left out.
 func (d *KubernetesAPI) Restore(ctx context.Context, object Object, without ...string) error {
 	return d.restore(ctx, object, without, false)
 }
@@ -68,16 +68,16 @@ func restorable(key string) (kind, name string, err error) {
 	collection, name, named := strings.Cut(path, "/")
 	switch {
 	case !ours || !named || name == "":
-		return "", "", fmt.Errorf("%w: %q is no key of the kubernetes datastore; check DATASTORE_TYPE", ErrNotRestored, key)
+		return "", "", fmt.Errorf("%w: %q is not a key of the kubernetes datastore; check DATASTORE_TYPE", ErrNotRestored, key)
 	case isCustomIPAM(key):
-		return "", "", fmt.Errorf("%w: %s is IPAM's, which assigns addresses anew", ErrNotRestored, key)
+		return "", "", fmt.Errorf("%w: %s is IPAM's, which assigns addresses again", ErrNotRestored, key)
 	}
 	for kind, plural := range resourcePlurals() {
 		if plural == collection {
 			return kind, name, nil
 		}
 	}
-	return "", "", fmt.Errorf("%w: %q is no key of a kind that is restored", ErrNotRestored, key)
+	return "", "", fmt.Errorf("%w: %q is not a key of a kind that is restored", ErrNotRestored, key)
 }
 
 // isCustomIPAM is IsIPAM for the kubernetes datastore.
@@ -87,7 +87,7 @@ func isCustomIPAM(key string) bool {
 	return ours && (collection == plural(kindAffinity) || collection == plural(kindBlock) || collection == plural(kindHandle))
 }
 
-// recreated is the object without what the API server gives each object anew.
+// recreated is the object without what the API server gives each object again.
 func recreated(kind, name string, object Object, without []string) (map[string]any, error) {
 	var top map[string]any
 	if err := utiljson.Unmarshal([]byte(object.Value), &top); err != nil {

@@ -48,7 +48,7 @@ func (s *sweeping) addCustomBlock(raw []byte) {
 	}
 }
 
-// addCustomHandle must come after all blocks. A handle that cannot be parsed is no orphan.
+// addCustomHandle must come after all blocks. A handle that cannot be parsed is not an orphan.
 func (s *sweeping) addCustomHandle(raw []byte) {
 	var handle struct {
 		Metadata struct {
@@ -106,7 +106,7 @@ func (d *KubernetesAPI) deleteHandle(ctx context.Context, handle Handle) error {
 func (d *KubernetesAPI) checkUnused(ctx context.Context, id, cidr string) error {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
-		return nil //nolint:nilerr // what is no CIDR is no block either
+		return nil //nolint:nilerr // what is not a CIDR is not a block either
 	}
 	object, err := d.read(ctx, kindBlock, resourceName(prefix))
 	if err != nil || object == nil {

@@ -53,7 +53,7 @@ func (d *KubernetesAPI) ReleaseAddresses(ctx context.Context, guard Guard, cidr 
 
 // releaseIf frees addresses if the check, which comes right before the first write, passes.
 func (d *KubernetesAPI) releaseIf(ctx context.Context, check func(context.Context) error, cidr netip.Prefix, assignments []Assignment) error {
-	// Handles are read before the block: a machine that is back takes a tunnel's address anew under the same handle, and whatever it does to
+	// Handles are read before the block: a machine that is back takes a tunnel's address again under the same handle, and whatever it does to
 	// the handle after this look makes our write a conflict.
 	handles, err := d.readHandles(ctx, assignments)
 	if err != nil {

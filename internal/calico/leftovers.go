@@ -29,8 +29,8 @@ type Leftover struct {
 
 // PodHoldings is what the datastore holds under the names of pods.
 type PodHoldings struct {
-	// Leftovers are those of pods that are not alive: the first mostLeftovers in the order in which the datastore has them, so that another look finds the
-	// same. They bound what a look at a datastore keeps in memory of which every pod seems gone.
+	// Leftovers are those of pods that are not alive: the first mostLeftovers in the order in which the datastore has them, so that another
+	// look finds the same. They bound what a check of a datastore keeps in memory of which every pod seems gone.
 	Leftovers []Leftover
 	// Count is how many addresses and endpoints name a pod, whether it is alive or not.
 	Count int
@@ -51,15 +51,16 @@ type HeldAddress struct {
 	Address  netip.Addr   `json:"address"`
 	Handle   string       `json:"handle"`
 	Sequence uint64       `json:"sequence"`
-	// Attributes are what whoever assigned the address wrote with it (libcalico-go, lib/backend/model IPAMBlockAttribute constants).
+	// Attributes are what anyone who assigned the address wrote with it (libcalico-go, lib/backend/model IPAMBlockAttribute constants).
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // alivePod tells whether a pod is alive, for a scan.
 type alivePod func(namespace, name string) bool
 
-// PodHoldings looks, at the given store revision, for addresses and endpoints of Kubernetes whose pod alive does not know. Endpoints are looked at by their
-// keys alone, and blocks page by page; a block that cannot be parsed holds no leftover. It returns the leftovers in no certain order.
+// PodHoldings looks, at the given store revision, for addresses and endpoints of Kubernetes whose pod alive does not know. Endpoints are
+// looked at by their keys alone, and blocks page by page; a block that cannot be parsed holds no leftover. It returns the leftovers in no
+// certain order.
 func (d *Etcd) PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (PodHoldings, error) {
 	var found PodHoldings
 	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, modified int64) { found.addEndpoint(key, modified, alive) },
@@ -73,8 +74,8 @@ func (d *Etcd) PodHoldings(ctx context.Context, revision int64, alive func(names
 	return found, nil
 }
 
-// PodHoldings looks for addresses whose pod alive does not know: all blocks, page by page. An endpoint is the pod itself in this datastore, and never a
-// leftover. The revision is not used, as for Hosts.
+// PodHoldings looks for addresses whose pod alive does not know: all blocks, page by page. An endpoint is the pod itself in this datastore,
+// and never a leftover. The revision is not used, as for Hosts.
 func (d *KubernetesAPI) PodHoldings(ctx context.Context, _ int64, alive func(namespace, name string) bool) (PodHoldings, error) {
 	var found PodHoldings
 	err := d.eachRaw(ctx, kindBlock, func(raw []byte) error {
@@ -164,8 +165,8 @@ func podOf(attributes map[string]string) (host, namespace, pod string, ok bool) 
 	return host, namespace, pod, host != "" && namespace != "" && pod != ""
 }
 
-// DescribeLeftovers reads what is to be removed as it stands now, for the journal: endpoints byte for byte, and addresses with their attributes. What has
-// changed or gone is left out: the write that follows does not hold then.
+// DescribeLeftovers reads what is to be removed as it stands now, for the journal: endpoints byte for byte, and addresses with their
+// attributes. What has changed or gone is left out: the write that follows does not hold then.
 func (d *Etcd) DescribeLeftovers(ctx context.Context, leftovers []Leftover) (objects []Object, addresses []HeldAddress, err error) {
 	blocks := map[netip.Prefix]Block{}
 	for _, l := range leftovers {
@@ -270,8 +271,8 @@ func (d *KubernetesAPI) MachineUID(ctx context.Context, host string) (string, er
 	return string(object.metadata.UID), nil
 }
 
-// RemoveLeftovers removes endpoints, or frees addresses of one block with their handles, all or none, of a machine that lives: the Calico Node must still be
-// as the guard says, and each of them as it was seen.
+// RemoveLeftovers removes endpoints, or frees addresses of one block with their handles, all or none, of an existing machine: the Calico
+// Node must still be as the guard says, and each of them as it was seen.
 func (d *Etcd) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Leftover) error {
 	if guard.Revision == 0 {
 		return fmt.Errorf("removing leftovers of %s needs the revision at which its Calico Node was seen", guard.Host)
@@ -286,8 +287,8 @@ func (d *Etcd) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Lef
 	return d.ReleaseAddresses(ctx, guard, block, assignments)
 }
 
-// RemoveLeftovers frees addresses of one block with their handles, of a machine that lives: the block must still be as it is read, and each of the addresses
-// as it was seen. There is no transaction over several objects here, as for ReleaseAddresses.
+// RemoveLeftovers frees addresses of one block with their handles, of an existing machine: the block must still be as it is read, and each
+// of the addresses as it was seen. There is no transaction over several objects here, as for ReleaseAddresses.
 func (d *KubernetesAPI) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Leftover) error {
 	endpoints, block, assignments, err := sortLeftovers(leftovers)
 	switch {

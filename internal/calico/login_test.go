@@ -39,7 +39,7 @@ func TestLogin(t *testing.T) {
 	}
 	w.etcd.Kill()
 	early := open("secret")
-	if err := early.Ping(ctx); err == nil || !strings.Contains(err.Error(), "does not answer a quorum read") {
+	if err := early.Ping(ctx); err == nil || !strings.Contains(err.Error(), "does not respond to a quorum read") {
 		t.Errorf("while etcd is away: got %v", err)
 	}
 	w.etcd.Restart(t)

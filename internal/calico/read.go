@@ -99,7 +99,7 @@ func parseCalicoNode(name string, value []byte) (*libapiv3.Node, error) {
 	return n, nil
 }
 
-// readClusterInformation says whether the datastore is ready; whatever cannot be read is not ready.
+// readClusterInformation reports whether the datastore is ready; whatever cannot be read is not ready.
 func (s *Snapshot) readClusterInformation(value []byte, revision int64) {
 	parsed, err := model.ParseValue(model.ResourceKey{Kind: apiv3.KindClusterInformation, Name: "default"}, value)
 	if err != nil {
@@ -168,8 +168,8 @@ func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan
 	return nil
 }
 
-// mayOwn is a cheap test before a WorkloadEndpoint's key is parsed, of which there may be half a million: its name begins with that of a host, in which
-// dashes are doubled, and a single one ends it (libcalico-go, lib/names).
+// mayOwn is a cheap test before a WorkloadEndpoint's key is parsed, of which there may be half a million: its name begins with that of a
+// host, in which dashes are doubled, and a single one ends it (libcalico-go, lib/names).
 func (s *hostScan) mayOwn(key string) bool {
 	_, name, _ := strings.Cut(key[min(len(endpointPrefix), len(key)):], "/")
 	end := 0
@@ -221,7 +221,7 @@ func (d *Etcd) fetchEndpoints(ctx context.Context, revision int64, keys []string
 	return nil
 }
 
-// scanNodes reads the hosts' Nodes once more, since a snapshot keeps only what is decided on.
+// scanNodes reads the hosts' Nodes again, since a snapshot keeps only what is decided on.
 func (d *Etcd) scanNodes(ctx context.Context, revision int64, scan *hostScan) error {
 	for _, name := range scan.names {
 		resp, err := d.get(ctx, nodeKey(name), clientv3.WithRev(revision))

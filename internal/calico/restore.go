@@ -23,10 +23,10 @@ var ErrNotRestored = errors.New("not restored")
 // ErrUnchanged is the kind of error that says that an object is there just as it was; nothing was written then.
 var ErrUnchanged = errors.New("unchanged")
 
-// Restore re-creates an object as it was; one that is there just so is left as it is (ErrUnchanged). It refuses (ErrNotRestored) what exists again in another
-// form, what is IPAM's (addresses, once released, may be anybody's), an endpoint or a Node with an address that has since been assigned to
-// another, and a Node whose own address another Node has. Checks and write are one transaction, as far as the blocks in question exist.
-// Annotations named in without are left out.
+// Restore re-creates an object as it was; one that is there just so is left as it is (ErrUnchanged). It refuses (ErrNotRestored) what exists
+// again in another form, what is IPAM's (addresses, once released, may be anybody's), an endpoint or a Node with an address that has since
+// been assigned to another, and a Node whose own address another Node has. Checks and write are one transaction, as far as the blocks in
+// question exist. Annotations named in without are left out.
 func (d *Etcd) Restore(ctx context.Context, object Object, without ...string) error {
 	seen := map[string]int64{object.Key: 0}
 	if err := d.checkRestorable(ctx, object, seen); err != nil {
@@ -56,9 +56,9 @@ func (d *Etcd) checkRestorable(ctx context.Context, object Object, seen map[stri
 	case isResource(object.Key):
 		return nil
 	case IsIPAM(object.Key):
-		return fmt.Errorf("%w: %s is IPAM's, which assigns addresses anew", ErrNotRestored, object.Key)
+		return fmt.Errorf("%w: %s is IPAM's, which assigns addresses again", ErrNotRestored, object.Key)
 	}
-	return fmt.Errorf("%w: %q is no key of a kind that is restored", ErrNotRestored, object.Key)
+	return fmt.Errorf("%w: %q is not a key of a kind that is restored", ErrNotRestored, object.Key)
 }
 
 // existing tells an object that is there just as it was (ErrUnchanged) from another.
@@ -73,7 +73,7 @@ func (d *Etcd) existing(ctx context.Context, key string, value []byte) error {
 	return fmt.Errorf("%w: %s exists again and stays as it is", ErrNotRestored, key)
 }
 
-// MachineIsBack says whether a host has a Calico Node that is not the one of the object: a machine that has joined again since, onto which
+// MachineIsBack reports whether a host has a Calico Node that is not the one of the object: a machine that has joined again since, onto which
 // nothing old must be put.
 func (d *Etcd) MachineIsBack(ctx context.Context, host string, objects []Object) (bool, error) {
 	resp, err := d.get(ctx, nodeKey(host))
@@ -98,7 +98,7 @@ func (d *Etcd) MachineIsBack(ctx context.Context, host string, objects []Object)
 func nodeOf(key string, value []byte) (*libapiv3.Node, error) {
 	name, ok := strings.CutPrefix(key, nodePrefix)
 	if !ok {
-		return nil, errors.New("it is no Node")
+		return nil, errors.New("it is not a Node")
 	}
 	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindNode, Name: name}, value)
 	if err != nil {
@@ -106,7 +106,7 @@ func nodeOf(key string, value []byte) (*libapiv3.Node, error) {
 	}
 	node, ok := parsed.(*libapiv3.Node)
 	if !ok {
-		return nil, errors.New("it is no Node")
+		return nil, errors.New("it is not a Node")
 	}
 	return node, nil
 }
@@ -178,7 +178,7 @@ func ownAddresses(node *libapiv3.Node) []netip.Addr {
 	return out
 }
 
-// IsIPAM says whether an object belongs to IPAM, which is never restored.
+// IsIPAM reports whether an object belongs to IPAM, which is never restored.
 func IsIPAM(key string) bool { return strings.HasPrefix(key, "/calico/ipam/") || isCustomIPAM(key) }
 
 func isResource(key string) bool {
@@ -196,7 +196,7 @@ func (d *Etcd) checkEndpoint(ctx context.Context, object Object, seen map[string
 	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindWorkloadEndpoint, Namespace: namespace, Name: name}, []byte(object.Value))
 	wep, ok := parsed.(*libapiv3.WorkloadEndpoint)
 	if err != nil || !ok {
-		return fmt.Errorf("%w: %s in the journal is no workload endpoint", ErrNotRestored, object.Key)
+		return fmt.Errorf("%w: %s in the journal is not a workload endpoint", ErrNotRestored, object.Key)
 	}
 	for _, network := range wep.Spec.IPNetworks {
 		prefix, err := netip.ParsePrefix(network)

@@ -31,9 +31,10 @@ func (a HeldAddress) validate() error {
 	return nil
 }
 
-// RestoreAddress assigns an address again as it was, under its handle and with its attributes, if it is still free: in its block, or, if that is gone, in
-// the block made again as affine to the host, as long as an IPPool contains it. It refuses (ErrNotRestored) an address that is another's by now, and one that
-// is assigned just so is left as it is (ErrUnchanged). With dryRun nothing is written. Checks and write are one transaction.
+// RestoreAddress assigns an address again as it was, under its handle and with its attributes, if it is still free: in its block, or, if
+// that is gone, in the block made again as affine to the host, as long as an IPPool contains it. It refuses (ErrNotRestored) an address that
+// is another's by now, and one that is assigned just so is left as it is (ErrUnchanged). With dryRun nothing is written. Checks and write
+// are one transaction.
 func (d *Etcd) RestoreAddress(ctx context.Context, host string, address HeldAddress, dryRun bool) error {
 	if err := address.validate(); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (d *Etcd) blockAgain(ctx context.Context, host string, address HeldAddress)
 			return emptyBlockFor(host, address.Block), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: block %s of address %s is gone, and no enabled IPPool has it any more", ErrNotRestored, address.Block, address.Address)
+	return nil, fmt.Errorf("%w: block %s of address %s is gone, and no enabled IPPool contains it", ErrNotRestored, address.Block, address.Address)
 }
 
 // poolHas reports whether an IPPool gives out blocks such as this one.
@@ -97,8 +98,8 @@ func poolHas(pool *apiv3.IPPool, block netip.Prefix) bool {
 		pool.Spec.BlockSize == block.Bits()
 }
 
-// emptyBlockFor is a block as libcalico-go makes it (lib/ipam: newBlock). Its sequence number begins anywhere, so that no assignment of an earlier block of
-// that CIDR has the number of a later one.
+// emptyBlockFor is a block as libcalico-go makes it (lib/ipam: newBlock). Its sequence number begins anywhere, so that no assignment of an
+// earlier block of that CIDR has the number of a later one.
 func emptyBlockFor(host string, cidr netip.Prefix) *model.AllocationBlock {
 	affinity := model.IPAMAffinityTypeHost + ":" + host
 	block := &model.AllocationBlock{
@@ -201,8 +202,8 @@ func toCalicoNetText(p netip.Prefix) string {
 	return n.String()
 }
 
-// RestoreAddress assigns an address again as it was, if it is still free in its block, which must be there. It refuses and accepts as that of etcd does. The
-// handle is counted first: a process that dies in between leaves a handle that counts one too many, which a sweep finds.
+// RestoreAddress assigns an address again as it was, if it is still free in its block, which must be there. It refuses and accepts as that
+// of etcd does. The handle is counted first: a process that dies in between leaves a handle that counts one too many, which a sweep finds.
 func (d *KubernetesAPI) RestoreAddress(ctx context.Context, _ string, address HeldAddress, dryRun bool) error {
 	if err := address.validate(); err != nil {
 		return err

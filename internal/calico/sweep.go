@@ -18,7 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Sweep is what only a look at everything finds: what is left of hosts that have neither a Node nor an affinity, and handles of nothing.
+// Sweep is what only a check of everything finds: what is left of hosts that have neither a Node nor an affinity, and handles of nothing.
 type Sweep struct {
 	// Hosts are the names of hosts that hold an endpoint or an address of Kubernetes, or to which a block says that it is affine, sorted, whether
 	// they have a Node or not.
@@ -129,7 +129,7 @@ func (s *sweeping) addBlock(value []byte) {
 	}
 }
 
-// affineHost is the host to which the block says that it is affine, "" for none and for what is no host's, such as load balancers.
+// affineHost is the host to which the block says that it is affine, "" for none and for what is not a host's, such as load balancers.
 func (b sweptBlock) affineHost() string {
 	switch {
 	case b.Affinity != nil && *b.Affinity != "":
@@ -144,7 +144,7 @@ func (b sweptBlock) affineHost() string {
 	return ""
 }
 
-// othersUse says that the host has an address in the block which is not Kubernetes': then the block does not show that the host was.
+// othersUse reports that the host has an address in the block which is not Kubernetes': then the block does not show that the host was.
 func (b sweptBlock) othersUse(host string) bool {
 	for _, a := range b.Attributes {
 		if a.Secondary.Node == host && !a.Secondary.ofKubernetes() {
@@ -171,7 +171,7 @@ func (s *sweeping) addResource(kind, name string, value []byte) {
 	}
 }
 
-// ofKubernetes says that an address was assigned to a pod, or to a host for its tunnels, which calico-node does (node/pkg/allocateip).
+// ofKubernetes reports that an address was assigned to a pod, or to a host for its tunnels, which calico-node does (node/pkg/allocateip).
 func (a sweptAttributes) ofKubernetes() bool {
 	return a.Pod != "" || strings.HasSuffix(a.Type, "TunnelAddress")
 }

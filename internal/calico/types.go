@@ -19,11 +19,11 @@ type Snapshot struct {
 	ClusterGUID string
 	// ClusterInformation is the revision and the annotations of the object of that name; revision 0 if there is none.
 	ClusterInformation Annotated
-	// OwnCluster says that the datastore is part of the cluster itself.
+	// OwnCluster reports that the datastore is part of the cluster itself.
 	OwnCluster bool
 	Nodes      []Node
 	// ResourceHosts are hosts that are not in Nodes and that a resource is about, sorted: in the kubernetes datastore alone. A bare-metal host
-	// may have such resources, so they are no sign of a former Kubernetes Node; only a deletion that was watched is.
+	// may have such resources, so they are not a sign of a former Kubernetes Node; only a deletion that was watched is.
 	ResourceHosts []string
 	// Unreadable are the keys of Nodes that exist and could not be parsed.
 	Unreadable []string
@@ -41,7 +41,7 @@ type Node struct {
 	Revision    int64
 	OrchRefs    []OrchRef
 	Annotations map[string]string
-	// Implied says that there is no such object, and the host is known by what it left in IPAM: always so in the kubernetes datastore, which
+	// Implied reports that there is no such object, and the host is known by what it left in IPAM: always so in the kubernetes datastore, which
 	// has no Nodes of its own, and in etcd for a host whose Node was removed before the rest.
 	Implied bool
 }
@@ -104,7 +104,7 @@ type Allocation struct {
 	Handle   string
 	Sequence uint64
 	Host     string
-	// Attributes are all that whoever assigned it wrote with it, Host among them.
+	// Attributes are all that anyone who assigned it wrote with it, Host among them.
 	Attributes map[string]string
 }
 

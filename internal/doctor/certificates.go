@@ -18,8 +18,8 @@ import (
 // CheckCertificates is the check of [Certificates]. The name stands in JSON and MUST NOT change.
 const CheckCertificates = "certificates"
 
-// notice is how long before its end a certificate is a warning; for a short one it is a sixth of its life. Whoever renews by himself does so after two
-// thirds of it (cert-manager, etcd-storage-operator), so that he is late then.
+// notice is how long before its end a certificate is a warning; for a short one it is a sixth of its life. Anyone who renews by himself does
+// so after two thirds of it (cert-manager, etcd-storage-operator), so that he is late then.
 const notice = 14 * 24 * time.Hour
 
 // CertificateEvidence is what was read of certificates. All of it is public.
@@ -39,8 +39,8 @@ type Bundle struct {
 	// Where names the object, and its part.
 	Where string
 	PEM   []byte
-	// Leaf says that the first certificate is one that is shown to others, with those that sign it behind. Otherwise all are authorities that are trusted:
-	// one that has ended does no harm beside its successor.
+	// Leaf reports that the first certificate is one that is shown to others, with those that sign it behind. Otherwise all are authorities
+	// that are trusted: one that has ended does no harm alongside its successor.
 	Leaf bool
 }
 
@@ -111,8 +111,8 @@ func (e CertificateEvidence) unread() []finding.Finding {
 		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not read: " + secrets + ": " + e.ClosedProblem})
 	case e.Closed > 0:
 		out = append(out, finding.Finding{
-			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not read: %s of type kubernetes.io/tls", finding.Plural(e.Closed, "Secret")), Why: "certificates that servers show are there",
-			Do: "with --secrets their tls.crt is read; the API server sends their keys along, which are neither looked at nor printed",
+			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not read: %s of type kubernetes.io/tls", finding.Plural(e.Closed, "Secret")), Why: "they contain serving certificates",
+			Do: "with --secrets their tls.crt is read; the API server also sends their keys, which are neither read nor printed",
 		})
 	}
 	return out
@@ -138,7 +138,7 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	name := cmp.Or(deciding.Subject.String(), "a certificate without a name")
 	end = End{Where: b.Where, What: name, At: deciding.NotAfter, Lasts: deciding.NotAfter.Sub(deciding.NotBefore)}
 	if now.Before(deciding.NotBefore) {
-		return end, problem(fmt.Sprintf("has %s, which is not valid before %s", name, deciding.NotBefore.UTC().Format(time.RFC3339)), unreadable, "see whether the clocks are right")
+		return end, problem(fmt.Sprintf("has %s, which is not valid before %s", name, deciding.NotBefore.UTC().Format(time.RFC3339)), unreadable, "check the clocks")
 	}
 	if found = end.judge(now); found.What != "" {
 		return end, found
@@ -175,20 +175,20 @@ func parse(text []byte) (out []*x509.Certificate, err error) {
 	}
 }
 
-// judge says that a certificate has ended, or will soon.
+// judge reports that a certificate has ended, or will soon.
 func (n End) judge(now time.Time) finding.Finding {
 	soon := notice
 	if n.Lasts > 0 {
 		soon = min(soon, n.Lasts/6)
 	}
-	f := finding.Finding{Where: n.Where, Do: "renew it, and see why it was not renewed: what renews certificates does so after two thirds of their time"}
+	f := finding.Finding{Where: n.Where, Do: "renew it, and find out why it was not renewed: automatic renewal happens after two thirds of the validity"}
 	switch left := n.At.Sub(now); {
 	case left <= 0:
 		f.Severity, f.What = finding.Problem, fmt.Sprintf("%s: %s expired on %s", n.Where, n.What, day(n.At))
-		f.Why = "every client that meets it refuses the connection"
+		f.Why = "every client that verifies it refuses the connection"
 	case left < soon:
 		f.Severity, f.What = finding.Warning, fmt.Sprintf("%s: %s expires in %s, on %s", n.Where, n.What, span(left), day(n.At))
-		f.Why = "from then on every client that meets it refuses the connection"
+		f.Why = "from then on every client that verifies it refuses the connection"
 	default:
 		return finding.Finding{}
 	}

@@ -61,7 +61,7 @@ func TestCertificates(t *testing.T) {
 		"a short one":       {leaf(certificate(t, "s", 19*time.Hour, 5*time.Hour)), nil},
 		"a short one, late": {leaf(certificate(t, "s", 21*time.Hour, 3*time.Hour)), []string{"warning certificates: Webhook w: CN=s expires in 3h0m, on 2026-11-22 15:00Z"}},
 		"one of tomorrow":   {leaf(certificate(t, "t", -day, 300*day)), []string{"problem certificates: Webhook w has CN=t, which is not valid before 2026-11-23T12:00:00Z"}},
-		"an authority that ended beside its successor": {
+		"an authority that ended alongside its successor": {
 			bundle(made(-day), made(300*day)), []string{"note certificates: Webhook w has 1 certificate that expired, next to 1 valid"},
 		},
 		"a server's certificate that ended before its authority": {leaf(made(-day), made(300*day)), []string{"problem certificates: Webhook w: CN=a expired on 2026-11-21 12:00Z"}},

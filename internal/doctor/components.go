@@ -37,7 +37,7 @@ type component struct {
 
 // rival is another program with the same work. What is known of it is what docs/migration says.
 type rival struct {
-	// name is what people call it; empty for one that does no harm beside ours.
+	// name is what people call it; empty for one that does no harm alongside ours.
 	name string
 	// images are the ends of its images' names; workloads the names of its Deployments.
 	images, workloads []string
@@ -51,20 +51,20 @@ func components() []component {
 	return []component{
 		{
 			name: cloud, lease: "cloud-controller-manager", leaseIn: "kube-system", leaseFlag: "leader-elect-resource-name", leaseInFlag: "leader-elect-resource-namespace", electing: true,
-			twice: finding.Problem, twiceWhy: "both change load balancers, firewalls and Nodes; nothing fences them from each other, unless both elect their leader by one Lease",
+			twice: finding.Problem, twiceWhy: "both change load balancers, firewalls and Nodes, and they conflict unless both use the same Lease for leader election",
 			rivals: []rival{{
 				name: "DigitalOcean's own " + cloud, images: []string{"digitalocean/" + cloud}, severity: finding.Problem,
-				why: "it elects no leader by itself, so that both change load balancers, firewalls and Nodes at one time",
+				why: "it elects no leader, so that both change load balancers, firewalls and Nodes at the same time",
 				do:  "scale it to 0 before ours runs: docs/migration/digitalocean-cloud-controller-manager.md",
 			}},
 		},
 		{name: admission, rivals: []rival{{images: []string{"digitalocean/" + admission}}}},
 		{
 			name: nodeSync, lease: "calico-node-sync.nodes.mooring.dev", leaseFlag: id, leaseInFlag: in,
-			twice: finding.Warning, twiceWhy: "no write of one can harm the other, but each counts for its own mass guard and has its own confirmations: together they may remove twice as many",
+			twice: finding.Warning, twiceWhy: "their writes cannot harm each other, but each has its own mass guard and confirmations: together they may remove twice as many",
 			rivals: []rival{{
 				name: "the old kube-calico-controller", images: []string{"kube-calico-controller"}, workloads: []string{"kube-calico-controller"}, severity: finding.Warning,
-				why: "it knows only etcd v2, which no Calico since version 3 uses; where it finds one, it deletes whatever one list of Nodes does not show",
+				why: "it only supports etcd v2, which no Calico since version 3 uses; in such an etcd it deletes everything that a single list of Nodes does not show",
 				do:  "delete it, calico-node-sync does its work: docs/migration/calico-node-sync.md",
 			}},
 		},
@@ -73,16 +73,16 @@ func components() []component {
 			twice: finding.Problem, twiceWhy: "each elects a leader in its own namespace, and both write BGPPeers and labels for the same topologies",
 			rivals: []rival{{
 				name: "the calico-route-reflector-operator of 2020", workloads: []string{"calico-route-reflector-operator-controller-manager"}, severity: finding.Problem,
-				why: "with its topology multi it deletes BGPPeers that it does not know, ours among them, and with each topology it labels Nodes as reflectors",
+				why: "with its topology multi it deletes BGPPeers that it has not created, including ours, and with each topology it labels Nodes as reflectors",
 				do:  "scale it to 0: docs/migration/calico-route-reflector-operator.md",
 			}},
 		},
 		{
 			name: storage, lease: "etcd-storage-operator.etcd.mooring.dev", leaseFlag: id, leaseInFlag: in,
-			twice: finding.Problem, twiceWhy: "both make proxies and certificates for the same EtcdStorages, each with CAs of its own, of which a tenant's ConfigMap holds those of the last writer",
+			twice: finding.Problem, twiceWhy: "both make proxies and certificates for the same EtcdStorages, each with its own CAs; a tenant's ConfigMap has those of the last writer",
 			rivals: []rival{{
 				name: "etcdproxy-controller", images: []string{"etcdproxy-controller"}, workloads: []string{"etcdproxy-controller-deployment"}, severity: finding.Problem,
-				why: "it makes proxies for all old objects that there are, also for tenants that have moved, and takes over the Deployments of the operator",
+				why: "it makes proxies for all old objects, also for tenants that were migrated, and overwrites the Deployments of the operator",
 				do:  "scale it to 0: docs/migration/etcd-storage-operator.md",
 			}},
 		},
@@ -90,7 +90,7 @@ func components() []component {
 	}
 }
 
-// is says whether a workload is the rival: by its image, or by its name if it does not run the component.
+// is reports whether a workload is the rival: by its image, or by its name if it does not run the component.
 func (r rival) is(c component, w Workload) bool {
 	if w.labeled(c.name) {
 		return false
@@ -98,7 +98,7 @@ func (r rival) is(c component, w Workload) bool {
 	return slices.ContainsFunc(r.images, w.runs) || slices.Contains(r.workloads, w.Name) && !w.runs(c.name)
 }
 
-// is says whether a workload runs the component: by its image, or by the labels that our manifests and our chart give it.
+// is reports whether a workload runs the component: by its image, or by the labels that our manifests and our chart give it.
 func (c component) is(w Workload) bool {
 	if slices.ContainsFunc(c.rivals, func(r rival) bool { return r.is(c, w) }) {
 		return false

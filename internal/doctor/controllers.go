@@ -36,7 +36,7 @@ type ControllerEvidence struct {
 	LeaseProblem string
 }
 
-// Controllers judges who does whose work: others beside ours, ours twice, and ours that do not do it.
+// Controllers judges who does whose work: others alongside ours, ours twice, and ours that do not do it.
 func Controllers(e ControllerEvidence) []finding.Finding {
 	return finding.Make([]finding.Check[ControllerEvidence]{
 		{Name: CheckFighting, Find: fighting},
@@ -62,14 +62,14 @@ func present(e ControllerEvidence) []finding.Finding {
 		out = append(out, finding.Finding{Severity: finding.OK, What: "of Mooring there is " + strings.Join(found, ", ")})
 	case len(out) == 0:
 		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "there is nothing of Mooring in this cluster",
-			Why: "a program outside of the cluster, or an image and labels with other names than ours, would not show here",
+			Severity: finding.Note, What: "no component of Mooring runs in this cluster",
+			Why: "a program outside of the cluster, or an image and labels with other names than ours, cannot be found here",
 		})
 	}
 	return out
 }
 
-// fighting finds others that do the work of ours beside them.
+// fighting finds others that do the work of ours alongside them.
 func fighting(e ControllerEvidence) []finding.Finding {
 	var out []finding.Finding
 	workloads := all(e.Workloads)
@@ -94,8 +94,8 @@ func fighting(e ControllerEvidence) []finding.Finding {
 	return out
 }
 
-// nodeController is Calico's own controller that removes Calico Nodes, beside calico-node-sync; nothing if it does not. What it does follows from its
-// variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
+// nodeController is Calico's own controller that removes Calico Nodes, alongside calico-node-sync; nothing if it does not. What it does
+// follows from its variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
 func nodeController(c component, w Workload) finding.Finding {
 	const name, list = "calico-kube-controllers", "ENABLED_CONTROLLERS"
 	if c.name != nodeSync || w.Name != name {
@@ -109,7 +109,7 @@ func nodeController(c component, w Workload) finding.Finding {
 		return finding.Finding{
 			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not read: %s takes %s from another object", w, elsewhere(w, "DATASTORE_TYPE", list)),
 			Why: "with the etcdv3 datastore its node controller removes Calico Nodes itself, without the guards of calico-node-sync",
-			Do:  "see whether node is among the controllers there",
+			Do:  "check whether node is among the controllers there",
 		}
 	case enabled.Value != "" && !slices.Contains(strings.Split(strings.ReplaceAll(enabled.Value, " ", ""), ","), "node"):
 		return finding.Finding{}
@@ -117,7 +117,7 @@ func nodeController(c component, w Workload) finding.Finding {
 	return finding.Finding{
 		Severity: finding.Warning, Where: w.String(), What: fmt.Sprintf("%s runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself", w),
 		Why: "it does so at once when a Node is deleted, and at every start: no guard of calico-node-sync can hold that back",
-		Do:  "live with both, or leave node out of " + list + " and know what goes with it: docs/migration/calico-node-sync.md",
+		Do:  "accept both, or leave node out of " + list + " and note what else that turns off: docs/migration/calico-node-sync.md",
 	}
 }
 
@@ -156,7 +156,7 @@ func replicas(e ControllerEvidence) []finding.Finding {
 				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
 			case w.Ready < w.Wanted:
 				f.Severity, f.What = finding.Warning, fmt.Sprintf("%s has %d ready of %s", w, w.Ready, finding.Plural(w.Wanted, "pod"))
-				f.Why = "it works, with fewer to take over when a machine dies"
+				f.Why = "it works, with fewer replicas left if a machine fails"
 			default:
 				continue
 			}
@@ -203,7 +203,7 @@ func leaders(e ControllerEvidence) []finding.Finding {
 				if w.Wanted > 1 {
 					out = append(out, finding.Finding{
 						Severity: finding.Problem, Where: w.String(), What: fmt.Sprintf("%s has %d replicas and elects no leader", w, w.Wanted),
-						Why: "all of them do the same work at one time", Do: "set --leader-elect, or scale it to 1",
+						Why: "all of them do the same work at the same time", Do: "set --leader-elect, or scale it to 1",
 					})
 				}
 				continue
@@ -218,19 +218,19 @@ func leaders(e ControllerEvidence) []finding.Finding {
 func (e ControllerEvidence) leader(w Workload, namespace, name string) finding.Finding {
 	lease := "Lease " + namespace + "/" + name
 	f := finding.Finding{
-		Severity: finding.Problem, Where: lease, Why: fmt.Sprintf("%s has ready pods, of which none does its work", w),
+		Severity: finding.Problem, Where: lease, Why: fmt.Sprintf("%s has ready pods, and none of them works", w),
 		Do: fmt.Sprintf("read the log: kubectl -n %s logs %s", w.Namespace, w.reference()),
 	}
 	at := slices.IndexFunc(e.Leases, func(l Lease) bool { return l.Namespace == namespace && l.Name == name })
 	if at < 0 {
-		f.What = fmt.Sprintf("there is no %s, by which %s elects its leader", lease, w)
+		f.What = fmt.Sprintf("there is no %s, with which %s elects its leader", lease, w)
 		return f
 	}
 	l := e.Leases[at]
 	switch age := e.Now.Sub(l.Renewed); {
 	case l.Holder == "":
-		f.What = fmt.Sprintf("nobody holds %s, by which %s elects its leader", lease, w)
-		f.Severity, f.Why = finding.Warning, "the leader gave it back; another one takes it within seconds, unless it cannot"
+		f.What = fmt.Sprintf("no pod holds %s, with which %s elects its leader", lease, w)
+		f.Severity, f.Why = finding.Warning, "the leader released it; another replica should acquire it within seconds"
 	case age > leaseStale:
 		f.What = fmt.Sprintf("%s was last renewed %s ago, by %s", lease, age.Round(time.Minute), l.Holder)
 	default:
@@ -274,7 +274,7 @@ func versions(e ControllerEvidence) []finding.Finding {
 		slices.Sort(parts)
 		out = append(out, finding.Finding{
 			Severity: finding.Warning, Where: strings.TrimSpace("release " + release), What: fmt.Sprintf("images of one release differ in version: %s", strings.Join(parts, ", ")),
-			Why: "what belongs together is tested in one version alone", Do: "upgrade what is older, or keep the difference if it is meant",
+			Why: "components are tested together only in one version", Do: "upgrade the older ones, or keep the difference if it is intended",
 		})
 	}
 	return out

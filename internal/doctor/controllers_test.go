@@ -109,9 +109,9 @@ func TestControllers(t *testing.T) {
 		evidence doctor.ControllerEvidence
 		want     []string
 	}{
-		"nothing of ours": {runs(deployment("a/b", "nginx")), []string{"note components: there is nothing of Mooring in this cluster"}},
+		"nothing of ours": {runs(deployment("a/b", "nginx")), []string{"note components: no component of Mooring runs in this cluster"}},
 		"one that works":  {led(runs(nodeSync()), syncLease), nil},
-		"DigitalOcean's own beside ours": {
+		"DigitalOcean's own alongside ours": {
 			led(runs(cloudManager(), deployment("do/ccm", "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68")), cloudLease),
 			[]string{"problem fighting: Deployment do/ccm is DigitalOcean's own digitalocean-cloud-controller-manager, and runs alongside Deployment kube-system/digitalocean-cloud-controller-manager"},
 		},
@@ -121,7 +121,7 @@ func TestControllers(t *testing.T) {
 		"DigitalOcean's own, stopped": {led(runs(cloudManager(), deployment("do/ccm", "digitalocean/digitalocean-cloud-controller-manager", pods(0, 0))), cloudLease), nil},
 		"DigitalOcean's own alone": {
 			runs(deployment("kube-system/digitalocean-cloud-controller-manager", "digitalocean/digitalocean-cloud-controller-manager:v0.1.68", pods(1, 0))),
-			[]string{"note components: there is nothing of Mooring in this cluster"},
+			[]string{"note components: no component of Mooring runs in this cluster"},
 		},
 		"kube-calico-controller": {
 			led(runs(nodeSync(), deployment("kube-system/kube-calico-controller", "wish/kube-calico-controller:0.0.3")), syncLease),
@@ -164,7 +164,7 @@ func TestControllers(t *testing.T) {
 		"stopped":      {runs(nodeSync(pods(0, 0))), []string{"note replicas: Deployment mooring-system/calico-node-sync is scaled to 0"}},
 		"no Lease": {
 			runs(nodeSync()),
-			[]string{"problem leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, by which Deployment mooring-system/calico-node-sync elects its leader"},
+			[]string{"problem leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which Deployment mooring-system/calico-node-sync elects its leader"},
 		},
 		"a Lease in vain": {
 			doctor.ControllerEvidence{
@@ -178,7 +178,7 @@ func TestControllers(t *testing.T) {
 				Now: at(), Workloads: runs(nodeSync()).Workloads,
 				Leases: []doctor.Lease{{Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Renewed: at()}},
 			},
-			[]string{"warning leader: nobody holds Lease mooring-system/calico-node-sync.nodes.mooring.dev, by which Deployment mooring-system/calico-node-sync elects its leader"},
+			[]string{"warning leader: no pod holds Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which Deployment mooring-system/calico-node-sync elects its leader"},
 		},
 		"another Lease": {led(runs(nodeSync(args("-leader-elect=true", "--leader-election-id=x", "--leader-election-namespace=y"))), "y/x"), nil},
 		"flags with values behind": {

@@ -30,7 +30,7 @@ type Workload struct {
 // Variable is an environment variable of a pod.
 type Variable struct {
 	Value string
-	// Elsewhere says that the value is in another object, such as a ConfigMap, and not known here.
+	// Elsewhere reports that the value is in another object, such as a ConfigMap, and not known here.
 	Elsewhere bool
 }
 
@@ -57,7 +57,7 @@ func (w Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.
 // reference is how kubectl names it within its namespace.
 func (w Workload) reference() string { return strings.ToLower(w.Kind) + "/" + w.Name }
 
-// runs says whether a workload runs an image, by the last parts of its name: a mirror has others before them.
+// runs reports whether a workload runs an image, by the last parts of its name: a mirror has others before them.
 func (w Workload) runs(image string) bool {
 	wanted := strings.Split(image, "/")
 	return slices.ContainsFunc(w.Images, func(i string) bool {
@@ -84,8 +84,8 @@ func tag(image string) string {
 	return tag
 }
 
-// flag is the value of a flag of one or two dashes, behind a "=" or as the next word; set says whether it is there. One without a value is "true". The last
-// one wins, as it does in Go.
+// flag is the value of a flag of one or two dashes, behind a "=" or as the next word; set reports whether it is there. One without a value
+// is "true". The last one wins, as it does in Go.
 func (w Workload) flag(name string) (value string, set bool) {
 	for n, arg := range w.Args {
 		key, v, has := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
@@ -104,7 +104,7 @@ func (w Workload) flag(name string) (value string, set bool) {
 	return value, set
 }
 
-// labeled says that our manifests or our chart made it for a component.
+// labeled reports that our manifests or our chart made it for a component.
 func (w Workload) labeled(component string) bool {
 	return w.Labels["app.kubernetes.io/part-of"] == "mooring" && w.Labels["app.kubernetes.io/name"] == component
 }
@@ -136,6 +136,6 @@ func notListed(listings []Listing) []finding.Finding {
 func NotLookedAt(side, problem string) finding.Finding {
 	return finding.Finding{
 		Severity: finding.Warning, Unread: true, Where: side, What: "not read: " + side + ": " + problem,
-		Why: "what is wrong there does not show here", Do: "ask for the right to read it, or let somebody look who has it",
+		Why: "problems there are not found", Do: "request the right to read it, or ask a person who has it",
 	}
 }

@@ -113,7 +113,8 @@ func installations(listings []Listing) []installed {
 	return out
 }
 
-// find finds the rights that a component is to have: those of its datastore, and of the flags that need some. It says whether the component has any.
+// find finds the rights that a component is to have: those of its datastore, and of the flags that need some. It reports whether the
+// component has any.
 func (i *installed) find() bool {
 	var file string
 	switch i.component.name {
@@ -130,7 +131,7 @@ func (i *installed) find() bool {
 		return false // the admission server and the proxies ask Kubernetes for nothing
 	}
 	if path, set := i.workload.flag("kubeconfig"); set && path != "" {
-		i.doubt = "it has --kubeconfig, so that its rights are those of the user there"
+		i.doubt = "it has --kubeconfig, so that its rights are those of that user"
 		return true
 	}
 	i.manifest = shippedAs(file)
@@ -164,12 +165,12 @@ func (i *installed) byDatastore() string {
 		}
 		return "dist/" + i.component.name + "-kubernetes.yaml"
 	case kind.Value == "" && (kind.Elsewhere || !endpoints):
-		i.doubt = "its variables do not say which datastore Calico has, so that rights for Calico's objects in Kubernetes were not checked"
+		i.doubt = "its variables do not name Calico's datastore, so that rights for Calico's objects in Kubernetes were not checked"
 	}
 	return "dist/" + i.component.name + "-etcdv3.yaml"
 }
 
-// unused says that the workload's flags make a rule unnecessary; the chart leaves such rules out.
+// unused reports that the workload's flags make a rule unnecessary; the chart leaves such rules out.
 func (i *installed) unused(r rule) bool {
 	journal, set := i.workload.flag("journal")
 	return i.component.name == nodeSync && set && journal != "configmaps" && r.resource == "configmaps" && slices.Contains(r.verbs, "delete")
@@ -195,7 +196,7 @@ func rights(e RightsEvidence) []finding.Finding {
 		if i.doubt != "" {
 			out = append(out, finding.Finding{
 				Severity: finding.Note, Where: i.workload.String(), What: fmt.Sprintf("not read: rights of %s: %s", i.workload, i.doubt),
-				Why: "a right that is missing there does not show here",
+				Why: "missing rights there are not found",
 			})
 		}
 		missing, unknown := i.missing(e.Allowed)
@@ -248,13 +249,13 @@ func (i installed) lacks(r rule, name string, verbs []string) finding.Finding {
 	}
 	f := finding.Finding{
 		Severity: finding.Problem, Where: r.role, What: fmt.Sprintf("%s may not %s %s, which %s allows it", i.whose(), strings.Join(verbs, ", "), what, r.role),
-		Why: fmt.Sprintf("%s needs it: %s has no right without use", i.workload, i.manifest.file), Do: i.cure(),
+		Why: fmt.Sprintf("%s needs it: every right in %s is used", i.workload, i.manifest.file), Do: i.cure(),
 	}
 	switch r.group {
 	case "cert-manager.io":
 		f.Severity, f.Why = finding.Note, "only EtcdStorages with spec.issuerRef need it"
 	case "authentication.k8s.io", "authorization.k8s.io":
-		f.Severity, f.Why = finding.Warning, "without it nobody may read /metrics; all else works"
+		f.Severity, f.Why = finding.Warning, "without it /metrics cannot be read; everything else works"
 	}
 	return f
 }
@@ -265,7 +266,7 @@ func (i installed) cure() string {
 	release := i.workload.Labels["app.kubernetes.io/instance"]
 	switch {
 	case release != "" && i.workload.Labels["app.kubernetes.io/managed-by"] == "Helm":
-		return fmt.Sprintf("helm -n %s upgrade %s with your values brings it back", i.workload.Namespace, release)
+		return fmt.Sprintf("helm -n %s upgrade %s with your values adds it again", i.workload.Namespace, release)
 	case i.workload.account() != i.manifest.account:
 		return fmt.Sprintf("bind the roles of %s to %s in place of %s/%s", i.manifest.file, i.whose(), i.manifest.namespace, i.manifest.account)
 	case i.workload.Namespace != i.manifest.namespace:

@@ -66,7 +66,7 @@ func TestRights(t *testing.T) {
 				"which Role etcd-storage-operator allows it"},
 			"sed 's/namespace: kube-apiserver-storage$/namespace: b/' dist/etcd-storage-operator.yaml | kubectl auth reconcile -f -",
 		},
-		"the predecessor's account": {
+		"the upstream project's account": {
 			asked(func(q doctor.Question) bool { return q.Resource == "deployments" }, deployment("kube-system/kube-calico-controller", syncImage, inEtcd)),
 			[]string{"problem rights: ServiceAccount kube-system/kube-calico-controller may not get deployments.apps kube-calico-controller in namespace kube-system, which Role calico-node-sync allows it"},
 			"bind the roles of dist/calico-node-sync-etcdv3.yaml to ServiceAccount kube-system/kube-calico-controller in place of mooring-system/calico-node-sync",
@@ -79,7 +79,7 @@ func TestRights(t *testing.T) {
 		"by Helm": {
 			asked(noCalico, nodeSync(inKubernetes, made("calico-node-sync", "m"), func(w *doctor.Workload) { w.Labels["app.kubernetes.io/managed-by"] = "Helm" })),
 			[]string{"problem rights: ServiceAccount mooring-system/calico-node-sync may not list, delete ipamhandles.crd.projectcalico.org, which ClusterRole mooring-calico-node-sync-datastore allows it"},
-			"helm -n mooring-system upgrade m with your values brings it back",
+			"helm -n mooring-system upgrade m with your values adds it again",
 		},
 		"of cert-manager": {
 			asked(func(q doctor.Question) bool { return q.Group == "cert-manager.io" && q.Verb == "delete" }, operator),
@@ -87,7 +87,7 @@ func TestRights(t *testing.T) {
 				"which Role etcd-storage-operator allows it"},
 			"kubectl auth reconcile -f dist/etcd-storage-operator.yaml",
 		},
-		"of whoever reads metrics": {
+		"of anyone who reads metrics": {
 			asked(func(q doctor.Question) bool { return q.Resource == "tokenreviews" }, cloudManager(func(w *doctor.Workload) { w.Account = "cloud-controller-manager" })),
 			[]string{"warning rights: ServiceAccount kube-system/cloud-controller-manager may not create tokenreviews.authentication.k8s.io, which ClusterRole system:cloud-controller-manager allows it"},
 			"kubectl auth reconcile -f releases/digitalocean-cloud-controller-manager/latest.yml",
@@ -97,13 +97,13 @@ func TestRights(t *testing.T) {
 		},
 		"a datastore that nobody knows": {
 			asked(noCalico, nodeSync(env("DATASTORE_TYPE", doctor.Variable{Elsewhere: true}))),
-			[]string{"note rights: not read: rights of Deployment mooring-system/calico-node-sync: its variables do not say which datastore Calico has, " +
-				"so that rights for Calico's objects in Kubernetes were not checked"},
+			[]string{"note rights: not read: rights of Deployment mooring-system/calico-node-sync: its variables do not name Calico's datastore, so that " +
+				"rights for Calico's objects in Kubernetes were not checked"},
 			"",
 		},
 		"a kubeconfig": {
 			asked(noCalico, nodeSync(inKubernetes, args("--kubeconfig=/etc/k"))),
-			[]string{"note rights: not read: rights of Deployment mooring-system/calico-node-sync: it has --kubeconfig, so that its rights are those of the user there"}, "",
+			[]string{"note rights: not read: rights of Deployment mooring-system/calico-node-sync: it has --kubeconfig, so that its rights are those of that user"}, "",
 		},
 		"variables of the predecessor": {
 			asked(func(q doctor.Question) bool { return q.Resource == "routereflectortopologies" && q.Verb == "create" },
@@ -114,7 +114,7 @@ func TestRights(t *testing.T) {
 		},
 		"nobody may ask": {
 			doctor.RightsEvidence{Workloads: runs(nodeSync(inEtcd)).Workloads, Problem: "you may not create subjectaccessreviews"},
-			[]string{"warning rights: not read: rights: you may not create subjectaccessreviews"}, "ask for the right to read it, or let somebody look who has it",
+			[]string{"warning rights: not read: rights: you may not create subjectaccessreviews"}, "request the right to read it, or ask a person who has it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

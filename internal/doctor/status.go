@@ -30,8 +30,9 @@ type Component struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Components are the components that run in the cluster, in the order of [components] and then of their workloads. Without a workload a Lease in one of
-// the namespaces counts, so that a program outside of the cluster is seen. The proxies of etcd storage belong to their tenants and are left out.
+// Components are the components that run in the cluster, in the order of [components] and then of their workloads. Without a workload a
+// Lease in one of the namespaces counts, so that a program outside of the cluster is seen. The proxies of etcd storage belong to their
+// tenants and are left out.
 func Components(e ControllerEvidence, namespaces []string) []Component {
 	var out []Component
 	for _, c := range components() {
@@ -66,7 +67,7 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 	if at := slices.IndexFunc(e.Leases, func(l Lease) bool { return name != "" && l.Namespace == namespace && l.Name == name }); at >= 0 {
 		out = e.led(out, e.Leases[at])
 	} else if name != "" && e.LeaseProblem == "" {
-		out.Problem = fmt.Sprintf("there is no Lease %s/%s, by which it elects its leader", namespace, name)
+		out.Problem = fmt.Sprintf("there is no Lease %s/%s, with which it elects its leader", namespace, name)
 	}
 	switch {
 	case w.Wanted == 0:
@@ -86,7 +87,7 @@ func (e ControllerEvidence) led(c Component, l Lease) Component {
 	}
 	switch {
 	case l.Holder == "":
-		c.Problem = "nobody holds its Lease"
+		c.Problem = "its Lease has no holder"
 	case e.Now.Sub(l.Renewed) > leaseStale:
 		c.Problem = "its Lease is no longer renewed"
 	}

@@ -40,7 +40,7 @@ func storages(e StorageEvidence) []finding.Finding {
 	}
 	out = append(out, coresOf(e.Storages)...)
 	if len(out) == 0 && len(e.Storages) > 0 {
-		what := fmt.Sprintf("EtcdStorages that are ready, on a core etcd that is well: %d", len(e.Storages))
+		what := fmt.Sprintf("EtcdStorages that are ready, on a healthy core etcd: %d", len(e.Storages))
 		out = append(out, finding.Finding{Severity: finding.OK, What: what})
 	}
 	return out
@@ -61,12 +61,12 @@ func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 		add(finding.Problem, conflict, "is in conflict", "nothing is changed or deleted for it until a person has decided")
 	case s.DeletionTimestamp != nil:
 	case ready == nil:
-		add(finding.Warning, nil, "has no conditions", "no etcd-storage-operator has looked at it")
+		add(finding.Warning, nil, "has no conditions", "no etcd-storage-operator has reconciled it")
 	case ready.Status != metav1.ConditionTrue:
 		add(finding.Problem, ready, "is not ready", "its API server may not be able to read or write")
 	}
 	if full := is(v1alpha1.ConditionQuotaExceeded); full != nil && full.Status == metav1.ConditionTrue {
-		add(finding.Warning, full, "is at a bound of its quota", "its API server cannot write what takes room")
+		add(finding.Warning, full, "is at a limit of its quota", "its API server cannot write data that needs space")
 	}
 	return out
 }
@@ -94,7 +94,7 @@ func coresOf(all []v1alpha1.EtcdStorage) []finding.Finding {
 			Why: "all tenants of the core depend on it", Do: `docs/components/etcd-storage-operator.md, "Runbook"`,
 		}
 		if slices.Contains([]string{"NoSpace", "NoLeader", "Corrupt"}, key.reason) {
-			f.Severity, f.Why = finding.Problem, "no tenant of the core can rely on writing"
+			f.Severity, f.Why = finding.Problem, "writes of all tenants of the core may fail"
 		}
 		out = append(out, f)
 	}

@@ -46,11 +46,11 @@ func TestStorages(t *testing.T) {
 		want []string
 	}{
 		"none":             {},
-		"well":             {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a"), tenantWith("b")}}, []string{"ok||EtcdStorages that are ready, on a core etcd that is well: 2"}},
+		"well":             {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a"), tenantWith("b")}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 2"}},
 		"not ready":        {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready)}}, []string{"problem|EtcdStorage a|EtcdStorage a is not ready: no proxy serves"}},
 		"in conflict":      {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready, conflict)}}, []string{"problem|EtcdStorage a|EtcdStorage a is in conflict: the prefix is another's"}},
-		"at its quota":     {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", full)}}, []string{"warning|EtcdStorage a|EtcdStorage a is at a bound of its quota: 10 of 10 keys"}},
-		"being deleted":    {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a core etcd that is well: 1"}},
+		"at its quota":     {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", full)}}, []string{"warning|EtcdStorage a|EtcdStorage a is at a limit of its quota: 10 of 10 keys"}},
+		"being deleted":    {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 1"}},
 		"without operator": {StorageEvidence{Storages: []v1alpha1.EtcdStorage{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []string{"warning|EtcdStorage a|EtcdStorage a has no conditions"}},
 		"a full core is said once": {
 			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("e", core("NoSpace")), tenantWith("b", core("NoSpace")), tenantWith("c", core("NoSpace")), tenantWith("d", core("NoSpace"))}},

@@ -44,7 +44,7 @@ func (e ClaimEvidence) volume() Section {
 	s := Section{Title: "Volume"}
 	if e.Row == nil {
 		s.say("class", "%s", cmp.Or(e.Class, "none"))
-		s.say("driver", "%s, which is not DigitalOcean's: nothing is known of its volume here", cmp.Or(e.Driver, "unknown"))
+		s.say("driver", "%s, which is not DigitalOcean's: its volume is unknown here", cmp.Or(e.Driver, "unknown"))
 		return s
 	}
 	r := e.Row

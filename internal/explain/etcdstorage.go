@@ -51,9 +51,9 @@ func (e EtcdStorageEvidence) tenant() Section {
 	}
 	switch {
 	case len(status.Conditions) == 0:
-		s.heed("pending", "the operator has not said anything of it yet: is etcd-storage-operator running?")
+		s.heed("pending", "the operator has not reported on it yet: check that etcd-storage-operator runs")
 	case status.ObservedGeneration < storage.Generation:
-		s.heed("pending", "a change of the spec: what follows is about generation %d, and it is at %d", status.ObservedGeneration, storage.Generation)
+		s.heed("pending", "a change of the spec: the following is about generation %d, and the current generation is %d", status.ObservedGeneration, storage.Generation)
 	}
 	if status.ReadyReplicas < storage.Spec.Replicas && len(status.Conditions) > 0 {
 		s.say("pending", "proxies that are not ready: %d of %d", storage.Spec.Replicas-status.ReadyReplicas, storage.Spec.Replicas)
@@ -75,11 +75,11 @@ func sentences(kind string) (yes, no, unknown string) {
 	case readyCondition:
 		return "it is ready", "it is not ready", "whether it is ready is not known"
 	case v1alpha1.ConditionConflict:
-		return "something of somebody else is in the way", "nothing of others is in the way", "whether something is in the way is not known"
+		return "an object or data of another owner prevents the work", "no object or data of another owner prevents the work", "whether there is a conflict is unknown"
 	case v1alpha1.ConditionCoreReachable:
-		return "the core etcd answers", "the core etcd does not answer as it must", "whether the core etcd answers is not known"
+		return "the core etcd responds", "the core etcd cannot be used", "whether the core etcd responds is not known"
 	case v1alpha1.ConditionCoreHealthy:
-		return "the members of the core etcd are healthy", "the core etcd is not healthy: whoever operates it has to act", "how the members of the core etcd are is not known"
+		return "the members of the core etcd are healthy", "the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown"
 	case v1alpha1.ConditionCertificatesReady:
 		return "every certificate is where it belongs", "a certificate or bundle is missing", "whether certificates are where they belong is not known"
 	case v1alpha1.ConditionProxyReady:
@@ -87,9 +87,9 @@ func sentences(kind string) (yes, no, unknown string) {
 	case v1alpha1.ConditionDeployed:
 		return "it is deployed", "it is not deployed", "whether it is deployed is not known"
 	case v1alpha1.ConditionQuotaExceeded:
-		return "it is at a bound of its quota", "it is within its quota", "what it stores has not been counted yet"
+		return "it is at a limit of its quota", "it is within its quota", "what it stores has not been counted yet"
 	case v1alpha1.ConditionRotationInProgress:
-		return "two generations of a CA are trusted", "no CA is being exchanged", "there is no CA to look at yet"
+		return "two generations of a CA are trusted", "no CA is being replaced", "there is no CA yet"
 	}
 	return "it holds", "it does not hold", "it is not known"
 }
@@ -126,7 +126,8 @@ func (e EtcdStorageEvidence) conditions() Section {
 	return s
 }
 
-// bad says that a condition needs attention. What is not known yet of quota and rotation does not: Ready tells when something is in the way of knowing.
+// bad reports that a condition needs attention. What is not known yet of quota and rotation does not: Ready tells when something is in the
+// way of knowing.
 func bad(c metav1.Condition) bool {
 	switch c.Type {
 	case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded:

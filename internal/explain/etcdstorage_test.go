@@ -76,14 +76,14 @@ func TestConditionsInWords(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string][3]string{
 		"Ready":                                 {"it is ready", "!it is not ready", "!whether it is ready is not known"},
-		v1alpha1.ConditionConflict:              {"!something of somebody else is in the way", "nothing of others is in the way", "whether something is in the way is not known"},
-		v1alpha1.ConditionCoreReachable:         {"the core etcd answers", "!the core etcd does not answer as it must", "!whether the core etcd answers is not known"},
-		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are healthy", "!the core etcd is not healthy: whoever operates it has to act", "how the members of the core etcd are is not known"},
+		v1alpha1.ConditionConflict:              {"!an object or data of another owner prevents the work", "no object or data of another owner prevents the work", "whether there is a conflict is unknown"},
+		v1alpha1.ConditionCoreReachable:         {"the core etcd responds", "!the core etcd cannot be used", "!whether the core etcd responds is not known"},
+		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are healthy", "!the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown"},
 		v1alpha1.ConditionCertificatesReady:     {"every certificate is where it belongs", "!a certificate or bundle is missing", "!whether certificates are where they belong is not known"},
 		v1alpha1.ConditionProxyReady:            {"a proxy serves", "!no proxy of the current template serves", "!whether a proxy serves is not known"},
 		v1alpha1.ConditionDeployed:              {"it is deployed", "!it is not deployed", "!whether it is deployed is not known"},
-		v1alpha1.ConditionQuotaExceeded:         {"!it is at a bound of its quota", "it is within its quota", "what it stores has not been counted yet"},
-		v1alpha1.ConditionRotationInProgress:    {"two generations of a CA are trusted", "no CA is being exchanged", "there is no CA to look at yet"},
+		v1alpha1.ConditionQuotaExceeded:         {"!it is at a limit of its quota", "it is within its quota", "what it stores has not been counted yet"},
+		v1alpha1.ConditionRotationInProgress:    {"two generations of a CA are trusted", "no CA is being replaced", "there is no CA yet"},
 		"AnythingThatANewerOperatorHasToTellUs": {"it holds", "it does not hold", "it is not known"},
 	} {
 		for i, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
@@ -117,7 +117,7 @@ func TestTenantInTrouble(t *testing.T) {
 	says(t, got, true,
 		"keys: under /team-a/ of the core; they are deleted with it (spec.deletionPolicy Delete)",
 		"!pending: its deletion, requested 30m ago; finalizers that hold it: etcd.mooring.dev/storage",
-		"!pending: a change of the spec: what follows is about generation 2, and it is at 3", "pending: proxies that are not ready: 2 of 3",
+		"!pending: a change of the spec: the following is about generation 2, and the current generation is 3", "pending: proxies that are not ready: 2 of 3",
 		"!serving: it expired at 2026-11-22T10:00:00Z, 2h ago",
 		"!client: it expires at 2026-11-27T12:00:00Z, in 5d, which is late for a validity of 90d: it is renewed after two thirds of that",
 		"serving CA: none yet", "!2m ago: Warning MissingPermission: Secret shop/etcd: … (etcd-storage-operator)",
@@ -131,7 +131,7 @@ func TestTenantThatNobodyHasSeen(t *testing.T) {
 	e := tenant()
 	e.Storage.Status = v1alpha1.EtcdStorageStatus{}
 	got := explain.EtcdStorage(e)
-	says(t, got, true, "!pending: the operator has not said anything of it yet: is etcd-storage-operator running?", "counted: not yet", "issued: none yet",
+	says(t, got, true, "!pending: the operator has not reported on it yet: check that etcd-storage-operator runs", "counted: not yet", "issued: none yet",
 		"keys: under /team-a/ of the core; they are kept when it is deleted (spec.deletionPolicy Retain)")
 	silent(t, got, "proxies", "served at")
 }

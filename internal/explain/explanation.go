@@ -20,7 +20,7 @@ type Explanation struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Attention says that a line needs a person's attention.
+	// Attention reports that a line needs a person's attention.
 	Attention bool      `json:"attention"`
 	Sections  []Section `json:"sections"`
 }
@@ -36,7 +36,7 @@ type Line struct {
 	// Topic says in a word or two what it is about.
 	Topic string `json:"topic"`
 	Text  string `json:"text"`
-	// Attention says that it needs a person's attention.
+	// Attention reports that it needs a person's attention.
 	Attention bool `json:"attention,omitempty"`
 }
 
@@ -110,7 +110,7 @@ func ago(now, then time.Time) string { return prose.Span(now.Sub(then)) }
 type Event struct {
 	// At is when it was told last.
 	At time.Time
-	// Warning says that it was a warning.
+	// Warning reports that it was a warning.
 	Warning bool
 	// Reason and Text are the Event's own, Source is who told it.
 	Reason, Text, Source string
@@ -130,7 +130,7 @@ const (
 type told struct {
 	list []Event
 	side Side
-	// fresh says that a recent warning needs attention.
+	// fresh reports that a recent warning needs attention.
 	fresh bool
 }
 
@@ -165,7 +165,7 @@ func (t told) section(now time.Time) Section {
 	return s
 }
 
-// overtaken says that the same source has since told of something that went well.
+// overtaken reports that the same source has since told of something that went well.
 func overtaken(later []Event, e Event) bool {
 	return slices.ContainsFunc(later, func(l Event) bool { return !l.Warning && l.Source == e.Source && l.At.After(e.At) })
 }

@@ -19,7 +19,7 @@ type NodeEvidence struct {
 	// Machine is what the sides say of it; NotAsked are those that nobody asked, with why.
 	Machine  agreement.Row
 	NotAsked []Named
-	// CalicoNames are its names in Calico's datastore, beside its own.
+	// CalicoNames are its names in Calico's datastore, alongside its own.
 	CalicoNames  []string
 	OutOfService OutOfService
 	NodeSync     NodeSync
@@ -105,18 +105,18 @@ func (e NodeEvidence) nodeSync() Section {
 	}
 	switch {
 	case !concerned && e.Machine.HasNode:
-		s.say("plan", "nothing: its Kubernetes Node is there, so that nothing of it is removed")
+		s.say("plan", "nothing: its Kubernetes Node is there, so nothing of it is removed")
 		return s
 	case !concerned:
-		s.say("plan", "nothing: there is nothing of it that would be removed")
+		s.say("plan", "nothing: it has no leftovers")
 		return s
 	}
 	s.say("limits", "those of a controller without flags, with a grace period of %s", prose.Span(e.NodeSync.Grace))
-	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "none of a controller was found, so that an absence begins now"))
+	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "no state of a controller was found, so that an absence starts now"))
 	return s
 }
 
-// isAbout says that a subject is the machine, by any of its names.
+// isAbout reports that a subject is the machine, by any of its names.
 func (e NodeEvidence) isAbout(of nodesync.Subject) bool {
 	return of.Is(e.Name, e.CalicoNames...)
 }

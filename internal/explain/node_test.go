@@ -62,7 +62,7 @@ func TestNodeThatIsWell(t *testing.T) {
 	e := explain.Node(alive("worker-1"))
 	says(t, e, false,
 		"droplet: not queried", "Node: Ready", "Calico: worker-1", "reflector: none", "not queried: DigitalOcean: there is no token",
-		"verdict: all sides that were queried agree", "plan: nothing: its Kubernetes Node is there, so that nothing of it is removed",
+		"verdict: all sides that were queried agree", "plan: nothing: its Kubernetes Node is there, so nothing of it is removed",
 		"plan: not queried: there is no kind RouteReflectorTopology",
 	)
 	silent(t, e, "limits", "memory", "held back")
@@ -101,7 +101,7 @@ func TestNodeThatIsGone(t *testing.T) {
 		"keep": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Nodes[2].Keep = true },
 			"left alone: annotation nodes.mooring.dev/keep forbids it (keep)"},
 		"a lock": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Ready = false },
-			"!held back: nothing at all is removed: Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated (datastore-not-ready)"},
+			"!held back: nothing at all is removed: Calico's ClusterInformation does not report datastoreReady: the datastore is locked, empty or being migrated (datastore-not-ready)"},
 		"a live read": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Kubernetes.Lookups[0].Verdict = nodesync.VerdictAlive },
 			"!held back: a live read finds Kubernetes Node \"old\" (not-confirmed-gone)"},
 	} {
@@ -112,7 +112,7 @@ func TestNodeThatIsGone(t *testing.T) {
 	}
 	forgotten := gone(t, time.Minute, nil)
 	forgotten.NodeSync.Memory = ""
-	says(t, explain.Node(forgotten), true, "memory: none of a controller was found, so that an absence begins now")
+	says(t, explain.Node(forgotten), true, "memory: no state of a controller was found, so that an absence starts now")
 }
 
 // Why the taint out-of-service is or is not set.
@@ -129,16 +129,16 @@ func TestNodeOutOfService(t *testing.T) {
 	}
 	at := now.Add(-time.Minute)
 	says(t, of(explain.OutOfService{NotReady: true}), false, "taint: node.kubernetes.io/out-of-service is not set",
-		"why: digitalocean-cloud-controller-manager has recorded nothing of machines that are off: it does not run, or without --out-of-service-taint")
+		"why: digitalocean-cloud-controller-manager has no record of machines that are off: it does not run, or runs without --out-of-service-taint")
 	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, Verdict: verdict(outofservice.ReasonOutOfService), Ours: true, NotReady: true}), true,
 		"!taint: node.kubernetes.io/out-of-service is set by digitalocean-cloud-controller-manager: Pods of the machine are deleted, and its volumes detached", "why: droplet 7 is off (out-of-service)", "recorded: 60s ago")
 	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, Verdict: verdict(outofservice.ReasonMassGuard), NotReady: true}), true,
 		"!why: droplet 7 is off (mass-guard)")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, NotReady: true}), false, "why: DigitalOcean calls its droplet active, so that the machine may run, or the Node has just become not ready")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour), NotReady: true}), true, "!recorded: 60m ago", "!stale: the component has not written since: it does not run, or has lost the flag --out-of-service-taint")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, NotReady: true}), false, "why: DigitalOcean reports its droplet as active, so that the machine may run, or the Node has just become NotReady")
+	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour), NotReady: true}), true, "!recorded: 60m ago", "!stale: the component has not written since: it does not run, or no longer has the flag --out-of-service-taint")
 	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour)}), false, "why: the Node is ready")
 	says(t, of(explain.OutOfService{Side: explain.Side{Problem: "forbidden"}, NotReady: true}), true, "!why: not known: forbidden")
-	says(t, of(explain.OutOfService{Foreign: true, Recorded: true, Enabled: true, At: at}), true, "!taint: node.kubernetes.io/out-of-service is set by somebody else, who takes it off again")
+	says(t, of(explain.OutOfService{Foreign: true, Recorded: true, Enabled: true, At: at}), true, "!taint: node.kubernetes.io/out-of-service was set by another party, which has to remove it")
 }
 
 // Others' steps and refusals are not this machine's; its other names are.
@@ -174,12 +174,12 @@ func TestNodeOfWhichLittleIsKnown(t *testing.T) {
 	e := alive("x")
 	e.NodeSync.Side = explain.Side{NotAsked: "its kinds are not served"}
 	says(t, explain.Node(e), false, "plan: not queried: its kinds are not served")
-	e.NodeSync.Side = explain.Side{Problem: "no answer in time"}
+	e.NodeSync.Side = explain.Side{Problem: "no response in time"}
 	e.EventsRead = explain.Side{Problem: "listing Events: forbidden"}
-	says(t, explain.Node(e), true, "!plan: not known: no answer in time", "!Events: not known: listing Events: forbidden")
+	says(t, explain.Node(e), true, "!plan: not known: no response in time", "!Events: not known: listing Events: forbidden")
 	e = alive("x")
 	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read: 401"}}}
-	says(t, explain.Node(e), true, "!unknown: the cloud could not be read: 401", "plan: nothing: there is nothing of it that would be removed")
+	says(t, explain.Node(e), true, "!unknown: the cloud could not be read: 401", "plan: nothing: it has no leftovers")
 }
 
 // The last Events come first; a warning is news for ten minutes, and not once the same source has told of something good.

@@ -28,8 +28,8 @@ type OutOfService struct {
 // freshRecord is how old the record of a component that runs is at most while a Node is not ready.
 const freshRecord = 5 * time.Minute
 
-// outOfService says whether the taint out-of-service is set on a machine's Node, and why or why not. It is left out where the component keeps no record, the
-// Node is ready and has no such taint.
+// outOfService reports whether the taint out-of-service is set on a machine's Node, and why or why not. It is left out where the component
+// keeps no record, the Node is ready and has no such taint.
 func (e NodeEvidence) outOfService() Section {
 	s, o := Section{Title: "Out of service (digitalocean-cloud-controller-manager)"}, e.OutOfService
 	if o == (OutOfService{}) {
@@ -39,7 +39,7 @@ func (e NodeEvidence) outOfService() Section {
 	case o.Ours:
 		s.heed("taint", "node.kubernetes.io/out-of-service is set by digitalocean-cloud-controller-manager: Pods of the machine are deleted, and its volumes detached")
 	case o.Foreign:
-		s.heed("taint", "node.kubernetes.io/out-of-service is set by somebody else, who takes it off again")
+		s.heed("taint", "node.kubernetes.io/out-of-service was set by another party, which has to remove it")
 	default:
 		s.say("taint", "node.kubernetes.io/out-of-service is not set")
 	}
@@ -47,14 +47,14 @@ func (e NodeEvidence) outOfService() Section {
 		return s
 	}
 	if !o.Recorded {
-		s.say("why", "digitalocean-cloud-controller-manager has recorded nothing of machines that are off: it does not run, or without --out-of-service-taint")
+		s.say("why", "digitalocean-cloud-controller-manager has no record of machines that are off: it does not run, or runs without --out-of-service-taint")
 		return s
 	}
 	o.why(&s)
 	old := e.Now.Sub(o.At) > freshRecord && (o.NotReady || o.Verdict != nil)
 	s.sayIf(old, "recorded", "%s ago", prose.Span(e.Now.Sub(o.At)))
 	if old {
-		s.heed("stale", "the component has not written since: it does not run, or has lost the flag --out-of-service-taint")
+		s.heed("stale", "the component has not written since: it does not run, or no longer has the flag --out-of-service-taint")
 	}
 	return s
 }
@@ -70,7 +70,7 @@ func (o OutOfService) why(s *Section) {
 	case o.Partial:
 		s.say("why", "the record does not have all machines; the metric mooring_digitalocean_out_of_service_machines counts them by reason")
 	case o.NotReady:
-		s.say("why", "DigitalOcean calls its droplet active, so that the machine may run, or the Node has just become not ready")
+		s.say("why", "DigitalOcean reports its droplet as active, so that the machine may run, or the Node has just become NotReady")
 	default:
 		s.say("why", "the Node is ready")
 	}

@@ -76,7 +76,7 @@ func (t Topology) section() Section {
 	return s
 }
 
-// reflector says which role the plan has for the node, and why.
+// reflector returns which role the plan has for the node, and why.
 func (t Topology) reflector(s *Section, n routereflector.Node, r routereflector.Reflector) {
 	what := fmt.Sprintf("of group %s", r.Group)
 	if r.Group == t.World.Topology.Name {
@@ -90,16 +90,16 @@ func (t Topology) reflector(s *Section, n routereflector.Node, r routereflector.
 	case routereflector.RoleReflector:
 		s.sayIf(t.World.Fitness(n) != "", "role", "reflector %s: %s", what, r.Reason)
 	case routereflector.RoleJoining:
-		s.heed("role", "it is to become a reflector %s: %s", what, r.Reason)
+		s.heed("role", "it will become a reflector %s: %s", what, r.Reason)
 	case routereflector.RoleLeaving:
-		s.heed("role", "it is to cease to be a reflector %s: %s", what, r.Reason)
+		s.heed("role", "it will no longer be a reflector %s: %s", what, r.Reason)
 	}
 }
 
 // noReflector says why the node is none.
 func (t Topology) noReflector(s *Section, n routereflector.Node) {
 	if why := t.World.Fitness(n); why != "" {
-		s.say("role", "no reflector, and it may not be one: %s", why)
+		s.say("role", "not a reflector, and it may not be one: %s", why)
 		return
 	}
 	var chosen []string
@@ -109,10 +109,10 @@ func (t Topology) noReflector(s *Section, n routereflector.Node) {
 		}
 	}
 	if len(chosen) == 0 {
-		s.say("role", "no reflector; it may be one, and nobody is chosen")
+		s.say("role", "not a reflector; it may be one, and no node is chosen")
 		return
 	}
-	s.say("role", "no reflector; it may be one, and others are enough: %s", some(chosen))
+	s.say("role", "not a reflector; it may be one, and there are enough others: %s", some(chosen))
 }
 
 // some names the first few.
@@ -143,7 +143,7 @@ func (t Topology) client(s *Section, n routereflector.Node, group string, client
 	}
 	for _, g := range t.Plan.Groups {
 		if g.Name == group && len(g.Reflectors) > 0 {
-			text += ", cluster ID " + g.ClusterID + ", whose reflectors shall be " + some(g.Reflectors)
+			text += ", cluster ID " + g.ClusterID + ", whose desired reflectors are " + some(g.Reflectors)
 		}
 	}
 	s.say("client", "%s", text)
@@ -156,13 +156,13 @@ func (t Topology) client(s *Section, n routereflector.Node, group string, client
 func (t Topology) standing(s *Section, n routereflector.Node) {
 	_, keep := n.Annotations[v1alpha1.KeepAnnotation]
 	if n.Unschedulable {
-		after := "so that it becomes no reflector, and one that it is goes when another can take its place"
+		after := "so that it does not become a reflector, and an existing one is demoted when another can replace it"
 		if keep {
-			after = "and annotation " + v1alpha1.KeepAnnotation + " keeps a reflector all the same"
+			after = "and annotation " + v1alpha1.KeepAnnotation + " keeps a reflector anyway"
 		}
 		s.say("cordoned", "yes, %s", after)
 	} else if keep {
-		s.say("keep", "annotation %s: a reflector stays one as long as it is fit", v1alpha1.KeepAnnotation)
+		s.say("keep", "annotation %s: a reflector stays one as long as it is suitable", v1alpha1.KeepAnnotation)
 	}
 	if t.PodsUncounted != "" {
 		s.say("workloads", "not counted, so that all nodes count as free of them: %s", t.PodsUncounted)
@@ -217,6 +217,6 @@ func (t Topology) state(s *Section) {
 	if status.Phase != "" {
 		s.say("topology", "%s, as its operator says", status.Phase)
 	} else {
-		s.heed("topology", "its operator has not said anything of it: is calico-route-reflector-operator running?")
+		s.heed("topology", "its operator has not reported on it: check that calico-route-reflector-operator runs")
 	}
 }

@@ -53,15 +53,15 @@ func seen(w routereflector.World, name string) explain.Explanation {
 func TestReflectorReasons(t *testing.T) {
 	t.Parallel()
 	says(t, seen(six(), "n0"), false,
-		"role: reflector of the only group, in zone a, cluster ID 244.0.0.1: it is a reflector and fit to be one",
+		"role: reflector of the only group, in zone a, cluster ID 244.0.0.1: it is a reflector and suitable",
 		"topology: Ready, as its operator says")
 	silent(t, seen(six(), "n0"), "client")
 	w := six()
 	w.Nodes[0].Unschedulable = true // so that it leaves
-	says(t, seen(w, "n3"), false, "role: no reflector; it may be one, and others are enough: n1, "+joining(w))
+	says(t, seen(w, "n3"), false, "role: not a reflector; it may be one, and there are enough others: n1, "+joining(w))
 	e := seen(six(), "n3")
-	says(t, e, false, "role: no reflector; it may be one, and others are enough: n0, n1",
-		"client: of the only group, cluster ID 244.0.0.1, whose reflectors shall be n0, n1")
+	says(t, e, false, "role: not a reflector; it may be one, and there are enough others: n0, n1",
+		"client: of the only group, cluster ID 244.0.0.1, whose desired reflectors are n0, n1")
 	silent(t, e, "pending", "cordoned", "keep")
 	for name, c := range map[string]struct {
 		change    func(w *routereflector.World, n *routereflector.Node)
@@ -70,25 +70,25 @@ func TestReflectorReasons(t *testing.T) {
 		want      []string
 	}{
 		"cordoned": {func(_ *routereflector.World, n *routereflector.Node) { n.Unschedulable = true }, 3, false, []string{
-			"role: no reflector, and it may not be one: it is cordoned",
-			"cordoned: yes, so that it becomes no reflector, and one that it is goes when another can take its place"}},
+			"role: not a reflector, and it may not be one: it is cordoned",
+			"cordoned: yes, so that it does not become a reflector, and an existing one is demoted when another can replace it"}},
 		"a cordoned reflector": {func(_ *routereflector.World, n *routereflector.Node) { n.Unschedulable = true }, 0, true, []string{
-			"!role: it is to cease to be a reflector of the only group, in zone a, cluster ID 244.0.0.1: it is cordoned"}},
+			"!role: it will no longer be a reflector of the only group, in zone a, cluster ID 244.0.0.1: it is cordoned"}},
 		"a cordoned reflector that is kept": {func(_ *routereflector.World, n *routereflector.Node) {
 			n.Unschedulable, n.Annotations[v1alpha1.KeepAnnotation] = true, ""
-		}, 0, false, []string{"cordoned: yes, and annotation bgp.mooring.dev/keep keeps a reflector all the same"}},
+		}, 0, false, []string{"cordoned: yes, and annotation bgp.mooring.dev/keep keeps a reflector anyway"}},
 		"kept": {func(_ *routereflector.World, n *routereflector.Node) { n.Annotations[v1alpha1.KeepAnnotation] = "" }, 0, false, []string{
-			"keep: annotation bgp.mooring.dev/keep: a reflector stays one as long as it is fit"}},
+			"keep: annotation bgp.mooring.dev/keep: a reflector stays one as long as it is suitable"}},
 		"excluded": {func(w *routereflector.World, n *routereflector.Node) {
 			n.Labels["role"] = "db"
 			w.Topology.Spec.Reflectors.Excluded = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "db"}}
-		}, 3, false, []string{"role: no reflector, and it may not be one: spec.reflectors.excluded selects it"}},
+		}, 3, false, []string{"role: not a reflector, and it may not be one: spec.reflectors.excluded selects it"}},
 		"no client": {func(w *routereflector.World, n *routereflector.Node) {
 			n.Labels["edge"] = "yes"
 			w.Topology.Spec.ClientSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "edge", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 		}, 3, false, []string{"client: no: spec.clientSelector does not select it, or it does not run this cluster's BGP"}},
 		"without BGP": {func(_ *routereflector.World, n *routereflector.Node) { n.IPv4 = netip.Addr{} }, 3, false, []string{
-			"role: no reflector, and it may not be one: calico-node has given it no BGP address", "client: no: calico-node has given it no BGP address"}},
+			"role: not a reflector, and it may not be one: calico-node has given it no BGP address", "client: no: calico-node has given it no BGP address"}},
 		"with pods": {func(_ *routereflector.World, n *routereflector.Node) { n.Workloads = 4 }, 3, false, []string{"workloads: pods on it that no DaemonSet made: 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,13 +138,13 @@ func TestReflectorSteps(t *testing.T) {
 	w.DatastoreReady = false
 	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: "SessionTimeout", Message: "n1 is silent"}}
 	says(t, seen(w, "n3"), true, "!operator: SessionTimeout: n1 is silent",
-		"!held back: Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it (DatastoreNotReady)")
+		"!held back: Calico's ClusterInformation says datastoreReady=false: its datastore is being migrated or upgraded and must not be written to (DatastoreNotReady)")
 	// The operator's word that says the same is not repeated.
 	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "DatastoreNotReady", Message: routereflector.Make(w).Refusals[0].Message}}
 	silent(t, seen(w, "n3"), "operator")
 	w = six()
 	w.Topology.Status.Phase = ""
-	says(t, seen(w, "n0"), true, "!topology: its operator has not said anything of it: is calico-route-reflector-operator running?")
+	says(t, seen(w, "n0"), true, "!topology: its operator has not reported on it: check that calico-route-reflector-operator runs")
 }
 
 // A hierarchy has groups, between which a client moves; a node of no concern hears nothing of the topology's troubles.
@@ -163,7 +163,7 @@ func TestReflectorGroups(t *testing.T) {
 	e := alive("n3")
 	e.Reflectors = explain.Reflectors{Topologies: []explain.Topology{t2}}
 	says(t, explain.Node(e), true,
-		"client: of group 2, cluster ID 244.0.0.3, whose reflectors shall be n0, n2, n3, n4, n5 and 2 more",
+		"client: of group 2, cluster ID 244.0.0.3, whose desired reflectors are n0, n2, n3, n4, n5 and 2 more",
 		"!client: it moves to group 3 (label bgp.mooring.dev/client-joins)", "!not read: BGPPeer x: no",
 		"workloads: not counted, so that all nodes count as free of them: the cluster has more than 1000 Nodes",
 	)
@@ -172,7 +172,7 @@ func TestReflectorGroups(t *testing.T) {
 	says(t, explain.Node(e), true, "client: of no group yet")
 	t2.Node = "n0"
 	e.Reflectors.Topologies[0] = t2
-	says(t, explain.Node(e), true, "!role: it is to become a reflector of group 2, in zone a, cluster ID 244.0.0.3: because")
+	says(t, explain.Node(e), true, "!role: it will become a reflector of group 2, in zone a, cluster ID 244.0.0.3: because")
 	n.IPv4, t2.Node = netip.Addr{}, "n3"
 	e.Reflectors.Topologies[0] = t2
 	got := explain.Node(e)

@@ -24,18 +24,19 @@ import (
 // ServiceEvidence is what was read of a Service.
 type ServiceEvidence struct {
 	Now time.Time
-	// Input is what decides about its load balancer. Without DigitalOcean's word it has neither droplets nor certificates nor the load balancer there is:
-	// those that the Service needs are taken for granted then.
+	// Input is what decides about its load balancer. Without DigitalOcean's word it has neither droplets nor certificates nor the load balancer
+	// there is: those that the Service needs are taken for granted then.
 	Input loadbalancer.Input
-	// Cloud says whether DigitalOcean was asked.
+	// Cloud reports whether DigitalOcean was asked.
 	Cloud Side
-	// Lost says that DigitalOcean knows no load balancer of the ID that the Service names.
+	// Lost reports that DigitalOcean knows no load balancer of the ID that the Service names.
 	Lost       bool
 	Events     []Event
 	EventsRead Side
 }
 
-// Service explains the load balancer of a Service: what stands on the Service, what each annotation gives, what is refused, and which Nodes get traffic.
+// Service explains the load balancer of a Service: what stands on the Service, what each annotation gives, what is refused, and which Nodes
+// get traffic.
 func Service(e ServiceEvidence) Explanation {
 	service := e.Input.Service
 	status := e.status()
@@ -109,7 +110,7 @@ func (e ServiceEvidence) status() Section {
 func (e ServiceEvidence) desired(result loadbalancer.Result, err error) Section {
 	s := Section{Title: "Load balancer (digitalocean-cloud-controller-manager)"}
 	if !e.Cloud.told(&s, "DigitalOcean") {
-		s.say("granted", "that droplets and certificates which the Service needs are there")
+		s.say("granted", "that the droplets and certificates of the Service exist")
 	}
 	if result.Disowned {
 		s.say("disowned", "nothing is sent, annotation %s forbids it", annotation.Disown)
@@ -203,7 +204,7 @@ func RequestLines(r loadbalancer.Request, only loadbalancer.CreateOnly) []Line {
 // annotations says of each annotation, the Service's or the cluster's default, what it gives: what would be sent is compared with what would be sent
 // without it, so that it is the planner that says.
 func annotations(in loadbalancer.Input, refused error) Section {
-	s := Section{Title: "What annotations give"}
+	s := Section{Title: "Effects of annotations"}
 	effective := in.Cluster.Effective(in.Service)
 	entries := map[string]annotation.Entry{}
 	for _, entry := range annotation.Table() {
@@ -260,7 +261,7 @@ func gives(in loadbalancer.Input, name string, entry annotation.Entry, refused e
 	return "changes nothing that is sent. " + entry.Effect
 }
 
-// blamed says that an error is about an annotation.
+// blamed reports that an error is about an annotation.
 func blamed(err error, name string) bool {
 	return slices.ContainsFunc(each(err), func(problem error) bool {
 		wrong, ok := errors.AsType[*annotation.Error](problem)
@@ -277,7 +278,7 @@ func bare(in loadbalancer.Input, name string) loadbalancer.Input {
 	return in
 }
 
-// nodes says which Nodes get traffic, and why others do not.
+// nodes returns which Nodes get traffic, and why others do not.
 func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 	s := Section{Title: "Nodes"}
 	var targets []string
@@ -317,7 +318,7 @@ const (
 	uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
-// meant says that somebody wants a Node left out, or that it is about to get its addresses: then the controller warns of nothing either.
+// meant reports that somebody wants a Node left out, or that it is about to get its addresses: then the controller warns of nothing either.
 func (e ServiceEvidence) meant(name string) bool {
 	at := slices.IndexFunc(e.Input.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if at < 0 {

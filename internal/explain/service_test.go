@@ -46,7 +46,7 @@ func TestServiceAnnotations(t *testing.T) {
 	got := explain.Service(e)
 	says(t, got, true, // a warning
 		"asks for: a load balancer of DigitalOcean (type LoadBalancer, no class)", "has: load balancer lb-1", "answers at: 203.0.113.9",
-		"DigitalOcean: not queried: there is no token", "granted: that droplets and certificates which the Service needs are there",
+		"DigitalOcean: not queried: there is no token", "granted: that the droplets and certificates of the Service exist",
 		"forwards: https:443 → http:30443 with certificate (shop)",
 		`http-ports: "80": forwards http:80 → http:30080`, `allow-rules: "cidr:10.0.0.0/8": allows cidr:10.0.0.0/8`,
 		`hostname: "web.example.com": changes nothing that is sent. The Service's status shows this name, in lower case, instead of the load balancer's addresses.`,

@@ -22,7 +22,7 @@ const (
 	wordWell      = "nothing needs attention"
 )
 
-// leastText is how many columns a text must have beside its topic, as many as its longest word at least; where there are fewer it stands below.
+// leastText is how many columns a text must have alongside its topic, as many as its longest word at least; where there are fewer it stands below.
 const leastText = 30
 
 // Text is the explanation for a terminal of that width in columns, 0 for one without end. Lines that need attention begin with an exclamation mark.

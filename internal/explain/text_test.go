@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/explain"
 )
 
-// Paint is given what is well and what is not, and nothing else; where there is no room beside a topic the text stands below.
+// Paint is given what is well and what is not, and nothing else; where there is no room alongside a topic the text stands below.
 func TestText(t *testing.T) {
 	t.Parallel()
 	e := explain.Explanation{Kind: "Node", Name: "n", Attention: true, Sections: []explain.Section{{Title: "S", Lines: []explain.Line{

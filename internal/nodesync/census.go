@@ -20,7 +20,7 @@ type census struct {
 	candidates   []candidate
 	revived      []candidate
 	refusals     []Refusal
-	// namesDiffer says that a Calico Node may be called otherwise than its Kubernetes Node, as far as is known: then a host without a
+	// namesDiffer reports that a Calico Node may be called otherwise than its Kubernetes Node, as far as is known: then a host without a
 	// Node cannot be told from a live machine.
 	namesDiffer bool
 
@@ -61,7 +61,7 @@ func ownNodes(nodes []CalicoNode) map[string][]string {
 	return own
 }
 
-// namedOtherwise says that a Calico Node has another name than its Kubernetes Node, for a reason that no configured domain explains.
+// namedOtherwise reports that a Calico Node has another name than its Kubernetes Node, for a reason that no configured domain explains.
 func (s *census) namedOtherwise(n CalicoNode) bool {
 	name, adopted, gate, _ := s.config.identify(n)
 	if n.Implied || gate != "" {
@@ -73,10 +73,10 @@ func (s *census) namedOtherwise(n CalicoNode) bool {
 	return name != n.Name && !slices.Contains(s.config.Spellings(name), n.Name)
 }
 
-// orphan says that the host has no Calico Node where it should have one, and so no identity but its name.
+// orphan reports that the host has no Calico Node where it should have one, and so no identity but its name.
 func (n CalicoNode) orphan() bool { return n.Implied && len(n.OrchRefs) == 0 }
 
-// nameless says that nothing but a name shows which machine it is: it says nothing about whether this is the right cluster.
+// nameless reports that nothing but a name shows which machine it is: it says nothing about whether this is the right cluster.
 func (n CalicoNode) nameless() bool { return n.orphan() || n.OnlyWitnessed }
 
 func (s *census) place(n CalicoNode) {
@@ -121,7 +121,7 @@ func (s *census) placeMissing(cand candidate) {
 		return
 	}
 	if n.OnlyWitnessed && len(listed) == 0 {
-		// What a clean-up leaves to users is no absence to be remembered: it would be for as long as they leave it.
+		// What a clean-up leaves to users is not an absence to be remembered: it would be for as long as they leave it.
 		s.leaveConfiguration(n)
 		return
 	}
@@ -142,9 +142,9 @@ func (s *census) leaveConfiguration(n CalicoNode) {
 		"Kubernetes Node; nothing shows that it ever was one: if it was, `calico-node-sync apply "+n.Name+"` with --also-remove removes them")
 }
 
-// renamed says that a machine is none of the Kubernetes Nodes that it may be by its names, since each of them has a Calico Node of its own: it is the
-// old name of one of them. That is believed of a deletion that was watched, and of what a person names, where the Calico Node is called as its
-// Kubernetes Node.
+// renamed reports that a machine is none of the Kubernetes Nodes that it may be by its names, since each of them has a Calico Node of its
+// own: it is the old name of one of them. That is believed of a deletion that was watched, and of what a person names, where the Calico Node
+// is called as its Kubernetes Node.
 func (s *census) renamed(cand candidate) bool {
 	n, name := cand.node, cand.subject.KubernetesNode
 	if !s.witnessed[name] && !cand.named || n.Name != name || cand.adopted || n.nameless() && s.namesDiffer || !validNodeName(name) {
@@ -159,15 +159,16 @@ func (s *census) like(name string) []string {
 	return slices.Concat(s.roster.alike(name), s.roster.listedSpellings(s.config, name))
 }
 
-// allServed says that each of the Kubernetes Nodes has a Calico Node of its own, but for the one of that name.
+// allServed reports that each of the Kubernetes Nodes has a Calico Node of its own, but for the one of that name.
 func (s *census) allServed(kubernetes []string, but string) bool {
 	return !slices.ContainsFunc(kubernetes, func(node string) bool {
 		return !slices.ContainsFunc(s.own[node], func(calico string) bool { return calico != but })
 	})
 }
 
-// secondName says that a Calico Node which a person has named is a second one of a Kubernetes Node that lives: it is called otherwise, and another is called
-// just as the Kubernetes Node, as Calico's manifests have it. Its addresses must not be in use, as for every name that is like that of a machine that lives.
+// secondName reports that a Calico Node which a person has named is a second one of a Kubernetes Node that lives: it is called otherwise,
+// and another is called just as the Kubernetes Node, as Calico's manifests have it. Its addresses must not be in use, as for every name that
+// is like that of an existing machine.
 func (s *census) secondName(cand candidate) bool {
 	n, name := cand.node, cand.subject.KubernetesNode
 	return cand.named && !n.Implied && !cand.adopted && n.Name != name && s.roster.listed[name] && slices.Contains(s.own[name], name) &&
@@ -221,7 +222,7 @@ func (s *census) doubt(cand candidate) string {
 	case n.nameless() && s.namesDiffer:
 		return "it has no Calico Node, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them"
 	case cand.adopted && s.namesDiffer:
-		return "it has no orchRef, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them; --domain says how they differ"
+		return "it has no orchRef, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them; --domain names the difference"
 	}
 	// The Calico Node's own name counts as well: two machines that share one Calico Node by mistake overwrite each other's orchRef.
 	return cmp.Or(s.roster.doubt(name), s.roster.likeness(n.Name))

@@ -12,19 +12,19 @@ import (
 // Annotations on Calico Nodes. They are a contract with users and with earlier versions of this program: MUST NOT change, or a fence
 // that an earlier version left would never be withdrawn and a node that a user asked to keep would be removed.
 const (
-	// FenceAnnotation marks a Calico Node whose clean-up has begun. Its value is the name of the Kubernetes Node that is gone.
+	// FenceAnnotation on a Calico Node whose clean-up has begun. Its value is the name of the Kubernetes Node that is gone.
 	FenceAnnotation = "nodes.mooring.dev/decommission"
 	// BindingAnnotation on Calico's ClusterInformation: the UID of kube-system of the cluster that the datastore belongs to.
 	BindingAnnotation = "nodes.mooring.dev/cluster-uid"
-	// ConfirmAnnotation on the ConfigMap calico-node-sync-state: it lets the mass guard pass for the nodes whose hash it names:
-	// HASH/TIME, the time (RFC 3339) being until when.
+	// ConfirmAnnotation on the ConfigMap calico-node-sync-state: confirms the removal of the nodes with this hash to the mass guard,
+	// as HASH/TIME; it is valid until TIME (RFC 3339).
 	ConfirmAnnotation = "nodes.mooring.dev/confirm"
-	// RequestAnnotation on the same ConfigMap: what a person asks the controller to do by name, as JSON; `kubectl mooring node forget` and `kubectl mooring
+	// RequestAnnotation on the same ConfigMap: a person's request to the controller, as JSON; `kubectl mooring node forget` and `kubectl mooring
 	// restore` write it.
 	RequestAnnotation = "nodes.mooring.dev/request"
-	// AnswerAnnotation on the same ConfigMap: what the controller says of the request, as JSON.
+	// AnswerAnnotation on the same ConfigMap: the controller's response to the request, as JSON.
 	AnswerAnnotation = "nodes.mooring.dev/answer"
-	// KeepAnnotation, with any value but "false", forbids removing a Calico Node and anything of it.
+	// KeepAnnotation, with any value but "false", forbids the removal of a Calico Node and of everything that belongs to it.
 	KeepAnnotation = "nodes.mooring.dev/keep"
 )
 
@@ -49,15 +49,15 @@ type Config struct {
 	// AdoptUnreferenced judges Calico Nodes without any orchRef by their own name. Those whose deletion was not witnessed always need a
 	// person's confirmation: hosts that never were in Kubernetes look the same.
 	AdoptUnreferenced bool
-	// OneShot says that no memory outlives the plan, and that a confirmation is given with the command that acts on it.
+	// OneShot reports that no memory outlives the plan, and that a confirmation is given with the command that acts on it.
 	OneShot bool
 	// Named are the Calico node names of machines that a person has named, for whom that stands for a confirmation and for the grace period. Nothing
 	// of others is planned then.
 	Named []string
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
-	// NodesPerRound is how many nodes one plan cleans whose deletion nobody watched; with those that were watched it cleans up to Backlog. Pace is the time
-	// between such plans.
+	// NodesPerRound is how many nodes one plan cleans whose deletion was not watched; with those that were watched it cleans up to Backlog. Pace
+	// is the time between such plans.
 	NodesPerRound int
 	Pace          time.Duration
 	// Resync is how long to wait when there is nothing to do.
@@ -67,8 +67,8 @@ type Config struct {
 	SweepPeriod time.Duration
 	// LeftoverAge is how far the sweeps must be apart at least that find a leftover of a pod before it goes; Grace if that is longer.
 	LeftoverAge time.Duration
-	// MaxLeftovers and MaxLeftoversPercent, of the addresses and endpoints that name a pod, bound how many leftovers of pods may be removed within MassWindow
-	// without a person's confirmation: the larger of the two holds.
+	// MaxLeftovers and MaxLeftoversPercent, of the addresses and endpoints that name a pod, bound how many leftovers of pods may be removed
+	// within MassWindow without a person's confirmation: the larger of the two holds.
 	MaxLeftovers        int
 	MaxLeftoversPercent int
 }

@@ -13,8 +13,8 @@ import (
 
 // Awaiting is what waits for a person's confirmation, as the plan that held it back saw it. The zero value is nothing.
 //
-// A plan sets it while the gate mass-guard or overlap holds back what a confirmation lets pass, and empties it otherwise. It is kept with the memory, so
-// that whoever may read that knows what to confirm, without the datastore and without the log. A confirmation names its hash.
+// A plan sets it while the gate mass-guard or overlap holds back what a confirmation lets pass, and empties it otherwise. It is kept with
+// the memory, so that anyone who may read that knows what to confirm, without the datastore and without the log. A confirmation names its hash.
 type Awaiting struct {
 	// Hash names these machines and the times of their absence.
 	Hash string `json:"hash"`

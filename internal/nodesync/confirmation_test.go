@@ -53,7 +53,7 @@ func TestAwaiting(t *testing.T) {
 	}{
 		"nothing is gone":                  {w: vanished(40, 0)},
 		"few enough":                       {w: vanished(40, 4)},
-		"one too many":                     {w: vanished(40, 5), gate: GateMass, count: 5, why: "5 nodes are gone whose deletion nobody watched, removals of the last 1h0m0s included; the mass guard allows 4 of 40"},
+		"one too many":                     {w: vanished(40, 5), gate: GateMass, count: 5, why: "5 nodes are gone whose deletion was not watched, including removals of the last 1h0m0s; the mass guard allows 4 of 40"},
 		"more than are named":              {w: vanished(40, 15), gate: GateMass, count: 15, why: "15 nodes are gone"},
 		"most of them":                     {w: vanished(40, 30), gate: GateOverlap, count: 30, why: "only 10 of 40 Calico Nodes have their Kubernetes Node, less than 50 % (--min-overlap-percent)"},
 		"nothing but a name":               {w: adopted(vanished(40, 1)), gate: GateMass, count: 1, why: "node-00: nothing but its name shows that it was ever a Kubernetes Node"},

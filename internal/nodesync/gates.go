@@ -41,7 +41,7 @@ const (
 	GateOrphanedHandle    Gate = "orphaned-handle"
 	// GateOrphanedConfiguration leaves alone objects about a host that is neither a Calico Node nor a Kubernetes Node.
 	GateOrphanedConfiguration Gate = "orphaned-configuration"
-	// GatePodLeftovers leaves addresses and endpoints alone whose pod is gone, on machines that live; GateLeftoverGuard does so when they are many.
+	// GatePodLeftovers leaves addresses and endpoints alone whose pod is gone, on existing machines; GateLeftoverGuard does so when they are many.
 	GatePodLeftovers  Gate = "pod-leftovers"
 	GateLeftoverGuard Gate = "leftover-guard"
 )
@@ -56,8 +56,8 @@ func Gates() []Gate {
 	}
 }
 
-// Settled says that what the gate leaves alone is as it should be: it is not Kubernetes', is to be kept, or is a person's own. Any other gate holds back what
-// is to be removed sooner or later.
+// Settled reports that what the gate leaves alone is as it should be: it is not Kubernetes', is to be kept, or is a person's own. Any other
+// gate holds back what is to be removed sooner or later.
 func (g Gate) Settled() bool {
 	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration, GatePodLeftovers}, g)
 }
@@ -67,9 +67,9 @@ type candidate struct {
 	node    CalicoNode
 	subject Subject
 	absence Absence
-	// adopted says that nothing but its name shows that it was a Kubernetes Node.
+	// adopted reports that nothing but its name shows that it was a Kubernetes Node.
 	adopted bool
-	// named says that a person has named it, and second that it is a second Calico Node of a Kubernetes Node that lives.
+	// named reports that a person has named it, and second that it is a second Calico Node of a Kubernetes Node that lives.
 	named, second bool
 }
 
@@ -140,9 +140,9 @@ func judge(w World, c Config) judgement {
 func kubernetesGate(k Kubernetes) (Refusal, bool) {
 	switch {
 	case !k.Synced:
-		return clusterRefusal(GateKubernetesNotSynced, "the watch on Kubernetes Nodes has not been filled yet"), false
+		return clusterRefusal(GateKubernetesNotSynced, "the watch on Kubernetes Nodes is not synced yet"), false
 	case len(k.Nodes) == 0:
-		return clusterRefusal(GateKubernetesEmpty, "Kubernetes lists no Node at all, as a new, restored or wrong cluster does; check that this is the right one"), false
+		return clusterRefusal(GateKubernetesEmpty, "Kubernetes has no Node at all, as in a new, restored or wrong cluster; check that this is the right one"), false
 	}
 	return Refusal{}, true
 }
@@ -153,7 +153,7 @@ func datastoreGate(c Calico) (Refusal, bool) {
 		return Refusal{}, true
 	}
 	return clusterRefusal(GateDatastoreNotReady,
-		"Calico's ClusterInformation does not say datastoreReady: the datastore is locked, empty or being migrated"), false
+		"Calico's ClusterInformation does not report datastoreReady: the datastore is locked, empty or being migrated"), false
 }
 
 // bindingGate refuses everything in a datastore that is known to belong to another cluster.
@@ -165,14 +165,15 @@ func bindingGate(uid string, b Binding) (Refusal, bool) {
 		return clusterRefusal(GateClusterBinding, "the UID of this cluster's namespace kube-system is not known"), false
 	case b.ClusterUID != "" && b.ClusterUID != uid:
 		return clusterRefusal(GateClusterBinding, fmt.Sprintf("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s; "+
-			"if the cluster was made anew on purpose, remove annotation %s from Calico's ClusterInformation", b.ClusterUID, uid, BindingAnnotation)), false
+			"if the cluster was created again on purpose, remove annotation %s from Calico's ClusterInformation", b.ClusterUID, uid, BindingAnnotation)), false
 	}
 	return Refusal{}, true
 }
 
-// overlapGate returns why everything is refused, or "". It is refused when too few Calico Nodes have a Kubernetes Node: that is how a wrong cluster, a wrong datastore or
-// a wrong naming scheme looks. Hosts without a Calico Node count only where there is nothing else to go by; machines whose deletion was watched, or that a
-// person has confirmed, do not: most of a datastore may be stale indeed, where nobody has cleaned for years.
+// overlapGate returns why everything is refused, or "". It is refused when too few Calico Nodes have a Kubernetes Node: that is how a wrong
+// cluster, a wrong datastore or a wrong naming scheme looks. Hosts without a Calico Node count only where there is nothing else to go by;
+// machines whose deletion was watched, or that a person has confirmed, do not: most of a datastore may be stale indeed, where nobody has
+// cleaned for years.
 func overlapGate(w World, s census, c Config) string {
 	alive, onlyOrphans := s.alive, s.referenced == 0
 	if onlyOrphans {
@@ -192,8 +193,8 @@ func overlapGate(w World, s census, c Config) string {
 		"check that this is the right cluster and the right datastore", alive, counted, c.MinOverlapPercent)
 }
 
-// ask puts the gates of one candidate that need no live read, in the order of Gates. massRefused is why the mass guard holds it back if it is not vouched
-// for, "" if it does not, and how is how that is confirmed.
+// ask puts the gates of one candidate that need no live read, in the order of Gates. massRefused is why the mass guard holds it back if it
+// is not vouched for, "" if it does not, and how is how that is confirmed.
 func (j *judgement) ask(cand candidate, massRefused, how string, now time.Time, c Config) {
 	ready := cand.absence.Since.Add(c.Grace)
 	switch {
@@ -214,8 +215,8 @@ func (j *judgement) ask(cand candidate, massRefused, how string, now time.Time, 
 }
 
 // orderDue takes as many as one round may clean: first those that no live read has spoken for yet, so that machines which are held back
-// again and again do not use up every round; then the longest absent. Evidence sets the pace: a deletion that was watched, or that a person has confirmed,
-// is no more in doubt the next second, so that a backlog of those is read once and cleaned in one round; each step asks again.
+// again and again do not use up every round; then the longest absent. Evidence sets the pace: a deletion that was watched, or that a person
+// has confirmed, is no more in doubt the next second, so that a backlog of those is read once and cleaned in one round; each step asks again.
 func (j *judgement) orderDue(now time.Time, c Config) {
 	slices.SortFunc(j.due, func(a, b candidate) int {
 		return cmp.Or(a.absence.NotBefore.Compare(b.absence.NotBefore), a.absence.Since.Compare(b.absence.Since),
@@ -229,10 +230,10 @@ func (j *judgement) orderDue(now time.Time, c Config) {
 		}
 		switch {
 		case !cand.vouched(now) && unvouched > c.NodesPerRound:
-			j.refuse(cand.subject, GatePace, fmt.Sprintf("its turn comes later: one round cleans %s whose deletion nobody watched, a round starts every %s",
+			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s whose deletion was not watched, and a reconcile starts every %s",
 				count(c.NodesPerRound, "node"), c.Pace))
 		case len(due) == c.Backlog():
-			j.refuse(cand.subject, GatePace, fmt.Sprintf("its turn comes later: one round cleans %s, a round starts every %s", count(c.Backlog(), "node"), c.Pace))
+			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s, and a reconcile starts every %s", count(c.Backlog(), "node"), c.Pace))
 		default:
 			due = append(due, cand)
 			continue

@@ -74,11 +74,11 @@ func (j *judgement) judgeHandles(w World, c Config) {
 		due = append(due, h.Handle)
 	}
 	if young > 0 {
-		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s, such as %s: they go if another sweep finds them unchanged after the grace period",
+		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s, such as %s: they are removed if another sweep finds them unchanged after the grace period",
 			orphanedHandles(young), handles[0].ID))
 	}
 	if most := handleSteps * handlesPerStep; len(due) > most {
-		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s beyond the %d that go at once: they go after another sweep",
+		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s beyond the %d that are removed at a time: they are removed after another sweep",
 			orphanedHandles(len(due)-most), most))
 		due = due[:most]
 	}

@@ -24,8 +24,8 @@ func TestOrphanedHandles(t *testing.T) {
 		{"still reported without another sweep", false, nil, found + "they do no harm; --also-remove=IPAMHandle removes them (orphaned-handle)\n"},
 		{"removed", true, []Handle{{"h2", 2}, {"h1", 1}}, "IPAM handles: no block has an address under them, and none of them changed over a grace period\n" +
 			"  1. remove 2 IPAM handles of no address: h1, h2\n"},
-		{"not without another sweep", true, nil, found + "they go if another sweep finds them unchanged after the grace period (orphaned-handle)\n"},
-		{"one was written meanwhile, one is new", true, []Handle{{"h1", 7}, {"h3", 3}}, found + "they go if another sweep finds them unchanged after the grace period (orphaned-handle)\n"},
+		{"not without another sweep", true, nil, found + "they are removed if another sweep finds them unchanged after the grace period (orphaned-handle)\n"},
+		{"one was written meanwhile, one is new", true, []Handle{{"h1", 7}, {"h3", 3}}, found + "they are removed if another sweep finds them unchanged after the grace period (orphaned-handle)\n"},
 		{"in use by then", true, []Handle{}, "nothing to do\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestManyHandlesGoInSmallSteps(t *testing.T) {
 	w.Memory = MakePlan(w, c).Memory
 	w.Now = w.Now.Add(c.Grace)
 	p = MakePlan(w, c)
-	if len(p.Steps) != 20 || !strings.Contains(p.String(), "98000 IPAM handles have no address beyond the 2000 that go at once: they go after another sweep") {
+	if len(p.Steps) != 20 || !strings.Contains(p.String(), "98000 IPAM handles have no address beyond the 2000 that are removed at a time: they are removed after another sweep") {
 		t.Errorf("got %d steps for 100000 handles and refusals %v", len(p.Steps), p.Refusals)
 	}
 }

@@ -71,12 +71,12 @@ func newRoster(nodes []KubernetesNode) roster {
 // for a Node's name in another case, or for its short name when it goes by the full one; that proves nothing about the machine.
 func (r roster) doubt(name string) string {
 	if !validNodeName(name) {
-		return quote(name) + " is no name that a Kubernetes Node can have"
+		return quote(name) + " is not a valid name of a Kubernetes Node"
 	}
 	return r.likeness(name)
 }
 
-// likeness says which Node that exists a machine of this name may be, "" for none.
+// likeness returns which Node that exists a machine of this name may be, "" for none.
 func (r roster) likeness(name string) string {
 	like := r.alike(name)
 	if len(like) == 0 {
@@ -101,7 +101,7 @@ func (r roster) alike(name string) []string {
 	return like
 }
 
-// validNodeName says whether a Kubernetes Node can have the name: a DNS subdomain in lower case (RFC 1123; Kubernetes API conventions).
+// validNodeName reports whether a Kubernetes Node can have the name: a DNS subdomain in lower case (RFC 1123; Kubernetes API conventions).
 func validNodeName(name string) bool {
 	if name == "" || len(name) > 253 {
 		return false

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// KindPodLeftovers is what --also-remove calls the addresses and endpoints of pods that are gone, on machines that live.
+// KindPodLeftovers is what --also-remove calls the addresses and endpoints of pods that are gone, on existing machines.
 const KindPodLeftovers ResourceKind = "PodLeftovers"
 
-// Leftover is an address or an endpoint of a pod that the API server did not list when the datastore was swept. The value names what was found and no later
-// one: an address by its sequence number, an endpoint by its revision.
+// Leftover is an address or an endpoint of a pod that the API server did not list when the datastore was swept. The value names what was
+// found and no later one: an address by its sequence number, an endpoint by its revision.
 type Leftover struct {
 	// Host is the Calico Node that it names.
 	Host      string `json:"host"`
@@ -63,7 +63,8 @@ type LeftoverRemoval struct {
 	Count int       `json:"count"`
 }
 
-// PodLookup is the answer to a live read of one pod. VerdictGone stands for a pod that is absent, and for one that has finished and is not being deleted.
+// PodLookup is the answer to a live read of one pod. VerdictGone stands for a pod that is absent, and for one that has finished and is not
+// being deleted.
 type PodLookup struct {
 	Namespace, Name string
 	Verdict         Verdict
@@ -90,15 +91,16 @@ type Heartbeat struct {
 type Beat struct {
 	Node, UID string
 	Renewed   time.Time
-	// At is when it was read, and Proven when two reads have last shown that the kubelet renews its Lease. First says that there was no read shortly before.
+	// At is when it was read, and Proven when two reads have last shown that the kubelet renews its Lease. First says that there was no read
+	// shortly before.
 	At, Proven time.Time
 	First      bool
 	// Since is the first of the times at which that was shown without a gap longer than beatWindow.
 	Since time.Time
 }
 
-// ReadyLongEnough reports whether the Node has been Ready for as long as leftovers must be old. A kubelet that was dead while its pods were deleted by force
-// still takes them down when it is back.
+// ReadyLongEnough reports whether the Node has been Ready for as long as leftovers must be old. A kubelet that was dead while its pods were
+// deleted by force still takes them down when it is back.
 func (h Heartbeat) ReadyLongEnough(now time.Time, c Config) bool {
 	return h.Ready && !h.ReadySince.IsZero() && now.Sub(h.ReadySince) >= c.oldLeftover()
 }
@@ -113,8 +115,8 @@ const (
 	leftoversPerStep = 50
 	// reportedMachines bounds how many machines are reported one by one.
 	reportedMachines = 100
-	// beatWindow is how far two reads of a Lease may be apart between which it must be renewed, and provenLife how long that proves that the kubelet is at
-	// work: a kubelet renews every 10 s, and its Node counts as lost after 40 s (kubelet: nodeLeaseDurationSeconds).
+	// beatWindow is how far two reads of a Lease may be apart between which it must be renewed, and provenLife how long that proves that the
+	// kubelet is at work: a kubelet renews every 10 s, and its Node counts as lost after 40 s (kubelet: nodeLeaseDurationSeconds).
 	beatWindow = 2 * time.Minute
 	provenLife = 40 * time.Second
 	// beatAgain is when to look again at a kubelet that has not been at work for long enough yet: often enough for the reads to follow on each other.
@@ -180,8 +182,8 @@ type living struct {
 	keep     bool
 }
 
-// livingMachines are the machines that live, by the name of their Calico Node. One of which a second Calico Node speaks, that is being cleaned up, or that has
-// no Calico Node where it should have one is not among them.
+// livingMachines are the existing machines, by the name of their Calico Node. One of which a second Calico Node speaks, that is being
+// cleaned up, or that has no Calico Node where it should have one is not among them.
 func (s *census) livingMachines(w World) map[string]living {
 	uids := make(map[string]string, len(w.Kubernetes.Nodes))
 	for _, n := range w.Kubernetes.Nodes {
@@ -198,8 +200,8 @@ func (s *census) livingMachines(w World) map[string]living {
 	return out
 }
 
-// judgeLeftovers says of each leftover on a machine that lives why it is left alone, or that it is due: it has been found by two sweeps long enough apart,
-// and the mass guard lets it pass.
+// judgeLeftovers says of each leftover on a machine that lives why it is left alone, or that it is due: it has been found by two sweeps long
+// enough apart, and the mass guard lets it pass.
 func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 	m := &j.memory
 	if w.Calico.PodsSwept && w.Calico.AlivePods == 0 && len(w.Calico.Leftovers) > 0 && !c.OneShot {
@@ -240,14 +242,15 @@ func (l SeenLeftover) unripe(machine living, removes bool, c Config) string {
 	case strings.HasSuffix(l.Pod, "-"+machine.subject.KubernetesNode):
 		return "a static pod may run under that name without the API server knowing it; look on the machine"
 	case !removes:
-		return "nobody gets them; --also-remove=" + string(KindPodLeftovers) + " lets the controller remove them"
+		return "they cannot be assigned; --also-remove=" + string(KindPodLeftovers) + " lets the controller remove them"
 	case l.Seen.Sub(l.Since) < age:
-		return fmt.Sprintf("they go if another sweep, %s later at least, finds them unchanged", age)
+		return fmt.Sprintf("they are removed if another sweep, at least %s later, finds them unchanged", age)
 	}
 	return ""
 }
 
-// guardLeftovers lets the ripe ones be due, or holds those back that nobody has confirmed, if they are too many with those of the mass guard's window.
+// guardLeftovers lets the ripe ones be due, or holds those back that nobody has confirmed, if they are too many with those of the mass
+// guard's window.
 func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) {
 	m := &j.memory
 	var open []int // not confirmed
@@ -262,7 +265,7 @@ func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) 
 	}
 	held := len(open) > 0 && planned > limit
 	if held {
-		why := fmt.Sprintf("%s of pods that are gone are found on machines that live, removals of the last %s included; the guard lets %d of %d go without a person",
+		why := fmt.Sprintf("%s of deleted pods are found on existing machines, including removals of the last %s; the guard allows %d of %d without a confirmation",
 			count(planned, "leftover"), c.MassWindow, limit, m.Holdings)
 		m.awaitLeftovers(open, why, w.Now)
 		j.refuse(ofLeftovers("", ""), GateLeftoverGuard, fmt.Sprintf("%s; if the pods are gone, run `kubectl mooring confirm nodes %s`", why, m.AwaitingLeftovers.Hash))
@@ -300,8 +303,8 @@ func (c Config) leftoverLimit(holdings int) int {
 	return max(c.MaxLeftovers, holdings*c.MaxLeftoversPercent/100)
 }
 
-// LeftoverSuspects returns the leftovers about which a plan for this World needs live reads: a PodLookup of each pod, and a Heartbeat of each machine, whose
-// Kubernetes Nodes are returned as well.
+// LeftoverSuspects returns the leftovers about which a plan for this World needs live reads: a PodLookup of each pod, and a Heartbeat of
+// each machine, whose Kubernetes Nodes are returned as well.
 func LeftoverSuspects(w World, c Config) (leftovers []Leftover, nodes []string) {
 	j := judge(w, c)
 	for _, l := range j.leftovers {
@@ -375,9 +378,9 @@ func (m Memory) askMachine(w World, machine living, c Config) (why string, wait 
 	h := w.Kubernetes.Heartbeats[i]
 	switch {
 	case h.Detail != "":
-		return "whether its kubelet is at work is unknown: " + h.Detail, 0
+		return "it is unknown whether its kubelet is running: " + h.Detail, 0
 	case h.UID == "" || h.UID != machine.uid:
-		return "its Kubernetes Node is another by now", 0
+		return "its Kubernetes Node was replaced", 0
 	case h.Keep:
 		return "annotation " + KeepAnnotation + " on its Kubernetes Node forbids removing it", 0
 	case !h.Ready:
@@ -392,11 +395,11 @@ func (m Memory) askMachine(w World, machine living, c Config) (why string, wait 
 func (m Memory) askKubelet(now time.Time, h Heartbeat, c Config) (why string, wait time.Duration) {
 	i := slices.IndexFunc(m.Beats, func(b Beat) bool { return b.Node == h.Node && b.UID == h.UID })
 	if i < 0 || m.Beats[i].First {
-		return "whether its kubelet renews its Lease is seen at the next look", firstHold
+		return "the next check shows whether its kubelet renews its Lease", firstHold
 	}
 	switch beat := m.Beats[i]; {
 	case beat.Proven.IsZero() || beat.Proven.After(now) || now.Sub(beat.Proven) > provenLife:
-		return "its kubelet has not renewed its Lease between two looks", 0
+		return "its kubelet has not renewed its Lease between two checks", 0
 	case beat.Since.After(now) || now.Sub(beat.Since) < c.oldLeftover():
 		return fmt.Sprintf("its kubelet has not been seen to renew its Lease for %s: it may still take pods down", c.oldLeftover()),
 			min(beatAgain, max(time.Second, beat.Since.Add(c.oldLeftover()).Sub(now)))
@@ -438,8 +441,8 @@ func (m *Memory) beat(w World) {
 	m.Beats = beats
 }
 
-// holdLeftover notes that something speaks against removing a leftover now, and returns when to ask again: after the given time, or after twice as long each
-// time.
+// holdLeftover notes that something speaks against removing a leftover now, and returns when to ask again: after the given time, or after
+// twice as long each time.
 func (m *Memory) holdLeftover(which Leftover, why string, wait time.Duration, now time.Time, c Config) time.Duration {
 	for i := range m.Leftovers {
 		l := &m.Leftovers[i]
@@ -459,8 +462,8 @@ func (m *Memory) dropLeftovers(which ...Leftover) {
 	m.Leftovers = slices.DeleteFunc(slices.Clone(m.Leftovers), func(l SeenLeftover) bool { return slices.Contains(which, l.Leftover) })
 }
 
-// LeftoversTried returns the memory after a RemoveLeftovers step of the plan that was made at the given time: without them if they are removed, else with
-// the reason, and without counting them for the mass guard. It returns when to try again as well.
+// LeftoversTried returns the memory after a RemoveLeftovers step of the plan that was made at the given time: without them if they are
+// removed, else with the reason, and without counting them for the mass guard. It returns when to try again as well.
 func (m Memory) LeftoversTried(step RemoveLeftovers, failed string, planned, now time.Time, c Config) (Memory, time.Duration) {
 	m.Leftovers = slices.Clone(m.Leftovers)
 	if failed == "" {

@@ -164,8 +164,8 @@ func (f *flat) untilSteps(t *testing.T, atLeast time.Duration) Plan {
 	}
 }
 
-// A kubelet that was dead while its pods were deleted by force still takes them down when it is back: be it that its Node was not Ready meanwhile, or that
-// nobody has said so.
+// A kubelet that was dead while its pods were deleted by force still takes them down when it is back: be it that its Node was not Ready
+// meanwhile, or that nobody has said so.
 func TestLeftoversOfAMachineThatComesBack(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f *flat, m *flatMachine, back bool){
@@ -218,7 +218,7 @@ func TestLeftoversGoAfterTwoSweeps(t *testing.T) {
 		t.Fatalf("after one sweep:\n%s", p)
 	}
 	f.pass(f.config.SweepPeriod)
-	if p := f.round(); len(p.Steps) > 0 || !strings.Contains(p.String(), "whether its kubelet renews its Lease is seen at the next look") {
+	if p := f.round(); len(p.Steps) > 0 || !strings.Contains(p.String(), "the next check shows whether its kubelet renews its Lease") {
 		t.Fatalf("after two sweeps and one look at the kubelet:\n%s", p)
 	}
 	f.pass(firstHold)
@@ -247,7 +247,7 @@ func TestLeftoversAreLeftAlone(t *testing.T) {
 		{"once", func(f *flat) { f.config.OneShot = true }, "--also-remove=PodLeftovers lets the controller remove them"},
 		{"kept", func(f *flat) { f.machines["a"].keep = true }, "annotation nodes.mooring.dev/keep forbids removing it"},
 		{"not Ready", func(f *flat) { f.machines["a"].ready = false }, "its Kubernetes Node is not Ready"},
-		{"the kubelet is dead and the Node Ready", func(f *flat) { f.machines["a"].working = false }, "its kubelet has not renewed its Lease between two looks"},
+		{"the kubelet is dead and the Node Ready", func(f *flat) { f.machines["a"].working = false }, "its kubelet has not renewed its Lease between two checks"},
 		{"no pod at all", func(f *flat) { clear(f.pods) }, "Kubernetes lists no pod at all"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -400,8 +400,8 @@ func drawFlat(t *rapid.T, check func(f *flat, p Plan)) *flat {
 	return f
 }
 
-// Whatever happens: what goes is gone for as long as two sweeps are apart, on a machine that is Ready, not to be kept and whose kubelet was at work lately;
-// never more than the guard lets pass without a confirmation, and never more in a round than its bound.
+// Whatever happens: what goes is gone for as long as two sweeps are apart, on a machine that is Ready, not to be kept and whose kubelet was
+// at work lately; never more than the guard lets pass without a confirmation, and never more in a round than its bound.
 func TestLeftoversLaws(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {

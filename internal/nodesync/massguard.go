@@ -22,16 +22,16 @@ func massGate(held []candidate, s census, m Memory, c Config) string {
 	if len(counted) <= limit || len(held) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d nodes are gone whose deletion nobody watched, removals of the last %s included; the mass guard allows %d of %d",
+	return fmt.Sprintf("%d nodes are gone whose deletion was not watched, including removals of the last %s; the mass guard allows %d of %d",
 		len(counted), c.MassWindow, limit, s.referenced)
 }
 
-// adoptionGate returns why the mass guard holds back an adopted machine whose deletion nobody watched, however few there are.
+// adoptionGate returns why the mass guard holds back an adopted machine whose deletion was not watched, however few there are.
 func adoptionGate(cand candidate, now time.Time) string {
 	if !cand.adopted || cand.vouched(now) {
 		return ""
 	}
-	return "nothing but its name shows that it was ever a Kubernetes Node, and nobody watched its deletion"
+	return "nothing but its name shows that it was ever a Kubernetes Node, and its deletion was not watched"
 }
 
 // awaitingMass is what waits for a confirmation because of the mass guard. One confirmation is for all that are not vouched for.
@@ -47,8 +47,8 @@ func awaitingMass(held []candidate, massRefused string, now time.Time, c Config)
 	return Awaiting{}
 }
 
-// vouched says that the mass guard does not count a machine: its going was watched, a person has named or confirmed it, or the guard has let it pass
-// before, of which the fence is the sign (what passed lately is counted by Removals).
+// vouched reports that the mass guard does not count a machine: its going was watched, a person has named or confirmed it, or the guard has
+// let it pass before, of which the fence is the sign (what passed lately is counted by Removals).
 func (c candidate) vouched(now time.Time) bool {
 	return c.named || c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || c.node.FencedFor == c.subject.KubernetesNode
 }

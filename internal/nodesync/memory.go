@@ -10,7 +10,7 @@ import (
 )
 
 // remember returns what the next plan must know, and fills in each candidate's absence.
-// An absence begins when it is first observed and begins anew when the Calico Node has been written since: something still lives there.
+// An absence begins when it is first observed and begins again when the Calico Node has been written since: something still lives there.
 func remember(w World, c Config, s census) Memory {
 	old := make(map[string]Absence, len(w.Memory.Absences))
 	for _, a := range w.Memory.Absences {
@@ -71,7 +71,7 @@ func rememberRemovals(w World, c Config) []Removal {
 }
 
 // withoutListed forgets the absences of machines whose Kubernetes Node is listed. It is for a list that is not to be believed otherwise: that a Node
-// is there is believed of any, since nothing follows from it but that a grace period begins anew. Nothing waits for a person: there is no plan.
+// is there is believed of any, since nothing follows from it but that a grace period begins again. Nothing waits for a person: there is no plan.
 func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
 	listed := make(map[string]bool, len(nodes))
 	for _, n := range nodes {

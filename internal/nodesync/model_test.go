@@ -262,7 +262,7 @@ func (m *model) round(now time.Time, memory *Memory, c Config) (Plan, []error) {
 	return p, failures
 }
 
-// settle runs rounds until nothing has been done in several, none of which waited for a grace period or a turn, and says whether it came
+// settle runs rounds until nothing has been done in several, none of which waited for a grace period or a turn, and reports whether it came
 // to that. Several, since a machine that is held is asked about again only after a while.
 func (m *model) settle(now time.Time, memory *Memory, c Config, rounds int) (time.Time, bool) {
 	quiet := 0

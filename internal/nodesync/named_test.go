@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A machine that was renamed has a Node and a Calico Node under its new name. The old name goes by itself if the deletion of its Node was watched, and
-// otherwise if a person names it; never without the new name's own Calico Node, which may be what the machine still goes by.
+// A machine that was renamed has a Node and a Calico Node under its new name. The old name goes by itself if the deletion of its Node was
+// watched, and otherwise if a person names it; never without the new name's own Calico Node, which may be what the machine still goes by.
 func TestARenamedMachinesOldNameGoes(t *testing.T) {
 	t.Parallel()
 	renamed := []string{"a=a", "a.example.com=a.example.com", "b=b"}
@@ -39,7 +39,7 @@ func TestARenamedMachinesOldNameGoes(t *testing.T) {
 		},
 		"a running pod has an address of it": {
 			calico: renamed, kubernetes: []string{"a.example.com", "b"}, seen: []string{"a"}, address: true,
-			refusal: "its name is like that of a machine that lives, but its address 10.244.0.1 is that of running pod default/web",
+			refusal: "its name is similar to that of an existing machine, but its address 10.244.0.1 is that of running pod default/web",
 		},
 		"it lives":       {calico: renamed, kubernetes: []string{"a", "a.example.com", "b"}, named: []string{"a"}, refusal: "its Kubernetes Node exists"},
 		"another's name": {calico: []string{"a=a", "b=b", "c=c"}, kubernetes: []string{"c"}, named: []string{"a"}, removed: "a"},
@@ -103,8 +103,8 @@ func TestANamedMachineNeedsNoGracePeriod(t *testing.T) {
 	}
 }
 
-// Of two Calico Nodes of one Kubernetes Node a person can name the one that is not called as it. Nothing of it goes while a running pod has an address of it,
-// nor if the other is not called as the Kubernetes Node, nor unless a person has named it.
+// Of two Calico Nodes of one Kubernetes Node a person can name the one that is not called as it. Nothing of it goes while a running pod has
+// an address of it, nor if the other is not called as the Kubernetes Node, nor unless a person has named it.
 func TestASecondCalicoNodeGoesByName(t *testing.T) {
 	t.Parallel()
 	const full = "h.example.com"

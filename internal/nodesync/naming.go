@@ -16,7 +16,7 @@ func NormalizeDomain(domain string) string { return strings.ToLower(strings.Trim
 func validateDomains(domains []string) error {
 	for i, d := range domains {
 		if d != NormalizeDomain(d) || !validNodeName(d) {
-			return fmt.Errorf("the domain %q is no DNS domain: write it like %q", d, "example.com")
+			return fmt.Errorf("the domain %q is not a DNS domain: use the form %q", d, "example.com")
 		}
 		for _, other := range slices.Concat(domains[:i], domains[i+1:]) {
 			if strings.HasSuffix(d, "."+other) {
@@ -54,7 +54,7 @@ func (c Config) NamesOf(of Subject) []string {
 	return c.Spellings(of.KubernetesNode)
 }
 
-// identify returns the name of the Kubernetes Node that a Calico Node belongs to, and whether that is its own name for want of an orchRef,
+// identify returns the name of the Kubernetes Node that a Calico Node belongs to, and whether that is its own name for lack of an orchRef,
 // which is believed only of hosts without a Node and, if so configured, of Nodes without orchRefs.
 // gate and message say why it belongs to none that may be judged.
 func (c Config) identify(n CalicoNode) (name string, adopted bool, gate Gate, message string) {
@@ -96,8 +96,8 @@ func (r roster) listedSpellings(c Config, name string) []string {
 	return slices.DeleteFunc(c.Spellings(name), func(s string) bool { return !r.listed[s] })
 }
 
-// WithoutCalicoNode lists the Kubernetes Nodes that no Calico Node belongs to, by its orchRef or by its name, in the order given: machines on which no
-// calico-node has ever started with this datastore, or whose Calico Node somebody removed. Pods there have no network.
+// WithoutCalicoNode lists the Kubernetes Nodes that no Calico Node belongs to, by its orchRef or by its name, in the order given: machines
+// on which no calico-node has ever started with this datastore, or whose Calico Node somebody removed. Pods there have no network.
 func WithoutCalicoNode(nodes []CalicoNode, kubernetes []string, c Config) []string {
 	known := make(map[string]bool, 2*len(nodes))
 	for _, n := range nodes {

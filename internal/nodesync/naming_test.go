@@ -46,10 +46,10 @@ func TestDomains(t *testing.T) {
 	}{
 		{[]string{"ex.com", "ec2.internal"}, ""},
 		{[]string{"ex.com", "ex.com"}, ""},
-		{[]string{".ex.com"}, `the domain ".ex.com" is no DNS domain: write it like "example.com"`},
-		{[]string{""}, `the domain "" is no DNS domain: write it like "example.com"`},
-		{[]string{"Ex.com"}, `the domain "Ex.com" is no DNS domain: write it like "example.com"`},
-		{[]string{"ex_.com"}, `the domain "ex_.com" is no DNS domain: write it like "example.com"`},
+		{[]string{".ex.com"}, `the domain ".ex.com" is not a DNS domain: use the form "example.com"`},
+		{[]string{""}, `the domain "" is not a DNS domain: use the form "example.com"`},
+		{[]string{"Ex.com"}, `the domain "Ex.com" is not a DNS domain: use the form "example.com"`},
+		{[]string{"ex_.com"}, `the domain "ex_.com" is not a DNS domain: use the form "example.com"`},
 		{[]string{"a.ex.com", "ex.com"}, `the domains "ex.com" and "a.ex.com" overlap, so that one name could mean two machines: name just one of them`},
 	} {
 		c := DefaultConfig()
@@ -166,13 +166,13 @@ func TestNames(t *testing.T) {
 		},
 		{
 			name: "adopted and not watched, it waits for a person, even if it is only one", adopt: true, calico: []string{"a", "b"}, kubernetes: []string{"b"},
-			refusals: []string{"a mass-guard: nothing but its name shows that it was ever a Kubernetes Node, and nobody watched its deletion; nobody has confirmed it; " +
+			refusals: []string{"a mass-guard: nothing but its name shows that it was ever a Kubernetes Node, and its deletion was not watched; nobody has confirmed it; " +
 				"if a is gone, run `kubectl mooring confirm nodes "},
 		},
 		{
 			name: "adopted by short names without a domain: all refused", adopt: true, calico: []string{"a", "b", "c"}, kubernetes: []string{"a.ex", "b.ex"}, seen: []string{"c.ex"},
 			refusals: []string{"a ambiguous-name", "b ambiguous-name", `c ambiguous-name: it has no orchRef, and Calico Nodes here have other names than their Kubernetes Nodes, ` +
-				`so it may be any of them; --domain says how they differ`},
+				`so it may be any of them; --domain names the difference`},
 		},
 		{
 			name: "adopted by short names with the domain: the watched one goes", adopt: true, domains: []string{"ex"},
@@ -204,7 +204,8 @@ func TestNames(t *testing.T) {
 }
 
 // Whatever names and domains there are, no Calico Node is touched while a Kubernetes Node exists by any name that it may be known by, unless that has
-// a Calico Node of its own and the deletion under the old name was watched; and which machines are removed does not depend on the order of the domains.
+// a Calico Node of its own and the deletion under the old name was watched; and which machines are removed does not depend on the order of
+// the domains.
 func TestNamesNeverTouchWhatMayLive(t *testing.T) {
 	t.Parallel()
 	parts := []string{"a", "b", "c", "a.x"}
@@ -311,8 +312,8 @@ func TestAHostOfResourcesGoesOnlyIfItsDeletionWasWatched(t *testing.T) {
 	}
 }
 
-// A process that is killed right after a clean-up leaves a memory of the absence to the next one, which finds what the clean-up has left to users: that is no
-// machine whose absence is to be remembered for as long as they leave it.
+// A process that is killed right after a clean-up leaves a memory of the absence to the next one, which finds what the clean-up has left to
+// users: that is not a machine whose absence is to be remembered for as long as they leave it.
 func TestWhatIsLeftToUsersIsNoAbsence(t *testing.T) {
 	t.Parallel()
 	for node, kubernetes := range map[string]string{"a=a": "a", "a=a.ex": "a.ex"} {
@@ -406,7 +407,7 @@ func TestMentionsAreOnlyReported(t *testing.T) {
 	w.Calico.Hosts[2].Mentions = []string{"BGPPeer p peers with its address 172.30.0.1"}
 	p := MakePlan(w, c)
 	if removedHosts(p) != "z" || len(p.Refusals) != 1 || p.Refusals[0] != (Refusal{Of: Subject{Host: "z", KubernetesNode: "z"}, Gate: GateUserConfiguration,
-		Message: "BGPPeer p peers with its address 172.30.0.1; it stays, look whether it is still wanted"}) {
+		Message: "BGPPeer p peers with its address 172.30.0.1; it stays; check whether it is still needed"}) {
 		t.Errorf("got\n%s", p)
 	}
 }
@@ -447,7 +448,7 @@ func TestLeftoversDoNotShutTheOverlapGate(t *testing.T) {
 	w := strays(named(c, calico, kubernetes, []string{"z"}))
 	w.Memory = first.Memory
 	if p := MakePlan(w, c); removedHosts(p) != "z" {
-		t.Errorf("with strays beside it z is not removed:\n%s", p)
+		t.Errorf("with strays alongside it z is not removed:\n%s", p)
 	}
 	alone := strays(World{Now: start, Kubernetes: w.Kubernetes, Calico: Calico{Ready: true, Binding: Binding{ClusterUID: "u"}}})
 	if p := MakePlan(alone, c); len(p.Refusals) != 1 || p.Refusals[0].Gate != GateOverlap {

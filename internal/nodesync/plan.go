@@ -21,7 +21,7 @@ type Plan struct {
 	Decisions []Decision
 	// Refusals say what is not done and why.
 	Refusals []Refusal
-	// Leftovers is how many addresses and endpoints of pods that are gone are known on machines that live.
+	// Leftovers is how many addresses and endpoints of pods that are gone are known on existing machines.
 	Leftovers int
 	// Memory belongs into the next World.
 	Memory Memory
@@ -42,7 +42,7 @@ type Refusal struct {
 	Message string  `json:"message"`
 }
 
-// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of a machine that lives: about
+// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of an existing machine: about
 // their addresses a plan needs to know whether a running pod has them.
 func Orphans(w World, subjects []Subject) map[string]bool {
 	orphans := map[string]bool{}
@@ -89,7 +89,7 @@ func MakePlan(w World, c Config) Plan {
 		j.refusals = append(j.refusals, refusals...)
 		switch {
 		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals) && !w.sighted(cand.subject, c):
-			// What a clean-up has left to users is no absence to be remembered: it would be for as long as they leave it. While the sighting lasts, a new
+			// What a clean-up has left to users is not an absence to be remembered: it would be for as long as they leave it. While the sighting lasts, a new
 			// absence would begin in the next round.
 			j.memory.Absences = slices.DeleteFunc(j.memory.Absences, func(a Absence) bool { return a.CalicoNode == cand.subject.Host })
 			continue
@@ -130,7 +130,7 @@ func decide(cand candidate, l live, c Config) ([]Step, []Refusal) {
 
 // hold puts a machine back that has no steps now.
 func (j *judgement) hold(cand candidate, refusals []Refusal, now time.Time, c Config) {
-	first := Refusal{Of: cand.subject, Gate: GateForeignAddress, Message: "it holds nothing that could be removed any more"}
+	first := Refusal{Of: cand.subject, Gate: GateForeignAddress, Message: "it holds nothing more that could be removed"}
 	if len(refusals) > 0 {
 		first = slices.MinFunc(refusals, compareRefusals)
 	} else {
@@ -194,7 +194,7 @@ func (l live) ask(cand candidate, c Config) []Refusal {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
 		return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
-			"%s under this name, such as %s/%s, and a pod of them may run on Kubernetes Node %s, which lives; Calico's controllers remove them with their pods",
+			"%s under this name, such as %s/%s, and a pod of them may run on Kubernetes Node %s, which exists; Calico's controllers remove them with their pods",
 			endpointsAre(len(endpoints)), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
 	}
 	if cand.node.orphan() || cand.subject.Exact {
@@ -213,7 +213,7 @@ func (l live) askName(name string) (Gate, string) {
 	case lookup.Verdict == VerdictAlive:
 		return GateNotConfirmed, "a live read finds Kubernetes Node " + quote(name)
 	case lookup.Verdict != VerdictGone:
-		return GateNotConfirmed, "a live read of Kubernetes Node " + quote(name) + " gave no answer: " + lookup.Detail
+		return GateNotConfirmed, "a live read of Kubernetes Node " + quote(name) + " failed: " + lookup.Detail
 	case !counted:
 		return GateRunningPods, "the pods bound to it could not be listed"
 	case pods.Count > 0:
@@ -223,7 +223,7 @@ func (l live) askName(name string) (Gate, string) {
 	return "", ""
 }
 
-// askAddresses refuses a host without identity, or with a name like that of a machine that lives, while a running pod has an address that the host
+// askAddresses refuses a host without identity, or with a name like that of an existing machine, while a running pod has an address that the host
 // holds: then the machine lives, whatever it is called.
 func (l live) askAddresses(cand candidate) []Refusal {
 	var used []netip.Addr
@@ -239,7 +239,7 @@ func (l live) askAddresses(cand candidate) []Refusal {
 	}
 	first, what := slices.MinFunc(used, netip.Addr.Compare), "it has no Calico Node"
 	if !cand.node.orphan() {
-		what = "its name is like that of a machine that lives"
+		what = "its name is similar to that of an existing machine"
 	}
 	return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
 		"%s, but its address %s is that of running pod %s", what, first, l.inUse[first])}}
@@ -279,7 +279,7 @@ func (p Plan) Unknown(named []string) []string {
 	})
 }
 
-// Held says that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.
+// Held reports that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.
 func Held(refusals []Refusal) bool {
 	return slices.ContainsFunc(refusals, func(r Refusal) bool { return !r.Gate.Settled() })
 }

@@ -24,7 +24,7 @@ var (
 	exact = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmp.AllowUnexported(model{})}
 )
 
-// harmlessStep says that a step removes nothing of any machine.
+// harmlessStep reports that a step removes nothing of any machine.
 func harmlessStep(s Step) bool {
 	switch s.(type) {
 	case Unfence, BindCluster:
@@ -57,7 +57,7 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// removable says whether a host must be gone in the end, in a model that does not change any more and with limits that allow all.
+// removable reports whether a host must be gone in the end, in a model that does not change any more and with limits that allow all.
 func (m *model) removable(host string) bool {
 	if m.orphans[host] {
 		return m.removableOrphan(host)
@@ -93,7 +93,7 @@ func (m *model) oldName(host, kubeName string) bool {
 	return !m.podHasAddressOf(host)
 }
 
-// podHasAddressOf says that a running pod has an address that the host holds.
+// podHasAddressOf reports that a running pod has an address that the host holds.
 func (m *model) podHasAddressOf(host string) bool {
 	for _, b := range m.blocks {
 		for _, a := range b.Allocations {
@@ -108,7 +108,7 @@ func (m *model) podHasAddressOf(host string) bool {
 // doubted says in the plainest way whether a name may mean a Node that exists.
 func (m *model) doubted(name string) bool { return m.alike(name) || strings.ToLower(name) != name }
 
-// alike says whether a Node exists whose name may mean the same machine.
+// alike reports whether a Node exists whose name may mean the same machine.
 func (m *model) alike(name string) bool {
 	fold := strings.ToLower(name)
 	for listed := range m.kubernetes {
@@ -140,7 +140,7 @@ func namesDiffer(nodes []CalicoNode) bool {
 	})
 }
 
-// blocked says that a block of the host holds an address of somebody who stays.
+// blocked reports that a block of the host holds an address of somebody who stays.
 func (m *model) blocked(host string) bool {
 	differ := namesDiffer(slices.Collect(maps.Values(m.nodes)))
 	for _, b := range m.blocks {

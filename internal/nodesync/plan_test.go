@@ -132,7 +132,7 @@ func TestFirstSightText(t *testing.T) {
 func TestPublicStrings(t *testing.T) {
 	t.Parallel()
 	if BindingAnnotation != "nodes.mooring.dev/cluster-uid" {
-		t.Error("the binding's annotation has changed: bound datastores would be bound anew, to any cluster")
+		t.Error("the binding's annotation has changed: bound datastores would be bound again, to any cluster")
 	}
 	if FenceAnnotation != "nodes.mooring.dev/decommission" || KeepAnnotation != "nodes.mooring.dev/keep" {
 		t.Error("an annotation has changed: fences of earlier versions and users' keep marks would be ignored")
@@ -195,7 +195,7 @@ func TestMassGuardIsForWhatWasNotWitnessed(t *testing.T) {
 	var memory Memory
 	now, _ := m.settle(start, &memory, c, 20)
 	if len(m.nodes) != len(names) {
-		t.Fatalf("%d nodes are left of %d, want all: four vanished unseen, the guard allows three", len(m.nodes), len(names))
+		t.Fatalf("%d nodes are left of %d, want all: four were gone unobserved, the guard allows three", len(m.nodes), len(names))
 	}
 	for _, name := range names[:4] {
 		m.sightings[name] = true
@@ -206,7 +206,7 @@ func TestMassGuardIsForWhatWasNotWitnessed(t *testing.T) {
 	}
 }
 
-// Something that writes the Calico Node lives there, whatever Kubernetes says: the grace period begins anew.
+// Something that writes the Calico Node lives there, whatever Kubernetes says: the grace period begins again.
 func TestAWriteToTheCalicoNodeRestartsTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	c := DefaultConfig()

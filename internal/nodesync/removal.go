@@ -64,7 +64,7 @@ func resourceSteps(of Subject, host *Host, c Config) (steps []Step, notes []Refu
 			Message: fmt.Sprintf("%s %s is about it alone and was written by a user; it stays", r.Kind, r.Name)})
 	}
 	for _, mention := range host.Mentions {
-		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration, Message: mention + "; it stays, look whether it is still wanted"})
+		notes = append(notes, Refusal{Of: of, Gate: GateUserConfiguration, Message: mention + "; it stays; check whether it is still needed"})
 	}
 	return steps, notes
 }
@@ -113,7 +113,7 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 		}
 		if own := slices.DeleteFunc(foreign, func(a Allocation) bool { return a.Host != host.Name }); len(own) > 0 && b.AffineTo != host.Name {
 			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: fmt.Sprintf(
-				"its address %s in block %s has no handle, by which alone it could be released", own[0].Address, b.CIDR)})
+				"its address %s in block %s has no handle, which is required to release it", own[0].Address, b.CIDR)})
 		}
 	}
 	for _, a := range claims {
@@ -148,7 +148,7 @@ func foreignMessage(b Block, foreign []Allocation) string {
 	first, whose := foreign[0], "of "+foreign[0].Host
 	switch {
 	case first.Host == "":
-		whose = "of nobody that the datastore names"
+		whose = "of an unknown owner"
 	case first.Handle == "":
 		whose = "without a handle"
 	}

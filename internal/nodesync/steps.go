@@ -25,17 +25,17 @@ type Step interface {
 }
 
 // Subject is the machine a step is about: its Calico node name, and the Kubernetes Node whose absence justifies the step.
-// Before each write that destroys something the Kubernetes Node is read once more and must still be NotFound.
+// Before each write that destroys something the Kubernetes Node is read again and must still be NotFound.
 type Subject struct {
 	Host           string `json:"host"`
 	KubernetesNode string `json:"kubernetesNode"`
-	// Exact says that the machine goes by KubernetesNode alone: the Nodes that exist under other spellings of it have Calico Nodes of their own.
+	// Exact reports that the machine goes by KubernetesNode alone: the Nodes that exist under other spellings of it have Calico Nodes of their own.
 	Exact bool `json:"exact,omitempty"`
-	// Leftovers says that it is about what pods that are gone have left on a machine that lives.
+	// Leftovers reports that it is about what pods that are gone have left on a machine that lives.
 	Leftovers bool `json:"leftovers,omitempty"`
 }
 
-// Is says that the subject is the machine of that name, which may have others in Calico's datastore.
+// Is reports that the subject is the machine of that name, which may have others in Calico's datastore.
 func (s Subject) Is(machine string, calico ...string) bool {
 	host := s.Host
 	if strings.Contains(host, "/") {
@@ -51,7 +51,7 @@ type Fence struct {
 	Revision int64   `json:"revision"`
 }
 
-// Unfence takes the fence annotation from a Calico Node whose Kubernetes Node is there again, if it is still at Revision.
+// Unfence takes the fence annotation from a Calico Node whose Kubernetes Node exists again, if it is still at Revision.
 type Unfence struct {
 	Of       Subject `json:"of"`
 	Revision int64   `json:"revision"`
@@ -118,8 +118,8 @@ type RemoveNode struct {
 	Of Subject `json:"of"`
 }
 
-// RemoveLeftovers removes endpoints, or releases addresses of one block, of pods that are gone, on a machine that lives. It holds only while the Calico Node is
-// at the revision (0 where there is none of its own) and the Kubernetes Node has the UID.
+// RemoveLeftovers removes endpoints, or releases addresses of one block, of pods that are gone, on a machine that lives. It holds only while
+// the Calico Node is at the revision (0 where there is none of its own) and the Kubernetes Node has the UID.
 type RemoveLeftovers struct {
 	Of        Subject    `json:"of"`
 	Revision  int64      `json:"revision"`
@@ -185,7 +185,7 @@ func (RemoveHandles) step()  {}
 func (s Fence) String() string { return "fence Calico Node " + s.Of.Host }
 
 func (s Unfence) String() string {
-	return "withdraw the fence from Calico Node " + s.Of.Host + ": Kubernetes Node " + s.Of.KubernetesNode + " is there again"
+	return "withdraw the fence from Calico Node " + s.Of.Host + ": Kubernetes Node " + s.Of.KubernetesNode + " exists again"
 }
 
 func (s RemoveEndpoints) String() string {

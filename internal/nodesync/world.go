@@ -29,7 +29,7 @@ type World struct {
 type Kubernetes struct {
 	// ClusterUID is the UID of the namespace kube-system, by which clusters are told apart.
 	ClusterUID string
-	// Synced says that the watch cache has been filled at least once.
+	// Synced reports that the watch cache has been filled at least once.
 	Synced bool
 	// Nodes are the Nodes of one quorum list, never of a cache.
 	Nodes []KubernetesNode
@@ -102,11 +102,11 @@ type Calico struct {
 	Unreadable []string
 	// Hosts is what the datastore holds for suspects, apart from their Nodes.
 	Hosts []Host
-	// Swept says that everything was looked through this time, and Handles are the orphans among the IPAM handles that were found then.
+	// Swept reports that everything was looked through this time, and Handles are the orphans among the IPAM handles that were found then.
 	Swept   bool
 	Handles []Handle
-	// PodsSwept says that what names a pod was compared with the pods this time. Leftovers are what names one that is not alive, AlivePods how many pods
-	// are, and Holdings how much names a pod.
+	// PodsSwept reports that what names a pod was compared with the pods this time. Leftovers are what names one that is not alive, AlivePods
+	// how many pods are, and Holdings how much names a pod.
 	PodsSwept bool
 	// PodsNotSwept is why it should have been and was not, for people.
 	PodsNotSwept string
@@ -121,7 +121,7 @@ type Binding struct {
 	ClusterUID string
 	// Revision is that of ClusterInformation.
 	Revision int64
-	// Implied says that no record is needed: the kubernetes datastore is part of its cluster.
+	// Implied reports that no record is needed: the kubernetes datastore is part of its cluster.
 	Implied bool
 }
 
@@ -133,13 +133,13 @@ type CalicoNode struct {
 	OrchRefs []OrchRef
 	// FencedFor is the value of the fence annotation, empty when there is none.
 	FencedFor string
-	// Implied says that the datastore holds no such object, and a host is known by what it left: with the kubernetes datastore always,
+	// Implied reports that the datastore holds no such object, and a host is known by what it left: with the kubernetes datastore always,
 	// since a Calico Node is the Kubernetes Node itself there, and in etcd when somebody removed the Node before the rest. There is
 	// nothing to fence or to remove last; Revision is 0.
 	Implied bool
-	// OnlyWitnessed says that nothing shows that the host was ever a Kubernetes Node, but for its Node's deletion if that was watched.
+	// OnlyWitnessed reports that nothing shows that the host was ever a Kubernetes Node, but for its Node's deletion if that was watched.
 	OnlyWitnessed bool
-	// Keep says that the keep annotation forbids removing it.
+	// Keep reports that the keep annotation forbids removing it.
 	Keep bool
 }
 
@@ -200,7 +200,7 @@ type Resource struct {
 	Kind     ResourceKind
 	Name     string
 	Revision int64
-	// Automatic says that a program wrote it and would write it again: Calico's automatic host endpoints, and a FelixConfiguration with
+	// Automatic reports that a program wrote it and would write it again: Calico's automatic host endpoints, and a FelixConfiguration with
 	// nothing but what calico-node writes at every start (node/pkg/lifecycle/startup: ensureDefaultConfig).
 	Automatic bool
 }
@@ -263,7 +263,7 @@ type Absence struct {
 	Since          time.Time `json:"since"`
 	// Revision is the Calico Node's revision when the absence began; a change means that something still writes it.
 	Revision int64 `json:"revision,omitempty"`
-	// Witnessed says that the deletion of the Kubernetes Node was watched as it happened.
+	// Witnessed reports that the deletion of the Kubernetes Node was watched as it happened.
 	Witnessed bool `json:"witnessed,omitempty"`
 	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
 	ConfirmedUntil time.Time `json:"confirmedUntil,omitzero"`

@@ -21,7 +21,7 @@ const agreementLong = `Show each machine with what each side reports: its drople
 
 The verdict is the worst finding, with what happens next:
   down      its Node is NotReady, or its droplet is off
-  disagree  two sides contradict each other, and nothing is about to end that
+  disagree  two sides contradict each other, and no component resolves it
   unknown   a side could not be read, so that it cannot be compared
   settling  the machine joins or leaves, and a component completes that
   one side  only Kubernetes was queried, so that nothing was compared

@@ -206,7 +206,7 @@ func agreementOfDroplets(t *testing.T, cluster *controlplane.Cluster) {
 	if r := rows["d1"]; r.Verdict != agreement.Agree {
 		t.Errorf("d1: %+v", r)
 	}
-	if got := said(rows["d2"]); !strings.HasPrefix(got, "disagree; droplet ") || !strings.HasSuffix(got, " is gone, and its Node is still there") {
+	if got := said(rows["d2"]); !strings.HasPrefix(got, "disagree; droplet ") || !strings.HasSuffix(got, " is gone, and its Node still exists") {
 		t.Errorf("d2: %s", got)
 	}
 	if got := said(rows["c1"]); !strings.HasPrefix(got, "unknown; node c1: ") {

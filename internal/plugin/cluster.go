@@ -61,7 +61,7 @@ func (c *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {
 	}
 }
 
-// topologies lists the RouteReflectorTopologies; served says whether the cluster has the kind at all.
+// topologies lists the RouteReflectorTopologies; served reports whether the cluster has the kind at all.
 func (c *cluster) topologies(ctx context.Context) (list []v1alpha1.RouteReflectorTopology, served bool, err error) {
 	resource := v1alpha1.GroupVersion.WithResource("routereflectortopologies")
 	options := metav1.ListOptions{Limit: listPage}

@@ -23,17 +23,17 @@ import (
 
 const confirmLong = `Show what Mooring's components hold back until a person confirms it, and how to confirm it. Nothing is written.
 
-  calico-node-sync                       machines that are gone unseen, when they are more than the mass guard lets pass, or most of the datastore;
-                                         and what pods that are gone have left on machines that live, when it is more than a guard lets pass
-  digitalocean-cloud-controller-manager  machines that are off, when they are more than it puts out of service by itself
-  calico-route-reflector-operator        a topology whose Nodes or labels went all at once, or whose deletion would take the routes along
+  calico-node-sync                       machines whose deletion was not observed, if they are more than the mass guard allows, or most of the datastore;
+                                         and leftovers of deleted pods on existing machines, if they are more than a guard allows
+  digitalocean-cloud-controller-manager  machines that are off, if they are more than it puts out of service by itself
+  calico-route-reflector-operator        a topology whose Nodes or labels disappeared all at once, or whose deletion would remove routes
 
-It is what the controllers themselves have reported: in the ConfigMap calico-node-sync-state in the namespaces of --mooring-namespace, on the Lease
-digitalocean-cloud-controller-manager-out-of-service in kube-system, and in the status of each RouteReflectorTopology. Neither a credential of etcd or DigitalOcean
-nor the log of a controller is needed.
+The controllers have reported it: in the ConfigMap calico-node-sync-state in the namespaces of --mooring-namespace, on the Lease
+digitalocean-cloud-controller-manager-out-of-service in kube-system, and in the status of each RouteReflectorTopology. Neither credentials of etcd or DigitalOcean nor
+the log of a controller are needed.
 
-What a person needs: get on that ConfigMap and that Lease, and list on routereflectortopologies.bgp.mooring.dev; to confirm, get and patch on the ConfigMap, the
-Lease, or the topology.
+Required rights: get on that ConfigMap and that Lease, and list on routereflectortopologies.bgp.mooring.dev; to confirm, get and patch on the ConfigMap, the Lease, or
+the topology.
 
 Exit codes: 0 nothing waits; 2 something waits for a confirmation; 1 it could not be read.`
 
@@ -70,7 +70,7 @@ func (c confirmations) pending() bool {
 func newConfirm(env *Env) *cobra.Command {
 	output := Output{known: []string{formatText, string(FormatJSON), string(FormatYAML)}}
 	cmd := &cobra.Command{
-		Use: "confirm", Short: "Show what waits for a person, and confirm it", Long: confirmLong, Example: confirmExample,
+		Use: "confirm", Short: "Show what waits for a confirmation, and confirm it", Long: confirmLong, Example: confirmExample,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.cluster()
 			if err != nil {

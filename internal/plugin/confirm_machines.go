@@ -23,14 +23,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-const confirmMachinesLong = `Confirm that the machines are off which digitalocean-cloud-controller-manager holds back, for just these machines and for a time. HASH is the one that
-'kubectl mooring confirm' shows. When one of them comes back, or one more goes, another hash is needed.
+const confirmMachinesLong = `Confirm that the machines that digitalocean-cloud-controller-manager holds back are off, for exactly these machines and for a limited time. HASH is the one that
+'kubectl mooring confirm' shows. If one of them comes back, or another one goes, another hash is needed.
 
-digitalocean-cloud-controller-manager then sets the taint node.kubernetes.io/out-of-service on their Nodes, in its own time and with its own checks: each droplet
-is read twice more, and the kubelet must be silent. Kubernetes deletes their Pods and detaches their volumes.
+digitalocean-cloud-controller-manager then sets the taint node.kubernetes.io/out-of-service on their Nodes, at its own pace and with its own checks: each droplet
+is read two more times, and its kubelet must not renew its Lease. Kubernetes deletes their Pods and detaches their volumes.
 
-Nothing else is written than the annotation ` + outofservice.ConfirmAnnotation + ` on the Lease ` + outofservice.RecordName + ` in
-` + outofservice.RecordNamespace + `, and only if that is still as it was read.`
+Only one thing is written: the annotation ` + outofservice.ConfirmAnnotation + ` on the Lease ` + outofservice.RecordName + ` in
+` + outofservice.RecordNamespace + `, and only if the object has not changed since it was read.`
 
 const confirmMachinesExample = `  kubectl mooring confirm machines 91c04be7a2d3
   kubectl mooring confirm machines 91c04be7a2d3 --for 15m`
@@ -40,7 +40,7 @@ func newConfirmMachines(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "machines HASH", Aliases: []string{"machine"}, Short: "Confirm that machines are off which digitalocean-cloud-controller-manager holds back",
 		Long: confirmMachinesLong, Example: confirmMachinesExample, Args: exactly("HASH"),
-		// The hash is not completed: it shows that whoever confirms has looked.
+		// The hash is not completed: it shows that anyone who confirms has looked.
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if holds < shortestConfirmation || holds > outofservice.LongestConfirmation {
@@ -58,7 +58,7 @@ func newConfirmMachines(env *Env) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&holds, "for", holds, "How long the confirmation holds: what has not got the taint by then waits again.")
+	cmd.Flags().DurationVar(&holds, "for", holds, "How long the confirmation is valid: machines without the taint by then wait again.")
 	return cmd
 }
 
@@ -84,7 +84,8 @@ func (c *cluster) machinesOff(ctx context.Context) (machinesOff, error) {
 	return out, err
 }
 
-// freshMachines is how long ago a component that runs has written the record at most while something waits: twice the time between two writes, and a little.
+// freshMachines is how long ago a component that runs has written the record at most while something waits: twice the time between two
+// writes, and a little.
 const freshMachines = 5 * time.Minute
 
 // stale is why nothing may act on a confirmation, "" if something does.
@@ -92,7 +93,7 @@ func (m machinesOff) stale(now time.Time) string {
 	if now.Sub(m.record.SavedAt) <= freshMachines {
 		return ""
 	}
-	return "it has not written since; if it does not run, nothing acts on a confirmation"
+	return "it has not written its record since; a confirmation has an effect only if it runs"
 }
 
 // machinesAwaiting is what waits there. Its JSON form is a contract with programs.
@@ -169,7 +170,7 @@ func confirmMachines(ctx context.Context, c *cluster, hash string, holds time.Du
 		case waits.Hash == "":
 			return errors.New("nothing of digitalocean-cloud-controller-manager waits for a confirmation")
 		case waits.Hash != hash:
-			return fmt.Errorf("%q is not what waits now, which is %s, for %s: see 'kubectl mooring confirm' which these are", hash, waits.Hash, prose.Plural(waits.Count, "machine"))
+			return fmt.Errorf("%q is not the current one, which is %s, for %s: 'kubectl mooring confirm' lists them", hash, waits.Hash, prose.Plural(waits.Count, "machine"))
 		}
 		until := now.Now().Add(holds)
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -46,7 +46,7 @@ func TestConfirmMachines(t *testing.T) {
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("a name orders the terminal: %q", out)
 	}
-	expect(t, 1, "", args("machines", "0123456789ab"), `error: "0123456789ab" is not what waits now, which is 91c04be7a2d3, for 4 machines`)
+	expect(t, 1, "", args("machines", "0123456789ab"), `error: "0123456789ab" is not the current one, which is 91c04be7a2d3, for 4 machines`)
 	expect(t, 1, "", args("machines", waits.Hash, "--for=59s"), "it must be between 1m0s and 24h0m0s, 1h is the default")
 	expect(t, 0, "", args("machines", waits.Hash, "--for=2h"), "Confirmed until ", ": digitalocean-cloud-controller-manager puts 4 machines out of service")
 	lease, err := leases.Get(t.Context(), outofservice.RecordName, metav1.GetOptions{})

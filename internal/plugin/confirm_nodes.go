@@ -24,13 +24,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-const confirmNodesLong = `Confirm that the machines are gone which calico-node-sync holds back, for just these machines and for a time. HASH is the one that 'kubectl mooring confirm'
-shows: it names these machines and since when they are absent. When one of them comes back, or one more goes, another hash is needed.
+const confirmNodesLong = `Confirm that the machines that calico-node-sync holds back are gone, for exactly these machines and for a limited time. HASH is the one that 'kubectl mooring confirm'
+shows: it stands for these machines and the times since which they are absent. If one of them comes back, or another one goes, another hash is needed.
 
-calico-node-sync then removes what is left of them from Calico's datastore, in its own time and with its own checks: each machine's Kubernetes Node is read
-once more before each write. It notices the confirmation within seconds.
+calico-node-sync then removes their leftovers from Calico's datastore, at its own pace and with its own checks: each machine's Kubernetes Node is read
+again before each write. It notices the confirmation within seconds.
 
-Nothing else is written than the annotation ` + nodesync.ConfirmAnnotation + ` on the ConfigMap calico-node-sync-state, and only if that is still as it was read.`
+Only one thing is written: the annotation ` + nodesync.ConfirmAnnotation + ` on the ConfigMap calico-node-sync-state, and only if the object has not changed since it was read.`
 
 const confirmNodesExample = `  kubectl mooring confirm nodes 3f2a9c01d4be
   kubectl mooring confirm nodes 3f2a9c01d4be --for 4h`
@@ -43,7 +43,7 @@ func newConfirmNodes(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "nodes HASH", Aliases: []string{"node", "no"}, Short: "Confirm that machines are gone which calico-node-sync holds back",
 		Long: confirmNodesLong, Example: confirmNodesExample, Args: exactly("HASH"),
-		// The hash is not completed: it shows that whoever confirms has looked.
+		// The hash is not completed: it shows that anyone who confirms has looked.
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if holds < shortestConfirmation || holds > nodesync.LongestConfirmation {
@@ -61,7 +61,7 @@ func newConfirmNodes(env *Env) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&holds, "for", holds, "How long the confirmation holds: what is not removed by then waits again.")
+	cmd.Flags().DurationVar(&holds, "for", holds, "How long the confirmation is valid: what is not removed by then waits again.")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func (c *cluster) nodeStates(ctx context.Context) (states []nodeState, unread []
 			unread = append(unread, err.Error())
 			continue
 		}
-		// What is left of machines that are gone and what pods have left on machines that live wait each by themselves.
+		// What is left of machines that are gone and what pods have left on existing machines wait each by themselves.
 		for _, waits := range []nodesync.Awaiting{memory.Awaiting, memory.AwaitingLeftovers} {
 			states = append(states, nodeState{
 				namespace: namespace, uid: object.UID, version: object.ResourceVersion, confirmation: confirmation, waits: waits, savedAt: memory.SavedAt,
@@ -125,12 +125,12 @@ func (s nodeState) awaiting(now time.Time) nodesAwaiting {
 	return out
 }
 
-// stale says that a state is so old that a calico-node-sync which runs would have saved another, "" if it is not.
+// stale reports that a state is so old that a calico-node-sync which runs would have saved another, "" if it is not.
 func stale(savedAt, now time.Time) string {
 	if now.Sub(savedAt) <= freshState {
 		return ""
 	}
-	return "it has not saved its state since; if it does not run, nothing acts on a confirmation"
+	return "it has not saved its state since; a confirmation has an effect only if it runs"
 }
 
 func (n nodesAwaiting) text(now time.Time, columns int) string {
@@ -221,7 +221,7 @@ func (c *cluster) stateOf(ctx context.Context, hash string) (nodeState, error) {
 	}
 	switch {
 	case len(others) > 0:
-		return nodeState{}, fmt.Errorf("%q is not what waits now, which is %s: see 'kubectl mooring confirm' which these are", hash, strings.Join(others, "; "))
+		return nodeState{}, fmt.Errorf("%q is not the current one, which is %s: 'kubectl mooring confirm' lists them", hash, strings.Join(others, "; "))
 	case len(unread) > 0:
 		return nodeState{}, errors.New(strings.Join(unread, "; "))
 	}

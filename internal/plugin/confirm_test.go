@@ -132,7 +132,7 @@ func TestConfirmNodes(t *testing.T) {
 				t.Errorf("%d are cleaned:\n%s", s.cleaned(gone), out)
 			}
 			expect(t, 1, "", s.args("nodes", "0123456789ab"),
-				fmt.Sprintf(`error: "0123456789ab" is not what waits now, which is %s, for %d machines: see 'kubectl mooring confirm' which these are`, waits.Hash, gone))
+				fmt.Sprintf(`error: "0123456789ab" is not the current one, which is %s, for %d machines: 'kubectl mooring confirm' lists them`, waits.Hash, gone))
 			for _, bad := range []string{"59s", "24h1m", "-1h"} {
 				expect(t, 1, "", s.args("nodes", waits.Hash, "--for="+bad), "it must be between 1m0s and 24h0m0s, 1h is the default")
 			}
@@ -193,9 +193,9 @@ func TestConfirmBelievesNoForgery(t *testing.T) {
 	if strings.Contains(out, forged.Hash) || strings.Contains(out, "confirm-forged") {
 		t.Errorf("the forged state is shown:\n%s", out)
 	}
-	expect(t, 1, "", s.args("nodes", forged.Hash), fmt.Sprintf("%q is not what waits now, which is %s, for 4 machines", forged.Hash, real.Hash))
+	expect(t, 1, "", s.args("nodes", forged.Hash), fmt.Sprintf("%q is not the current one, which is %s, for 4 machines", forged.Hash, real.Hash))
 	// -n is kubectl's, and says nothing about where Mooring is.
-	expect(t, 1, "", append(s.args("nodes", forged.Hash), "-n", other.namespace), "is not what waits now")
+	expect(t, 1, "", append(s.args("nodes", forged.Hash), "-n", other.namespace), "is not the current one")
 	if _, confirmation, err := other.state.Read(t.Context()); err != nil || confirmation != "" {
 		t.Errorf("the forged ConfigMap is annotated with %q (%v)", confirmation, err)
 	}
@@ -234,7 +234,7 @@ func TestConfirmWhatHasChangedMeanwhile(t *testing.T) {
 		waits := s.save(4)
 		kubeconfig := s.between(func(int64) { s.save(5) })
 		code, out, errs := run(t, s.args("nodes", waits.Hash, "--kubeconfig", kubeconfig))
-		if want := fmt.Sprintf("error: %q is not what waits now, which is ", waits.Hash); code != 1 || out != "" || !strings.HasPrefix(errs, want) || !strings.Contains(errs, "for 5 machines") {
+		if want := fmt.Sprintf("error: %q is not the current one, which is ", waits.Hash); code != 1 || out != "" || !strings.HasPrefix(errs, want) || !strings.Contains(errs, "for 5 machines") {
 			t.Errorf("exit code %d, %s%s", code, out, errs)
 		}
 		if _, confirmation, _ := s.state.Read(t.Context()); confirmation != "" || s.cleaned(5) != 0 {
@@ -353,7 +353,7 @@ func confirmTopologies(t *testing.T, cluster *controlplane.Cluster) {
 	out := expect(t, 2, "", args(), "RouteReflectorTopology other waits: NodesVanished\n", "why:        half of the Nodes are gone\n")
 	_, word, _ := strings.Cut(out, "to confirm: kubectl mooring confirm topology other ")
 	word, _, _ = strings.Cut(word, "\n")
-	// Status shows the same, and whoever may not read it is not shown that nothing waits.
+	// Status shows the same, and anyone who may not read it is not shown that nothing waits.
 	status := append([]string{"status"}, args()[:4]...)
 	expect(t, 2, "", status, "\nWaits for a person  bad       1 confirmation awaited\n", "  ! RouteReflectorTopology other waits: NodesVanished: half of the Nodes are gone\n",
 		"    to confirm: kubectl mooring confirm topology other "+word+"\n", "\nDoctor ")

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-const confirmTopologyLong = `Confirm what a RouteReflectorTopology waits for. WORD is the one that 'kubectl mooring confirm' shows, and holds for this one time.
+const confirmTopologyLong = `Confirm what a RouteReflectorTopology waits for. WORD is the one that 'kubectl mooring confirm' shows; it is valid once.
 
   NodesVanished, SelectorMatchesNothing, SelectorMatchesTooFew  the Nodes, or the labels of the Nodes, are meant to be gone: the operator goes on with those that
                                                                 are left
@@ -28,8 +28,8 @@ const confirmTopologyLong = `Confirm what a RouteReflectorTopology waits for. WO
   MeshNotManaged                                                the topology is deleted although no mesh takes over: nodes lose the routes that nothing
                                                                 else carries
 
-Nothing else is written than the annotation ` + v1alpha1.ConfirmAnnotation + `, or for a deletion ` + v1alpha1.ForceExitAnnotation + `, on the topology, and only
-if that is still as it was read.`
+Only one thing is written: the annotation ` + v1alpha1.ConfirmAnnotation + `, or for a deletion ` + v1alpha1.ForceExitAnnotation + `, on the topology, and only
+if the object has not changed since it was read.`
 
 const confirmTopologyExample = `  kubectl mooring confirm topology main 5d0c77aa`
 
@@ -49,7 +49,7 @@ func newConfirmTopology(env *Env) *cobra.Command {
 			}
 			return err
 		},
-		// Names of those that wait. The word is not completed: it shows that whoever confirms has looked.
+		// Names of those that wait. The word is not completed: it shows that anyone who confirms has looked.
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -84,7 +84,7 @@ type topologyAwaiting struct {
 	Reason string `json:"reason"`
 	Why    string `json:"why"`
 	Word   string `json:"word"`
-	// Confirmed says that it is confirmed and the operator has yet to act on it.
+	// Confirmed reports that it is confirmed and the operator has yet to act on it.
 	Confirmed bool   `json:"confirmed,omitempty"`
 	Command   string `json:"command"`
 }
@@ -101,9 +101,9 @@ func topologyOf(t *v1alpha1.RouteReflectorTopology) (topologyAwaiting, bool) {
 func (t topologyAwaiting) consequence() string {
 	switch routereflector.Reason(t.Reason) {
 	case routereflector.ReasonMeshNotManaged:
-		return "its reflectors go although no mesh takes over: nodes lose the routes that nothing else carries"
+		return "its reflectors are removed although no mesh takes over: nodes lose the routes that nothing else carries"
 	case routereflector.ReasonMeshTooLarge:
-		return "the node-to-node mesh is turned on although it is large, and then the reflectors go"
+		return "the node-to-node mesh is turned on although it is large, and then the reflectors are removed"
 	default:
 		return "calico-route-reflector-operator goes on with the Nodes and labels that there are now"
 	}
@@ -139,7 +139,7 @@ func confirmTopology(ctx context.Context, c *cluster, name, given string) (text 
 		case !waits:
 			return fmt.Errorf("RouteReflectorTopology %s waits for no confirmation", name)
 		case a.Word != given:
-			return fmt.Errorf("%q is not what RouteReflectorTopology %s waits for now, which is %s (%s): see 'kubectl mooring confirm' why", given, name, a.Word, a.Reason)
+			return fmt.Errorf("%q is not what RouteReflectorTopology %s waits for now, which is %s (%s): 'kubectl mooring confirm' shows the reason", given, name, a.Word, a.Reason)
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": t.UID, "resourceVersion": t.ResourceVersion, "annotations": map[string]string{a.Annotation: a.Word},

@@ -25,21 +25,21 @@ const doctorLong = `Check a cluster for known hazards. Nothing is written. Witho
   controllers      two programs that do the same work, components without pods or a leader, versions that differ
   rbac             rights that a component needs and its service account does not have
   certificates     certificates that have expired or expire soon; Secrets are only counted, unless --secrets says otherwise
-  etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not well
+  etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not healthy
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
 
-Each finding names what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
+Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
 
 ` + screen.FindingExitCodes
 
 const doctorExample = `  kubectl mooring doctor
   kubectl mooring doctor -o json | jq '.findings[] | select(.severity == "problem")'`
 
-const doctorControllersLong = `Check who does the work of Mooring's components: upstream projects and others alongside them, two installations of one, Deployments without a
-ready pod, Leases of leader election that nobody renews, and versions that differ within one release.
+const doctorControllersLong = `Check which controllers run: upstream projects and others alongside Mooring's components, two installations of one component, Deployments without a ready pod,
+Leases of leader election that are not renewed, and versions that differ within one release.
 
-Deployments, DaemonSets and Leases of all namespaces are read. A component is known by the labels of its manifests and chart, or by
-the last part of its image's name; others by the names that the pages in docs/migration have.`
+Deployments, DaemonSets and Leases of all namespaces are read. A component is recognized by the labels of its manifests and chart, or by
+the last part of its image's name; upstream projects by the names in docs/migration.`
 
 // partCertificates is the doctor that may read Secrets.
 const partCertificates = "certificates"
@@ -53,9 +53,9 @@ type doctorPart struct {
 // doctorParts are those that are commands of their own by this alone.
 func doctorParts() []doctorPart {
 	return []doctorPart{
-		{"controllers", "Find controllers that fight, and components that do not do their work", doctorControllersLong, lookAtControllers},
+		{"controllers", "Find controllers that conflict, and components that do not work", doctorControllersLong, lookAtControllers},
 		{"rbac", "Find rights that a component needs and does not have", doctorRBACLong, lookAtRights},
-		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not well", doctorStoragesLong, lookAtStorages},
+		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not healthy", doctorStoragesLong, lookAtStorages},
 		{partCertificates, "Find certificates that have expired or expire soon", doctorCertificatesLong, lookAtCertificates},
 	}
 }
@@ -84,7 +84,7 @@ type doctorCommand struct {
 	env    *Env
 	parts  []doctorPart
 	output screen.Format
-	// secrets says that certificates in Secrets are read.
+	// secrets reports that certificates in Secrets are read.
 	secrets bool
 }
 
@@ -118,7 +118,7 @@ func (d *doctorCommand) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// One question that everybody may ask tells a cluster that does not answer from sides that may not be read.
+	// One question that everybody may ask tells a cluster that does not respond from sides that may not be read.
 	if _, err := c.typed.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
 		return fmt.Errorf("asking the API server for its version: %w", err)
 	}

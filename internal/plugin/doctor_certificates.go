@@ -23,12 +23,12 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-const doctorCertificatesLong = `Find certificates that have expired, or expire within 14 days, or within the last sixth of their time if that is shorter: what renews certificates by
-itself does so after two thirds.
+const doctorCertificatesLong = `Find certificates that have expired, or expire within 14 days, or within the last sixth of their validity if that is shorter: automatic renewal happens after
+two thirds of the validity.
 
-What is public is read: the CA bundles of webhooks and aggregated API servers, when the certificates of EtcdStorages end and the CA bundles
-that their tenants and the core have in ConfigMaps, and which CAs the API server takes for clients. Secrets are only counted; with --secrets
-the tls.crt of those of type kubernetes.io/tls is read. The API server sends their keys along, which are neither looked at nor printed.`
+Only public data is read: the CA bundles of webhooks and aggregated API servers, the expiry of the certificates of EtcdStorages, the CA bundles
+that their tenants and the core have in ConfigMaps, and the client CAs of the API server. Secrets are only counted; with --secrets
+the tls.crt of those of type kubernetes.io/tls is read. The API server also sends their keys, which are neither read nor printed.`
 
 // authenticationConfigMap is where an API server publishes its CAs of clients (k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust).
 const authenticationConfigMap = "extension-apiserver-authentication"

@@ -26,7 +26,7 @@ type examination struct {
 	env     *Env
 	cluster *cluster
 	clock   clock.PassiveClock
-	// secrets says that certificates in Secrets are read.
+	// secrets reports that certificates in Secrets are read.
 	secrets bool
 	// listings are the workloads, controllers what else was read of who does which work, once they were read.
 	listings    []doctor.Listing

@@ -94,7 +94,7 @@ func hazards() map[string]hazard {
 		},
 		"the mesh left on": {
 			ground: ground{nodes: 4, ids: []string{id, id}, labels: first(2), peers: recipe(), meshOn: true},
-			want:   []string{"warning mesh: the node-to-node mesh is on beside 2 reflectors that serve clients (n0, n1)"},
+			want:   []string{"warning mesh: the node-to-node mesh is on in addition to 2 reflectors that serve clients (n0, n1)"},
 		},
 		"a single reflector": {
 			ground: ground{nodes: 3, ids: []string{id}, labels: first(1), peers: recipe()},
@@ -112,14 +112,14 @@ func hazards() map[string]hazard {
 		"labels of Kubernetes": {
 			ground: ground{nodes: 4, ids: []string{id, id}, labels: first(2), peers: masters},
 			want: []string{
-				"warning selectors: spec.peerSelector of BGPPeer masters hangs on a label that is Kubernetes' own: has(node-role.kubernetes.io/master)",
+				"warning selectors: spec.peerSelector of BGPPeer masters depends on a label of Kubernetes: has(node-role.kubernetes.io/master)",
 				"warning selectors: spec.peerSelector of BGPPeer masters selects no node: has(node-role.kubernetes.io/master)",
 			},
 		},
 		"an ID that is none": {
 			ground: ground{nodes: 4, ids: []string{id, id, "1.2.3.4%!(EXTRA int32=7)"}, labels: first(2), peers: recipe()},
-			want:   []string{`problem cluster-ids: annotation projectcalico.org/RouteReflectorClusterID of Node n2 is "1.2.3.4%!(EXTRA int32=7)", which is no IPv4 address`},
-			inEtcd: []string{`problem cluster-ids: spec.bgp.routeReflectorClusterID of Calico Node n2 is "1.2.3.4%!(EXTRA int32=7)", which is no IPv4 address`},
+			want:   []string{`problem cluster-ids: annotation projectcalico.org/RouteReflectorClusterID of Node n2 is "1.2.3.4%!(EXTRA int32=7)", which is not an IPv4 address`},
+			inEtcd: []string{`problem cluster-ids: spec.bgp.routeReflectorClusterID of Calico Node n2 is "1.2.3.4%!(EXTRA int32=7)", which is not an IPv4 address`},
 		},
 	}
 }
@@ -153,7 +153,7 @@ func inBothDatastores(t *testing.T, cluster *controlplane.Cluster) {
 	})
 }
 
-// store is a cluster, and an etcd for Calico beside it.
+// store is a cluster, and an etcd for Calico alongside it.
 type store struct {
 	t       *testing.T
 	cluster *controlplane.Cluster
@@ -363,7 +363,7 @@ func (s *store) onlyInEtcd() {
 	s.whoseItIs()
 }
 
-// whoseItIs takes a datastore for another cluster's by its record, or without one by its nodes, and says of one that does not answer why.
+// whoseItIs takes a datastore for another cluster's by its record, or without one by its nodes, and says of one that does not respond why.
 func (s *store) whoseItIs() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -396,7 +396,7 @@ func (s *store) whoseItIs() {
 	// It is bound to this cluster, three of whose machines are gone.
 	s.finds("etcdv3", []string{"warning redundancy: reflector n1 is not Ready"})
 	s.t.Setenv("ETCD_ENDPOINTS", "http://127.0.0.1:1")
-	refused("calico's etcd at http://127.0.0.1:1 does not answer a quorum read: dial tcp 127.0.0.1:1: connect: connection refused")
+	refused("calico's etcd at http://127.0.0.1:1 does not respond to a quorum read: dial tcp 127.0.0.1:1: connect: connection refused")
 	s.t.Setenv("ETCD_ENDPOINTS", "")
 	refused("the datastore is etcdv3 but no endpoint is named: set ETCD_ENDPOINTS", "--datastore-type", "etcdv3")
 }

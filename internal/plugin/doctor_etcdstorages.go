@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-const doctorStoragesLong = `Find EtcdStorages that are not ready, are in conflict, or are at a bound of their quota, and a core etcd that is not well: without space, without
-a leader, with a member that does not answer, or nearly full.
+const doctorStoragesLong = `Find EtcdStorages that are not ready, are in conflict, or are at a limit of their quota, and a core etcd that is not healthy: without space, without
+a leader, with a member that does not respond, or nearly full.
 
 The conditions of EtcdStorages are read, as etcd-storage-operator wrote them last. The core itself is not queried.`
 

@@ -9,7 +9,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// A tenant that no operator has looked at, one whose core is full, and one that is well, by their conditions; a user without the right to list them gets a warning.
+// A tenant that no operator has looked at, one whose core is full, and one that is well, by their conditions; a user without the right to
+// list them gets a warning.
 func testDoctorStorages(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	const resource = "etcdstorages.etcd.mooring.dev"
@@ -28,7 +29,7 @@ func testDoctorStorages(t *testing.T, cluster *controlplane.Cluster) {
 	expect(t, 2, "", p.ask("etcdstorages"), "PROBLEM  etcdstorages: members a1 of the core etcd have the alarm NOSPACE", "1 problem, 0 warnings, 0 notes, 0 ok\n")
 	expect(t, 2, "", p.ask(), "PROBLEM  etcdstorages: members a1 of the core etcd have the alarm NOSPACE")
 	say("True", "Healthy", "")
-	expect(t, 0, "", p.ask("etcdstorages"), "ok       etcdstorages: EtcdStorages that are ready, on a core etcd that is well: 1", "0 problems, 0 warnings, 0 notes, 1 ok\n")
+	expect(t, 0, "", p.ask("etcdstorages"), "ok       etcdstorages: EtcdStorages that are ready, on a healthy core etcd: 1", "0 problems, 0 warnings, 0 notes, 1 ok\n")
 	expect(t, 2, "", p.ask("etcdstorages", "--as", "nobody"), "warning  etcdstorages: not read: EtcdStorages: ", `is forbidden: User "nobody" cannot`)
 	mustKubectl(t, cluster, "", "delete", resource, "doctor")
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-const doctorRBACLong = `Ask the API server whether the service account of each component has the rights that our manifests give it, and name the rule and the
-command that brings it where one is missing.
+const doctorRBACLong = `Ask the API server whether the service account of each component has the rights that our manifests give it, and name the missing rule and
+the command that adds it.
 
 Deployments and DaemonSets of all namespaces are read, and SubjectAccessReviews are created, which nothing stores. Rights that only some settings
-need are asked for with those settings: Calico's datastore, its journal, the variables of a predecessor.`
+need are asked for with those settings: Calico's datastore, its journal, the variables of an upstream project.`
 
 // lookAtRights asks for every right of every component.
 func lookAtRights(ctx context.Context, x *examination) []finding.Finding {

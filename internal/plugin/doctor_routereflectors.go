@@ -17,19 +17,19 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
 )
 
-const doctorRouteReflectorsLong = `Look for what is dangerous in the BGP route reflectors of a cluster with Calico, no matter who made them: a
+const doctorRouteReflectorsLong = `Find hazards in the BGP route reflectors of a cluster with Calico, no matter who created them: a
 RouteReflectorTopology, another operator, or people by hand.
 
-A model of Calico's BGP says which nodes have no route to which, and how many paths a prefix has. Besides it looks for a mesh that
-was left on, single reflectors, reflectors of one zone, BGPPeers that contradict each other, and selectors on labels that an upgrade
-of Kubernetes may take away.
+A model of Calico's BGP shows which nodes have no route to each other, and how many paths a prefix has. The command also finds a mesh
+that was left on, single reflectors, reflectors of one zone, BGPPeers that contradict each other, and selectors on labels that an upgrade
+of Kubernetes may remove.
 
 It reads the cluster of the kubeconfig (Nodes, BGPPeers, BGPConfiguration; it writes nothing), or, with --nodes, files that hold
 what kubectl prints.
 
-Where Calico keeps its data in etcd, name that as for calicoctl: DATASTORE_TYPE=etcdv3 (or --datastore-type), ETCD_ENDPOINTS, and
-where they are needed ETCD_USERNAME, ETCD_PASSWORD, ETCD_CA_CERT_FILE, ETCD_CERT_FILE and ETCD_KEY_FILE; each variable may begin with
-CALICO_ as well. Kubernetes' Nodes and RouteReflectorTopologies are read from the cluster of the kubeconfig then, too.`
+If Calico keeps its data in etcd, name that etcd as for calicoctl: DATASTORE_TYPE=etcdv3 (or --datastore-type), ETCD_ENDPOINTS, and
+if needed ETCD_USERNAME, ETCD_PASSWORD, ETCD_CA_CERT_FILE, ETCD_CERT_FILE and ETCD_KEY_FILE; each variable may begin with
+CALICO_ as well. Kubernetes' Nodes and RouteReflectorTopologies are then read from the cluster of the kubeconfig.`
 
 const doctorRouteReflectorsExample = `  kubectl mooring doctor routereflectors
   ETCD_ENDPOINTS=https://10.0.0.1:2379 ETCD_CA_CERT_FILE=ca.pem kubectl mooring doctor routereflectors
@@ -59,7 +59,7 @@ func newDoctorRouteReflectors(env *Env) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&d.names.Nodes, "nodes", "", "File with the Nodes, a List as `kubectl get nodes -o json` prints it, or YAML; - is standard input. Without it the cluster is read.")
-	flags.StringVar(&d.names.Peers, "bgppeers", "", "File with the BGPPeers there are. Without it, and with --nodes: none.")
+	flags.StringVar(&d.names.Peers, "bgppeers", "", "File with the existing BGPPeers. Without it, and with --nodes: none.")
 	flags.StringVar(&d.names.Configuration, "bgpconfiguration", "", "File with BGPConfiguration default. Without it, and with --nodes: none, so that the mesh is on.")
 	flags.StringVar(&d.datastore, "datastore-type", "", "Calico's datastore, kubernetes or etcdv3. Also DATASTORE_TYPE; endpoints in ETCD_ENDPOINTS mean etcdv3. Without any of these: kubernetes.")
 	d.output.AddTo(cmd)
@@ -77,7 +77,7 @@ func (d *doctorRouteReflectors) run(ctx context.Context, in io.Reader, out, note
 func (d *doctorRouteReflectors) evidence(ctx context.Context, in io.Reader, notes io.Writer) (doctor.Evidence, error) {
 	if d.names.Nodes == "" {
 		if d.names.Peers != "" || d.names.Configuration != "" {
-			return doctor.Evidence{}, errors.New("--bgppeers and --bgpconfiguration go with --nodes: give all as files, or none, to read the cluster")
+			return doctor.Evidence{}, errors.New("--bgppeers and --bgpconfiguration need --nodes: give all as files, or none, to read the cluster")
 		}
 		return d.fromCluster(ctx)
 	}
@@ -85,7 +85,7 @@ func (d *doctorRouteReflectors) evidence(ctx context.Context, in io.Reader, note
 		return doctor.Evidence{}, errors.New("--datastore-type and --nodes: give one of them, since files are read without a datastore")
 	}
 	if used := slices.DeleteFunc([]string{d.names.Nodes, d.names.Peers, d.names.Configuration}, func(s string) bool { return s != "-" }); len(used) > 1 {
-		return doctor.Evidence{}, errors.New(`standard input ("-") can be read for one of the flags alone`)
+		return doctor.Evidence{}, errors.New(`standard input ("-") can be read for only one of the flags`)
 	}
 	w, told, err := (files.Reader{Stdin: in}).Cluster(d.names)
 	if err != nil {

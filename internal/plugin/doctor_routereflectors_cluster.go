@@ -59,7 +59,7 @@ func (d *doctorRouteReflectors) fromCluster(ctx context.Context) (doctor.Evidenc
 	return withTopologies(ctx, config, e)
 }
 
-// withTopologies adds the RouteReflectorTopologies. Whoever may not list them learns what is not judged without.
+// withTopologies adds the RouteReflectorTopologies. Anyone who may not list them learns what is not judged without.
 func withTopologies(ctx context.Context, config *rest.Config, e doctor.Evidence) (doctor.Evidence, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -76,7 +76,7 @@ func withTopologies(ctx context.Context, config *rest.Config, e doctor.Evidence)
 func fromKubernetes(ctx context.Context, config *rest.Config, client kubernetes.Interface) (doctor.Evidence, error) {
 	bgp, err := calico.OpenBGP(ctx, config)
 	if errors.Is(err, calico.ErrNoBGPKinds) {
-		return doctor.Evidence{}, fmt.Errorf("%w; if Calico keeps its data in etcd, name that in ETCD_ENDPOINTS", err)
+		return doctor.Evidence{}, fmt.Errorf("%w; if Calico keeps its data in etcd, set ETCD_ENDPOINTS", err)
 	}
 	if err != nil {
 		return doctor.Evidence{}, err

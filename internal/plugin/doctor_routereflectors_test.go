@@ -92,8 +92,8 @@ func TestDoctorRouteReflectorsRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		"peers alone":       {[]string{"--bgppeers", good}, "--bgppeers and --bgpconfiguration go with --nodes: give all as files, or none, to read the cluster"},
-		"standard input":    {[]string{"--nodes", "-", "--bgppeers", "-"}, `standard input ("-") can be read for one of the flags alone`},
+		"peers alone":       {[]string{"--bgppeers", good}, "--bgppeers and --bgpconfiguration need --nodes: give all as files, or none, to read the cluster"},
+		"standard input":    {[]string{"--nodes", "-", "--bgppeers", "-"}, `standard input ("-") can be read for only one of the flags`},
 		"no such file":      {[]string{"--nodes", "/no/such/file"}, "--nodes: open /no/such/file: no such file or directory"},
 		"no Node in it":     {[]string{"--nodes", write(t, "a", "kind: List\nitems: []\n")}, "there is no Node in it"},
 		"no selector":       {[]string{"--nodes", good, "--bgppeers", write(t, "b", "kind: BGPPeer\nmetadata: {name: x}\nspec: {nodeSelector: '(('}\n")}, `BGPPeer x: spec.nodeSelector "(("`},

@@ -34,7 +34,7 @@ type patient struct {
 func testDoctor(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	p := patient{t, cluster}
-	const nobody = "note     components: there is nothing of Mooring in this cluster\n"
+	const nobody = "note     components: no component of Mooring runs in this cluster\n"
 	expect(t, 0, "", p.ask(), nobody, "note     routereflectors: not read: route reflectors: the API server serves Calico's BGPPeer neither in", "0 problems, 0 warnings, 2 notes, ")
 	expect(t, 0, "", p.ask("rbac"), "0 problems, 0 warnings, 0 notes, 0 ok\n")
 	p.forbidden()
@@ -60,7 +60,7 @@ func (p patient) forbidden() {
 	const no = `is forbidden: User "nobody" cannot`
 	out := expect(p.T, 2, "", p.ask("--as", "nobody"), "warning  components: not read: Deployments: deployments.apps "+no, "not read: DaemonSets: daemonsets.apps "+no,
 		"warning  leader: not read: Leases: leases.coordination.k8s.io "+no, "warning  rights: not read: Deployments: ", "0 ok\n")
-	if strings.Contains(out, "nothing of Mooring") {
+	if strings.Contains(out, "no component of Mooring") {
 		p.Errorf("what was not looked at is said not to be there:\n%s", out)
 	}
 }
@@ -100,7 +100,7 @@ func (p patient) leader() {
 	expect(p.T, 0, "", ask, "ok       leader: pod-1 leads Deployment mooring-system/calico-node-sync\n", "0 problems, 0 warnings, 0 notes, 2 ok\n")
 }
 
-// A right that is missing is named, and the command beside it brings it.
+// A right that is missing is named, and the command alongside it brings it.
 func (p patient) rights() {
 	p.Helper()
 	const well = "ok       rights: ServiceAccount mooring-system/calico-node-sync has every right of dist/calico-node-sync-kubernetes.yaml\n"
@@ -138,7 +138,7 @@ func (p patient) eventually(args []string, wants ...string) {
 	})
 }
 
-// rival puts a predecessor beside.
+// rival puts an upstream project alongside.
 func (p patient) rival() {
 	p.Helper()
 	const old = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"kube-calico-controller","namespace":"mooring-system"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},` +

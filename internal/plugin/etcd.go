@@ -13,7 +13,7 @@ import (
 func newEtcd(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
-		Short: "Save and load the data of one tenant of etcd storage; win back space in the core",
+		Short: "Export and import the data of one tenant of etcd storage; reclaim space in the core",
 	}
 	for _, build := range []Builder{newEtcdExport, newEtcdImport, newEtcdDefragment, newEtcdRetained, newEtcdPurge} {
 		cmd.AddCommand(build(env))
@@ -22,12 +22,12 @@ func newEtcd(env *Env) *cobra.Command {
 }
 
 // etcdConnectionHelp is the part of both commands' help about how the tenant is reached.
-const etcdConnectionHelp = `How the tenant is reached:
+const etcdConnectionHelp = `How to connect to the tenant:
   - By default through its proxies: endpoint, CA bundle and client certificate
     are read from EtcdStorage NAME and from the ConfigMap and the Secret that it
     names first. Outside of the cluster run
     kubectl -n NAMESPACE port-forward service/etcd-NAME 2379
-    beside, and give --endpoint https://localhost:2379
+    alongside, and give --endpoint https://localhost:2379
   - With --endpoint, --cacert, --cert and --key through any proxy, without a
     cluster.
   - With --core-endpoint and the other --core flags in the core etcd itself, for

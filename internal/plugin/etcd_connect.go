@@ -180,7 +180,7 @@ func tlsFor(endpoints []string, ca, cert, key []byte, caFrom, pairFrom string) (
 	return out, nil
 }
 
-// checkEndpoints refuses what is no URL of an etcd, and says whether all of them are plaintext.
+// checkEndpoints refuses what is not a URL of an etcd, and reports whether all of them are plaintext.
 func checkEndpoints(endpoints []string) (plaintext bool, err error) {
 	plain := 0
 	for _, endpoint := range endpoints {
@@ -263,8 +263,8 @@ func greet(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// inCore completes a tenant that is reached in the core: its prefix and its lease space. The operator's records are read if the user may: the tenant's
-// own for what it says, the others' so that nothing of theirs is touched.
+// inCore completes a tenant that is reached in the core: its prefix and its lease space. The operator's records are read if the user may:
+// the tenant's own for what it says, the others' so that nothing of theirs is touched.
 func (f *etcdFlags) inCore(ctx context.Context, client *clientv3.Client, name string, tenant *transfer.Tenant) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
 	defer cancel()

@@ -19,17 +19,17 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
-const etcdDefragmentLong = `Gives the free space in the files of a core etcd's members back, one member at a
+const etcdDefragmentLong = `Returns the free space in the database files of a core etcd's members, one member at a
 time and the leader last. A member does not serve meanwhile, which takes some
 seconds for each GiB; with one member no tenant is served.
 
-This is the way out of the alarm NOSPACE, with which no tenant can write. Where
-a member has it, or with --compact, all history is compacted first, so that
-there is space to give back: API servers that watch from an older revision list
-again. At the end the alarms are disarmed.
+It resolves the alarm NOSPACE, during which no tenant can write. If a member has it,
+or with --compact, all history is compacted first, so that there is free space:
+API servers that watch from an older revision list again. At the end the alarms
+are disarmed.
 
-Nothing is begun while a member is away, knows no leader, or has the alarm
-CORRUPT. What was begun may be interrupted and begun again.
+The command does not start while a member is unreachable, has no leader, or has
+the alarm CORRUPT. It may be interrupted and started again.
 
 Name all members: one that is not named keeps its free space.`
 
@@ -50,7 +50,7 @@ func newEtcdDefragment(_ *Env) *cobra.Command {
 	var d defragmentation
 	cmd := &cobra.Command{
 		Use:     "defragment",
-		Short:   "Win back space in the core etcd, and end its alarm NOSPACE",
+		Short:   "Reclaim space in the core etcd, and disarm its alarm NOSPACE",
 		Long:    etcdDefragmentLong,
 		Example: etcdDefragmentExample,
 		Args:    cobra.NoArgs,
@@ -61,7 +61,7 @@ func newEtcdDefragment(_ *Env) *cobra.Command {
 	}
 	f.addCoreTo(cmd)
 	cmd.Flags().BoolVar(&d.compact, "compact", false, "Compact all history first, also where no member has the alarm NOSPACE.")
-	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "Say what would be done, and do nothing.")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "Show what would be done, and do nothing.")
 	return cmd
 }
 
@@ -100,14 +100,14 @@ func (d *defragmentation) run(ctx context.Context) error {
 func (d *defragmentation) look(ctx context.Context) (operator.Health, error) {
 	health := d.client.Health(ctx, time.Now())
 	if len(health.Corrupt) > 0 {
-		return health, fmt.Errorf("members %s have the alarm CORRUPT: their data is not that of the others; replace them first", strings.Join(health.Corrupt, ", "))
+		return health, fmt.Errorf("members %s have the alarm CORRUPT: their data differs from that of the others; replace them first", strings.Join(health.Corrupt, ", "))
 	}
 	for _, m := range health.Members {
 		switch {
 		case m.Problem != "":
 			return health, errors.New(m.Problem)
 		case !m.Leader:
-			return health, fmt.Errorf("the member %s knows no leader: see whether most of the members run and reach each other", m.URL)
+			return health, fmt.Errorf("the member %s has no leader: check whether most of the members run and reach each other", m.URL)
 		case m.ClusterID != health.Members[0].ClusterID:
 			return health, fmt.Errorf("%s and %s are members of different cores, with cluster IDs %s and %s: name the members of one",
 				health.Members[0].URL, m.URL, health.Members[0].ClusterID, m.ClusterID)

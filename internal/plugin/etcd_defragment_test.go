@@ -76,8 +76,8 @@ func alarms(t *testing.T, client *clientv3.Client) []*pb.AlarmMember {
 	return answer.Alarms
 }
 
-// A core of three members out of space: the command prints what it would do, refuses while a member is away, and then takes all of them out of it, the leader
-// last. What is stored stays.
+// A core of three members out of space: the command prints what it would do, refuses while a member is away, and then takes all of them out
+// of it, the leader last. What is stored stays.
 func TestEtcdDefragment(t *testing.T) {
 	t.Parallel()
 	urls, _, client := smallCore(t)
@@ -104,7 +104,7 @@ func TestEtcdDefragment(t *testing.T) {
 		t.Errorf("the plan, which must end with the leader %s: %s", leader, plan)
 	}
 	silent := "http://" + testkit.FreeAddress(t)
-	expect(t, command.ExitError, "", append(args(), "--core-endpoint", silent), "the core etcd "+silent+" does not answer within 5s")
+	expect(t, command.ExitError, "", append(args(), "--core-endpoint", silent), "the core etcd "+silent+" does not respond within 5s")
 	if len(alarms(t, client)) == 0 {
 		t.Error("something was done while a member is away")
 	}
@@ -136,8 +136,8 @@ func TestEtcdDefragmentRefusals(t *testing.T) {
 	expect(t, command.ExitError, "", []string{"etcd", "defragment", "--core-endpoint", nobody}, "connecting to "+nobody)
 }
 
-// A core whose space is all in use has little space afterwards, and the command prints what has to happen. etcd may raise its alarm before that, for what
-// it has not committed yet: then there is room for more, and no warning.
+// A core whose space is all in use has little space afterwards, and the command prints what has to happen. etcd may raise its alarm before
+// that, for what it has not committed yet: then there is room for more, and no warning.
 func TestEtcdDefragmentOfACoreThatIsFull(t *testing.T) {
 	t.Parallel()
 	urls, _, client := smallCore(t)

@@ -18,17 +18,17 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-const etcdExportLong = `Saves all keys and values of one tenant, as they were at one moment, in a stream
-of text that can be kept and loaded again, here or into another core. Keys are
+const etcdExportLong = `Saves all keys and values of one tenant at one revision as a text stream, which can
+be imported again, here or into another core. Keys are
 written without the tenant's prefix, and nothing of other tenants can be in it.
 It holds whatever the tenant stores, Secrets too: keep it as you keep those.
 
-A file appears under its name only when it is whole. Standard output gets
-nothing before; until then the data is in a temporary file that only you can
-read. If the tenant's history is compacted meanwhile, the export begins again.
+A file gets its name only when it is complete. Until then the data
+is in a temporary file that only you can read, and nothing is written to
+standard output. If the tenant's history is compacted meanwhile, the export starts again.
 
-Keys that hold on a lease are noted with the length of the lease. Those whose
-lease has ended meanwhile are left out, and counted.
+Keys attached to a lease are saved with the TTL of the lease. Those whose lease
+has expired meanwhile are left out, and counted.
 
 ` + etcdConnectionHelp
 

@@ -14,19 +14,19 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-const etcdImportLong = `Loads a stream that 'kubectl mooring etcd export' has written into one tenant,
-which may have another name than the one that it was made of.
+const etcdImportLong = `Imports a stream of 'kubectl mooring etcd export' into one tenant, whose name
+may differ from that of the exported one.
 
 The tenant must be empty. It is written in pages of up to 100 keys, each of them
-whole or not at all. An import that was interrupted is finished by running it
-again with --resume: what is there with the same value already is passed over, a
-key with another value ends it. Nothing is ever overwritten or deleted.
+in one transaction. Finish an interrupted import by running it again with --resume: keys that
+exist with the same value are skipped, a key with another value is an error.
+Nothing is ever overwritten or deleted.
 
 A file is checked as a whole before the first key is written. A pipe cannot be:
 each page is checked before it is written, and that the stream is whole is known
 at its end.
 
-Keys that held on a lease get a new lease of the whole length, which begins now.
+Keys that were attached to a lease get a new lease with the full TTL.
 ` + "`compact_rev_key`" + ` is not loaded: API servers create it again. Revisions are those of
 the new store, so clients of an API server (controllers too) must be restarted.
 
@@ -56,7 +56,7 @@ func newEtcdImport(env *Env) *cobra.Command {
 	f.addTo(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.filename, "filename", "f", "", "File with the stream, - for standard input.")
-	flags.BoolVar(&f.resume, "resume", false, "The tenant may have keys already; equal ones are passed over.")
+	flags.BoolVar(&f.resume, "resume", false, "The tenant may have keys already; equal ones are skipped.")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "Check the stream, and whether the tenant is empty, and write nothing.")
 	return cmd
 }

@@ -25,16 +25,15 @@ import (
 const etcdRetainedLong = `Lists the data that EtcdStorages left in a core etcd when they were deleted with
 the policy Retain: the tenant's name, its prefix, and how many keys there are.
 
-It stays until another EtcdStorage takes it over (spec.adoptExistingData) or
+It stays until another EtcdStorage adopts it (spec.adoptExistingData) or
 'kubectl mooring etcd purge' deletes it.`
 
 const etcdPurgeLong = `Deletes the data that an EtcdStorage left in a core etcd when it was deleted with
-the policy Retain: its keys, leases and records, and the record of whose it was.
+the policy Retain: its keys, leases and records, and the record of its owner.
 
-Nothing is deleted of a tenant that an EtcdStorage has, of this cluster or of
-another, and it ends when one takes the data over meanwhile. What was begun may
-be interrupted and begun again. There is no way back: see 'kubectl mooring etcd
-export' for a copy.`
+Data of an existing EtcdStorage, of this cluster or another, is never deleted, and the
+command stops if one adopts the data meanwhile. It may be interrupted and started again.
+The deletion cannot be undone: 'kubectl mooring etcd export' makes a copy.`
 
 const etcdPurgeExample = `  kubectl mooring etcd purge team-a --dry-run --core-endpoint https://etcd-0:2379 \
     --core-cacert ca.crt --core-cert client.crt --core-key client.key`
@@ -67,7 +66,7 @@ func newEtcdPurge(_ *Env) *cobra.Command {
 		},
 	}
 	f.addCoreTo(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Say what would be deleted, and delete nothing.")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Show what would be deleted, and delete nothing.")
 	return cmd
 }
 
@@ -139,9 +138,9 @@ func retained(ctx context.Context, client *core.Client, tenant string) (operator
 	i := slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == tenant })
 	switch {
 	case i < 0:
-		return operator.Owner{}, "", fmt.Errorf("the core etcd has no record of a tenant %q: 'kubectl mooring etcd retained' lists what was left there", tenant)
+		return operator.Owner{}, "", fmt.Errorf("the core etcd has no record of a tenant %q: 'kubectl mooring etcd retained' lists the retained data", tenant)
 	case !owners[i].Released:
-		return operator.Owner{}, "", fmt.Errorf("the data under %s is not left over: EtcdStorage %s, with UID %s, has it; delete that first", owners[i].Prefix, tenant, owners[i].UID)
+		return operator.Owner{}, "", fmt.Errorf("the data under %s is in use: EtcdStorage %s, with UID %s, has it; delete that first", owners[i].Prefix, tenant, owners[i].UID)
 	}
 	return owners[i], id, nil
 }

@@ -51,8 +51,8 @@ func TestEtcdRetainedAndPurge(t *testing.T) {
 		t.Errorf("a tenant that is in use is listed: %s", list)
 	}
 	expect(t, command.ExitOK, "", at("purge", "left", "--dry-run"), "would delete 1200 keys under /left/, 0 leases and 1 record of proxies")
-	expect(t, command.ExitError, "", at("purge", "live"), "the data under /live/ is not left over: EtcdStorage live, with UID uid-live, has it; delete that first")
-	expect(t, command.ExitError, "", at("purge", "nobody"), `the core etcd has no record of a tenant "nobody": 'kubectl mooring etcd retained' lists what was left there`)
+	expect(t, command.ExitError, "", at("purge", "live"), "the data under /live/ is in use: EtcdStorage live, with UID uid-live, has it; delete that first")
+	expect(t, command.ExitError, "", at("purge", "nobody"), `the core etcd has no record of a tenant "nobody": 'kubectl mooring etcd retained' lists the retained data`)
 	expect(t, command.ExitError, "", []string{"etcd", "purge", "left"}, "give --core-endpoint")
 	expect(t, command.ExitError, "", at("purge"), "give the name of one tenant")
 	expect(t, command.ExitOK, "", at("retained"), "1200")

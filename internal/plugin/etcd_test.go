@@ -99,7 +99,7 @@ func TestEtcdThroughAProxy(t *testing.T) {
 	expect(t, command.ExitError, "", []string{"etcd", "import", "b", b, "-f", file, "--dry-run"},
 		"error: the tenant is not empty: tenant b has 3 keys; it would be refused without --resume")
 	expect(t, command.ExitError, "", []string{"etcd", "import", "b", b, "-f", file},
-		"error: the tenant is not empty: it has 3 keys, and nothing was written; to go on with an import that was interrupted, give --resume")
+		"error: the tenant is not empty: it has 3 keys, and nothing was written; to continue an interrupted import, use --resume")
 	expect(t, command.ExitOK, "", []string{"etcd", "import", "b", b, "-f", file, "--resume"}, "Imported 0 keys into tenant b; 3 keys were there already.")
 
 	pipe := func(text string, args ...string) (int, string) {
@@ -114,14 +114,14 @@ func TestEtcdThroughAProxy(t *testing.T) {
 	}
 	code, text = pipe(stream[:len(stream)-5])
 	if want := "note: standard input cannot be read twice: each page is checked before it is\n  written, the whole at its end\nerror: standard input: line 6: the stream ends within this line: " +
-		"it was cut off; 3 keys of tenant c were written before, and --resume goes on from there\n"; code != command.ExitError || text != want {
+		"it was truncated; 3 keys of tenant c were written before, and --resume goes on from there\n"; code != command.ExitError || text != want {
 		t.Errorf("%d %s\n%s", code, text, want)
 	}
 	code, text = pipe(stream, "--resume")
 	if code != command.ExitOK || !strings.HasSuffix(text, "Imported 0 keys into tenant c; 3 keys were there already.\n") {
 		t.Errorf("%d %s", code, text)
 	}
-	expect(t, command.ExitError, stream[:len(stream)-5], []string{"etcd", "import", "d", proxy("d"), "-f", "-"}, "it was cut off; nothing was written")
+	expect(t, command.ExitError, stream[:len(stream)-5], []string{"etcd", "import", "d", proxy("d"), "-f", "-"}, "it was truncated; nothing was written")
 	if got := dump(t, etcd, "/d/"); got != "" {
 		t.Errorf("a damaged stream was loaded: %s", got)
 	}

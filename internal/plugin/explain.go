@@ -21,16 +21,16 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-const explainLong = `Explain the state of a Node, a Service of type LoadBalancer, a PersistentVolumeClaim or an EtcdStorage: the planners' own reasons, and
-recent Events. Nothing is written.
+const explainLong = `Explain the state of a Node, a Service of type LoadBalancer, a PersistentVolumeClaim or an EtcdStorage: the reasons of the components'
+plans, and recent Events. Nothing is written.
 
   node         what the cloud, Kubernetes, Calico and the topologies report of the machine, whether it is out of service and why, what
                calico-node-sync would remove of it or which gate holds that back, and what each topology plans for it
-  service      the load balancer that it asks DigitalOcean for, what each annotation gives, what is refused, and which Nodes are left out
+  service      the load balancer that it requests from DigitalOcean, the effect of each annotation, what is refused, and which Nodes are left out
   pvc          its volume at DigitalOcean, where that is attached, and what keeps its Pod waiting
-  etcdstorage  its conditions as sentences, usage and quota, the ends of certificates, and what is pending
+  etcdstorage  its conditions as sentences, usage and quota, the expiry of certificates, and what is pending
 
-Plans are made here and now, by the rules of the components and without their flags. A machine needs no Node to be explained.
+Plans are computed by the command with the components' rules and default flags. A machine can be explained without a Node.
 The environment is that of "kubectl mooring agreement": DO_ACCESS_TOKEN for DigitalOcean, ETCD_ENDPOINTS for Calico's etcdv3.
 
 Exit codes: 0 nothing needs attention; 2 a line needs attention (those with an exclamation mark); 1 it could not be determined.`
@@ -86,7 +86,7 @@ func newExplain(env *Env) *cobra.Command {
 	e.output.AddTo(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&e.defaultType, "default-type", annotation.DefaultType,
-		"Of a Service: type of load balancers that ask for none, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
+		"Of a Service: type of load balancers without the annotation, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
 	flags.StringVar(&e.defaultsFile, "defaults", "", "Of a Service: file with defaults for annotations, as in "+defaults.EnvText+".")
 	// The only error is a flag that does not exist or has its completion already.
 	_ = cmd.RegisterFlagCompletionFunc("default-type",
@@ -102,7 +102,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	if kind.names[0] != "service" {
 		for _, flag := range []string{"default-type", "defaults"} {
 			if cmd.Flags().Changed(flag) {
-				return fmt.Errorf("--%s is about load balancers: it goes with a service only", flag)
+				return fmt.Errorf("--%s is about load balancers: use it with a service only", flag)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func explained(args []string) (kind explainedKind, name string, err error) {
 		words = append(strings.SplitN(args[0], "/", 2), args[1:]...)
 	}
 	if len(words) == 0 {
-		return kind, "", fmt.Errorf("nothing is named: use %s; for KIND %s", form, kindsInWords())
+		return kind, "", fmt.Errorf("no object is named: use %s; for KIND %s", form, kindsInWords())
 	}
 	kind, known := kindOf(words[0])
 	switch {
@@ -138,7 +138,7 @@ func explained(args []string) (kind explainedKind, name string, err error) {
 	case len(words) == 1 || words[1] == "":
 		return kind, "", fmt.Errorf("explain %s needs a name: use %s", kind.names[0], form)
 	case len(words) > 2:
-		return kind, "", fmt.Errorf("%q is one argument too many: use %s", words[2], form)
+		return kind, "", fmt.Errorf("%q is an extra argument: use %s", words[2], form)
 	case strings.Contains(words[1], "/"):
 		return kind, "", fmt.Errorf("%q is not a name: the namespace of a Service is given with -n", words[1])
 	}
@@ -214,7 +214,7 @@ func sideOf(err error) explain.Side {
 		return explain.Side{}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return explain.Side{Problem: "no answer in time"}
+		return explain.Side{Problem: "no response in time"}
 	}
 	return explain.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}
 }

@@ -113,11 +113,11 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 		{ask("pod", "x"), `error: unsupported kind "pod": ` + kinds},
 		{ask("node"), "error: explain node needs a name: " + form},
 		{ask("svc/"), "error: explain service needs a name: " + form},
-		{ask("node", "a", "b"), `error: "b" is one argument too many: ` + form},
-		{ask("node/a", "b"), `error: "b" is one argument too many: ` + form},
+		{ask("node", "a", "b"), `error: "b" is an extra argument: ` + form},
+		{ask("node/a", "b"), `error: "b" is an extra argument: ` + form},
 		{ask("svc/shop/web"), `error: "shop/web" is not a name: the namespace of a Service is given with -n`},
-		{ask("node", "x", "--defaults=f"), "error: --defaults is about load balancers: it goes with a service only"},
-		{ask("ets", "x", "--default-type=REGIONAL"), "error: --default-type is about load balancers: it goes with a service only"},
+		{ask("node", "x", "--defaults=f"), "error: --defaults is about load balancers: use it with a service only"},
+		{ask("ets", "x", "--default-type=REGIONAL"), "error: --default-type is about load balancers: use it with a service only"},
 		{ask("svc", "x", "--default-type=GLOBAL"), `error: --default-type is "GLOBAL", it must be REGIONAL or REGIONAL_NETWORK`},
 		{ask("svc", "x", "--defaults=/no/such/file"), "error: reading defaults for annotations: open /no/such/file: no such file or directory"},
 		{ask("node", "x", "-o", "table"), "use one of text, json, yaml"},
@@ -189,8 +189,8 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 	}
 
 	mustKubectl(t, cluster, `{"apiVersion":"crd.projectcalico.org/v1","kind":"ClusterInformation","metadata":{"name":"default"},"spec":{"datastoreReady":true}}`, "create", "-f", "-")
-	has(t, explains(t, kubeconfig, 2, "node/c1"), "plan: nothing: its Kubernetes Node is there, so that nothing of it is removed",
-		"client: of the only group, cluster ID 244.0.0.1, whose reflectors shall be", "!topology: its operator has not said anything of it: is calico-route-reflector-operator running?")
+	has(t, explains(t, kubeconfig, 2, "node/c1"), "plan: nothing: its Kubernetes Node is there, so nothing of it is removed",
+		"client: of the only group, cluster ID 244.0.0.1, whose desired reflectors are", "!topology: its operator has not reported on it: check that calico-route-reflector-operator runs")
 	has(t, explains(t, kubeconfig, 0, "no", "r1"), "reflector: main", "role: reflector of the only group, in zone a, cluster ID 244.0.0.1")
 
 	// A machine without a Node; the controller's memory makes its absence older than now.
@@ -199,7 +199,7 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 			"spec":{"cidr":"10.1.%d.0/26","node":"%s","state":"confirmed","deleted":"false"}}`, host, i, i, host), "create", "-f", "-")
 	}
 	has(t, explains(t, kubeconfig, 2, "node", "old"), "!disagree: Calico holds addresses for a host that is not a Kubernetes Node", "!held back: absent since ",
-		"memory: none of a controller was found, so that an absence begins now")
+		"memory: no state of a controller was found, so that an absence starts now")
 	now := time.Now().UTC()
 	memory := fmt.Sprintf(`{"savedAt":"%s","absences":[{"calicoNode":"old","kubernetesNode":"old","since":"%s","witnessed":true}]}`,
 		now.Format(time.RFC3339), now.Add(-time.Hour).Format(time.RFC3339))
@@ -297,15 +297,15 @@ func explainTenant(t *testing.T, cluster *controlplane.Cluster, kubeconfig strin
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", etcdv1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
 	mustKubectl(t, cluster, "", "wait", "--for=condition=Established", "crd/etcdstorages."+etcdv1alpha1.GroupVersion.Group, "--timeout=60s")
 	mustKubectl(t, cluster, `{"apiVersion":"`+etcdv1alpha1.GroupVersion.String()+`","kind":"EtcdStorage","metadata":{"name":"team-a"},"spec":{"quota":{"keys":200}}}`, "create", "-f", "-")
-	has(t, explains(t, kubeconfig, 2, "ets", "team-a"), "!pending: the operator has not said anything of it yet: is etcd-storage-operator running?")
+	has(t, explains(t, kubeconfig, 2, "ets", "team-a"), "!pending: the operator has not reported on it yet: check that etcd-storage-operator runs")
 	mustKubectl(t, cluster, "", "patch", "ets", "team-a", "--type=merge", "--subresource=status", "-p", `{"status":{"observedGeneration":1,"proxies":"3/3","readyReplicas":3,
 		"usage":{"keys":50,"bytes":"1Mi","leases":2,"observedAt":"2026-11-22T10:00:00Z"},
 		"conditions":[{"type":"Ready","status":"True","reason":"Ready","message":"","observedGeneration":1,"lastTransitionTime":"2026-11-22T10:00:00Z"}]}}`)
-	tell(t, cluster, "default", "claimed", "etcd-storage-operator", `{"kind":"EtcdStorage","name":"team-a","apiVersion":"`+etcdv1alpha1.GroupVersion.String()+`"}`, "null", "owners/team-a: the prefix is nobody's yet")
+	tell(t, cluster, "default", "claimed", "etcd-storage-operator", `{"kind":"EtcdStorage","name":"team-a","apiVersion":"`+etcdv1alpha1.GroupVersion.String()+`"}`, "null", "owners/team-a: the prefix has no owner yet")
 	lines := explains(t, kubeconfig, 0, "etcdstorage.etcd.mooring.dev/team-a")
 	has(t, lines, "Ready: it is ready, since ", "keys: 50 of 200 (25 %)", "bytes: 1Mi, unbounded", "issued: none yet")
 	if !slices.ContainsFunc(lines, func(l string) bool {
-		return strings.Contains(l, "Told: owners/team-a: the prefix is nobody's yet (etcd-storage-operator)")
+		return strings.Contains(l, "Told: owners/team-a: the prefix has no owner yet (etcd-storage-operator)")
 	}) {
 		t.Errorf("the Event is not in\n%s", strings.Join(lines, "\n"))
 	}

@@ -19,7 +19,7 @@ func EventSources() map[string][]string { return eventSources() }
 // ConfirmText is what a list of one thing of each kind looks like.
 func ConfirmText(now time.Time, columns int) string {
 	held := nodesync.Awaiting{
-		Hash: "3f2a9c01d4be", Gate: nodesync.GateMass, Count: 12, Why: "12 nodes are gone whose deletion nobody watched, removals of the last 1h0m0s included; the mass guard allows 4 of 40",
+		Hash: "3f2a9c01d4be", Gate: nodesync.GateMass, Count: 12, Why: "12 nodes are gone whose deletion was not watched, including removals of the last 1h0m0s; the mass guard allows 4 of 40",
 		Machines: []string{"node-00", "node-01", "node-02", "node-03", "node-04", "node-05", "node-06", "node-07", "node-08", "node-09"},
 	}
 	old := nodesync.Awaiting{

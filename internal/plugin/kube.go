@@ -45,7 +45,7 @@ func shownFlags() []string {
 	return []string{clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout}
 }
 
-// RESTConfig says which API server to talk to and as whom.
+// RESTConfig returns which API server to talk to and as whom.
 func (k *KubeFlags) RESTConfig() (*rest.Config, error) {
 	if timeout := k.overrides.Timeout; timeout != "" {
 		if _, err := clientcmd.ParseTimeout(timeout); err != nil {

@@ -5,11 +5,11 @@ package plugin
 
 import "github.com/spf13/cobra"
 
-// newMigrate is the group of commands that carry over what a predecessor's users have.
+// newMigrate is the group of commands that carry over what an upstream project's users have.
 func newMigrate(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Carry over the objects of a project that Mooring succeeds",
+		Short: "Convert the objects of an upstream project",
 	}
 	cmd.AddCommand(newMigrateEtcdStorage(env))
 	return cmd

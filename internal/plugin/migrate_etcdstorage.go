@@ -21,17 +21,17 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
-const migrateEtcdStorageLong = `Makes EtcdStorages of etcd-storage-operator from those of etcdproxy-controller.
+const migrateEtcdStorageLong = `Converts the EtcdStorages of etcdproxy-controller to those of etcd-storage-operator.
 
 The old objects (` + predecessor.Resource + `.` + predecessor.Group + `) are read from the cluster,
 or with -f from a file, YAML or JSON, Lists too; documents of other kinds are
-passed over. With NAMEs only those are converted.
+skipped. With NAMEs only those are converted.
 
 The new objects are printed as YAML, and nothing is written. With --apply they
 are written to the cluster instead, by server-side apply under the name
-kubectl-mooring: doing it again changes nothing, and what somebody else has
-changed in them meanwhile is not overwritten. What could not be carried over is
-said for each object on standard error.
+kubectl-mooring: applying again changes nothing, and changes by other field managers
+are not overwritten. What could not be converted is reported for each object on
+standard error.
 
 ConfigMaps and Secrets keep their names, and data stays where it is: the new
 objects have spec.adoptExistingData true. The old objects are never touched.
@@ -40,10 +40,10 @@ What to do before and after: docs/migration/etcd-storage-operator.md
 -o json and -o yaml print one report in place of the objects and the text:
   storages: one per old object, in their order, with
     name     its name; may be empty for what is refused
-    result   whole    carried over as it was
-             changed  carried over, but for what lost says
-             refused  not converted, for what refused says
-             failed   converted and not written, for what error says
+    result   whole    converted without loss
+             changed  converted, except for the fields in lost
+             refused  not converted, for the reasons in refused
+             failed   converted and not written, for the reason in error
     written  with --apply: created, configured or unchanged
     error    why it was not written
     refused, lost, hints   lists of {field, text}
@@ -53,9 +53,9 @@ Other fields may come later. Without a report, standard output is empty and the
 exit code 1.
 
 Exit codes:
-  0  every object was carried over as it was
+  0  every object was converted without loss
   1  an object could not be converted or written, or the input cannot be read
-  2  every object was converted, and something of one could not be carried over`
+  2  every object was converted, and a field of at least one could not be converted`
 
 const migrateEtcdStorageExample = `  kubectl mooring migrate etcdstorage > storages.yaml
   kubectl mooring migrate etcdstorage team-a --apply --dry-run
@@ -85,16 +85,16 @@ func newMigrateEtcdStorage(env *Env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.filename, "filename", "f", "", "File with old objects, - for standard input. Unset, the cluster is read.")
 	flags.BoolVar(&f.apply, "apply", false, "Write the new objects to the cluster, in place of printing them.")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "With --apply: the API server checks and says what it would do, and writes nothing.")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "With --apply: a server-side dry run, which writes nothing.")
 	flags.StringVar(&f.settings.OperatorNamespace, "operator-namespace", "kube-apiserver-storage",
-		"Namespace of etcd-storage-operator, which delivers nothing there.")
+		"Namespace of etcd-storage-operator; it never delivers certificates there.")
 	f.output.AddTo(cmd)
 	return cmd
 }
 
 func (f *migrateFlags) run(cmd *cobra.Command, env *Env, names []string) error {
 	if f.dryRun && !f.apply {
-		return errors.New("--dry-run goes with --apply; without --apply nothing is written anyway")
+		return errors.New("--dry-run needs --apply; without --apply nothing is written anyway")
 	}
 	var client dynamic.Interface
 	if f.apply || f.filename == "" {
@@ -207,7 +207,7 @@ func printConversions(w io.Writer, conversions []predecessor.Conversion) error {
 	return nil
 }
 
-// tellConversions says for each object what became of it. What cannot be written is the reader's loss alone, so errors of w are passed over.
+// tellConversions says for each object what became of it. What cannot be written is the reader's loss alone, so errors of w are skipped.
 func tellConversions(w io.Writer, conversions []predecessor.Conversion) {
 	list := func(word string, notes []predecessor.Note) {
 		for _, n := range notes {
@@ -223,9 +223,9 @@ func tellConversions(w io.Writer, conversions []predecessor.Conversion) {
 		verdict := "carried over"
 		switch {
 		case c.Object == nil:
-			verdict = "NOT carried over"
+			verdict = "NOT converted"
 		case len(c.Lost) > 0:
-			verdict = "carried over, but not as it was"
+			verdict = "converted with loss"
 		}
 		converted = converted || c.Object != nil
 		fmt.Fprintf(w, "EtcdStorage %s: %s\n", name, verdict)
@@ -234,8 +234,7 @@ func tellConversions(w io.Writer, conversions []predecessor.Conversion) {
 		list("i", c.Hints)
 	}
 	if converted {
-		wrap(w, "", "", "ConfigMaps and Secrets keep their names and keys. Each tenant's data stays where it is, under /NAME/ of the core, and is taken over "+
-			"(spec.adoptExistingData).")
+		wrap(w, "", "", "ConfigMaps and Secrets keep their names and keys. Each tenant's data stays where it is, under /NAME/ of the core, and is adopted (spec.adoptExistingData).")
 	}
 }
 
@@ -252,7 +251,7 @@ func verdict(all []migrated) error {
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("%d of %d EtcdStorages could not be carried over, see above", failed, len(all))
+		return fmt.Errorf("%d of %d EtcdStorages could not be converted, see above", failed, len(all))
 	case lost > 0:
 		return command.Exit(command.ExitAttention, nil)
 	}

@@ -55,7 +55,7 @@ func TestMigrateEtcdStorageAgain(t *testing.T) {
 		t.Errorf("%s\n%s", first, second)
 	}
 	code, _, stderr := runWith(t, first, "migrate", "etcdstorage", "-f", "-")
-	if code != command.ExitError || !strings.Contains(stderr, "note: EtcdStorage team-a is of "+v1alpha1.GroupVersion.String()+" and is passed over") ||
+	if code != command.ExitError || !strings.Contains(stderr, "note: EtcdStorage team-a is of "+v1alpha1.GroupVersion.String()+" and is skipped") ||
 		!strings.Contains(stderr, "there is no EtcdStorage of etcd.xmudrii.com in standard input") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
@@ -84,7 +84,7 @@ func TestMigrateEtcdStorageRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"-f /nowhere/x":            "error: opening the input: open /nowhere/x: no such file or directory\n",
 		"-f " + oldStorages + " b": "error: there is no EtcdStorage \"b\" of etcdproxy-controller\n",
-		"-f x --dry-run":           "error: --dry-run goes with --apply; without --apply nothing is written anyway\n",
+		"-f x --dry-run":           "error: --dry-run needs --apply; without --apply nothing is written anyway\n",
 		"--kubeconfig /nowhere/x":  "error: reading the kubeconfig, pass --kubeconfig or --context to choose another: ",
 	} {
 		if code, _, stderr := run(t, append([]string{"migrate", "etcdstorage"}, strings.Fields(args)...)); code != command.ExitError || !strings.Contains(stderr, want) {

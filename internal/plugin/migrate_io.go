@@ -100,7 +100,7 @@ func decodeOldStorages(document []byte, notes io.Writer) ([]map[string]any, erro
 	case predecessor.Is(object):
 		return []map[string]any{object}, nil
 	case kind == predecessor.Kind:
-		fmt.Fprintf(notes, "note: EtcdStorage %s is of %s and is passed over\n", nameOf(object), version)
+		fmt.Fprintf(notes, "note: EtcdStorage %s is of %s and is skipped\n", nameOf(object), version)
 	case kind == "List" || kind == predecessor.Kind+"List":
 		return oldStoragesIn(object, version, kind, notes)
 	}
@@ -126,7 +126,7 @@ func oldStoragesIn(list map[string]any, version, kind string, notes io.Writer) (
 		case predecessor.Is(object):
 			out = append(out, object)
 		case object["kind"] == predecessor.Kind:
-			fmt.Fprintf(notes, "note: EtcdStorage %s is of %v and is passed over\n", nameOf(object), object["apiVersion"])
+			fmt.Fprintf(notes, "note: EtcdStorage %s is of %v and is skipped\n", nameOf(object), object["apiVersion"])
 		}
 	}
 	return out, nil
@@ -175,7 +175,7 @@ func applyStorage(ctx context.Context, client dynamic.Interface, c predecessor.C
 	case apierrors.IsNotFound(err):
 		return "", fmt.Errorf("the cluster does not serve %s: apply the CustomResourceDefinition of etcd-storage-operator first", v1alpha1.GroupVersion)
 	case apierrors.IsConflict(err):
-		return "", fmt.Errorf("there is one already, in which somebody else has set %s otherwise; it is left alone", conflictFields(err))
+		return "", fmt.Errorf("it exists already, and another field manager has set %s to another value; it is not changed", conflictFields(err))
 	case err != nil:
 		return "", fmt.Errorf("applying it: %w", err)
 	case !existed:
@@ -202,7 +202,7 @@ func conflictFields(err error) string {
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
-// alike says whether a person would see no difference.
+// alike reports whether a person would see no difference.
 func alike(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(a.Object["spec"], b.Object["spec"]) && reflect.DeepEqual(a.GetLabels(), b.GetLabels()) &&
 		reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations())

@@ -29,7 +29,7 @@ func TestMigrateEtcdStorageReport(t *testing.T) {
 		code int
 		err  string
 	}{
-		"migrate-etcdstorage-json-all":   {[]string{"-o", "json"}, command.ExitError, "error: 2 of 5 EtcdStorages could not be carried over, see above\n"},
+		"migrate-etcdstorage-json-all":   {[]string{"-o", "json"}, command.ExitError, "error: 2 of 5 EtcdStorages could not be converted, see above\n"},
 		"migrate-etcdstorage-json-whole": {[]string{"-o", "json", "team-a"}, command.ExitOK, ""},
 		"migrate-etcdstorage-json-lost":  {[]string{"-o", "json", "strange", "team-a"}, command.ExitAttention, ""},
 		"migrate-etcdstorage-yaml-lost":  {[]string{"--output=yaml", "strange", "sample"}, command.ExitAttention, ""},
@@ -37,7 +37,7 @@ func TestMigrateEtcdStorageReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := run(t, append([]string{"migrate", "etcdstorage", "-f", oldStorages}, tt.args...))
-			const note = "note: EtcdStorage new is of etcd.mooring.dev/v1alpha1 and is passed over\n"
+			const note = "note: EtcdStorage new is of etcd.mooring.dev/v1alpha1 and is skipped\n"
 			if code != tt.code || stderr != note+tt.err {
 				t.Errorf("exit code %d, want %d; %s", code, tt.code, stderr)
 			}
@@ -137,8 +137,8 @@ func TestMigrateEtcdStorageReportApplied(t *testing.T) {
 		want   string
 	}{
 		{"dry run", nil, "good less --dry-run", command.ExitAttention, "dry run; good whole created; less changed created"},
-		{"all", nil, "", command.ExitError, "good whole created; taken failed (there is one already, in which somebody else has set spec.prefix otherwise; " +
-			"it is left alone); less changed created; with.dots refused"},
+		{"all", nil, "", command.ExitError, "good whole created; taken failed (it exists already, and another field manager has set spec.prefix to another " +
+			"value; it is not changed); less changed created; with.dots refused"},
 		{"again", nil, "good", command.ExitOK, "good whole unchanged"},
 		{"with a loss again", nil, "less good", command.ExitAttention, "good whole unchanged; less changed unchanged"},
 		{"changed meanwhile", func() { api.at["good"]["spec"] = map[string]any{} }, "good", command.ExitOK, "good whole configured"},

@@ -26,25 +26,25 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-const forgetLong = `Remove what machines that are gone have left in Calico's datastore, by the names of their Calico Nodes. calico-node-sync does it with its own rights and with
-the same checks as for any machine: the Kubernetes Node is read once more before each write and must not be found, no pod may run there, the annotation
-` + nodesync.KeepAnnotation + ` forbids it, and all that goes is journaled first. Naming a machine stands for the grace period and for the
-confirmation of the mass guard, and lets the old name of a machine go that has joined under another one.
+const forgetLong = `Remove the leftovers of machines that are gone from Calico's datastore, by the names of their Calico Nodes. calico-node-sync does it with its own rights and with
+the same checks as for any machine: the Kubernetes Node is read again before each write and must not exist, no pod may run there, the annotation
+` + nodesync.KeepAnnotation + ` forbids it, and everything is journaled before it is removed. Naming a machine replaces the grace period and the confirmation
+of the mass guard. It also allows the removal of the old name of a machine that has joined again under another name.
 
 ` + requestLong
 
-const restoreLong = `Put back what calico-node-sync has removed, from its journal. NAME is a machine, or an entry of the journal; a machine with several entries that differ is
-refused, and they are listed. What exists again stays as it is, addresses go back if they are still free, and what is not put back is named.
+const restoreLong = `Put back what calico-node-sync has removed, from its journal. NAME is a machine, or an entry of the journal; a machine with several different entries is refused,
+and they are listed. Objects that exist again are not changed, addresses are restored if they are still free, and what is not restored is listed.
 
-While Kubernetes has no such Node, a Calico Node that was put back goes again after the grace period, unless it is annotated with
+While Kubernetes has no such Node, a restored Calico Node is removed again after the grace period, unless it has the annotation
 ` + nodesync.KeepAnnotation + `.
 
 ` + requestLong
 
 const requestLong = `The request is the annotation ` + nodesync.RequestAnnotation + ` on ConfigMap calico-node-sync-state in the namespace of calico-node-sync, and its
-answer the annotation ` + nodesync.AnswerAnnotation + ` there: get and patch on that ConfigMap are all that a person needs.
+response is the annotation ` + nodesync.AnswerAnnotation + ` there: a person needs only get and patch on that ConfigMap.
 
-Exit codes: 0 all of it is done; 2 something was left alone, for the reason that is printed; 1 it could not be done, or is not finished.`
+Exit codes: 0 everything is done; 2 something was not done, for the reason that is printed; 1 an error, or it is not finished.`
 
 const (
 	// takeUp is how long a controller may take until it begins: it looks every ten seconds, and a round of a large cluster takes some.
@@ -69,7 +69,7 @@ func newNode(env *Env) *cobra.Command {
 func newNodeForget(env *Env) *cobra.Command {
 	var f requestFlags
 	cmd := &cobra.Command{
-		Use: "forget NODE...", Short: "Remove what machines that are gone have left in Calico's datastore", Long: forgetLong,
+		Use: "forget NODE...", Short: "Remove the leftovers of machines that are gone from Calico's datastore", Long: forgetLong,
 		Example: "  kubectl mooring node forget worker-7 --dry-run\n  kubectl mooring node forget worker-7 worker-8\n" +
 			"  kubectl mooring node forget worker-7 --also-remove=HostEndpoint",
 		Args:              someNames("the name of a Calico Node"),
@@ -100,9 +100,9 @@ func newRestore(env *Env) *cobra.Command {
 }
 
 func (f *requestFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "Say what would be done, and do nothing.")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "Show what would be done, and do nothing.")
 	cmd.Flags().DurationVar(&f.wait, "wait", 5*time.Minute,
-		"How long to wait for the answer. calico-node-sync tries for as long what is held back for a time, such as by pods that still run.")
+		"How long to wait for the response. Meanwhile calico-node-sync retries what is held back temporarily, such as by pods that still run.")
 }
 
 // someNames takes one or more names.
@@ -183,11 +183,11 @@ func (c *cluster) oneState(ctx context.Context, namespaces []string) (*corev1.Co
 	case len(found) == 1 && len(problems) == 0:
 		return found[0], nil
 	case len(found) > 1:
-		return nil, fmt.Errorf("there is a calico-node-sync in each of the namespaces %s: say with -n which is meant", strings.Join(in, ", "))
+		return nil, fmt.Errorf("there is a calico-node-sync in each of the namespaces %s: choose one with -n", strings.Join(in, ", "))
 	case len(problems) > 0:
-		return nil, errors.New(strings.Join(problems, "; ") + ": say with -n in which namespace calico-node-sync is")
+		return nil, errors.New(strings.Join(problems, "; ") + ": name the namespace of calico-node-sync with -n")
 	}
-	return nil, fmt.Errorf("there is no ConfigMap %s in the namespaces %s: calico-node-sync makes it when it runs with --mode=enforce; say with -n where it is",
+	return nil, fmt.Errorf("there is no ConfigMap %s in the namespaces %s: calico-node-sync makes it when it runs with --mode=enforce; name its namespace with -n",
 		nodesynccontroller.StateName, strings.Join(namespaces, ", "))
 }
 
@@ -204,7 +204,7 @@ func (a asking) annotate(ctx context.Context, state *corev1.ConfigMap, text stri
 		if before := object.Annotations[nodesync.RequestAnnotation]; before != "" {
 			other, wrong := nodesynccontroller.ParseRequest(before)
 			if answered := given.ID == other.ID && given.Final(); wrong == nil && !answered && a.clock.Now().Before(other.Until) {
-				return fmt.Errorf("calico-node-sync is asked to %s %s already, until %s: wait for that first",
+				return fmt.Errorf("calico-node-sync already has a request to %s %s, valid until %s: wait for it first",
 					other.Verb, command.Printable(strings.Join(other.Names, " ")), other.Until.Format(time.RFC3339))
 			}
 		}
@@ -253,7 +253,7 @@ func (a asking) await(ctx context.Context, namespace, text string) error {
 		case last.Final():
 			return a.print(last)
 		case last.State == "" && waited >= takeUp:
-			return a.stopped(ctx, namespace, text, last, fmt.Errorf("calico-node-sync in namespace %s has not taken it up for %s: does it run, and with --mode=enforce?",
+			return a.stopped(ctx, namespace, text, last, fmt.Errorf("calico-node-sync in namespace %s has not started on it for %s: check that it runs with --mode=enforce",
 				namespace, takeUp))
 		case waited >= a.wait+takeUp:
 			return a.stopped(ctx, namespace, text, last, errors.New("it is not finished"))
@@ -273,7 +273,7 @@ func (a asking) stopped(ctx context.Context, namespace, text string, last nodesy
 	for _, line := range last.Lines {
 		fmt.Fprintln(a.to, command.Printable(line))
 	}
-	return fmt.Errorf("%w; calico-node-sync goes on with it until %s, and its answer will be the annotation %s of ConfigMap %s/%s", why,
+	return fmt.Errorf("%w; calico-node-sync continues with it until %s, and its response will be the annotation %s of ConfigMap %s/%s", why,
 		a.request.Until.Format(time.RFC3339), nodesync.AnswerAnnotation, namespace, nodesynccontroller.StateName)
 }
 
@@ -291,5 +291,5 @@ func (a asking) print(answer nodesynccontroller.Answer) error {
 	case nodesynccontroller.AnswerHeld:
 		return command.Exit(exitAttention, nil)
 	}
-	return errors.New("calico-node-sync could not do it, as it says above")
+	return errors.New("calico-node-sync could not do it, see above")
 }

@@ -75,7 +75,7 @@ func TestRequestsAreForOneController(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := []string{"--kubeconfig", s.cluster.Kubeconfig, "--mooring-namespace", "request-one,request-two", "node", "forget", "worker-7"}
-	expect(t, 1, "", both, "there is a calico-node-sync in each of the namespaces request-one, request-two: say with -n which is meant")
+	expect(t, 1, "", both, "there is a calico-node-sync in each of the namespaces request-one, request-two: choose one with -n")
 	expect(t, 0, "", append(both, "-n", "request-one"), "forget\nworker-7\n")
 
 	busy, err := s.cluster.Client.CoreV1().ConfigMaps("request-two").Get(t.Context(), nodesynccontroller.StateName, metav1.GetOptions{})
@@ -88,7 +88,7 @@ func TestRequestsAreForOneController(t *testing.T) {
 	if _, err := s.cluster.Client.CoreV1().ConfigMaps("request-two").Update(t.Context(), busy, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, 1, "", append(both, "-n", "request-two"), "calico-node-sync is asked to restore worker-1 already, until ")
+	expect(t, 1, "", append(both, "-n", "request-two"), "calico-node-sync already has a request to restore worker-1, valid until ")
 }
 
 // What pods that are gone have left waits under a hash of its own, and is shown as that.

@@ -28,7 +28,7 @@ const (
 	FormatYAML  Format = "yaml"
 )
 
-// The formats that some commands know besides: more columns, and kind/name alone, a line each.
+// The formats that some commands have in addition: more columns, and kind/name alone, a line each.
 const (
 	FormatWide Format = "wide"
 	FormatName Format = "name"

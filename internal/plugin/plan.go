@@ -9,7 +9,7 @@ import "github.com/spf13/cobra"
 func newPlan(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Say what a component would do, without doing it",
+		Short: "Show what a component would do, without doing it",
 	}
 	for _, build := range []Builder{newPlanNodes, newPlanRouteReflectors, newPlanLoadBalancer, newPlanFirewall} {
 		cmd.AddCommand(build(env))

@@ -14,7 +14,7 @@ func planNothing(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	clearEnvironment(t)
 	expect(t, 1, "", []string{"plan", "rr", "--kubeconfig", cluster.Kubeconfig}, "error: the cluster has no kind RouteReflectorTopology: install calico-route-reflector-operator first")
-	expect(t, 1, "", []string{"plan", "nodes", "--kubeconfig", cluster.Kubeconfig}, "error: there are no kinds of Calico in this cluster; if Calico keeps its data in etcd, name that in ETCD_ENDPOINTS")
+	expect(t, 1, "", []string{"plan", "nodes", "--kubeconfig", cluster.Kubeconfig}, "error: there are no kinds of Calico in this cluster; if Calico keeps its data in etcd, set ETCD_ENDPOINTS")
 	t.Setenv("DATASTORE_TYPE", "etcdv3")
 	expect(t, 1, "", []string{"plan", "nodes", "--kubeconfig", cluster.Kubeconfig}, "error: the datastore is etcdv3 but no endpoint is named: set ETCD_ENDPOINTS")
 	expect(t, 1, "", []string{"plan", "rr", "--kubeconfig", cluster.Kubeconfig}, "error: the datastore is etcdv3 but no endpoint is named: set ETCD_ENDPOINTS")

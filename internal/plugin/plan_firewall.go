@@ -19,19 +19,19 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
-const planFirewallLong = `Prints what the cluster's firewall at DigitalOcean must be: what PUBLIC_ACCESS_FIREWALL_NAME and _TAGS name. It is offline:
+const planFirewallLong = `Prints the desired state of the cluster's firewall at DigitalOcean (PUBLIC_ACCESS_FIREWALL_NAME and _TAGS). It is offline:
 neither a cluster nor DigitalOcean is queried. Give it all Services of the cluster, since one firewall serves them all.
 
 For people, with -f: Services are read from files (YAML or JSON, several documents, Lists). Documents of other kinds are
-passed over.
+skipped.
 
 For programs, without -f: a JSON object on standard input,
   {"name","tags":[...],"defaultType","defaults":{annotation: value},"services":[Service...]}
-is answered by a JSON object:
+results in a JSON object:
   {"request":{...}}   the body of the request
-A Service that cannot be understood opens nothing here, and stops no other: "request" is without it, "leftOut" names it and
-says why, and "error" says so in one text. Where the firewall exists already it keeps what it has for that Service.
-"warnings" are about Services that are understood.
+A Service that cannot be parsed opens no port and does not affect the others: "request" is without it, "leftOut" names
+it with the reason, and "error" has all reasons in one text. An existing firewall keeps its rules for that Service.
+"warnings" are about the other Services.
 
 Exit codes: 0 the request was printed; 1 the input cannot be read, or (with -f) a Service is left out.`
 
@@ -85,7 +85,7 @@ func newPlanFirewall(*Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "firewall",
 		Aliases: []string{"fw"},
-		Short:   "Print what the cluster's firewall at DigitalOcean must be",
+		Short:   "Print the desired state of the cluster's firewall at DigitalOcean",
 		Long:    planFirewallLong,
 		Example: planFirewallExample,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,10 +96,10 @@ func newPlanFirewall(*Env) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Chooses the form for people.")
+	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Selects the text output.")
 	flags.StringVar(&f.config.Name, "name", "", "Name of the firewall, as in PUBLIC_ACCESS_FIREWALL_NAME.")
 	flags.StringSliceVar(&f.config.Tags, "tag", nil, "Tag of the droplets that it covers, as in PUBLIC_ACCESS_FIREWALL_TAGS.")
-	flags.BoolVar(&f.config.AllowReserved, "allow-reserved-ports", false, "Let Services open ports that the machines use themselves, as --firewall-allow-reserved-ports.")
+	flags.BoolVar(&f.config.AllowReserved, "allow-reserved-ports", false, "Allow Services to open ports that the machines use themselves, as --firewall-allow-reserved-ports.")
 	addPlanFlags(cmd, &f.config.DefaultType, &f.defaults, &f.format)
 	return cmd
 }
@@ -126,7 +126,7 @@ func answerFirewall(in firewall.Input, unreadable []fwLeftOut) fwAnswer {
 func planFirewallMachine(cmd *cobra.Command) error {
 	for _, name := range []string{"name", "tag", "default-type", "defaults", "output"} {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s goes with -f; without -f everything is in the JSON object on standard input", name)
+			return fmt.Errorf("--%s needs -f; without -f everything is in the JSON object on standard input", name)
 		}
 	}
 	if err := mayRead(cmd); err != nil {
@@ -186,7 +186,7 @@ func (f *planFirewallFlags) plan(cmd *cobra.Command) error {
 		return fmt.Errorf("printing the plan: %w", err)
 	}
 	if len(a.LeftOut) > 0 {
-		return fmt.Errorf("%d of %d services cannot be understood, see above", len(a.LeftOut), len(services))
+		return fmt.Errorf("%d of %d services cannot be parsed, see above", len(a.LeftOut), len(services))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestPlanFirewallForPeople(t *testing.T) {
   left out        service shop/bad: annotation service.beta.kubernetes.io/do-loadbalancer-type is "GLOBAL", it must be REGIONAL or REGIONAL_NETWORK
   warning         service shop/np: annotation kubernetes.digitalocean.com/firewall-managed is "perhaps", which is neither true nor false: the firewall opens the Service's ports
 `
-	if diff := cmp.Diff(want, stdout); diff != "" || code != 1 || !strings.Contains(stderr, "1 of 3 services cannot be understood, see above") {
+	if diff := cmp.Diff(want, stdout); diff != "" || code != 1 || !strings.Contains(stderr, "1 of 3 services cannot be parsed, see above") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, diff)
 	}
 	for _, format := range []string{"json", "yaml"} {

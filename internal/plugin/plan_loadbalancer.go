@@ -20,19 +20,19 @@ const planLoadBalancerLong = `Prints what would be sent to DigitalOcean for Serv
 DigitalOcean is queried.
 
 For people, with -f: Services and Nodes are read from files (YAML or JSON, several documents, Lists). Documents of other
-kinds are passed over.
+kinds are skipped.
 
 For programs, without -f: a JSON object on standard input,
   {"region","clusterID","vpcID","defaultType","defaults":{annotation: value},"certificates":[{"id","name"}],
    "droplets":[{"id","name"}],"nodes":[Node...],"services":[Service...]}
-is answered by a JSON array with one element per Service, in their order:
-  {"name","request":{...}}   the body of the request; what only the creating one carries is in "createOnly"
+results in a JSON array with one element per Service, in their order:
+  {"name","request":{...}}   the body of the request; fields that only the creation has are in "createOnly"
   {"name","error":"..."}     why there is none
-"disowned" says that the request would not be sent, because an annotation of the Service forbids it.
+"disowned" means that the request would not be sent, because an annotation of the Service forbids it.
 
-A certificate by domains is taken for one that the account has: its ID is its name in parentheses unless it is given.
+A certificate by domains is assumed to exist in the account: its ID is its name in parentheses unless it is given.
 
-Exit codes: 0 every Service was answered; 1 the input cannot be read, or (with -f) a Service cannot have a load balancer.`
+Exit codes: 0 every Service has a result; 1 the input cannot be read, or (with -f) a Service cannot have a load balancer.`
 
 const planLoadBalancerExample = `  kubectl get nodes -o yaml > nodes.yaml
   kubectl mooring plan loadbalancer -f service.yaml --nodes nodes.yaml --region nyc1
@@ -72,7 +72,7 @@ func newPlanLoadBalancer(*Env) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.services, "filename", "f", "", "File with Services, - for standard input. Chooses the form for people.")
+	flags.StringVarP(&f.services, "filename", "f", "", "File with Services, - for standard input. Selects the text output.")
 	flags.StringVar(&f.nodes, "nodes", "", "File with the cluster's Nodes, - for standard input.")
 	flags.StringVar(&f.cluster.Region, "region", "", "Region of the cluster, as in REGION.")
 	flags.StringVar(&f.cluster.ID, "cluster-id", "", "ID of the cluster, as in DO_CLUSTER_ID.")
@@ -123,7 +123,7 @@ func assume(in loadbalancer.Input) loadbalancer.Input {
 // planMachine is the machine form: JSON in, JSON out. What is wrong with one Service is part of the answer.
 func planMachine(cmd *cobra.Command) error {
 	if name := changedFlag(cmd); name != "" {
-		return fmt.Errorf("--%s goes with -f; without -f everything is in the JSON object on standard input", name)
+		return fmt.Errorf("--%s needs -f; without -f everything is in the JSON object on standard input", name)
 	}
 	if err := mayRead(cmd); err != nil {
 		return err

@@ -12,11 +12,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/explain"
 )
 
-// lbPlan is the answer for one Service in the human form. Its JSON form is that of the machine form and what a person wants to know besides.
+// lbPlan is the answer for one Service in the human form. Its JSON form is that of the machine form and what a person wants to know in addition.
 type lbPlan struct {
 	Namespace string `json:"namespace,omitempty"`
 	lbAnswer
-	// Draft says that the Service does not exist yet: its name and node ports are the API server's to give.
+	// Draft reports that the Service does not exist yet: its name and node ports are the API server's to give.
 	Draft    bool                   `json:"draft,omitempty"`
 	Warnings []annotation.Warning   `json:"warnings,omitempty"`
 	Targets  []loadbalancer.Target  `json:"targets,omitempty"`

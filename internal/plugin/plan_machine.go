@@ -26,7 +26,7 @@ import (
 func addPlanFlags(cmd *cobra.Command, defaultType, defaultsFile *string, format *screen.Format) {
 	flags := cmd.Flags()
 	flags.StringVar(defaultType, "default-type", annotation.DefaultType,
-		"Type of load balancers that ask for none, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
+		"Type of load balancers without the annotation, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
 	flags.StringVar(defaultsFile, "defaults", "", "File with defaults for annotations, as in "+defaults.EnvText+".")
 	format.AddTo(cmd)
 	// The only error is a flag that does not exist or has its completion already.

@@ -23,11 +23,11 @@ import (
 )
 
 const planNodesLong = `Show what calico-node-sync would remove from Calico's datastore now, and which gate holds back each machine that is left alone: what
-"calico-node-sync plan" prints, for machines of any name that Kubernetes or Calico has for them. Nothing is written.
+"calico-node-sync plan" prints, for machines by their name in Kubernetes or Calico. Nothing is written.
 
 It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the environment names that as for calicoctl
-(ETCD_ENDPOINTS and what goes with it). Limits are those of a controller without flags, but for --grace-period; absences
-count since when a running controller remembers them, if one is found, and else begin now.
+(ETCD_ENDPOINTS and what goes with it). Limits are the defaults of the controller, except for --grace-period. Absences start
+at the times that a running controller has recorded, if one is found, otherwise now.
 
 Exit codes: 0 nothing would change; 2 something would, or is held back; 1 it could not be determined.`
 
@@ -47,7 +47,7 @@ func newPlanNodes(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "nodes [MACHINE...]",
 		Aliases: []string{"node", "no"},
-		Short:   "Show what calico-node-sync would remove, and what holds it back",
+		Short:   "Show what calico-node-sync would remove, and which gates hold it back",
 		Long:    planNodesLong,
 		Example: planNodesExample,
 		Args:    cobra.ArbitraryArgs,
@@ -59,7 +59,7 @@ func newPlanNodes(env *Env) *cobra.Command {
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	cmd.Flags().DurationVar(&p.limits.Grace, "grace-period", p.limits.Grace, "How long a Node must have been absent, as in calico-node-sync; 0s shows what goes after it.")
+	cmd.Flags().DurationVar(&p.limits.Grace, "grace-period", p.limits.Grace, "How long a Node must have been absent, as in calico-node-sync; 0s shows what is removed after the grace period.")
 	p.output.AddTo(cmd)
 	return cmd
 }
@@ -81,7 +81,7 @@ func (p *planNodes) run(ctx context.Context, args []string, out, notes io.Writer
 	if config.Kind == calico.EtcdV3 {
 		logrus.SetOutput(io.Discard) // libcalico-go's; what cannot be read is said
 	} else if _, err := c.typed.Discovery().ServerResourcesForGroupVersion(calicoKinds); apierrors.IsNotFound(err) {
-		return errors.New("there are no kinds of Calico in this cluster; if Calico keeps its data in etcd, name that in ETCD_ENDPOINTS")
+		return errors.New("there are no kinds of Calico in this cluster; if Calico keeps its data in etcd, set ETCD_ENDPOINTS")
 	}
 	made := previewNodeSync(ctx, c, config, p.limits, p.clock)
 	if made.Problem != "" {
@@ -94,7 +94,7 @@ func (p *planNodes) run(ctx context.Context, args []string, out, notes io.Writer
 		}
 	}
 	if made.Memory == "" {
-		fmt.Fprintln(notes, "note: no controller's memory was found, so that absences begin now")
+		fmt.Fprintln(notes, "note: no state of a controller was found, so that absences start now")
 	}
 	if err := p.output.Print(out, command.Printable(plan.String()), plan); err != nil {
 		return err

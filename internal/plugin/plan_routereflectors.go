@@ -19,8 +19,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/plancmd"
 )
 
-const planRouteReflectorsLong = `Say what calico-route-reflector-operator would write next for each RouteReflectorTopology, in order, with its reasons, what the first step
-waits for, and what the reachability model says of the cluster now and in the end. Nothing is written.
+const planRouteReflectorsLong = `Show what calico-route-reflector-operator would write next for each RouteReflectorTopology, in order and with reasons, what the first step
+waits for, and the verdict of the reachability model on the cluster now and at the end. Nothing is written.
 
 It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the environment names that as for calicoctl
 (ETCD_ENDPOINTS and what goes with it). A topology in another rollout mode than Auto shows what has to be done before its
@@ -41,7 +41,7 @@ type planRouteReflectors struct {
 func newPlanRouteReflectors(env *Env) *cobra.Command {
 	p := planRouteReflectors{env: env, clock: clock.RealClock{}}
 	cmd := plancmd.New(p.clock, p.fromCluster)
-	cmd.Use, cmd.Aliases, cmd.Short = "routereflectors [TOPOLOGY...]", []string{"routereflector", "rr"}, "Say what the route reflectors' operator would write, in order"
+	cmd.Use, cmd.Aliases, cmd.Short = "routereflectors [TOPOLOGY...]", []string{"routereflector", "rr"}, "Show what the route reflectors' operator would write, in order"
 	cmd.Long, cmd.Example = planRouteReflectorsLong+"\n\n"+plancmd.ExitCodes, planRouteReflectorsExample
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		names := slices.DeleteFunc(topologyNames(cmd.Context(), env), func(s string) bool { return slices.Contains(args, s) })

@@ -111,7 +111,7 @@ func TestPlanRouteReflectorsRefusals(t *testing.T) {
 		"a topology alone":  {[]string{"-f", topology}, "--filename and --nodes: both are needed to plan from files; without any file the cluster is read"},
 		"nodes alone":       {[]string{"--nodes", nodes}, "--filename and --nodes: both are needed to plan from files; without any file the cluster is read"},
 		"a name besides":    {[]string{"-f", topology, "--nodes", nodes, "main"}, `"main" is too much: files are planned for the first topology of --filename`},
-		"standard input":    {[]string{"-f", "-", "--nodes", "-"}, `standard input ("-") can be read for one of the flags alone`},
+		"standard input":    {[]string{"-f", "-", "--nodes", "-"}, `standard input ("-") can be read for only one of the flags`},
 		"no such file":      {[]string{"-f", topology, "--nodes", "/no/such/file"}, "--nodes: open /no/such/file: no such file or directory"},
 		"another kind":      {[]string{"-f", nodes, "--nodes", nodes}, "there is no RouteReflectorTopology in it"},
 		"no kubeconfig":     {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another"},

@@ -33,9 +33,9 @@ func Builtin() []Builder {
 const long = `Shows and explains what Mooring's components do in a cluster.
 
 Exit codes:
-  0  done, and there is nothing to report
-  1  the command could not do what it was asked
-  2  done, and the answer needs attention: a plan would change something, or a check found a problem
+  0  done, and nothing needs attention
+  1  the command failed
+  2  done, and the result needs attention: a plan would change something, or a check found a problem
 
 All of kubectl's connection flags work (--server, --as, --token, ...); the help text shows the common ones.`
 
@@ -53,7 +53,7 @@ func NewCommand(builders ...Builder) *cobra.Command {
 	env := &Env{Kube: NewKubeFlags()}
 	env.Kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringSliceVar(&env.namespaces, "mooring-namespace", defaultNamespaces(),
-		"Namespaces of Mooring's components: their Events and state are believed there and nowhere else.")
+		"Namespaces of Mooring's components: Events and state from other namespaces are not trusted.")
 	for _, build := range builders {
 		root.AddCommand(build(env))
 	}

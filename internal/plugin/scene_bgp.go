@@ -33,7 +33,7 @@ type bgpScene struct {
 	topologies []v1alpha1.RouteReflectorTopology
 }
 
-// readBGPScene reads it; served says whether the cluster has the kind of topologies at all. Where there is no topology nothing else is read.
+// readBGPScene reads it; served reports whether the cluster has the kind of topologies at all. Where there is no topology nothing else is read.
 func readBGPScene(ctx context.Context, c *cluster, config calico.Config, now clock.PassiveClock) (s bgpScene, served bool, err error) {
 	if s.topologies, served, err = c.topologies(ctx); err != nil || len(s.topologies) == 0 {
 		return s, served, err
@@ -80,7 +80,7 @@ func (s bgpScene) world(at int) (w routereflector.World, unread []string) {
 	return w, unread
 }
 
-// lookAtBGP reads Calico's side of route reflectors. cluster is the UID of the cluster where the datastore is beside it, else "".
+// lookAtBGP reads Calico's side of route reflectors. cluster is the UID of the cluster where the datastore is alongside it, else "".
 func lookAtBGP(ctx context.Context, c *cluster, config calico.Config) (view calico.BGPView, cluster string, err error) {
 	if config.Kind == calico.Kubernetes {
 		bgp, err := calico.OpenBGP(ctx, c.config)

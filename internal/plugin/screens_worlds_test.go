@@ -41,7 +41,7 @@ func screenTime() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.U
 
 func earlier(d time.Duration) time.Time { return screenTime().Add(-d) }
 
-// prints fails the test for an error that is no exit code.
+// prints fails the test for an error that is not an exit code.
 func prints(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && command.Code(err) != exitAttention {
@@ -147,7 +147,7 @@ func explainedNode(ill bool) explain.Explanation {
 	}
 	if ill {
 		e.NotAsked = []explain.Named{{Name: "DigitalOcean", Text: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}}
-		e.Events = []explain.Event{{At: earlier(2 * time.Minute), Warning: true, Reason: "HeldBack", Source: "calico-node-sync", Text: "12 nodes are gone whose deletion nobody watched; the mass guard allows 4 of 40"}}
+		e.Events = []explain.Event{{At: earlier(2 * time.Minute), Warning: true, Reason: "HeldBack", Source: "calico-node-sync", Text: "12 nodes are gone whose deletion was not watched; the mass guard allows 4 of 40"}}
 	}
 	return explain.Node(e)
 }
@@ -293,7 +293,7 @@ func screenOffline(args ...string) view {
 // waiting is one thing of each kind that waits for a person.
 func waiting() confirmations {
 	held := nodesync.Awaiting{
-		Hash: "3f2a9c01d4be", Gate: nodesync.GateMass, Count: 12, Why: "12 nodes are gone whose deletion nobody watched, removals of the last 1h0m0s included; the mass guard allows 4 of 40",
+		Hash: "3f2a9c01d4be", Gate: nodesync.GateMass, Count: 12, Why: "12 nodes are gone whose deletion was not watched, including removals of the last 1h0m0s; the mass guard allows 4 of 40",
 		Machines: []string{"pool-workers-fra1-1", "pool-workers-fra1-2", "pool-workers-fra1-3"},
 	}
 	state := nodeState{namespace: "mooring-system", waits: held, savedAt: earlier(40 * time.Second)}

@@ -18,13 +18,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
-const topologyLong = `Show route reflectors with their groups, zones and clients, as the RouteReflectorTopologies and the labels of Nodes say; nothing is
-written. With a name it is that topology alone.
+const topologyLong = `Show route reflectors with their groups, zones and clients, from the RouteReflectorTopologies and the labels of Nodes. Nothing is written.
+With a name only that topology is shown.
 
-Drawings have the names of clients up to 200 nodes, and above that how many a zone has.
+Drawings show the names of clients up to 200 nodes, and above that their number per zone.
 
   tree     for a terminal (default)
-  svg      one drawing and nothing else, for a browser, light and dark
+  svg      one drawing for a browser, in light and dark mode
   dot      for Graphviz
   mermaid  for Markdown
   json, yaml, name`
@@ -33,7 +33,7 @@ const topologyExample = `  kubectl mooring topology
   kubectl mooring topology main -o svg > topology.svg
   kubectl mooring topology -o dot | dot -Tpng > topology.png`
 
-// The formats of topology beside those of every command.
+// The formats of topology alongside those of every command.
 const (
 	formatTree    Format = "tree"
 	formatSVG     Format = "svg"
@@ -57,7 +57,7 @@ func newTopology(env *Env) *cobra.Command {
 		Example: topologyExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%q is one argument too many: name one topology, or none for all", args[1])
+				return fmt.Errorf("%q is an extra argument: name one topology, or none for all", args[1])
 			}
 			return nil
 		},

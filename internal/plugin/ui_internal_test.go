@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
-// What DigitalOcean says stands for minutes, and for less when there are Nodes that it was not asked about, or when it did not answer.
+// What DigitalOcean says stands for minutes, and for less when there are Nodes that it was not asked about, or when it did not respond.
 func TestDropletsAreAskedForSeldom(t *testing.T) {
 	var asked atomic.Int32
 	var down atomic.Bool
@@ -96,7 +96,7 @@ func (e *endingWriter) Write(p []byte) (int, error) {
 	return e.Buffer.Write(p)
 }
 
-// A browser is opened with the address that works once, unless it is not wanted; one that does not start is no failure.
+// A browser is opened with the address that works once, unless it is not wanted; one that does not start is not a failure.
 func TestBrowserIsOpened(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

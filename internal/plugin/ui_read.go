@@ -29,8 +29,8 @@ const (
 	cloudStandsNew = time.Minute
 )
 
-// The doctor makes hundreds of small requests, of which few have another answer a minute later: it runs again after doctorStands, and within doctorTime, so
-// that a side that hangs does not hold up the rest. What it could not read by then is a finding.
+// The doctor makes hundreds of small requests, of which few have another answer a minute later: it runs again after doctorStands, and within
+// doctorTime, so that a side that hangs does not hold up the rest. What it could not read by then is a finding.
 const (
 	doctorStands = 2 * time.Minute
 	doctorTime   = clusterTime / 2
@@ -109,7 +109,7 @@ func problemOf[T any](list []T, err error) ([]T, string) {
 	return list, ""
 }
 
-// notesOf says which sides nobody asked.
+// notesOf returns which sides nobody asked.
 func notesOf(w agreement.World) []string {
 	var out []string
 	for _, s := range sidesOf(w) {
@@ -206,7 +206,7 @@ func (u *uiReader) components(ctx context.Context, x *examination, w *ui.World) 
 			shown.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
 		}
 		if !slices.Contains(u.cluster.namespaces, c.Namespace) && c.Problem == "" {
-			shown.Problem = "its Events and state are not believed: pass --mooring-namespace " + c.Namespace
+			shown.Problem = "its Events and state are not trusted: pass --mooring-namespace " + c.Namespace
 		}
 		if c.Renewed != nil {
 			shown.Renewed = *c.Renewed

@@ -17,22 +17,22 @@ import (
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
-const volumesLong = `Show each volume of DigitalOcean with its claim, Pod, machine and droplet, what disagrees, and what it costs in GiB. Nothing is written.
+const volumesLong = `Show each volume of DigitalOcean with its claim, Pod, machine and droplet, disagreements, and the billed size in GiB. Nothing is written.
 
 The verdict is the worst finding, with what to do:
-  disagree  nobody claims the volume, its claim or the volume itself is gone, it is attached where no Pod uses it or where Kubernetes does not know, or a
+  disagree  no claim uses the volume, its claim or the volume itself is gone, it is attached where no Pod uses it or where Kubernetes does not know of it, or a
             snapshot has no VolumeSnapshotContent
   unknown   a side could not be read, or a volume may be another cluster's
-  settling  the driver or Kubernetes is at work on it
+  settling  the driver or Kubernetes is working on it
   one side  only Kubernetes was queried, so that nothing was compared
   agree     both sides were compared and nothing was found
 
 Kubernetes is read from the cluster of the kubeconfig: PersistentVolumes, claims, Pods, VolumeAttachments, Nodes and, where the kind exists,
 VolumeSnapshotContents; list on all of them is needed. DigitalOcean is read by environment variables: DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE, and DO_OVERRIDE_URL
 for another address; scopes account:read, block_storage:read and block_storage_snapshot:read. What a list of DigitalOcean lacks proves nothing: a volume is gone when
-reading it by ID answers 404 while others of the cluster are visible.
+reading it by ID responds with 404 while others of the cluster are visible.
 
-Volumes of the account that carry the tag of another cluster, or that the driver has not made, are counted and not named.
+Volumes of the account with the tag of another cluster, or that the driver has not created, are counted and not listed.
 
 Exit codes: 0 all agree or settle; 2 something disagrees, is unknown, or was not compared; 1 the cluster cannot be read.`
 

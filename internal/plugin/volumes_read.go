@@ -27,8 +27,8 @@ import (
 // provisionerAnnotation names the driver that a claim's volume is, or was, made by.
 const provisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
 
-// readVolumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is. VolumeAttachments are read once more
-// after it, so that what was attached in between is known.
+// readVolumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is. VolumeAttachments
+// are read again after it, so that what was attached in between is known.
 func readVolumes(ctx context.Context, env *Env, now clock.PassiveClock) (volumes.World, error) {
 	c, err := env.cluster()
 	if err != nil {
@@ -126,7 +126,8 @@ func (c *cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 	return w, c.machinesOfVolumes(ctx, &w, names)
 }
 
-// claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by namespace/name.
+// claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by
+// namespace/name.
 func (c *cluster) claims(ctx context.Context, w *volumes.World, names, classes, into map[string]bool) error {
 	return eachPage(ctx, "PersistentVolumeClaims", func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		list, err := c.typed.CoreV1().PersistentVolumeClaims("").List(ctx, o)

@@ -165,14 +165,14 @@ func TestVolumes(t *testing.T) {
 	if r.Totals != (volumes.Totals{Claimed: 15, Unclaimed: 5, Others: 1}) || len(r.NotRead) > 0 {
 		t.Errorf("%+v, %v", r.Totals, r.NotRead)
 	}
-	expect(t, 2, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig}, "CLAIM", "default/lost", "  ! its volume is gone: DigitalOcean answers 404 for its ID\n",
+	expect(t, 2, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig}, "CLAIM", "default/lost", "  ! its volume is gone: DigitalOcean responds with 404 for its ID\n",
 		"4 volumes: ", "15 GiB are claimed, 5 GiB are not")
 	expect(t, 2, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig, "-o", "wide"}, "WHAT\n", lost)
 	expect(t, 1, "", []string{"volumes", "--kubeconfig", s.cluster.Kubeconfig, "x"}, "error: ")
 	explainAs := func(args ...string) []string {
 		return append([]string{"explain", "--kubeconfig", s.cluster.Kubeconfig, "-n", "default"}, args...)
 	}
-	expect(t, 2, "", explainAs("pvc", "lost"), "PersistentVolumeClaim default/lost: needs attention\n", "its volume is gone: DigitalOcean answers 404 for its ID\n")
+	expect(t, 2, "", explainAs("pvc", "lost"), "PersistentVolumeClaim default/lost: needs attention\n", "its volume is gone: DigitalOcean responds with 404 for its ID\n")
 	expect(t, 1, "", explainAs("pvc/nope"), `error: there is no PersistentVolumeClaim "nope" in namespace default; -n names another namespace`)
 	s.lost()
 	s.inUse()

@@ -24,7 +24,7 @@ import (
 // loses nothing with the first of them. That holds only where both give it the same options, and where the topology gives all sessions that the
 // others do; [World.adoption] refuses everything else.
 
-// adoptedBy says that the node is a reflector that the topology is to take over and has not yet.
+// adoptedBy reports that the node is a reflector that the topology is to take over and has not yet.
 func (n *Node) adoptedBy(t *v1alpha1.RouteReflectorTopology) bool {
 	if t.Spec.Adopt == nil || t.DeletionTimestamp != nil || n.ClusterID == "" {
 		return false
@@ -33,7 +33,7 @@ func (n *Node) adoptedBy(t *v1alpha1.RouteReflectorTopology) bool {
 	return !labeled && selects(t.Spec.Adopt.Nodes, n.Labels)
 }
 
-// namesPeer says that spec.adopt.bgpPeers names a BGPPeer.
+// namesPeer reports that spec.adopt.bgpPeers names a BGPPeer.
 func namesPeer(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if start, open := strings.CutSuffix(pattern, "*"); open {
@@ -62,12 +62,12 @@ func (w facts) adoptedNodes() []Node {
 	return out
 }
 
-// adopted says that there is a spec.adopt and nothing left of what it names.
+// adopted reports that there is a spec.adopt and nothing left of what it names.
 func (w facts) adopted() bool {
 	return w.Topology.Spec.Adopt != nil && len(w.adoptedPeers()) == 0 && len(w.adoptedNodes()) == 0
 }
 
-// takesOver says that there is something left of what spec.adopt names.
+// takesOver reports that there is something left of what spec.adopt names.
 func (w facts) takesOver() bool { return w.Topology.Spec.Adopt != nil && !w.exiting() && !w.adopted() }
 
 // adoptionBonus lets a reflector that keeps its ID stay rather than one that would have to change it.
@@ -152,14 +152,14 @@ func (w checks) afterAll(s state, step Step) state {
 	return s
 }
 
-// retired says that the judged state lacks the BGPPeer of a RetirePeer already.
+// retired reports that the judged state lacks the BGPPeer of a RetirePeer already.
 func (j judged) retired(step Step) bool {
 	return step.Kind == RetirePeer && !slices.ContainsFunc(j.peers, func(p Peer) bool { return p.Name == step.Peer.Name })
 }
 
-// mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over, the first of them gets a session
-// with every client before the number falls with each ID that goes, so that for as long it may be twice as many; uncounted ones are too many.
-// most is what a state like the one after the step may bring.
+// mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over, the first of them gets
+// a session with every client before the number falls with each ID that goes, so that for as long it may be twice as many; uncounted ones
+// are too many. most is what a state like the one after the step may bring.
 func (w checks) mostPaths(step Step, before, most int) int {
 	limit := max(most, before)
 	n, _ := w.node(step.Node)
@@ -182,7 +182,8 @@ func (w objections) adoption() *Refusal {
 	return nil
 }
 
-// adoptsFlat says that the topology is no flat one, or must not be: with two groups not every client has a session with those that are taken over.
+// adoptsFlat reports that the topology is not a flat one, or must not be: with two groups not every client has a session with those that are
+// taken over.
 func (w objections) adoptsFlat() string {
 	switch _, begun := w.peer(w.peerName(uplinksPeer)); {
 	case !w.takesOver():
@@ -195,7 +196,7 @@ func (w objections) adoptsFlat() string {
 	return ""
 }
 
-// adoptsOwned says which BGPPeer that spec.adopt names is a topology's.
+// adoptsOwned returns which BGPPeer that spec.adopt names is a topology's.
 func (w objections) adoptsOwned() string {
 	first := Peer{}
 	for _, p := range w.Peers {
@@ -210,7 +211,7 @@ func (w objections) adoptsOwned() string {
 		first.Name, first.Topology, v1alpha1.TopologyLabel)
 }
 
-// adoptsShape says which BGPPeer makes sessions that the topology's own would not take over as they are.
+// adoptsShape returns which BGPPeer makes sessions that the topology's own would not take over as they are.
 func (w objections) adoptsShape() string {
 	want := sessionOptions(w.Topology.Spec.Session)
 	for _, p := range w.adoptedPeers() {
@@ -253,7 +254,7 @@ func differences(have, want PeerSpec) string {
 	return strings.Join(out, " and ")
 }
 
-// adoptsID says that no reflector has the topology's cluster ID, so that all would have to change theirs.
+// adoptsID reports that no reflector has the topology's cluster ID, so that all would have to change theirs.
 func (w objections) adoptsID() string {
 	id, count := w.Topology.Spec.ClusterID, map[string]int{}
 	for _, n := range w.adoptedNodes() {

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
-// oldLabel is the label of the predecessor's reflectors, handLabel that of Calico's documentation.
+// oldLabel is the label of the upstream project's reflectors, handLabel that of Calico's documentation.
 const (
 	oldLabel  = "calico-route-reflector"
 	handLabel = "route-reflector"
@@ -63,7 +63,7 @@ func handMade(w World, reflectors int) World {
 	return w.adopting(metav1.LabelSelector{MatchLabels: map[string]string{handLabel: "true"}}, "peer-with-route-reflectors")
 }
 
-// simple is a cluster as the predecessor's topology simple leaves it.
+// simple is a cluster as the upstream project's topology simple leaves it.
 func simple(w World, reflectors int) World {
 	w.Mesh = Mesh{Exists: true}
 	w.Topology.Spec.ClusterID = "224.0.0.0"
@@ -132,7 +132,7 @@ func TestAdoptWithoutAReset(t *testing.T) {
 			"EnsurePeer BGPPeer/main-clients", "EnsurePeer BGPPeer/main-reflectors", "Adopt Node/node-00000", "Adopt Node/node-00001", "Adopt Node/node-00002",
 			"RetirePeer BGPPeer/peer-with-route-reflectors",
 		}},
-		"the predecessor's simple": {simple, []string{
+		"the upstream project's simple": {simple, []string{
 			"EnsurePeer BGPPeer/main-clients", "EnsurePeer BGPPeer/main-reflectors", "Adopt Node/node-00000", "Adopt Node/node-00001", "Adopt Node/node-00002",
 			"RetirePeer BGPPeer/peer-to-rrs-1", "RetirePeer BGPPeer/rrs-to-rrs",
 		}},
@@ -174,7 +174,7 @@ func TestAdoptWithoutAReset(t *testing.T) {
 	}
 }
 
-// Of the predecessor's multi one reflector keeps its ID and the others take it over, one at a time; nobody else loses a path.
+// Of the upstream project's multi one reflector keeps its ID and the others take it over, one at a time; nobody else loses a path.
 func TestAdoptMulti(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -224,7 +224,7 @@ func TestRetireOnEvidence(t *testing.T) {
 		change func(w *World)
 		want   string
 	}{
-		"nobody has spoken": {func(*World) {}, "reflector node-00000 has not said which sessions it has"},
+		"nobody has spoken": {func(*World) {}, "reflector node-00000 has not reported its sessions"},
 		"a session is down": {func(w *World) {
 			*w = w.settled()
 			delete(w.Sightings[0].Established, w.Nodes[4].IPv4)
@@ -336,7 +336,7 @@ func TestAdoptionIsAskedFor(t *testing.T) {
 	if len(p.Steps) > 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonClusterIDTaken {
 		t.Errorf("%v, %v", p.Steps, p.Refusals)
 	}
-	// Deleted on the way, it dismisses those that it has taken over and leaves the others as they are.
+	// Deleted on the way, it demotes those that it has adopted and leaves the others as they are.
 	w = handMade(cluster(9, 3), 3)
 	for range 3 {
 		w = w.After(Make(w).Steps[0])

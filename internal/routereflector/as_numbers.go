@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
-// Discord is a BGPPeer by which the ends of sessions do not agree about their AS numbers, so that no session of them comes up, be it by that BGPPeer, another
-// one, or the mesh.
+// Discord is a BGPPeer by which the ends of sessions do not agree about their AS numbers, so that no session of them comes up, be it by that
+// BGPPeer, another one, or the mesh.
 type Discord struct {
 	// BGPPeer is its name. Node is one of those that it is for, and Peer the one whose address it gives it; Pairs counts all.
 	BGPPeer, Node, Peer string
@@ -37,7 +37,8 @@ func (d Discord) names(pairs []reachability.Pair) bool {
 	})
 }
 
-// Discords lists, by the names of the BGPPeers, those by which the ends of sessions do not agree about their AS numbers. Each is listed once for each peer.
+// Discords lists, by the names of the BGPPeers, those by which the ends of sessions do not agree about their AS numbers. Each is listed once
+// for each peer.
 func Discords(nodes []Node, peers []Peer) []Discord {
 	var out []Discord
 	for i := range peers {
@@ -93,7 +94,7 @@ func partedPairs(nodes []Node, peers []Peer) map[string]int {
 	return out
 }
 
-// disagreement says which number is wrong.
+// disagreement returns which number is wrong.
 func (p *Peer) disagreement(node, peer *Node) string {
 	if p.ASNumber != 0 && p.ASNumber != peer.as() {
 		return fmt.Sprintf("has spec.asNumber %d for Node %s, whose AS number is %d", p.ASNumber, peer.Name, peer.as())
@@ -101,7 +102,7 @@ func (p *Peer) disagreement(node, peer *Node) string {
 	return fmt.Sprintf("has spec.localASNumber %d, and Node %s takes Node %s for one of AS %d", p.LocalASNumber, peer.Name, node.Name, node.as())
 }
 
-// parts reports whether no session of a family comes up between two nodes, whoever gives it to them: a BGPPeer has a wrong AS number.
+// parts reports whether no session of a family comes up between two nodes, no matter who gives it to them: a BGPPeer has a wrong AS number.
 func (w facts) parts(f family, a, b *Node) bool {
 	gives := func(p *Peer, node, peer *Node) bool {
 		return p.PeerIP == f(peer) && (p.Node == "" || p.Node == node.Name) && (p.NodeMatcher == nil || p.Node != "" || p.NodeMatcher.Evaluate(node.Labels)) &&
@@ -115,7 +116,8 @@ func (w facts) parts(f family, a, b *Node) bool {
 	return false
 }
 
-// becauseOfASNumbers says which objects with AS numbers of their own have to do with pairs of nodes without a path, or with clients that lack sessions: "" for none.
+// becauseOfASNumbers returns which objects with AS numbers of their own have to do with pairs of nodes without a path, or with clients that
+// lack sessions: "" for none.
 func (w facts) becauseOfASNumbers(pairs []reachability.Pair) string {
 	var out []string
 	for _, d := range Discords(w.Nodes, w.Peers) {

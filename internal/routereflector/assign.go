@@ -28,8 +28,8 @@ type assignment struct {
 	w stages
 	d design
 	roster
-	// live are the groups with a reflector that speaks BGP and is not lost, load is how many clients each group is to have by what is decided so far, cap
-	// is how many it may have.
+	// live are the groups with a reflector that speaks BGP and is not lost, load is how many clients each group is to have by what is decided
+	// so far, cap is how many it may have.
 	live map[int]bool
 	load map[int]int
 	cap  int
@@ -40,8 +40,8 @@ type assignment struct {
 	members []*Node
 }
 
-// clientSteps lists the writes to clients that come next. A client that comes, goes or changes moves nobody else: clients move only out of a group that is
-// to go, out of one with more than the limit of clients, and into a group that is new.
+// clientSteps lists the writes to clients that come next. A client that comes, goes or changes moves nobody else: clients move only out of a
+// group that is to go, out of one with more than the limit of clients, and into a group that is new.
 func (w stages) clientSteps(d design) clientSteps {
 	r := w.roster()
 	if r.flat && !d.hierarchical() {
@@ -76,8 +76,8 @@ func (w stages) clientSteps(d design) clientSteps {
 	return out
 }
 
-// moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a new process sees that a new group is
-// not filled yet.
+// moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a new process sees that a
+// new group is not filled yet.
 func moves(w stages, leaves, joins []Step, more bool) []Step {
 	var ready, waiting []Step
 	for _, s := range leaves {
@@ -161,8 +161,8 @@ func (a *assignment) lightest() int {
 	})
 }
 
-// mustGo says that a client must leave the group that it is in: the group is to go, or has more clients than the limit. Of a group that takes clients without
-// a label those go first that have none yet, as soon as the group has its share.
+// mustGo reports that a client must leave the group that it is in: the group is to go, or has more clients than the limit. Of a group that
+// takes clients without a label those go first that have none yet, as soon as the group has its share.
 func (a *assignment) mustGo(n *Node, in int) bool {
 	if !slices.Contains(a.d.groups, in) {
 		return true
@@ -174,8 +174,8 @@ func (a *assignment) mustGo(n *Node, in int) bool {
 	return a.load[in] > max(limit, a.cap) && a.load[a.lightest()] < min(a.cap, a.load[in]-1)
 }
 
-// fill lists the joins that bring a new group its share: one that has no clients, or that clients are on the move to. Groups with more than their cap give
-// them, and no more than that.
+// fill lists the joins that bring a new group its share: one that has no clients, or that clients are on the move to. Groups with more than
+// their cap give them, and no more than that.
 func (a *assignment) fill() []Step {
 	var out []Step
 	to := a.lightest()
@@ -206,10 +206,10 @@ func (a *assignment) assign(n *Node, g int, why string) Step {
 // adopt labels a client with the group that it has sessions with already.
 func (a *assignment) adopt(n *Node, in int) Step {
 	a.load[in]--
-	return a.assign(n, in, "its sessions are there already")
+	return a.assign(n, in, "its sessions are Established already")
 }
 
-// join gives a client sessions with the lightest group beside those that it has.
+// join gives a client sessions with the lightest group alongside those that it has.
 func (a *assignment) join(n *Node, in int) Step { return a.joinTo(n, in, a.lightest()) }
 
 // joinTo gives a client sessions with a second group.
@@ -228,7 +228,7 @@ func (a *assignment) leave(n *Node, in, joins int) []Step {
 	if !a.live[joins] && in != nowhere {
 		return nil // its reflectors are to come
 	}
-	step := a.w.nodeStep(Leave, n.Name, fmt.Sprintf("its sessions with group %s are there, and it needs those with group %s no more", groupName(joins), groupName(in)))
+	step := a.w.nodeStep(Leave, n.Name, fmt.Sprintf("its sessions with group %s are Established, and it no longer needs those with group %s", groupName(joins), groupName(in)))
 	if in == nowhere {
 		step = a.w.nodeStep(Assign, n.Name, fmt.Sprintf("the group that it moved from is gone; group %s has it", groupName(joins)))
 	}
@@ -281,8 +281,8 @@ func (a *assignment) reopen(to int, why string) []Step {
 	}}
 }
 
-// released are steps that take labels away that nothing reads any more: those of all clients of a topology that is flat, or ends, and of nodes that no
-// topology has as clients.
+// released are steps that take labels away that nothing reads any more: those of all clients of a topology that is flat, or ends, and of
+// nodes that no topology has as clients.
 func (w stages) released(d design) []Step {
 	var out []Step
 	for i := range w.Nodes {
@@ -290,7 +290,7 @@ func (w stages) released(d design) []Step {
 		if !n.hasAny(v1alpha1.ClientLabel, v1alpha1.JoinsLabel) || d.hierarchical() && n.isClient(&w.Topology) || w.isOthers(n) {
 			continue
 		}
-		step := w.nodeStep(Release, n.Name, "no group of reflectors has it as a client any more")
+		step := w.nodeStep(Release, n.Name, "no group of reflectors has it as a client")
 		step.NodeLabels = n.without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
 		out = append(out, step)
 	}
@@ -298,14 +298,14 @@ func (w stages) released(d design) []Step {
 	return out
 }
 
-// isOthers says that the node is another topology's client, by whose labels it is not for this one to judge.
+// isOthers reports that the node is another topology's client, by whose labels it is not for this one to judge.
 func (w facts) isOthers(n *Node) bool {
 	return !selects(w.Topology.Spec.ClientSelector, n.Labels) && slices.ContainsFunc(w.Others, func(o v1alpha1.RouteReflectorTopology) bool {
 		return selects(o.Spec.ClientSelector, n.Labels)
 	})
 }
 
-// ofClient says that the step is a write to a client.
+// ofClient reports that the step is a write to a client.
 func (s Step) ofClient() bool {
 	return s.Kind == Assign || s.Kind == Join || s.Kind == Leave || s.Kind == Release
 }

@@ -20,12 +20,12 @@ type Awaiting struct {
 	Why    string
 	// Annotation on the topology with the value Word confirms it.
 	Annotation, Word string
-	// Given says that the annotation has that value already, and the operator has yet to act on it.
+	// Given reports that the annotation has that value already, and the operator has yet to act on it.
 	Given bool
 }
 
-// Awaits returns what a topology waits for a person to confirm. It reads the status, which is the operator's, and no Nodes: what the operator waits for is
-// what it has said.
+// Awaits returns what a topology waits for a person to confirm. It reads the status, which is the operator's, and no Nodes: what the
+// operator waits for is what it has said.
 func Awaits(t *v1alpha1.RouteReflectorTopology) (a Awaiting, waits bool) {
 	if frozen := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionFrozen); frozen != nil && frozen.Status == metav1.ConditionTrue &&
 		t.Status.Baseline != nil && slices.Contains([]Reason{ReasonNodesVanished, ReasonMatchesNothing, ReasonMatchesTooFew}, Reason(frozen.Reason)) {

@@ -53,7 +53,7 @@ func TestAwaits(t *testing.T) {
 			if !waits {
 				return
 			}
-			if p.Refusals[0].Message != a.Why || !strings.HasSuffix(a.Why, "run"+map[bool]string{true: "s"}[strings.Contains(a.Why, "somebody")]+
+			if p.Refusals[0].Message != a.Why || !strings.HasSuffix(a.Why, "run"+map[bool]string{true: "s"}[strings.Contains(a.Why, "a person who")]+
 				" `kubectl mooring confirm topology main "+a.Word+"`, which sets the annotation "+a.Annotation+"="+a.Word) {
 				t.Errorf("the word is %s, and the message %s", a.Word, a.Why)
 			}

@@ -126,8 +126,8 @@ func (w checks) verdict(s state, networks []*reachability.Network, exempt string
 	return checks
 }
 
-// verdicts is verdict, and what was said of each family. What is known of a network is not asked again: most steps change it for few nodes or none, no step
-// changes who is up, and to follow all routes is most of the work of a plan.
+// verdicts is verdict, and what was said of each family. What is known of a network is not queried again: most steps change it for few nodes
+// or none, no step changes who is up, and to follow all routes is most of the work of a plan.
 func (w checks) verdicts(s state, networks []*reachability.Network, exempt string, known ...judged) (Checks, []reachability.Verdict) {
 	out := Checks{MinSessionsPerClient: -1}
 	var verdicts []reachability.Verdict
@@ -195,7 +195,7 @@ func (w checks) transit(before, after judged, step Step) Checks {
 	return w.verdict(after.state, networks, step.exempt(), before, after)
 }
 
-// changesRole says that the step makes a node a reflector, or an ordinary one.
+// changesRole reports that the step makes a node a reflector, or an ordinary one.
 func (s Step) changesRole() bool { return s.Kind == Promote || s.Kind == Demote }
 
 // exempt is the node whose own sessions the step cannot but reset, "" if it resets none.
@@ -206,7 +206,7 @@ func (s Step) exempt() string {
 	return ""
 }
 
-// resetByStep says which sessions restart because a step changes their options: those of a BGPPeer whose options change.
+// resetByStep returns which sessions restart because a step changes their options: those of a BGPPeer whose options change.
 func (w checks) resetByStep(before state, step Step) func(a, b int32) bool {
 	if step.Kind != EnsurePeer {
 		return nil
@@ -235,25 +235,26 @@ func (w checks) breaks(before, after judged, step Step, wanted int) string {
 		}
 		// Where the last client has become a reflector there is nobody to have sessions.
 		if least := min(wanted-1, moment.was.MinSessionsPerClient); !after.mesh && w.liveClients(after.state, step.exempt()) && moment.is.MinSessionsPerClient < least {
-			return fmt.Sprintf("it would leave clients with %d sessions %s, where %d are the least%s", moment.is.MinSessionsPerClient, moment.when, least,
+			return fmt.Sprintf("it would leave clients with %d sessions %s, and the minimum is %d%s", moment.is.MinSessionsPerClient, moment.when, least,
 				w.becauseOfASNumbers(nil))
 		}
 	}
 	limit := w.mostPaths(step, before.checks.MaxPathsPerPrefix, w.pathLimit(after.state, wanted))
 	if after.checks.MaxPathsPerPrefix > limit {
-		return fmt.Sprintf("nodes would have up to %d paths to one prefix, where %d are the most", after.checks.MaxPathsPerPrefix, limit)
+		return fmt.Sprintf("nodes would have up to %d paths to one prefix, and the maximum is %d", after.checks.MaxPathsPerPrefix, limit)
 	}
 	return ""
 }
 
-// liveClients says whether there is a live client but for one.
+// liveClients reports whether there is a live client but for one.
 func (w checks) liveClients(s state, but string) bool {
 	return slices.ContainsFunc(s.nodes, func(n Node) bool { return n.Name != but && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) })
 }
 
-// pathLimit is the greatest number of paths that a step may lead to. In a hierarchy a path leads from one of the origin's reflectors by a spine to one of
-// the receiver's; both may be on the way from a group to another, and a reflector more may be in each group and among the spines while one is replaced. What a
-// spine itself announces comes to the others by every group, so that there are as many paths to it as there are groups.
+// pathLimit is the greatest number of paths that a step may lead to. In a hierarchy a path leads from one of the origin's reflectors by a
+// spine to one of the receiver's; both may be on the way from a group to another, and a reflector more may be in each group and among the
+// spines while one is replaced. What a spine itself announces comes to the others by every group, so that there are as many paths to it as
+// there are groups.
 func (w checks) pathLimit(s state, wanted int) int {
 	groups := map[int]bool{}
 	for i := range s.nodes {

@@ -124,7 +124,7 @@ func (c choice) least() int {
 	return max(out, 1)
 }
 
-// choose picks the nodes that shall be reflectors. Whoever is one stays one in its group, unless that leaves a zone without a reflector in
+// choose picks the nodes that shall be reflectors. Anyone who is one stays one in its group, unless that leaves a zone without a reflector in
 // which there could be one, or is about to leave the cluster. A tainted incumbent stays: it works. Where there are too few nodes, the groups whose
 // reflectors are made first have theirs.
 func (w choices) choose(d design) choice {
@@ -217,7 +217,7 @@ func spread(taken, all []candidate, count int) []candidate {
 	return taken
 }
 
-// before says whether a is the better next choice than b, given who is taken.
+// before reports whether a is the better next choice than b, given who is taken.
 func before(a, b candidate, taken []candidate) bool {
 	crowdA, crowdB := crowds(a, taken), crowds(b, taken)
 	kept := func(c candidate) int {
@@ -276,7 +276,7 @@ func (w choices) reflectors(chosen choice) []Reflector {
 		}
 		r := Reflector{
 			Node: n.Name, Group: w.groupTitle(chosen.design, g), Zone: w.zone(n), ClusterID: cmp.Or(chosen.design.ids[g], n.ClusterID), Role: RoleReflector,
-			Reason: "it is a reflector and fit to be one",
+			Reason: "it is a reflector and suitable",
 		}
 		switch {
 		case wanted && (!n.isReflectorOf(&w.Topology) || n.group() != g || n.ClusterID != r.ClusterID):
@@ -285,7 +285,7 @@ func (w choices) reflectors(chosen choice) []Reflector {
 			r.Role, r.Reason = RoleLeaving, w.whyLeaving(n)
 			r.ClusterID = cmp.Or(n.ClusterID, r.ClusterID)
 		case w.reluctance(n) != "":
-			r.Reason = w.reluctance(n) + ", and stays until another node can take its place"
+			r.Reason = w.reluctance(n) + ", and stays until another node can replace it"
 		}
 		out = append(out, r)
 	}
@@ -341,5 +341,5 @@ func (w choices) whyLeaving(n *Node) string {
 	if g := n.group(); g != firstGroup {
 		return fmt.Sprintf("group %s has enough others, or is to go", groupName(g))
 	}
-	return "others are enough, or stand in zones that have none"
+	return "there are enough others, or they are in zones without one"
 }

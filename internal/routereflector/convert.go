@@ -137,7 +137,7 @@ func (s PeerSpec) Spec() calicov3.BGPPeerSpec {
 	return out
 }
 
-// usesOtherFields says that the spec has something that topologies never write.
+// usesOtherFields reports that the spec has something that topologies never write.
 func usesOtherFields(s calicov3.BGPPeerSpec) bool {
 	return s.ASNumber != 0 || s.LocalASNumber != nil || s.KeepOriginalNextHop || s.NumAllowedLocalASNumbers != nil || s.ReachableBy != "" ||
 		s.LocalWorkloadSelector != "" || s.NextHopMode != nil && string(*s.NextHopMode) != "Auto" ||
@@ -161,8 +161,8 @@ func MeshFrom(c *calicov3.BGPConfiguration) Mesh {
 	return Mesh{Exists: true, UID: string(c.UID), ResourceVersion: c.ResourceVersion, On: on == nil || *on}
 }
 
-// IsWorkload says that a pod would suffer if its node became a reflector, and is not there for the node's own sake: it belongs to no DaemonSet and is
-// not static.
+// IsWorkload reports that a pod would suffer if its node became a reflector, and is not there for the node's own sake: it belongs to no
+// DaemonSet and is not static.
 func IsWorkload(p *corev1.Pod) bool {
 	if _, static := p.Annotations[corev1.MirrorPodAnnotationKey]; static || p.Spec.NodeName == "" {
 		return false

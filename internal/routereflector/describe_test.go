@@ -31,7 +31,7 @@ func TestClientOf(t *testing.T) {
 	n.Labels = map[string]string{v1alpha1.ClientLabel: "3", v1alpha1.JoinsLabel: "4"}
 	is("with one", w, n, "3", true)
 	n.Labels[v1alpha1.ClientLabel] = "spine"
-	is("with one that is no group of clients", w, n, "", true)
+	is("with one that is not a group of clients", w, n, "", true)
 	n.Labels = map[string]string{corev1.LabelOSStable: "windows"}
 	is("without BIRD", w, n, "", false)
 	n = w.Nodes[1]

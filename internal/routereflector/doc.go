@@ -8,6 +8,6 @@
 //	                                                                             │
 //	Plan  ◄── gates.go: what the first write waits for ◄── check.go: each write against the model of package reachability
 //
-// A plan is made anew from the cluster's state before every write, so that a process may die between any two of them. The order of the steps,
+// A plan is made again from the cluster's state before every write, so that a process may die between any two of them. The order of the steps,
 // and that a reflector's label and cluster ID are written at once, follows what every other order was measured to cost.
 package routereflector

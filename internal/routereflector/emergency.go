@@ -57,8 +57,8 @@ func (w candidates) suitability(n *Node) suitability {
 	return never
 }
 
-// retires says that somebody has cordoned the node, which is what comes before it is drained, started anew or deleted. Whoever means to keep a reflector
-// through that says so with an annotation.
+// retires reports that somebody has cordoned the node, which is what comes before it is drained, started again or deleted. Anyone who means
+// to keep a reflector through that says so with an annotation.
 func (n *Node) retires() bool {
 	_, keep := n.Annotations[v1alpha1.KeepAnnotation]
 	return n.Unschedulable && !keep
@@ -91,7 +91,8 @@ func (c candidate) standing() int {
 	return boolInt(c.incumbent) + boolInt(c.incumbent && c.node.Ready == corev1.ConditionTrue)
 }
 
-// pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not enough, reflectors that should go.
+// pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not enough, reflectors that
+// should go.
 //
 // Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is the only one of its zone: its
 // replacement, on which all observers have to be queried again, would go otherwise.
@@ -131,7 +132,7 @@ func (w candidates) pressed(count int) int {
 	return count - 1
 }
 
-// served says that clients depend on the topology's reflectors: the mesh is off, and there are reflectors, or were when the status was written.
+// served reports that clients depend on the topology's reflectors: the mesh is off, and there are reflectors, or were when the status was written.
 func (w candidates) served() bool {
 	if w.Mesh.On || w.exiting() {
 		return false
@@ -141,13 +142,13 @@ func (w candidates) served() bool {
 	})
 }
 
-// emergency says that there is nothing left to lose: clients depend on the topology's reflectors, and of these all are lost or gone, nor does anybody
-// else's live. That the others have lost a reflector as well cannot be asked for then: there are none. If it was only the kubelets that died, some nodes
-// have lost their traffic for seconds in vain; if it was the machines, it is the end of an outage, or there is none, as BIRD keeps the routes of a machine
-// that fell silent for longer than the grace period.
+// emergency reports that there is nothing left to lose: clients depend on the topology's reflectors, and of these all are lost or gone, nor
+// does anybody else's live. That the others have lost a reflector as well cannot be asked for then: there are none. If it was only the
+// kubelets that died, some nodes have lost their traffic for seconds in vain; if it was the machines, it is the end of an outage, or there
+// is none, as BIRD keeps the routes of a machine that fell silent for longer than the grace period.
 //
-// It is about the whole topology. A group of a hierarchy that has lost all of its reflectors is none: the others' are there to be asked, and its clients
-// go to another group at once if no node can replace them. Spines have no clients, so that they do not count.
+// It is about the whole topology. A group of a hierarchy that has lost all of its reflectors is none: the others' are there to be asked, and
+// its clients go to another group at once if no node can replace them. Spines have no clients, so that they do not count.
 func (w candidates) emergency() bool {
 	return w.served() && !slices.ContainsFunc(w.Nodes, func(n Node) bool {
 		if n.marked(&w.Topology) {
@@ -157,8 +158,8 @@ func (w candidates) emergency() bool {
 	})
 }
 
-// atOnce counts the first steps that are done in one round: in an emergency all that add something. Whoever is chosen first may be ill as well, and to
-// wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
+// atOnce counts the first steps that are done in one round: in an emergency all that add something. Anyone who is chosen first may be ill as
+// well, and to wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
 func (w checks) atOnce(p Plan) int {
 	one := min(len(p.Steps), 1)
 	if !w.emergency() && !w.rescuing() || one > 0 && p.Steps[0].Kind == MeshOn {
@@ -171,8 +172,8 @@ func (w checks) atOnce(p Plan) int {
 	return max(first, one)
 }
 
-// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of each other: a client passes nothing
-// on. A plan lists no more than [maxClientSteps] of them.
+// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of each other: a client
+// passes nothing on. A plan lists no more than [maxClientSteps] of them.
 func (w checks) clientsAtOnce(p Plan) int {
 	count := slices.IndexFunc(p.Steps, func(s Step) bool { return !s.ofClient() || w.wait(s, p.Reflectors) != "" })
 	if count < 0 {
@@ -187,7 +188,7 @@ func (w checks) fallback(p *Plan, now judged) {
 	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLargeByFar() {
 		return
 	}
-	step := w.meshStep(MeshOn, "no reflector lives, and no node may become one; the mesh takes over")
+	step := w.meshStep(MeshOn, "no reflector is running, and no node may become one; the mesh takes over")
 	p.Target = w.judge(now.state.after(step, w.Topology)).checks
 	p.Steps, p.Simulated, p.AtOnce = []Step{step}, []Simulated{{Step: step, Checks: p.Target}}, 1
 }

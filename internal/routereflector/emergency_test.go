@@ -43,7 +43,7 @@ func (w World) hearing(names []string) World {
 	return w
 }
 
-// others are the names of the nodes that are no reflectors.
+// others are the names of the nodes that are not reflectors.
 func (w World) others() []string {
 	var out []string
 	for i := range w.Nodes {
@@ -81,7 +81,7 @@ func TestADeletedReflectorIsReplaced(t *testing.T) {
 	}
 }
 
-// Whoever is about to leave is replaced before it does, and stays as long as nobody can take its place.
+// Anyone who is about to leave is replaced before it does, and stays as long as nobody can take its place.
 func TestWhoIsAboutToLeave(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestWhoIsAboutToLeave(t *testing.T) {
 			}
 			p := Make(w.with(cordon, w.others()...).settled())
 			at := slices.IndexFunc(p.Reflectors, func(r Reflector) bool { return r.Node == who })
-			if len(p.Steps) != 0 || p.Reflectors[at].Role != RoleReflector || p.Reflectors[at].Reason != c.why+", and stays until another node can take its place" {
+			if len(p.Steps) != 0 || p.Reflectors[at].Role != RoleReflector || p.Reflectors[at].Reason != c.why+", and stays until another node can replace it" {
 				t.Errorf("with nobody to take its place: %v, %+v", p.Steps, p.Reflectors[at])
 			}
 			if got := strings.Join(Messages(p.Notes), "; "); got != c.note {
@@ -185,7 +185,7 @@ func TestEmergency(t *testing.T) {
 	}
 }
 
-// What is no emergency: there is something to lose, or it is too early to tell.
+// What is not an emergency: there is something to lose, or it is too early to tell.
 func TestNoEmergency(t *testing.T) {
 	t.Parallel()
 	steady, _ := carryOut(t, cluster(9, 3), nil)
@@ -229,7 +229,7 @@ func TestTheMeshAsTheLastResort(t *testing.T) {
 	w.Now = w.Now.Add(time.Minute)
 	p := Make(w)
 	if got := kinds(p.Steps); len(got) != 1 || got[0] != "MeshOn BGPConfiguration/default" || p.Waiting != "" || len(p.Simulated) != 1 || p.Target.UnreachablePairs != 0 ||
-		p.Steps[0].Reason != "no reflector lives, and no node may become one; the mesh takes over" {
+		p.Steps[0].Reason != "no reflector is running, and no node may become one; the mesh takes over" {
 		t.Errorf("%v, %+v", p.Steps, p.Target)
 	}
 	if len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonNoReflectors {

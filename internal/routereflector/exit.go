@@ -5,9 +5,9 @@ package routereflector
 
 import "github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 
-// defaultMeshNodes is the greatest mesh that is turned on where the spec names none. Each node of a mesh has a session with every other: confd renders
-// them all on each, and Calico's documents advise a mesh for up to about a hundred nodes. Twice that still works; with a thousand nodes half a million
-// sessions would begin at once, just when the reflectors are to go.
+// defaultMeshNodes is the greatest mesh that is turned on where the spec names none. Each node of a mesh has a session with every other:
+// confd renders them all on each, and Calico's documents advise a mesh for up to about a hundred nodes. Twice that still works; with a
+// thousand nodes half a million sessions would begin at once, just when the reflectors are to go.
 const defaultMeshNodes = 200
 
 // meshNodes counts the nodes that the mesh would have to connect once the topology's reflectors are ordinary nodes.
@@ -27,11 +27,11 @@ func (w candidates) meshLimit() int {
 	return defaultMeshNodes
 }
 
-// meshTooLarge says that the mesh must not be turned on.
+// meshTooLarge reports that the mesh must not be turned on.
 func (w candidates) meshTooLarge() bool { return w.meshNodes() > w.meshLimit() }
 
-// exitRefused says why the topology's reflectors must not go although it is being deleted: nothing would carry the routes. It does not matter while the
-// mesh is on, or without reflectors.
+// exitRefused says why the topology's reflectors must not go although it is being deleted: nothing would carry the routes. It does not
+// matter while the mesh is on, or without reflectors.
 func (w objections) exitRefused() *Refusal {
 	if !w.exiting() || w.Mesh.On || len(w.marked()) == 0 {
 		return nil
@@ -55,12 +55,12 @@ func (w objections) exitRefused() *Refusal {
 	return r
 }
 
-// forced says that somebody has accepted what a refusal of the exit warns of.
+// forced reports that somebody has accepted what a refusal of the exit warns of.
 func (w facts) forced(r Reason) bool {
 	return w.Topology.Annotations[v1alpha1.ForceExitAnnotation] == string(r)
 }
 
-// abandons says that the reflectors go without a mesh that takes over, as somebody has asked for: nothing is waited for, and no loss is too great.
+// abandons reports that the reflectors go without a mesh that takes over, as somebody has asked for: nothing is waited for, and no loss is too great.
 func (w facts) abandons() bool {
 	return w.exiting() && !w.Mesh.On && w.Topology.Spec.Mesh != v1alpha1.MeshManage && w.forced(ReasonMeshNotManaged)
 }

@@ -18,12 +18,12 @@ import (
 // troublePrefix begins the taints that Kubernetes sets for a node in trouble. What they say is judged by the node's condition instead.
 const troublePrefix = "node.kubernetes.io/"
 
-// speaks says whether the node runs Calico's BGP for this cluster: on Windows confd and BIRD do not run, and without an address calico-node
+// speaks reports whether the node runs Calico's BGP for this cluster: on Windows confd and BIRD do not run, and without an address calico-node
 // has not (or not yet) set BGP up.
 func (n *Node) speaks() bool { return n.runsBGP() && !n.ForeignAS }
 
-// runsBGP reports whether confd gives the node sessions, in whichever AS. One of an AS of its own is a member of the mesh as every other node is, and has
-// external sessions with reflectors that a BGPPeer gives it; it is neither a client nor a reflector.
+// runsBGP reports whether confd gives the node sessions, in whichever AS. One of an AS of its own is a member of the mesh as every other
+// node is, and has external sessions with reflectors that a BGPPeer gives it; it is neither a client nor a reflector.
 func (n *Node) runsBGP() bool {
 	return (n.IPv4.IsValid() || n.IPv6.IsValid()) && n.Labels[corev1.LabelOSStable] != "windows"
 }
@@ -39,25 +39,25 @@ func (n *Node) speakerAS() uint32 {
 	return 0
 }
 
-// isReflectorOf says whether the node is wholly a reflector of the topology.
+// isReflectorOf reports whether the node is wholly a reflector of the topology.
 func (n *Node) isReflectorOf(t *v1alpha1.RouteReflectorTopology) bool {
 	return n.marked(t) && n.hasGroupsID(t)
 }
 
-// marked says whether the node has the topology's label, whatever its cluster ID, and the label was not written by somebody else; or no label any more,
-// and the cluster ID that was written with it.
+// marked reports whether the node has the topology's label, whatever its cluster ID, and the label was not written by somebody else; or no
+// label any more, and the cluster ID that was written with it.
 func (n *Node) marked(t *v1alpha1.RouteReflectorTopology) bool {
 	label, has := n.Labels[v1alpha1.ReflectorLabel]
 	return label == t.Name && !n.ForeignMark || !has && n.Written != nil
 }
 
-// foreignReflector says whether somebody else made the node a reflector.
+// foreignReflector reports whether somebody else made the node a reflector.
 func (n *Node) foreignReflector(t *v1alpha1.RouteReflectorTopology) bool {
 	label, has := n.Labels[v1alpha1.ReflectorLabel]
 	return has && (label != t.Name || n.ForeignMark) || !has && n.ClusterID != "" && n.Written == nil
 }
 
-// isClient says whether the topology's BGPPeer for clients selects the node, and the node can take it up.
+// isClient reports whether the topology's BGPPeer for clients selects the node, and the node can take it up.
 func (n *Node) isClient(t *v1alpha1.RouteReflectorTopology) bool {
 	return !n.ForeignAS && n.isSelected(t)
 }
@@ -91,7 +91,7 @@ func (w candidates) unfit(n *Node) string {
 		return "spec.reflectors.excluded selects it"
 	case s.Dedicated && n.Workloads > 0 && !n.marked(&w.Topology):
 		// A reflector on which a pod has come to run stays: moving it would hurt that pod as well.
-		return fmt.Sprintf("%d workload pods run on it, and spec.reflectors.dedicated wants none", n.Workloads)
+		return fmt.Sprintf("%d workload pods run on it, and spec.reflectors.dedicated allows none", n.Workloads)
 	}
 	return ""
 }
@@ -99,7 +99,7 @@ func (w candidates) unfit(n *Node) string {
 // whoseReflector describes a reflector that is not the topology's.
 func (n *Node) whoseReflector(t *v1alpha1.RouteReflectorTopology) string {
 	if n.usurps(t) {
-		return "it has the label of this topology's reflectors, and this program did not write it"
+		return "it has the label of this topology's reflectors, which this program did not write"
 	}
 	return "it is a reflector already, and not this topology's"
 }
@@ -114,7 +114,7 @@ func (w candidates) lacksFamily(n *Node) string {
 	return ""
 }
 
-// departs says that an autoscaler has marked the node: cluster-autoscaler, or Karpenter with its old or its new taint.
+// departs reports that an autoscaler has marked the node: cluster-autoscaler, or Karpenter with its old or its new taint.
 func (n *Node) departs() bool {
 	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool {
 		return t.Key == "ToBeDeletedByClusterAutoscaler" || t.Key == "karpenter.sh/disrupted" || t.Key == "karpenter.sh/disruption"

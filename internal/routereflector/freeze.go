@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// What is seen is compared with a baseline: how many Nodes there were a while ago, and how many of them the selectors selected. It is in the topology's
-// status, so that it survives the program.
+// The observed state is compared with a baseline: how many Nodes there were a while ago, and how many of them the selectors selected. It is
+// in the topology's status, so that it survives the program.
 //
 //	Nodes that are gone            may be an autoscaler's work. If half of them are, nothing is written until a list of the API server has confirmed it
 //	                               and it has stood for a while; no person is needed.
@@ -24,8 +24,8 @@ import (
 //
 // Both may happen little by little: what has been believed for a while becomes the new baseline, and so does at once whatever only adds to it.
 const (
-	// DoubtPeriod is how long a loss must have stood to be believed, and how long a baseline holds against a lesser one. A Node that was deleted by mistake
-	// is registered anew by its kubelet well before.
+	// DoubtPeriod is how long a loss must have stood to be believed, and how long a baseline holds against a lesser one. A Node that was
+	// deleted by mistake is registered again by its kubelet well before.
 	DoubtPeriod = 5 * time.Minute
 	// leastVanished is how many Nodes must be gone before that is noticed: of two or three one may well go.
 	leastVanished = 2
@@ -76,13 +76,13 @@ func (w candidates) selectors() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// word is what a person repeats in an annotation to have what is seen believed. It is another one for every baseline.
+// word is what a person repeats in an annotation to confirm the observed state. It is another one for every baseline.
 func word(b *v1alpha1.Baseline) string {
 	sum := sha256.Sum256(fmt.Append(nil, b.Time.Unix(), b.Newest.Unix(), b.Nodes, b.Clients, b.Candidates, b.Reflectors, b.Selectors))
 	return hex.EncodeToString(sum[:4])
 }
 
-// doubt says why what is seen is not believed, nil if it is.
+// doubt says why the observed state is not trusted, nil if it is.
 func (w candidates) doubt() *Refusal {
 	b := w.Topology.Status.Baseline
 	if b == nil || w.Topology.Annotations[v1alpha1.ConfirmAnnotation] == word(b) {
@@ -91,8 +91,8 @@ func (w candidates) doubt() *Refusal {
 	c := w.census()
 	gone := c.gone(b)
 	if vanished(b, c) && !(w.stood(b) && w.Confirmed) && !w.emergency() {
-		return refuse(ReasonNodesVanished, "of %d Nodes at %s there are %d left; nothing is written until that has stood for %s and a list of the API "+
-			"server confirms it, or until somebody who knows it to be true runs %s",
+		return refuse(ReasonNodesVanished, "of %d Nodes at %s there are %d left; nothing is written until this has lasted for %s and a list of the API "+
+			"server confirms it, or until a person who knows that it is true runs %s",
 			b.Nodes, b.Time.UTC().Format(time.RFC3339), c.now.Nodes, DoubtPeriod, w.howToConfirm(v1alpha1.ConfirmAnnotation, word(b)))
 	}
 	if b.Selectors != c.now.Selectors || w.exiting() {
@@ -116,20 +116,21 @@ func (w candidates) doubt() *Refusal {
 		if s.everyone == 0 {
 			reason, what = ReasonMatchesNothing, "none"
 		}
-		return refuse(reason, "%s selects %s of the %d Nodes that it selected at %s and that are still there; nothing is written until their labels are back, the "+
-			"selector is changed, or somebody who knows it to be meant runs %s",
+		return refuse(reason, "%s selects %s of the %d Nodes that it selected at %s and that still exist; nothing is written until their labels are back, the selector "+
+			"is changed, or a person who knows that it is intended runs %s",
 			s.field, what, remain, b.Time.UTC().Format(time.RFC3339), w.howToConfirm(v1alpha1.ConfirmAnnotation, word(b)))
 	}
 	return nil
 }
 
-// vanished says that so many fewer Nodes are there that it is not believed at once. That others have come in their place is no loss: pools are replaced.
+// vanished reports that so many fewer Nodes are there that it is not believed at once. That others have come in their place is not a loss:
+// pools are replaced.
 func vanished(b *v1alpha1.Baseline, c census) bool {
 	fewer := b.Nodes - c.now.Nodes
 	return fewer >= leastVanished && 2*fewer >= b.Nodes
 }
 
-// stood says that what is seen has been doubted for long enough.
+// stood reports that the observed state has been doubted for long enough.
 func (w candidates) stood(b *v1alpha1.Baseline) bool {
 	return b.DoubtedSince != nil && w.Now.Sub(b.DoubtedSince.Time) >= DoubtPeriod
 }
@@ -165,14 +166,14 @@ func (w candidates) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 // gone counts the Nodes of the baseline that are there no more.
 func (c census) gone(b *v1alpha1.Baseline) int32 { return max(b.Nodes-c.nodes, 0) }
 
-// same says that nothing has changed.
+// same reports that nothing has changed.
 func (c census) same(b *v1alpha1.Baseline) bool {
 	now := c.now
 	now.Time, now.Newest = b.Time, b.Newest
 	return c.gone(b) == 0 && now == *b
 }
 
-// grown says that nothing of the baseline is lost.
+// grown reports that nothing of the baseline is lost.
 func (c census) grown(b *v1alpha1.Baseline) bool {
 	return c.gone(b) == 0 && c.clients >= b.Clients && c.candidates >= b.Candidates && c.now.Reflectors >= b.Reflectors
 }

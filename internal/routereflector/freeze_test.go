@@ -65,7 +65,7 @@ func (w World) first(count int) []string {
 	return out
 }
 
-// What is seen all of a sudden is not believed, and nothing is written.
+// The observed state all of a sudden is not believed, and nothing is written.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := labeled(t, 20)
@@ -85,7 +85,7 @@ func TestFrozen(t *testing.T) {
 			w.unlabel(2, "pool", promoted), ReasonMatchesTooFew, "spec.reflectors.required selects only 1 of the 3 Nodes that it selected",
 		},
 		"reflectors: one":       {w.unlabel(1, "pool", promoted), "", ""},
-		"nodes: half":           {w.without(w.first(10)...), ReasonNodesVanished, "of 20 Nodes at 2026-11-21T03:00:00Z there are 10 left; nothing is written until that has stood for 5m0s"},
+		"nodes: half":           {w.without(w.first(10)...), ReasonNodesVanished, "of 20 Nodes at 2026-11-21T03:00:00Z there are 10 left; nothing is written until this has lasted for 5m0s"},
 		"nodes: less than half": {w.without(w.first(9)...), "", ""},
 		"addresses":             {w.with(func(n *Node) { n.ForeignAS = true }, w.first(20)...), ReasonMatchesNothing, "spec.clientSelector selects none"},
 	} {
@@ -101,7 +101,7 @@ func TestFrozen(t *testing.T) {
 			if len(p.Steps)+len(p.Witnesses) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != c.reason || !strings.Contains(p.Refusals[0].Message, c.words) {
 				t.Fatalf("%v, %+v", p.Steps, p.Refusals)
 			}
-			// The same after a day, whoever looks.
+			// The same after a day, anyone who looks.
 			later := c.w.remembering()
 			later.Now = later.Now.Add(24 * time.Hour)
 			if p := Make(later.remembering()); len(p.Refusals) != 1 || p.Refusals[0].Reason != c.reason {
@@ -193,7 +193,8 @@ func TestAnEmergencyIsNotFrozen(t *testing.T) {
 	}
 }
 
-// The end of a topology waits for Nodes that vanished as well: an informer that lacks them would leave their reflectors behind. It does not care for labels.
+// The end of a topology waits for Nodes that vanished as well: an informer that lacks them would leave their reflectors behind. It does not
+// care for labels.
 func TestExitAndFreeze(t *testing.T) {
 	t.Parallel()
 	w := labeled(t, 20)
@@ -207,8 +208,8 @@ func TestExitAndFreeze(t *testing.T) {
 	}
 }
 
-// The baseline follows what adds to it at once and what takes away from it slowly, and stays the same object while nothing changes: it is in the status,
-// and nothing is to be written in a steady state.
+// The baseline follows what adds to it at once and what takes away from it slowly, and stays the same object while nothing changes: it is in
+// the status, and nothing is to be written in a steady state.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	w := labeled(t, 20)
@@ -247,7 +248,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// Whatever an autoscaler does, and however fast, no person is needed: Nodes come and go, labels stay, and what is doubted is believed when it has stood.
+// Whatever an autoscaler does, and however fast, no person is needed: Nodes come and go, labels stay, and what is doubted is believed when
+// it has stood.
 func TestAutoscalingNeedsNobody(t *testing.T) {
 	t.Parallel()
 	steady := labeled(t, 24)

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// Freshness is how old a sighting may be that a step relies on, unless whoever gathers them vouches for it ([Sighting.Current]). BIRD reports a session that went down at once, but a peer that fell silent
-	// looks Established for up to four minutes; so a sighting shows that a session came up, never that a node lives.
+	// Freshness is how old a sighting may be that a step relies on, unless anyone who gathers them vouches for it ([Sighting.Current]). BIRD
+	// reports a session that went down at once, but a peer that fell silent looks Established for up to four minutes; so a sighting shows that
+	// a session came up, never that a node lives.
 	Freshness = time.Minute
 	// meshSample is how many clients must see the whole mesh before a reflector goes for good.
 	meshSample = 3
@@ -85,15 +86,15 @@ func (w facts) working(but []Reflector) []Node {
 	return out
 }
 
-// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no session with any of
-// them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
+// unsettled returns which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no
+// session with any of them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
 func (w gates) unsettled(reflectors []Node) string {
 	clients := w.roster()
 	for i := range reflectors {
 		r := &reflectors[i]
 		s, seen := w.sighting(r.Name)
 		if !seen {
-			return fmt.Sprintf("reflector %s has not said which sessions it has", r.Name)
+			return fmt.Sprintf("reflector %s has not reported its sessions", r.Name)
 		}
 		missing := w.missing(s.Established, *r, func(n Node) bool { return clients.expects(r, &n) })
 		missing = slices.DeleteFunc(missing, func(n Node) bool {
@@ -106,15 +107,15 @@ func (w gates) unsettled(reflectors []Node) string {
 	return ""
 }
 
-// manned reports that each group of clients has a working reflector. Until then the mesh stays: whether the reflectors come back or are replaced shows
-// within their grace periods.
+// manned reports that each group of clients has a working reflector. Until then the mesh stays: whether the reflectors come back or are
+// replaced shows within their grace periods.
 func (w facts) manned(d design) bool {
 	working := w.working(nil)
 	return !slices.ContainsFunc(d.groups, func(g int) bool { return len(groupOf(working, g)) == 0 })
 }
 
-// missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak. A session that cannot come up
-// is not waited for.
+// missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak. A session
+// that cannot come up is not waited for.
 func (w facts) missing(established map[netip.Addr]bool, of Node, who func(Node) bool) []Node {
 	var out []Node
 	for _, n := range w.Nodes {
@@ -132,7 +133,7 @@ func (w facts) missing(established map[netip.Addr]bool, of Node, who func(Node) 
 	return out
 }
 
-// cutOff says that none of the reflectors has a session with the node.
+// cutOff reports that none of the reflectors has a session with the node.
 func (w facts) cutOff(n Node, reflectors []Node) bool {
 	return !slices.ContainsFunc(reflectors, func(r Node) bool {
 		s, seen := w.sighting(r.Name)
@@ -162,7 +163,7 @@ func (w gates) meshUnsettled() string {
 		full++
 	}
 	if want := min(meshSample, members); full < want {
-		return fmt.Sprintf("%d of %d sampled nodes have said that their mesh sessions are Established", full, want)
+		return fmt.Sprintf("%d of %d sampled nodes have reported that their mesh sessions are Established", full, want)
 	}
 	return ""
 }

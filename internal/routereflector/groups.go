@@ -80,7 +80,7 @@ func (n *Node) labeledGroup() int {
 	return parseGroup(label)
 }
 
-// hasGroupsID says whether a marked node has a cluster ID that may be its group's.
+// hasGroupsID reports whether a marked node has a cluster ID that may be its group's.
 func (n *Node) hasGroupsID(t *v1alpha1.RouteReflectorTopology) bool {
 	if n.altered() {
 		return false
@@ -91,8 +91,8 @@ func (n *Node) hasGroupsID(t *v1alpha1.RouteReflectorTopology) bool {
 	return n.ClusterID != "" && n.ClusterID != t.Spec.ClusterID
 }
 
-// linked says whether two reflectors have a session: those of a group, and every one with the spines. Reflectors of different groups never have, so
-// that the cluster IDs are the vertices of a tree, and paths do not multiply.
+// linked reports whether two reflectors have a session: those of a group, and every one with the spines. Reflectors of different groups
+// never have, so that the cluster IDs are the vertices of a tree, and paths do not multiply.
 func (n *Node) linked(other *Node) bool {
 	a, b := n.group(), other.group()
 	return a == b || a == spines || b == spines
@@ -110,7 +110,7 @@ type design struct {
 	short string
 }
 
-// hierarchical says that there is more than one group, and spines between them.
+// hierarchical reports that there is more than one group, and spines between them.
 func (d design) hierarchical() bool { return len(d.groups) > 1 }
 
 func (d design) mode() v1alpha1.Mode {
@@ -205,8 +205,8 @@ func (w designs) groupCount(present []int) (count int, short string) {
 		nodes, count, w.groupRedundancy(), spineCount, able)
 }
 
-// keepsShape says that a topology neither becomes a hierarchy nor ceases to be one for now: what is seen is not believed, no reflector lives, or
-// reflectors are being taken over, into a flat topology.
+// keepsShape reports that a topology neither becomes a hierarchy nor ceases to be one for now: the observed state is not trusted, no
+// reflector lives, or reflectors are being taken over, into a flat topology.
 func (w designs) keepsShape() bool {
 	return w.takesOver() || w.emergency() || w.rescuing() || w.doubt() != nil
 }

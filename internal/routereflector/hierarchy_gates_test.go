@@ -34,8 +34,8 @@ func moving(t *testing.T) (World, Node) {
 	return w, Node{}
 }
 
-// A client leaves the group that it moves from only when each reflector of the other has said that it has a session with it, with its mates and with the
-// spines.
+// A client leaves the group that it moves from only when each reflector of the other has said that it has a session with it, with its mates
+// and with the spines.
 func TestLeaveWaits(t *testing.T) {
 	t.Parallel()
 	w, client := moving(t)
@@ -49,7 +49,7 @@ func TestLeaveWaits(t *testing.T) {
 	}
 	silent := w
 	silent.Sightings = slices.DeleteFunc(slices.Clone(w.Sightings), func(s Sighting) bool { return s.Node == reflectors[1].Name })
-	if got, want := gatesOf(&silent).wait(step, nil), "reflector "+reflectors[1].Name+" has not said which sessions it has"; got != want {
+	if got, want := gatesOf(&silent).wait(step, nil), "reflector "+reflectors[1].Name+" has not reported its sessions"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, lacking := range []string{client.Name, reflectors[1].Name, groupOf(factsOf(&w).working(nil), spines)[0].Name} {
@@ -72,12 +72,12 @@ func TestLeaveWaits(t *testing.T) {
 			dead.Nodes[i].Ready = corev1.ConditionUnknown
 		}
 	}
-	if got, want := gatesOf(&dead).wait(step, nil), "no reflector of the group that "+client.Name+" moves to works"; got != want {
+	if got, want := gatesOf(&dead).wait(step, nil), "no reflector of the group that "+client.Name+" moves to is working"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// What was said before a client joined a group is no evidence of its sessions; what was said after it still is when another client has left.
+// What was said before a client joined a group is not evidence of its sessions; what was said after it still is when another client has left.
 func TestMomentOfAMove(t *testing.T) {
 	t.Parallel()
 	w, client := moving(t)
@@ -107,8 +107,8 @@ func TestMomentOfAMove(t *testing.T) {
 	}
 }
 
-// A reflector of a group is given up on the word of those that have sessions with it, its mate and the spines, and replaced in its group, which changes
-// no label of any client.
+// A reflector of a group is given up on the word of those that have sessions with it, its mate and the spines, and replaced in its group,
+// which changes no label of any client.
 func TestADeadReflectorOfAGroup(t *testing.T) {
 	t.Parallel()
 	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)

@@ -59,14 +59,14 @@ func TestCensusOfAHierarchy(t *testing.T) {
 	if c := candidatesOf(&w).census(); c.marked != 6 || c.now.Reflectors != 6 {
 		t.Errorf("%+v", c)
 	}
-	// What only the label of a group tells apart is no loss.
+	// What only the label of a group tells apart is not a loss.
 	w = w.remembering()
 	if doubt := candidatesOf(new(w.with(func(n *Node) { delete(n.Labels, v1alpha1.GroupLabel) }, factsOf(&w).marked()...))).doubt(); doubt != nil {
 		t.Errorf("%+v", doubt)
 	}
 }
 
-// While what is seen is not believed the shape stays, and nothing else is refused for it.
+// While the observed state is not trusted the shape stays, and nothing else is refused for it.
 func TestShapeWhileFrozen(t *testing.T) {
 	t.Parallel()
 	flat, _ := carryOut(t, limited(40, 2, 100), nil)
@@ -87,8 +87,8 @@ func TestShapeWhileFrozen(t *testing.T) {
 	}
 }
 
-// When no reflector of any group lives it is an emergency, whether spines live or not; with one that lives it is none. Either way all pairs find each other
-// again, and an emergency makes no hierarchy.
+// When no reflector of any group lives it is an emergency, whether spines live or not; with one that lives it is none. Either way all pairs
+// find each other again, and an emergency makes no hierarchy.
 func TestEmergencyOfAHierarchy(t *testing.T) {
 	t.Parallel()
 	steady := inTheEnd(limited(24, 2, 12)).settled()
@@ -191,8 +191,8 @@ func TestClientsAtOnce(t *testing.T) {
 	}
 }
 
-// A hierarchy whose reflectors' Nodes are all gone is made anew in one round, although nothing says any more how many groups there were but the clients'
-// number; and whoever is about to leave is replaced in its own group first.
+// A hierarchy whose reflectors' Nodes are all gone is made again in one round, although nothing says any more how many groups there were but
+// the clients' number; and anyone who is about to leave is replaced in its own group first.
 func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	t.Parallel()
 	steady := inTheEnd(limited(80, 2, 16)).settled()

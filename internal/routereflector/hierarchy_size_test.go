@@ -13,7 +13,8 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// inTheEnd is a cluster as its plan would leave it: with the reflectors that are chosen, the BGPPeers that are wanted, the clients dealt out, and no mesh.
+// inTheEnd is a cluster as its plan would leave it: with the reflectors that are chosen, the BGPPeers that are wanted, the clients dealt
+// out, and no mesh.
 func inTheEnd(w World) World {
 	chosen := choicesOf(&w).chosen()
 	w.Peers, w.Mesh.On = designsOf(&w).finalPeers(chosen.design), false
@@ -307,7 +308,7 @@ func TestImbalanceMovesNobody(t *testing.T) {
 		return true
 	})
 	if of := w.clientsOf(); of["1"] <= stagesOf(&w).groupCap(factsOf(&w).clients(), 2) || of["2"] == 0 {
-		t.Fatalf("%v is no imbalance", of)
+		t.Fatalf("%v is not an imbalance", of)
 	}
 	_, done := travel(t, w, nil)
 	for _, s := range done {

@@ -92,8 +92,8 @@ func TestTheMeshFirst(t *testing.T) {
 	}
 }
 
-// Reflectors that come back keep their roles: the mesh goes on and off, and nothing else is written. It goes off when they have been Ready for a minute, and the
-// plan says until when it waits.
+// Reflectors that come back keep their roles: the mesh goes on and off, and nothing else is written. It goes off when they have been Ready
+// for a minute, and the plan says until when it waits.
 func TestReflectorsComeBackFromAnEmergency(t *testing.T) {
 	t.Parallel()
 	_, w := drifting(t)
@@ -143,7 +143,7 @@ func TestNoFloorWithoutAnEmergency(t *testing.T) {
 	}
 }
 
-// An emergency is carried to its end by nodes that have not been Ready for long, if there are no others, whoever goes on with it after each write.
+// An emergency is carried to its end by nodes that have not been Ready for long, if there are no others, anyone who goes on with it after each write.
 func TestAnEmergencyIsCarriedThrough(t *testing.T) {
 	t.Parallel()
 	steady, _ := drifting(t)
@@ -204,8 +204,8 @@ func TestANodeOfItsOwnASHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// What is written in an emergency says that there is one, wherever the mesh may not take over, so that the next round knows it although the Nodes of all
-// reflectors are gone, as nothing else says that there were any.
+// What is written in an emergency says that there is one, wherever the mesh may not take over, so that the next round knows it although the
+// Nodes of all reflectors are gone, as nothing else says that there were any.
 func TestAnEmergencyIsRemembered(t *testing.T) {
 	t.Parallel()
 	steady, _ := drifting(t)

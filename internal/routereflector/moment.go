@@ -18,11 +18,11 @@ import (
 // Moment is the state of roles, BGPPeers and mesh that a sighting is about, so that what was said before a step is told apart from what was said
 // after it.
 type Moment struct {
-	// rest names the topology, its BGPPeers, and reflectors of others; mesh says whether the mesh is on.
+	// rest names the topology, its BGPPeers, and reflectors of others; mesh reports whether the mesh is on.
 	rest string
 	mesh bool
-	// reflectors are names for the topology's reflectors, each with its UID and cluster ID; sorted. moves are names for the clients that move, each with the
-	// groups that it moves from and to; sorted.
+	// reflectors are names for the topology's reflectors, each with its UID and cluster ID; sorted. moves are names for the clients that move,
+	// each with the groups that it moves from and to; sorted.
 	reflectors, moves []string
 }
 
@@ -82,7 +82,7 @@ func (m Moment) Name() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// movePrefix is the first letter of the words for moves, which is no hexadecimal digit.
+// movePrefix is the first letter of the words for moves, which is not a hexadecimal digit.
 const movePrefix = "m"
 
 // wordMesh says in a Moment's text that the mesh is on.
@@ -96,7 +96,7 @@ func (m Moment) String() string {
 
 var momentText = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d}\.(mesh|none)(\.[0-9a-f]{%d})*(\.m[0-9a-f]{%d})*$`, 2*restBytes, 2*reflectorBytes, 2*reflectorBytes))
 
-// ParseMoment reads what [Moment.String] wrote. It is false for anything else, which then is no Moment that holds.
+// ParseMoment reads what [Moment.String] wrote. It is false for anything else, which then is not a Moment that holds.
 func ParseMoment(text string) (Moment, bool) {
 	if !momentText.MatchString(text) {
 		return Moment{}, false
@@ -110,15 +110,16 @@ func ParseMoment(text string) (Moment, bool) {
 	return m, slices.IsSorted(m.reflectors) && slices.IsSorted(m.moves)
 }
 
-// Equal says that nothing has changed between the two.
+// Equal reports that nothing has changed between the two.
 func (m Moment) Equal(other Moment) bool {
 	return m.rest == other.rest && m.mesh == other.mesh && slices.Equal(m.reflectors, other.reflectors) && slices.Equal(m.moves, other.moves)
 }
 
-// Holds says whether what a node was asked in another Moment is evidence in this one. It always is if nothing has changed. It is as well if the node
-// was a reflector by then, and nothing but promotions came after, or the mesh, in which it has no part: they change none of its sessions but those
-// with the nodes promoted, which speak for these themselves before the next step. After a demotion nobody but the other reflectors can say that the former reflector has sessions again, so
-// all are asked anew. That a client has left the group that it moved from changes nothing for anybody else; that one joins another must be seen.
+// Holds reports whether what a node was asked in another Moment is evidence in this one. It always is if nothing has changed. It is as well
+// if the node was a reflector by then, and nothing but promotions came after, or the mesh, in which it has no part: they change none of its
+// sessions but those with the nodes promoted, which speak for these themselves before the next step. After a demotion nobody but the other
+// reflectors can say that the former reflector has sessions again, so all are asked again. That a client has left the group that it moved
+// from changes nothing for anybody else; that one joins another must be seen.
 func (m Moment) Holds(asked Moment, node *Node) bool {
 	if m.Equal(asked) {
 		return true

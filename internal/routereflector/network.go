@@ -31,7 +31,7 @@ func familiesOf(nodes []Node) []family {
 	})
 }
 
-// up says whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready count as silent: a plan must hold
+// up reports whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready count as silent: a plan must hold
 // without them.
 func (f family) up(n *Node) bool {
 	return f(n).IsValid() && n.runsBGP() && n.Ready == corev1.ConditionTrue
@@ -73,8 +73,8 @@ func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Net
 // numbers reports whether a BGPPeer gives AS numbers of its own, which may be wrong.
 func (p *Peer) numbers() bool { return p.PeerIP.IsValid() && (p.ASNumber != 0 || p.LocalASNumber != 0) }
 
-// disagrees reports whether a BGPPeer makes one of its nodes take a peer for one of another AS than it is, or show itself as one. The session does not come
-// up, nor does any other of the two.
+// disagrees reports whether a BGPPeer makes one of its nodes take a peer for one of another AS than it is, or show itself as one. The
+// session does not come up, nor does any other of the two.
 func (p *Peer) disagrees(node, peer *Node) bool {
 	return p.ASNumber != 0 && p.ASNumber != peer.as() || p.LocalASNumber != 0 && p.LocalASNumber != node.as()
 }
@@ -106,7 +106,7 @@ func (s *sessions) ask(p *Peer, a, b int32) {
 }
 
 // ends are the nodes that a BGPPeer is for, and those that it names as their peers. A BGPPeer without a node is for all, one whose address is
-// no node's names none (it is somebody outside).
+// not a node's names none (it is somebody outside).
 func (p *Peer) ends(f family, nodes []Node) (from, to []int32) {
 	is := func(n *Node) bool { return p.NodeMatcher == nil || p.NodeMatcher.Evaluate(n.Labels) }
 	if p.Node != "" {

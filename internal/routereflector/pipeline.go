@@ -17,7 +17,7 @@ package routereflector
 //	gates       what these wait for, and whose word is needed
 //	checks      what the model of BGP says of them
 //
-// A stage reads the World that it is of and changes nothing in it. Of another World it is made anew.
+// A stage reads the World that it is of and changes nothing in it. Of another World it is made again.
 type (
 	facts      struct{ *World }
 	candidates struct{ facts }

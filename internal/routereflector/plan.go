@@ -30,9 +30,9 @@ type Plan struct {
 	Peers []Peer
 	// Steps are the writes that remain, in order. Each is safe once the one before it has settled.
 	Steps []Step
-	// More says that there are further steps behind these.
+	// More reports that there are further steps behind these.
 	More bool
-	// AtOnce is how many of the first steps may be done in one round, each without a look at what the one before has brought, once the first waits for
+	// AtOnce is how many of the first steps may be done in one round, each without a check of what the one before has brought, once the first waits for
 	// nothing: one; several that are about one client each; all that add something in an emergency; and adopted BGPPeers that go.
 	AtOnce int
 	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
@@ -90,46 +90,46 @@ type Reason string
 const (
 	// ReasonPaused of Frozen=True: spec.paused is true.
 	ReasonPaused Reason = "Paused"
-	// ReasonDatastoreNotReady of Frozen=True: Calico's datastore is being moved or upgraded, and nobody may write to it.
+	// ReasonDatastoreNotReady of Frozen=True: Calico's datastore is being migrated or upgraded and must not be written to.
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
 	// ReasonForeignDatastore of Frozen=True: Calico's etcd is another cluster's, or does not look like this one's.
 	ReasonForeignDatastore Reason = "ForeignDatastore"
-	// ReasonHierarchy of Accepted=False: spec.mode Hierarchical is not possible with these nodes, or not beside spec.sizing.perZone.
+	// ReasonHierarchy of Accepted=False: spec.mode Hierarchical is not possible with these nodes, or not together with spec.sizing.perZone.
 	ReasonHierarchy Reason = "HierarchyNotPossible"
 	// ReasonSizing of Accepted=False: spec.sizing.perZone needs spec.topologyKeys.
 	ReasonSizing Reason = "InvalidSizing"
-	// ReasonClusterID of Accepted=False: spec.clusterID is no address that can be used, or spec.clusterIDRange has no free one.
+	// ReasonClusterID of Accepted=False: spec.clusterID is not a usable address, or spec.clusterIDRange has no free address.
 	ReasonClusterID Reason = "InvalidClusterID"
 	// ReasonClusterIDTaken of Accepted=False: a node or an older topology has the cluster ID already.
 	ReasonClusterIDTaken Reason = "ClusterIDTaken"
 	// ReasonOverlap of Accepted=False: an older topology has clients of this one.
 	ReasonOverlap Reason = "OverlappingTopology"
-	// ReasonConflict of Accepted=False: a BGPPeer of the name that is needed is somebody else's.
+	// ReasonConflict of Accepted=False: a BGPPeer with the required name belongs to another owner.
 	ReasonConflict Reason = "ForeignObject"
 	// ReasonNoClients of Accepted=False: no node is selected that runs Calico's BGP.
 	ReasonNoClients Reason = "NoClients"
-	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts why.
+	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts the reasons.
 	ReasonNoReflectors Reason = "NoEligibleReflectors"
-	// ReasonUnsafe of Degraded=True: the model says that the next step would cut nodes off, or take clients too many sessions.
+	// ReasonUnsafe of Degraded=True: by the reachability model the next step would disconnect nodes, or remove too many sessions of clients.
 	ReasonUnsafe Reason = "UnsafeStep"
 	// ReasonSessionOptions of Accepted=False: spec.session has changed, which would reset every session at once, and the mesh cannot carry the clients
 	// meanwhile.
 	ReasonSessionOptions Reason = "SessionOptionsChange"
-	// ReasonFilterMissing of Accepted=False: a BGPFilter of spec.session.filters is not there; nothing is written until it is, or is taken out of the
-	// list.
+	// ReasonFilterMissing of Accepted=False: a BGPFilter of spec.session.filters does not exist; nothing is written until it exists or is
+	// removed from the list.
 	ReasonFilterMissing Reason = "BGPFilterNotFound"
-	// ReasonMatchesNothing of Frozen=True: the nodes that a selector of the spec selected are still there, and it selects nothing any more.
+	// ReasonMatchesNothing of Frozen=True: a selector of the spec no longer selects any node, although the nodes that it selected still exist.
 	ReasonMatchesNothing Reason = "SelectorMatchesNothing"
-	// ReasonMatchesTooFew of Frozen=True: most of the nodes that a selector of the spec selected are still there, and are selected no more.
+	// ReasonMatchesTooFew of Frozen=True: a selector of the spec no longer selects most of its nodes, although they still exist.
 	ReasonMatchesTooFew Reason = "SelectorMatchesTooFew"
-	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until that has stood, or somebody says that it is true.
+	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until this has lasted for a time, or a person confirms it.
 	ReasonNodesVanished Reason = "NodesVanished"
 	// ReasonMeshTooLarge of Accepted=False: the topology is being deleted, and the mesh would have more nodes than spec.sizing.maxMeshNodes.
 	ReasonMeshTooLarge Reason = "MeshTooLarge"
 	// ReasonMeshNotManaged of Accepted=False: the topology is being deleted while the mesh is off, and spec.mesh does not let the program turn it on.
 	ReasonMeshNotManaged Reason = "MeshNotManaged"
-	// ReasonCannotAdopt of Accepted=False: what spec.adopt names cannot be taken over without resetting sessions that need no reset; the message has the
-	// cure.
+	// ReasonCannotAdopt of Accepted=False: what spec.adopt names cannot be adopted without resetting sessions that need no reset; the message
+	// says what to do.
 	ReasonCannotAdopt Reason = "CannotAdopt"
 )
 
@@ -198,7 +198,7 @@ func Make(w World) Plan {
 	return p
 }
 
-// observed is a plan that says what is seen, and nothing yet of what is to be done.
+// observed is a plan that says the observed state, and nothing yet of what is to be done.
 func (w checks) observed(d design) Plan {
 	p := Plan{Mode: d.mode(), Clients: w.clients(), Record: w.Topology.Status.Record, Foreign: w.foreign(d), Emergency: w.Topology.Status.Emergency, Troubles: w.troubles()}
 	p.Baseline, p.Confirm = w.believe()
@@ -294,8 +294,8 @@ func (w facts) clients() int {
 	return count
 }
 
-// idTakenBy names who has the topology's cluster ID beside its own reflectors. A Node is named only before the topology has begun: a kubelet can give its
-// own Node any cluster ID, and must not hold up a topology that carries routes ([World.foreign] reports it).
+// idTakenBy names who has the topology's cluster ID alongside its own reflectors. A Node is named only before the topology has begun: a kubelet
+// can give its own Node any cluster ID, and must not hold up a topology that carries routes ([World.foreign] reports it).
 func (w objections) idTakenBy() string {
 	first := w.firstNode(func(n *Node) bool {
 		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
@@ -327,7 +327,7 @@ func (w objections) overlap() (topology, node string) {
 	return "", ""
 }
 
-// older says which of two topologies has the right of way.
+// older returns which of two topologies has the right of way.
 func older(a, b v1alpha1.RouteReflectorTopology) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -372,7 +372,7 @@ func (w choices) notes(clients int, chosen choice) []Note {
 		advise(d.String())
 	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
-		advise("there are more routes than a CalicoNodeStatus can hold, so that before the mesh goes off a sample of clients says its sessions, not its routes")
+		advise("there are more routes than a CalicoNodeStatus can hold, so that before the mesh is turned off a sample of clients reports its sessions, not its routes")
 	}
 	return out
 }
@@ -453,8 +453,9 @@ func (w World) Fitness(n Node) string {
 	return candidatesOf(&w).unfitToBecome(&n)
 }
 
-// ClientOf says whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat topology is
-// called as the topology, and a client that no group has taken yet has "". A client that moves is in the group that it leaves until the move is over.
+// ClientOf reports whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat
+// topology is called as the topology, and a client that no group has taken yet has "". A client that moves is in the group that it leaves
+// until the move is over.
 func (w World) ClientOf(n Node) (group string, client bool) {
 	if !n.isClient(&w.Topology) {
 		return "", false

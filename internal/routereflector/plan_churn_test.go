@@ -194,8 +194,8 @@ func (h *history) modest(step Step) {
 	}
 }
 
-// settledBefore: no reflector is made or dismissed, and the mesh does not go, while a session of a reflector that stays is cut: but for the client that
-// has no session left with any, once the mesh is off.
+// settledBefore: no reflector is promoted or demoted, and the mesh does not go, while a session of a reflector that stays is cut: but for
+// the client that has no session left with any, once the mesh is off.
 func (h *history) settledBefore(w World, step Step) {
 	if step.Kind != Promote && step.Kind != MeshOff && (step.Kind != Demote || gatesOf(&w).gatedByMesh()) {
 		return
@@ -221,8 +221,8 @@ func (h *history) settledBefore(w World, step Step) {
 	}
 }
 
-// bounded: one cluster ID, and no more paths than a flat topology has, but for those that nodes multiply which made themselves reflectors; the mesh goes
-// only where the reflectors carry all that it does.
+// bounded: one cluster ID, and no more paths than a flat topology has, but for those that nodes multiply which made themselves reflectors;
+// the mesh goes only where the reflectors carry all that it does.
 func (h *history) bounded(before, after World, p Plan) {
 	for i := range after.Nodes {
 		n := &after.Nodes[i]

@@ -115,12 +115,12 @@ func TestStepsWait(t *testing.T) {
 	first := promote.Node
 	w = before.After(promote)
 	w.Sightings = []Sighting{before.say(first, []*reachability.Network{families()[0].network(before.Nodes, before.Peers, true), families()[1].network(before.Nodes, before.Peers, true)}, false)}
-	// What it said a moment before, as a member of the mesh, is no answer.
+	// What it said a moment before, as a member of the mesh, is not a response.
 	if got := Make(w).Waiting; !strings.HasPrefix(got, "reflector "+first+" has no Established session with ") {
 		t.Errorf("%q", got)
 	}
 	w.Sightings = nil
-	if got, want := Make(w).Waiting, "reflector "+first+" has not said which sessions it has"; got != want {
+	if got, want := Make(w).Waiting, "reflector "+first+" has not reported its sessions"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	w = w.settled()
@@ -137,7 +137,7 @@ func TestStepsWait(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	w.Sightings[reflector].At = w.Now.Add(-Freshness - time.Second)
-	if got := Make(w).Waiting; !strings.HasSuffix(got, "has not said which sessions it has") {
+	if got := Make(w).Waiting; !strings.HasSuffix(got, "has not reported its sessions") {
 		t.Errorf("an old sighting counts: %q", got)
 	}
 }
@@ -210,7 +210,7 @@ func TestRefusals(t *testing.T) {
 		want   string
 	}{
 		"paused":    {func(w *World) { w.Topology.Spec.Paused = true }, "Paused: spec.paused is true; set it to false to go on"},
-		"datastore": {func(w *World) { w.DatastoreReady = false }, "DatastoreNotReady: Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it"},
+		"datastore": {func(w *World) { w.DatastoreReady = false }, "DatastoreNotReady: Calico's ClusterInformation says datastoreReady=false: its datastore is being migrated or upgraded and must not be written to"},
 		"hierarchy": {func(w *World) { w.Topology.Spec.Mode = v1alpha1.ModeHierarchical }, "HierarchyNotPossible: spec.mode Hierarchical: 4 nodes ask for 2 groups of 2 reflectors each and 2 spines, and only 4 nodes may be reflectors; use Auto, or let more nodes be reflectors"},
 		"id":        {func(w *World) { w.Topology.Spec.ClusterID = "fd00::1" }, `InvalidClusterID: spec.clusterID "fd00::1": must be an IPv4 address other than 0.0.0.0, such as 244.0.0.1`},
 		"per zone": {

@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
-// attack lets kubelets write what NodeRestriction lets them write on their own Nodes: the label of a reflector, a group, a cluster ID, and that they are to
-// stay.
+// attack lets kubelets write what NodeRestriction lets them write on their own Nodes: the label of a reflector, a group, a cluster ID, and
+// that they are to stay.
 func attack(w World, names []string, id, group string) World {
 	return w.with(func(n *Node) {
 		n.Labels, n.Annotations = maps.Clone(n.Labels), map[string]string{v1alpha1.KeepAnnotation: ""}
@@ -69,7 +69,8 @@ func TestAKubeletsMarkIsForeign(t *testing.T) {
 	}
 }
 
-// Whatever kubelets write and whenever, no step is about their nodes, nobody is demoted for them, nothing is refused for them, and the plan converges.
+// Whatever kubelets write and whenever, no step is about their nodes, nobody is demoted for them, nothing is refused for them, and the plan
+// converges.
 func TestForeignMarksChangeNothing(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -202,9 +203,9 @@ func TestStaleEntries(t *testing.T) {
 	if !slices.Contains(factsOf(&w).marked(), other.Name) {
 		t.Fatalf("%s is none", other.Name)
 	}
-	w = w.with(func(n *Node) { n.UID = "made anew" }, other.Name).Recognized()
+	w = w.with(func(n *Node) { n.UID = "made again" }, other.Name).Recognized()
 	if slices.Contains(factsOf(&w).marked(), other.Name) {
-		t.Error("a Node that was made anew has the entry of the old one")
+		t.Error("a Node that was made again has the entry of the old one")
 	}
 	// With Calico's etcd the label is the Calico Node's, and a new machine under it changes nothing.
 	w = w.with(func(n *Node) { n.UID = "uid-" + other.Name + ".machine" }, other.Name).Recognized()

@@ -49,7 +49,7 @@ func (w objections) datastore() *Refusal {
 		return nil
 	}
 	return refuse(ReasonDatastoreNotReady,
-		"Calico's ClusterInformation says datastoreReady=false: its datastore is being moved or upgraded, and nobody may write to it")
+		"Calico's ClusterInformation says datastoreReady=false: its datastore is being migrated or upgraded and must not be written to")
 }
 
 // zonesOfSizing is checked by the API server as well, as is the cluster ID, but not where the plan is made from a file.

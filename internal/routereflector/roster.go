@@ -11,9 +11,9 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// roster says which clients are with which groups, by the BGPPeers and labels that there are.
+// roster returns which clients are with which groups, by the BGPPeers and labels that there are.
 type roster struct {
-	// flat says that all clients are with the first group, whatever their labels.
+	// flat reports that all clients are with the first group, whatever their labels.
 	flat bool
 	// open is the group that takes clients without a label, [nowhere] if no group does.
 	open int
@@ -43,13 +43,13 @@ func (n *Node) membership() (in, joins int) {
 	return parseGroup(n.Labels[v1alpha1.ClientLabel]), parseGroup(n.Labels[v1alpha1.JoinsLabel])
 }
 
-// unlabeled says that the client has no label, so that the BGPPeer for all others takes it.
+// unlabeled reports that the client has no label, so that the BGPPeer for all others takes it.
 func (n *Node) unlabeled() bool {
 	_, has := n.Labels[v1alpha1.ClientLabel]
 	return !has
 }
 
-// has says whether a client is with a group.
+// has reports whether a client is with a group.
 func (r roster) has(n *Node, g int) bool {
 	if r.flat {
 		return g == firstGroup
@@ -58,7 +58,7 @@ func (r roster) has(n *Node, g int) bool {
 	return in == g || joins == g || r.open == g && n.unlabeled()
 }
 
-// expects says whether a reflector should have a session with another node: with its clients, and with the reflectors it is linked with.
+// expects reports whether a reflector should have a session with another node: with its clients, and with the reflectors it is linked with.
 func (r roster) expects(reflector, n *Node) bool {
 	return n.isSelected(r.topology) && r.has(n, reflector.group()) || n.isReflectorOf(r.topology) && reflector.linked(n)
 }

@@ -23,8 +23,8 @@ const (
 	answerBytes   = 1_250_000
 )
 
-// sample picks the clients whose own word is needed before the mesh goes off: one of each zone in turn, or in a hierarchy one of each group, the same ones
-// as long as they live. Whoever is about to go is not asked.
+// sample picks the clients whose own word is needed before the mesh goes off: one of each zone in turn, or in a hierarchy one of each group,
+// the same ones as long as they live. Anyone who is about to go is not queried.
 func (w gates) sample() []Node {
 	type member struct {
 		at   int
@@ -94,8 +94,8 @@ func (w facts) tooManyRoutes() bool {
 	return speakers*blocksPerNode*(1+most)*entryBytes > answerBytes
 }
 
-// unrouted says what is missing until each client of the sample has from each reflector what it has from the mesh, "" if nothing is. What a client has
-// not from the mesh either, the mesh's end does not take away.
+// unrouted says what is missing until each client of the sample has from each reflector what it has from the mesh, "" if nothing is. What a
+// client has not from the mesh either, the mesh's end does not take away.
 func (w gates) unrouted() string {
 	all, clients := w.working(nil), w.roster()
 	routes, parted := !w.tooManyRoutes(), partedPairs(w.Nodes, w.Peers)
@@ -103,7 +103,7 @@ func (w gates) unrouted() string {
 		reflectors := slices.DeleteFunc(slices.Clone(all), func(r Node) bool { return !clients.has(&c, r.group()) })
 		s, seen := w.sighting(c.Name)
 		if !seen || routes && s.Routes == nil {
-			return fmt.Sprintf("client %s has not said which %s it has", c.Name, map[bool]string{true: "routes", false: "sessions"}[routes])
+			return fmt.Sprintf("client %s has not reported its %s", c.Name, map[bool]string{true: "routes", false: "sessions"}[routes])
 		}
 		if missing := w.missing(s.Established, c, func(n Node) bool { return isOneOf(n, reflectors) }); len(missing) > 0 {
 			return fmt.Sprintf("client %s has no Established session with reflector %s", c.Name, names(missing))
@@ -128,7 +128,7 @@ func isOneOf(n Node, nodes []Node) bool {
 	return slices.ContainsFunc(nodes, func(other Node) bool { return other.Name == n.Name })
 }
 
-// lacking says which destinations that the client has from the mesh it has not from a reflector, by the families that both speak; "" if it has
+// lacking returns which destinations that the client has from the mesh it has not from a reflector, by the families that both speak; "" if it has
 // all. Of a reflector with which not everybody can have a session it need not have what one of the others brings.
 func (r Routes) lacking(client, reflector Node, others []Node) string {
 	for _, f := range families() {

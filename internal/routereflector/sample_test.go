@@ -47,8 +47,8 @@ func (w World) said(node string, change func(*Sighting)) World {
 	return w
 }
 
-// The mesh stays on until each client of a small sample, one of each zone, has from every reflector all that the mesh brings it; and the plan says for
-// whom it waits, and what is missing.
+// The mesh stays on until each client of a small sample, one of each zone, has from every reflector all that the mesh brings it; and the
+// plan says for whom it waits, and what is missing.
 func TestTheMeshWaitsForASampleOfClients(t *testing.T) {
 	t.Parallel()
 	w := beforeMeshOff(t, 12, 3)
@@ -71,8 +71,8 @@ func TestTheMeshWaitsForASampleOfClients(t *testing.T) {
 		change func(*Sighting)
 		want   string
 	}{
-		"stale":            {func(s *Sighting) { s.At = w.Now.Add(-Freshness - 1) }, "client %s has not said which routes it has"},
-		"only sessions":    {func(s *Sighting) { s.Routes = nil }, "client %s has not said which routes it has"},
+		"stale":            {func(s *Sighting) { s.At = w.Now.Add(-Freshness - 1) }, "client %s has not reported its routes"},
+		"only sessions":    {func(s *Sighting) { s.Routes = nil }, "client %s has not reported its routes"},
 		"a session short":  {func(s *Sighting) { s.Established = without(s.Established, r.IPv4) }, "client %s has no Established session with reflector " + reflector},
 		"a route short":    {func(s *Sighting) { s.Routes = s.Routes.but(r.IPv4, block(other.IPv4)) }, "client %s has from reflector " + reflector + " no route to 1 of 8 destinations that the mesh brings, such as " + block(other.IPv4).String()},
 		"no routes at all": {func(s *Sighting) { s.Routes = &Routes{Mesh: s.Routes.Mesh} }, "client %s has from reflector " + p.Reflectors[0].Node + " no route to 8 of 8 destinations that the mesh brings, such as "},
@@ -138,7 +138,7 @@ func TestSamplesComeLast(t *testing.T) {
 			if p := Make(silent); len(p.Samples) != 0 || len(p.Witnesses) != 3 {
 				t.Errorf("before the reflectors have spoken %v are asked, for routes %v", p.Witnesses, p.Samples)
 			}
-			// Once asked, they stay so while a reflector is asked anew.
+			// Once asked, they stay so while a reflector is asked again.
 			if p := Make(w.said(p.Reflectors[0].Node, func(s *Sighting) { s.At = w.Now.Add(-Freshness - 1) })); len(p.Samples) != 3 {
 				t.Errorf("while a reflector's word is old these are asked for routes: %v", p.Samples)
 			}
@@ -163,7 +163,7 @@ func TestTooManyRoutesForAnObject(t *testing.T) {
 				client = name
 			}
 		}
-		want := map[bool]string{true: "client " + client + " has not said which routes it has", false: "client " + client + " has not said which sessions it has"}[routes]
+		want := map[bool]string{true: "client " + client + " has not reported its routes", false: "client " + client + " has not reported its sessions"}[routes]
 		if got := Make(w.said(client, func(s *Sighting) { s.Node = "x" })).Waiting; got != want {
 			t.Errorf("with %d nodes it waits for %q, want %q", nodes, got, want)
 		}

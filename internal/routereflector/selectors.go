@@ -203,8 +203,8 @@ func wantedPeers(t v1alpha1.RouteReflectorTopology) []Peer {
 }
 
 // hierarchyPeers are the 2G+3 BGPPeers of a hierarchy of G groups: for each the clients with its reflectors, and its reflectors among themselves; all
-// of these with the spines, and the spines among themselves; and clients without a label with the reflectors of the open group, so that a new node has its
-// sessions without a write.
+// of these with the spines, and the spines among themselves; and clients without a label with the reflectors of the open group, so that a
+// new node has its sessions without a write.
 func hierarchyPeers(t v1alpha1.RouteReflectorTopology, groups []int, open int) []Peer {
 	clients, spine := clientsMatcher{t.Spec.ClientSelector}, groupMatcher{t.Name, spines}
 	out := []Peer{newPeer(&t, clientsPeer, unlabeledMatcher{clients}, groupMatcher{t.Name, open})}
@@ -219,8 +219,8 @@ func hierarchyPeers(t v1alpha1.RouteReflectorTopology, groups []int, open int) [
 	return append(out, newPeer(&t, uplinksPeer, belowSpinesMatcher{t.Name}, spine), newPeer(&t, spinesPeer, spine, spine))
 }
 
-// peersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is one, or is to be one. Groups that
-// are to go keep theirs while they have reflectors, and the open group stays open: it changes by a step of its own.
+// peersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is one, or is to be one.
+// Groups that are to go keep theirs while they have reflectors, and the open group stays open: it changes by a step of its own.
 func (w designs) peersFor(d design) []Peer {
 	groups, deep := slices.Clone(d.groups), d.hierarchical()
 	for i := range w.Nodes {
@@ -274,7 +274,7 @@ func sessionOptions(o v1alpha1.SessionOptions) PeerSpec {
 	return spec
 }
 
-// SameSessions says whether two specs give the same options to a session, whatever they select.
+// SameSessions reports whether two specs give the same options to a session, whatever they select.
 func (s PeerSpec) SameSessions(other PeerSpec) bool {
 	s.NodeSelector, s.PeerSelector, other.NodeSelector, other.PeerSelector = "", "", "", ""
 	return s == other

@@ -63,7 +63,7 @@ type Step struct {
 // meshObject is the object that holds the switch of the mesh.
 const meshObject = "BGPConfiguration/default"
 
-// exiting says that the topology is being deleted, so that nothing of it shall remain.
+// exiting reports that the topology is being deleted, so that nothing of it shall remain.
 func (w facts) exiting() bool { return w.Topology.DeletionTimestamp != nil }
 
 // stage lists the writes that come next and are alike, none if everything is as it shall be. What was measured prescribes the order: BGPPeers, then
@@ -88,7 +88,7 @@ func (w stages) stage(chosen choice, role map[string]Reflector) []Step {
 		return adopted
 	}
 	joining, leaving := w.roles(chosen)
-	// Whoever leaves a group that stays has been replaced by now. Who links or serves clients that are to move leaves after them.
+	// Anyone who leaves a group that stays has been replaced by now. Who links or serves clients that are to move leaves after them.
 	replaced := slices.DeleteFunc(slices.Clone(leaving), func(name string) bool {
 		n, _ := w.node(name)
 		return !slices.Contains(d.order(), n.group())
@@ -108,8 +108,8 @@ func (w stages) stage(chosen choice, role map[string]Reflector) []Step {
 	return nil
 }
 
-// renewal is what comes before a change of the sessions' options, which would cut off the reflectors' own pods and those of all clients at once: the mesh
-// takes over, and the reflectors begin anew one at a time.
+// renewal is what comes before a change of the sessions' options, which would cut off the reflectors' own pods and those of all clients at
+// once: the mesh takes over, and the reflectors begin again one at a time.
 func (w stages) renewal(role map[string]Reflector) []Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
 		return []Step{w.meshStep(MeshOn, "options of the sessions change, which resets them; the mesh carries the clients meanwhile")}
@@ -187,7 +187,7 @@ func (w stages) nodeStep(kind Kind, name, reason string) Step {
 	return Step{Kind: kind, Object: "Node/" + name, Node: name, Reason: reason, UID: n.UID, ResourceVersion: n.ResourceVersion}
 }
 
-// promotions are steps that make nodes reflectors, group by group. A reflector is no client.
+// promotions are steps that make nodes reflectors, group by group. A reflector is not a client.
 func (w stages) promotions(names []string, chosen choice, role map[string]Reflector) []Step {
 	var out []Step
 	for _, g := range w.promoted(chosen.design) {
@@ -268,8 +268,8 @@ func (w stages) meshStep(kind Kind, reason string) Step {
 	return Step{Kind: kind, Object: meshObject, Reason: reason, UID: w.Mesh.UID, ResourceVersion: w.Mesh.ResourceVersion}
 }
 
-// changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these selects no more
-// must have its sessions by another.
+// changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these
+// selects no more must have its sessions by another.
 func (w designs) changedPeers(d design) []Step {
 	var missing, changed []Step
 	for _, want := range w.peersFor(d) {
@@ -280,17 +280,17 @@ func (w designs) changedPeers(d design) []Step {
 			step.Reason = "there is no such BGPPeer"
 			missing = append(missing, step)
 		case !have.plain() || have.PeerSpec != want.PeerSpec:
-			step.Reason = "it is not as the topology wants it"
+			step.Reason = "it differs from the topology"
 			changed = append(changed, step)
 		}
 	}
 	return append(missing, changed...)
 }
 
-// plain says that the BGPPeer uses none of the fields that Mooring leaves empty.
+// plain reports that the BGPPeer uses none of the fields that Mooring leaves empty.
 func (p Peer) plain() bool { return p.Node == "" && !p.PeerIP.IsValid() && !p.Other }
 
-// resetsSessions says whether one of the steps changes options of sessions that there are.
+// resetsSessions reports whether one of the steps changes options of sessions that there are.
 func (w designs) resetsSessions(peers []Step) bool {
 	return slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.isReflectorOf(&w.Topology) }) &&
 		slices.ContainsFunc(peers, func(s Step) bool {
@@ -311,7 +311,7 @@ func (w stages) stalePeers(d design) []Step {
 		if p.Topology == w.Topology.Name && !wanted {
 			out = append(out, Step{
 				Kind: RemovePeer, Object: "BGPPeer/" + p.Name, Peer: p, UID: p.UID, ResourceVersion: p.ResourceVersion,
-				Reason: "the topology has no use for it",
+				Reason: "the topology does not need it",
 			})
 		}
 	}

@@ -59,7 +59,7 @@ func (t *Trouble) Describe(now time.Time) string {
 	}
 	switch {
 	case t.gone(now):
-		return out + "; it is to be replaced"
+		return out + "; it will be replaced"
 	case t.Off || t.Alone:
 		return out + "; it is replaced" + before
 	}

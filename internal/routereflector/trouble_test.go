@@ -78,12 +78,12 @@ func TestWhenATroubledReflectorIsReplaced(t *testing.T) {
 		says            string
 	}{
 		"a reboot of a minute": {after: grace - time.Second, reported: time.Second, says: "; it is replaced after "},
-		"two have lost it":     {after: grace, reported: time.Second, holding: observers[:1], want: true, says: "; it is to be replaced"},
+		"two have lost it":     {after: grace, reported: time.Second, holding: observers[:1], want: true, says: "; it will be replaced"},
 		"one has lost it":      {after: grace, reported: time.Second, holding: observers[1:], says: " once 2 of "},
 		"all hold it":          {after: time.Hour, reported: time.Hour, holding: observers, says: " once 2 of "},
 		"reports are older":    {after: grace, reported: -time.Second, says: " once 2 of "},
 		"off, within grace":    {after: grace - time.Second, reported: time.Second, off: true, holding: observers, says: "powered off; it is replaced after "},
-		"off":                  {after: grace, reported: time.Second, off: true, holding: observers, want: true, says: "powered off; it is to be replaced"},
+		"off":                  {after: grace, reported: time.Second, off: true, holding: observers, want: true, says: "powered off; it will be replaced"},
 	} {
 		w := w
 		if c.off {

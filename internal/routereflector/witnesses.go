@@ -15,7 +15,8 @@ import (
 const spareMeshWitnesses = 2
 
 // witnesses lists the nodes whose sightings the first step waits for, or the end of the last one, or a decision about a reflector in trouble; never
-// such a reflector itself. It is empty where nothing waits: nobody is asked without a need. samples are those of them that are asked for their routes.
+// such a reflector itself. It is empty where nothing waits: nobody is asked without a need. samples are those of them that are asked for
+// their routes.
 func (w gates) witnesses(p Plan) (witnesses, samples []string) {
 	needed, samples := w.stepWitnesses(p)
 	if len(p.Steps) == 0 && p.Waiting != "" {
@@ -61,8 +62,8 @@ func (w gates) stepWitnesses(p Plan) (needed []Node, samples []string) {
 }
 
 // meshOffWitnesses are the reflectors, and a sample of the others once routes are worth asking for: they are many to write, so only when the sessions
-// that bring them are there. Who has been asked goes on, even if a reflector's word must be renewed meanwhile: else neither might ever be fresh at the
-// same time as the other.
+// that bring them are there. Who has been asked goes on, even if a reflector's word must be renewed meanwhile: else neither might ever be
+// fresh at the same time as the other.
 func (w gates) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
 	if len(inRole(p.Reflectors, RoleJoining)) > 0 {
 		return nil, nil
@@ -74,12 +75,12 @@ func (w gates) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
 	return slices.Concat(reflectors, sample), w.asksRoutes(sample)
 }
 
-// hasSpoken says that there is a sighting of the node, be it an old one.
+// hasSpoken reports that there is a sighting of the node, be it an old one.
 func (w facts) hasSpoken(n Node) bool {
 	return slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return s.Node == n.Name })
 }
 
-// gatedByMesh says that a reflector that goes now leaves the mesh to carry the routes.
+// gatedByMesh reports that a reflector that goes now leaves the mesh to carry the routes.
 func (w gates) gatedByMesh() bool {
 	return w.exiting() || w.Mesh.On && w.resetsSessions(w.changedPeers(w.design()))
 }

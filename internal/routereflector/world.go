@@ -27,14 +27,14 @@ type World struct {
 	Filters map[string]bool
 	// Sightings are what nodes last said of their sessions and routes, at most one for each.
 	Sightings []Sighting
-	// Unproven says that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
+	// Unproven reports that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
 	// without steps waits for their word; afterwards nobody is asked.
 	Unproven bool
 	// Recheck asks the reflectors again about the clients that the topology's status names as silent.
 	Recheck bool
 	// MeshStays is how long the mesh stays on after an emergency once reflectors carry the clients again; 0 for [MeshStays].
 	MeshStays time.Duration
-	// Confirmed says that a list of the API server has just shown the same Nodes as these.
+	// Confirmed reports that a list of the API server has just shown the same Nodes as these.
 	Confirmed bool
 	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
 	DatastoreReady bool
@@ -52,14 +52,14 @@ type Node struct {
 	Annotations   map[string]string
 	Taints        []corev1.Taint
 	Unschedulable bool
-	// Deleting says that the Node has a deletion timestamp.
+	// Deleting reports that the Node has a deletion timestamp.
 	Deleting bool
 	// Ready is the status of the condition of that name, ReadySince when it last changed.
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
 	// IPv4 and IPv6 are the node's BGP addresses; the zero Addr where there is none.
 	IPv4, IPv6 netip.Addr
-	// ForeignAS says that the node's AS number is not the cluster's, so that its sessions are external ones.
+	// ForeignAS reports that the node's AS number is not the cluster's, so that its sessions are external ones.
 	ForeignAS bool
 	// AS is the node's AS number; 0 where it is not known, which counts as Calico's default.
 	AS uint32
@@ -82,10 +82,10 @@ type Peer struct {
 	// Node and PeerIP are the fields of those names, which Mooring's own BGPPeers do not use.
 	Node   string
 	PeerIP netip.Addr
-	// ASNumber and LocalASNumber are the AS numbers that a BGPPeer with a PeerIP gives its peer, and its own nodes instead of theirs; 0 for absent. With a
-	// selector Calico takes those of the nodes.
+	// ASNumber and LocalASNumber are the AS numbers that a BGPPeer with a PeerIP gives its peer, and its own nodes instead of theirs; 0 for
+	// absent. With a selector Calico takes those of the nodes.
 	ASNumber, LocalASNumber uint32
-	// OneWay says that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it needs another one for the peers.
+	// OneWay reports that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it needs another one for the peers.
 	OneWay bool
 	// NodeMatcher and PeerMatcher are the selectors, parsed; nil where the selector is empty.
 	NodeMatcher, PeerMatcher Matcher
@@ -102,7 +102,7 @@ type PeerSpec struct {
 	// Filters are names of BGPFilters, joined with commas.
 	Filters       string
 	SourceAddress string
-	// Other says that fields are set that this type does not know.
+	// Other reports that fields are set that this type does not know.
 	Other bool
 }
 
@@ -115,7 +115,7 @@ type Matcher interface {
 type Mesh struct {
 	On                   bool
 	UID, ResourceVersion string
-	// Exists says that there is such an object. Without it the mesh is on.
+	// Exists reports that there is such an object. Without it the mesh is on.
 	Exists bool
 }
 
@@ -125,7 +125,7 @@ type Sighting struct {
 	Node string
 	// At is when.
 	At time.Time
-	// Current says that it counts although it is older than [Freshness]: the node was asked while the present step waited, nothing has changed since
+	// Current reports that it counts although it is older than [Freshness]: the node was asked while the present step waited, nothing has changed since
 	// that the answer would not hold for, and the node has not fallen silent.
 	Current bool
 	// Established are the addresses of the peers with which a session by a BGPPeer was Established, Mesh those with which one of the mesh was.

@@ -23,7 +23,7 @@ type Etcd struct {
 	Client *clientv3.Client
 
 	binary, folder string
-	flags          []string // beside the usual ones
+	flags          []string // alongside the usual ones
 	process        *Process
 }
 
@@ -54,7 +54,8 @@ func NewEtcd(tb testing.TB) *Etcd {
 	return e
 }
 
-// lend gives the etcd to one test, and takes it back empty. One that the test compacted is not given to another: that one would find its past cut off.
+// lend gives the etcd to one test, and takes it back empty. One that the test compacted is not given to another: that one would find its
+// past cut off.
 func (e *Etcd) lend(tb testing.TB) {
 	tb.Helper()
 	lent := e.Revision(tb)

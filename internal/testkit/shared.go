@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// SharedVariable names the folder with the data that tests share with other projects; it is ../shared beside the repository if unset.
+// SharedVariable names the folder with the data that tests share with other projects; it is ../shared alongside the repository if unset.
 const SharedVariable = "MOORING_SHARED"
 
 // Shared returns the path of a file in the shared folder, or skips the test and says what it needs. Under CI=true it fails the test if

@@ -26,7 +26,7 @@ const (
 	lineHigh  = 18
 )
 
-// style is everything that the drawing needs besides its shapes: no font, no image and no script is fetched.
+// style is everything that the drawing needs in addition to its shapes: no font, no image and no script is fetched.
 const style = `<style>
 svg{background:#fff;font:12px system-ui,sans-serif}
 text{fill:#1f2933}.title{font-size:15px;font-weight:600}.small{font-size:11px;fill:#52606d}

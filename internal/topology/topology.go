@@ -84,7 +84,7 @@ type Zone struct {
 	Clients []string `json:"clients"`
 }
 
-// Maps returns what is seen of each topology, in the order of their names. The order of the lists does not matter.
+// Maps returns the observed state of each topology, in the order of their names. The order of the lists does not matter.
 // An error is one sentence about a spec.clientSelector that cannot be read.
 func Maps(topologies []v1alpha1.RouteReflectorTopology, nodes []Node) ([]Map, error) {
 	out := make([]Map, 0, len(topologies))
@@ -128,7 +128,7 @@ type builder struct {
 	groups      map[string]*Group
 	zones       map[[2]string]*Zone
 	isReflector map[string]bool
-	// hierarchical says that there is a group beside the first.
+	// hierarchical reports that there is a group alongside the first.
 	hierarchical bool
 }
 
@@ -231,7 +231,7 @@ func rank(group string) int {
 	return 1 << 30
 }
 
-// grouped says whether the drawing of these topologies shows counts instead of names.
+// grouped reports whether the drawing of these topologies shows counts instead of names.
 func grouped(maps []Map) bool {
 	nodes := 0
 	for _, m := range maps {

@@ -283,7 +283,8 @@ func TestMapsAreOrderBlind(t *testing.T) {
 	})
 }
 
-// svgText parses a drawing as strictly as a browser does and returns its text. Only elements of drawings may be in it, and nothing that fetches or runs.
+// svgText parses a drawing as strictly as a browser does and returns its text. Only elements of drawings may be in it, and nothing that
+// fetches or runs.
 func svgText(t *testing.T, drawing string) string {
 	t.Helper()
 	allowed := map[string]bool{"svg": true, "title": true, "style": true, "rect": true, "line": true, "text": true}
@@ -295,7 +296,7 @@ func svgText(t *testing.T, drawing string) string {
 			return text.String()
 		}
 		if err != nil {
-			t.Fatalf("it is no XML: %v", err)
+			t.Fatalf("it is not XML: %v", err)
 		}
 		switch token := token.(type) {
 		case xml.StartElement:

@@ -46,7 +46,7 @@ type Row struct {
 	Cells []Cell `json:"cells"`
 }
 
-// Cell is a text, and instead of it or beside it a moment or bars.
+// Cell is a text, and instead of it or alongside it a moment or bars.
 type Cell struct {
 	Text string `json:"text,omitempty"`
 	// Machine is the machine that it is about, by which it is found on the map; "" for none.

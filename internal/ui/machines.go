@@ -17,7 +17,7 @@ type Machines struct {
 	// Summary is one sentence.
 	Summary string `json:"summary"`
 	Counts
-	// Grouped says that there are too many to name all.
+	// Grouped reports that there are too many to name all.
 	Grouped bool   `json:"grouped"`
 	Zones   []Zone `json:"zones"`
 	// More counts the zones without a box of their own, "" if there are none.

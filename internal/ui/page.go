@@ -22,7 +22,7 @@ const (
 	MostHeated = 20_000
 	// MostZones is how many zones have a box of their own.
 	MostZones = 100
-	// MostSaid is how many sentences stand beside one thing.
+	// MostSaid is how many sentences stand alongside one thing.
 	MostSaid = 8
 	// MostRunes is how long a text may be, in characters.
 	MostRunes = 300
@@ -30,8 +30,8 @@ const (
 
 // Filter is what a person asked to see.
 type Filter struct {
-	// Text is words that must all occur, whatever their case; "" matches everything. "zone:a" is the zone a, or one whose name ends in -a. "state:down" is a
-	// verdict of machines (notready is down) or, of other things, bad or good.
+	// Text is words that must all occur, whatever their case; "" matches everything. "zone:a" is the zone a, or one whose name ends in -a.
+	// "state:down" is a verdict of machines (notready is down) or, of other things, bad or good.
 	Text string
 	// Attention leaves out what is well.
 	Attention bool
@@ -85,7 +85,7 @@ func parse(filter Filter) matcher {
 	return m
 }
 
-// narrows says that the person looks for something, so that names are wanted.
+// narrows reports that the person looks for something, so that names are wanted.
 func (m matcher) narrows() bool { return len(m.words) > 0 || m.state != "" || m.zone != "" }
 
 // facts are what a filter looks at.

@@ -54,14 +54,14 @@ func small() ui.World {
 		Waits: []ui.Wait{
 			{
 				What: "3 machines are held back by the gate MassGuard of calico-node-sync: w7, w8, w9", Why: "3 of 9 machines are gone at once", Reported: at(40),
-				Old: "it has not saved its state since; if it does not run, nothing acts on a confirmation", Refused: "it has expired", Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
+				Old: "it has not saved its state since; a confirmation has an effect only if it runs", Refused: "it has expired", Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
 			},
 			{What: "RouteReflectorTopology main waits: NodesVanished", Why: "4 Nodes went all at once", Confirmed: "confirmed; calico-route-reflector-operator has yet to act on it"},
 		},
 		WaitProblem: "reading ConfigMap b/state: forbidden", CheckedAt: at(4),
 		Findings: []finding.Finding{
 			{Check: "replicas", Severity: finding.Problem, Where: "Deployment x/y", What: "Deployment x/y has no ready pod of 1", Why: "it does nothing", Do: "see why"},
-			{Check: "rbac", Severity: finding.Warning, Unread: true, What: "not read: rights: forbidden", Why: "what is wrong there does not show here", Do: "ask for the right"},
+			{Check: "rbac", Severity: finding.Warning, Unread: true, What: "not read: rights: forbidden", Why: "problems there are not found", Do: "ask for the right"},
 			{Check: "certificates", Severity: finding.Note, What: "not read: 3 Secrets"},
 			{Check: "leader", Severity: finding.OK, What: "a leads Deployment x/z"},
 		},

@@ -18,7 +18,7 @@ type World struct {
 	Cluster string
 	// ReadAt is when the reading was complete.
 	ReadAt time.Time
-	// Notes say which sides of the agreement were not asked, and why.
+	// Notes say which sides of the agreement were not queried, and why.
 	Notes []string
 
 	// Machines are all that any side knows; Zones has the zones of their Nodes, by name.
@@ -31,7 +31,7 @@ type World struct {
 
 	Balancers       []Balancer
 	BalancerProblem string
-	// Candidates is how many Nodes there are, Excluded why some of them are no load balancer's targets.
+	// Candidates is how many Nodes there are, Excluded why some of them are not load balancers's targets.
 	Candidates int
 	Excluded   []Excluded
 
@@ -94,7 +94,7 @@ type Balancer struct {
 	// Addresses are IP addresses and host names at which it serves, none while there is no load balancer.
 	Addresses []string
 	Ports     []Port
-	// Local says that only Nodes with a pod of the Service get its traffic.
+	// Local reports that only Nodes with a pod of the Service get its traffic.
 	Local bool
 }
 
@@ -104,7 +104,7 @@ type Port struct {
 	Port, Node int32
 }
 
-// Excluded is a Node that is no target, and why.
+// Excluded is a Node that is not a target, and why.
 type Excluded struct{ Node, Reason string }
 
 // Tenant is an EtcdStorage.
@@ -114,7 +114,7 @@ type Tenant struct {
 	// Ready is the status of the condition of that name, "" while there is none; Reason and Message are its own, Since is when it last changed.
 	Ready, Reason, Message string
 	Since                  time.Time
-	// Counted says that somebody has counted what it stores.
+	// Counted reports that somebody has counted what it stores.
 	Counted bool
 	Usage   []Usage
 }

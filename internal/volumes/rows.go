@@ -243,13 +243,13 @@ func (x index) claimed(r *Row, v PersistentVolume) {
 		x.going(r, v)
 	case v.Phase == "Released" || v.Phase == "Failed":
 		r.State = Released
-		r.find(agreement.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if nobody needs its data",
-			"nobody claims it: its claim is deleted, and the PersistentVolume is kept (%s, %s)", v.Phase, v.Reclaim)
+		r.find(agreement.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if its data is no longer needed",
+			"no claim uses it: its claim is deleted, and the PersistentVolume is kept (%s, %s)", v.Phase, v.Reclaim)
 	case lost:
-		r.find(agreement.Disagree, "make the claim again with volumeName "+v.Name+", or delete the PersistentVolume", "its claim %s does not exist, or is another one", v.Claim)
+		r.find(agreement.Disagree, "create the claim again with volumeName "+v.Name+", or delete the PersistentVolume", "its claim %s does not exist, or is another one", v.Claim)
 	case v.Claim == "":
 		r.State = Released
-		r.find(agreement.Disagree, "claim it by volumeName "+v.Name+", or delete it", "nobody claims it")
+		r.find(agreement.Disagree, "claim it by volumeName "+v.Name+", or delete it", "no claim uses it")
 	}
 }
 
@@ -258,7 +258,7 @@ func (x index) going(r *Row, v PersistentVolume) {
 	late := !v.Since.IsZero() && x.Now.Sub(v.Since) >= patience
 	switch {
 	case late && v.Deleting && v.Phase == "Bound":
-		r.find(agreement.Disagree, "delete the claim too, if nobody needs its data: it goes with the PersistentVolume",
+		r.find(agreement.Disagree, "delete the claim too, if its data is no longer needed: it goes with the PersistentVolume",
 			"the PersistentVolume is being deleted, and waits for its claim to go")
 	case late:
 		r.find(agreement.Disagree, "see the log of the driver's provisioner", "it has not been deleted for %s", prose.Span(x.Now.Sub(v.Since)))
@@ -281,14 +281,14 @@ func (x index) there(r *Row, v PersistentVolume) bool {
 	switch {
 	case v.Deleting:
 	case !x.visible:
-		what := "the cluster's one volume is not visible to this token, which says nothing of it"
+		what := "the cluster's one volume is not visible to this token, so its state is unknown"
 		if n := len(x.Volumes); n > 1 {
-			what = fmt.Sprintf("none of the cluster's %d volumes is visible to this token, which says nothing of any of them", n)
+			what = fmt.Sprintf("none of the cluster's %d volumes is visible to this token, so their state is unknown", n)
 		}
-		r.find(agreement.Unknown, "see whether the token is the cluster's, and has the scope block_storage:read", "%s", what)
+		r.find(agreement.Unknown, "check whether the token belongs to the cluster's account and has the scope block_storage:read", "%s", what)
 	case asked && answer.Gone:
 		r.State = Gone
-		r.find(agreement.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean answers 404 for its ID")
+		r.find(agreement.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean responds with 404 for its ID")
 	case asked:
 		r.find(agreement.Unknown, "", "it is not in the list of volumes, and reading it by ID failed: %s", answer.Problem)
 	default:
@@ -307,7 +307,7 @@ func (x index) attached(r *Row, at Volume, pods []Pod, attachments []Attachment)
 	noted := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node })
 	switch {
 	case !ours:
-		r.find(agreement.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it", "it is attached to droplet %d, which is no machine of this cluster", at.Droplet)
+		r.find(agreement.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it", "it is attached to droplet %d, which is not a machine of this cluster", at.Droplet)
 	case !noted:
 		r.find(agreement.Disagree, "detach it in DigitalOcean's panel", "it is attached to %s, and Kubernetes does not know (no VolumeAttachment)", node)
 	case len(pods) == 0:
@@ -334,7 +334,7 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 	}
 	for _, a := range attachments {
 		if a.Attached && !a.Deleting && !a.Late && len(pods) == 0 {
-			r.find(agreement.Disagree, "", "Kubernetes calls it attached to %s, and DigitalOcean to nothing", a.Node)
+			r.find(agreement.Disagree, "", "Kubernetes reports it as attached to %s, and DigitalOcean as not attached", a.Node)
 		}
 	}
 }
@@ -387,13 +387,13 @@ func (x index) alone(c Claim, state string) Row {
 func (x index) lost(c Claim) Row {
 	r := x.alone(c, Gone)
 	if slices.ContainsFunc(x.Volumes, func(v PersistentVolume) bool { return v.Name == c.Volume }) {
-		r.find(agreement.Disagree, "make the claim again", "its PersistentVolume %s is another claim's", c.Volume)
+		r.find(agreement.Disagree, "create the claim again", "its PersistentVolume %s is another claim's", c.Volume)
 		return r
 	}
 	next := "restore it from a snapshot or a backup"
 	for _, v := range x.Cloud.Volumes { // the driver names its volumes as their PersistentVolumes
 		if v.Name == c.Volume {
-			next = "DigitalOcean still has volume " + v.ID + " of that name: make the PersistentVolume of it again, and then the claim"
+			next = "DigitalOcean still has volume " + v.ID + " of that name: create its PersistentVolume again, and then the claim"
 		}
 	}
 	r.find(agreement.Disagree, next, "its PersistentVolume %s is gone", c.Volume)
@@ -431,7 +431,7 @@ func (x index) tags() map[string]bool {
 // unclaimed is a volume that Kubernetes does not have, and whether it is, or may be, this cluster's.
 func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
 	r = Row{Volume: v.Name, ID: v.ID, Droplet: v.Droplet, GiB: v.GiB, State: Unclaimed, Machine: x.droplet[v.Droplet]}
-	const next = "delete it in DigitalOcean's panel, if nobody needs its data"
+	const next = "delete it in DigitalOcean's panel, if its data is no longer needed"
 	cluster, another := false, false
 	for _, tag := range v.Tags {
 		cluster = cluster || tags[tag]
@@ -441,13 +441,13 @@ func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
 	case r.Machine != "":
 		r.find(agreement.Disagree, next, "it is attached to %s, and no PersistentVolume has it", r.Machine)
 	case x.Now.Sub(v.Created) < patience && made && (cluster || !another):
-		r.find(agreement.Settling, "the driver notes it", "it has just been made, and no PersistentVolume has it yet")
+		r.find(agreement.Settling, "the driver records it", "it has just been made, and no PersistentVolume has it yet")
 	case cluster:
-		r.find(agreement.Disagree, next, "nobody claims it: it has the tag of this cluster, and no PersistentVolume has it")
+		r.find(agreement.Disagree, next, "no claim uses it: it has the tag of this cluster, and no PersistentVolume has it")
 	case another || !made || v.Droplet != 0:
 		return r, false
 	default:
-		r.find(agreement.Unknown, next+" in any cluster of the account", "nobody claims it in this cluster; it has no cluster's tag, so that it may be another cluster's")
+		r.find(agreement.Unknown, next+" in any cluster of the account", "no claim in this cluster uses it; it has no cluster's tag, so that it may be another cluster's")
 	}
 	return r, true
 }
@@ -482,12 +482,12 @@ func (x index) nobodys(s Snapshot) agreement.Finding {
 	case x.ContentsSide.NotAsked != "":
 		f.What += ", and the cluster has no such kind"
 	case x.Now.Sub(s.Created) < patience:
-		return agreement.Finding{Verdict: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver notes it"}
+		return agreement.Finding{Verdict: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
 	}
 	for _, c := range x.Contents {
 		if c.Handle == "" && (c.Volume == "" || c.Volume == s.Volume) {
 			return agreement.Finding{
-				Verdict: agreement.Settling, Next: "the driver notes it",
+				Verdict: agreement.Settling, Next: "the driver records it",
 				What: "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet",
 			}
 		}

@@ -70,7 +70,7 @@ func TestFindings(t *testing.T) {
 		"being detached":         {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting = nil, true }, volumes.Attached, agreement.Settling, "being detached from worker-1"},
 		"attached to a machine that is down": {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting, w.Nodes[0].Ready = nil, true, false }, volumes.Attached, agreement.Disagree,
 			"worker-1, which is not ready and has no Pod of it"},
-		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 999 }, volumes.InUse, agreement.Disagree, "droplet 999, which is no machine of this cluster"},
+		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 999 }, volumes.InUse, agreement.Disagree, "droplet 999, which is not a machine of this cluster"},
 		"attached by hand":                    {func(w *volumes.World) { w.Attachments = nil }, volumes.InUse, agreement.Disagree, "Kubernetes does not know (no VolumeAttachment)"},
 		"the Pod is elsewhere": {func(w *volumes.World) { w.Pods[0].Node, w.Pods[0].Running = "worker-2", false }, volumes.InUse, agreement.Disagree,
 			"Pod shop/db-0 is on worker-2, and the volume is attached to worker-1"},
@@ -78,9 +78,9 @@ func TestFindings(t *testing.T) {
 			w.Pods[0].Running, w.Pods[0].Created, w.Cloud.Volumes[0].Droplet = false, now.Add(-time.Minute), 0
 		}, volumes.InUse, agreement.Settling, "waits for it on worker-1"},
 		"never attached":        {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 0 }, volumes.InUse, agreement.Disagree, "attached to nothing"},
-		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, agreement.Disagree, "Kubernetes calls it attached to worker-1, and DigitalOcean to nothing"},
+		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, agreement.Disagree, "Kubernetes reports it as attached to worker-1, and DigitalOcean as not attached"},
 		"it cannot be attached": {func(w *volumes.World) { w.Attachments[0].Problem = "it cannot be attached: 422" }, volumes.InUse, agreement.Disagree, "node worker-1: it cannot be attached: 422"},
-		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, agreement.Disagree, "its volume is gone: DigitalOcean answers 404"},
+		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, agreement.Disagree, "its volume is gone: DigitalOcean responds with 404"},
 		"a list lacks it": {func(w *volumes.World) {
 			lose(w, volumes.Answer{}, true)
 			delete(w.Cloud.Answers, "v1")
@@ -111,7 +111,7 @@ func TestFindings(t *testing.T) {
 		"its claim is deleted and it is kept": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Volumes[0].Reclaim, w.Claims, w.Pods = "Released", "Retain", nil, nil
 		}, volumes.Released, agreement.Disagree,
-			"nobody claims it: its claim is deleted"},
+			"no claim uses it: its claim is deleted"},
 		"its claim is deleted and it goes": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", nil, nil, nil, 0
 		}, volumes.Released, agreement.Settling, "its claim is deleted"},
@@ -129,7 +129,7 @@ func TestFindings(t *testing.T) {
 		"its claim is another one": {func(w *volumes.World) { w.Claims[0].UID = "u2" }, volumes.InUse, agreement.Disagree, "its claim shop/data does not exist, or is another one"},
 		"it never had a claim": {func(w *volumes.World) {
 			w.Volumes[0].Claim, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "", nil, nil, nil, 0
-		}, volumes.Released, agreement.Disagree, "nobody claims it"},
+		}, volumes.Released, agreement.Disagree, "no claim uses it"},
 		"it is deleted at this time": {func(w *volumes.World) {
 			w.Volumes[0].Deleting, w.Pods, w.Attachments, w.Cloud.Volumes = true, nil, nil, nil
 		}, volumes.Released, agreement.Settling, "being deleted"},
@@ -163,7 +163,8 @@ func lose(w *volumes.World, answer volumes.Answer, visible bool) {
 	}
 }
 
-// What no PersistentVolume has is this cluster's by its tag or its machine; without a tag nobody knows; with another cluster's tag it is counted alone.
+// What no PersistentVolume has is this cluster's by its tag or its machine; without a tag nobody knows; with another cluster's tag it is
+// counted alone.
 func TestUnclaimed(t *testing.T) {
 	t.Parallel()
 	old := now.Add(-time.Hour)
@@ -213,15 +214,15 @@ func TestLost(t *testing.T) {
 			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{ID: "v9", Name: "pvc-9"})
 		}, agreement.Finding{
 			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone",
-			Next: "DigitalOcean still has volume v9 of that name: make the PersistentVolume of it again, and then the claim",
+			Next: "DigitalOcean still has volume v9 of that name: create its PersistentVolume again, and then the claim",
 		}},
 		"nobody was asked": {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}} }, agreement.Finding{
 			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
 		}},
 		"another claim's": {func(w *volumes.World) { w.Claims[1].Volume = "pvc-1" }, agreement.Finding{
-			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "make the claim again",
+			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "create the claim again",
 		}},
-		"it is there again": {func(w *volumes.World) {
+		"it exists again": {func(w *volumes.World) {
 			w.Volumes = append(w.Volumes, volumes.PersistentVolume{Name: "pvc-9", ID: "v1", Claim: "shop/lost", Phase: "Bound"})
 		}, agreement.Finding{}},
 	} {

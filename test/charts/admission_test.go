@@ -183,7 +183,7 @@ func TestAdmissionValuesHaveEffects(t *testing.T) {
 	}
 }
 
-// TestAdmissionRefusals says which values are refused, and what is said then.
+// TestAdmissionRefusals returns which values are refused, and what is said then.
 func TestAdmissionRefusals(t *testing.T) {
 	t.Parallel()
 	const server = "digitaloceanCloudControllerManager: {enabled: true, admission: {server: {enabled: true, "

@@ -108,7 +108,7 @@ func TestCloudIsSafeWithAllValues(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := d.Spec.Selector.MatchLabels; !maps.Equal(got, map[string]string{"app": cloudComponent}) {
-			t.Errorf("%s: the selector is %v, which could not be applied over the predecessor's", name, got)
+			t.Errorf("%s: the selector is %v, which could not be applied over the upstream project's", name, got)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestCloudValuesHaveEffects(t *testing.T) {
 	}
 }
 
-// TestCloudRefusals says which values are refused, and what is said then.
+// TestCloudRefusals returns which values are refused, and what is said then.
 func TestCloudRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "digitaloceanCloudControllerManager: {enabled: true, "
@@ -264,7 +264,7 @@ func TestCloudMetricsAreThoseOfThePage(t *testing.T) {
 	shutdowns.NewMetrics(registered)
 	admissionapp.NewMetrics(registered)
 	registered.MustRegister((&certreload.Reloader{}).Collector("webhook"))
-	maps.DeleteFunc(registered.names, func(name string, _ bool) bool { return strings.HasPrefix(name, "firewall_") }) // the predecessor's
+	maps.DeleteFunc(registered.names, func(name string, _ bool) bool { return strings.HasPrefix(name, "firewall_") }) // the upstream project's
 	documented := allAlerted()[1].documentedMetrics(t)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(registered.names)), slices.Sorted(maps.Keys(documented))); diff != "" {
 		t.Errorf("docs/components/%s.md (- registered, + documented):\n%s", cloudComponent, diff)

@@ -157,7 +157,7 @@ func TestDashboardsNameDocumentedMetrics(t *testing.T) {
 				}
 				for _, m := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(target.LegendFormat, -1) {
 					if !slices.ContainsFunc(by, func(label string) bool { return strings.TrimSpace(label) == m[1] }) {
-						t.Errorf("%s: %q: the legend names %s, which is no label of the answer to %s", component, p.Title, m[1], target.Expr)
+						t.Errorf("%s: %q: the legend names %s, which is not a label of the answer to %s", component, p.Title, m[1], target.Expr)
 					}
 				}
 			}

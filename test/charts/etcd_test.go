@@ -90,8 +90,8 @@ etcdStorageOperator:
 	}
 }
 
-// TestEtcdOperatorIsSafeWithAllValues: no value takes a security context away, grants more, or moves an object to another namespace; the program works in
-// the namespace in which it is, and only there has it rights on Secrets.
+// TestEtcdOperatorIsSafeWithAllValues: no value takes a security context away, grants more, or moves an object to another namespace; the
+// program works in the namespace in which it is, and only there has it rights on Secrets.
 func TestEtcdOperatorIsSafeWithAllValues(t *testing.T) {
 	t.Parallel()
 	for name, values := range etcdScenarios() {
@@ -145,7 +145,8 @@ func TestEtcdOperatorValuesHaveEffects(t *testing.T) {
 	}
 }
 
-// TestEtcdOperatorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote, with labels, and the annotation by which Helm keeps it.
+// TestEtcdOperatorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote, with labels, and the annotation by which
+// Helm keeps it.
 func TestEtcdOperatorsKindIsTheGeneratedOne(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml")
@@ -176,7 +177,7 @@ func TestEtcdOperatorsKindIsTheGeneratedOne(t *testing.T) {
 	}
 }
 
-// TestEtcdOperatorRefusals says which values are refused, and what is said then.
+// TestEtcdOperatorRefusals returns which values are refused, and what is said then.
 func TestEtcdOperatorRefusals(t *testing.T) {
 	t.Parallel()
 	const on = `etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379"]}, `
@@ -258,8 +259,8 @@ func etcdAlerted() alerted {
 	}}
 }
 
-// TestEtcdOperatorMetricsAreThoseOfThePage: the page lists just the metrics that the component registers, and alerts name none but those and the proxies',
-// which are on their page.
+// TestEtcdOperatorMetricsAreThoseOfThePage: the page lists just the metrics that the component registers, and alerts name none but those and
+// the proxies', which are on their page.
 func TestEtcdOperatorMetricsAreThoseOfThePage(t *testing.T) {
 	t.Parallel()
 	registered := &describer{names: map[string]bool{}}

@@ -138,8 +138,8 @@ func TestReflectorsValuesHaveEffects(t *testing.T) {
 	}
 }
 
-// TestReflectorsNeedNoPodNetwork: what mends routes between pods runs without them, whatever taint its machine has, and never twice on one machine, whose
-// ports it has.
+// TestReflectorsNeedNoPodNetwork: what restores routes between pods runs without them, whatever taint its machine has, and never twice on
+// one machine, whose ports it has.
 func TestReflectorsNeedNoPodNetwork(t *testing.T) {
 	t.Parallel()
 	mine := `
@@ -223,7 +223,7 @@ func TestReflectorsKindIsTheGeneratedOne(t *testing.T) {
 	}
 }
 
-// TestReflectorsRefusals says which values are refused, and what is said then.
+// TestReflectorsRefusals returns which values are refused, and what is said then.
 func TestReflectorsRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "calicoRouteReflectorOperator: {enabled: true, "
@@ -289,8 +289,8 @@ func TestReflectorsNotes(t *testing.T) {
 	}
 }
 
-// TestReflectorsMetricsAreThoseOfThePage: the page lists just the metrics that the component registers, and alerts name none but those. That the program
-// serves them is what the run of it shows (test/manifests).
+// TestReflectorsMetricsAreThoseOfThePage: the page lists just the metrics that the component registers, and alerts name none but those. That
+// the program serves them is what the run of it shows (test/manifests).
 func TestReflectorsMetricsAreThoseOfThePage(t *testing.T) {
 	t.Parallel()
 	registered := &describer{names: map[string]bool{}}
@@ -301,8 +301,8 @@ func TestReflectorsMetricsAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// TestReflectorsReleaseKeepsTheKind removes a release with Helm itself: the kind stays, and with it whatever topologies there are. The same release comes
-// back over it, another one without it; with crds.keep false it goes.
+// TestReflectorsReleaseKeepsTheKind removes a release with Helm itself: the kind stays, and with it whatever topologies there are. The same
+// release comes back over it, another one without it; with crds.keep false it goes.
 func TestReflectorsReleaseKeepsTheKind(t *testing.T) {
 	t.Parallel()
 	tool(t, "helm")

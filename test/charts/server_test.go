@@ -140,7 +140,7 @@ func TestReleaseComesAndGoes(t *testing.T) {
 		t.Errorf("with the kubernetes datastore: %v", err)
 	}
 	if out, err := do(scenarios()["kubernetes"], "install", "second", chart); err == nil || !strings.Contains(out, "first") {
-		t.Errorf("a second release beside the first: %v\n%s", err, out)
+		t.Errorf("a second release alongside the first: %v\n%s", err, out)
 	}
 	must(scenarios()["etcdv3"], "upgrade", "first", chart)
 	if err := server.Client.Get(t.Context(), client.ObjectKeyFromObject(rights), rights); !apierrors.IsNotFound(err) {

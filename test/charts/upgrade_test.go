@@ -87,9 +87,10 @@ etcdStorageOperator: {enabled: true, core: {urls: ["https://etcd.etcd-core.svc:2
 	}}
 }
 
-// TestUpgradeAndGoBack has Helm take the releases of all four components from the previous version of the chart to this one, back, and here again, against
-// a real API server: there are the objects of the one version or of the other and nothing of both, what is in both is never made anew, what programs and
-// users have written is not touched, and what was upgraded is what a new installation makes. Then the releases go, and the kinds stay with what is in them.
+// TestUpgradeAndGoBack has Helm take the releases of all four components from the previous version of the chart to this one, back, and here
+// again, against a real API server: there are the objects of the one version or of the other and nothing of both, what is in both is never
+// made again, what programs and users have written is not touched, and what was upgraded is what a new installation makes. Then the releases
+// go, and the kinds stay with what is in them.
 func TestUpgradeAndGoBack(t *testing.T) {
 	t.Parallel()
 	tool(t, "helm")
@@ -186,8 +187,8 @@ func (u *upgrade) run() {
 	}
 }
 
-// refusesOldDefaults sees that Helm's --reuse-values, which takes the previous version's defaults for this one's, is refused in one sentence where some are
-// missing, before anything is changed.
+// refusesOldDefaults sees that Helm's --reuse-values, which takes the previous version's defaults for this one's, is refused in one sentence
+// where some are missing, before anything is changed.
 func (u *upgrade) refusesOldDefaults(first map[string]*unstructured.Unstructured) {
 	u.Helper()
 	if !strings.Contains(u.values, "calicoRouteReflectorOperator") || !previousLacksValues(u.T) {
@@ -202,7 +203,8 @@ func (u *upgrade) refusesOldDefaults(first map[string]*unstructured.Unstructured
 	}
 }
 
-// previousLacksValues reports whether the previous version has no defaults for some values that this one cannot do without. TestReflectorsRefusals has each.
+// previousLacksValues reports whether the previous version has no defaults for some values that this one cannot do without.
+// TestReflectorsRefusals has each.
 func previousLacksValues(t *testing.T) bool {
 	t.Helper()
 	content, err := os.ReadFile(previousChart + "/values.yaml")
@@ -218,8 +220,8 @@ func previousLacksValues(t *testing.T) bool {
 	return slices.ContainsFunc([]string{"etcd", "ports", "podDisruptionBudget"}, func(key string) bool { return values.Operator[key] == nil })
 }
 
-// backTo goes the way back after an upgrade that left something behind that Helm keeps, by a value: helm rollback does not know it any more and refuses (helm's
-// issue 8228), and an upgrade takes it in again.
+// backTo goes the way back after an upgrade that left something behind that Helm keeps, by a value: helm rollback does not know it any more
+// and refuses (helm's issue 8228), and an upgrade takes it in again.
 func (u *upgrade) backTo(value string, rendered, before map[string]*unstructured.Unstructured) {
 	u.Helper()
 	u.helm("", "upgrade", u.name, thisChart(), "--reset-then-reuse-values", "--set", u.without)
@@ -280,8 +282,8 @@ func (u *upgrade) live() map[string]*unstructured.Unstructured {
 	return out
 }
 
-// expect sees that the release's objects are those that a version renders, with all that it renders, and that those which were there before are the same
-// ones. It returns them.
+// expect sees that the release's objects are those that a version renders, with all that it renders, and that those which were there before
+// are the same ones. It returns them.
 func (u *upgrade) expect(what string, want, before map[string]*unstructured.Unstructured) map[string]*unstructured.Unstructured {
 	u.Helper()
 	have := u.live()
@@ -295,7 +297,7 @@ func (u *upgrade) expect(what string, want, before map[string]*unstructured.Unst
 			}
 		}
 		if was := before[key]; was != nil && was.GetUID() != one.GetUID() {
-			u.Errorf("%s: %s was made anew", what, key)
+			u.Errorf("%s: %s was made again", what, key)
 		}
 	}
 	return have

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestRefusals says which values are refused, and what is said then: each message names the value and what is wrong with it.
+// TestRefusals returns which values are refused, and what is said then: each message names the value and what is wrong with it.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "calicoNodeSync: {enabled: true, datastore: kubernetes, "
@@ -123,7 +123,7 @@ func TestReadmeListsEveryValue(t *testing.T) {
 		delete(have, path)
 	}
 	for path := range have {
-		t.Errorf("charts/mooring/README.md has a row for %s, which is no value", path)
+		t.Errorf("charts/mooring/README.md has a row for %s, which is not a value", path)
 	}
 }
 
@@ -136,8 +136,8 @@ type schema struct {
 	Definitions          map[string]schema `json:"definitions"`
 }
 
-// TestSchemaAndValuesAgree finds each value of the schema in values.yaml, so that none is hidden, a description of each, and no object of ours that takes any
-// key.
+// TestSchemaAndValuesAgree finds each value of the schema in values.yaml, so that none is hidden, a description of each, and no object of
+// ours that takes any key.
 // That the schema has each value of values.yaml shows in its accepting them.
 func TestSchemaAndValuesAgree(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestSchemaAndValuesAgree(t *testing.T) {
 		}
 		object, ok := value.(map[string]any)
 		if !ok {
-			t.Errorf("%s is no map in values.yaml", path)
+			t.Errorf("%s is not a map in values.yaml", path)
 			return
 		}
 		for key, inner := range s.Properties {
@@ -193,7 +193,7 @@ func TestDocumentedValuesExist(t *testing.T) {
 		for _, m := range regexp.MustCompile(`--set ([A-Za-z.]+)=`).FindAllStringSubmatch(string(content), -1) {
 			seen++
 			if _, ok := values[m[1]]; !ok {
-				t.Errorf("%s sets %s, which is no value", path, m[1])
+				t.Errorf("%s sets %s, which is not a value", path, m[1])
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func TestVolumesAreSafeWithAllValues(t *testing.T) {
 			t.Errorf("%s: the node plugin has more than it needs", name)
 		}
 		if got := controller.Spec.Selector.MatchLabels; len(got) != 1 || got["app"] != "csi-do-controller" {
-			t.Errorf("%s: the selector is %v, which could not be applied over the predecessor's", name, got)
+			t.Errorf("%s: the selector is %v, which could not be applied over the upstream project's", name, got)
 		}
 		for _, c := range append(controller.Spec.Template.Spec.Containers, node.Spec.Template.Spec.Containers...) {
 			if c.Name != volumesPlugin {
@@ -140,7 +140,7 @@ func TestVolumesValuesHaveEffects(t *testing.T) {
 	}
 }
 
-// TestVolumesRefusals says which values are refused, and what is said then.
+// TestVolumesRefusals returns which values are refused, and what is said then.
 func TestVolumesRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "digitaloceanCSIDriver: {enabled: true, "
@@ -182,5 +182,8 @@ func TestVolumesNotes(t *testing.T) {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in the notes:\n%s", want, notes)
 		}
+	}
+	if strings.Contains(notes, "Nothing is installed") {
+		t.Errorf("the notes say that nothing is installed:\n%s", notes)
 	}
 }

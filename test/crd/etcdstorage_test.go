@@ -35,8 +35,8 @@ func storage(t *testing.T, name, spec string) *unstructured.Unstructured {
 const oldSpec = `{caCertConfigMap: [{name: etcd-serving-ca, namespace: team-a}], clientCertSecret: [{name: etcd-client-cert, namespace: team-a}],
  signingCertificateValidity: 730h, servingCertificateValidity: 730h, clientCertificateValidity: 730h}`
 
-// What SetDefaults fills in for readers of files is what the API server fills in. Beyond that are two validities, which are those of the operator and no longer
-// than that of a CA.
+// What SetDefaults fills in for readers of files is what the API server fills in. Beyond that are two validities, which are those of the
+// operator and no longer than that of a CA.
 func TestEtcdStorageDefaultsAreTheAPIServers(t *testing.T) {
 	t.Parallel()
 	c := storages(t)
@@ -149,7 +149,7 @@ func TestEtcdStorageRules(t *testing.T) {
 			t.Errorf("%s: %v, want\n%s", rule.rejected, err, rule.message)
 		}
 		if err != nil && strings.Contains(err.Error(), "evaluating rule") {
-			t.Errorf("%s: what the API server says beside the sentence is for authors of rules: %v", rule.rejected, err)
+			t.Errorf("%s: what the API server says alongside the sentence is for authors of rules: %v", rule.rejected, err)
 		}
 	}
 	for name, message := range map[string]string{

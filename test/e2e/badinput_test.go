@@ -82,7 +82,7 @@ func (s *dirtySite) expectRefusals(cases []refusal) {
 	}
 	work := make(chan func())
 	var workers sync.WaitGroup
-	for range 8 { // most of them wait for a server that does not answer
+	for range 8 { // most of them wait for a server that does not respond
 		workers.Go(func() {
 			for do := range work {
 				do()

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package e2e tests the product's own binaries against a real etcd and a real kube-apiserver, with the service account and the rights that
-// ship in config/. Run it with `make e2e`; E2E_FLAGS=-short takes samples where the long form tries everything.
+// ship in config/. Run it with `make e2e`; E2E_FLAGS=-short takes samples where the full run tries everything.
 //
 //	killpoints, rejoin  something happens at every single write: the test stands between the product and its servers (interposer), holds the
 //	                    n-th write, and kills the product, or lets the machine come back, before it or after it

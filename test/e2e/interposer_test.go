@@ -27,7 +27,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// etcdWrites is the kind of all writes to etcd; those to the API server have their resource's name, such as "configmaps". rounds is no
+// etcdWrites is the kind of all writes to etcd; those to the API server have their resource's name, such as "configmaps". rounds is not a
 // kind of write, but can be counted and held all the same: the read of all Calico Nodes, with which every round begins.
 const (
 	etcdWrites = "etcd"
@@ -67,7 +67,7 @@ type trap struct {
 // Release lets the held write (or its answer) go on its way, or cuts the connection instead.
 func (tr *trap) Release(goOn bool) { tr.release <- goOn }
 
-// HasSprung says whether the write has come.
+// HasSprung reports whether the write has come.
 func (tr *trap) HasSprung() bool {
 	select {
 	case <-tr.Sprung:

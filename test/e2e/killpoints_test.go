@@ -28,7 +28,7 @@ func TestKillingItAtEveryWriteEndsAlike(t *testing.T) {
 		"watched-after":  {after: true, watched: true},
 	} {
 		if testing.Short() && way.long {
-			continue // the long form does it
+			continue // the full run does it
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

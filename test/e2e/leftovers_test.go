@@ -56,11 +56,11 @@ type bed struct {
 // planted is one kind of leftover.
 type planted struct {
 	what string
-	// gone says that the machine's Kubernetes Node is deleted afterwards.
+	// gone reports that the machine's Kubernetes Node is deleted afterwards.
 	gone bool
 	// plant leaves it on a machine and returns by what it is known in the datastore and in what calicoctl prints.
 	plant func(b *bed, agent *caliconode.Agent) []string
-	// stays says that it must be there in the end, whatever is asked for.
+	// stays reports that it must be there in the end, whatever is asked for.
 	stays bool
 }
 
@@ -163,7 +163,7 @@ func onGoneMachines() []planted {
 			b.must(err)
 			return []string{strings.ReplaceAll(block.String(), "/", "-")}
 		}},
-		{what: "an address in the block of a machine that lives", plant: func(b *bed, agent *caliconode.Agent) []string {
+		{what: "an address in the block of an existing machine", plant: func(b *bed, agent *caliconode.Agent) []string {
 			lender := b.start("lender")
 			b.add(lender, b.pod(lender, "own"))
 			pod := b.pod(agent, "guest")
@@ -185,7 +185,7 @@ func onGoneMachines() []planted {
 	}
 }
 
-// onLivingMachines are the kinds of leftovers of pods, and what looks like one, on machines that live.
+// onLivingMachines are the kinds of leftovers of pods, and what looks like one, on existing machines.
 func onLivingMachines() []planted {
 	gone := func(b *bed, agent *caliconode.Agent) []string { return b.add(agent, b.pod(agent, "gone")) }
 	return []planted{
@@ -352,7 +352,8 @@ func there(dump map[string]string, marks []string) bool {
 	return false
 }
 
-// What is planted in a datastore of 2,000 machines is found and removed by calico-node-sync as its page says, beside what Calico's own check finds.
+// What is planted in a datastore of 2,000 machines is found and removed by calico-node-sync as its page says, alongside what Calico's own
+// check finds.
 func TestLeftoversBeside(t *testing.T) { //nolint:paralleltest // it needs the machine for itself
 	if testing.Short() {
 		t.Skip("it takes minutes; make e2e runs it")

@@ -46,7 +46,7 @@ func TestNamesThatBeginOthersOrAreNone(t *testing.T) {
 		install(s.name(machine), s.name(machine), 2)
 	}
 	s.addNode("capital")
-	// Gone, but perhaps not: in capitals it is no name of a Node, and the short name may mean the full one that lives.
+	// Gone, but perhaps not: in capitals it is not a name of a Node, and the short name may mean the full one that lives.
 	install(s.name("odd"), strings.ToUpper(s.name("odd")), 2)
 	install(s.name("folded"), strings.ToUpper(s.name("capital")), 2)
 	install(s.name("m2"), s.name("m2"), 2)
@@ -72,10 +72,10 @@ func TestNamesThatBeginOthersOrAreNone(t *testing.T) {
 	}
 	_, said := s.plan(unboundFlags("--grace-period=0s")...)
 	for name, reason := range map[string]string{
-		s.name("odd"):    `"NAMES-ODD" is no name that a Kubernetes Node can have`,
-		s.name("folded"): `"NAMES-CAPITAL" is no name that a Kubernetes Node can have`,
+		s.name("odd"):    `"NAMES-ODD" is not a valid name of a Kubernetes Node`,
+		s.name("folded"): `"NAMES-CAPITAL" is not a valid name of a Kubernetes Node`,
 		s.name("m2"):     `Kubernetes Node "names-m2.example" may be the same machine as "names-m2"`,
-		upper:            `"NAMES-RAW" is no name that a Kubernetes Node can have`,
+		upper:            `"NAMES-RAW" is not a valid name of a Kubernetes Node`,
 	} {
 		if !strings.Contains(said, "left alone: "+name+": "+reason) || !strings.Contains(said, "(ambiguous-name)") {
 			t.Errorf("the plan does not say of %s %q:\n%s", name, reason, said)
@@ -132,8 +132,8 @@ func TestRestoreOfWhatIsNotThereWritesNothing(t *testing.T) {
 		{strings.ToUpper(s.name(goes)), strings.ToUpper(s.name(goes))},
 		{strings.Repeat("y", 253), strings.Repeat("y", 253)},
 		{filepath.Join(dir, "none.json"), "no such file"},
-		{file("garbage.json", "{"), "is no entry of the journal"},
-		{file("empty.json", "{}"), "is no entry of the journal"},
+		{file("garbage.json", "{"), "is not an entry of the journal"},
+		{file("empty.json", "{}"), "is not an entry of the journal"},
 		{file("foreign.json", foreign), "check ETCD_ENDPOINTS"},
 	} {
 		code, said := restore(c.what)
@@ -142,7 +142,7 @@ func TestRestoreOfWhatIsNotThereWritesNothing(t *testing.T) {
 		}
 		// One that is known does not make up for one that is not.
 		if code, said := restore(s.name(goes), c.what); code != 1 || strings.Contains(said, "restored") {
-			t.Errorf("restore %s beside one that is known: got exit code %d and %q", c.what, code, said)
+			t.Errorf("restore %s alongside one that is known: got exit code %d and %q", c.what, code, said)
 		}
 		s.expectUntouched("restore " + c.what)
 	}

@@ -31,7 +31,7 @@ func TestRejoiningBeforeEveryWriteKeepsTheRest(t *testing.T) {
 		"kubelet":    {kubeletOnly: true},
 	} {
 		if testing.Short() && name != "before" {
-			continue // the long form does it
+			continue // the full run does it
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -75,7 +75,7 @@ func (p *pair) stop() {
 	p.second.Stop()
 }
 
-// quiet fails unless a replica's log is without errors. That another replica has written the state is none: the next round reads it anew.
+// quiet fails unless a replica's log is without errors. That another replica has written the state is none: the next round reads it again.
 func (s *scene) quiet(who string, process *testkit.Process) {
 	s.t.Helper()
 	for line := range strings.Lines(process.Output()) {

@@ -32,7 +32,7 @@ const memoryLimit = 300
 
 // The real program looks through the datastore of a big cluster, cleans up five machines, and stays within its memory.
 // MOORING_E2E_MACHINES says how many machines there are; the limit is for 15,000.
-func TestMemoryOfABigCluster(t *testing.T) { //nolint:paralleltest // it measures, and nothing beside it should work
+func TestMemoryOfABigCluster(t *testing.T) { //nolint:paralleltest // it measures, and nothing alongside it should work
 	machines := number("MOORING_E2E_MACHINES", 2000)
 	if testing.Short() {
 		machines = min(machines, 500)

@@ -47,7 +47,7 @@ type scene struct {
 	// removed are the keys that the clean-up deletes, without addresses.
 	removed map[string]string
 	through *interposer
-	// watched says that the machine with everything goes while the product looks, and that there is no other. One of those that stay has
+	// watched reports that the machine with everything goes while the product looks, and that there is no other. One of those that stay has
 	// another name in Calico than in Kubernetes, so that what is left without a Calico Node might be anybody's and is left alone.
 	watched bool
 	// counted are the machines that the mass guard counts afterwards: whose going nobody has watched.
@@ -188,7 +188,7 @@ func (s *scene) judge() {
 	}
 }
 
-// orphaned says that a key is that of a handle which leads to no address: it is reported, not removed.
+// orphaned reports that a key is that of a handle which leads to no address: it is reported, not removed.
 func (s *scene) orphaned(key string) bool {
 	handle, ok := strings.CutPrefix(key, ipamPrefix+"handle/")
 	if !ok {

@@ -61,7 +61,7 @@ func TestLosingAnyWriteOrAnswerEndsAlike(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]bool{"writes": false, "answers": true} {
 		if testing.Short() && !after {
-			continue // the long form does it
+			continue // the full run does it
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func TestCompactionInTheMiddleOfRounds(t *testing.T) {
 	process := s.start(s.through)
 	for i := range wanted {
 		if !s.await(trap) {
-			t.Fatalf("the clean-up came to an end beside compactions; the log:\n%s", tail(process))
+			t.Fatalf("the clean-up came to an end alongside compactions; the log:\n%s", tail(process))
 		}
 		s.must(s.compact(t.Context(), "compacted"))
 		held := trap

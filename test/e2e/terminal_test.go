@@ -24,7 +24,8 @@ import (
 )
 
 // Somebody presses Ctrl-C in `make lab`: while the cluster starts, in the middle of the story, and when the lab stays up and waits for just
-// that. Nothing that it started goes on, and no file of it is anywhere but in its folder. On a terminal it serves its page, and opens that on a desktop.
+// that. Nothing that it started goes on, and no file of it is anywhere but in its folder. On a terminal it serves its page, and opens that
+// on a desktop.
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	testkit.Binary(t, "calico-node-sync")
@@ -35,7 +36,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 		"staying":    "Leave with Ctrl-C",
 	} {
 		if testing.Short() && name != "in between" {
-			continue // the long form does it
+			continue // the full run does it
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

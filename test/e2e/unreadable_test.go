@@ -133,8 +133,8 @@ func (s *dirtySite) expectSameDatastore(when string) {
 	}
 }
 
-// Five machines are gone unseen, more than the mass guard lets pass. A confirmation that has expired, that is for other nodes, that holds
-// too long or that is none lets nothing pass, and the log says why; the right one does.
+// Five machines are gone whose deletion was not observed, more than the mass guard lets pass. A confirmation that has expired, that is for
+// other nodes, that holds too long or that is none lets nothing pass, and the log says why; the right one does.
 func TestConfirmationsThatDoNotHold(t *testing.T) {
 	t.Parallel()
 	s := newDirtySite(t, "confirm", "a", "b", "c", "d", "e")
@@ -176,8 +176,8 @@ func TestConfirmationsThatDoNotHold(t *testing.T) {
 	process.Stop()
 }
 
-// Most of the datastore is stale, and the person who is called has a kubeconfig alone: the plugin shows what the running program holds back, and what it
-// confirms is acted on long before the next resync, which is an hour away.
+// Most of the datastore is stale, and the person who is called has a kubeconfig alone: the plugin shows what the running program holds back,
+// and what it confirms is acted on long before the next resync, which is an hour away.
 func TestThePluginConfirmsWhatAProgramHoldsBack(t *testing.T) {
 	t.Parallel()
 	s := newDirtySite(t, "plugin", "a", "b", "c", "d", "e")
@@ -200,7 +200,7 @@ func TestThePluginConfirmsWhatAProgramHoldsBack(t *testing.T) {
 		}
 		return fmt.Sprintf("exit code %d, %s; the log:\n%s", code, said, tail(process))
 	})
-	if code, said := confirm("nodes", "0123456789ab"); code != 1 || !strings.Contains(said, "is not what waits now, which is "+hash) {
+	if code, said := confirm("nodes", "0123456789ab"); code != 1 || !strings.Contains(said, "is not the current one, which is "+hash) {
 		t.Errorf("another hash: exit code %d, %s", code, said)
 	}
 	s.expectSameDatastore("nothing was confirmed")

@@ -15,7 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The page about etcdproxy-controller, by its commands: a tenant with data moves there, back, and there again, and its data is the same all the while.
+// The page about etcdproxy-controller, by its commands: a tenant with data moves there, back, and there again, and its data is the same all
+// the while.
 func TestMigrationFromEtcdproxyController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -63,7 +64,7 @@ func TestMigrationFromEtcdproxyController(t *testing.T) {
 		t.Errorf("the tenant's Secret holds %v", got)
 	}
 	if _, err := s.cluster.Client.AppsV1().Deployments(operatorNamespace).Get(t.Context(), "etcd-team-a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the proxies are still there: %v", err)
+		t.Errorf("the proxies still exist: %v", err)
 	}
 	s.admitsOldPods()
 
@@ -110,7 +111,7 @@ func TestMigrateAgainstACluster(t *testing.T) {
 		t.Errorf("a second run writes: %s, then %s", first, again)
 	}
 	r.Run(`kubectl patch etcdstorages.etcd.mooring.dev team-a --type=merge -p '{"spec":{"adoptExistingData":false,"quota":{"keys":100}}}'`)
-	fails("team-a --apply", "in which somebody else has set\n  spec.adoptExistingData otherwise; it is left alone")
+	fails("team-a --apply", "it exists already, and another field manager")
 	if out := r.Run("kubectl get etcdstorages.etcd.mooring.dev team-a -o jsonpath='{.spec.adoptExistingData}{.spec.quota.keys}'"); out != "100" && out != "false100" {
 		t.Errorf("what somebody else had changed was overwritten: %s", out)
 	}

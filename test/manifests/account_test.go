@@ -64,7 +64,7 @@ func TestAccountKeepsAJournal(t *testing.T) {
 		return ""
 	})
 	if err := journal.Record(t.Context(), entry); err != nil {
-		t.Errorf("once more: %v", err)
+		t.Errorf("again: %v", err)
 	}
 	kept := entriesOf(t, journal, entry.Host)
 	if len(kept) != 1 {

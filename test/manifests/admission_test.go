@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
-// admissionRelease replaces the predecessor's file for its admission server.
+// admissionRelease replaces the upstream project's file for its admission server.
 const admissionRelease = "releases/" + admissionName + "/latest.yml"
 
 // TestAdmissionReleaseHasThePredecessorsShape: what its users name, and what its certificate is made out to (v0.1.68).
@@ -59,7 +59,8 @@ func TestAdmissionReleaseHasThePredecessorsShape(t *testing.T) {
 	}
 }
 
-// TestWebhookStopsNobody: it names the predecessor's webhook, is asked only about what the policies look at, and when it does not answer all goes on.
+// TestWebhookStopsNobody: it names the upstream project's webhook, is asked only about what the policies look at, and when it does not
+// respond all goes on.
 func TestWebhookStopsNobody(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -90,7 +91,7 @@ func TestWebhookStopsNobody(t *testing.T) {
 	}
 }
 
-// TestPoliciesStopNobodyByFailing: an expression that cannot be evaluated is no refusal, and each policy has its binding.
+// TestPoliciesStopNobodyByFailing: an expression that cannot be evaluated is not a refusal, and each policy has its binding.
 func TestPoliciesStopNobodyByFailing(t *testing.T) {
 	t.Parallel()
 	all := files(t)["dist/"+cloudName+"-admission-policies.yaml"]

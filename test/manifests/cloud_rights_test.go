@@ -25,7 +25,7 @@ import (
 const (
 	// asCloud makes the test binary run the cloud controller manager itself: what runs is then always what is tested.
 	asCloud = "MOORING_TEST_AS_DIGITALOCEAN_CCM"
-	// release is the file that takes the place of the predecessor's.
+	// release is the file that takes the place of the upstream project's.
 	release = "releases/digitalocean-cloud-controller-manager/latest.yml"
 	// simulated is the token of these tests.
 	simulated = "dop_v1_of_the_manifests_tests"
@@ -112,8 +112,8 @@ func (r *cloudRun) scrape() {
 	}
 }
 
-// TestPredecessorsRightsAreEnough runs the program with the arguments and the ClusterRole of the predecessor's release file: an operator changes only
-// the image. The rules are facts of its v0.1.68, no more and no less.
+// TestPredecessorsRightsAreEnough runs the program with the arguments and the ClusterRole of the upstream project's release file: an
+// operator changes only the image. The rules are facts of its v0.1.68, no more and no less.
 func TestPredecessorsRightsAreEnough(t *testing.T) {
 	t.Parallel()
 	c := controlplane.New(t)

@@ -48,7 +48,7 @@ type cloudRun struct {
 	cloud   *sim.Simulator
 	account *sim.Account
 	address string // where it serves /healthz and /metrics
-	// predecessors says that it has the predecessor's rights alone.
+	// predecessors reports that it has the upstream project's rights alone.
 	predecessors bool
 }
 
@@ -74,8 +74,8 @@ func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, tok
 		"--node-status-update-frequency=1s")
 	r.Process = testkit.Start(t, filepath.Join(t.TempDir(), "log"), env, os.Args[0], args...)
 	t.Cleanup(func() {
-		// The predecessor's role may read neither Namespaces nor EndpointSlices: then nothing that is another's is taken over, and all Nodes are targets. The
-		// Service is told why.
+		// The upstream project's role may read neither Namespaces nor EndpointSlices: then nothing that is another's is taken over, and all Nodes
+		// are targets. The Service is told why.
 		mayNot := func(request string) bool {
 			return r.predecessors && slices.Contains([]string{"GET /api/v1/namespaces/default", "GET /apis/discovery.k8s.io/v1/endpointslices"}, request)
 		}
@@ -201,7 +201,7 @@ func (r *cloudRun) annotate(name, value string) {
 	must(r.t, err)
 }
 
-// balancer waits until the Service has an address and DigitalOcean a load balancer that serves the droplets, and says whether it is right.
+// balancer waits until the Service has an address and DigitalOcean a load balancer that serves the droplets, and reports whether it is right.
 func (r *cloudRun) balancer(what string, droplets []int, right func(sim.LoadBalancer) bool) sim.LoadBalancer {
 	r.t.Helper()
 	var found sim.LoadBalancer
@@ -420,7 +420,7 @@ func (r *cloudRun) opens() {
 	})
 }
 
-// healthy waits for /healthz, which answers anybody, as it does the kubelet.
+// healthy waits for /healthz, which responds anybody, as it does the kubelet.
 func (r *cloudRun) healthy() {
 	r.t.Helper()
 	began := time.Now()

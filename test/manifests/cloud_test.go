@@ -39,8 +39,8 @@ func deploymentIn(t *testing.T, all []*unstructured.Unstructured) *appsv1.Deploy
 	return found[0]
 }
 
-// TestReleaseHasThePredecessorsShape: what users and their patches name in the predecessor's release file (v0.1.68) is named the same here. The selector
-// above all: it can never be changed in a Deployment, so that another one could not be applied over the predecessor's.
+// TestReleaseHasThePredecessorsShape: what users and their patches name in the upstream project's release file (v0.1.68) is named the same
+// here. The selector above all: it can never be changed in a Deployment, so that another one could not be applied over the upstream project's.
 func TestReleaseHasThePredecessorsShape(t *testing.T) {
 	t.Parallel()
 	all := files(t)[release]
@@ -164,7 +164,7 @@ func TestSampleClustersBuild(t *testing.T) {
 	}
 }
 
-// predecessorsDeployment has the fields of the Deployment in the predecessor's release file v0.1.68.
+// predecessorsDeployment has the fields of the Deployment in the upstream project's release file v0.1.68.
 func predecessorsDeployment() *unstructured.Unstructured {
 	labels := map[string]any{"app": cloudName}
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -189,8 +189,8 @@ func predecessorsDeployment() *unstructured.Unstructured {
 	}}
 }
 
-// TestReleaseGoesOverThePredecessorAndBack applies our file over the predecessor's Deployment on a real API server, and the predecessor's again: neither is
-// refused, and nothing of the one stays in the other.
+// TestReleaseGoesOverThePredecessorAndBack applies our file over the upstream project's Deployment on a real API server, and the upstream
+// project's again: neither is refused, and nothing of the one stays in the other.
 func TestReleaseGoesOverThePredecessorAndBack(t *testing.T) {
 	t.Parallel()
 	server, ctx := objects.ConnectTo(t, controlplane.New(t)), t.Context()

@@ -34,7 +34,7 @@ func operatorObjects(t *testing.T) []*unstructured.Unstructured {
 	return objects.Parse(t, operatorBase, out)
 }
 
-// What the roles grant is what the operator says it needs, and beside it what leader election and metrics need.
+// What the roles grant is what the operator says it needs, and alongside it what leader election and metrics need.
 func TestEtcdOperatorRights(t *testing.T) {
 	t.Parallel()
 	all := operatorObjects(t)
@@ -53,7 +53,8 @@ func TestEtcdOperatorRights(t *testing.T) {
 	}
 }
 
-// Its pods meet the restricted standard, and it works in the namespace in which it is. That its flags are the program's is tested with the others' (dist/).
+// Its pods meet the restricted standard, and it works in the namespace in which it is. That its flags are the program's is tested with the
+// others' (dist/).
 func TestEtcdOperatorIsHardened(t *testing.T) {
 	t.Parallel()
 	all := operatorObjects(t)
@@ -66,8 +67,8 @@ func TestEtcdOperatorIsHardened(t *testing.T) {
 	}
 }
 
-// The script behind make deploy brings the kind and the program, refuses to take either away while there is an EtcdStorage, whose finalizer nobody would
-// take off then, and leaves the namespace with the core's credentials.
+// The script behind make deploy brings the kind and the program, refuses to take either away while there is an EtcdStorage, whose finalizer
+// nobody would take off then, and leaves the namespace with the core's credentials.
 func TestEtcdOperatorIsDeployedAndTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, controlplane.New(t))

@@ -21,7 +21,7 @@ import (
 
 const (
 	examples = "../../docs/examples/digitalocean"
-	// rewrite makes the test write the plans anew instead of comparing them.
+	// rewrite makes the test write the plans again instead of comparing them.
 	rewrite = "MOORING_UPDATE_PLANS"
 )
 
@@ -42,8 +42,8 @@ func exampleFiles(t *testing.T) []string {
 	return out
 }
 
-// TestExamplesHaveTheirPlans runs each example through kubectl-mooring as its README says, and compares with the plan beside it. One shows what is refused;
-// the others are planned without a warning.
+// TestExamplesHaveTheirPlans runs each example through kubectl-mooring as its README says, and compares with the plan alongside it. One
+// shows what is refused; the others are planned without a warning.
 func TestExamplesHaveTheirPlans(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(examples + "/README.md")

@@ -31,7 +31,7 @@ import (
 const (
 	// namespace is where everything is installed but the cloud component and etcd storage.
 	namespace = "mooring-system"
-	// cloudName is the cloud component, which lives in kube-system as its predecessor does.
+	// cloudName is the cloud component, which lives in kube-system as its upstream project does.
 	cloudName = "digitalocean-cloud-controller-manager"
 	// volumesName is the driver of block storage, in kube-system as its predecessor.
 	volumesName = "digitalocean-csi-driver"
@@ -185,7 +185,7 @@ func etcdSampleFits(t *testing.T, component string) {
 	for _, key := range []string{"etcd_ca", "etcd_cert", "etcd_key"} {
 		file, ok := strings.CutPrefix(config.Data[key], container.VolumeMounts[0].MountPath+"/")
 		if _, held := secret.StringData[file]; !ok || !held {
-			t.Errorf("%s is %q, which is no file of the mounted Secret", key, config.Data[key])
+			t.Errorf("%s is %q, which is not a file of the mounted Secret", key, config.Data[key])
 		}
 	}
 }

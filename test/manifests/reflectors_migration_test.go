@@ -184,8 +184,8 @@ RetirePeer BGPPeer/peer-with-route-reflectors: spec.adopt names it, and the topo
 	m.expect("back", ids, old, false)
 }
 
-// TestReflectorsMigrationFromTheOldOperator has the old operator's variables make the topologies, for what its simple and its multi leave, by the page's
-// commands; and goes back to simple.
+// TestReflectorsMigrationFromTheOldOperator has the old operator's variables make the topologies, for what its simple and its multi leave,
+// by the page's commands; and goes back to simple.
 func TestReflectorsMigrationFromTheOldOperator(t *testing.T) {
 	t.Parallel()
 	m := newMigration(t)
@@ -254,8 +254,8 @@ func shippedEnvironment(t *testing.T) []string {
 	return out
 }
 
-// TestReflectorsOldShape: the overlays have all variables with the old defaults and the Secret of the old name, default is what is in dist/, and they need no
-// rights but those to make a topology.
+// TestReflectorsOldShape: the overlays have all variables with the old defaults and the Secret of the old name, default is what is in dist/,
+// and they need no rights but those to make a topology.
 func TestReflectorsOldShape(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -285,7 +285,7 @@ func TestReflectorsOldShape(t *testing.T) {
 		create := rightTo{group: v1alpha1.GroupVersion.Group, resource: "routereflectortopologies", verb: "create"}
 		get := rightTo{group: "coordination.k8s.io", resource: "leases", verb: "get", name: controller.SeedLease}
 		if diff := cmp.Diff([]string{create.String(), get.String()}, more); diff != "" {
-			t.Errorf("%s: rights beside those without variables (-want +got):\n%s", file, diff)
+			t.Errorf("%s: rights alongside those without variables (-want +got):\n%s", file, diff)
 		}
 	}
 	pod := objects.OfKind[appsv1.Deployment](t, files(t)[kubeconfigFile], "Deployment")[0].Spec.Template.Spec

@@ -130,8 +130,9 @@ func bgpStateOf(t *testing.T, admin client.Client) bgpState {
 	return is
 }
 
-// TestReflectorsPagesCommandsWork runs the commands of the page, with kubectl, against a real API server: what is shown before anything is installed, how it
-// is enabled, stopped, taken back, and taken back by hand without the program. And make deploy's script, which refuses what would leave nobody to undo it.
+// TestReflectorsPagesCommandsWork runs the commands of the page, with kubectl, against a real API server: what is shown before anything is
+// installed, how it is enabled, stopped, taken back, and taken back by hand without the program. And make deploy's script, which refuses
+// what would leave nobody to undo it.
 func TestReflectorsPagesCommandsWork(t *testing.T) {
 	t.Parallel()
 	blocks := commandsOf(t, reflectorsPage)
@@ -189,7 +190,7 @@ func (s *shell) lookFirst(blocks []string) {
 	}
 }
 
-// byHand enables the topology once more, ends the program, and does what the page says.
+// byHand enables the topology again, ends the program, and does what the page says.
 func (s *shell) byHand(admin client.Client, r *reflectorsRun, blocks []string) {
 	s.t.Helper()
 	s.must("kubectl apply -f config/" + reflectorsName + "/samples/manual.yaml")

@@ -25,7 +25,7 @@ import (
 )
 
 // TestAKubeletCannotMakeItselfAReflector has a kubelet's account write its own Node, by the Node and by its status, on an API server with
-// NodeRestriction: without the shipped policy it makes itself a reflector, and with it only what is no role can be written.
+// NodeRestriction: without the shipped policy it makes itself a reflector, and with it only what is not a role can be written.
 func TestAKubeletCannotMakeItselfAReflector(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.New(t)
@@ -65,7 +65,7 @@ func TestAKubeletCannotMakeItselfAReflector(t *testing.T) {
 	refused := func(err error, key string) bool {
 		return err != nil && strings.Contains(err.Error(), "a kubelet must not change its Node's role as a route reflector") && strings.Contains(err.Error(), key)
 	}
-	probes := 0 // each with a value of its own: one that is there already is no change
+	probes := 0 // each with a value of its own: one that is there already is not a change
 	testkit.Eventually(t, "the policy to be in force", func() string {
 		probes++
 		err := write(kubelet, false, "labels", v1alpha1.ReflectorLabel, fmt.Sprintf(`"probe-%d"`, probes))

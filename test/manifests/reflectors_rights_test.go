@@ -58,7 +58,8 @@ func flat(namespace string, rules []rbacv1.PolicyRule) []string {
 	return out
 }
 
-// TestReflectorsShippedRightsAreThoseOfTheCode compares the roles with the list beside the code, both ways, and with what every manager of ours needs.
+// TestReflectorsShippedRightsAreThoseOfTheCode compares the roles with the list alongside the code, both ways, and with what every manager
+// of ours needs.
 func TestReflectorsShippedRightsAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	rule := func(group, resource string, names []string, verbs ...string) rbacv1.PolicyRule {
@@ -90,8 +91,8 @@ func TestReflectorsShippedRightsAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// TestReflectorsEtcdRightsAreThoseOfTheCode does so for the etcdv3 datastore, with which no Node and none of Calico's kinds may be written. That these
-// suffice is what the controller's own test shows.
+// TestReflectorsEtcdRightsAreThoseOfTheCode does so for the etcdv3 datastore, with which no Node and none of Calico's kinds may be written.
+// That these suffice is what the controller's own test shows.
 func TestReflectorsEtcdRightsAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	want := flat("", append(controller.EtcdRights(),
@@ -108,8 +109,8 @@ func TestReflectorsEtcdRightsAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// TestReflectorsShippedRightsAreThoseThatAreUsed runs the real program with exactly the shipped rights through the whole life of a topology, once in each
-// group in which Calico's kinds may be served: nothing is forbidden, and no right is without use.
+// TestReflectorsShippedRightsAreThoseThatAreUsed runs the real program with exactly the shipped rights through the whole life of a topology,
+// once in each group in which Calico's kinds may be served: nothing is forbidden, and no right is without use.
 func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {
 	t.Parallel()
 	c := controlplane.New(t)
@@ -163,8 +164,8 @@ func installNative(t *testing.T, c *controlplane.Cluster) {
 	})
 }
 
-// wholeLife is all that a topology goes through: it is enabled, one of its BGPPeers is changed by somebody and put right, a reflector is replaced, and the
-// topology is deleted, which brings the mesh back.
+// wholeLife is all that a topology goes through: it is enabled, one of its BGPPeers is changed by somebody and put right, a reflector is
+// replaced, and the topology is deleted, which brings the mesh back.
 func (r *reflectorsRun) wholeLife() {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -201,8 +202,8 @@ func (r *reflectorsRun) wholeLife() {
 	}
 }
 
-// scrapeReflectors reads the metrics as Prometheus does: with a service account that is bound to the shipped role, and in vain with another. Those that
-// alerts name beside the component's own are there.
+// scrapeReflectors reads the metrics as Prometheus does: with a service account that is bound to the shipped role, and in vain with another.
+// Those that alerts name alongside the component's own are there.
 func (r *reflectorsRun) scrapeReflectors() {
 	r.t.Helper()
 	ctx, client := r.t.Context(), r.cluster.Client

@@ -97,7 +97,7 @@ func makeReflectorNodes(t *testing.T, admin client.Client, count int) {
 	}
 }
 
-// openDatastore says that Calico's datastore may be written to, as Calico's installation does.
+// openDatastore reports that Calico's datastore may be written to, as Calico's installation does.
 func openDatastore(t *testing.T, admin client.Client, group schema.GroupVersion) {
 	t.Helper()
 	info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": true}}}

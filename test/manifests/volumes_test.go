@@ -57,7 +57,8 @@ func driverIn(t *testing.T, pod *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
-// TestVolumesHaveThePredecessorsShape: the names of all objects of csi-digitalocean v4.16.0, its classes, and what can never be changed in its workloads.
+// TestVolumesHaveThePredecessorsShape: the names of all objects of csi-digitalocean v4.16.0, its classes, and what can never be changed in
+// its workloads.
 func TestVolumesHaveThePredecessorsShape(t *testing.T) {
 	t.Parallel()
 	controller, node, all := volumes(t)
@@ -86,7 +87,7 @@ func TestVolumesHaveThePredecessorsShape(t *testing.T) {
 	}
 	if controller.Spec.ServiceName != "csi-do" || controller.Spec.PodManagementPolicy != "" || len(controller.Spec.VolumeClaimTemplates) != 0 ||
 		!hasOnly(controller.Spec.Selector, "csi-do-controller") || !hasOnly(node.Spec.Selector, "csi-do-node") {
-		t.Error("something differs that cannot be changed in the predecessor's workloads")
+		t.Error("something differs that cannot be changed in the upstream project's workloads")
 	}
 	if driverIn(t, &controller.Spec.Template.Spec).VolumeMounts[0].MountPath != "/var/lib/csi/sockets/pluginproxy/" {
 		t.Error("the socket is elsewhere")
@@ -115,8 +116,9 @@ func TestVolumeControllerIsRestricted(t *testing.T) {
 	}
 }
 
-// TestVolumeNodePluginHasOnlyWhatItNeeds: privileged, since Kubernetes lets no other container mount for pods, and nothing of the host besides its network, disks,
-// kubelet's folder and the folder of udev's rules. It has no token of Kubernetes nor of DigitalOcean, and its account no right.
+// TestVolumeNodePluginHasOnlyWhatItNeeds: privileged, since Kubernetes lets no other container mount for pods, and nothing of the host in
+// addition to its network, disks, kubelet's folder and the folder of udev's rules. It has no token of Kubernetes nor of DigitalOcean, and
+// its account no right.
 func TestVolumeNodePluginHasOnlyWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	_, node, all := volumes(t)
@@ -170,7 +172,8 @@ func TestVolumeDriverKnowsItsArguments(t *testing.T) {
 	}
 }
 
-// predecessorsVolumes are csi-digitalocean's workloads, as far as what can be changed in them matters: one StatefulSet and one DaemonSet with its selectors.
+// predecessorsVolumes are csi-digitalocean's workloads, as far as what can be changed in them matters: one StatefulSet and one DaemonSet
+// with its selectors.
 func predecessorsVolumes(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	template := func(app, account string) corev1.PodTemplateSpec {
@@ -206,7 +209,8 @@ func predecessorsVolumes(t *testing.T) []*unstructured.Unstructured {
 	return all
 }
 
-// TestVolumesGoOverThePredecessorAndBack on a real API server: nothing has to be deleted, in either direction, and the classes and rights are accepted.
+// TestVolumesGoOverThePredecessorAndBack on a real API server: nothing has to be deleted, in either direction, and the classes and rights
+// are accepted.
 func TestVolumesGoOverThePredecessorAndBack(t *testing.T) {
 	t.Parallel()
 	server := objects.Connect(t)

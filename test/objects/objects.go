@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse reads several YAML documents; source names them in errors. A document that is no object, or holds a key twice, ends the test.
-// No content at all is no objects.
+// Parse reads several YAML documents; source names them in errors. A document that is not an object, or holds a key twice, ends the test.
+// No content at all is not objects.
 func Parse(tb testing.TB, source string, content []byte) []*unstructured.Unstructured {
 	tb.Helper()
 	if len(bytes.TrimSpace(content)) == 0 {

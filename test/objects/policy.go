@@ -20,7 +20,7 @@ import (
 // onHostNetwork are the Deployments whose pods may be on the machine's network, each with the reason. In all else they meet the standard.
 func onHostNetwork() map[string]string {
 	return map[string]string{
-		"calico-route-reflector-operator":       "it mends routes between pods, so it must not need them",
+		"calico-route-reflector-operator":       "it restores routes between pods, so it must not need them",
 		"digitalocean-cloud-controller-manager": "pod networks may wait for the addresses that it gives to Nodes",
 	}
 }
@@ -44,7 +44,7 @@ func exceptions() map[string]map[string]string {
 }
 
 // CheckPods asks the code that the API server itself runs whether the pods of every Deployment meet the newest version of the restricted
-// Pod Security Standard, and wants read-only root file systems besides, which the standard does not. It returns how many it judged.
+// Pod Security Standard, and wants read-only root file systems in addition, which the standard does not. It returns how many it judged.
 func CheckPods(tb testing.TB, source string, all []*unstructured.Unstructured) int {
 	tb.Helper()
 	deployments := OfKind[appsv1.Deployment](tb, all, "Deployment")

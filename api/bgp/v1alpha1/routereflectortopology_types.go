@@ -57,7 +57,7 @@ type RouteReflectorTopologySpec struct {
 	// +optional
 	ClientSelector metav1.LabelSelector `json:"clientSelector,omitempty"`
 
-	// reflectors says which nodes may be reflectors, and which of them should.
+	// reflectors returns which nodes may be reflectors, and which of them should.
 	// +kubebuilder:default={}
 	// +optional
 	Reflectors ReflectorSelection `json:"reflectors,omitempty"`
@@ -98,8 +98,8 @@ type RouteReflectorTopologySpec struct {
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
 
-	// clusterIDRange is the network from which a hierarchy takes the cluster IDs of its further groups and of its spines: each the lowest address that no
-	// node and no other topology has. A group keeps its ID as long as it has a reflector, whatever becomes of the range.
+	// clusterIDRange is the network from which a hierarchy takes the cluster IDs of its further groups and of its spines: each the lowest
+	// address that no node and no other topology has. A group keeps its ID as long as it has a reflector, whatever becomes of the range.
 	// +kubebuilder:default="244.0.0.0/16"
 	// +kubebuilder:validation:MaxLength=18
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() <= 24",message="spec.clusterIDRange: must be an IPv4 network of 256 addresses or more, such as 244.0.0.0/16"
@@ -154,7 +154,7 @@ const (
 	ModeAuto         Mode = "Auto"
 )
 
-// ReflectorSelection says which nodes may be reflectors. A reflector loses its own pods' traffic for some seconds when it becomes one and
+// ReflectorSelection returns which nodes may be reflectors. A reflector loses its own pods' traffic for some seconds when it becomes one and
 // when it ceases to be one, so nodes without workloads are better.
 type ReflectorSelection struct {
 	// required: only nodes that it selects may be reflectors. Empty selects all clients.
@@ -387,7 +387,7 @@ const (
 	MeshUnknown MeshState = "Unknown"
 )
 
-// RouteReflectorTopologyStatus is what is seen.
+// RouteReflectorTopologyStatus is the observed state.
 type RouteReflectorTopologyStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
@@ -422,8 +422,8 @@ type RouteReflectorTopologyStatus struct {
 	// +listMapKey=node
 	// +optional
 	Reflectors []ReflectorStatus `json:"reflectors,omitempty"`
-	// silentClients are clients with which none of their reflectors has a session, as the reflectors last reported; the first 16 by name. While there are
-	// some, the reflectors are asked again once a minute.
+	// silentClients are clients with which none of their reflectors has a session, as the reflectors last reported; the first 16 by name. While
+	// there are some, the reflectors are asked again once a minute.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=node
@@ -432,14 +432,15 @@ type RouteReflectorTopologyStatus struct {
 	// plan is what is to be done next.
 	// +optional
 	Plan *PlanStatus `json:"plan,omitempty"`
-	// baseline is what was last believed of the cluster. What is seen is compared with it, so that a sudden loss is noticed even after a restart.
+	// baseline is what was last believed of the cluster. The observed state is compared with it, so that a sudden loss is noticed even after a restart.
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 	// record is what the operator has written on Nodes. A Node with the label of a reflector that is not in it was labeled by somebody else. Absent:
 	// nothing is recorded yet, as after an upgrade from a version without a record.
 	// +optional
 	Record *Record `json:"record,omitempty"`
-	// emergency is there from when no reflector was left until reflectors carry the clients again. Meanwhile the node-to-node mesh does, if spec.mesh lets it.
+	// emergency is there from when no reflector was left until reflectors carry the clients again. Meanwhile the node-to-node mesh does, if
+	// spec.mesh lets it.
 	// +optional
 	Emergency *Emergency `json:"emergency,omitempty"`
 	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled, Frozen and ForeignMarks.
@@ -496,7 +497,7 @@ type Baseline struct {
 	Reflectors int32 `json:"reflectors"`
 	// selectors names the two selectors as they were.
 	Selectors string `json:"selectors"`
-	// doubtedSince is since when what is seen has not been believed.
+	// doubtedSince is the time since which the observed state is not trusted.
 	// +optional
 	DoubtedSince *metav1.Time `json:"doubtedSince,omitempty"`
 }

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SetDefaults fills in what an EtcdStorage leaves out: what the API server fills in by the markers of this package, for readers of files, and what it leaves to
-// whoever reads it. A test compares the two.
+// SetDefaults fills in what an EtcdStorage leaves out: what the API server fills in by the markers of this package, for readers of files,
+// and what it leaves to anyone who reads it. A test compares the two.
 func SetDefaults(e *EtcdStorage) {
 	s := &e.Spec
 	set(&s.SigningCertificateValidity, hours(26280))

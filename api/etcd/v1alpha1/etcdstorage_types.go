@@ -103,7 +103,7 @@ type EtcdStorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('/[.][.]?/')",message="spec.prefix: '.' and '..' are no names in it; choose another one, such as /team-a/"
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
-	// adoptExistingData allows that the prefix holds data already: that of an EtcdStorage deleted with policy Retain, or of somebody who is not known.
+	// adoptExistingData allows that the prefix holds data already: that of an EtcdStorage deleted with policy Retain, or of an unknown owner.
 	// Without it such data is left alone, and this EtcdStorage gets no proxies. Default false.
 	// +optional
 	AdoptExistingData bool `json:"adoptExistingData,omitempty"`
@@ -209,8 +209,8 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Keys *int64 `json:"keys,omitempty"`
-	// historyBytes is the most bytes of keys and values that may be written between two compactions of the core, which keeps them all until then, at least
-	// 16Mi. Puts beyond are refused, deletes pass. Absent: 256Mi.
+	// historyBytes is the most bytes of keys and values that may be written between two compactions of the core, which keeps them all until
+	// then, at least 16Mi. Puts beyond are refused, deletes pass. Absent: 256Mi.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.quota.historyBytes: must be at least 16Mi"
 	// +optional
 	HistoryBytes *resource.Quantity `json:"historyBytes,omitempty"`
@@ -239,13 +239,13 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	KeepAlivesPerSecond *int32 `json:"keepAlivesPerSecond,omitempty"`
-	// watchMessagesPerSecond is the most messages of watch streams, such as creates and requests for progress, that each proxy deals with in a second; more
-	// wait. Absent: 500.
+	// watchMessagesPerSecond is the most messages of watch streams, such as creates and requests for progress, that each proxy deals with in a
+	// second; more wait. Absent: 500.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	WatchMessagesPerSecond *int32 `json:"watchMessagesPerSecond,omitempty"`
-	// readBytesPerSecond is the most bytes that each proxy reads from the core in a second, once for small requests and once for large lists; requests wait
-	// while those before them are above it. At least 1Mi. Absent: 64Mi.
+	// readBytesPerSecond is the most bytes that each proxy reads from the core in a second, once for small requests and once for large lists;
+	// requests wait while those before them are above it. At least 1Mi. Absent: 64Mi.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="spec.quota.readBytesPerSecond: must be at least 1Mi"
 	// +optional
 	ReadBytesPerSecond *resource.Quantity `json:"readBytesPerSecond,omitempty"`
@@ -317,7 +317,7 @@ type TopologySpread struct {
 	WhenUnsatisfiable corev1.UnsatisfiableConstraintAction `json:"whenUnsatisfiable,omitempty"`
 }
 
-// NetworkPolicy says who may reach the proxies. Whoever reaches them still needs a client certificate.
+// NetworkPolicy says who may reach the proxies. Anyone who reaches them still needs a client certificate.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.enabled) || self.enabled || (!has(self.clientNamespaces) && !has(self.clientCIDRs) && !has(self.metricsNamespaces))",message="spec.networkPolicy: with enabled false the other fields mean nothing; drop them"
 type NetworkPolicy struct {
@@ -325,7 +325,7 @@ type NetworkPolicy struct {
 	// +kubebuilder:default=true
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// clientNamespaces are namespaces of clients, beside those of caCertConfigMap and clientCertSecret. If there is none at all, and no CIDR,
+	// clientNamespaces are namespaces of clients, alongside those of caCertConfigMap and clientCertSecret. If there is none at all, and no CIDR,
 	// all may connect.
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=63
@@ -349,7 +349,7 @@ type NetworkPolicy struct {
 	MetricsNamespaces []string `json:"metricsNamespaces,omitempty"`
 }
 
-// EtcdStorageStatus is what is seen.
+// EtcdStorageStatus is the observed state.
 type EtcdStorageStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
@@ -369,8 +369,8 @@ type EtcdStorageStatus struct {
 	// usage is what the tenant stores.
 	// +optional
 	Usage *Usage `json:"usage,omitempty"`
-	// core is the core etcd that the EtcdStorage is bound to, from its claim on. At another one nothing is made or deleted, and the condition Conflict is
-	// True, until the annotation etcd.mooring.dev/accept-core names that one.
+	// core is the core etcd that the EtcdStorage is bound to, from its claim on. At another one nothing is made or deleted, and the condition
+	// Conflict is True, until the annotation etcd.mooring.dev/accept-core names that one.
 	// +optional
 	Core *CoreBinding `json:"core,omitempty"`
 	// certificates says when they end.

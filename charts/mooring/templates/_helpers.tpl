@@ -2,7 +2,7 @@
 SPDX-FileCopyrightText: The Mooring Authors
 SPDX-License-Identifier: Apache-2.0
 
-What all components share. Each has a folder beside this file and a key in values.yaml. Objects have the component's name rather than the
+What all components share. Each has a folder alongside this file and a key in values.yaml. Objects have the component's name rather than the
 release's: a second release in the same cluster is then refused by Helm, instead of a second controller working on the same data.
 */ -}}
 

@@ -18,7 +18,7 @@ type Verdict string
 const (
 	// VerdictTaken: it would take the load balancer.
 	VerdictTaken Verdict = "taken"
-	// VerdictRefused: it would not, whoever asks and whenever.
+	// VerdictRefused: it would not, no matter who asks and whenever.
 	VerdictRefused Verdict = "refused"
 	// VerdictUnknown: it did not say, or could not be asked.
 	VerdictUnknown Verdict = "unknown"
@@ -44,7 +44,7 @@ func (d Decision) With(a Answer) Decision {
 	case VerdictRefused:
 		out.Problems = append(slices.Clip(d.Problems), a.Text)
 	default:
-		out.Warnings = append(slices.Clip(out.Warnings), "DigitalOcean has not been asked whether it takes this load balancer: "+a.Text)
+		out.Warnings = append(slices.Clip(out.Warnings), "DigitalOcean was not queried whether it accepts this load balancer: "+a.Text)
 	}
 	return out
 }

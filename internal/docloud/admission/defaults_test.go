@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A certificate that is yet to be made, or to be issued, is no reason to refuse the Service that asks for it.
+// A certificate that is yet to be made, or to be issued, is not a reason to refuse the Service that asks for it.
 func TestCertificateThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	cluster := loadbalancer.Cluster{DefaultType: annotation.TypeRegional, Region: "nyc1"}

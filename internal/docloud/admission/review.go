@@ -39,7 +39,7 @@ type Decision struct {
 	Ask *Question
 }
 
-// Allowed says whether the request is.
+// Allowed reports whether the request is.
 func (d Decision) Allowed() bool { return len(d.Problems) == 0 }
 
 // Message is why a request is refused, empty for one that is allowed.
@@ -56,7 +56,7 @@ type Question struct {
 }
 
 // Controllers are the users that a cloud controller manager has (the account of its manifests, and the name that Kubernetes' own tools give its
-// certificate). What it writes is not looked at: it notes what is, such as the type of a load balancer, whatever stands beside it.
+// certificate). What it writes is not looked at: it notes what is, such as the type of a load balancer, whatever stands alongside it.
 func Controllers() []string {
 	return []string{"system:serviceaccount:kube-system:cloud-controller-manager", "system:cloud-controller-manager"}
 }
@@ -92,13 +92,13 @@ func identity(r Request) string {
 	return r.Old.Annotations[annotation.LoadBalancerID]
 }
 
-// concerns says whether a request is one to look at.
+// concerns reports whether a request is one to look at.
 func concerns(r Request) bool {
 	writes := r.Operation == admissionv1.Create || r.Operation == admissionv1.Update
 	return writes && r.Subresource == "" && !slices.Contains(Controllers(), r.User) && ours(r.New) && r.New.DeletionTimestamp.IsZero()
 }
 
-// ours says whether a Service is to have a load balancer of DigitalOcean's that the controller minds.
+// ours reports whether a Service is to have a load balancer of DigitalOcean's that the controller minds.
 func ours(s *corev1.Service) bool {
 	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer || loadbalancer.Asks(s) != nil {
 		return false

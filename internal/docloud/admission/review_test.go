@@ -104,15 +104,15 @@ func TestQuestions(t *testing.T) {
 		asked    bool
 		id       string
 	}{
-		"a new Service":                  {nil, service(), true, ""},
-		"one that is handed over":        {nil, service(annotation.LoadBalancerID, id), true, id},
-		"a change":                       {service(annotation.LoadBalancerID, id), service(annotation.LoadBalancerID, id, "size-unit", "2"), true, id},
-		"a change, the ID is left out":   {service(annotation.LoadBalancerID, id), service("size-unit", "2"), true, id},
-		"a mistake is put right":         {service("size-unit", "x"), service("size-unit", "1"), true, ""},
-		"nothing that is sent":           {service(), service("hostname", "example.com", "example.com/x", "y"), false, ""},
-		"a mistake":                      {nil, service("size-unit", "x"), false, ""},
-		"a change beside an old mistake": {service("size-slug", "x"), service("size-slug", "x", "enable-proxy-protocol", "1"), false, ""},
-		"a port":                         {service(), with(service(), func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), true, ""},
+		"a new Service":                     {nil, service(), true, ""},
+		"one that is handed over":           {nil, service(annotation.LoadBalancerID, id), true, id},
+		"a change":                          {service(annotation.LoadBalancerID, id), service(annotation.LoadBalancerID, id, "size-unit", "2"), true, id},
+		"a change, the ID is left out":      {service(annotation.LoadBalancerID, id), service("size-unit", "2"), true, id},
+		"a mistake is put right":            {service("size-unit", "x"), service("size-unit", "1"), true, ""},
+		"nothing that is sent":              {service(), service("hostname", "example.com", "example.com/x", "y"), false, ""},
+		"a mistake":                         {nil, service("size-unit", "x"), false, ""},
+		"a change alongside an old mistake": {service("size-slug", "x"), service("size-slug", "x", "enable-proxy-protocol", "1"), false, ""},
+		"a port":                            {service(), with(service(), func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), true, ""},
 	} {
 		operation := admissionv1.Update
 		if tc.old == nil {
@@ -148,7 +148,7 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// Only a refusal refuses, and no answer is a warning.
+// Only a refusal refuses, and no response is a warning.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	d := admission.Decision{Warnings: []string{"w"}, Ask: &admission.Question{Before: []string{"old"}}}
@@ -158,11 +158,11 @@ func TestAnswers(t *testing.T) {
 	}{
 		"taken":   {admission.Answer{Verdict: admission.VerdictTaken, Warnings: []string{"old", "w", "new"}}, admission.Decision{Warnings: []string{"w", "new"}}},
 		"refused": {admission.Refused("no such thing."), admission.Decision{Problems: []string{"DigitalOcean refuses the load balancer: no such thing"}, Warnings: []string{"w"}}},
-		"unknown": {admission.Unknown("it answers 500"), admission.Decision{Warnings: []string{"w", "DigitalOcean has not been asked whether it takes this load balancer: it answers 500"}}},
-		"none":    {admission.Answer{}, admission.Decision{Warnings: []string{"w", "DigitalOcean has not been asked whether it takes this load balancer: "}}},
+		"unknown": {admission.Unknown("it responds with 500"), admission.Decision{Warnings: []string{"w", "DigitalOcean was not queried whether it accepts this load balancer: it responds with 500"}}},
+		"none":    {admission.Answer{}, admission.Decision{Warnings: []string{"w", "DigitalOcean was not queried whether it accepts this load balancer: "}}},
 		"not a type that a Service can have": {
 			admission.Wrong(loadbalancer.Result{}, fmt.Errorf("%w: x", loadbalancer.ErrNotOurs)),
-			admission.Decision{Warnings: []string{"w", "DigitalOcean has not been asked whether it takes this load balancer: the service gets no load balancer from DigitalOcean: x"}},
+			admission.Decision{Warnings: []string{"w", "DigitalOcean was not queried whether it accepts this load balancer: the service gets no load balancer from DigitalOcean: x"}},
 		},
 	} {
 		if diff := cmp.Diff(tc.want, d.With(tc.answer)); diff != "" {

@@ -32,10 +32,10 @@ func NewCommand() *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
 		Use:   Component,
-		Short: "Tell the API server which Services can have a load balancer at DigitalOcean",
+		Short: "Validate Services of type LoadBalancer for DigitalOcean",
 		Long: Component + " is a validating webhook for Services of type LoadBalancer, at " + path + ". It refuses what the cloud controller manager " +
-			"could not make, in the words of its events, and asks DigitalOcean, changing nothing, if it has a token. Whatever keeps it from an answer is a " +
-			"warning. Settings of the cluster come from environment variables, the same as those of the cloud controller manager.",
+			"could not create, with the messages of its Events. With a token it also queries DigitalOcean, without changing anything. If it cannot decide, it allows the Service " +
+			"with a warning. Settings of the cluster come from environment variables, the same as those of the cloud controller manager.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(c.Flags(), os.Getenv); err != nil {
 				return o.withoutToken(err)
@@ -103,10 +103,10 @@ func openFiles(folder string, log logr.Logger) (*certreload.Reloader, error) {
 	files := certreload.Files{Cert: filepath.Join(folder, "tls.crt"), Key: filepath.Join(folder, "tls.key")}
 	reloader, err := certreload.New(files, certreload.Options{OnReload: func(err error) {
 		if err != nil {
-			log.Error(err, "The certificate cannot be used, keeping the last good one")
+			log.Error(err, "The certificate cannot be used, keeping the previous one")
 			return
 		}
-		log.Info("Took over a new certificate")
+		log.Info("Loaded a new certificate")
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir %q must hold a certificate for the webhook's Service in tls.crt and its key in tls.key: %w", folder, err)

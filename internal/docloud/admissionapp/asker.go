@@ -127,16 +127,16 @@ func (a *asker) judge(ctx context.Context, q admission.Question, answer admissio
 	case errors.Is(err, doapi.ErrNotFound) && q.ID != "":
 		return unknown(fmt.Sprintf("load balancer %s does not exist any more", q.ID))
 	case errors.Is(err, doapi.ErrRefused):
-		return unknown("it would not take it now: " + strings.TrimSuffix(failure.Message, "."))
+		return unknown("it would not accept it now: " + strings.TrimSuffix(failure.Message, "."))
 	case ctx.Err() != nil:
-		return unknown(a.rest(a.clock.Now().Add(restFailed), "it does not answer in time"))
+		return unknown(a.rest(a.clock.Now().Add(restFailed), "it does not respond in time"))
 	case failure != nil && failure.Status != 0:
 		return unknown(a.rest(a.clock.Now().Add(restFailed), fmt.Sprintf("it answers %d", failure.Status)))
 	}
 	return unknown(a.rest(a.clock.Now().Add(restFailed), "it cannot be reached"))
 }
 
-// wrongItself says whether a refusal is about the load balancer that was asked for. A name that is taken may be one that the controller is about
+// wrongItself reports whether a refusal is about the load balancer that was asked for. A name that is taken may be one that the controller is about
 // to take over, or has just made; a conflict and a limit of the account pass.
 func wrongItself(e *doapi.Error) bool {
 	return e != nil && (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !strings.Contains(e.Message, "unique")

@@ -64,7 +64,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		h.log.V(1).Info("An answer was not taken", "error", err.Error())
+		h.log.V(1).Info("A response could not be sent", "error", err.Error())
 	}
 }
 
@@ -79,7 +79,7 @@ func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest
 	}
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(content, &review); err != nil {
-		return nil, fmt.Errorf("the request is no AdmissionReview: %w", err)
+		return nil, fmt.Errorf("the request is not an AdmissionReview: %w", err)
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" || review.Request == nil {
 		return nil, fmt.Errorf("the request is %s of %s, it must be AdmissionReview of %s with a request", review.Kind, review.APIVersion, want)
@@ -106,7 +106,7 @@ func (h *handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	if err != nil {
 		h.metrics.requests.WithLabelValues(outcomeUnreadable).Inc()
 		log.Info("A Service cannot be read and is allowed", "error", err.Error())
-		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: []string{"the Service was not looked at: " + err.Error()}}
+		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: []string{"the Service was not validated: " + err.Error()}}
 	}
 	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: decision.Allowed(), Warnings: told(decision.Warnings)}
 	outcome := outcomeAllowed

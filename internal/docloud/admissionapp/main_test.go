@@ -30,7 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// asProgram makes the test binary the program, so that tests run it as a process of its own without linking it once more.
+// asProgram makes the test binary the program, so that tests run it as a process of its own without linking it again.
 const asProgram = "MOORING_TEST_AS_ADMISSION_SERVER"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // p begins the names of most annotations.
 const p = annotation.Prefix
 
-// scene is a namespace of a real API server whose Services go through the program, and DigitalOcean beside it.
+// scene is a namespace of a real API server whose Services go through the program, and DigitalOcean alongside it.
 type scene struct {
 	t         *testing.T
 	sim       *digitalocean.Simulator
@@ -83,7 +83,7 @@ type setting struct {
 	policy  admissionregistrationv1.FailurePolicyType
 }
 
-// newScene starts all of it. Without another policy the API server refuses what the program does not answer, so that a test sees it.
+// newScene starts all of it. Without another policy the API server refuses what the program does not respond, so that a test sees it.
 func newScene(t *testing.T, change ...func(*setting)) *scene {
 	t.Helper()
 	o := setting{policy: admissionregistrationv1.Fail, env: []string{"REGION=nyc1", "DO_ACCESS_TOKEN=" + digitalocean.DefaultToken, "DO_CLUSTER_ID=c"}}

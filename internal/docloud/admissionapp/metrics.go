@@ -36,10 +36,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"outcome"}),
 		questions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_admission_questions_total",
-			Help: "Load balancers about which DigitalOcean was to be asked, by its verdict: taken, refused, unknown (allowed).",
+			Help: "Load balancers that DigitalOcean was queried about, by verdict: taken, refused, unknown (allowed).",
 		}, []string{"verdict"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mooring_digitalocean_admission_duration_seconds", Help: "How long the API server waited for an answer.",
+			Name: "mooring_digitalocean_admission_duration_seconds", Help: "How long the API server waited for a response.",
 			Buckets: []float64{.001, .005, .025, .1, .25, .5, 1, 2.5, 5},
 		}),
 	}

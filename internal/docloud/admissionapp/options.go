@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/logging/plain"
 )
 
-// Environment variables. Those without a word are the predecessor's, with its meaning: MUST NOT change.
+// Environment variables. Those without a word are the upstream project's, with its meaning: MUST NOT change.
 const (
 	envToken       = "DO_ACCESS_TOKEN"
 	envTokenFile   = "DO_ACCESS_TOKEN_FILE" // Mooring's own: a token that may rotate
@@ -36,7 +36,7 @@ const (
 )
 
 const (
-	// certDir is where the predecessor's manifests mount the certificate (controller-runtime's default).
+	// certDir is where the upstream project's manifests mount the certificate (controller-runtime's default).
 	certDir = "/tmp/k8s-webhook-server/serving-certs"
 	// disabled is the address of an endpoint that is not served.
 	disabled = "0"
@@ -66,11 +66,11 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", `Where /metrics is served, "0" for nowhere. Also `+envMetricsAddr+".")
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"File with the DigitalOcean token, which may be replaced at any time. Also "+envTokenFile+"; a token that does not change may be in "+envToken+
-			". Without a token DigitalOcean is not asked.")
+			". Without a token DigitalOcean is not queried.")
 	defaults.AddFlag(flags, &o.defaultsFile)
-	flags.BoolVar(&o.ask, "ask-digitalocean", true, "Ask DigitalOcean, with a request that changes nothing, whether it would take a load balancer.")
-	flags.DurationVar(&o.askTimeout, "ask-timeout", 3*time.Second, "How long DigitalOcean may take to answer; after it the Service is allowed with a warning.")
-	flags.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "How long requests are still taken after a signal to end, until the API server has heard that this pod goes.")
+	flags.BoolVar(&o.ask, "ask-digitalocean", true, "Query DigitalOcean, with a request that changes nothing, whether it would accept a load balancer.")
+	flags.DurationVar(&o.askTimeout, "ask-timeout", 3*time.Second, "How long DigitalOcean may take to respond; after it the Service is allowed with a warning.")
+	flags.DurationVar(&o.drainDelay, "drain-delay", 5*time.Second, "How long requests are still accepted after a termination signal, until the API server has removed this pod from the endpoints.")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 15*time.Second, "How long requests may take to end after that.")
 }
 
@@ -129,5 +129,5 @@ func (o *options) checkTimes() error {
 	return nil
 }
 
-// asks says whether DigitalOcean can be asked.
+// asks reports whether DigitalOcean can be asked.
 func (o *options) asks() bool { return o.ask && (o.token != "" || o.tokenFile != "") }

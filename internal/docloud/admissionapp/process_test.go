@@ -183,7 +183,7 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// What is no request of an API server is 400, by which it goes on as its failure policy says; what is no Service is allowed.
+// What is not a request of an API server is 400, by which it goes on as its failure policy says; what is not a Service is allowed.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	h := &handler{metrics: NewMetrics(prometheus.NewRegistry()), clock: clock.RealClock{}, log: logr.Discard()}
@@ -196,14 +196,14 @@ func TestUnreadable(t *testing.T) {
 		want         string
 	}{
 		"a GET":             {http.MethodGet, "", 400, "the method is GET"},
-		"nothing":           {http.MethodPost, "", 400, "is no AdmissionReview"},
-		"no JSON":           {http.MethodPost, "x", 400, "is no AdmissionReview"},
+		"nothing":           {http.MethodPost, "", 400, "is not an AdmissionReview"},
+		"no JSON":           {http.MethodPost, "x", 400, "is not an AdmissionReview"},
 		"another version":   {http.MethodPost, strings.Replace(review(`{"uid":"1"}`), "v1", "v1beta1", 1), 400, "it must be AdmissionReview of admission.k8s.io/v1"},
 		"no request":        {http.MethodPost, review("null"), 400, "with a request"},
 		"no UID":            {http.MethodPost, review("{}"), 400, "no UID"},
 		"too much":          {http.MethodPost, review(`{"uid":"` + strings.Repeat("1", largestReview) + `"}`), 400, "too large"},
 		"something else":    {http.MethodPost, review(`{"uid":"1","resource":{"resource":"pods"},"operation":"CREATE","object":{}}`), 200, `"uid":"1","allowed":true`},
-		"no Service":        {http.MethodPost, review(`{"uid":"1","resource":{"resource":"services"},"operation":"CREATE","object":{"spec":7}}`), 200, `the Service was not looked at`},
+		"no Service":        {http.MethodPost, review(`{"uid":"1","resource":{"resource":"services"},"operation":"CREATE","object":{"spec":7}}`), 200, `the Service was not validated`},
 		"a Service":         {http.MethodPost, review(`{"uid":"1","resource":{"resource":"services"},"operation":"CREATE","object":{"spec":{"type":"LoadBalancer"}},"oldObject":null}`), 200, `"allowed":true`},
 		"a deleted Service": {http.MethodPost, review(`{"uid":"1","resource":{"resource":"services"},"operation":"DELETE","object":null,"oldObject":{"spec":{"type":"LoadBalancer"}}}`), 200, `"allowed":true`},
 	} {

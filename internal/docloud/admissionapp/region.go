@@ -47,12 +47,12 @@ func (r *region) find(ctx context.Context) {
 		switch {
 		case err == nil:
 			r.known.Store(&found)
-			r.log.Info("The metadata service tells the region", "region", found)
+			r.log.Info("The metadata service reports the region", "region", found)
 			return
 		case ctx.Err() != nil:
 			return
 		case first:
-			r.log.Info("The metadata service does not say the region: until it does, DigitalOcean is not asked about new load balancers; set "+envRegion, "error", err.Error())
+			r.log.Info("The metadata service does not report the region: until it does, DigitalOcean is not queried about new load balancers; set "+envRegion, "error", err.Error())
 		}
 		timer := time.NewTimer(metadataEvery)
 		select {

@@ -94,7 +94,7 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return port, nil
 }
 
-// ready says whether the API server may ask here. A certificate that has run out makes every call fail.
+// ready reports whether the API server may ask here. A certificate that has run out makes every call fail.
 func (s *servers) ready(w http.ResponseWriter, _ *http.Request) {
 	end, expired := s.files.Expired()
 	switch {

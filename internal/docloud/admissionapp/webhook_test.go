@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// The three answers, on a real API server: a wrong Service is refused in the words of the events and DigitalOcean is not asked, a doubtful one is
+// The three answers, on a real API server: a wrong Service is refused in the words of the events and DigitalOcean is not queried, a doubtful one is
 // allowed with a warning, a right one without, and nothing is made at DigitalOcean in any case.
 func TestRefusedWarnedAllowed(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestNameThatIsTakenIsNoRefusal(t *testing.T) {
 	if err := s.try(service("web", "name", "edge")); err != nil {
 		t.Error(err)
 	}
-	s.says("a name that is taken", "it would not take it now: name is not unique")
+	s.says("a name that is taken", "it would not accept it now: name is not unique")
 }
 
 // troubles are what DigitalOcean may do instead of answering.
@@ -109,20 +109,20 @@ func troubles() map[string]struct {
 		want string
 	}{
 		"429":              {always(fault.TooManyRequests, 0), "its limit of calls is used up"},
-		"500":              {always(fault.Error, 500), "it answers 500"},
-		"503":              {always(fault.Error, 503), "it answers 503"},
-		"502 of a proxy":   {always(fault.ProxyError, 0), "it answers 502"},
+		"500":              {always(fault.Error, 500), "it responds with 500"},
+		"503":              {always(fault.Error, 503), "it responds with 503"},
+		"502 of a proxy":   {always(fault.ProxyError, 0), "it responds with 502"},
 		"401":              {always(fault.Error, 401), "it does not accept the token"},
 		"403":              {always(fault.Error, 403), "the token lacks a scope"},
-		"404":              {always(fault.Error, 404), "it answers 404"},
-		"409":              {always(fault.Error, 409), "it would not take it now"},
-		"no answer":        {always(fault.Hang, 0), "it does not answer in time"},
+		"404":              {always(fault.Error, 404), "it responds with 404"},
+		"409":              {always(fault.Error, 409), "it would not accept it now"},
+		"no response":      {always(fault.Hang, 0), "it does not respond in time"},
 		"a cut connection": {always(fault.Reset, 0), "it cannot be reached"},
 		"half an answer":   {always(fault.ShortBody, 0), "it cannot be reached"},
 	}
 }
 
-// Whatever DigitalOcean does but refuse: the Service is allowed, a warning says why, and while it does not answer nobody waits for it again.
+// Whatever DigitalOcean does but refuse: the Service is allowed, a warning says why, and while it does not respond nobody waits for it again.
 func TestDigitalOceanInTrouble(t *testing.T) {
 	t.Parallel()
 	for name, tc := range troubles() {
@@ -135,7 +135,7 @@ func TestDigitalOceanInTrouble(t *testing.T) {
 				if err := s.try(service("web")); err != nil {
 					t.Errorf("refused: %v", err)
 				}
-				s.says("a Service", "DigitalOcean has not been asked whether it takes this load balancer: "+tc.want)
+				s.says("a Service", "DigitalOcean was not queried whether it accepts this load balancer: "+tc.want)
 			}
 			resting := name != "403" && name != "409"
 			if calls := s.calls(); resting && len(calls) != 1 || len(calls) == 0 {
@@ -213,9 +213,9 @@ func TestChanges(t *testing.T) {
 	step("a mistake while there is no webhook", func(x *corev1.Service) { x.Annotations[p+"size-slug"] = "x" }, "")
 	s.register(admissionregistrationv1.Fail)
 	step("another mistake", func(x *corev1.Service) { x.Annotations[p+"size-unit"] = "x" }, "size-unit")
-	step("a label beside a mistake", func(x *corev1.Service) { x.Labels = nil }, "")
-	step("a doubt beside a mistake", func(x *corev1.Service) { x.Annotations[p+"unheard-of"] = "x" }, "")
-	s.says("a doubt beside a mistake", "size-slug is")
+	step("a label alongside a mistake", func(x *corev1.Service) { x.Labels = nil }, "")
+	step("a doubt alongside a mistake", func(x *corev1.Service) { x.Annotations[p+"unheard-of"] = "x" }, "")
+	s.says("a doubt alongside a mistake", "size-slug is")
 	status, err := s.client.CoreV1().Services(s.namespace).Get(t.Context(), "web", metav1.GetOptions{})
 	s.must(err)
 	status.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}

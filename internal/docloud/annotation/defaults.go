@@ -95,9 +95,9 @@ func passes(values map[string]string) bool {
 	return err == nil && yes
 }
 
-// Over returns the annotations of a Service, and the defaults of those that it does not carry. A default gives way to all that the Service says on the
-// same subject: its size to the other kind of size, its certificate to another way to name one or to passthrough, and DUALSTACK to a network that
-// has no IPv6. So a Service that is right by itself is right with every default. What is returned MUST NOT be changed.
+// Over returns the annotations of a Service, and the defaults of those that it does not carry. A default gives way to all that the Service
+// says on the same subject: its size to the other kind of size, its certificate to another way to name one or to passthrough, and DUALSTACK
+// to a network that has no IPv6. So a Service that is right by itself is right with every default. What is returned MUST NOT be changed.
 func (d Defaults) Over(own map[string]string) map[string]string {
 	if len(d) == 0 {
 		return own
@@ -122,7 +122,7 @@ func subjects() [][]string {
 	return [][]string{{SizeSlug, SizeUnit}, {CertificateID, CertificateName, CertificateDomains, TLSPassthrough}}
 }
 
-// says says whether a Service's annotation asks for something.
+// says reports whether a Service's annotation asks for something.
 func says(name string, own map[string]string) bool {
 	if name == TLSPassthrough {
 		return passes(own)
@@ -130,7 +130,7 @@ func says(name string, own map[string]string) bool {
 	return own[name] != ""
 }
 
-// IsDefault says whether the value of an annotation is not the Service's own. values are those of [Defaults.Over].
+// IsDefault reports whether the value of an annotation is not the Service's own. values are those of [Defaults.Over].
 func IsDefault(name string, own, values map[string]string) bool {
 	_, there := values[name]
 	_, carried := own[name]

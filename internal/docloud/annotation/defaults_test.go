@@ -36,8 +36,8 @@ func TestDefaultsThatCannotBe(t *testing.T) {
 		"an address":                {[]string{"ip", "192.0.2.1"}, `annotation ` + p + `ip cannot have a default: it is the address of one load balancer`},
 		"a certificate by ID":       {[]string{"certificate-id", "x"}, `annotation ` + p + `certificate-id cannot have a default: the ID of a Let's Encrypt certificate changes whenever it is renewed, use certificate-name or certificate-domains`},
 		"a host name":               {[]string{"hostname", "example.com"}, `annotation ` + p + `hostname cannot have a default: it would be the name of every load balancer`},
-		"the override":              {[]string{"override-health-check", ""}, `annotation ` + p + `override-health-check cannot have a default: it counts by being there, so that no Service could turn it off`},
-		"letting go":                {[]string{annotation.Disown, "true"}, `annotation service.kubernetes.io/do-loadbalancer-disown cannot have a default: no load balancer would be managed any more`},
+		"the override":              {[]string{"override-health-check", ""}, `annotation ` + p + `override-health-check cannot have a default: its presence counts, so that no Service could turn it off`},
+		"letting go":                {[]string{annotation.Disown, "true"}, `annotation service.kubernetes.io/do-loadbalancer-disown cannot have a default: no load balancer would be managed`},
 		"a reserved IP":             {[]string{"reserved-ip", "192.0.2.1"}, `annotation ` + p + `reserved-ip cannot have a default: no load balancer can have a reserved IP`},
 		"a slip":                    {[]string{"size-unitt", "2"}, `annotation ` + p + `size-unitt is not known; did you mean ` + p + `size-unit?`},
 		"a short name":              {[]string{"size-unit", "2", "example.com/x", "y"}, `annotation example.com/x is not known`},
@@ -138,7 +138,7 @@ func TestDefaultsGiveWay(t *testing.T) {
 	}
 }
 
-// Whoever reads the events of a Service has not written the defaults: no warning is about them, and an error says whose the value is.
+// Anyone who reads the events of a Service has not written the defaults: no warning is about them, and an error says whose the value is.
 func TestWhoseTheValueIs(t *testing.T) {
 	t.Parallel()
 	o := regional()
@@ -156,7 +156,7 @@ func TestWhoseTheValueIs(t *testing.T) {
 	}
 	o.Defaults = defaults(t, "http2-ports", "443")
 	_, _, err = annotation.Parse(with("tls-ports", "443"), o)
-	want := `annotation ` + p + `http2-ports is "443" by the cluster's default, but port 443 stands in ` + p + `tls-ports as well: it can have one protocol only`
+	want := `annotation ` + p + `http2-ports is "443" by the cluster's default, but port 443 is in ` + p + `tls-ports as well: it can have one protocol only`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -8,11 +8,11 @@
 //
 // Three things can be said of a value, and the difference matters to who reads the event:
 //
-//   - an [Error]: the predecessor refuses the value too, and no load balancer is made or changed until it is right;
-//   - a [Warning]: the predecessor accepts the value although it means nothing, or DigitalOcean documents that it will refuse it. The request
-//     is the same as the predecessor's, so that existing manifests work; the warning becomes an event, so that somebody learns of it;
+//   - an [Error]: the upstream project refuses the value too, and no load balancer is made or changed until it is right;
+//   - a [Warning]: the upstream project accepts the value although it means nothing, or DigitalOcean documents that it will refuse it. The request
+//     is the same as the upstream project's, so that existing manifests work; the warning becomes an event, so that somebody learns of it;
 //   - nothing: it does what it says.
 //
-// Which annotations are read depends on the type of the load balancer, as it does with the predecessor: what a type does not use is not even
+// Which annotations are read depends on the type of the load balancer, as it does with the upstream project: what a type does not use is not even
 // looked at, so that a wrong value there is a warning and not an error.
 package annotation

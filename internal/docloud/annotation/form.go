@@ -38,7 +38,7 @@ type Form struct {
 	Kind Kind
 	// Choices are the values of a KindChoice, in the order in which people are told of them.
 	Choices []string
-	// Blank says that an empty value counts as none.
+	// Blank reports that an empty value counts as none.
 	Blank bool
 	// Pattern is the regular expression (RE2) of a KindUUID, or of each element of a KindDomains.
 	Pattern string
@@ -46,7 +46,7 @@ type Form struct {
 	// no bounds.
 	From, To int64
 	Doubt    string
-	// Override says that the annotation counts only beside [OverrideHealthCheck].
+	// Override reports that the annotation counts only alongside [OverrideHealthCheck].
 	Override bool
 }
 
@@ -107,8 +107,8 @@ func ownForm(name string) Form {
 	return Form{}
 }
 
-// Patterns of values. A domain name is as in RFC 1123 with two labels at least, the last of which begins with a letter, so that no address is one; the
-// first may be the wildcard of RFC 4592, which stands alone.
+// Patterns of values. A domain name is as in RFC 1123 with two labels at least, the last of which begins with a letter, so that no address
+// is one; the first may be the wildcard of RFC 4592, which stands alone.
 const (
 	uuidPattern   = `^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`
 	domainPattern = `^([*][.])?([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?[.])+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`
@@ -120,7 +120,7 @@ const LongestDomain = 253
 // NotSent ends the warning about a health check's number that is 0: DigitalOcean does not see it.
 const NotSent = "which is not sent: DigitalOcean's own default is used"
 
-// outside says whether DigitalOcean does not document to take a number.
+// outside reports whether DigitalOcean does not document to take a number.
 func (f Form) outside(n int64) bool { return n < f.From || n > f.To }
 
 // Booleans are the values that count as true, and those that count as false: what Go takes for one (strconv.ParseBool).

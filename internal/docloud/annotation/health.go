@@ -35,12 +35,12 @@ func (r *reader) healthCheck() {
 		return
 	}
 	if off(value) {
-		r.idle(OverrideHealthCheck, "which does not turn it off: the annotation counts by being there, remove it to have the default health check")
+		r.idle(OverrideHealthCheck, "which does not turn it off: the annotation's presence counts, remove it for the default health check")
 	}
 	r.overridden(h)
 }
 
-// off says that a value was meant to say no.
+// off reports that a value was meant to say no.
 func off(value string) bool {
 	b, err := strconv.ParseBool(value)
 	return err == nil && !b || slices.Contains([]string{"no", "off", "n", "disabled", "none"}, strings.ToLower(value))
@@ -71,6 +71,6 @@ func (r *reader) overridden(h *HealthCheck) {
 	if h.Protocol == ProtocolTCP && h.Path != "" {
 		r.idle(HealthCheckPath, "which has no effect while "+HealthCheckProtocol+" is "+ProtocolTCP)
 	} else if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
-		r.doubt(HealthCheckPath, "which is sent as it is: a path begins with a slash")
+		r.doubt(HealthCheckPath, "which is sent unchanged: a path begins with a slash")
 	}
 }

@@ -16,7 +16,7 @@ const (
 	NetworkStack = Prefix + "network-stack"
 	IP           = Prefix + "ip"
 	SubnetUUID   = Prefix + "subnet-uuid"
-	// ProjectID is Mooring's own, and so are ReservedIP and CertificateDomains: the predecessor knows none of them.
+	// ProjectID is Mooring's own, and so are ReservedIP and CertificateDomains: the upstream project knows none of them.
 	ProjectID  = Prefix + "project-id"
 	ReservedIP = Prefix + "reserved-ip"
 
@@ -100,7 +100,7 @@ const (
 	CipherStrong  = "STRONG"
 )
 
-// What the predecessor writes into the health check of every load balancer unless an annotation says otherwise. They differ from the
+// What the upstream project writes into the health check of every load balancer unless an annotation says otherwise. They differ from the
 // defaults of the API, so that they MUST always be sent.
 const (
 	DefaultHealthCheckInterval           = 3

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
-// The annotations that the predecessor does not know: what is refused, in one sentence each.
+// The annotations that the upstream project does not know: what is refused, in one sentence each.
 func TestOwnAnnotations(t *testing.T) {
 	t.Parallel()
 	label := strings.Repeat("a", 63)

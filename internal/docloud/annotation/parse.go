@@ -37,7 +37,7 @@ func Parse(annotations map[string]string, o Options) (Settings, []Warning, error
 	return r.s, r.warnings, nil
 }
 
-// IsDisowned says whether the load balancer of a Service is to be left alone; all that is about to touch one asks it first. The error is
+// IsDisowned reports whether the load balancer of a Service is to be left alone; all that is about to touch one asks it first. The error is
 // [Errors].
 func IsDisowned(annotations map[string]string) (bool, error) {
 	r := &reader{values: annotations, own: annotations}
@@ -48,8 +48,8 @@ func IsDisowned(annotations map[string]string) (bool, error) {
 	return disowned, nil
 }
 
-// IsFirewallManaged says whether the cluster's firewall opens the ports of a Service. A value that is no boolean means
-// true, as it does for the predecessor, and is warned of. The annotations are with the cluster's defaults ([Defaults.Over]).
+// IsFirewallManaged reports whether the cluster's firewall opens the ports of a Service. A value that is not a boolean means
+// true, as it does for the upstream project, and is warned of. The annotations are with the cluster's defaults ([Defaults.Over]).
 func IsFirewallManaged(annotations map[string]string) (bool, []Warning) {
 	value, ok := annotations[FirewallManaged]
 	if !ok {
@@ -123,7 +123,7 @@ func (r *reader) boolean(name string) bool {
 	return b
 }
 
-// number returns def for an absent annotation; an empty one is no number.
+// number returns def for an absent annotation; an empty one is not a number.
 func (r *reader) number(name string, def int) int {
 	value, ok := r.values[name]
 	if !ok {
@@ -137,7 +137,7 @@ func (r *reader) number(name string, def int) int {
 	return n
 }
 
-// ports returns a list of ports, nil for an absent annotation. Blanks and empty elements are refused, as the predecessor does.
+// ports returns a list of ports, nil for an absent annotation. Blanks and empty elements are refused, as the upstream project does.
 func (r *reader) ports(name string) []int {
 	value, ok := r.values[name]
 	if !ok {
@@ -190,11 +190,11 @@ func (r *reader) identity(o Options) {
 	r.s.NetworkStack = r.choice(NetworkStack, "")
 	if r.s.IP = strings.TrimSpace(r.values[IP]); r.s.IP != "" {
 		if _, err := netip.ParseAddr(r.s.IP); err != nil {
-			r.doubt(IP, "which is no IP address and will be refused by DigitalOcean")
+			r.doubt(IP, "which is not an IP address and will be refused by DigitalOcean")
 		}
 	}
 	if r.s.Subnet = strings.TrimSpace(r.values[SubnetUUID]); r.s.Subnet != "" && !uuidForm.MatchString(r.s.Subnet) {
-		r.doubt(SubnetUUID, "which is no UUID and will be refused by DigitalOcean")
+		r.doubt(SubnetUUID, "which is not a UUID and will be refused by DigitalOcean")
 	}
 	if r.s.Project = strings.ToLower(r.values[ProjectID]); r.s.Project != "" && !uuidForm.MatchString(r.s.Project) {
 		r.fail(ProjectID, "")
@@ -229,7 +229,7 @@ func (r *reader) forwarding() {
 	}
 	r.s.CertificateID, r.s.CertificateName = r.values[CertificateID], r.values[CertificateName]
 	if r.s.CertificateID != "" && r.s.CertificateName != "" {
-		r.idle(CertificateName, "which has no effect beside "+CertificateID)
+		r.idle(CertificateName, "which has no effect alongside "+CertificateID)
 	}
 	r.s.CertificateDomains = r.domains()
 	r.s.TLSCipherPolicy = r.choice(TLSCipherPolicy, "")
@@ -283,9 +283,9 @@ func (r *reader) sharedPorts() {
 	switch {
 	case again.name == "":
 	case again.name == first.name:
-		r.fail(again.name, fmt.Sprintf("where port %d stands twice", port))
+		r.fail(again.name, fmt.Sprintf("where port %d is listed twice", port))
 	default:
-		r.fail(again.name, fmt.Sprintf("but port %d stands in %s as well: it can have one protocol only", port, first.name))
+		r.fail(again.name, fmt.Sprintf("but port %d is in %s as well: it can have one protocol only", port, first.name))
 	}
 }
 
@@ -298,7 +298,7 @@ func (r *reader) http3() {
 	switch {
 	case err != nil:
 		r.fail(HTTP3Port, "")
-	case port == -1: // the predecessor's own mark for "none"
+	case port == -1: // the upstream project's own mark for "none"
 		r.idle(HTTP3Port, "which means that no port serves HTTP/3")
 	default:
 		r.s.HTTP3Port = &port
@@ -307,7 +307,7 @@ func (r *reader) http3() {
 
 func (r *reader) options() {
 	if r.s.Hostname = strings.ToLower(r.values[Hostname]); r.s.Hostname != "" && !validHostname(r.s.Hostname) {
-		r.idle(Hostname, "which is no DNS name: the load balancer's addresses are published instead")
+		r.idle(Hostname, "which is not a DNS name: the load balancer's addresses are published instead")
 		r.s.Hostname = ""
 	}
 	r.s.Algorithm = AlgorithmRoundRobin
@@ -315,9 +315,9 @@ func (r *reader) options() {
 	case "", AlgorithmRoundRobin:
 	case AlgorithmLeastConnections:
 		r.s.Algorithm = AlgorithmLeastConnections
-		r.idle(Algorithm, "which DigitalOcean ignores: the algorithm cannot be chosen any more")
+		r.idle(Algorithm, "which DigitalOcean ignores: the algorithm can no longer be chosen")
 	default:
-		r.idle(Algorithm, "which is no algorithm: round_robin is asked for, and DigitalOcean ignores it")
+		r.idle(Algorithm, "which is not an algorithm: round_robin is asked for, and DigitalOcean ignores it")
 	}
 	r.size()
 	r.s.RedirectHTTPToHTTPS = r.boolean(RedirectHTTPToHTTPS)
@@ -337,7 +337,7 @@ func (r *reader) options() {
 	}
 }
 
-// validHostname says whether the API server takes a name as the hostname of a load balancer: a DNS name and no address.
+// validHostname reports whether the API server takes a name as the hostname of a load balancer: a DNS name and no address.
 func validHostname(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err != nil && len(validation.IsDNS1123Subdomain(name)) == 0
@@ -354,7 +354,7 @@ func (r *reader) size() {
 		r.fail(SizeUnit, "")
 		return
 	}
-	r.s.SizeUnit = uint32(unit) // the predecessor cuts off what does not fit, and sends what is left
+	r.s.SizeUnit = uint32(unit) // the upstream project cuts off what does not fit, and sends what is left
 	switch {
 	case r.s.SizeUnit > 0 && r.s.SizeSlug != "":
 		r.fail(SizeUnit, fmt.Sprintf("but %s is %q: give one of them", SizeSlug, r.s.SizeSlug))
@@ -409,7 +409,7 @@ func (r *reader) rules() {
 	}
 }
 
-// validRule says whether a firewall rule has the form of the API's description: ip:1.2.3.4 or cidr:1.2.0.0/16.
+// validRule reports whether a firewall rule has the form of the API's description: ip:1.2.3.4 or cidr:1.2.0.0/16.
 func validRule(rule string) bool {
 	kind, source, _ := strings.Cut(rule, ":")
 	var err error

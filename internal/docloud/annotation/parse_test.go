@@ -104,8 +104,8 @@ func TestErrors(t *testing.T) {
 		{with("protocol", ""), `annotation ` + p + `protocol is "", it must be one of tcp, http, https, http2 and http3`},
 		{with("tls-ports", "443, 8443"), `annotation ` + p + `tls-ports is "443, 8443", it must be port numbers separated by commas, without blanks`},
 		{with("http-ports", ""), `annotation ` + p + `http-ports is "", it must be port numbers separated by commas, without blanks`},
-		{with("http-ports", "80", "http2-ports", "443,80"), `annotation ` + p + `http2-ports is "443,80", but port 80 stands in ` + p + `http-ports as well: it can have one protocol only`},
-		{with("tls-ports", "443,443"), `annotation ` + p + `tls-ports is "443,443", where port 443 stands twice`},
+		{with("http-ports", "80", "http2-ports", "443,80"), `annotation ` + p + `http2-ports is "443,80", but port 80 is in ` + p + `http-ports as well: it can have one protocol only`},
+		{with("tls-ports", "443,443"), `annotation ` + p + `tls-ports is "443,443", where port 443 is listed twice`},
 		{with("http3-port", "443,80"), `annotation ` + p + `http3-port is "443,80", it must be one port number`},
 		{with("size-slug", "lb-xl"), `annotation ` + p + `size-slug is "lb-xl", it must be one of lb-small, lb-medium and lb-large`},
 		{with("size-unit", "two"), `annotation ` + p + `size-unit is "two", it must be a whole number, not negative`},
@@ -161,16 +161,16 @@ func TestWarnings(t *testing.T) {
 		check       func(annotation.Settings) bool
 	}{
 		{regional(), with("name", "my name"), annotation.ReasonDoubtful, `name is "my name", which DigitalOcean may refuse: a name is 1 to 255 letters, digits, dots and dashes`, func(s annotation.Settings) bool { return s.Name == "my name" }},
-		{regional(), with("ip", "mine"), annotation.ReasonDoubtful, `ip is "mine", which is no IP address and will be refused by DigitalOcean`, func(s annotation.Settings) bool { return s.IP == "mine" }},
-		{regional(), with("subnet-uuid", " x "), annotation.ReasonDoubtful, `subnet-uuid is " x ", which is no UUID and will be refused by DigitalOcean`, func(s annotation.Settings) bool { return s.Subnet == "x" }},
+		{regional(), with("ip", "mine"), annotation.ReasonDoubtful, `ip is "mine", which is not an IP address and will be refused by DigitalOcean`, func(s annotation.Settings) bool { return s.IP == "mine" }},
+		{regional(), with("subnet-uuid", " x "), annotation.ReasonDoubtful, `subnet-uuid is " x ", which is not a UUID and will be refused by DigitalOcean`, func(s annotation.Settings) bool { return s.Subnet == "x" }},
 		{regional(), with("protocol", "http3"), annotation.ReasonDoubtful, `protocol is "http3", which DigitalOcean takes for one port only and not towards droplets: use ` + p + `http3-port`, func(s annotation.Settings) bool { return s.Protocol == "http3" }},
 		{regional(), with("http3-port", "-1"), annotation.ReasonNoEffect, `http3-port is "-1", which means that no port serves HTTP/3`, func(s annotation.Settings) bool { return s.HTTP3Port == nil }},
 		{regional(), with("tls-passthrough", "maybe"), annotation.ReasonNoEffect, `tls-passthrough is "maybe", which is neither true nor false: TLS is not passed through`, func(s annotation.Settings) bool { return !s.TLSPassthrough }},
-		{regional(), with("certificate-id", "a", "certificate-name", "b"), annotation.ReasonNoEffect, `certificate-name is "b", which has no effect beside ` + p + `certificate-id`, nil},
-		{regional(), with("hostname", "no_name"), annotation.ReasonNoEffect, `hostname is "no_name", which is no DNS name: the load balancer's addresses are published instead`, func(s annotation.Settings) bool { return s.Hostname == "" }},
-		{regional(), with("hostname", "192.0.2.1"), annotation.ReasonNoEffect, `hostname is "192.0.2.1", which is no DNS name: the load balancer's addresses are published instead`, func(s annotation.Settings) bool { return s.Hostname == "" }},
-		{regional(), with("algorithm", "random"), annotation.ReasonNoEffect, `algorithm is "random", which is no algorithm: round_robin is asked for, and DigitalOcean ignores it`, func(s annotation.Settings) bool { return s.Algorithm == "round_robin" }},
-		{regional(), with("algorithm", "least_connections"), annotation.ReasonNoEffect, `algorithm is "least_connections", which DigitalOcean ignores: the algorithm cannot be chosen any more`, func(s annotation.Settings) bool { return s.Algorithm == "least_connections" }},
+		{regional(), with("certificate-id", "a", "certificate-name", "b"), annotation.ReasonNoEffect, `certificate-name is "b", which has no effect alongside ` + p + `certificate-id`, nil},
+		{regional(), with("hostname", "no_name"), annotation.ReasonNoEffect, `hostname is "no_name", which is not a DNS name: the load balancer's addresses are published instead`, func(s annotation.Settings) bool { return s.Hostname == "" }},
+		{regional(), with("hostname", "192.0.2.1"), annotation.ReasonNoEffect, `hostname is "192.0.2.1", which is not a DNS name: the load balancer's addresses are published instead`, func(s annotation.Settings) bool { return s.Hostname == "" }},
+		{regional(), with("algorithm", "random"), annotation.ReasonNoEffect, `algorithm is "random", which is not an algorithm: round_robin is asked for, and DigitalOcean ignores it`, func(s annotation.Settings) bool { return s.Algorithm == "round_robin" }},
+		{regional(), with("algorithm", "least_connections"), annotation.ReasonNoEffect, `algorithm is "least_connections", which DigitalOcean ignores: the algorithm can no longer be chosen`, func(s annotation.Settings) bool { return s.Algorithm == "least_connections" }},
 		{regional(), with("size-unit", "0"), annotation.ReasonNoEffect, `size-unit is "0", which means the smallest size, 1`, nil},
 		{regional(), with("size-unit", "101"), annotation.ReasonDoubtful, `size-unit is "101", which DigitalOcean will refuse: it takes 1 to 100`, func(s annotation.Settings) bool { return s.SizeUnit == 101 }},
 		{regional(), with("sticky-sessions-type", "ip"), annotation.ReasonNoEffect, `sticky-sessions-type is "ip", which is neither none nor cookies: sessions are not sticky`, func(s annotation.Settings) bool { return s.Sticky == annotation.Sticky{Type: "none"} }},
@@ -181,7 +181,7 @@ func TestWarnings(t *testing.T) {
 		{regional(), with("allow-rules", "ip:1.2.3.4,"), annotation.ReasonDoubtful, `allow-rules is "ip:1.2.3.4,", where "" is neither ip:ADDRESS nor cidr:RANGE and will be refused by DigitalOcean`, func(s annotation.Settings) bool { return len(s.Allow) == 2 }},
 		{regional(), with("healthcheck-check-interval-seconds", "1"), annotation.ReasonDoubtful, `healthcheck-check-interval-seconds is "1", which DigitalOcean may refuse: it documents 3 to 300`, func(s annotation.Settings) bool { return s.HealthCheck.Interval == 1 }},
 		{regional(), with("healthcheck-healthy-threshold", "0"), annotation.ReasonDoubtful, `healthcheck-healthy-threshold is "0", which is not sent: DigitalOcean's own default is used`, nil},
-		{regional(), with("override-health-check", "false"), annotation.ReasonNoEffect, `override-health-check is "false", which does not turn it off: the annotation counts by being there, remove it to have the default health check`, func(s annotation.Settings) bool { return s.HealthCheck.Override }},
+		{regional(), with("override-health-check", "false"), annotation.ReasonNoEffect, `override-health-check is "false", which does not turn it off: the annotation's presence counts, remove it for the default health check`, func(s annotation.Settings) bool { return s.HealthCheck.Override }},
 		{regional(), with("healthcheck-port", "80"), annotation.ReasonNoEffect, `healthcheck-port is "80", which has no effect without ` + p + `override-health-check`, func(s annotation.Settings) bool { return s.HealthCheck.Port == nil }},
 		{regional(), with("override-health-check", "yes", "healthcheck-path", "/p", "healthcheck-protocol", "tcp"), annotation.ReasonNoEffect, `healthcheck-path is "/p", which has no effect while ` + p + `healthcheck-protocol is tcp`, func(s annotation.Settings) bool { return s.HealthCheck.Path == "/p" }},
 		{annotation.Options{}, with("tls-ports", "any thing"), annotation.ReasonNoEffect, `tls-ports is "any thing", which has no effect on a load balancer of type REGIONAL_NETWORK`, func(s annotation.Settings) bool { return s.TLSPorts == nil }},
@@ -231,7 +231,7 @@ func TestDisowned(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := annotation.IsDisowned(with(annotation.Disown, "")); err == nil {
-		t.Error("an empty value is no boolean")
+		t.Error("an empty value is not a boolean")
 	}
 }
 

@@ -14,7 +14,7 @@ type Error struct {
 	Value      string
 	// Problem completes the sentence after the value.
 	Problem string
-	// Default says that the value is the cluster's default and not the Service's own.
+	// Default reports that the value is the cluster's default and not the Service's own.
 	Default bool
 }
 
@@ -61,11 +61,11 @@ func (e Errors) Unwrap() []error {
 const (
 	// ReasonNoEffect, Warning: an annotation, or its value, changes nothing.
 	ReasonNoEffect = "AnnotationHasNoEffect"
-	// ReasonDoubtful, Warning: a value is sent as it is although DigitalOcean documents that it will not take it.
+	// ReasonDoubtful, Warning: a value is sent unchanged although DigitalOcean documents that it does not accept it.
 	ReasonDoubtful = "AnnotationValueDoubtful"
-	// ReasonUnknown, Warning: a name begins like ours and is none of them: a slip of the pen, most likely.
+	// ReasonUnknown, Warning: an annotation has our prefix and an unknown name, most likely a typing error.
 	ReasonUnknown = "AnnotationUnknown"
-	// ReasonPortReserved, Warning: a Service asks the firewall for a port that the machines use themselves, and that is not opened.
+	// ReasonPortReserved, Warning: a Service requests a port that the machines use themselves; the firewall does not open it.
 	ReasonPortReserved = "FirewallPortReserved"
 )
 

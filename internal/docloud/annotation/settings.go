@@ -38,7 +38,7 @@ type Settings struct {
 	TLSPassthrough bool
 	// CertificateID wins over CertificateName; both are empty for none.
 	CertificateID, CertificateName string
-	// CertificateDomains are in lower case, sorted and each once; there are none beside the other two.
+	// CertificateDomains are in lower case, sorted and each once; there are none alongside the other two.
 	CertificateDomains []string
 	// TLSCipherPolicy is empty for the one that the load balancer has.
 	TLSCipherPolicy string
@@ -59,7 +59,7 @@ type Settings struct {
 	// HealthCheck holds the health check.
 	HealthCheck HealthCheck
 
-	// Disowned says that the load balancer is to be left alone.
+	// Disowned reports that the load balancer is to be left alone.
 	Disowned bool
 }
 
@@ -82,7 +82,7 @@ type HealthCheck struct {
 	UnhealthyThreshold, HealthyThreshold int
 }
 
-// Options are what the reading depends on besides the annotations.
+// Options are what the reading depends on in addition to the annotations.
 type Options struct {
 	// DefaultType is the type of load balancers that do not ask for one; empty and unknown ones mean [DefaultType].
 	DefaultType string

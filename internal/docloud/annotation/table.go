@@ -13,17 +13,17 @@ type Entry struct {
 	Effect  string
 	// Regional and RegionalNetwork say which types of load balancer use the annotation.
 	Regional, RegionalNetwork bool
-	// CreateOnly says that it is used when the load balancer is made and never afterwards.
+	// CreateOnly reports that it is used when the load balancer is made and never afterwards.
 	CreateOnly bool
-	// Fixed says that DigitalOcean does not let the field change; a later change of the annotation is answered with a warning.
+	// Fixed reports that DigitalOcean does not let the field change; a later change of the annotation is answered with a warning.
 	Fixed bool
-	// Written says that the controller itself writes the annotation.
+	// Written reports that the controller itself writes the annotation.
 	Written bool
 	// PerService says why a cluster cannot have a default for it, a part of a sentence; empty if it can.
 	PerService string
-	// Own says that it is Mooring's own: the predecessor does not know it.
+	// Own reports that it is Mooring's own: the upstream project does not have it.
 	Own bool
-	// Lenient says which wrong values are accepted with a warning, empty for none.
+	// Lenient returns which wrong values are accepted with a warning, empty for none.
 	Lenient string
 }
 
@@ -91,7 +91,7 @@ func identityEntries() []Entry {
 		}),
 		both(Entry{
 			Name: ReservedIP, Values: noReserved, Default: "none", Own: true,
-			Effect:     "None: it is refused, so that nobody waits for an address that does not come. An address of one's own can be given by ip.",
+			Effect:     "None: it is refused, because the address would never be assigned. Use the annotation ip for an address that you brought along.",
 			PerService: "no load balancer can have a reserved IP",
 		}),
 		both(Entry{
@@ -147,7 +147,7 @@ func forwardingEntries() []Entry {
 		}),
 		regionalOnly(Entry{
 			Name: CertificateDomains, Values: someDomains, Default: "none", Own: true,
-			Effect: "The same by what it is for: a certificate of Let's Encrypt for exactly these names, which is made if the account has none. DigitalOcean " +
+			Effect: "The same by domains: a certificate of Let's Encrypt for exactly these names, which is created if the account has none. DigitalOcean " +
 				"issues it if its DNS serves the domains for this account, and renews it. Not together with certificate-id or certificate-name.",
 		}),
 		regionalOnly(Entry{
@@ -188,7 +188,7 @@ func optionEntries() []Entry {
 		both(Entry{Name: RedirectHTTPToHTTPS, Values: anyBool, Default: "false", Effect: "Port 80 redirects to port 443."}),
 		both(Entry{
 			Name: EnableProxyProtocol, Values: anyBool, Default: "false",
-			Effect: "The load balancer tells the droplets the client's address by the PROXY protocol.",
+			Effect: "The load balancer sends the client's address to the droplets with the PROXY protocol.",
 		}),
 		both(Entry{Name: EnableBackendKeepalive, Values: anyBool, Default: "false", Effect: "Connections to the droplets are kept open."}),
 		both(Entry{
@@ -215,13 +215,13 @@ func healthCheckEntries() []Entry {
 		both(Entry{
 			Name: OverrideHealthCheck, Values: "present or absent", Default: "absent", Lenient: "false, which means present",
 			Effect:     "The health check follows healthcheck-port, -path and -protocol. Without it kube-proxy answers the health check.",
-			PerService: "it counts by being there, so that no Service could turn it off",
+			PerService: "its presence counts, so that no Service could turn it off",
 		}),
 		both(Entry{
 			Name: HealthCheckPort, Values: onePort, Default: "the first TCP port",
 			Effect: "With override-health-check: the port whose node port is checked. It must not be a UDP port.",
 		}),
-		both(Entry{Name: HealthCheckPath, Values: "a path", Default: "none", Effect: "With override-health-check: the path that is asked for."}),
+		both(Entry{Name: HealthCheckPath, Values: "a path", Default: "none", Effect: "With override-health-check: the path of the request."}),
 		both(Entry{
 			Name: HealthCheckProtocol, Values: "one of tcp, http and https", Default: "http if there is a healthcheck-path, else tcp",
 			Effect: "With override-health-check: how to check.",
@@ -232,7 +232,7 @@ func healthCheckEntries() []Entry {
 		}),
 		both(Entry{
 			Name: HealthCheckTimeout, Values: wholeSeconds, Default: "5", Lenient: "numbers that are not in 3 to 300, which DigitalOcean may refuse",
-			Effect: "How long an answer may take.",
+			Effect: "How long a response may take.",
 		}),
 		both(Entry{
 			Name: HealthCheckUnhealthyThreshold, Values: wholeNumber, Default: "3",
@@ -240,7 +240,7 @@ func healthCheckEntries() []Entry {
 		}),
 		both(Entry{
 			Name: HealthCheckHealthyThreshold, Values: wholeNumber, Default: "5",
-			Lenient: "numbers that are not in 2 to 10, which DigitalOcean may refuse", Effect: "Good checks until it gets traffic again.",
+			Lenient: "numbers that are not in 2 to 10, which DigitalOcean may refuse", Effect: "Successful checks until it gets traffic again.",
 		}),
 	}
 }
@@ -250,7 +250,7 @@ func otherEntries() []Entry {
 		both(Entry{
 			Name: Disown, Values: anyBool, Default: "false",
 			Effect:     "The load balancer is left alone: it is neither made, changed nor deleted.",
-			PerService: "no load balancer would be managed any more",
+			PerService: "no load balancer would be managed",
 		}),
 		{
 			Name: FirewallManaged, Values: anyBool, Default: "true", Lenient: "any other text, which means true",

@@ -25,7 +25,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the client and of queues, as the predecessor has them
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the client and of queues, as the upstream project has them
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -57,15 +57,15 @@ func newCommand(pace machines.Config) (*cobra.Command, error) {
 		return nil, fmt.Errorf("preparing the options of Kubernetes' framework: %w", err)
 	}
 	framed.KubeCloudShared.CloudProvider.Name = provider.Name
-	// As the predecessor: a cluster need not publish its request headers' CA for a scrape of metrics.
+	// As the upstream project: a cluster need not publish its request headers' CA for a scrape of metrics.
 	framed.Authentication.SkipInClusterLookup = true
 	setElection(&framed.Generic.LeaderElection)
 	o := &commandOptions{framework: framed, logs: logs.NewOptions(), machines: pace}
 	command := &cobra.Command{
 		Use:   Component,
-		Short: "Keep a cluster's Nodes and load balancers as they are at DigitalOcean",
+		Short: "Manage a cluster's Nodes and load balancers at DigitalOcean",
 		Long: "digitalocean-cloud-controller-manager gives Nodes the identity, addresses and labels of their droplets, removes Nodes whose droplets " +
-			"are gone, and keeps a load balancer for each Service that asks for one. The token and the cluster's settings come from environment " +
+			"are gone, and manages a load balancer for each Service that requests one. The token and the cluster's settings come from environment " +
 			"variables; see the documentation.",
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), o, c.Flags()) },
 	}
@@ -73,8 +73,8 @@ func newCommand(pace machines.Config) (*cobra.Command, error) {
 	return command, nil
 }
 
-// setElection lets another replica lead sooner than with the framework's 15, 10 and 2 seconds: after a loss without a farewell the median of the wait for
-// the next leader falls by a third. The renewal, a small write a second, is the price.
+// setElection lets another replica lead sooner than with the framework's 15, 10 and 2 seconds: after a loss without a farewell the median of
+// the wait for the next leader falls by a third. The renewal, a small write a second, is the price.
 func setElection(o *componentbaseconfig.LeaderElectionConfiguration) {
 	o.LeaseDuration.Duration, o.RenewDeadline.Duration, o.RetryPeriod.Duration = 12*time.Second, 8*time.Second, time.Second
 }
@@ -107,10 +107,10 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 		"File with the DigitalOcean token, which may be replaced at any time. Also "+envTokenFile+"; a token that does not change may be in "+envToken+".")
 	defaults.AddFlag(sections.FlagSet("digitalocean"), &o.defaults)
 	sections.FlagSet("digitalocean").BoolVar(&o.allowReserved, "firewall-allow-reserved-ports", false,
-		"Let Services open ports in the firewall that the machines use themselves: 22, 179, 2379, 2380, 5473, 6443, 10250, 10255, 10257, 10259, and 4789 and 8472 of UDP.")
+		"Allow Services to open ports in the firewall that the machines use themselves: 22, 179, 2379, 2380, 5473, 6443, 10250, 10255, 10257, 10259, and 4789 and 8472 of UDP.")
 	sections.FlagSet("digitalocean").BoolVar(&o.takeOver, "allow-load-balancer-take-over", false,
-		"Let every Service take over any load balancer of the account whose ID it names, as the predecessor does. Otherwise what is not this cluster's is taken over "+
-			"only if an annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
+		"Allow every Service to adopt any load balancer of the account by its ID, as the upstream project does. Otherwise load balancers of others are adopted only if an "+
+			"annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
 	o.outOfService.addFlags(sections.FlagSet("digitalocean"))
 	for _, section := range sections.FlagSets {
 		command.Flags().AddFlagSet(section)
@@ -173,7 +173,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 		return environment.withoutToken(err)
 	}
 	for _, doubt := range environment.doubts {
-		log.Info("A default for annotations changes nothing", "warning", doubt.Message)
+		log.Info("A default for annotations has no effect", "warning", doubt.Message)
 	}
 	cloud, err := build(ctx, environment, o.machines, log)
 	if err != nil {
@@ -225,7 +225,7 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 	if err != nil {
 		return nil, explain(err, e)
 	}
-	log.Info("DigitalOcean's API answers", "account", account.String(), "region", region)
+	log.Info("DigitalOcean's API responds", "account", account.String(), "region", region)
 	if err := errors.Join(serve(ctx, envDebugAddr, e.debugAddr, healthz(client)), serve(ctx, envMetricsAddr, e.metricsAddr, metrics())); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 )
 
-// Environment variables. Those without a word are the predecessor's, with its meaning and defaults: MUST NOT change.
+// Environment variables. Those without a word are the upstream project's, with its meaning and defaults: MUST NOT change.
 const (
 	envToken        = "DO_ACCESS_TOKEN"
 	envTokenFile    = "DO_ACCESS_TOKEN_FILE" // Mooring's own: a token that may rotate
@@ -91,7 +91,7 @@ func (e *environment) readDefaults(getenv func(string) string, file string) (err
 	return err
 }
 
-// readFirewall reads which firewall is to be managed. Unlike the predecessor it takes blanks around tags for what they are.
+// readFirewall reads which firewall is to be managed. Unlike the upstream project it takes blanks around tags for what they are.
 func (e *environment) readFirewall(getenv func(string) string) error {
 	name, tags := strings.TrimSpace(getenv(envFirewallName)), getenv(envFirewallTags)
 	for tag := range strings.SplitSeq(tags, ",") {

@@ -26,7 +26,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 )
 
-// Every flag of the framework's own command, which the predecessor is, is accepted with the same default.
+// Every flag of the framework's own command, which the upstream project is, is accepted with the same default.
 func TestFlagsOfTheFramework(t *testing.T) {
 	framed, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
@@ -103,7 +103,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Bad input and a DigitalOcean that does not answer end the program with one sentence that says what is wrong and what to do. The token is never
+// Bad input and a DigitalOcean that does not respond end the program with one sentence that says what is wrong and what to do. The token is never
 // part of it.
 func TestOneSentenceAtStart(t *testing.T) {
 	t.Parallel()
@@ -140,8 +140,8 @@ func TestOneSentenceAtStart(t *testing.T) {
 		"a wrong token in a file": {[]string{url, region}, []string{"--token-file=" + file("wrong", revoked)}, "does not accept the token in file " + dir + "/wrong"},
 		"a token without scopes":  {[]string{url, "REGION=nyc1", "DO_ACCESS_TOKEN=" + narrow}, nil, "the token in DO_ACCESS_TOKEN lacks a scope"},
 		"a wrong region":          {[]string{url, token, "REGION=nyc9"}, nil, `REGION is "nyc9", which DigitalOcean does not have: it must be one of ams3, blr1, fra1`},
-		"an unreachable API":      {[]string{"DO_OVERRIDE_URL=http://127.0.0.1:1", token, region}, nil, "DigitalOcean's API at http://127.0.0.1:1 does not answer as it should, check the network and DO_OVERRIDE_URL: GET v2/regions: dial tcp 127.0.0.1:1"},
-		"another server":          {[]string{"DO_OVERRIDE_URL=" + other.URL, token, region}, nil, "does not answer as it should, check the network and DO_OVERRIDE_URL: GET v2/regions: 404"},
+		"an unreachable API":      {[]string{"DO_OVERRIDE_URL=http://127.0.0.1:1", token, region}, nil, "DigitalOcean's API at http://127.0.0.1:1 responds with an error, check the network and DO_OVERRIDE_URL: GET v2/regions: dial tcp 127.0.0.1:1"},
+		"another server":          {[]string{"DO_OVERRIDE_URL=" + other.URL, token, region}, nil, "responds with an error, check the network and DO_OVERRIDE_URL: GET v2/regions: 404"},
 		"no URL":                  {[]string{"DO_OVERRIDE_URL=digitalocean", token, region}, nil, `DO_OVERRIDE_URL: the API's URL is "digitalocean": it must be of the form https://HOST/`},
 		"no metadata service":     {[]string{url, token, "DO_METADATA_URL=http://127.0.0.1:1"}, nil, "REGION is not set, and the metadata service at http://127.0.0.1:1 does not say it: dial tcp"},
 		"a silent metadata service": {[]string{url, token, "DO_METADATA_URL=" + hang.URL}, nil,
@@ -172,7 +172,7 @@ func TestOneSentenceAtStart(t *testing.T) {
 			}
 			for _, line := range lines[:len(lines)-1] {
 				if !strings.HasPrefix(line, "{") {
-					t.Errorf("a line beside the log and the error: %q", line)
+					t.Errorf("a line alongside the log and the error: %q", line)
 				}
 			}
 			for _, secret := range []string{sim.DefaultToken, narrow, revoked} {

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// predecessorsRules are the rules of the ClusterRole in the predecessor's manifest of v0.1.68, no more and no less.
+// predecessorsRules are the rules of the ClusterRole in the upstream project's manifest of v0.1.68, no more and no less.
 func predecessorsRules() []rbacv1.PolicyRule {
 	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
@@ -39,7 +39,7 @@ func predecessorsRules() []rbacv1.PolicyRule {
 	}
 }
 
-// predecessorsAccount makes the predecessor's service account with its rules, and returns a kubeconfig for it.
+// predecessorsAccount makes the upstream project's service account with its rules, and returns a kubeconfig for it.
 func predecessorsAccount(t *testing.T, c *controlplane.Cluster) string {
 	t.Helper()
 	ctx, client := t.Context(), c.Client

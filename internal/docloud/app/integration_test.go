@@ -278,7 +278,7 @@ func TestPredecessorsRoleIsEnough(t *testing.T) {
 	}
 }
 
-// Nothing listens unless it is asked for: the predecessor binds port 80 then.
+// Nothing listens unless it is asked for: the upstream project binds port 80 then.
 func TestNothingListensUnasked(t *testing.T) {
 	c := controlplane.Shared(t)
 	forgetRecord(t, c)

@@ -41,7 +41,7 @@ const (
 // election on the same Lease. A replica that waits serves /healthz and /metrics meanwhile, as it does with the framework's election.
 //
 // When ctx ends, the order is what makes giving the Lease back safe: no new write to DigitalOcean begins, those under way end, the
-// controllers stop, and only then is the Lease released. Whoever is not done in time does not release it.
+// controllers stop, and only then is the Lease released. Anyone who is not done in time does not release it.
 func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider) error {
 	if !config.ComponentConfig.Generic.LeaderElection.LeaderElect || leadermigration.Enabled(&config.ComponentConfig.Generic) {
 		return superviseAlone(ctx, config, cloud)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// healthTimeout bounds the question behind /healthz, as with the predecessor.
+	// healthTimeout bounds the question behind /healthz, as with the upstream project.
 	healthTimeout = 15 * time.Second
 	// headerTimeout bounds how long a client may take for its request's header.
 	headerTimeout = 10 * time.Second
@@ -30,7 +30,7 @@ type accountReader interface {
 	Account(ctx context.Context) (instance.Account, error)
 }
 
-// healthz answers 200 if DigitalOcean tells whose the token is, and 500 with the reason otherwise.
+// healthz responds with 200 if DigitalOcean tells whose the token is, and 500 with the reason otherwise.
 func healthz(api accountReader) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {

@@ -51,7 +51,7 @@ type cloud interface {
 	Regions(ctx context.Context) ([]string, error)
 }
 
-// findRegion returns the region of the cluster: REGION, or that of the droplet this runs on, if DigitalOcean has it. Like the predecessor it
+// findRegion returns the region of the cluster: REGION, or that of the droplet this runs on, if DigitalOcean has it. Like the upstream project it
 // is the one call that must succeed before anything starts, so that a wrong token or URL is found at once. Its error is one sentence.
 func findRegion(ctx context.Context, e environment, api cloud) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -92,9 +92,9 @@ func explain(err error, e environment) error {
 		return fmt.Errorf("the token in %s lacks a scope, give it those that the documentation lists (account:read, regions:read, droplet:read, "+
 			"load_balancer and certificate:read at least): %w", where, err)
 	case errors.Is(err, doapi.ErrRateLimited):
-		return fmt.Errorf("DigitalOcean's rate limit is used up for this token, by whatever else uses it; it ends within the hour: %w", err)
+		return fmt.Errorf("DigitalOcean's rate limit is used up for this token, by other programs, too; it resets within the hour: %w", err)
 	default:
-		return fmt.Errorf("DigitalOcean's API at %s does not answer as it should, check the network and %s: %w", at, envURL, err)
+		return fmt.Errorf("DigitalOcean's API at %s responds with an error, check the network and %s: %w", at, envURL, err)
 	}
 }
 

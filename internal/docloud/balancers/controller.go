@@ -77,7 +77,7 @@ type Timing struct {
 	CertificateAge, CertificateDoubt time.Duration
 	// Settle is how long after a change lists may still show what was before it (15 s).
 	Settle time.Duration
-	// Unanswered is how long what a POST without an answer may have made is waited for (1 min), longer than lists lag.
+	// Unanswered is how long what a POST without a response may have made is waited for (1 min), longer than lists lag.
 	Unanswered time.Duration
 	// FirstRetry and LastRetry bound the waits after failures (5 s, 5 min).
 	FirstRetry, LastRetry time.Duration
@@ -103,7 +103,7 @@ type Options struct {
 	Log     logr.Logger
 	Timing  Timing
 	Gate    *loop.Gate
-	// TakeOverAny lets every Service take over any load balancer of the account by naming its ID, as the predecessor does.
+	// TakeOverAny lets every Service take over any load balancer of the account by naming its ID, as the upstream project does.
 	TakeOverAny bool
 }
 
@@ -118,7 +118,7 @@ const lookers = 4
 //	UpdateLoadBalancer ──────────┼──> loop ── look ──────────────┘
 //	every few minutes ───────────┘
 //
-// Passes over one Service never overlap, whoever asks for them.
+// Passes over one Service never overlap, no matter who asks for them.
 type Controller struct {
 	o            Options
 	timing       Timing
@@ -142,7 +142,7 @@ type Controller struct {
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
 
-// remembered is the memory of one Service by UID, for whoever has put something into turn: one pass at a time. It is a channel, since a test in
+// remembered is the memory of one Service by UID, for anyone who has put something into turn: one pass at a time. It is a channel, since a test in
 // simulated time waits for ever for a goroutine that waits for a sync.Mutex.
 type remembered struct {
 	turn   chan struct{}
@@ -343,8 +343,8 @@ func (c *Controller) watch(nodes, services cache.SharedIndexInformer) {
 	}})
 }
 
-// sameTarget says whether a change of a Node cannot matter to any load balancer: its provider ID, its addresses, its labels and what excludes it are the
-// same.
+// sameTarget reports whether a change of a Node cannot matter to any load balancer: its provider ID, its addresses, its labels and what
+// excludes it are the same.
 func sameTarget(a, b *corev1.Node) bool {
 	return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && a.Spec.ProviderID == b.Spec.ProviderID && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
 		loadbalancer.Excluded(a) == loadbalancer.Excluded(b)

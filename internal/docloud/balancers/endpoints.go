@@ -23,7 +23,7 @@ import (
 )
 
 // endpoints say where the endpoints of Services are. They are watched from when the first Service asks: most clusters have none that does, and the
-// predecessor's ClusterRole, which operators keep, may not read EndpointSlices.
+// upstream project's ClusterRole, which operators keep, may not read EndpointSlices.
 type endpoints struct {
 	changed func(key string)
 	clock   clock.PassiveClock

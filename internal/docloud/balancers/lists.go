@@ -52,7 +52,7 @@ func (l *balancerList) gone(id string, epoch uint64) {
 	l.known[id] = learned{at: l.clock.Now(), epoch: epoch}
 }
 
-// forget drops what is known of a load balancer: it may have changed without an answer.
+// forget drops what is known of a load balancer: it may have changed without a response.
 func (l *balancerList) forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
-// Metrics say how load balancers fare. Their names are a contract with dashboards and alerts: MUST NOT change.
+// Metrics report on load balancers. Their names are a contract with dashboards and alerts: MUST NOT change.
 type Metrics struct {
 	syncs    *prometheus.CounterVec
 	found    *prometheus.CounterVec
@@ -24,18 +24,18 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		registry: registry,
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_loadbalancer_syncs_total",
-			Help: "Passes over load balancers, by outcome: unchanged, created, updated, targets, deleted, pending, refused (people have to act) or failed.",
+			Help: "Reconciles of load balancers, by outcome: unchanged, created, updated, targets, deleted, pending, refused (a person has to act) or failed.",
 		}, []string{"outcome"}),
 		found: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_loadbalancer_drift_found_total",
-			Help: "Differences of load balancers that no change of a Service explains, by field; droplet_ids are those of Nodes that came and went.",
+			Help: "Drift of load balancers that no change of a Service explains, by field; droplet_ids covers Nodes that were added or removed.",
 		}, []string{"field"}),
 		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_loadbalancer_drift_repaired_total",
-			Help: "Load balancers that were put right after something changed elsewhere, by how: created, updated or targets.",
+			Help: "Repairs of load balancers after they were changed elsewhere, by kind: created, updated or targets.",
 		}, []string{"by"}),
 		dirty: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_digitalocean_loadbalancer_dirty", Help: "Load balancers that wait to be looked at.",
+			Name: "mooring_digitalocean_loadbalancer_dirty", Help: "Load balancers that wait for a reconcile.",
 		}),
 	}
 	registry.MustRegister(m.syncs, m.found, m.repaired, m.dirty)

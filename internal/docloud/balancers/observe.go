@@ -29,7 +29,7 @@ type pass struct {
 	// notes are what holds, by all plans of the pass; complete says that they are all there is to say.
 	notes    []loadbalancer.Note
 	complete bool
-	// urgent says that reads are as urgent as making and deleting.
+	// urgent reports that reads are as urgent as making and deleting.
 	urgent bool
 }
 
@@ -90,7 +90,7 @@ func (p *pass) run(ctx context.Context) loadbalancer.End {
 			p.read(ctx, plan.Needs)
 		}
 	}
-	return loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer comes to an end")}}
+	return loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer succeeds")}}
 }
 
 // read reads what a plan needs, in an order that matters: what is made is looked for after the Service was read.
@@ -146,7 +146,7 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 	}
 }
 
-// readLive reads the Service from the API server, and says whether the pass can go on.
+// readLive reads the Service from the API server, and reports whether the pass can go on.
 func (p *pass) readLive(ctx context.Context) bool {
 	err := p.reread(ctx)
 	p.world.Live, p.world.Trouble = err == nil, p.trouble(ctx, err)

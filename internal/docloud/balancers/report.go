@@ -74,7 +74,7 @@ func (c *Controller) resultOf(ctx context.Context, service *corev1.Service, end 
 	case end.Refusal.Kind == loadbalancer.Retry, end.Refusal.Kind == loadbalancer.People:
 		r.Failed = true
 		if ctx.Err() == nil {
-			c.log.Error(end.Refusal, "Looking at a load balancer failed; it is tried again", "service", keyOf(service))
+			c.log.Error(end.Refusal, "The reconcile of a load balancer failed, will try again", "service", keyOf(service))
 		}
 	default:
 	}

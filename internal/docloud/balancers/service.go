@@ -34,7 +34,7 @@ func (p *pass) patch(ctx context.Context, values map[string]any) error {
 	return nil
 }
 
-// read returns a Service as it is now. It lists, since the predecessor's ClusterRole, which operators keep, lacks the verb get for Services.
+// read returns a Service as it is now. It lists, since the upstream project's ClusterRole, which operators keep, lacks the verb get for Services.
 // One that is gone, or another one of the same name, is an error.
 func (c *Controller) read(ctx context.Context, service *corev1.Service) (*corev1.Service, error) {
 	list, err := c.client.CoreV1().Services(service.Namespace).List(ctx, metav1.ListOptions{
@@ -141,8 +141,8 @@ func (p *pass) setCondition(ctx context.Context, condition metav1.Condition) err
 	return nil
 }
 
-// allowance is what a namespace lets its Services take over. The predecessor's ClusterRole, which operators keep, may not read Namespaces: then it is
-// nothing, and says so.
+// allowance is what a namespace lets its Services take over. The upstream project's ClusterRole, which operators keep, may not read
+// Namespaces: then it is nothing, and says so.
 func (c *Controller) allowance(ctx context.Context, namespace string) *loadbalancer.TakeOver {
 	ns, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {

@@ -119,7 +119,7 @@ func toldToWait() map[string]*refusing {
 	}
 }
 
-// However often the queue is told to look, nothing is asked before the time is over that DigitalOcean asked to wait, and then not exactly at its end.
+// However often the queue is told to look, nothing is asked before the time is over that DigitalOcean rate limit requires a wait, and then not exactly at its end.
 func TestQueueWaitsAsLongAsItIsAskedTo(t *testing.T) {
 	t.Parallel()
 	for name, transport := range toldToWait() {

@@ -103,7 +103,7 @@ func (h *Host) At(path string) (Device, bool, error) {
 	device := h.byNumber(m.number, m.source)
 	size, err := sizeOf(device)
 	if err != nil {
-		return Device{Path: device, Number: m.number}, true, nil //nolint:nilerr // something is mounted that is no disk, or whose disk is gone
+		return Device{Path: device, Number: m.number}, true, nil //nolint:nilerr // something is mounted that is not a disk, or whose disk is gone
 	}
 	return Device{Path: device, Number: m.number, Size: size}, true, nil
 }

@@ -71,8 +71,8 @@ const (
 	// firstHold is how long nothing is sent after a 429 that does not say how long to wait; it doubles with each, up to longestHold.
 	firstHold   = 2 * time.Second
 	longestHold = time.Minute
-	// probe is how far apart calls are while nothing is left of the hour, the urgent first: what a header says may be wrong, another program may have used
-	// the token up and may have stopped to, and a Service waits.
+	// probe is how far apart calls are while nothing is left of the hour, the urgent first: what a header says may be wrong, another program
+	// may have used the token up and may have stopped to, and a Service waits.
 	probe = time.Minute
 	// peek is how soon to ask again while another call finds out whether the limit is over.
 	peek = time.Second
@@ -80,11 +80,11 @@ const (
 
 // Word is what one answer says of the limits.
 type Word struct {
-	// Answered says that there was an answer at all; Limited that it was 429.
+	// Answered reports that there was an answer at all; Limited that it was 429.
 	Answered, Limited bool
 	// Until is when to call again, the zero time if it does not say.
 	Until time.Time
-	// Known says that Limit, Remaining and Reset are there: calls in an hour, calls that are left, and when the oldest stops to count.
+	// Known reports that Limit, Remaining and Reset are there: calls in an hour, calls that are left, and when the oldest stops to count.
 	Known            bool
 	Limit, Remaining int
 	Reset            time.Time
@@ -97,11 +97,11 @@ type Reason string
 const (
 	// Free is none.
 	Free Reason = ""
-	// RateLimited is that DigitalOcean has answered 429 and the time is not over.
+	// RateLimited is that DigitalOcean has responded with 429 and the time is not over.
 	RateLimited Reason = "rate_limited"
 	// Hour is that the calls of the hour are used up, or what is left is for what is more urgent.
 	Hour Reason = "hour"
-	// Minute is that there were as many calls in the last minute as are allowed.
+	// Minute is that the limit of calls per minute is reached.
 	Minute Reason = "minute"
 )
 
@@ -113,21 +113,21 @@ type Verdict struct {
 	Reason Reason
 }
 
-// Budget counts calls and heeds what answers say. Its zero value has seen nothing and is free.
+// Budget counts calls and respects what responses say. Its zero value has seen nothing and is free.
 type Budget struct {
 	sent   []time.Time // within the window, in their order
-	flight int         // calls without an answer yet
+	flight int         // calls without a response yet
 
 	known  bool // whether the fields of the hour say anything
 	hour   Word
 	heard  time.Time            // when hour was heard
 	last   [Vital + 1]time.Time // the last call of each priority
 	until  time.Time            // no call before
-	trying bool                 // the limit was reached, and no answer has shown since that it is over
+	trying bool                 // the limit was reached, and no response has shown since that it is over
 	turned int                  // answers of 429 in a row
 }
 
-// Ask asks for one call. chance is in [0, 1) and spreads those who wait. Whoever is allowed MUST call [Budget.Heard] once.
+// Ask asks for one call. chance is in [0, 1) and spreads those who wait. Anyone who is allowed MUST call [Budget.Heard] once.
 func (b *Budget) Ask(now time.Time, p Priority, chance float64) Verdict {
 	s := shareOf(p)
 	if v := b.held(now, s, chance); v.Wait > 0 {

@@ -42,7 +42,7 @@ func TestNamesAreAContract(t *testing.T) {
 	}
 }
 
-// Whoever asks, how often and for what, no minute has more than 250 calls, and whoever waits as long as it is told gets its turn.
+// No matter who asks, how often and for what, no minute has more than 250 calls, and anyone who waits as long as it is told gets its turn.
 func TestNeverTooManyInAMinute(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {

@@ -29,7 +29,7 @@ func NewTurns(now time.Time, burst int, every, patient time.Duration) *Turns {
 	return &Turns{burst: burst, every: every, patient: patient, left: burst, at: now, wanting: map[int]turn{}}
 }
 
-// Take asks for a call for who, and says whether it is granted: there is one left, and it is not the turn of so many others.
+// Take asks for a call for who, and reports whether it is granted: there is one left, and it is not the turn of so many others.
 func (t *Turns) Take(now time.Time, who int) bool {
 	if earned := int(now.Sub(t.at) / t.every); earned > 0 {
 		t.left = min(t.burst, t.left+earned)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cached keeps lists of DigitalOcean's objects that many need: each is read by one caller at a time, when what is there is too old for
-// whoever asks.
+// anyone who asks.
 //
 //	none ──Get──> reading ──> kept, served until it is too old for who asks ──Get──> reading
 //	                 └──> failed: the old one stays, and for a while nobody reads, if it is so wanted
@@ -87,8 +87,8 @@ func (l *List[T]) At() time.Time {
 	return l.last.At
 }
 
-// Get returns a reading that began after the stamp and is not older than age, a new one if need be; age 0 is one that begins now. However many ask, one
-// reads at a time. A failure is not kept, but for as long as nobody reads after it.
+// Get returns a reading that began after the stamp and is not older than age, a new one if need be; age 0 is one that begins now. However
+// many ask, one reads at a time. A failure is not kept, but for as long as nobody reads after it.
 func (l *List[T]) Get(ctx context.Context, after uint64, age time.Duration) (*Reading[T], error) {
 	for {
 		l.mu.Lock()

@@ -74,7 +74,7 @@ func TestListIsReadOnceForAllAndNeverBeforeItIsAskedFor(t *testing.T) {
 
 		stub.fails = errors.New("no")
 		if _, err := list.Get(t.Context(), list.Stamp(), time.Minute); err == nil {
-			t.Error("a failure is no list")
+			t.Error("a failure is not a list")
 		}
 		stub.fails = nil
 		ask(0, 7) // the last list that was read is still good

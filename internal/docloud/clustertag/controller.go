@@ -44,9 +44,9 @@ type Surroundings interface {
 
 // Timing says when what is done. The zero value of a field is its default.
 type Timing struct {
-	// First is how long the first pass waits at most; how long it does is left to chance, which keeps clusters apart (10 min, as the predecessor).
+	// First is how long the first pass waits at most; how long it does is left to chance, which keeps clusters apart (10 min, as the upstream project).
 	First time.Duration
-	// Every is the time between passes (15 min, as the predecessor).
+	// Every is the time between passes (15 min, as the upstream project).
 	Every time.Duration
 	// ListAge is how old the list of load balancers may be (5 min, which is how often it is read anyway).
 	ListAge time.Duration
@@ -78,7 +78,7 @@ type Options struct {
 	Gate *loop.Gate
 }
 
-// Metrics say how tagging fares. Their names are a contract with dashboards and alerts: MUST NOT change.
+// Metrics report on tagging. Their names are a contract with dashboards and alerts: MUST NOT change.
 type Metrics struct {
 	passes *prometheus.CounterVec
 	tagged prometheus.Counter
@@ -89,7 +89,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_tag_syncs_total",
-			Help: "Passes that look for load balancers without the cluster's tag, by outcome: unchanged, tagged or failed.",
+			Help: "Resyncs that search for load balancers without the cluster's tag, by outcome: unchanged, tagged or failed.",
 		}, []string{"outcome"}),
 		tagged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_tagged_total", Help: "Load balancers that were given the cluster's tag.",
@@ -145,7 +145,7 @@ func (c *Controller) look(ctx context.Context, _ string) loop.Result {
 		return loop.Result{}
 	case err != nil:
 		outcome = "failed"
-		c.Log.Error(err, "Load balancers could not be tagged; it is tried again", "tag", c.tag())
+		c.Log.Error(err, "Load balancers could not be tagged, will try again", "tag", c.tag())
 	case tagged > 0:
 		outcome = "tagged"
 	}

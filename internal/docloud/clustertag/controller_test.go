@@ -43,7 +43,7 @@ const (
 	makeRoute = "POST /v2/tags"
 )
 
-// world is a cluster's Services and an account. It is the controller's surroundings, too: its lists are read anew each time, and doubt is what
+// world is a cluster's Services and an account. It is the controller's surroundings, too: its lists are read again each time, and doubt is what
 // the account's trust says.
 type world struct {
 	t      *testing.T
@@ -222,7 +222,7 @@ func TestATagThatDoesNotExistIsMade(t *testing.T) {
 	w.tagged(one)
 	w.more()
 	if got := w.writes(); got[makeRoute] != 1 || got[tagRoute] != 2 {
-		t.Errorf("writes %v, want a POST that answers 404, the tag, and the POST again", got)
+		t.Errorf("writes %v, want a POST that responds with 404, the tag, and the POST again", got)
 	}
 }
 

@@ -167,7 +167,7 @@ func (i *input) toControl() []bad {
 		{"attach: no node", call(c.ControllerPublishVolume, a, func(r attach) { r.NodeId = "" }), codes.InvalidArgument, "no node ID"},
 		{"attach: read-only", call(c.ControllerPublishVolume, a, func(r attach) { r.Readonly = true }), codes.InvalidArgument, "read-only"},
 		{"attach: no capability", call(c.ControllerPublishVolume, a, func(r attach) { r.VolumeCapability = nil }), codes.InvalidArgument, "no volume capability"},
-		{"attach: a node that is no number", call(c.ControllerPublishVolume, a, func(r attach) { r.NodeId = "node-1" }), codes.NotFound, "a number"},
+		{"attach: a node that is not a number", call(c.ControllerPublishVolume, a, func(r attach) { r.NodeId = "node-1" }), codes.NotFound, "a number"},
 		{"attach: a negative node", call(c.ControllerPublishVolume, a, func(r attach) { r.NodeId = "-1" }), codes.NotFound, "a number"},
 		{"attach: a droplet that is gone", call(c.ControllerPublishVolume, a, func(r attach) { r.NodeId = "17" }), codes.NotFound, "no droplet 17"},
 		{"attach: a volume that is gone", call(c.ControllerPublishVolume, a, func(r attach) { r.VolumeId = gone }), codes.NotFound, gone},
@@ -273,7 +273,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			t.Errorf("%s: %v; want %s and %q", b.name, err, b.code, b.words)
 		}
 		if words := len(strings.Fields(s.Message())); words < 5 {
-			t.Errorf("%s: %q is no sentence", b.name, s.Message())
+			t.Errorf("%s: %q is not a sentence", b.name, s.Message())
 		}
 	}
 	const least = 60

@@ -40,7 +40,7 @@ func ofVolume(id string) *spec.VolumeContentSource {
 	return &spec.VolumeContentSource{Type: &spec.VolumeContentSource_Volume{Volume: &spec.VolumeContentSource_VolumeSource{VolumeId: id}}}
 }
 
-// TestARetryFindsTheSizeThatWasRoundedUp: 1.5 GiB is answered as 2, and asking for 1.5 again is no conflict.
+// TestARetryFindsTheSizeThatWasRoundedUp: 1.5 GiB is answered as 2, and asking for 1.5 again is not a conflict.
 func TestARetryFindsTheSizeThatWasRoundedUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a := newAccount(t, taking(0))
@@ -270,7 +270,8 @@ func TestTagsCanBeModified(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyHasIsCounted: volumes that are attached to nothing, or to a droplet that is off or gone, show in the metrics. Those of people do not count.
+// TestWhatNobodyHasIsCounted: volumes that are attached to nothing, or to a droplet that is off or gone, show in the metrics. Those of
+// people do not count.
 func TestWhatNobodyHasIsCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a := newAccount(t, taking(0))

@@ -25,7 +25,8 @@ type API interface {
 	reader
 	// VolumesNamed lists the volumes of a region whose names match, not only exactly.
 	VolumesNamed(ctx context.Context, name, region string) ([]volume.Observed, error)
-	// CreateVolume, DeleteVolume and the actions are made once; doapi.ErrAmbiguous is one that may have been made. A volume that is gone is deleted without error.
+	// CreateVolume, DeleteVolume and the actions are made once; doapi.ErrAmbiguous is one that may have been made. A volume that is gone is
+	// deleted without error.
 	CreateVolume(ctx context.Context, r volume.Request) (volume.Observed, error)
 	DeleteVolume(ctx context.Context, id string) error
 	AttachVolume(ctx context.Context, v volume.Observed, droplet int) (volume.Action, error)
@@ -107,9 +108,9 @@ func (c *Controller) ControllerGetCapabilities(context.Context, *spec.Controller
 	return r, nil
 }
 
-// GetCapacity is not offered: DigitalOcean does not say how much room a region has.
+// GetCapacity is not offered: DigitalOcean does not report the free capacity of a region.
 func (c *Controller) GetCapacity(context.Context, *spec.GetCapacityRequest) (*spec.GetCapacityResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "DigitalOcean does not say how much room a region has")
+	return nil, status.Error(codes.Unimplemented, "DigitalOcean does not report the free capacity of a region")
 }
 
 // claim keeps a name for one request; the other one is to be repeated.
@@ -147,8 +148,8 @@ type move struct {
 	err   error
 }
 
-// moving does work for a volume, once: who asks for the same meanwhile, since it gave up waiting, gets the same answer. It goes on when the request ends,
-// as DigitalOcean does.
+// moving does work for a volume, once: who asks for the same meanwhile, since it gave up waiting, gets the same answer. It goes on when the
+// request ends, as DigitalOcean does.
 func (c *Controller) moving(ctx context.Context, id, what string, work func(ctx context.Context) (volume.Observed, error)) (volume.Observed, error) {
 	c.mu.Lock()
 	m, busy := c.moves[id]

@@ -143,7 +143,7 @@ func (c *Controller) create(ctx context.Context, w volume.Want, tags []string) (
 	return volume.Observed{}, errors.New("DigitalOcean's list does not show what was made yet; it is looked for with the next request")
 }
 
-// createStep does one step, and says whether the volume is there as it was asked for.
+// createStep does one step, and reports whether the volume is there as it was asked for.
 func (c *Controller) createStep(ctx context.Context, w volume.Want, s volume.Step, snapshots []volume.Snapshot, tags []string) (volume.Observed, bool, error) {
 	switch s.Do {
 	case volume.MakeSnapshot:

@@ -43,7 +43,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	m.volumes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mooring_csi_volumes",
-		Help: "Volumes that this driver made, as of the last ListVolumes that was answered with all of them, by state: attached, off (its droplet is off), lost (its droplet does not exist), free.",
+		Help: "Volumes that this driver made, as of the last complete ListVolumes, by state: attached, off (its droplet is off), lost (its droplet does not exist), free.",
 	}, []string{"state"})
 	registry.MustRegister(m.requests, m.seconds, m.actions, m.volumes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_csi_actions_in_flight", Help: "Actions of volumes that are under way at DigitalOcean.",

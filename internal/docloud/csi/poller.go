@@ -34,7 +34,8 @@ type actions interface {
 	LatestActions(ctx context.Context) ([]volume.Action, error)
 }
 
-// poller waits for all actions that are under way with one call at a time: that of one action is read by itself, several are read from the account's list.
+// poller waits for all actions that are under way with one call at a time: that of one action is read by itself, several are read from the
+// account's list.
 type poller struct {
 	api      actions
 	clock    clock.Clock
@@ -141,7 +142,7 @@ func (p *poller) pause() time.Duration {
 	return min(max(p.interval, youngest*6/10), max(longestPoll, p.interval))
 }
 
-// poll makes one call and tells whoever waits for what has ended.
+// poll makes one call and tells anyone who waits for what has ended.
 func (p *poller) poll(ctx context.Context) {
 	p.mu.Lock()
 	var next *watch // what was asked about least by itself

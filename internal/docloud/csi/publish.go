@@ -25,7 +25,8 @@ const (
 	vital = budget.Vital
 	// conflict is the status of a name that is taken.
 	conflict = http.StatusConflict
-	// firstBusy is how long to wait until a volume or droplet that is busy with an action of another program is tried again; it doubles up to longestBusy.
+	// firstBusy is how long to wait until a volume or droplet that is busy with an action of another program is tried again; it doubles up to
+	// longestBusy.
 	firstBusy, longestBusy = 2 * time.Second, 16 * time.Second
 )
 
@@ -136,7 +137,7 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.Cont
 	if r.GetNodeId() != "" {
 		var err error
 		if droplet, err = node(r.GetNodeId()); err != nil {
-			return &spec.ControllerUnpublishVolumeResponse{}, nil //nolint:nilerr // nothing is attached to what is no droplet
+			return &spec.ControllerUnpublishVolumeResponse{}, nil //nolint:nilerr // nothing is attached to what is not a droplet
 		}
 	}
 	_, err := c.moving(ctx, r.GetVolumeId(), "detach from droplet "+r.GetNodeId(), func(ctx context.Context) (volume.Observed, error) {

@@ -84,15 +84,15 @@ func shownSnapshot(s volume.Snapshot) *spec.Snapshot {
 	}
 }
 
-// page cuts one page out of entries that are sorted by their keys. The token is the key of the last entry of the page before, so that a list which changes
-// meanwhile leaves nothing out that stays.
+// page cuts one page out of entries that are sorted by their keys. The token is the key of the last entry of the page before, so that a list
+// which changes meanwhile leaves nothing out that stays.
 func page[T any](all []T, key func(T) string, token string, most int32) (entries []T, next string, err error) {
 	if most < 0 {
 		return nil, "", invalid("max_entries is %d: it must not be negative", most)
 	}
 	if token != "" {
 		if !validToken(token) {
-			return nil, "", status.Errorf(codes.Aborted, "starting_token is %q, which no answer had: begin the list again", token)
+			return nil, "", status.Errorf(codes.Aborted, "starting_token is %q, which no response had: begin the list again", token)
 		}
 		rest := 0
 		for rest < len(all) && key(all[rest]) <= token {

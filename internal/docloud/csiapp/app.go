@@ -35,7 +35,7 @@ func NewCommand() *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
 		Use:   Component,
-		Short: "Make, move and mount DigitalOcean's volumes for Kubernetes",
+		Short: "Create, attach and mount DigitalOcean's volumes for Kubernetes",
 		Long: Component + " is a driver of the Container Storage Interface for DigitalOcean's block storage. With a token it is the controller, which creates, " +
 			"attaches, resizes and copies volumes; without one it is the node plugin, which mounts them. It has the flags of csi-digitalocean.",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -154,6 +154,6 @@ func explain(err error, o *options) error {
 	case errors.Is(err, doapi.ErrForbidden):
 		return fmt.Errorf("the token lacks a scope, give it regions:read and those of block storage that the documentation lists: %w", err)
 	default:
-		return fmt.Errorf("DigitalOcean's API at %s does not answer as it should, check the network and --url: %w", o.url, err)
+		return fmt.Errorf("DigitalOcean's API at %s responds with an error, check the network and --url: %w", o.url, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// metadataTimeout bounds one request to the metadata service, which answers within milliseconds or not at all.
+	// metadataTimeout bounds one request to the metadata service, which responds within milliseconds or not at all.
 	metadataTimeout = 5 * time.Second
 	// metadataAttempts is how often it is queried: it may not be reachable yet right after a droplet has booted.
 	metadataAttempts = 3
@@ -64,7 +64,7 @@ func askMetadataOnce(ctx context.Context, target string) (string, error) {
 	case response.StatusCode != http.StatusOK:
 		return "", fmt.Errorf("it answers %d", response.StatusCode)
 	case value == "":
-		return "", errors.New("its answer is empty")
+		return "", errors.New("its response is empty")
 	}
 	return value, nil
 }

@@ -27,7 +27,7 @@ const (
 
 // AddFlag binds the flag.
 func AddFlag(flags *pflag.FlagSet, file *string) {
-	flags.StringVar(file, Flag, "", "File with defaults for annotations of Services, NAME: VALUE as they would stand on a Service, read once. Also "+EnvFile+
+	flags.StringVar(file, Flag, "", "File with defaults for annotations of Services, NAME: VALUE as on a Service, read once. Also "+EnvFile+
 		"; or the same text in "+EnvText+".")
 }
 
@@ -66,7 +66,7 @@ func Parse(text []byte) (annotation.Defaults, []annotation.Warning, error) {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		value, ok := entries[name].(string)
 		if !ok {
-			return nil, nil, fmt.Errorf("annotation %s is %v, which is no text: put it between quotation marks", name, entries[name])
+			return nil, nil, fmt.Errorf("annotation %s is %v, which is not text: put it between quotation marks", name, entries[name])
 		}
 		values[name] = value
 	}

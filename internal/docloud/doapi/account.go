@@ -25,7 +25,7 @@ func (c *Client) Account(ctx context.Context) (instance.Account, error) {
 		return instance.Account{}, err
 	}
 	if answer.Account.UUID == "" {
-		return instance.Account{}, &Error{Method: http.MethodGet, Route: "v2/account", Message: "the answer names no account"}
+		return instance.Account{}, &Error{Method: http.MethodGet, Route: "v2/account", Message: "the response names no account"}
 	}
 	return instance.Account{UUID: answer.Account.UUID, Team: answer.Account.Team.UUID}, nil
 }

@@ -39,7 +39,7 @@ func (c *Client) CreateCertificate(ctx context.Context, r loadbalancer.Certifica
 		return loadbalancer.Certificate{}, err
 	}
 	if answer.Certificate == nil || answer.Certificate.ID == "" {
-		return loadbalancer.Certificate{}, noAnswer(request, true, fmt.Errorf("the answer is not about certificate %q", r.Name))
+		return loadbalancer.Certificate{}, noAnswer(request, true, fmt.Errorf("the response is not about certificate %q", r.Name))
 	}
 	return answer.Certificate.translate(), nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 )
 
-// A certificate is asked for by its domains, is pending, and is listed with all that decides about it; without an answer it may be there.
+// A certificate is asked for by its domains, is pending, and is listed with all that decides about it; without a response it may be there.
 func TestCreateCertificate(t *testing.T) {
 	t.Parallel()
 	cloud := digitalocean.New(digitalocean.Options{Certificates: digitalocean.CertificateOptions{VerifiedAfter: time.Hour}})
@@ -39,7 +39,7 @@ func TestCreateCertificate(t *testing.T) {
 	}
 	r.Name = "other"
 	if _, err := c.CreateCertificate(t.Context(), r); !errors.Is(err, doapi.ErrAmbiguous) {
-		t.Errorf("no answer: %v", err)
+		t.Errorf("no response: %v", err)
 	}
 	if all, err := c.Certificates(t.Context()); err != nil || len(all) != 2 {
 		t.Errorf("%v, %v: it was not asked for twice", all, err)

@@ -109,7 +109,7 @@ type call struct {
 	atLeast budget.Priority
 }
 
-// failure is the API's own explanation of an answer that is no success.
+// failure is the API's own explanation of an answer that is not a success.
 type failure struct {
 	ID        string `json:"id"`
 	Message   string `json:"message"`
@@ -194,12 +194,12 @@ func (c *Client) attempt(ctx context.Context, call call, body []byte) error {
 		c.witness.heard(c.clock.Now(), call, response.StatusCode, said.kind)
 		return said
 	case err != nil:
-		return noAnswer(call, true, fmt.Errorf("reading the answer: %w", err))
+		return noAnswer(call, true, fmt.Errorf("reading the response: %w", err))
 	case call.answer == nil:
 		return nil
 	}
 	if err := json.Unmarshal(content, call.answer); err != nil {
-		return noAnswer(call, true, fmt.Errorf("the answer is not whole: %w", err))
+		return noAnswer(call, true, fmt.Errorf("the response is not whole: %w", err))
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func requestID(header http.Header, explained failure) string {
 	return header.Get("X-Request-Id")
 }
 
-// neverConnected says that a request was not sent, since there was no connection.
+// neverConnected reports that a request was not sent, since there was no connection.
 func neverConnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

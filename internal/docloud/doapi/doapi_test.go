@@ -176,7 +176,7 @@ func TestNotFound(t *testing.T) {
 	})
 }
 
-// A write of which no answer arrived is not made again, and the error says that it may have been made.
+// A write of which no response arrived is not made again, and the error says that it may have been made.
 func TestAmbiguousWrites(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON, fault.ShortBody, fault.Reset} {
@@ -397,7 +397,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// The token goes nowhere else, whoever answers.
+// The token goes nowhere else, no matter who answers.
 func TestNoRedirect(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -420,13 +420,13 @@ func TestMetricsNames(t *testing.T) {
 	c := client(t, cloud, func(o *doapi.Options) { o.Metrics = doapi.NewMetrics(registry) })
 	_, _ = c.Droplet(t.Context(), 1)
 	want := `
-# HELP mooring_digitalocean_api_requests_total Calls to DigitalOcean's API, by method, route and HTTP status (none for no answer).
+# HELP mooring_digitalocean_api_requests_total Calls to DigitalOcean's API, by method, route and HTTP status (none without a response).
 # TYPE mooring_digitalocean_api_requests_total counter
 mooring_digitalocean_api_requests_total{code="404",method="GET",route="v2/droplets/{id}"} 1
-# HELP mooring_digitalocean_api_rate_limit Calls that the token may make in an hour, at the last answer.
+# HELP mooring_digitalocean_api_rate_limit API calls that the token may make in an hour, as of the last response.
 # TYPE mooring_digitalocean_api_rate_limit gauge
 mooring_digitalocean_api_rate_limit 5000
-# HELP mooring_digitalocean_api_rate_limit_remaining Calls that the token had left for the hour, at the last answer.
+# HELP mooring_digitalocean_api_rate_limit_remaining API calls that the token has left in the hour, as of the last response.
 # TYPE mooring_digitalocean_api_rate_limit_remaining gauge
 mooring_digitalocean_api_rate_limit_remaining 4999
 `

@@ -66,7 +66,7 @@ func (c *Client) Droplet(ctx context.Context, id int) (instance.Droplet, error) 
 		return instance.Droplet{}, err
 	}
 	if answer.Droplet == nil || answer.Droplet.ID != id {
-		return instance.Droplet{}, noAnswer(get, true, fmt.Errorf("the answer is not about droplet %d", id))
+		return instance.Droplet{}, noAnswer(get, true, fmt.Errorf("the response is not about droplet %d", id))
 	}
 	return answer.Droplet.translate(), nil
 }

@@ -16,7 +16,7 @@ type epochs struct {
 	token  [sha256.Size]byte
 }
 
-// use notes which token is about to be used, and says whether there was another one before.
+// use notes which token is about to be used, and reports whether there was another one before.
 func (e *epochs) use(token string) (number uint64, other bool) {
 	sum := sha256.Sum256([]byte(token))
 	e.mu.Lock()
@@ -36,7 +36,7 @@ func (e *epochs) refused() {
 	e.number++
 }
 
-// current is the epoch without a look at the token.
+// current is the epoch without a check of the token.
 func (e *epochs) current() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,7 +44,7 @@ func (e *epochs) current() uint64 {
 }
 
 // Epoch is a number that grows whenever the token has become another one, and whenever the API refused it (401). What was read in an earlier
-// epoch may be about another account: whoever decides on it compares the epoch before the first call with the one after the last.
+// epoch may be about another account: anyone who decides on it compares the epoch before the first call with the one after the last.
 func (c *Client) Epoch() uint64 {
 	token, err := c.token.Token()
 	if err != nil {
@@ -60,11 +60,11 @@ func (c *Client) Epoch() uint64 {
 
 // rereader is a TokenSource that can look again at once.
 type rereader interface {
-	// Reread looks for a newer token and says whether there is one.
+	// Reread looks for a newer token and reports whether there is one.
 	Reread() bool
 }
 
-// otherToken says that the API refused the token and that there is a newer one by now.
+// otherToken reports that the API refused the token and that there is a newer one by now.
 func (c *Client) otherToken(err error) bool {
 	source, ok := c.token.(rereader)
 	return ok && errors.Is(err, ErrUnauthorized) && source.Reread()

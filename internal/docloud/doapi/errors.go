@@ -31,15 +31,15 @@ var (
 	ErrHeld = fmt.Errorf("%w, so that the call was not made", ErrRateLimited)
 	// ErrRefused is a request that the API understood and will not take as it is (400, 409, 412, 422, and 403 for a limit of the account).
 	ErrRefused = errors.New("refused")
-	// ErrAmbiguous is a write of which no answer arrived: it may have been made.
-	ErrAmbiguous = errors.New("no answer arrived, the change may have been made all the same")
+	// ErrAmbiguous is a write of which no response arrived: it may have been made.
+	ErrAmbiguous = errors.New("no response arrived, the change may have been made anyway")
 )
 
-// Error is an answer of the API that is no success, or none at all.
+// Error is an answer of the API that is not a success, or none at all.
 type Error struct {
 	// Method and Route name the call; identifiers in the route are replaced.
 	Method, Route string
-	// Status is the HTTP status, 0 if no answer arrived.
+	// Status is the HTTP status, 0 if no response arrived.
 	Status int
 	// Message is the API's own text, or the failure of the connection. It never contains the token.
 	Message string
@@ -128,7 +128,7 @@ func kindOf(status int, id, message string) error {
 	return nil
 }
 
-// refusal makes an Error of an answer that is no success.
+// refusal makes an Error of an answer that is not a success.
 func refusal(c call, status int, body failure, header http.Header, now time.Time) *Error {
 	e := &Error{
 		Method: c.method, Route: c.route, Status: status, Message: body.Message, RequestID: requestID(header, body),

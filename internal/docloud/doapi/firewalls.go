@@ -78,7 +78,7 @@ func (c *Client) UpdateFirewall(ctx context.Context, id string, r firewall.Reque
 	return c.oneFirewall(ctx, call{method: http.MethodPut, route: firewallRoute, path: firewallPath(id), body: r}, id)
 }
 
-// DeleteFirewall deletes a firewall (DELETE /v2/firewalls/{id}). One that is gone already is no error.
+// DeleteFirewall deletes a firewall (DELETE /v2/firewalls/{id}). One that is gone already is not an error.
 func (c *Client) DeleteFirewall(ctx context.Context, id string) error {
 	if err := checkFirewallID(id); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *Client) DeleteFirewall(ctx context.Context, id string) error {
 // checkFirewallID refuses an ID that would be another address of the API.
 func checkFirewallID(id string) error {
 	if id == "" || id == "." || id == ".." {
-		return fmt.Errorf("a firewall cannot be asked for by the ID %q: that is another address of the API", id)
+		return fmt.Errorf("a firewall cannot be read by the ID %q: that is another address of the API", id)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (c *Client) oneFirewall(ctx context.Context, request call, id string) (fire
 		return firewall.Observed{}, err
 	}
 	if answer.Firewall == nil || answer.Firewall.ID == "" || id != "" && answer.Firewall.ID != id {
-		return firewall.Observed{}, noAnswer(request, true, fmt.Errorf("the answer is not about firewall %q", id))
+		return firewall.Observed{}, noAnswer(request, true, fmt.Errorf("the response is not about firewall %q", id))
 	}
 	return answer.Firewall.translate(), nil
 }

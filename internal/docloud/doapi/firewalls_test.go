@@ -53,7 +53,7 @@ func TestFirewalls(t *testing.T) {
 		if _, err := c.UpdateFirewall(ctx, made.ID, request); !errors.Is(err, doapi.ErrRefused) {
 			t.Errorf("a tag that does not exist: %v", err)
 		}
-		for range 2 { // one that is gone is no error
+		for range 2 { // one that is gone is not an error
 			if err := c.DeleteFirewall(ctx, made.ID); err != nil {
 				t.Error(err)
 			}

@@ -18,7 +18,7 @@ import (
 // mostPages bounds a list, so that a server which always has a next page does not keep a program busy for ever.
 const mostPages = 500
 
-// page is what every list answers beside its items.
+// page is what every list answers alongside its items.
 type page struct {
 	Links struct {
 		Pages struct {
@@ -36,7 +36,7 @@ var errTooManyPages = errors.New("the list has no end")
 // list reads all pages. answer is where each page is decoded into, and collect takes its items and says how many distinct ones there are so far.
 //
 // Pages are read one after the other while the account changes: an item that moves from a page not yet read to one that was is missed. Then
-// there are fewer items than the last page's total says, and the list is read once more; if it never adds up it is an error, since what
+// there are fewer items than the last page's total says, and the list is read again; if it never adds up it is an error, since what
 // a list lacks is acted on.
 func (c *Client) list(ctx context.Context, path string, query url.Values, begin func() (answer any, info *page, collect func() int)) error {
 	const readings = 3

@@ -115,18 +115,18 @@ func (c *Client) oneLoadBalancer(ctx context.Context, request call, id string) (
 	}
 	request.answer = &answer
 	if name := path.Base(request.path); request.route == loadBalancerRoute && (strings.HasSuffix(request.path, "/") || name == "." || name == "..") {
-		return loadbalancer.Observed{}, fmt.Errorf("a load balancer cannot be asked for by the ID %q: that is another address of the API", id)
+		return loadbalancer.Observed{}, fmt.Errorf("a load balancer cannot be read by the ID %q: that is another address of the API", id)
 	}
 	if err := c.do(ctx, request); err != nil {
 		return loadbalancer.Observed{}, err
 	}
 	if answer.LoadBalancer == nil || answer.LoadBalancer.ID == "" || id != "" && answer.LoadBalancer.ID != id {
-		return loadbalancer.Observed{}, noAnswer(request, true, fmt.Errorf("the answer is not about load balancer %q", id))
+		return loadbalancer.Observed{}, noAnswer(request, true, fmt.Errorf("the response is not about load balancer %q", id))
 	}
 	return answer.LoadBalancer.translate(), nil
 }
 
-// DeleteLoadBalancer deletes a load balancer (DELETE /v2/load_balancers/{id}). One that is gone already is no error.
+// DeleteLoadBalancer deletes a load balancer (DELETE /v2/load_balancers/{id}). One that is gone already is not an error.
 func (c *Client) DeleteLoadBalancer(ctx context.Context, id string) error {
 	if id == "" {
 		return errors.New("a load balancer without an ID cannot be deleted")

@@ -25,25 +25,25 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_digitalocean_api_requests_total", Help: "Calls to DigitalOcean's API, by method, route and HTTP status (none for no answer).",
+			Name: "mooring_digitalocean_api_requests_total", Help: "Calls to DigitalOcean's API, by method, route and HTTP status (none without a response).",
 		}, []string{"method", "route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mooring_digitalocean_api_request_duration_seconds", Help: "How long calls to DigitalOcean's API took, by method and route.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "route"}),
 		remaining: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_digitalocean_api_rate_limit_remaining", Help: "Calls that the token had left for the hour, at the last answer.",
+			Name: "mooring_digitalocean_api_rate_limit_remaining", Help: "API calls that the token has left in the hour, as of the last response.",
 		}),
 		limit: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_digitalocean_api_rate_limit", Help: "Calls that the token may make in an hour, at the last answer.",
+			Name: "mooring_digitalocean_api_rate_limit", Help: "API calls that the token may make in an hour, as of the last response.",
 		}),
 		reset: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_digitalocean_api_rate_limit_reset_timestamp_seconds",
-			Help: "When the oldest call of the hour stops to count, in seconds since 1970, at the last answer.",
+			Help: "When the oldest call of the hour no longer counts, in seconds since the epoch, as of the last response.",
 		}),
 		held: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_api_requests_held_total",
-			Help: "Calls that were put off, by how urgent they are and why: told to wait, the calls of the hour, or those of the minute.",
+			Help: "Delayed API calls, by priority and reason: rate limited by DigitalOcean, the limit per hour, or the limit per minute.",
 		}, []string{"priority", "reason"}),
 	}
 	registry.MustRegister(m.calls, m.seconds, m.remaining, m.limit, m.reset, m.held)

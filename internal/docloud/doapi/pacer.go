@@ -105,12 +105,12 @@ func (p *pacer) admit(ctx context.Context, c call) error {
 
 // held makes the error of a call that was not made.
 func held(c call, v budget.Verdict, now time.Time) *Error {
-	why := "DigitalOcean asked to wait"
+	why := "DigitalOcean's rate limit requires a wait"
 	switch v.Reason {
 	case budget.Hour:
-		why = "the token has few calls left in the hour, which are kept for what is more urgent"
+		why = "the token has few calls left in the hour, which are reserved for urgent calls"
 	case budget.Minute:
-		why = "there were as many calls in the last minute as are allowed"
+		why = "the limit of calls per minute is reached"
 	case budget.RateLimited, budget.Free:
 	}
 	until := now.Add(v.Wait)

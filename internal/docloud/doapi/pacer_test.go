@@ -54,7 +54,7 @@ func TestOneLimitHoldsBackAllRoutes(t *testing.T) {
 				until.Before(began.Add(time.Minute)) || until.After(began.Add(time.Minute+10*time.Second)) {
 				t.Errorf("%v, not before %s", err, until)
 			}
-			if !strings.Contains(fmt.Sprint(err), "DigitalOcean asked to wait; it can be made after ") {
+			if !strings.Contains(fmt.Sprint(err), "DigitalOcean's rate limit requires a wait; it can be made after ") {
 				t.Errorf("%v", err)
 			}
 		}
@@ -164,13 +164,13 @@ func TestHeadRoomIsShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf(`
-# HELP mooring_digitalocean_api_rate_limit Calls that the token may make in an hour, at the last answer.
+# HELP mooring_digitalocean_api_rate_limit API calls that the token may make in an hour, as of the last response.
 # TYPE mooring_digitalocean_api_rate_limit gauge
 mooring_digitalocean_api_rate_limit 5000
-# HELP mooring_digitalocean_api_rate_limit_remaining Calls that the token had left for the hour, at the last answer.
+# HELP mooring_digitalocean_api_rate_limit_remaining API calls that the token has left in the hour, as of the last response.
 # TYPE mooring_digitalocean_api_rate_limit_remaining gauge
 mooring_digitalocean_api_rate_limit_remaining 4999
-# HELP mooring_digitalocean_api_rate_limit_reset_timestamp_seconds When the oldest call of the hour stops to count, in seconds since 1970, at the last answer.
+# HELP mooring_digitalocean_api_rate_limit_reset_timestamp_seconds When the oldest call of the hour no longer counts, in seconds since the epoch, as of the last response.
 # TYPE mooring_digitalocean_api_rate_limit_reset_timestamp_seconds gauge
 mooring_digitalocean_api_rate_limit_reset_timestamp_seconds %d
 `, time.Now().Add(time.Hour).Unix())

@@ -21,12 +21,12 @@ const (
 	longestWait = 10 * time.Second
 	// longestRetryAfter bounds what is believed of a server that asks for more, so that one wrong header does not stop a cluster for a day.
 	longestRetryAfter = 15 * time.Minute
-	// longestGuess bounds what is made of the time when the oldest call of the hour stops to count: another program may stop to use the token up, and only
-	// a call tells.
+	// longestGuess bounds what is made of the time when the oldest call of the hour stops to count: another program may stop to use the token
+	// up, and only a call tells.
 	longestGuess = time.Minute
 )
 
-// worthAnother says whether the same call may be made again at once: reads whenever they failed to be answered, writes only if they are the same
+// worthAnother reports whether the same call may be made again at once: reads whenever they failed to be answered, writes only if they are the same
 // when made twice (RFC 9110, section 9.2.2), and anything that was turned away by a limit.
 func worthAnother(method string, err error) bool {
 	answered := (*Error)(nil)
@@ -49,7 +49,7 @@ func backOff(attempt int, asked time.Duration) time.Duration {
 	return max(asked, d+rand.N(d)) //nolint:gosec,forbidigo // it spreads clients in time, nothing is decided by it
 }
 
-// pause waits and says whether the call may be made again.
+// pause waits and reports whether the call may be made again.
 func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 	if d < 0 {
 		return false

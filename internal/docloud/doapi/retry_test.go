@@ -178,7 +178,7 @@ func TestIDsThatAreNone(t *testing.T) {
 		_, read := c.LoadBalancer(t.Context(), id)
 		_, written := c.UpdateLoadBalancer(t.Context(), id, request("x"))
 		for _, err := range []error{read, written} {
-			if err == nil || !strings.Contains(err.Error(), "cannot be asked for by the ID") || errors.Is(err, doapi.ErrNotFound) {
+			if err == nil || !strings.Contains(err.Error(), "cannot be read by the ID") || errors.Is(err, doapi.ErrNotFound) {
 				t.Errorf("%q: %v", id, err)
 			}
 		}

@@ -10,10 +10,10 @@ import (
 	"net/url"
 )
 
-// typeLoadBalancer is the type of load balancers among what carries tags. The API's description does not list it; the predecessor sends it.
+// typeLoadBalancer is the type of load balancers among what carries tags. The API's description does not list it; the upstream project sends it.
 const typeLoadBalancer = "load_balancer"
 
-// CreateTag makes a tag (POST /v2/tags). One that is there already is no error.
+// CreateTag makes a tag (POST /v2/tags). One that is there already is not an error.
 func (c *Client) CreateTag(ctx context.Context, name string) error {
 	body := struct {
 		Name string `json:"name"`

@@ -64,7 +64,7 @@ func (t *FileToken) Token() (string, error) {
 	return t.token, nil
 }
 
-// Reread looks at the file at once, since the API has refused the token, and says whether there is another one now.
+// Reread looks at the file at once, since the API has refused the token, and reports whether there is another one now.
 func (t *FileToken) Reread() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 const validateRoute = loadBalancersPath + "/{validate_only}"
 
 // ValidateLoadBalancer asks whether DigitalOcean would make a load balancer (POST /v2/load_balancers), or change the one with the ID (PUT
-// /v2/load_balancers/{id}), without doing it: the body carries validate_only. The API's description does not know that field; the predecessor's
+// /v2/load_balancers/{id}), without doing it: the body carries validate_only. The API's description does not know that field; the upstream project's
 // admission server relies on it. Nil means that it would; errors.Is(err, ErrRefused) that it would not. It is asked once, since who asks has a
 // person waiting.
 func (c *Client) ValidateLoadBalancer(ctx context.Context, id string, r loadbalancer.Request, only loadbalancer.CreateOnly) error {

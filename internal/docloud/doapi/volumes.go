@@ -114,7 +114,8 @@ func (c *Client) Volume(ctx context.Context, id string) (volume.Observed, error)
 	return c.oneVolume(ctx, call{method: http.MethodGet, route: volumeRoute, path: volumesPath + "/" + id}, id)
 }
 
-// CreateVolume makes a volume (POST /v2/volumes). With an error for which errors.Is(err, ErrAmbiguous) holds it may have been made: look for it by name.
+// CreateVolume makes a volume (POST /v2/volumes). With an error for which errors.Is(err, ErrAmbiguous) holds it may have been made: look for
+// it by name.
 func (c *Client) CreateVolume(ctx context.Context, r volume.Request) (volume.Observed, error) {
 	body := struct {
 		Name        string   `json:"name"`
@@ -136,12 +137,12 @@ func (c *Client) oneVolume(ctx context.Context, request call, id string) (volume
 		return volume.Observed{}, err
 	}
 	if answer.Volume == nil || answer.Volume.ID == "" || id != "" && answer.Volume.ID != id {
-		return volume.Observed{}, noAnswer(request, true, fmt.Errorf("the answer is not about volume %q", id))
+		return volume.Observed{}, noAnswer(request, true, fmt.Errorf("the response is not about volume %q", id))
 	}
 	return answer.Volume.translate(), nil
 }
 
-// DeleteVolume deletes a volume (DELETE /v2/volumes/{id}). One that is gone already is no error; one that is attached is refused by DigitalOcean.
+// DeleteVolume deletes a volume (DELETE /v2/volumes/{id}). One that is gone already is not an error; one that is attached is refused by DigitalOcean.
 func (c *Client) DeleteVolume(ctx context.Context, id string) error {
 	return c.deleteOne(ctx, "volume", volumeRoute, volumesPath, id)
 }
@@ -157,8 +158,8 @@ func (c *Client) deleteOne(ctx context.Context, kind, route, path, id string) er
 	return err
 }
 
-// AttachVolume begins an action (POST /v2/volumes/{id}/actions), as DetachVolume and ResizeVolume do. It is done when [Client.VolumeAction] says so. Where
-// no answer arrived (ErrAmbiguous) read the volume again: the action may be under way.
+// AttachVolume begins an action (POST /v2/volumes/{id}/actions), as DetachVolume and ResizeVolume do. It is done when [Client.VolumeAction]
+// says so. Where no response arrived (ErrAmbiguous) read the volume again: the action may be under way.
 func (c *Client) AttachVolume(ctx context.Context, v volume.Observed, droplet int) (volume.Action, error) {
 	return c.act(ctx, v.ID, map[string]any{"type": volume.Attach, "droplet_id": droplet, "region": v.Region})
 }
@@ -199,7 +200,7 @@ func (c *Client) oneAction(ctx context.Context, request call) (volume.Action, er
 		return volume.Action{}, err
 	}
 	if answer.Action == nil || answer.Action.ID == 0 {
-		return volume.Action{}, noAnswer(request, true, errors.New("the answer is not about an action"))
+		return volume.Action{}, noAnswer(request, true, errors.New("the response is not about an action"))
 	}
 	return answer.Action.translate(), nil
 }
@@ -273,12 +274,12 @@ func (c *Client) oneSnapshot(ctx context.Context, request call) (volume.Snapshot
 		return volume.Snapshot{}, err
 	}
 	if answer.Snapshot == nil || answer.Snapshot.ID == "" {
-		return volume.Snapshot{}, noAnswer(request, true, errors.New("the answer is not about a snapshot"))
+		return volume.Snapshot{}, noAnswer(request, true, errors.New("the response is not about a snapshot"))
 	}
 	return answer.Snapshot.translate(), nil
 }
 
-// DeleteSnapshot deletes a snapshot (DELETE /v2/snapshots/{id}). One that is gone already is no error.
+// DeleteSnapshot deletes a snapshot (DELETE /v2/snapshots/{id}). One that is gone already is not an error.
 func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
 	return c.deleteOne(ctx, "snapshot", snapshotRoute, snapshotsPath, id)
 }

@@ -23,7 +23,7 @@ type witness struct {
 	asked     bool       // the API has said something of the token
 	refused   bool       // and that was 401 last
 	forbidden map[string]time.Time
-	failing   bool // the last attempt got no answer, one of 5xx, or 401
+	failing   bool // the last attempt got no response, one of 5xx, or 401
 }
 
 // failed notes whether the last attempt failed in a way that may pass for all calls alike.
@@ -33,8 +33,8 @@ func (w *witness) failed(failed bool) {
 	w.failing = failed
 }
 
-// Failing says whether the API did not serve the last attempt at a call: it did not answer, was in trouble itself (5xx), or refused the token. It makes no
-// call.
+// Failing reports whether the API did not serve the last attempt at a call: it did not respond, was in trouble itself (5xx), or refused the
+// token. It makes no call.
 func (c *Client) Failing() bool {
 	c.witness.mu.Lock()
 	defer c.witness.mu.Unlock()

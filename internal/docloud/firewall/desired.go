@@ -58,7 +58,7 @@ func (p Problem) Message() string {
 	return fmt.Sprintf("%v; until then the firewall keeps what it has for this service, %s", p.Err, kept)
 }
 
-// NamesNoBalancer says that the Service names a load balancer that does not exist, which shows only if [Input.Balancers] are known.
+// NamesNoBalancer reports that the Service names a load balancer that does not exist, which shows only if [Input.Balancers] are known.
 func (p Problem) NamesNoBalancer() bool {
 	wrong, ok := errors.AsType[*annotation.Error](p.Err)
 	return ok && wrong.Annotation == annotation.LoadBalancerID

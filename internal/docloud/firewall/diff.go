@@ -14,19 +14,19 @@ import (
 // Difference is one thing in which a firewall is not what it must be. Message says it in words, without the firewall's name.
 type Difference struct {
 	Message string
-	// Closes says that curing it takes from somebody what the firewall lets him reach.
+	// Closes reports that curing it takes from somebody what the firewall lets him reach.
 	Closes bool
 }
 
 func (d Difference) String() string { return d.Message }
 
-// Closes says whether curing one of the differences closes something.
+// Closes reports whether curing one of the differences closes something.
 func Closes(all []Difference) bool {
 	return slices.ContainsFunc(all, func(d Difference) bool { return d.Closes })
 }
 
 // Except returns the differences that are not among known. After a PUT that was accepted, what still differs is what DigitalOcean does not keep;
-// whoever remembers that does not send the same request again and again.
+// anyone who remembers that does not send the same request again and again.
 func Except(all, known []Difference) []Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return slices.Contains(known, d) })
 }
@@ -99,9 +99,9 @@ func comparePorts(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), 
 
 func sorted(values []string) []string { return slices.Compact(slices.Sorted(slices.Values(values))) }
 
-// Ours says whether the firewall that has the name is the cluster's, and if not, why, in one sentence with what a person can do. Names of firewalls
-// are chosen by people, and a second cluster's settings are easily copied from the first one's; what tells firewalls apart is whom they cover. So
-// one that covers other droplets only is somebody else's. The predecessor takes any that has the name.
+// Ours reports whether the firewall that has the name is the cluster's, and if not, why, in one sentence with what a person can do. Names of
+// firewalls are chosen by people, and a second cluster's settings are easily copied from the first one's; what tells firewalls apart is whom
+// they cover. So one that covers other droplets only is somebody else's. The upstream project takes any that has the name.
 func Ours(o Observed, c Config) (bool, string) {
 	var covers string
 	switch {

@@ -8,12 +8,12 @@
 //
 //   - [Desired]: what must the firewall be, given all Services and the firewall there is?
 //   - [Ours]: is the firewall of that name the cluster's, or somebody else's?
-//   - [Diff]: does what is differ from what must be? Nothing is sent unless it does. [Closes] says whether a port would be closed.
+//   - [Diff]: does what is differ from what must be? Nothing is sent unless it does. [Closes] reports whether a port would be closed.
 //
-// What the predecessor opens, Mooring opens (digitalocean-cloud-controller-manager v0.1.68, firewall_controller.go), with these differences:
+// What the upstream project opens, Mooring opens (digitalocean-cloud-controller-manager v0.1.68, firewall_controller.go), with these differences:
 //
 //   - a Service that cannot be understood stops itself only. What the firewall opens for it stays as it is, nothing more and nothing less: closing
-//     its ports because of a slip of the pen would be an outage, and opening them by a guess would be a hole;
-//   - the ports of a load balancer are open for its source ranges or allow rules only, if it has any (the predecessor's issue 911);
+//     its ports because of a typing error would be an outage, and opening them by a guess would be a hole;
+//   - the ports of a load balancer are open for its source ranges or allow rules only, if it has any (the upstream project's issue 911);
 //   - the annotation firewall-managed counts for load balancers too (likewise).
 package firewall

@@ -12,7 +12,7 @@ import (
 )
 
 // Request is the body of the POST that makes a firewall and of the PUT that changes one; both replace everything. Its JSON form is what the
-// predecessor sends: the order of the fields, and that lists are null when empty, MUST not be changed.
+// upstream project sends: the order of the fields, and that lists are null when empty, MUST not be changed.
 type Request struct {
 	Name          string         `json:"name"`
 	InboundRules  []InboundRule  `json:"inbound_rules"`
@@ -99,7 +99,7 @@ type Config struct {
 // anywhere is every address there is.
 func anywhere() Peers { return Peers{Addresses: []string{"0.0.0.0/0", "::/0"}} }
 
-// outbound lets droplets reach everything, as the predecessor does.
+// outbound lets droplets reach everything, as the upstream project does.
 func outbound() []OutboundRule {
 	return []OutboundRule{
 		{Protocol: protocolTCP, Ports: "all", Destinations: anywhere()},
@@ -115,7 +115,7 @@ const (
 	protocolICMP = "icmp"
 )
 
-// share says whether two lists of tags have one in common; tags are told apart without regard to case.
+// share reports whether two lists of tags have one in common; tags are told apart without regard to case.
 func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(tag string) bool { return hasTag(b, tag) })
 }

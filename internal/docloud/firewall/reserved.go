@@ -11,9 +11,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
-// use is who listens on a port of the machines themselves, "" if nobody is known to. Whoever may write a Service would open such a port on all machines, for
-// everybody; and it would not even be served: kube-proxy answers on it in place of who should, or does not. WireGuard's ports are not among them: it is made to
-// be reached by strangers.
+// use is who listens on a port of the machines themselves, "" if nobody is known to. Anyone who may write a Service would open such a port
+// on all machines, for everybody; and it would not even be served: kube-proxy answers on it in place of who should, or does not. WireGuard's
+// ports are not among them: it is made to be reached by strangers.
 func use(protocol, port string) string {
 	return map[string]string{
 		protocolTCP + " 22":    "SSH",

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 )
 
-// Ports of the machines themselves are not opened on a Service's word, for everybody or for some, and the Service is told; its other ports are, and so is what
-// only its load balancer reaches. Whoever runs the machines may allow them.
+// Ports of the machines themselves are not opened on a Service's word, for everybody or for some, and the Service is told; its other ports
+// are, and so is what only its load balancer reaches. Anyone who runs the machines may allow them.
 func TestReservedPorts(t *testing.T) {
 	t.Parallel()
 	tcp := func(port int32) corev1.ServicePort {
@@ -33,8 +33,8 @@ func TestReservedPorts(t *testing.T) {
 		opened  string
 		refused []string
 	}{
-		"SSH beside HTTP": {balanced(ports(tcp(22), tcp(80))), false, "tcp 80" + everybody + "; " + checks, []string{"tcp 22, which this service asks for: on the machines it is that of SSH; take another port"}},
-		"to somebody":     {balanced(ports(tcp(6443)), ranges("10.0.0.0/8")), false, checks, []string{"tcp 6443, which this service asks for: on the machines it is that of the Kubernetes API server"}},
+		"SSH alongside HTTP": {balanced(ports(tcp(22), tcp(80))), false, "tcp 80" + everybody + "; " + checks, []string{"tcp 22, which this service asks for: on the machines it is that of SSH; take another port"}},
+		"to somebody":        {balanced(ports(tcp(6443)), ranges("10.0.0.0/8")), false, checks, []string{"tcp 6443, which this service asks for: on the machines it is that of the Kubernetes API server"}},
 		"all of them": {balanced(ports(tcp(179), tcp(2379), tcp(2380), tcp(5473), tcp(10250), tcp(10255), tcp(10257), tcp(10259), udp(4789), udp(8472))), false, checks, []string{
 			"tcp 179", "tcp 2379", "tcp 2380", "tcp 5473", "tcp 10250", "tcp 10255", "tcp 10257", "tcp 10259", "udp 4789", "udp 8472",
 		}},

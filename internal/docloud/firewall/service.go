@@ -15,7 +15,7 @@ import (
 )
 
 // open returns the rules that a Service needs. Services of other types than NodePort and LoadBalancer need none, and neither do those whose
-// annotation says that the firewall is their owner's business.
+// annotation reports that the firewall is their owner's business.
 func (in Input) open(service *corev1.Service) ([]InboundRule, []annotation.Warning, error) {
 	if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return nil, nil, nil

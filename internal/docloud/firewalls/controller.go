@@ -48,7 +48,7 @@ type Timing struct {
 	// Resync is how often the firewall is read again, one call by its ID (1 min, and up to a fifth more by chance): until then what somebody else has
 	// opened is open.
 	Resync time.Duration
-	// FirstRetry and LastRetry bound the waits after failures (1 s and 5 min, as the predecessor).
+	// FirstRetry and LastRetry bound the waits after failures (1 s and 5 min, as the upstream project).
 	FirstRetry, LastRetry time.Duration
 	// Pass bounds one pass (2 min).
 	Pass time.Duration
@@ -98,7 +98,8 @@ type Controller struct {
 	memory memory
 }
 
-// marks of the queue. One pass serves both; a resync is one that reads the firewall first. The first is the predecessor's, for those who watch it.
+// marks of the queue. One pass serves both; a resync is one that reads the firewall first. The first is the upstream project's, for those
+// who watch it.
 const (
 	markServices = "service"
 	markResync   = "resync"
@@ -112,7 +113,7 @@ func New(o Options) *Controller {
 		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, recorder: &events.FakeRecorder{},
 	}
 	c.loop = loop.New(loop.Options{
-		Name: "firewall", Clock: o.Clock, Gate: o.Gate, Pass: c.look, // the predecessor's name, which is a label of metrics
+		Name: "firewall", Clock: o.Clock, Gate: o.Gate, Pass: c.look, // the upstream project's name, which is a label of metrics
 		Keys: func() []string { return []string{markResync} }, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
 	})
 	return c

@@ -5,10 +5,10 @@
 // one write per pass.
 //
 //	Service changes ──> gathered for a moment ──┐
-//	every five minutes ──> read anew ───────────┼──> pass: observe, decide, write
+//	every five minutes ──> read again ───────────┼──> pass: observe, decide, write
 //	something failed ──> later and later ───────┘
 //
-// Between readings the firewall is remembered, so that a change of Services that matters to nobody costs no call. Before a write it is read anew,
-// and before anything is closed the Services are read anew as well, from the API server itself: a port is never closed on the word of a cache.
+// Between readings the firewall is remembered, so that a change of Services that matters to nobody costs no call. Before a write it is read again,
+// and before anything is closed the Services are read again as well, from the API server itself: a port is never closed on the word of a cache.
 // The firewall is never deleted, and one that is not the cluster's is never changed (firewall.Ours).
 package firewalls

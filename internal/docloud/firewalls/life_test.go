@@ -50,7 +50,7 @@ func TestTheFirewallFollowsServicesAndNothingIsSentAgain(t *testing.T) {
 	}
 }
 
-// predecessors is a firewall as the predecessor leaves it, which DigitalOcean shows with its own words.
+// predecessors is a firewall as the upstream project leaves it, which DigitalOcean shows with its own words.
 func (w *world) predecessors(inbound ...digitalocean.InboundRule) digitalocean.Firewall {
 	w.t.Helper()
 	anywhere := digitalocean.Peers{Addresses: []string{"::/0", "0.0.0.0/0"}}

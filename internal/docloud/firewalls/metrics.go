@@ -26,7 +26,7 @@ const (
 	outcomeFailed    = "failed"
 )
 
-// Metrics say how the firewall fares. Those that begin with firewall_ are the predecessor's, with its labels and buckets (metrics.go of v0.1.68).
+// Metrics report on the firewall. Those that begin with firewall_ are the upstream project's, with its labels and buckets (metrics.go of v0.1.68).
 // All names are a contract with dashboards and alerts: MUST NOT change.
 type Metrics struct {
 	callSeconds      *prometheus.HistogramVec
@@ -55,26 +55,25 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	const callWidth, passWidth = 4.5, 15 // up to 91 and 301 seconds
 	m := &Metrics{
-		callSeconds: histogram("api_operation_duration_seconds", "How long calls about the firewall took, by operation, result and HTTP status.",
+		callSeconds: histogram("api_operation_duration_seconds", "How long API calls for the firewall took, by operation, result and HTTP status.",
 			callWidth, "operation", "result", "http_response_code"),
-		calls: counter("firewall_api_operations_total", "Calls about the firewall, by operation, result and HTTP status (empty for no answer).",
+		calls: counter("firewall_api_operations_total", "API calls for the firewall, by operation, result and HTTP status (empty without a response).",
 			"operation", "result", "http_response_code"),
-		syncSeconds: histogram("resource_sync_duration_seconds", "How long it took to read the firewall anew.", passWidth, "result"),
-		syncs:       counter("firewall_resource_syncs_total", "Readings of the firewall, by result: updated, failed or canceled.", "result"),
-		reconcileSeconds: histogram("reconcile_duration_seconds", "How long passes over the firewall took.",
+		syncSeconds: histogram("resource_sync_duration_seconds", "How long reading the firewall from DigitalOcean took.", passWidth, "result"),
+		syncs:       counter("firewall_resource_syncs_total", "Reads of the firewall, by result: updated, failed or canceled.", "result"),
+		reconcileSeconds: histogram("reconcile_duration_seconds", "How long reconciles of the firewall took.",
 			passWidth, "result", "error_type"),
-		reconciles: counter("firewall_reconciles_total", "Passes over the firewall, by result: reconciled (it was written), skipped (it was as it must be) or "+
-			"failed.", "result", "error_type"),
+		reconciles: counter("firewall_reconciles_total", "Reconciles of the firewall, by result: reconciled (it was written), skipped (no change was needed) or failed.", "result", "error_type"),
 		passes: counter("mooring_digitalocean_firewall_syncs_total",
-			"Passes over the firewall, by outcome: unchanged, created, updated, refused (people have to act) or failed.", "outcome"),
+			"Reconciles of the firewall, by outcome: unchanged, created, updated, refused (a person has to act) or failed.", "outcome"),
 		repaired: counter("mooring_digitalocean_firewall_drift_repaired_total",
-			"How often the firewall was put right after something changed elsewhere, by how: created or updated.", "by"),
+			"Repairs of the firewall after it was changed elsewhere, by kind: created or updated.", "by"),
 		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_digitalocean_firewall_services_left_out",
-			Help: "Services that cannot be understood, so that the firewall keeps what it has for them.",
+			Help: "Services that cannot be parsed; the firewall keeps the rules that it has for them.",
 		}),
 		rules: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_digitalocean_firewall_inbound_rules", Help: "Inbound rules that the firewall must have.",
+			Name: "mooring_digitalocean_firewall_inbound_rules", Help: "Desired inbound rules of the firewall.",
 		}),
 	}
 	registry.MustRegister(m.callSeconds, m.calls, m.syncSeconds, m.syncs, m.reconcileSeconds, m.reconciles, m.passes, m.repaired, m.leftOut, m.rules)
@@ -114,7 +113,7 @@ func (m *Metrics) read(err error, canceled bool, took time.Duration) {
 	m.syncSeconds.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// instrumented counts calls as the predecessor does. A list counts as one call, however many pages it has.
+// instrumented counts calls as the upstream project does. A list counts as one call, however many pages it has.
 type instrumented struct {
 	API
 	metrics *Metrics

@@ -33,7 +33,7 @@ type memory struct {
 	notKept []firewall.Difference
 	// inPlace is the request that the firewall was last known to agree with: what differs while it is still the right one was changed elsewhere.
 	inPlace []byte
-	// refused says that DigitalOcean did not take a request, so that the load balancers that Services name are looked up; it stays as long as one
+	// refused reports that DigitalOcean did not take a request, so that the load balancers that Services name are looked up; it stays as long as one
 	// of them does not exist.
 	refused bool
 	// told are the events that still hold.
@@ -53,7 +53,7 @@ func (c *Controller) pass(ctx context.Context, fresh bool) error {
 	p.tell(err)
 	c.metrics.pass(p.outcome, err, ctx.Err() != nil, c.clock.Since(began))
 	if err != nil {
-		c.log.Error(err, "The firewall could not be looked after; it is tried again", "name", c.config.Name)
+		c.log.Error(err, "The reconcile of the firewall failed, will try again", "name", c.config.Name)
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (p *one) run(ctx context.Context, fresh bool) error {
 	return p.write(ctx, differences)
 }
 
-// compare decides, after the firewall was read anew if that is asked for, and says whether there is nothing to write.
+// compare decides, after the firewall was read again if that is asked for, and reports whether there is nothing to write.
 func (p *one) compare(ctx context.Context, services []*corev1.Service, read bool) (differences []firewall.Difference, agrees bool, err error) {
 	if read {
 		if err := p.read(ctx); err != nil {
@@ -124,7 +124,7 @@ func (p *one) write(ctx context.Context, differences []firewall.Difference) erro
 	return p.update(ctx, differences)
 }
 
-// read reads the firewall anew: by its ID if that is known, else by its name in a whole list. What is not there is nil afterwards.
+// read reads the firewall again: by its ID if that is known, else by its name in a whole list. What is not there is nil afterwards.
 func (p *one) read(ctx context.Context) (err error) {
 	c := p.c
 	began := c.clock.Now()
@@ -169,7 +169,7 @@ func (c *Controller) learn(seen firewall.Observed) {
 	}
 }
 
-// ours says whether a firewall is the cluster's. One that was is, whoever has changed its tags since.
+// ours reports whether a firewall is the cluster's. One that was is, no matter who has changed its tags since.
 func (c *Controller) ours(seen firewall.Observed) (bool, string) {
 	if seen.ID == c.memory.id {
 		return true, ""
@@ -232,7 +232,7 @@ func settingsOf(r firewall.Request) ([]byte, error) {
 	return settings, nil
 }
 
-// confirm lists the Services anew, from the API server and not from a cache. A list without any Service is no cluster's: there is always that of
+// confirm lists the Services again, from the API server and not from a cache. A list without any Service is not a cluster's: there is always that of
 // the API server itself.
 func (c *Controller) confirm(ctx context.Context) ([]*corev1.Service, error) {
 	list, err := c.client.CoreV1().Services(c.namespace).List(ctx, metav1.ListOptions{})
@@ -286,7 +286,7 @@ func (p *one) update(ctx context.Context, differences []firewall.Difference) err
 	c.learn(updated)
 	if drift {
 		c.metrics.repaired.WithLabelValues(outcomeUpdated).Inc()
-		p.say(corev1.EventTypeNormal, reasonRepaired, fmt.Sprintf("%s was changed elsewhere and is as it must be again: %s", updated, texts(differences)))
+		p.say(corev1.EventTypeNormal, reasonRepaired, fmt.Sprintf("%s was changed elsewhere and is repaired: %s", updated, texts(differences)))
 	}
 	return p.written(updated)
 }
@@ -301,7 +301,7 @@ func (p *one) written(answer firewall.Observed) error {
 	return p.agrees()
 }
 
-// failed notes what a failed write means for the next pass, which reads the firewall anew in any case.
+// failed notes what a failed write means for the next pass, which reads the firewall again in any case.
 func (p *one) failed(err error) error {
 	p.c.memory.last = nil
 	if errors.Is(err, doapi.ErrRefused) {

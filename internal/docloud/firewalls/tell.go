@@ -20,24 +20,24 @@ import (
 // Reasons of events. Alerts and scripts select by them: they MUST not be changed. FirewallConfigError and the warnings of package annotation are
 // on Services, the others on the firewall's stand-in.
 const (
-	// reasonConfig, Warning on Services: a value that the firewall depends on cannot be understood; what it has for the Service stays.
+	// reasonConfig, Warning on Services: a value that the firewall depends on cannot be parsed; its rules for the Service stay.
 	reasonConfig = "FirewallConfigError"
 	// reasonForeign, Warning: the firewall of that name covers other droplets only, and is left alone.
 	reasonForeign = "FirewallForeign"
-	// reasonRefused, Warning: DigitalOcean does not take what the firewall must be.
+	// reasonRefused, Warning: DigitalOcean refuses the desired firewall.
 	reasonRefused = "FirewallRefused"
-	// reasonFailed, Warning: the firewall could not be read or written, and is tried again.
+	// reasonFailed, Warning: the firewall could not be read or written; it is retried.
 	reasonFailed = "UpdateFirewallFailed"
-	// reasonDoubt, Warning: the firewall is left as it is while it is in doubt whose the account is.
+	// reasonDoubt, Warning: the firewall is not changed while it is unknown which cluster the account belongs to.
 	reasonDoubt = "DigitalOceanAccountInDoubt"
-	// reasonRepaired, Normal: rules, tags or its name were changed elsewhere, and are put right.
+	// reasonRepaired, Normal: rules, tags or the name were changed elsewhere and are repaired.
 	reasonRepaired = "FirewallRepaired"
-	// reasonRecreated, Warning: the firewall was deleted elsewhere, and is made anew.
+	// reasonRecreated, Warning: the firewall was deleted elsewhere and is created again.
 	reasonRecreated = "FirewallRecreated"
 )
 
-// standIn is the Lease of kube-system that events about the firewall are on, which is no object of the cluster: the record of the account that it is in
-// (package machines, RecordName).
+// standIn is the Lease of kube-system that events about the firewall are on, which is not an object of the cluster: the record of the account
+// that it is in (package machines, RecordName).
 const standIn = "digitalocean-cloud-controller-manager-account"
 
 // note is what makes one thing to tell another than the next: a Service, or the firewall itself if it has none, a reason, and a cause.

@@ -104,13 +104,13 @@ func TestAPostWithoutAnAnswerMakesNoDuplicate(t *testing.T) { //nolint:tparallel
 
 func TestFaultsPass(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
 	for name, rule := range map[string]fault.Rule{
-		"lists are not whole":   {Route: "GET /v2/firewalls", Kind: fault.OmitItems, Fraction: 1, Nth: 1, Times: 6},
-		"lists are cut":         {Route: "GET /v2/firewalls", Kind: fault.TruncatedJSON, Nth: 1, Times: 6},
-		"reads fail":            {Route: "GET /v2/firewalls/{firewall_id}", Kind: fault.Error, Status: 503, Nth: 1, Times: 6},
-		"a PUT gets no answer":  {Route: putRoute, Kind: fault.CutAfterApply, Nth: 1, Times: 3},
-		"PUTs fail":             {Route: putRoute, Kind: fault.Error, Status: 500, Nth: 1, Times: 4},
-		"the limit is reached":  {Route: "", Kind: fault.TooManyRequests, Delay: time.Second, Nth: 5, Times: 3},
-		"a PUT is refused once": {Route: putRoute, Kind: fault.Error, Status: 422, Nth: 1},
+		"lists are not whole":    {Route: "GET /v2/firewalls", Kind: fault.OmitItems, Fraction: 1, Nth: 1, Times: 6},
+		"lists are cut":          {Route: "GET /v2/firewalls", Kind: fault.TruncatedJSON, Nth: 1, Times: 6},
+		"reads fail":             {Route: "GET /v2/firewalls/{firewall_id}", Kind: fault.Error, Status: 503, Nth: 1, Times: 6},
+		"a PUT gets no response": {Route: putRoute, Kind: fault.CutAfterApply, Nth: 1, Times: 3},
+		"PUTs fail":              {Route: putRoute, Kind: fault.Error, Status: 500, Nth: 1, Times: 4},
+		"the limit is reached":   {Route: "", Kind: fault.TooManyRequests, Delay: time.Second, Nth: 5, Times: 3},
+		"a PUT is refused once":  {Route: putRoute, Kind: fault.Error, Status: 422, Nth: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -384,7 +384,7 @@ func (w *world) writes(mark uint64) map[string]int {
 // mark is the number of the last request that arrived; it may not have been answered, and so not be in the journal.
 func (w *world) mark() uint64 { return w.sim.Mark() }
 
-// looked waits until the firewall has been read anew a few times.
+// looked waits until the firewall has been read again a few times.
 func (w *world) looked() {
 	w.t.Helper()
 	reads := func() (n int) {

@@ -25,7 +25,7 @@ const (
 	Unknown Existence = "unknown"
 )
 
-// Trust says whether what DigitalOcean answers can be about this cluster at all.
+// Trust reports whether what DigitalOcean answers can be about this cluster at all.
 type Trust string
 
 // The states of trust. Without [Trusted] nothing may be deleted, and no load balancer may be made: the answers may be about another account.
@@ -72,9 +72,9 @@ type Decision struct {
 	Message string
 	// Verdicts has one entry per Node, in the order of names.
 	Verdicts []Verdict
-	// Record says that the current account is to be recorded as this cluster's: there was none, and a droplet of the cluster is visible.
+	// Record reports that the current account is to be recorded as this cluster's: there was none, and a droplet of the cluster is visible.
 	Record bool
-	// Refresh says that a new list would allow more verdicts; Ask are the droplets that are to be asked for by ID, in ascending order.
+	// Refresh reports that a new list would allow more verdicts; Ask are the droplets that are to be asked for by ID, in ascending order.
 	Refresh bool
 	Ask     []int
 	// Memory is to be remembered.
@@ -124,7 +124,7 @@ func Decide(w World, c Config) Decision {
 // census is what a World says, digested.
 type census struct {
 	known, listed map[int]bool
-	// visible says that a known droplet was seen.
+	// visible reports that a known droplet was seen.
 	visible bool
 }
 
@@ -149,7 +149,7 @@ func survey(w World, c Config) census {
 	return s
 }
 
-// seen says that the newest word about a droplet is that it is there: the list holds it and no later GET missed it, or a GET that is neither
+// seen reports that the newest word about a droplet is that it is there: the list holds it and no later GET missed it, or a GET that is neither
 // old nor older than the list found it.
 func (s census) seen(w World, c Config, id int) bool {
 	answer := w.Answers[id]
@@ -163,7 +163,7 @@ func (s census) seen(w World, c Config, id int) bool {
 	}
 }
 
-// fresh says that a list may be believed about what it lacks.
+// fresh reports that a list may be believed about what it lacks.
 func (l List) fresh(now time.Time, c Config) bool {
 	return !l.At.IsZero() && l.Complete && now.Sub(l.At) <= c.MaxListAge
 }
@@ -182,7 +182,7 @@ func (s census) probe(w World, c Config) []int {
 	return ids
 }
 
-// trust says whether the answers can be about this cluster. A cluster of which no droplet is known yet has nothing that could be lost.
+// trust reports whether the answers can be about this cluster. A cluster of which no droplet is known yet has nothing that could be lost.
 func (s census) trust(w World, c Config) (Trust, string) {
 	switch {
 	case w.Recorded != Account{} && w.Current != Account{} && !w.Recorded.SameOwner(w.Current):
@@ -238,15 +238,15 @@ func (s census) doubt(w World, c Config, id int) (Reason, string) {
 	answer := w.Answers[id]
 	switch {
 	case w.List.At.IsZero() || !w.List.Complete:
-		return ReasonList, fmt.Sprintf("droplet %d: the list of droplets is not complete, so that nothing can be said of what it lacks", id)
+		return ReasonList, fmt.Sprintf("droplet %d: the list of droplets is not complete, so that a missing droplet proves nothing", id)
 	case !w.List.fresh(w.Now, c):
 		return ReasonList, fmt.Sprintf("droplet %d: the list of droplets is older than %s", id, c.MaxListAge)
 	case s.listed[id]:
 		return ReasonList, fmt.Sprintf("droplet %d is not found by ID, but the list before that still held it", id)
 	case answer.Outcome == AnswerFailed:
-		return ReasonAnswer, fmt.Sprintf("droplet %d is not in the list, and asking for it failed: %s", id, answer.Problem)
+		return ReasonAnswer, fmt.Sprintf("droplet %d is not in the list, and reading it failed: %s", id, answer.Problem)
 	case answer.Outcome != AnswerNotFound:
-		return ReasonAnswer, fmt.Sprintf("droplet %d is not in the list, and was not asked for by ID since", id)
+		return ReasonAnswer, fmt.Sprintf("droplet %d is not in the list, and was not read by ID since", id)
 	case w.Now.Sub(answer.At) > c.MaxAnswerAge:
 		return ReasonAnswer, fmt.Sprintf("droplet %d was not found by ID, but that is longer than %s ago", id, c.MaxAnswerAge)
 	}
@@ -266,8 +266,8 @@ func recent(w World, c Config) Memory {
 	return Memory{Gone: kept}
 }
 
-// pace lets as many of the candidates go as the window allows, those first that went before, then by ID, and puts the others off until enough lists have
-// lacked them.
+// pace lets as many of the candidates go as the window allows, those first that went before, then by ID, and puts the others off until
+// enough lists have lacked them.
 func (s census) pace(d *Decision, w World, c Config, candidates []int) {
 	slices.Sort(candidates)
 	candidates = slices.Compact(candidates)
@@ -289,7 +289,7 @@ func (s census) pace(d *Decision, w World, c Config, candidates []int) {
 	for i, v := range d.Verdicts {
 		if v.Existence == Gone && !granted[v.Droplet] {
 			d.Verdicts[i].Existence, d.Verdicts[i].Reason = Unknown, ReasonPace
-			d.Verdicts[i].Message = fmt.Sprintf("droplet %d is gone, and so are many: %d droplets may be declared gone within %s, it is not its turn yet, or %d lists have to lack it, %s apart",
+			d.Verdicts[i].Message = fmt.Sprintf("droplet %d is gone, like many others: %d droplets may be declared gone within %s, so it has to wait, or %d lists, %s apart, have to lack it",
 				v.Droplet, allowance, c.Window.Round(time.Second), c.ProofLists, c.ProofEvery)
 		}
 	}

@@ -119,7 +119,7 @@ func inOrder(w instance.World) instance.World {
 	return w
 }
 
-// sameDroplets is the rule of the account once more, in other words: droplets are a team's if there is one, and else the user's.
+// sameDroplets is the rule of the account again, in other words: droplets are a team's if there is one, and else the user's.
 func sameDroplets(a, b instance.Account) bool {
 	if a.Team != "" || b.Team != "" {
 		return a.Team == b.Team

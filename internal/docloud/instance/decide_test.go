@@ -22,7 +22,7 @@ var (
 	other = instance.Account{UUID: "other"}
 )
 
-// trusted is a World of three Nodes, 1 to 3, of which the list holds 1 and 2; 3 was asked for and answered 404.
+// trusted is a World of three Nodes, 1 to 3, of which the list holds 1 and 2; 3 was asked for and responded with 404.
 func trusted() instance.World {
 	return instance.World{
 		Now: start, Recorded: ours, Current: ours,
@@ -59,17 +59,17 @@ func TestDecide(t *testing.T) {
 		"gone": {
 			want: "n1 exists, n2 exists, n3 gone", trust: instance.Trusted,
 		},
-		"the list alone is no proof": {
+		"the list alone is not proof": {
 			change: func(w *world) { w.Answers = nil },
 			want:   "n1 exists, n2 exists, n3 unknown (answer)", trust: instance.Trusted, ask: []int{3},
-			says: "droplet 3 is not in the list, and was not asked for by ID since",
+			says: "droplet 3 is not in the list, and was not read by ID since",
 		},
 		"a failed answer is none": {
 			change: func(w *world) {
 				w.Answers[3] = instance.Answer{At: start, Outcome: instance.AnswerFailed, Problem: "429"}
 			},
 			want: "n1 exists, n2 exists, n3 unknown (answer)", trust: instance.Trusted, ask: []int{3},
-			says: "droplet 3 is not in the list, and asking for it failed: 429",
+			says: "droplet 3 is not in the list, and reading it failed: 429",
 		},
 		"an old 404 is none": {
 			change: func(w *world) {
@@ -81,7 +81,7 @@ func TestDecide(t *testing.T) {
 		"a partial list proves nothing, the answer notwithstanding": {
 			change: func(w *world) { w.List.Complete = false },
 			want:   "n1 exists, n2 exists, n3 unknown (list)", trust: instance.Trusted, refresh: true,
-			says: "droplet 3: the list of droplets is not complete, so that nothing can be said of what it lacks",
+			says: "droplet 3: the list of droplets is not complete, so that a missing droplet proves nothing",
 		},
 		"nor does an old one": {
 			change: func(w *world) { w.List.At = start.Add(-5*time.Minute - time.Second) },
@@ -141,7 +141,7 @@ func TestDecide(t *testing.T) {
 			message: "none of the cluster's 3 known droplets is visible to the token of account ours: nothing is deleted; check the token and its scopes",
 			refresh: true, ask: []int{2},
 		},
-		"an old sight is no sight": {
+		"an old sight is not a sight": {
 			change: func(w *world) {
 				w.List.Droplets = nil
 				w.Answers[1] = instance.Answer{At: start.Add(-time.Hour), Outcome: instance.AnswerFound}
@@ -151,7 +151,7 @@ func TestDecide(t *testing.T) {
 			message: "none of the cluster's 3 known droplets is visible to the token of account ours: nothing is deleted; check the token and its scopes",
 			refresh: true, ask: []int{1, 2},
 		},
-		"a droplet that is no Node any more is a witness": {
+		"a droplet that is not a Node any more is a witness": {
 			change: func(w *world) {
 				w.Known = []int{9}
 				w.List.Droplets = []int{9}

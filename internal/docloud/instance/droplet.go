@@ -59,7 +59,7 @@ func (d Droplet) address(public, v4 bool) string {
 func (d Droplet) String() string { return fmt.Sprintf("droplet %d (%q)", d.ID, d.Name) }
 
 // Metadata is what Kubernetes is told of a Node's machine. It stands for the type of the same name in k8s.io/cloud-provider, which a pure
-// package does not import. There are no zones and no labels besides.
+// package does not import. There are no zones and no labels in addition.
 type Metadata struct {
 	ProviderID   string
 	InstanceType string
@@ -69,7 +69,7 @@ type Metadata struct {
 
 // Describe returns a droplet's metadata. The addresses are, in this order: the droplet's name as Hostname, its first private IPv4 address as
 // InternalIP, its first public IPv4 address and its first public IPv6 address as ExternalIP. What a droplet does not have is left out: the
-// predecessor refuses a droplet without a private network, Mooring takes it. A droplet without any address is an error, since it is about to
+// upstream project refuses a droplet without a private network, Mooring takes it. A droplet without any address is an error, since it is about to
 // get one and a Node that were initialized without would stay so.
 func Describe(d Droplet) (Metadata, error) {
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: d.Name}}
@@ -91,6 +91,6 @@ func Describe(d Droplet) (Metadata, error) {
 	return Metadata{ProviderID: providerid.Format(d.ID), InstanceType: d.Size, Region: d.Region, Addresses: addresses}, nil
 }
 
-// IsShutdown says whether a droplet is switched off. An archived droplet is not, as with the predecessor: nobody switched it off, and it does
+// IsShutdown reports whether a droplet is switched off. An archived droplet is not, as with the upstream project: nobody switched it off, and it does
 // not come back by being switched on.
 func IsShutdown(d Droplet) bool { return d.Status == StatusOff }

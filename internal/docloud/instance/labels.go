@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LabelsAnnotation on Nodes: which labels were made of tags, and with which values, as JSON. By it what is ours is told from what somebody else
-// has set. It MUST NOT change: labels that a version before has made would be taken for somebody else's.
+// LabelsAnnotation on Nodes: the labels that were made from tags, with their values, as JSON. It distinguishes our labels from those of others.
+// It MUST NOT change: labels that a version before has made would be taken for somebody else's.
 const LabelsAnnotation = "cloud.mooring.dev/labels-from-tags"
 
-// TagLabels says which tags of a droplet become labels of its Node: the label's key by the tag's. A tag is KEY:VALUE, or KEY alone for an empty
+// TagLabels returns which tags of a droplet become labels of its Node: the label's key by the tag's. A tag is KEY:VALUE, or KEY alone for an empty
 // value; where two keys fit the longer one counts, so that a key may have colons itself. No two keys make the same label.
 type TagLabels map[string]string
 
 // tagPattern is what DigitalOcean takes as a tag (OpenAPI, schema tags: letters, numbers, colons, dashes and underscores, 255 at most).
 const tagPattern = `^[A-Za-z0-9_:-]{1,255}$`
 
-// ParseTagLabels reads TAG=LABEL,TAG=LABEL, such as env=example.com/env. Blanks around a part are not meant. An empty text is no labels at all. An
+// ParseTagLabels reads TAG=LABEL,TAG=LABEL, such as env=example.com/env. Blanks around a part are not meant. An empty text is not labels at all. An
 // error is one sentence.
 func ParseTagLabels(text string) (TagLabels, error) {
 	made, tags := TagLabels{}, regexp.MustCompile(tagPattern)
@@ -69,7 +69,7 @@ func (t TagLabels) String() string {
 	return strings.Join(parts, ",")
 }
 
-// reserved says whether a label is Kubernetes' own. Kubernetes' framework takes none of those from a cloud provider either
+// reserved reports whether a label is Kubernetes' own. Kubernetes' framework takes none of those from a cloud provider either
 // (k8s.io/cloud-provider, getNodeModifiersFromCloudProvider).
 func reserved(label string) bool {
 	domain, _, prefixed := strings.Cut(label, "/")
@@ -89,7 +89,7 @@ type LabelWorld struct {
 	Node *corev1.Node
 	// Tags are those of its droplet.
 	Tags []string
-	// Complete says that the tags may be believed about what they lack: a token without the scope for tags sees none.
+	// Complete reports that the tags may be believed about what they lack: a token without the scope for tags sees none.
 	Complete bool
 }
 
@@ -105,7 +105,7 @@ type LabelPlan struct {
 	Problems []string
 }
 
-// Writes says whether there is anything to write.
+// Writes reports whether there is anything to write.
 func (p LabelPlan) Writes() bool { return len(p.Set) > 0 || len(p.Remove) > 0 || p.Changed }
 
 // PlanLabels decides which labels a Node gets of its droplet's tags. For each label:
@@ -117,8 +117,8 @@ func (p LabelPlan) Writes() bool { return len(p.Set) > 0 || len(p.Remove) > 0 ||
 //	no tag, and another's label     it stays
 //	several tags, or a wrong one    all stays as it is, and people are told
 //
-// Ours is what the Node's annotation records with the value that the label has: whoever changes a label takes it over. A label that is recorded and
-// asked for no longer is treated as one without a tag, since the operator has said so.
+// Ours is what the Node's annotation records with the value that the label has: anyone who changes a label takes it over. A label that is
+// recorded and asked for no longer is treated as one without a tag, since the operator has said so.
 func PlanLabels(w LabelWorld, labels TagLabels) LabelPlan {
 	record, problem := recordOf(w.Node)
 	p := labelPlanner{world: w, before: record, after: map[string]string{}, plan: LabelPlan{Set: map[string]string{}}}
@@ -177,7 +177,7 @@ type labelPlanner struct {
 	plan          LabelPlan
 }
 
-// ours says that a label is there, and as we have set it.
+// ours reports that a label is there, and as we have set it.
 func (p *labelPlanner) ours(label string) bool {
 	recorded, ok := p.before[label]
 	current, there := p.world.Node.Labels[label]
@@ -197,7 +197,7 @@ func (p *labelPlanner) label(label string, values []string, tag string) {
 		p.keep(label, ours)
 	case len(values) == 1 && there && !ours:
 		if current != values[0] {
-			p.problem("label %s is %q by somebody else, and tag %s does not change it: remove the label or the tag", label, current, quoted(tag, values))
+			p.problem("label %s has the value %q from another owner, and tag %s does not change it: remove the label or the tag", label, current, quoted(tag, values))
 		}
 	case len(values) == 1:
 		p.after[label] = values[0]

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
-// ErrNoDroplet means that no droplet of the list is the Node's. It is no proof that there is none: a list may be partial, and a Node of
+// ErrNoDroplet means that no droplet of the list is the Node's. It is not proof that there is none: a list may be partial, and a Node of
 // another provider is never in it.
 var ErrNoDroplet = errors.New("no droplet matches")
 

@@ -11,23 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionTokenHealthy says that DigitalOcean accepts the token for all that was asked, and that it is the cluster's. False says what is wrong and what to do.
+// ConditionTokenHealthy DigitalOcean accepts the token for every call, and it belongs to the cluster's account. If False, the message says
+// what is wrong and what to do.
 const ConditionTokenHealthy = "TokenHealthy"
 
-// TokenReason says in one word how the token fares. It is the reason of a condition and the label of a metric, and MUST NOT change.
+// TokenReason says in one word the token's health. It is the reason of a condition and the label of a metric, and MUST NOT change.
 type TokenReason string
 
 // The reasons. All but TokenAccepted need a person.
 const (
-	// TokenAccepted of TokenHealthy=True: DigitalOcean accepts it for all that was asked, and it is the cluster's.
+	// TokenAccepted of TokenHealthy=True: DigitalOcean accepts it for every call, and it belongs to the cluster's account.
 	TokenAccepted TokenReason = "Accepted"
-	// TokenRefused of TokenHealthy=False: DigitalOcean answers 401.
+	// TokenRefused of TokenHealthy=False: DigitalOcean responds with status 401.
 	TokenRefused TokenReason = "Refused"
-	// TokenAnotherAccount of TokenHealthy=False: it is one of another account than the cluster's.
+	// TokenAnotherAccount of TokenHealthy=False: it belongs to another account than the cluster.
 	TokenAnotherAccount TokenReason = "AnotherAccount"
-	// TokenScopeMissing of TokenHealthy=False: some call is answered 403, since the token lacks a scope.
+	// TokenScopeMissing of TokenHealthy=False: a call failed with status 403, because the token lacks a scope.
 	TokenScopeMissing TokenReason = "ScopeMissing"
-	// TokenNothingVisible of TokenHealthy=False: it is of the right account, and shows none of the cluster's droplets.
+	// TokenNothingVisible of TokenHealthy=False: it belongs to the right account and shows none of the cluster's droplets.
 	TokenNothingVisible TokenReason = "NothingVisible"
 )
 
@@ -38,26 +39,26 @@ func TokenReasons() []TokenReason {
 
 // TokenAnswers is what DigitalOcean's answers to any calls say of the token.
 type TokenAnswers struct {
-	// Asked says that there was an answer that says something of it.
+	// Asked reports that there was an answer that says something of it.
 	Asked bool
-	// Refused says that the last of these was that the token is not accepted.
+	// Refused reports that the last of these was that the token is not accepted.
 	Refused bool
 	// Forbidden are the calls that were answered last that a scope is missing, as METHOD ROUTE in ascending order.
 	Forbidden []string
 }
 
-// TokenHealth is how the token fares.
+// TokenHealth is the token's health.
 type TokenHealth struct {
 	Reason TokenReason
 	// Message is one sentence: what is wrong and what to do.
 	Message string
 }
 
-// Healthy says that nobody needs to act.
+// Healthy reports that nobody needs to act.
 func (h TokenHealth) Healthy() bool { return h.Reason == TokenAccepted }
 
-// JudgeToken says how the token fares: by the answers, and by whether what it sees is this cluster's (of a Decision, its Trust and Message). That
-// DigitalOcean does not answer, or cannot be relied on for another reason, says nothing of the token. It is false if nothing is known of it.
+// JudgeToken says the token's health: by the answers, and by whether what it sees is this cluster's (of a Decision, its Trust and Message). That
+// DigitalOcean does not respond, or cannot be relied on for another reason, says nothing of the token. It is false if nothing is known of it.
 func JudgeToken(answers TokenAnswers, trust Trust, message string) (TokenHealth, bool) {
 	switch {
 	case !answers.Asked:

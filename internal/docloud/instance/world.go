@@ -10,7 +10,7 @@ import (
 )
 
 // World is all that is known when the existence of Nodes is decided. Everything in it that came from DigitalOcean MUST have been read with one
-// and the same token: whoever changes the token drops what was read with the old one.
+// and the same token: anyone who changes the token drops what was read with the old one.
 type World struct {
 	Now time.Time
 	// Recorded is the account that this cluster was bound to, its zero value for none yet.
@@ -37,7 +37,7 @@ type Account struct {
 	Team string `json:"team,omitempty"`
 }
 
-// SameOwner says whether two tokens see the same droplets. DigitalOcean tells the user of a token and, if it is a team's, the team; droplets
+// SameOwner reports whether two tokens see the same droplets. DigitalOcean tells the user of a token and, if it is a team's, the team; droplets
 // belong to the team then, so that a colleague's token is as good. The same user in another team, or in none, sees others.
 func (a Account) SameOwner(b Account) bool { return a == b || a.Team != "" && a.Team == b.Team }
 
@@ -52,7 +52,7 @@ func (a Account) String() string {
 type List struct {
 	// At is when the oldest of its pages was asked for, the zero time if there is no list.
 	At time.Time
-	// Complete says that every page of both lists arrived. Only what is in a list that is not complete counts, never what is missing.
+	// Complete reports that every page of both lists arrived. Only what is in a list that is not complete counts, never what is missing.
 	Complete bool
 	// Droplets are the IDs in it.
 	Droplets []int
@@ -95,8 +95,8 @@ type Config struct {
 	Window  time.Duration
 	AtLeast int
 	Percent int
-	// ProofLists is how many complete lists, one every ProofEvery at the most, must lack a droplet that goes beside these bounds: together with its own 404
-	// that is better proof than time. 0 is for no such thing.
+	// ProofLists is how many complete lists, one every ProofEvery at the most, must lack a droplet that goes alongside these bounds: together
+	// with its own 404 that is better proof than time. 0 is for no such thing.
 	ProofLists int
 	ProofEvery time.Duration
 	// MaxListAge and MaxAnswerAge are how old a list and a 404 may be to be believed.

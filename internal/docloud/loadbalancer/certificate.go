@@ -15,9 +15,9 @@ import (
 type Rotation struct {
 	// Certificate is the ID to send.
 	Certificate string
-	// Renewed says that it is a renewed one and that the Service's annotation is to be changed to it.
+	// Renewed reports that it is a renewed one and that the Service's annotation is to be changed to it.
 	Renewed bool
-	// Unsure says that it could not be told, since not all certificates are known; the load balancer keeps what it has.
+	// Unsure reports that it could not be told, since not all certificates are known; the load balancer keeps what it has.
 	Unsure bool
 }
 
@@ -100,7 +100,7 @@ func (in Input) certificate(s annotation.Settings, result *Result) (string, erro
 	if i >= 0 {
 		return in.Certificates[i].ID, nil
 	}
-	problem := "but the account has no certificate of that name: make it, or ask for one of Let's Encrypt with annotation " + annotation.CertificateDomains
+	problem := "but the account has no certificate of that name: make it, or request one of Let's Encrypt with annotation " + annotation.CertificateDomains
 	if in.PartialCertificates {
 		problem = "but not all certificates of the account could be read, and those that were have another name"
 	}

@@ -55,7 +55,7 @@ func TestDefaultsAreAsIfTheServiceSaidIt(t *testing.T) {
 	}
 }
 
-// Whoever has not written a value is not told that it has no effect, and is told whose it is where it stops something.
+// Anyone who has not written a value is not told that it has no effect, and is told whose it is where it stops something.
 func TestDefaultsAreNotTheOwnersFault(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -66,7 +66,7 @@ func TestDefaultsAreNotTheOwnersFault(t *testing.T) {
 		"source ranges beside":            {in: defaulted(t, fromRanges(service(), "192.0.2.0/24"), "allow-rules", "ip:192.0.2.1")},
 		"no such certificate": {
 			in:   defaulted(t, service(), "certificate-name", "nobody's"),
-			want: `annotation ` + p + `certificate-name is "nobody's" by the cluster's default, but the account has no certificate of that name: make it, or ask for one of Let's Encrypt with annotation ` + p + `certificate-domains`,
+			want: `annotation ` + p + `certificate-name is "nobody's" by the cluster's default, but the account has no certificate of that name: make it, or request one of Let's Encrypt with annotation ` + p + `certificate-domains`,
 		},
 		"no port to check": {
 			in:   defaulted(t, service("override-health-check", ""), "healthcheck-port", "9999"),

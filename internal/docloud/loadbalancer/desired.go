@@ -122,7 +122,7 @@ func (in Input) plain(s annotation.Settings, f fixedFields) Request {
 }
 
 // otherTags are the tags that people have given to the load balancer there is. A PUT may replace all tags by those that it carries, so that it
-// carries them too; the predecessor's would drop them. Those of clusters are no such tags: one that was handed over has one owner from then on.
+// carries them too; the upstream project's would drop them. Those of clusters are no such tags: one that was handed over has one owner from then on.
 func (in Input) otherTags() []string {
 	if in.Observed == nil {
 		return nil
@@ -193,7 +193,7 @@ func (in Input) ignored(result *Result) {
 	}
 }
 
-// written says which annotations are to be written for the load balancer there is.
+// written returns which annotations are to be written for the load balancer there is.
 func (in Input) written(result *Result) {
 	if result.Disowned {
 		result.Annotate = nil
@@ -221,7 +221,7 @@ func (r *Result) warn(reason, message string) {
 	r.Warnings = append(r.Warnings, annotation.Warning{Reason: reason, Message: message})
 }
 
-// Asks says whether a Service is to be given a load balancer by this controller. The error wraps [ErrNotOurs] and says why not: it is not of
+// Asks reports whether a Service is to be given a load balancer by this controller. The error wraps [ErrNotOurs] and says why not: it is not of
 // type LoadBalancer, or another controller has been asked for by class. A Service without a type is taken for one that was not sent through
 // the API server, which always sets one.
 func Asks(service *corev1.Service) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
-// The request, byte for byte: what scripts and the predecessor's users know.
+// The request, byte for byte: what scripts and the upstream project's users know.
 func TestRequestBytes(t *testing.T) {
 	t.Parallel()
 	in := input(service("ip", "192.0.2.44", "certificate-id", "cert-1", "http-idle-timeout-seconds", "0", "subnet-uuid", "s", "size-unit", "2"))
@@ -99,7 +99,7 @@ func TestRefusals(t *testing.T) {
 			want:    `port 443 has the protocol https, but annotation ` + p + `certificate-name is "web" and ` + p + `tls-passthrough is "true": remove one of them`,
 		},
 		"no such certificate": {
-			service: service("certificate-name", "nobody's"), want: `annotation ` + p + `certificate-name is "nobody's", but the account has no certificate of that name: make it, or ask for one of Let's Encrypt with annotation ` + p + `certificate-domains`,
+			service: service("certificate-name", "nobody's"), want: `annotation ` + p + `certificate-name is "nobody's", but the account has no certificate of that name: make it, or request one of Let's Encrypt with annotation ` + p + `certificate-domains`,
 		},
 		"no such certificate among those that could be read": {
 			service: service("certificate-name", "nobody's"), change: func(in *loadbalancer.Input) { in.PartialCertificates = true },
@@ -186,7 +186,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%T", err)
 			}
 			if result.Request.Name != "" {
-				t.Errorf("a request beside an error: %+v", result.Request)
+				t.Errorf("a request alongside an error: %+v", result.Request)
 			}
 		})
 	}
@@ -406,7 +406,7 @@ func TestSpecWarnings(t *testing.T) {
 		"passthrough that nothing uses":   {ports(service("tls-passthrough", "true"), "tcp:80:30080"), `annotation ` + p + `tls-passthrough is "true", but no port of the Service uses it: name one in ` + p + `tls-ports`},
 		"no node port":                    {ports(service(), "tcp:80:0"), `port 80 has no node port, without which a REGIONAL load balancer cannot reach it`},
 		"DigitalOcean's own ports":        {ports(service("type", network), "tcp:50054:30054"), `port 50054 will be refused: DigitalOcean keeps 50053 to 50055 for itself`},
-		"allow rules beside ranges":       {ranges(service("allow-rules", "ip:1.2.3.4"), "10.0.0.0/8"), `annotation ` + p + `allow-rules has no effect beside spec.loadBalancerSourceRanges`},
+		"allow rules alongside ranges":    {ranges(service("allow-rules", "ip:1.2.3.4"), "10.0.0.0/8"), `annotation ` + p + `allow-rules has no effect alongside spec.loadBalancerSourceRanges`},
 		"loadBalancerIP":                  {withSpec(func(s *corev1.ServiceSpec) { s.LoadBalancerIP = "1.2.3.4" }), `spec.loadBalancerIP is "1.2.3.4" and has no effect: use annotation ` + p + `ip`},
 		"session affinity of the Service": {withSpec(func(s *corev1.ServiceSpec) { s.SessionAffinity = "ClientIP" }), `spec.sessionAffinity is ClientIP, which holds behind the load balancer only: use annotation ` + p + `sticky-sessions-type for the load balancer itself`},
 	} {

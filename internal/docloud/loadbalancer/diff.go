@@ -120,7 +120,7 @@ func Curable(all []Difference, by Remedy) []Difference {
 }
 
 // Except returns the differences that are not among known. After a PUT that was accepted, what still differs is what DigitalOcean does not
-// keep; whoever remembers that does not send the same request again and again.
+// keep; anyone who remembers that does not send the same request again and again.
 func Except(all, known []Difference) []Difference {
 	var out []Difference
 	for _, d := range all {

@@ -15,7 +15,7 @@ import (
 )
 
 // firewallOf builds the load balancer's firewall. spec.loadBalancerSourceRanges wins over the annotation with allow rules. Ranges are written in
-// their shortest form, without duplicates and sorted: the predecessor sends them in random order, which made every comparison differ.
+// their shortest form, without duplicates and sorted: the upstream project sends them in random order, which made every comparison differ.
 func firewallOf(service *corev1.Service, s annotation.Settings) (Firewall, []annotation.Warning, error) {
 	f := Firewall{Allow: s.Allow, Deny: s.Deny}
 	if len(service.Spec.LoadBalancerSourceRanges) == 0 {
@@ -25,7 +25,7 @@ func firewallOf(service *corev1.Service, s annotation.Settings) (Firewall, []ann
 	if _, own := service.Annotations[annotation.AllowRules]; own && len(s.Allow) > 0 {
 		warnings = append(warnings, annotation.Warning{
 			Reason:  annotation.ReasonNoEffect,
-			Message: "annotation " + annotation.AllowRules + " has no effect beside spec.loadBalancerSourceRanges",
+			Message: "annotation " + annotation.AllowRules + " has no effect alongside spec.loadBalancerSourceRanges",
 		})
 	}
 	f.Allow = nil

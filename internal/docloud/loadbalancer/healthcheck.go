@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// kubeProxyPort and healthPath are where kube-proxy says whether a node takes traffic (KEP-3836).
+	// kubeProxyPort and healthPath are where kube-proxy reports whether a node takes traffic (KEP-3836).
 	kubeProxyPort = 10256
 	healthPath    = "/healthz"
 )

@@ -33,7 +33,7 @@ type Search struct {
 	Holds string
 	// TakeOver is what an administrator lets the Service take over, nil if that was not read.
 	TakeOver *TakeOver
-	// Attempted are the names under which a load balancer may have been made for the Service without an answer. They count like the Service's
+	// Attempted are the names under which a load balancer may have been made for the Service without a response. They count like the Service's
 	// own name, which may be another one by now.
 	Attempted []string
 }
@@ -65,9 +65,9 @@ type Identity struct {
 	Message string
 	// Warning is something to know about a load balancer that is ours, empty for nothing.
 	Warning string
-	// AskByID says that a GET by the ID of the annotation is needed to tell, AskAllowance that it is needed what the namespace may take over.
+	// AskByID reports that a GET by the ID of the annotation is needed to tell, AskAllowance that it is needed what the namespace may take over.
 	AskByID, AskAllowance bool
-	// TakenOver says that the Service takes over by naming it what it did not hold before.
+	// TakenOver reports that the Service takes over by naming it what it did not hold before.
 	TakenOver bool
 }
 
@@ -82,7 +82,7 @@ type Identity struct {
 //     exactly the Service's forwarding rules and serves machines of this cluster: it was made for the Service just before its maker died.
 //
 // One that has the name and is none of these is [Foreign]: names are unique in an account, so that it is in the way, and it is not taken over.
-// The predecessor takes it (its issue 916), with which a second cluster destroys the load balancer of the first.
+// The upstream project takes it (its issue 916), with which a second cluster destroys the load balancer of the first.
 func Identify(s Search) Identity {
 	if id := s.Service.Annotations[annotation.LoadBalancerID]; id != "" {
 		if identity, done := s.byID(id); done {
@@ -92,7 +92,7 @@ func Identify(s Search) Identity {
 	return s.byName()
 }
 
-// byID follows the annotation. Without a load balancer of that ID the search goes on by name: it may have been made anew.
+// byID follows the annotation. Without a load balancer of that ID the search goes on by name: it may have been made again.
 func (s Search) byID(id string) (Identity, bool) {
 	o := s.lookup(id)
 	if o == nil {
@@ -105,13 +105,13 @@ func (s Search) byID(id string) (Identity, bool) {
 		}
 		return Identity{
 			Ownership: Unclear, AskByID: true,
-			Message: fmt.Sprintf("load balancer %s of annotation %s is not in the list, and was not asked for by ID", id, annotation.LoadBalancerID),
+			Message: fmt.Sprintf("load balancer %s of annotation %s is not in the list, and was not read by ID", id, annotation.LoadBalancerID),
 		}, true
 	}
 	return s.byAnnotation(*o), true
 }
 
-// isID says whether a text has the form of a load balancer's ID, which is a UUID.
+// isID reports whether a text has the form of a load balancer's ID, which is a UUID.
 func isID(text string) bool {
 	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	if len(text) != len(form) {
@@ -172,7 +172,7 @@ func (s Search) byName() Identity {
 	return Identity{Ownership: Absent}
 }
 
-// named says whether a load balancer has one of the Service's names, and is not the one that the annotation names and that is gone.
+// named reports whether a load balancer has one of the Service's names, and is not the one that the annotation names and that is gone.
 func (s Search) named(o Observed) bool {
 	if s.ByID != nil && s.ByID.Found == nil && o.ID == s.Service.Annotations[annotation.LoadBalancerID] {
 		return false // the list is older
@@ -236,7 +236,7 @@ func Leftover(s Search) *Observed {
 	return nil
 }
 
-// serves says whether one of a load balancer's droplets is of this cluster; none says what to say of one that has no droplets.
+// serves reports whether one of a load balancer's droplets is of this cluster; none says what to say of one that has no droplets.
 func (s Search) serves(o Observed, none bool) bool {
 	if len(o.DropletIDs) == 0 {
 		return none && o.DropletTag == ""

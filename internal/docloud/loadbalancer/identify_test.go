@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
-// another is a Service beside the one of service().
+// another is a Service alongside the one of service().
 func another(name string, age int, pairs ...string) *corev1.Service {
 	s := service(pairs...)
 	s.Name, s.UID = name, types.UID("ffffffff-"+name)
@@ -88,7 +88,7 @@ func TestIdentify(t *testing.T) {
 			search: search(annotated(), lb("lb", "any", nil)), change: func(s *loadbalancer.Search) { s.Holds = "lb" }, want: loadbalancer.Ours, id: "lb",
 		},
 		"by ID, somebody's, and nobody has asked what the namespace may": {
-			search: search(annotated(), lb("lb", "any", []string{})), want: loadbalancer.Unclear, says: "was not asked",
+			search: search(annotated(), lb("lb", "any", []string{})), want: loadbalancer.Unclear, says: "was not queried",
 		},
 		"by ID, somebody's": {
 			search: search(annotated(), lb("lb", "any", []string{}, 1)), change: allow(""), want: loadbalancer.Foreign,
@@ -107,7 +107,7 @@ func TestIdentify(t *testing.T) {
 		},
 		"by ID, of a Service that has another one": {
 			search: search(showing(annotated()), lb("lb", "any", mine()), addressed(lb("has", "other", mine()))), want: loadbalancer.Foreign,
-			says: `this service has load balancer "other" (has), and does not change it for another one`,
+			says: `this service has load balancer "other" (has), and does not replace it by another one`,
 		},
 		"by ID, and a hostname in the status, which any Service may ask for": {
 			search: search(annotated("name", "any", "hostname", "web.example"), lb("lb", "any", []string{}, 1)), change: func(s *loadbalancer.Search) {
@@ -118,7 +118,7 @@ func TestIdentify(t *testing.T) {
 		"by ID, of a Service that has lost the annotation": {
 			search: search(annotated(), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
 				s.Others = append(s.Others, showing(another("young", -5)))
-			}, want: loadbalancer.Foreign, says: "service default/young, which has the better claim",
+			}, want: loadbalancer.Foreign, says: "service default/young, which has precedence",
 		},
 		"by name, of a Service that has lost the annotation": {
 			search: search(service("name", "web"), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
@@ -152,7 +152,7 @@ func TestIdentify(t *testing.T) {
 		"handed over to a younger Service, and wanted back": {
 			search: search(showing(recorded(annotated(), 1)), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
 				s.Others = append(s.Others, recorded(another("young", -5, annotation.LoadBalancerID, "lb"), 2))
-			}, want: loadbalancer.Foreign, says: "service default/young, which has the better claim",
+			}, want: loadbalancer.Foreign, says: "service default/young, which has precedence",
 		},
 		"by ID, no cluster ID: somebody's": {
 			search: search(annotated(), lb("lb", "any", nil, 1)), change: func(s *loadbalancer.Search) { s.ClusterID, s.TakeOver = "", &loadbalancer.TakeOver{} },
@@ -177,7 +177,7 @@ func TestIdentify(t *testing.T) {
 			}, want: loadbalancer.Ours, id: "lb",
 		},
 		"by ID, not in the list": {
-			search: search(annotated()), want: loadbalancer.Unclear, says: "was not asked for by ID",
+			search: search(annotated()), want: loadbalancer.Unclear, says: "was not read by ID",
 		},
 		"by ID, gone": {
 			search: search(service(annotation.LoadBalancerID, lbID)), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
@@ -189,19 +189,19 @@ func TestIdentify(t *testing.T) {
 		"by ID, gone, and the list is old": {
 			search: search(service(annotation.LoadBalancerID, lbID), lb(lbID, defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Absent,
 		},
-		"by ID, gone, and made anew": {
+		"by ID, gone, and made again": {
 			search: search(service(annotation.LoadBalancerID, lbID), lb("new", defName, mine())), change: func(s *loadbalancer.Search) { s.ByID = &loadbalancer.Lookup{} }, want: loadbalancer.Ours, id: "new",
 		},
 		"a copy of the Service has the better claim: it is older": {
 			search: search(annotated(), lb("lb", "web", mine())), change: func(s *loadbalancer.Search) {
 				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
-			}, want: loadbalancer.Foreign, says: "but it belongs to service default/old, which has the better claim",
+			}, want: loadbalancer.Foreign, says: "but it belongs to service default/old, which has precedence",
 		},
 		"an older Service names what a younger one has": {
 			search: search(annotated(), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
 				s.Others = append(s.Others, showing(another("young", -5, annotation.LoadBalancerID, "lb")))
-			}, want: loadbalancer.Foreign, says: "but it belongs to service default/young, which has the better claim",
+			}, want: loadbalancer.Foreign, says: "but it belongs to service default/young, which has precedence",
 		},
 		"a younger Service has what an older one names": {
 			search: search(showing(annotated()), addressed(lb("lb", "web", mine()))), change: func(s *loadbalancer.Search) {
@@ -307,7 +307,7 @@ func TestIdentify(t *testing.T) {
 			if !strings.Contains(got.Message+got.Warning, tt.says) || tt.says == "" && got.Message+got.Warning != "" {
 				t.Errorf("says\n%s%s, want\n%s", got.Message, got.Warning, tt.says)
 			}
-			if got.AskByID != strings.Contains(tt.says, "asked for by ID") || got.AskAllowance != (tt.says == "was not asked") {
+			if got.AskByID != strings.Contains(tt.says, "was not read by ID") || got.AskAllowance != (tt.says == "was not queried") {
 				t.Errorf("ask by ID: %v", got.AskByID)
 			}
 		})
@@ -326,18 +326,18 @@ func TestMayDelete(t *testing.T) {
 		"untagged, serving this cluster":     {search: search(service()), lb: lb("lb", "web", nil, 1, 9)},
 		"untagged, serving nobody":           {search: search(service()), lb: lb("lb", "web", nil)},
 		"no droplet of the cluster is known": {search: search(service()), lb: lb("lb", "web", nil, 9), change: func(s *loadbalancer.Search) { s.Droplets = nil }},
-		"another cluster's by tag":           {search: search(service()), lb: lb("lb", "web", theirs(), 1), says: "carries the tag of another cluster (k8s:c2): to let go of the service and keep the load balancer, set annotation"},
+		"another cluster's by tag":           {search: search(service()), lb: lb("lb", "web", theirs(), 1), says: "carries the tag of another cluster (k8s:c2): to detach the service and keep the load balancer, set annotation"},
 		"another cluster's by its droplets":  {search: search(service()), lb: lb("lb", "web", nil, 8, 9), says: "serves droplets of which none is of this cluster"},
 		"of a type that no Service has":      {search: search(service()), lb: loadbalancer.Observed{ID: "lb", Name: "web", Type: "GLOBAL", Tags: mine()}, says: "is of type GLOBAL, which no service has made"},
 		"disowned":                           {search: search(service(annotation.Disown, "true")), lb: lb("lb", "web", mine(), 1), says: "is disowned by annotation"},
 		"perhaps disowned":                   {search: search(service(annotation.Disown, "maybe")), lb: lb("lb", "web", mine(), 1), says: "it must be true or false"},
-		"handed over":                        {search: search(service(loadbalancer.HandedOverAnnotation, "lb")), lb: lb("lb", "web", mine(), 1), says: "was handed over to the service, and stays"},
+		"handed over":                        {search: search(service(loadbalancer.HandedOverAnnotation, "lb")), lb: lb("lb", "web", mine(), 1), says: "was handed over to the service, and is kept"},
 		"another one was handed over":        {search: search(service(loadbalancer.HandedOverAnnotation, "other")), lb: lb("lb", "web", mine(), 1)},
 		"the original of a copied Service": {
 			search: search(service(annotation.LoadBalancerID, "lb")), lb: lb("lb", "web", mine(), 1), change: func(s *loadbalancer.Search) {
 				s.Service.CreationTimestamp.Time = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 				s.Others = append(s.Others, another("old", 5, annotation.LoadBalancerID, "lb"))
-			}, says: "belongs to service default/old, which has the better claim",
+			}, says: "belongs to service default/old, which has precedence",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

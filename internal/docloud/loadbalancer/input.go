@@ -19,12 +19,12 @@ type Input struct {
 	Droplets []instance.Droplet
 	// Certificates are those of the account; they may be missing if [NeedsOf] says so.
 	Certificates []Certificate
-	// PartialCertificates says that Certificates are not all there are: nothing is concluded from one that is missing.
+	// PartialCertificates reports that Certificates are not all there are: nothing is concluded from one that is missing.
 	PartialCertificates bool
 	// EndpointNodes are the names of the Nodes where endpoints of the Service are; they may be missing if [NeedsOf] says so.
 	EndpointNodes map[string]bool
 	Cluster       Cluster
-	// AllSelected says that the Nodes stand for any, and that the Service's selector of Nodes selects them.
+	// AllSelected reports that the Nodes stand for any, and that the Service's selector of Nodes selects them.
 	AllSelected bool
 	// Observed is the load balancer there is, nil for none. What cannot be changed is taken from it.
 	Observed *Observed
@@ -66,15 +66,15 @@ const (
 // Result is what a load balancer must be, and what there is to say about it.
 type Result struct {
 	Request Request
-	// CreateOnly is what only the POST carries besides.
+	// CreateOnly is what only the POST carries in addition.
 	CreateOnly CreateOnly
-	// Annotate holds the annotations that are to be written on the Service because they differ, in no case more than those the predecessor
+	// Annotate holds the annotations that are to be written on the Service because they differ, in no case more than those the upstream project
 	// writes: the load balancer's ID and type, and the ID of a renewed certificate.
 	Annotate map[string]string
 	// Certificate is what is waited for before the Service's certificate can be used, nil for nothing. The load balancer there is keeps its forwarding
 	// rules until then; without one it is an error as well.
 	Certificate *CertificateWait
-	// Disowned says that nothing of this may be sent.
+	// Disowned reports that nothing of this may be sent.
 	Disowned bool
 	// Warnings are in a fixed order. They are for the Service's owner and become events.
 	Warnings []annotation.Warning

@@ -36,9 +36,9 @@ type CertificateRequest struct {
 // ManagedPrefix begins the names of certificates that are made for annotations. It MUST not be changed: those of existing clusters are found by it.
 const ManagedPrefix = "mooring-"
 
-// ManagedName is the name of the certificate for exactly these domains, which are in lower case, sorted and each once: the prefix and the first 16 bytes
-// of their SHA-256 sum in hexadecimal. It is the same in all clusters of an account, since names are unique there and the certificate is as well. It
-// MUST not be changed.
+// ManagedName is the name of the certificate for exactly these domains, which are in lower case, sorted and each once: the prefix and the
+// first 16 bytes of their SHA-256 sum in hexadecimal. It is the same in all clusters of an account, since names are unique there and the
+// certificate is as well. It MUST not be changed.
 func ManagedName(domains []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(domains, ",")))
 	return ManagedPrefix + hex.EncodeToString(sum[:16])
@@ -47,9 +47,9 @@ func ManagedName(domains []string) string {
 // CertificateWait is a certificate that a Service asks for by its domains and that cannot be used yet. Its text is one sentence.
 type CertificateWait struct { //nolint:errname // it is an error for who has no load balancer yet, and news for others
 	Request CertificateRequest
-	// Make says that the account has none, so that it is to be made. Never with Failed.
+	// Make reports that the account has none, so that it is to be made. Never with Failed.
 	Make bool
-	// Failed says that a person has to do something; otherwise it is to be looked at again.
+	// Failed reports that a person has to do something; otherwise it is to be looked at again.
 	Failed  bool
 	Message string
 }
@@ -92,14 +92,14 @@ func (in Input) managed(domains []string) (string, *CertificateWait) {
 		w.Message = "not all certificates of the account could be read, so that it is not known whether there is one for " + named(domains)
 	case ours >= 0 && !fits(in.Certificates[ours], w.Request):
 		w.Failed = true
-		w.Message = fmt.Sprintf("the account has a %s that is for something else: delete it there, and it is made anew", what)
+		w.Message = fmt.Sprintf("the account has a %s for other domains: delete it there, and it is created again", what)
 	case pending != nil:
 		w.Message = fmt.Sprintf("certificate %q for %s is being issued, which needs DigitalOcean's DNS to serve these domains for this account",
 			pending.Name, named(domains))
 	case ours >= 0:
 		w.Failed = true
 		w.Message = what + " could not be issued: let DigitalOcean's DNS serve these domains for this account, then delete the certificate there, " +
-			"and it is made anew"
+			"and it is created again"
 	default:
 		w.Make = true
 		w.Message = what + " is being made"
@@ -115,7 +115,7 @@ func rank(c Certificate, name string) int {
 	return 1
 }
 
-// fits says whether a certificate is what a request would make. What is not shown does not speak against one that has the name.
+// fits reports whether a certificate is what a request would make. What is not shown does not speak against one that has the name.
 func fits(c Certificate, r CertificateRequest) bool {
 	if c.Type != r.Type && c.Type != "" {
 		return false

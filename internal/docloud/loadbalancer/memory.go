@@ -14,18 +14,18 @@ import (
 type Memory struct {
 	// Holds is the ID of the load balancer that was the Service's when it was last looked for, empty for none.
 	Holds string
-	// NotBefore is the stamp that the list must have for the next pass: something happened of which no answer arrived.
+	// NotBefore is the stamp that the list must have for the next pass: something happened of which no response arrived.
 	NotBefore uint64
-	// UnsureSince is when a POST got no answer and the load balancer was not found since, zero for no such thing.
+	// UnsureSince is when a POST got no response and the load balancer was not found since, zero for no such thing.
 	UnsureSince time.Time
 	// Attempted are the names that this POST and others before it carried. Answered are those of POSTs that got an answer, which was no: what the
-	// Service says of them, in a view that may be old, is no reason to doubt.
+	// Service says of them, in a view that may be old, is not a reason to doubt.
 	Attempted, Answered []string
 	// TakenSince is when DigitalOcean said last that the name of the load balancer is taken although no list showed it, zero for no such thing.
 	TakenSince time.Time
 	// NotKept are the differences that remained right after a PUT that was accepted: DigitalOcean does not keep what was sent.
 	NotKept []Difference
-	// Suspect says that DigitalOcean refused the droplets: those that are not in the account any more are not sent again.
+	// Suspect reports that DigitalOcean refused the droplets: those that are not in the account any more are not sent again.
 	Suspect bool
 	// InPlace is the request that the load balancer was last known to agree with, but for its droplets: what differs from it while it is still
 	// the right one was changed elsewhere. Nil for none.

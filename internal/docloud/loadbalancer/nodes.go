@@ -33,7 +33,7 @@ type backends struct {
 	ready   []*corev1.Node
 	targets []Target
 	leftOut []LeftOut
-	// privateOnly says that a Node was left out because it has a private address and no public one.
+	// privateOnly reports that a Node was left out because it has a private address and no public one.
 	privateOnly bool
 }
 
@@ -99,7 +99,7 @@ func (in Input) selector(s annotation.Settings) (labels.Selector, error) {
 	}
 	selected, err := labels.Parse(s.NodeSelector)
 	if err != nil {
-		return labels.Everything(), &annotation.Error{Annotation: annotation.NodeSelector, Value: s.NodeSelector, Problem: "which is no selector of labels: " + err.Error()}
+		return labels.Everything(), &annotation.Error{Annotation: annotation.NodeSelector, Value: s.NodeSelector, Problem: "which is not a selector of labels: " + err.Error()}
 	}
 	return selected, nil
 }
@@ -134,11 +134,11 @@ func EndpointNodes(all []*discoveryv1.EndpointSlice) map[string]bool {
 	return nodes
 }
 
-// NetworkTypeLabel on a Node says whether its machine is public or private: that a private one has no public address is as it must be. It is the
-// predecessor's, as of v0.1.70 (its pull request 950), and MUST NOT be changed.
+// NetworkTypeLabel on a Node reports whether its machine is public or private: that a private one has no public address is as it must be. It is the
+// upstream project's, as of v0.1.70 (its pull request 950), and MUST NOT be changed.
 const NetworkTypeLabel = "doks.digitalocean.com/node-network-type"
 
-// IsPrivate says whether a Node's machine has no public address on purpose.
+// IsPrivate reports whether a Node's machine has no public address on purpose.
 func IsPrivate(node *corev1.Node) bool { return node.Labels[NetworkTypeLabel] == "private" }
 
 // addresses are the kinds of addresses that a Node has.
@@ -191,9 +191,9 @@ func (b *backends) why() string {
 	return strings.Join(parts, ", ")
 }
 
-// droplets returns the IDs of the ready Nodes' droplets in the predecessor's order: those with a provider ID in the order of Nodes, then those
+// droplets returns the IDs of the ready Nodes' droplets in the upstream project's order: those with a provider ID in the order of Nodes, then those
 // that were found by name in the order of droplets. A Node whose droplet is not found, or could be one of several, is left out; if that leaves
-// none, it is an error, since droplets that are not found are no reason to take all targets away.
+// none, it is an error, since droplets that are not found are not reason to take all targets away.
 func (b *backends) droplets(all []instance.Droplet) ([]int, error) {
 	ids, byID := []int{}, map[int]string{}
 	var unnamed []*corev1.Node

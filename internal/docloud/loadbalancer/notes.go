@@ -12,42 +12,42 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reasons of events on Services, besides those of warnings (package annotation). Alerts and scripts select by them: they MUST
-// not be changed. LoadBalancerConfigError is the predecessor's; UnAvailableLoadBalancer and UpdateLoadBalancerFailed are the framework's.
+// Reasons of events on Services, in addition to those of warnings (package annotation). Alerts and scripts select by them: they MUST
+// not be changed. LoadBalancerConfigError is the upstream project's; UnAvailableLoadBalancer and UpdateLoadBalancerFailed are the framework's.
 const (
-	// ReasonConfig, Warning: a value is refused; which, and what may stand there.
+	// ReasonConfig, Warning: a value is refused; the message names it and the allowed values.
 	ReasonConfig = "LoadBalancerConfigError"
 	// ReasonNoNodes, Warning: no Node can be a target.
 	ReasonNoNodes = "UnAvailableLoadBalancer"
-	// ReasonFailed, Warning: a look at the load balancer failed, and is tried again.
+	// ReasonFailed, Warning: a check of the load balancer failed and is retried.
 	ReasonFailed = "UpdateLoadBalancerFailed"
-	// ReasonSyncFailed, Warning: the load balancer could not be made what the Service asks for. It is the framework's reason.
+	// ReasonSyncFailed, Warning: the load balancer could not be created or changed. The reason is that of Kubernetes' framework for cloud controllers.
 	ReasonSyncFailed = "SyncLoadBalancerFailed"
-	// ReasonForeign, Warning: a load balancer that is somebody else's is in the way.
+	// ReasonForeign, Warning: a load balancer with another owner prevents the creation.
 	ReasonForeign = "LoadBalancerForeign"
-	// ReasonNotDeleted, Warning: the load balancer is kept although the Service goes, since it is not the Service's alone.
+	// ReasonNotDeleted, Warning: the load balancer is kept although the Service is deleted, because it does not belong to the Service alone.
 	ReasonNotDeleted = "LoadBalancerNotDeleted"
-	// ReasonDoubt, Warning: nothing is made or given up while it is in doubt whose the DigitalOcean account is.
+	// ReasonDoubt, Warning: nothing is created or deleted while it is unknown which cluster the DigitalOcean account belongs to.
 	ReasonDoubt = "DigitalOceanAccountInDoubt"
-	// ReasonLeftOut, Warning: Nodes that get no traffic, and why.
+	// ReasonLeftOut, Warning: Nodes get no traffic; the message has the reasons.
 	ReasonLeftOut = "LoadBalancerNodesLeftOut"
-	// ReasonNoEndpoints, Warning: it could not be read where the Service's endpoints are; all Nodes are targets.
+	// ReasonNoEndpoints, Warning: the Service's endpoints could not be read; all Nodes are targets.
 	ReasonNoEndpoints = "LoadBalancerEndpointsUnknown"
-	// ReasonRepaired, Normal: settings were changed elsewhere, and are put right.
+	// ReasonRepaired, Normal: settings were changed elsewhere and are repaired.
 	ReasonRepaired = "LoadBalancerRepaired"
 	// ReasonRecreated, Warning: the load balancer was deleted elsewhere; the new one has another address.
 	ReasonRecreated = "LoadBalancerRecreated"
-	// ReasonLeftOver, Warning: a load balancer with this cluster's tag and the Service's ports is no Service's; it may be left over.
+	// ReasonLeftOver, Warning: a load balancer with this cluster's tag and the Service's ports belongs to no Service; it may be left over.
 	ReasonLeftOver = "LoadBalancerLeftOver"
 	// ReasonPending, Normal: DigitalOcean is making the load balancer; its address follows.
 	ReasonPending = "LoadBalancerPending"
-	// ReasonCertPending, Normal: the certificate is being issued, and what that needs.
+	// ReasonCertPending, Normal: the certificate is being issued; the message says what is needed.
 	ReasonCertPending = "LoadBalancerCertificatePending"
-	// ReasonCertReady, Normal: the certificate that was waited for can be used.
+	// ReasonCertReady, Normal: the certificate is ready.
 	ReasonCertReady = "LoadBalancerCertificateReady"
-	// ReasonCertFailed, Warning: the certificate could not be made or issued; what to do.
+	// ReasonCertFailed, Warning: the certificate could not be created or issued; the message says what to do.
 	ReasonCertFailed = "LoadBalancerCertificateFailed"
-	// ReasonEnsured, Normal: an address is published. It is the framework's reason, for what that leaves to this controller.
+	// ReasonEnsured, Normal: an address was published. The reason is that of Kubernetes' framework for cloud controllers.
 	ReasonEnsured = "EnsuredLoadBalancer"
 )
 

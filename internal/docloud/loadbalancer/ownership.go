@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// TakeOverAnnotation on a Namespace: the IDs of load balancers, separated by commas, that Services there may take over by naming them, although they
-	// are not this cluster's; "*" for all. Who writes Services does not write Namespaces.
+	// TakeOverAnnotation on a Namespace: the IDs of load balancers, separated by commas, that Services in the namespace may adopt by naming
+	// them although they do not belong to this cluster; "*" for all. It is on the Namespace because authors of Services usually may not write
+	// Namespaces.
 	TakeOverAnnotation = "cloud.mooring.dev/load-balancer-take-over"
-	// HandedOverAnnotation on a Service: the ID of a load balancer that the Service took over by naming it. It is not deleted with the Service; without
-	// the annotation it is.
+	// HandedOverAnnotation on a Service: the ID of a load balancer that the Service adopted by naming it. It is not deleted with the Service;
+	// without the annotation it is deleted.
 	HandedOverAnnotation = "cloud.mooring.dev/load-balancer-handed-over"
 )
 
-// TakeOver says which load balancers that are not this cluster's a Service may take over by naming their IDs.
+// TakeOver returns which load balancers that are not this cluster's a Service may take over by naming their IDs.
 type TakeOver struct {
 	// Any lets it take over any; IDs are those that it may.
 	Any bool
@@ -72,7 +73,7 @@ func (s Search) claimOf(service *corev1.Service, o Observed) claim {
 	return none
 }
 
-// itself says whether a Service is the one that is looked for.
+// itself reports whether a Service is the one that is looked for.
 func (s Search) itself(service *corev1.Service) bool {
 	return service.UID == s.Service.UID && key(service) == key(s.Service)
 }
@@ -92,8 +93,8 @@ func (s Search) rival(o Observed) *corev1.Service {
 }
 
 // compare orders Services by their claims to a load balancer, the best first: who held it last, which its name and the statuses show, then who names
-// it, then who took it over last, and of those of whom nothing else is known the older one. So neither a copy of a Service, annotations included, nor a
-// Service that is older, nor one that had it before takes what another one has, and a copy does not stop the original either.
+// it, then who took it over last, and of those of whom nothing else is known the older one. So neither a copy of a Service, annotations
+// included, nor a Service that is older, nor one that had it before takes what another one has, and a copy does not stop the original either.
 func (s Search) compare(a, b *corev1.Service, o Observed) int {
 	names := func(x *corev1.Service) int {
 		if x.Annotations[annotation.LoadBalancerID] == o.ID {
@@ -105,8 +106,8 @@ func (s Search) compare(a, b *corev1.Service, o Observed) int {
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b)))
 }
 
-// owners are the other Services that name a load balancer or have a claim to it, which they keep when they lose the annotation: those that have not let
-// it go, or those that have.
+// owners are the other Services that name a load balancer or have a claim to it, which they keep when they lose the annotation: those that
+// have not let it go, or those that have.
 func (s Search) owners(o Observed, letGo bool) []*corev1.Service {
 	return slices.DeleteFunc(slices.Clone(s.Others), func(other *corev1.Service) bool {
 		if s.itself(other) || other.Annotations[annotation.LoadBalancerID] != o.ID && s.claimOf(other, o) == none {
@@ -134,7 +135,7 @@ func (s Search) byAnnotation(o Observed) Identity {
 		return Identity{Ownership: Foreign, Message: fmt.Sprintf("%s is named by annotation %s, but "+format, append([]any{o, annotation.LoadBalancerID}, args...)...)}
 	}
 	if rival := s.rival(o); rival != nil {
-		return foreign("it belongs to service %s, which has the better claim: remove the annotation here, or set %s: \"true\" there", key(rival), annotation.Disown)
+		return foreign("it belongs to service %s, which has precedence: remove the annotation here, or set %s: \"true\" there", key(rival), annotation.Disown)
 	}
 	ours := Identity{Ownership: Ours, LoadBalancer: &o}
 	if tags := s.foreignTags(o); len(tags) > 0 {
@@ -150,13 +151,13 @@ func (s Search) byAnnotation(o Observed) Identity {
 		return ours
 	}
 	if has := s.has(o); has != nil {
-		return foreign("this service has %s, and does not change it for another one: delete the service and make it again, or remove the annotation", has)
+		return foreign("this service has %s, and does not replace it by another one: delete the service and create it again, or remove the annotation", has)
 	}
 	if s.free(o) {
 		return ours
 	}
 	if s.TakeOver == nil {
-		return Identity{Ownership: Unclear, AskAllowance: true, Message: "whether the namespace may take over load balancers was not asked"}
+		return Identity{Ownership: Unclear, AskAllowance: true, Message: "whether the namespace may take over load balancers was not queried"}
 	}
 	whose := "it does not carry this cluster's tag"
 	if tags := s.foreignTags(o); len(tags) > 0 {
@@ -178,8 +179,8 @@ func (s Search) has(o Observed) *Observed {
 	return &s.List[i]
 }
 
-// free says whether a load balancer is this cluster's and nobody's there: it carries the cluster's tag, or a Service of the cluster that had it has
-// let it go, or, where tags cannot tell, it is what was made for this Service.
+// free reports whether a load balancer is this cluster's and nobody's there: it carries the cluster's tag, or a Service of the cluster that
+// had it has let it go, or, where tags cannot tell, it is what was made for this Service.
 func (s Search) free(o Observed) bool {
 	if tag := ClusterTag(s.ClusterID); tag != "" && slices.Contains(o.Tags, tag) {
 		return true
@@ -192,12 +193,12 @@ func (s Search) free(o Observed) bool {
 		untold && o.Name == NameOf(s.Service) && sameRules(o.ForwardingRules, s.Rules) && s.serves(o, false)
 }
 
-// HandedOver says whether a Service took a load balancer over that was not made for it.
+// HandedOver reports whether a Service took a load balancer over that was not made for it.
 func HandedOver(service *corev1.Service, o Observed) bool {
 	return service.Annotations[HandedOverAnnotation] == o.ID && o.Name != DefaultName(service)
 }
 
-// MayDelete says whether a load balancer may be deleted because its Service is. It may not, with the reason in one sentence, if the Service has
+// MayDelete reports whether a load balancer may be deleted because its Service is. It may not, with the reason in one sentence, if the Service has
 // disowned it or took it over, if another Service has the better claim to it, or if it is another cluster's: by its tag, or by serving other machines
 // only. A Service is easily copied with its annotations, and deleting the copy must not take the original's load balancer along.
 func MayDelete(s Search, o Observed) (bool, string) {
@@ -208,11 +209,11 @@ func MayDelete(s Search, o Observed) (bool, string) {
 	case disowned:
 		return false, fmt.Sprintf("%s is disowned by annotation %s", o, annotation.Disown)
 	case HandedOver(s.Service, o):
-		return false, fmt.Sprintf("%s was handed over to the service, and stays: delete it at DigitalOcean if nobody needs it", o)
+		return false, fmt.Sprintf("%s was handed over to the service, and is kept: delete it at DigitalOcean if it is no longer needed", o)
 	}
-	advice := fmt.Sprintf("to let go of the service and keep the load balancer, set annotation %s: \"true\"", annotation.Disown)
+	advice := fmt.Sprintf("to detach the service and keep the load balancer, set annotation %s: \"true\"", annotation.Disown)
 	if rival := s.rival(o); rival != nil {
-		return false, fmt.Sprintf("%s belongs to service %s, which has the better claim: %s", o, key(rival), advice)
+		return false, fmt.Sprintf("%s belongs to service %s, which has precedence: %s", o, key(rival), advice)
 	}
 	tag := ClusterTag(s.ClusterID)
 	tags := s.foreignTags(o)

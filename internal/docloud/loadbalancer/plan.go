@@ -37,12 +37,12 @@ type Plan struct {
 
 // Needs say what must be read, in the order of their fields.
 type Needs struct {
-	// Again says that a load balancer and a certificate do not fit together: what is known of the load balancer by writes is not to be believed.
+	// Again reports that a load balancer and a certificate do not fit together: what is known of the load balancer by writes is not to be believed.
 	Again string
 	// Trust asks whether the answers are about this cluster, Account with whose the token is at this moment; Live for the Service as the API server has
 	// it.
 	Trust, Account, Live bool
-	// Urgent says that the reads are as urgent as making and deleting.
+	// Urgent reports that the reads are as urgent as making and deleting.
 	Urgent             bool
 	List, Certificates *Demand
 	// Allowance asks for what the namespace may take over.
@@ -151,7 +151,7 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 func (r *Refusal) Unwrap() error { return r.Err }
 
 // ErrToldToWait means that DigitalOcean asked to wait, and the time is not over.
-var ErrToldToWait = errors.New("DigitalOcean asked to wait before the next call")
+var ErrToldToWait = errors.New("DigitalOcean's rate limit requires a wait before the next call")
 
 // errMoved means that the token changed during the pass.
 var errMoved = errors.New("the token changed meanwhile")
@@ -180,9 +180,9 @@ type planning struct {
 	outcome Outcome
 	// again is when to look again although nothing failed.
 	again time.Duration
-	// takenOver says that the Service takes over a load balancer that it did not hold before.
+	// takenOver reports that the Service takes over a load balancer that it did not hold before.
 	takenOver bool
-	// strange says that the load balancer has a certificate that the list of certificates lacks.
+	// strange reports that the load balancer has a certificate that the list of certificates lacks.
 	strange bool
 }
 
@@ -190,7 +190,7 @@ func (p *planning) warn(reason, message string) {
 	p.plan.Notes = append(p.plan.Notes, warning(reason, message))
 }
 
-// need says that something is to be read first.
+// need reports that something is to be read first.
 func (p *planning) need(n Needs) { p.plan.Needs = n }
 
 // step is the next step.
@@ -216,7 +216,7 @@ func (p *planning) refuse(err error) {
 // trouble ends the pass by a call that failed. A limit on calls holds for all Services; other requests to wait for this one.
 func (p *planning) trouble(t *Trouble, format string, args ...any) {
 	err := fmt.Errorf(format+": %w", append(args, t.Err)...)
-	// Identifiers of requests and ports differ each time, and are no news.
+	// Identifiers of requests and ports differ each time, and are not news.
 	what := fmt.Sprint(fmt.Sprintf(format, args...), t.Kind, t.Said)
 	switch wait := t.Until.Sub(p.Now); {
 	case wait > 0:
@@ -266,7 +266,7 @@ func outcomeOf(t *Trouble) Outcome {
 	return OutcomeFailed
 }
 
-// waits says whether DigitalOcean may not be asked now; that is looked at once, at the begin of a pass.
+// waits reports whether DigitalOcean may not be asked now; that is looked at once, at the begin of a pass.
 func (p *planning) waits() bool {
 	if p.List.Met != nil || p.last() != nil || p.Trust != nil {
 		return false
@@ -293,15 +293,15 @@ func (p *planning) recall() {
 	}
 }
 
-// AttemptAnnotation on a Service while its load balancer is being made: the name that the load balancer was to have when DigitalOcean
-// was last asked to make it: it is found by that name if whoever asked died before an answer came and the Service is to have another name by now.
+// AttemptAnnotation on a Service while its load balancer is being made: the name in the last creation request to DigitalOcean. The load
+// balancer is found by it if the controller stopped before a response arrived and the desired name has changed since.
 // It MUST not be changed: a Service may carry it while another version takes over.
 const AttemptAnnotation = "cloud.mooring.dev/load-balancer-attempted"
 
 // Finalizer is what Kubernetes' service controller puts on a Service before its load balancer is made (k8s.io/cloud-provider, service/helpers).
 const Finalizer = "service.kubernetes.io/load-balancer-cleanup"
 
-// InHand says whether Kubernetes' service controller has given a Service its finalizer, and neither it nor the Service's owner has let go.
+// InHand reports whether Kubernetes' service controller has given a Service its finalizer, and neither it nor the Service's owner has let go.
 func InHand(service *corev1.Service) bool { return wants(service) == nil && held(service) }
 
 func held(service *corev1.Service) bool { return slices.Contains(service.Finalizers, Finalizer) }
@@ -310,13 +310,13 @@ func held(service *corev1.Service) bool { return slices.Contains(service.Finaliz
 func wants(service *corev1.Service) error {
 	disowned, err := annotation.IsDisowned(service.Annotations)
 	if asks := Asks(service); asks != nil || service.DeletionTimestamp != nil || err == nil && disowned {
-		return fmt.Errorf("service %s does not want a load balancer any more", key(service))
+		return fmt.Errorf("service %s no longer requests a load balancer", key(service))
 	}
 	return nil
 }
 
 // annotate is the step that writes annotations on the Service, and takes the note of an attempt away, which was for the load balancer that there is
-// now. It says whether there is nothing to write.
+// now. It reports whether there is nothing to write.
 func (p *planning) annotate(values map[string]string) bool {
 	missing, some := p.unwritten(values)
 	last := p.answer(StepAnnotate)
@@ -342,11 +342,11 @@ func (p *planning) unwritten(values map[string]string) (missing map[string]strin
 	return missing, len(missing) > 0 || attempted
 }
 
-// ConditionOwned is the condition of a Service that says whether the load balancer that it asks for is its own. It is there once it was not, and MUST NOT
-// be changed.
+// ConditionOwned is the condition of a Service that reports whether the load balancer that it asks for is its own. It is there once it was not,
+// and MUST NOT be changed.
 const ConditionOwned = "cloud.mooring.dev/LoadBalancerOwned"
 
-// owns is the step that says on the Service whether the load balancer is its own. It says whether there is nothing to write.
+// owns is the step that says on the Service whether the load balancer is its own. It reports whether there is nothing to write.
 func (p *planning) owns(why string) bool {
 	c := metav1.Condition{
 		Type: ConditionOwned, Status: metav1.ConditionTrue, Reason: "Owned", Message: "the load balancer is this service's",
@@ -358,7 +358,7 @@ func (p *planning) owns(why string) bool {
 	have := slices.IndexFunc(p.Service.Status.Conditions, func(x metav1.Condition) bool { return x.Type == ConditionOwned })
 	switch {
 	case p.answer(StepCondition) != nil, have < 0 && why == "":
-		return true // a failure to say it is no reason not to go on
+		return true // a failure to say it is not a reason not to go on
 	case have >= 0:
 		now := p.Service.Status.Conditions[have]
 		if now.Status == c.Status {

@@ -65,7 +65,7 @@ func certificateName(effective *corev1.Service) string {
 	return effective.Annotations[annotation.CertificateName]
 }
 
-// fitsTogether says whether a list has a certificate of the name that can be used, and that of the load balancer.
+// fitsTogether reports whether a list has a certificate of the name that can be used, and that of the load balancer.
 func fitsTogether(list []Certificate, name string, observed *Observed) bool {
 	if !slices.ContainsFunc(list, func(c Certificate) bool {
 		return c.Name == name && cmp.Or(c.State, CertificateVerified) == CertificateVerified
@@ -75,21 +75,21 @@ func fitsTogether(list []Certificate, name string, observed *Observed) bool {
 	return !unlisted(list, observed)
 }
 
-// unlisted says whether a load balancer has a certificate that a list lacks.
+// unlisted reports whether a load balancer has a certificate that a list lacks.
 func unlisted(list []Certificate, observed *Observed) bool {
 	return observed != nil && slices.ContainsFunc(observed.ForwardingRules, func(r ForwardingRule) bool {
 		return r.CertificateID != "" && !slices.ContainsFunc(list, func(c Certificate) bool { return c.ID == r.CertificateID })
 	})
 }
 
-// outdated says that a load balancer would be changed that was seen with a certificate which the list of certificates lacks. DigitalOcean renews
+// outdated reports that a load balancer would be changed that was seen with a certificate which the list of certificates lacks. DigitalOcean renews
 // certificates: either may be older than a renewal that the other shows, so that to send what they say together would be to fight DigitalOcean.
 func (p *planning) outdated(lb Observed, result Result) bool {
 	return p.strange && len(Curable(Diff(lb, result.Request), RemedyUpdate)) > 0
 }
 
-// awaits notes what is waited for before the certificate of the Service's domains can be used, and says whether the pass ends with that: there is no
-// load balancer that could be kept as it must be meanwhile, or the certificate is to be made first.
+// awaits notes what is waited for before the certificate of the Service's domains can be used, and reports whether the pass ends with that:
+// there is no load balancer that could be kept as it must be meanwhile, or the certificate is to be made first.
 func (p *planning) awaits(lb *Observed, wait *CertificateWait) bool {
 	m := &p.plan.Memory
 	if wait == nil {
@@ -152,9 +152,9 @@ func (p *planning) certify(lb *Observed, result Result) {
 	p.done(*lb)
 }
 
-// order makes a certificate, once it is sure that there is none and that the Service still wants it: another pass, or another process, may have made it
-// since. Without an answer, or where its name is taken, it may be there all the same: then it is found in a list that is newer. Without ok the plan
-// is made.
+// order makes a certificate, once it is sure that there is none and that the Service still wants it: another pass, or another process, may
+// have made it since. Without an answer, or where its name is taken, it may be there all the same: then it is found in a list that is newer.
+// Without ok the plan is made.
 func (p *planning) order(request CertificateRequest) (t *Trouble, ok bool) {
 	m := &p.plan.Memory
 	if answer := p.answer(StepCertificate); answer != nil {

@@ -79,7 +79,7 @@ func DropletsOf(nodes []*corev1.Node) []int {
 	return ids
 }
 
-// find says which load balancer the Service keeps, nil for none. Without ok the plan is made: foreign and unclear ones end the pass.
+// find returns which load balancer the Service keeps, nil for none. Without ok the plan is made: foreign and unclear ones end the pass.
 func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
 	if made := p.answer(StepCreate); made != nil && made.Trouble == nil {
 		p.found(&made.LoadBalancer)
@@ -122,7 +122,7 @@ func (p *planning) found(lb *Observed) {
 }
 
 // leave is for a Service that wants no load balancer any more. One that is somebody else's is left to them with a note. That there is none is said
-// only if the answers are about this cluster, and no POST without an answer is still under way.
+// only if the answers are about this cluster, and no POST without a response is still under way.
 func (p *planning) leave() {
 	if p.answer(StepDelete) != nil {
 		p.left()
@@ -152,7 +152,7 @@ func (p *planning) leave() {
 // hidden is how long lists may go on hiding a load balancer of whose name DigitalOcean has said that it is taken.
 const hidden = time.Hour
 
-// absent says that there is no load balancer, if that is certain.
+// absent reports that there is no load balancer, if that is certain.
 func (p *planning) absent() {
 	since, taken := p.plan.Memory.UnsureSince, p.plan.Memory.TakenSince
 	switch {
@@ -160,7 +160,7 @@ func (p *planning) absent() {
 		p.need(Needs{Trust: true})
 	case p.Trust.Doubt != nil:
 		p.warn(ReasonDoubt, p.Trust.Doubt.Error())
-		p.retry(fmt.Errorf("the load balancer is not visible, but that is no proof that there is none: %w", p.Trust.Doubt))
+		p.retry(fmt.Errorf("the load balancer is not visible, but that is not proof that there is none: %w", p.Trust.Doubt))
 	case !taken.IsZero() && p.Now.Sub(taken) < hidden:
 		p.retry(errors.New("DigitalOcean says that the name of the load balancer is taken, and its lists do not show it yet; the service stays until they do, or for an hour"))
 	case !since.IsZero() && p.Now.Sub(since) < p.Pace.Unanswered:

@@ -73,7 +73,7 @@ func (p *planning) decide(observed *Observed) (Result, bool) {
 	return result, true
 }
 
-// desired asks for what is needed besides, and then what the load balancer must be. Without ok the plan is made.
+// desired asks for what is needed in addition, and then what the load balancer must be. Without ok the plan is made.
 func (p *planning) desired(observed *Observed) (result Result, problems Problems, ok bool) {
 	in := Input{Service: p.Service, Nodes: p.Nodes, Cluster: p.Cluster, Observed: observed}
 	needs := NeedsOf(in)
@@ -142,7 +142,7 @@ func (p *planning) withoutGone(r *Request) {
 // loadBalancer is what is made, in words.
 const loadBalancer = "load balancer"
 
-// assured says whether something may be made: the answers are about this cluster, and the Service, as it is now, wants it. Another pass, or
+// assured reports whether something may be made: the answers are about this cluster, and the Service, as it is now, wants it. Another pass, or
 // another process, may have made it since, or the Service may be gone; so the lists are read after it. Without it the plan is made.
 func (p *planning) assured(what string, list, certificates *Demand) bool {
 	switch {
@@ -195,7 +195,7 @@ func (p *planning) create(result Result) {
 	}
 }
 
-// nameOfAttempt is the name under which a load balancer is made: that of a POST without an answer, if there was one. Names are unique, so that the
+// nameOfAttempt is the name under which a load balancer is made: that of a POST without a response, if there was one. Names are unique, so that the
 // second POST is refused if the first one made it, however long lists hide it; under another name it would be a second load balancer. It gets the
 // name that is wanted by the change that follows. A name that a list shows is somebody else's, or it would have been found.
 func (p *planning) nameOfAttempt(wanted string) string {
@@ -211,12 +211,12 @@ func (p *planning) nameOfAttempt(wanted string) string {
 func (p *planning) warnOfLeftover(result Result) {
 	s := Search{Service: p.Service, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Rules: result.Request.ForwardingRules}
 	if left := Leftover(s); left != nil {
-		p.warn(ReasonLeftOver, fmt.Sprintf("%s carries this cluster's tag, has the ports of this service, and is no service's: it may be left over from "+
+		p.warn(ReasonLeftOver, fmt.Sprintf("%s carries this cluster's tag, has the ports of this service, and is not a service's: it may be left over from "+
 			"before a change of annotation %s; delete it, or set annotation %s to its ID to use it", left, annotation.Name, annotation.LoadBalancerID))
 	}
 }
 
-// searchedSince remembers what a POST that failed means, and says whether its load balancer is to be looked for once more: without an answer it may
+// searchedSince remembers what a POST that failed means, and reports whether its load balancer is to be looked for again: without a response it may
 // have been made all the same, and where its name is taken an earlier attempt may have made it. Otherwise the pass ends.
 func (p *planning) searchedSince(answer *Answer) bool {
 	t, m, name, since := answer.Trouble, &p.plan.Memory, answer.Step.Request.Name, p.since(answer)
@@ -360,7 +360,7 @@ func (p *planning) changed(answer *Answer, result Result) {
 		p.plan.Repaired = p.outcome
 		if others := slices.DeleteFunc(slices.Clone(answer.Step.Differences), func(d Difference) bool { return d.Field == FieldDroplets }); len(others) > 0 {
 			// New and lost Nodes are everyday life and not told.
-			p.plan.Said = append(p.plan.Said, normal(ReasonRepaired, fmt.Sprintf("%s was changed elsewhere and is as it must be again: %s", lb, Texts(others))))
+			p.plan.Said = append(p.plan.Said, normal(ReasonRepaired, fmt.Sprintf("%s was changed elsewhere and is repaired: %s", lb, Texts(others))))
 		}
 	}
 	p.awaits(&lb, result.Certificate)

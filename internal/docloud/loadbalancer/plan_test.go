@@ -35,7 +35,7 @@ type stage struct {
 	dies  int
 	// reversed lists the account the other way around.
 	reversed bool
-	// lost says that the next POST is made and not answered; hides that lists do not show what there is.
+	// lost reports that the next POST is made and not answered; hides that lists do not show what there is.
 	lost, hides bool
 }
 
@@ -161,7 +161,7 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 		s.account[lb.ID], answer.LoadBalancer = lb, lb
 		if s.lost {
 			s.lost = false
-			answer.Trouble = &loadbalancer.Trouble{Err: errors.New("no answer"), Kind: loadbalancer.Unanswered}
+			answer.Trouble = &loadbalancer.Trouble{Err: errors.New("no response"), Kind: loadbalancer.Unanswered}
 		}
 	case loadbalancer.StepUpdate:
 		now := keeps(step.Request)
@@ -202,7 +202,7 @@ func drawStage(t *rapid.T) *stage {
 		id := fmt.Sprintf("others-%d", i)
 		s.account[id] = lb(id, name, theirs(), 9)
 	}
-	// One whose name is made of the Service's UID was made for it, whoever has tagged it since.
+	// One whose name is made of the Service's UID was made for it, no matter who has tagged it since.
 	if rapid.Bool().Draw(t, "names another's") && s.account["others-0"].Name != defName {
 		s.service.Annotations[annotation.LoadBalancerID] = "others-0"
 	}
@@ -239,8 +239,8 @@ func (s *stage) untouched(t *rapid.T, before map[string]loadbalancer.Observed) {
 	}
 }
 
-// Whatever the Service asks for and whatever else is in the account: passes come to an end at which nothing is left to do, one change at a time; what is
-// others' stays as it is; and the order in which things are listed makes no difference.
+// Whatever the Service asks for and whatever else is in the account: passes come to an end at which nothing is left to do, one change at a
+// time; what is others' stays as it is; and the order in which things are listed makes no difference.
 func TestPlansConvergeModestlyInAnyOrder(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -295,7 +295,7 @@ func TestPlansAreMinimal(t *testing.T) {
 			return
 		}
 		pods := s.in.EndpointNodes
-		pods["node-4"] = pods["node-1"] || pods["node-2"] || pods["node-3"] // without a pod it is no target where others have one
+		pods["node-4"] = pods["node-1"] || pods["node-2"] || pods["node-3"] // without a pod it is not a target where others have one
 		s.in.Nodes, s.steps = nodes(v4(1), v4(2), v4(3), v4(4)), nil
 		s.settle(t)
 		if len(s.steps) != 1 || s.steps[0].Kind != loadbalancer.StepAddTargets || !slices.Equal(s.steps[0].Droplets, []int{4}) {
@@ -350,7 +350,7 @@ func TestAFailureIsToldOnce(t *testing.T) {
 	expect("at the end of the Service, of which the framework tells", look(55*time.Minute, "tired", "500 tired"))
 }
 
-// A POST without an answer is repeated under its own name, whatever the Service is called by then: DigitalOcean refuses it if the first one made
+// A POST without a response is repeated under its own name, whatever the Service is called by then: DigitalOcean refuses it if the first one made
 // the load balancer, however long its lists hide it. What is not sure is not said to be gone when the Service is deleted.
 func TestALoadBalancerThatListsHideIsNotMadeTwice(t *testing.T) {
 	t.Parallel()
@@ -362,7 +362,7 @@ func TestALoadBalancerThatListsHideIsNotMadeTwice(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", when, end, err)
 		}
 	}
-	retried("no answer")
+	retried("no response")
 	s.service.Annotations[annotation.Name] = "new"
 	s.now = s.now.Add(10 * time.Minute)
 	retried("the name is taken")

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
-// What can be wrong besides the annotations. Errors of [Desired] are [Problems]; use errors.Is and errors.As on them.
+// What can be wrong in addition to the annotations. Errors of [Desired] are [Problems]; use errors.Is and errors.As on them.
 var (
 	// ErrNoNodes means that no Node gets traffic: there is none, or all are left out. It may pass by itself.
 	ErrNoNodes = errors.New("no node is ready for the load balancer")

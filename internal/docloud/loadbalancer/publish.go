@@ -16,17 +16,18 @@ import (
 // Published is what a Service's status shows.
 type Published struct {
 	Status corev1.LoadBalancerStatus
-	// Ready says that Status may be shown. Otherwise Message says in one sentence what is waited for, or, with Failed, what is wrong.
+	// Ready reports that Status may be shown. Otherwise Message says in one sentence what is waited for, or, with Failed, what is wrong.
 	Ready   bool
 	Failed  bool
 	Message string
 }
 
 // Publish returns what the status of a Service shows of its load balancer: the hostname of its annotation, else the load balancer's IPv4
-// address and then its IPv6 address. The answer is the same whoever asks; the predecessor forgets the hostname when only asked for the status.
+// address and then its IPv6 address. The answer is the same no matter who asks; the upstream project forgets the hostname when only asked for
+// the status.
 //
 // The mode of the addresses is VIP, which lets kube-proxy deliver connections from within the cluster without going through the load balancer.
-// That is wrong where the load balancer speaks the PROXY protocol: the droplets expect its header and kube-proxy sends none (the predecessor's
+// That is wrong where the load balancer speaks the PROXY protocol: the droplets expect its header and kube-proxy sends none (the upstream project's
 // issue 811). There the mode is Proxy, which needs no hostname as a detour. What counts is what the load balancer does, not what is asked for.
 func Publish(service *corev1.Service, o Observed) Published {
 	switch {
@@ -34,7 +35,7 @@ func Publish(service *corev1.Service, o Observed) Published {
 		return Published{Message: fmt.Sprintf("%s is being made", o)}
 	case o.Status != StatusActive:
 		return Published{
-			Failed: true, Message: fmt.Sprintf("%s has the status %q: DigitalOcean could not make it; delete it there to have it made anew", o, o.Status),
+			Failed: true, Message: fmt.Sprintf("%s has the status %q: DigitalOcean could not make it; delete it there to have it created again", o, o.Status),
 		}
 	}
 	// Wrong annotations are for Desired to tell; the hostname is independent of them.
@@ -58,7 +59,7 @@ func Publish(service *corev1.Service, o Observed) Published {
 	return p
 }
 
-// sameStatus says whether two statuses show the same.
+// sameStatus reports whether two statuses show the same.
 func sameStatus(a, b corev1.LoadBalancerStatus) bool {
 	return slices.EqualFunc(a.Ingress, b.Ingress, func(x, y corev1.LoadBalancerIngress) bool {
 		mode := func(m *corev1.LoadBalancerIPMode) corev1.LoadBalancerIPMode {

@@ -20,7 +20,7 @@ func rangeSeeds() []string {
 	}
 }
 
-// The second judge is Kubernetes' own parser, which the predecessor uses.
+// The second judge is Kubernetes' own parser, which the upstream project uses.
 func compareRange(t *testing.T, s string) {
 	t.Helper()
 	var want string

@@ -17,8 +17,9 @@ import (
 const ConditionHeld = "cloud.mooring.dev/LoadBalancerHeld"
 
 // record is the step that writes the ID of the Service's load balancer into the status, before the annotation names it, by which the note of the
-// attempt goes, and before the load balancer is changed: a process that comes after a death must find a proof, whatever the Service is called by then.
-// A Service whose status shows the load balancer's address, as upstream leaves it, needs none. It reports whether there is nothing to write.
+// attempt goes, and before the load balancer is changed: a process that comes after a death must find a proof, whatever the Service is
+// called by then. A Service whose status shows the load balancer's address, as upstream leaves it, needs none. It reports whether there is
+// nothing to write.
 func (p *planning) record(lb Observed) bool {
 	if recorded := p.answer(StepRecord); recorded != nil {
 		if recorded.Trouble != nil {
@@ -49,7 +50,7 @@ func (p *planning) heldSince(lb Observed) time.Time {
 	return at
 }
 
-// isRecorded says whether a Service's status has the ID of a load balancer, and recordedAt since when, the zero time for never.
+// isRecorded reports whether a Service's status has the ID of a load balancer, and recordedAt since when, the zero time for never.
 func isRecorded(service *corev1.Service, o Observed) bool { return !recordedAt(service, o).IsZero() }
 
 func recordedAt(service *corev1.Service, o Observed) time.Time {
@@ -61,7 +62,7 @@ func recordedAt(service *corev1.Service, o Observed) time.Time {
 	return time.Time{}
 }
 
-// showsAddress says whether a Service's status shows one of a load balancer's addresses.
+// showsAddress reports whether a Service's status shows one of a load balancer's addresses.
 func showsAddress(service *corev1.Service, o Observed) bool {
 	return slices.ContainsFunc(service.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
 		return in.IP != "" && (in.IP == o.IP || in.IP == o.IPv6)

@@ -9,7 +9,7 @@ import (
 )
 
 // Request is the body of the POST that makes a load balancer, and of the PUT that changes one. Its JSON form is, byte for byte, what the
-// predecessor sends: the order of the fields, and which of them are left out when empty, MUST not be changed. A PUT resets what it leaves out
+// upstream project sends: the order of the fields, and which of them are left out when empty, MUST not be changed. A PUT resets what it leaves out
 // to DigitalOcean's defaults, so that a request is always whole.
 type Request struct {
 	Name                         string           `json:"name,omitempty"`
@@ -33,13 +33,13 @@ type Request struct {
 	Firewall                     Firewall         `json:"firewall"`
 	Network                      string           `json:"network,omitempty"`
 	NetworkStack                 string           `json:"network_stack,omitempty"`
-	// Project is Mooring's own, so that it comes last: the predecessor sends none.
+	// Project is Mooring's own, so that it comes last: the upstream project sends none.
 	Project string `json:"project_id,omitempty"`
 	// TLSCipherPolicy is Mooring's own as well.
 	TLSCipherPolicy string `json:"tls_cipher_policy,omitempty"`
 }
 
-// CreateOnly is what only the POST carries besides the [Request].
+// CreateOnly is what only the POST carries in addition to the [Request].
 type CreateOnly struct {
 	// IP is an address that the user brought to DigitalOcean.
 	IP string `json:"ip,omitempty"`
@@ -75,7 +75,7 @@ type HealthCheck struct {
 	Timeout            int    `json:"response_timeout_seconds,omitempty"`
 	HealthyThreshold   int    `json:"healthy_threshold,omitempty"`
 	UnhealthyThreshold int    `json:"unhealthy_threshold,omitempty"`
-	// ProxyProtocol says whether health checks speak the PROXY protocol; nil leaves it to the load balancer's own setting.
+	// ProxyProtocol reports whether health checks speak the PROXY protocol; nil leaves it to the load balancer's own setting.
 	ProxyProtocol *bool `json:"proxy_protocol,omitempty"`
 }
 

@@ -75,7 +75,7 @@ func (f *forwarding) checkPort(port corev1.ServicePort) {
 	}
 }
 
-// noNodePorts says that a missing node port is none to come: the Service is one that the API server has seen, or asks for none.
+// noNodePorts reports that a missing node port is none to come: the Service is one that the API server has seen, or asks for none.
 func (f *forwarding) noNodePorts() bool {
 	allocate := f.service.Spec.AllocateLoadBalancerNodePorts
 	return f.service.UID != "" || allocate != nil && !*allocate
@@ -98,7 +98,7 @@ func (f *forwarding) idle(name, problem string) {
 const ReasonSpec = "ServiceFieldDoubtful"
 
 // protocols returns the protocols that the lists give to ports. A later list wins over an earlier one: http2 over the https that 443 gets by
-// itself, and for numbers that are no ports, which the predecessor cuts to 32 bits after it has looked for duplicates.
+// itself, and for numbers that are not ports, which the upstream project cuts to 32 bits after it has looked for duplicates.
 func (f *forwarding) protocols() map[int32]string {
 	s := f.settings
 	secure := f.certificate != "" || s.TLSPassthrough

@@ -15,7 +15,7 @@ import (
 
 // Sources returns from where a Service's load balancer may be reached, sorted and each once: spec.loadBalancerSourceRanges, else the rules of the
 // annotation with allow rules; nil for from anywhere. It is what the load balancer's own firewall allows. Unlike that, which hands an allow rule
-// to DigitalOcean as it is, it refuses a rule that it cannot read: whoever widens a firewall must know by what. The error is a [SpecError] or an
+// to DigitalOcean as it is, it refuses a rule that it cannot read: anyone who widens a firewall must know by what. The error is a [SpecError] or an
 // annotation.Error.
 func Sources(service *corev1.Service, s annotation.Settings) ([]netip.Prefix, error) {
 	f, _, err := firewallOf(service, s)
@@ -71,13 +71,13 @@ func HealthPorts(service *corev1.Service, s annotation.HealthCheck) ([]int, erro
 	return []int{h.Port, asked.Port}, nil
 }
 
-// KubeProxyPort is where kube-proxy says whether a node takes traffic (KEP-3836); load balancers check it.
+// KubeProxyPort is where kube-proxy reports whether a node takes traffic (KEP-3836); load balancers check it.
 const KubeProxyPort = kubeProxyPort
 
 // Untagged returns the load balancers of this cluster's Services that lack the cluster's tag, in the order of their IDs. A Service's is the one
-// that its annotation names, and only if the Service holds it, which a name in an annotation does not prove, and it could be deleted with the Service (see
-// [MayDelete]): the tag is what allows that and a take-over, so that it MUST NOT be put on what may be another cluster's, a person's, or another
-// Service's. Those that a Service has let go of are left out, and
+// that its annotation names, and only if the Service holds it, which a name in an annotation does not prove, and it could be deleted with
+// the Service (see [MayDelete]): the tag is what allows that and a take-over, so that it MUST NOT be put on what may be another cluster's, a
+// person's, or another Service's. Those that a Service has let go of are left out, and
 // those whose tags are not shown are in, since they are unknown.
 func Untagged(services []*corev1.Service, list []Observed, clusterID string, droplets []int) []Observed {
 	tag := ClusterTag(clusterID)

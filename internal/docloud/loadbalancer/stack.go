@@ -60,7 +60,7 @@ func without6(nodes []*corev1.Node) []string {
 	return names
 }
 
-// lack says which Nodes have no public IPv6 address, the first few of them by name.
+// lack returns which Nodes have no public IPv6 address, the first few of them by name.
 func lack(names []string) string {
 	const shown = 3
 	switch {

@@ -24,7 +24,7 @@ func labeled(n *corev1.Node, pairs ...string) *corev1.Node {
 	return n
 }
 
-// A Service chooses its Nodes by labels. None that matches is a problem, and so is what is no selector.
+// A Service chooses its Nodes by labels. None that matches is a problem, and so is what is not a selector.
 func TestNodeSelector(t *testing.T) {
 	t.Parallel()
 	all := nodes(labeled(v4(1), "role", "edge"), labeled(v4(2), "role", "edge", "retired", ""), v4(3))
@@ -39,8 +39,8 @@ func TestNodeSelector(t *testing.T) {
 	}
 	for selector, want := range map[string]string{
 		"role=core": "no node is ready for the load balancer: node node-1 is not selected by annotation " + p + "node-selector, node node-2",
-		"role=a b":  "annotation " + p + `node-selector is "role=a b", which is no selector of labels: `,
-		"!":         "which is no selector of labels: ",
+		"role=a b":  "annotation " + p + `node-selector is "role=a b", which is not a selector of labels: `,
+		"!":         "which is not a selector of labels: ",
 	} {
 		in := input(service("node-selector", selector))
 		in.Nodes = all
@@ -101,7 +101,7 @@ func TestPrivateNodesAreNoNews(t *testing.T) {
 	}
 }
 
-// A policy of cipher suites that nobody asks for is the one that there is, and nothing is sent for the default one: the predecessor sends none.
+// A policy of cipher suites that nobody asks for is the one that there is, and nothing is sent for the default one: the upstream project sends none.
 func TestCipherPolicy(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ asked, is, sent, differs string }{

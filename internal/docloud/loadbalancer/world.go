@@ -19,13 +19,13 @@ import (
 type World struct {
 	Now    time.Time
 	Intent Intent
-	// Asked says that Kubernetes' service controller asked for the pass: it writes the Service's status itself.
+	// Asked reports that Kubernetes' service controller asked for the pass: it writes the Service's status itself.
 	Asked   bool
 	Cluster Cluster
 	Pace    Pace
 
 	Service *corev1.Service
-	// Live says that Service was read from the API server in this pass, not from an informer that may lag.
+	// Live reports that Service was read from the API server in this pass, not from an informer that may lag.
 	Live bool
 	// Services are all that want a load balancer of this cluster; the Service itself may be among them.
 	Services []*corev1.Service
@@ -35,7 +35,7 @@ type World struct {
 	Trouble *Trouble
 	// Trust is nil if nobody has asked whether the answers are about this cluster, and else what came of it.
 	Trust *Trust
-	// Moved says that the token has changed since the pass began: what was read may be about another account.
+	// Moved reports that the token has changed since the pass began: what was read may be about another account.
 	Moved bool
 	// Limited is until when no call may be made for any Service, the zero time for no limit.
 	Limited time.Time
@@ -81,7 +81,7 @@ type Pace struct {
 	Pending, Poll, Resync time.Duration
 	// ListAge, CertificateAge and CertificateDoubt are how old the lists may be.
 	ListAge, CertificateAge, CertificateDoubt time.Duration
-	// Unanswered is how long what a POST without an answer may have made is waited for.
+	// Unanswered is how long what a POST without a response may have made is waited for.
 	Unanswered time.Duration
 }
 
@@ -91,7 +91,7 @@ type Endpoints struct {
 	Problem error
 }
 
-// Trust says whether the answers are about this cluster: Doubt is empty, or one sentence that says why that is not certain.
+// Trust reports whether the answers are about this cluster: Doubt is empty, or one sentence that says why that is not certain.
 type Trust struct{ Doubt error }
 
 // Reading is a list that was read, or that could not be read.
@@ -102,7 +102,7 @@ type Reading[T any] struct {
 	Met *Demand
 }
 
-// meets says whether the reading, or the attempt at one, is as new as is demanded.
+// meets reports whether the reading, or the attempt at one, is as new as is demanded.
 func (r Reading[T]) meets(d Demand) bool {
 	return r.Met != nil && r.Met.Age <= d.Age && r.Met.After >= d.After && r.Met.Since >= d.Since
 }
@@ -150,16 +150,16 @@ const (
 	// Limited is the limit on calls; Postponed is a call that was not made because of it.
 	Limited
 	Postponed
-	// Unanswered is a write of which no answer arrived: it may have been made.
+	// Unanswered is a write of which no response arrived: it may have been made.
 	Unanswered
 	// Interrupted is a pass that was told to end.
 	Interrupted
 )
 
-// unsure says that a change may have been made all the same.
+// unsure reports that a change may have been made all the same.
 func (t *Trouble) unsure() bool { return t.Kind == Unanswered || t.Kind == Interrupted }
 
-// limited says that the limit on calls is the cause.
+// limited reports that the limit on calls is the cause.
 func (t *Trouble) limited() bool { return t.Kind == Limited || t.Kind == Postponed }
 
 // Answer is what became of a step.

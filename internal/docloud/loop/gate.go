@@ -20,7 +20,7 @@ type Gate struct {
 }
 
 // Enter lets in, and returns what must be called at the end. At a closed gate it waits until ctx ends and is its error: the process is about to
-// end, and whoever asks has nothing to tell anybody about it.
+// end, and anyone who asks has nothing to tell anybody about it.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	g.mu.Lock()
 	if !g.closed {
@@ -41,7 +41,7 @@ func (g *Gate) leave() {
 	}
 }
 
-// Drain closes the gate and waits until all are out, but no longer than most. It says whether they are. It may be called once.
+// Drain closes the gate and waits until all are out, but no longer than most. It reports whether they are. It may be called once.
 func (g *Gate) Drain(clock clock.Clock, most time.Duration) bool {
 	g.mu.Lock()
 	g.closed, g.empty = true, make(chan struct{})

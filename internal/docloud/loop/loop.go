@@ -43,7 +43,7 @@ type Result struct {
 	// Next is when to look again, 0 for when there is a reason to. Failed says that the pass is to be tried again, later each time.
 	Next   time.Duration
 	Failed bool
-	// Wrote says that something was changed.
+	// Wrote reports that something was changed.
 	Wrote bool
 }
 
@@ -202,7 +202,7 @@ func (l *Loop) Requeue(ctx context.Context, key string, r Result) {
 	}
 }
 
-// due says whether marks take effect now, and else how long they have to wait, 0 if there are none.
+// due reports whether marks take effect now, and else how long they have to wait, 0 if there are none.
 func (l *Loop) due() (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +221,7 @@ func (l *Loop) due() (bool, time.Duration) {
 	return true, 0
 }
 
-// sleep waits for a mark, and no longer than longest unless that is 0. It says whether ctx goes on.
+// sleep waits for a mark, and no longer than longest unless that is 0. It reports whether ctx goes on.
 func (l *Loop) sleep(ctx context.Context, longest time.Duration) bool {
 	var timeout <-chan time.Time
 	if longest > 0 {

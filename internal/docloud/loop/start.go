@@ -44,7 +44,7 @@ func (l *Loop) Follow(synced ...cache.InformerSynced) {
 	close(l.followed)
 }
 
-// Followed says whether there are informers.
+// Followed reports whether there are informers.
 func (l *Loop) Followed() bool {
 	select {
 	case <-l.followed:

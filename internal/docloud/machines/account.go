@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 )
 
-// Where the account's record is kept. These MUST NOT change: a version that looks elsewhere finds no record and binds the cluster anew.
+// Where the account's record is kept. These MUST NOT change: a version that looks elsewhere finds no record and binds the cluster again.
 const (
 	// RecordNamespace and RecordName name the Lease that holds the record.
 	RecordNamespace = metav1.NamespaceSystem
@@ -27,9 +27,10 @@ const (
 	AccountAnnotation = "cloud.mooring.dev/account"
 	// TeamAnnotation on the Lease of the account: the UUID of the account's team, if there is one.
 	TeamAnnotation = "cloud.mooring.dev/team"
-	// LossesAnnotation on the Lease of the account: what is remembered of machines that are gone (instance.Memory), as JSON.
+	// LossesAnnotation on the Lease of the account: the record of machines that are gone (instance.Memory), as JSON.
 	LossesAnnotation = "cloud.mooring.dev/losses"
-	// TokenAnnotation on the Lease of the account: how the token fares, for people and their tools: a condition of type TokenHealthy as JSON. Nothing is decided by it.
+	// TokenAnnotation on the Lease of the account: the token's health, for people and their tools: a condition of type TokenHealthy, as JSON.
+	// The controller does not read it.
 	TokenAnnotation = "cloud.mooring.dev/token-healthy"
 )
 
@@ -37,13 +38,13 @@ const (
 type accountRecord struct {
 	Account instance.Account
 	Memory  instance.Memory
-	// Token is how the token fares, nil if that is not recorded.
+	// Token is the token's health, nil if that is not recorded.
 	Token *metav1.Condition
 }
 
 // ledger keeps the record as annotations of a Lease of its own.
 //
-// It is a Lease because the predecessor's ClusterRole, which an operator who changes only the image still has, allows Leases to be read and
+// It is a Lease because the upstream project's ClusterRole, which an operator who changes only the image still has, allows Leases to be read and
 // written in every namespace and neither ConfigMaps nor Secrets. Nobody holds this Lease: it has no holder and is never renewed. Each write
 // carries the resourceVersion of what was read, so that of two leaders one is refused (docs/adr/0007).
 type ledger struct {
@@ -122,7 +123,7 @@ func parseRecord(annotations map[string]string) (accountRecord, error) {
 	}
 	token := &metav1.Condition{}
 	if text, ok := annotations[TokenAnnotation]; ok && json.Unmarshal([]byte(text), token) == nil && token.Type == instance.ConditionTokenHealthy {
-		r.Token = token // what cannot be read is written anew, and stops nothing
+		r.Token = token // what cannot be read is written again, and stops nothing
 	}
 	return r, nil
 }
@@ -142,7 +143,7 @@ func formatRecord(r accountRecord) (map[string]string, error) {
 	if r.Token != nil {
 		token, err := json.Marshal(r.Token)
 		if err != nil {
-			return nil, fmt.Errorf("encoding how the token fares: %w", err)
+			return nil, fmt.Errorf("encoding the token's health: %w", err)
 		}
 		annotations[TokenAnnotation] = string(token)
 	}

@@ -59,7 +59,7 @@ func FuzzParseRecord(f *testing.F) {
 		r, err := parseRecord(map[string]string{AccountAnnotation: account, TeamAnnotation: team, LossesAnnotation: losses})
 		if err != nil {
 			if !reflect.DeepEqual(r, accountRecord{}) {
-				t.Errorf("%+v beside %v", r, err)
+				t.Errorf("%+v alongside %v", r, err)
 			}
 			return
 		}
@@ -138,7 +138,7 @@ func TestRecordThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A token of a colleague in the same team sees the same droplets: changing to it is no change of account.
+// A token of a colleague in the same team sees the same droplets: changing to it is not a change of account.
 func TestTokenOfAColleague(t *testing.T) {
 	t.Parallel()
 	h := newHour(t, 3)
@@ -217,7 +217,8 @@ func TestPaceOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// It is asked whose the token is every hour, and before something that seems to be missing is made again: the same token may be another team's by then.
+// It is asked whose the token is every hour, and before something that seems to be missing is made again: the same token may be another
+// team's by then.
 func TestWhoseTheTokenIsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(h *hour) error{

@@ -26,7 +26,7 @@ import (
 
 const dropletRoute = "GET /v2/droplets/{droplet_id}"
 
-// A Node is initialized with all that its droplet says, and deleted only after the droplet itself was asked for and answered 404.
+// A Node is initialized with all that its droplet says, and deleted only after the droplet itself was asked for and responded with 404.
 func TestNodeFollowsDroplet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Options{Seed: 1})
@@ -52,7 +52,7 @@ func TestNodeFollowsDroplet(t *testing.T) {
 	w.deleteDroplet(droplets[1].ID)
 	testkit.Eventually(t, "the Node to go", func() string { return w.gone(droplets[1].Name) })
 	if n := w.cloud.Stats().Routes[dropletRoute].Statuses[404]; n != 1 {
-		t.Errorf("%d GETs by ID answered 404, want 1", n)
+		t.Errorf("%d GETs by ID responded with 404, want 1", n)
 	}
 	if got := w.nodes(); len(got) != 2 {
 		t.Errorf("Nodes %q, want the other two", got)
@@ -90,7 +90,8 @@ func TestLaggingListDeletesNothing(t *testing.T) {
 	}
 }
 
-// A token of another account answers 404 for every droplet. Nothing is deleted, and people are told why; with the right token all is well again.
+// With a token of another account DigitalOcean responds with 404 for every droplet. Nothing is deleted, and people are told why; with the right token all is
+// well again.
 func TestAnotherAccountDeletesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Options{Seed: 3, Accounts: []sim.AccountOptions{
@@ -270,7 +271,7 @@ func TestLargeScaleDown(t *testing.T) {
 		}
 		return ""
 	})
-	// The window is a sliding one and a restart must not open it anew: in no stretch of a window do more than a tenth of sixty go.
+	// The window is a sliding one and a restart must not open it again: in no stretch of a window do more than a tenth of sixty go.
 	const allowed = 6
 	times := slices.SortedFunc(maps.Values(grants()), time.Time.Compare)
 	for i := range max(0, len(times)-allowed) {
@@ -303,7 +304,7 @@ func TestTwoDropletsOfOneName(t *testing.T) {
 	testkit.Eventually(t, "the Node to be initialized once the name is unique", func() string { return w.initialized(two) })
 }
 
-// What the predecessor could not do: droplets with GPUs, without a private network, and Nodes named by their address.
+// What the upstream project could not do: droplets with GPUs, without a private network, and Nodes named by their address.
 func TestUnusualDroplets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Options{Seed: 9, Addresses: sim.AddressOptions{Public: netip.MustParsePrefix("203.0.113.0/24")}})

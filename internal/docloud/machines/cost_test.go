@@ -128,7 +128,7 @@ func TestCallsPerHour(t *testing.T) {
 			t.Parallel()
 			h := newHour(t, tt.nodes)
 			calls, gone := h.pass(tt.notReady)
-			t.Logf("%d calls, the predecessor would make %d", calls, tt.predecessor)
+			t.Logf("%d calls, the upstream project would make %d", calls, tt.predecessor)
 			if calls > tt.most {
 				t.Errorf("%d calls in an hour, want %d at most: %v", calls, tt.most, h.cloud.Stats().Routes)
 			}

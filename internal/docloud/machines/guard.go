@@ -166,7 +166,7 @@ type missing struct {
 	last  time.Time
 }
 
-// grew says whether a decision granted losses that were not granted before.
+// grew reports whether a decision granted losses that were not granted before.
 func grew(before, after instance.Memory) bool {
 	return slices.ContainsFunc(after.Gone, func(l instance.Loss) bool {
 		return !slices.ContainsFunc(before.Gone, func(b instance.Loss) bool { return b.Droplet == l.Droplet && b.At.Equal(l.At) })
@@ -267,7 +267,7 @@ func (g *guard) account(ctx context.Context) (instance.Account, error) {
 	return account, nil
 }
 
-// readRecord reads the record anew. An error leaves what was read before in place, and recordErr says not to rely on it. Lock held.
+// readRecord reads the record again. An error leaves what was read before in place, and recordErr says not to rely on it. Lock held.
 func (g *guard) readRecord(ctx context.Context, now time.Time) {
 	read, err := g.ledger.load(ctx)
 	if (err == nil) != (g.recordErr == nil) || read.Account != g.recorded.Account {
@@ -279,7 +279,7 @@ func (g *guard) readRecord(ctx context.Context, now time.Time) {
 	}
 }
 
-// ask asks for droplets by ID as far as it is their turn, and says whether there is any new answer.
+// ask asks for droplets by ID as far as it is their turn, and reports whether there is any new answer.
 func (g *guard) ask(ctx context.Context, ids []int) bool {
 	any := false
 	for _, id := range ids {
@@ -291,7 +291,7 @@ func (g *guard) ask(ctx context.Context, ids []int) bool {
 	return any
 }
 
-// turn says whether it is a droplet's turn to be asked for.
+// turn reports whether it is a droplet's turn to be asked for.
 func (g *guard) turn(id int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -332,7 +332,7 @@ func (g *guard) foundByID(id int) (instance.Droplet, bool) {
 	return d, ok
 }
 
-// accountFits says whether the token's account is the recorded one, or nothing is recorded and nothing speaks against it.
+// accountFits reports whether the token's account is the recorded one, or nothing is recorded and nothing speaks against it.
 func (g *guard) accountFits() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -267,7 +267,7 @@ func (w *world) initialized(d sim.Droplet) string {
 	return ""
 }
 
-// gone says whether a Node is still there.
+// gone reports whether a Node is still there.
 func (w *world) gone(name string) string {
 	if _, err := w.node(name); !apierrors.IsNotFound(err) {
 		return fmt.Sprintf("%s is still there (%v)", name, err)
@@ -320,7 +320,7 @@ func (w *world) grants() func() map[int]time.Time {
 	}
 }
 
-// event says whether there is an event with a reason and these words about a Node.
+// event reports whether there is an event with a reason and these words about a Node.
 func (w *world) event(node, reason string, words ...string) string {
 	list, err := w.cluster.Client.CoreV1().Events("default").List(w.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node})
 	if err != nil {

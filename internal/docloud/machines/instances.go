@@ -124,8 +124,8 @@ func (m *Instances) Follow(informer coreinformers.NodeInformer) {
 	m.lister, m.synced = informer.Lister(), synced
 }
 
-// Departing makes each Node whose machine is gone wait until departing returns nil for it as the API server has it; it is called before Initialize. Who
-// waits bounds how long.
+// Departing makes each Node whose machine is gone wait until departing returns nil for it as the API server has it; it is called before
+// Initialize. Who waits bounds how long.
 func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing = departing }
 
 // Doubtful returns the list of droplets as new as Nodes that are not ready need it: the one by which their existence is decided.
@@ -238,7 +238,7 @@ func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verd
 		m.reporter.trust(d)
 		v, ok := d.Verdict(node.Name)
 		if !ok || v.Droplet != 0 && providerid.Format(v.Droplet) != node.Spec.ProviderID {
-			return instance.Verdict{}, fmt.Errorf("node %s is not the one that the cluster has now, ask again", node.Name)
+			return instance.Verdict{}, fmt.Errorf("node %s was replaced in the cluster, try again", node.Name)
 		}
 		if v.Existence != instance.Unknown || round == rounds {
 			return v, nil
@@ -348,7 +348,7 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}, nil
 }
 
-// misjudged says that a Node has the addresses that are about to be told, and that the framework would write them all the same: it compares one
+// misjudged reports that a Node has the addresses that are about to be told, and that the framework would write them all the same: it compares one
 // address per type, and a machine with IPv4 and IPv6 has two of type ExternalIP (k8s.io/cloud-provider, nodeAddressesChangeDetected). Being
 // told no address, it leaves those there are.
 func misjudged(node *corev1.Node, addresses []corev1.NodeAddress) bool {
@@ -406,12 +406,12 @@ func (m *Instances) ask(ctx context.Context, node *corev1.Node, id int) (instanc
 	return fresh, nil
 }
 
-// seek looks for the droplet of a new Node that the list lacks: by its ID, by the Node's name, and among those with GPUs, whose list is read less often
-// and which are not found by name. why is the error if it is too soon to look.
+// seek looks for the droplet of a new Node that the list lacks: by its ID, by the Node's name, and among those with GPUs, whose list is read
+// less often and which are not found by name. why is the error if it is too soon to look.
 func (m *Instances) seek(ctx context.Context, node *corev1.Node, list *DropletList, why error) (instance.Droplet, error) {
 	if !m.seeking.AllowN(m.clock.Now(), 1) {
 		if why == nil {
-			why = fmt.Errorf("node %s: too many are looked for at a time", node.Name)
+			why = fmt.Errorf("node %s: too many lookups at a time", node.Name)
 		}
 		return instance.Droplet{}, why
 	}
@@ -432,7 +432,7 @@ func (m *Instances) seek(ctx context.Context, node *corev1.Node, list *DropletLi
 	return instance.Match(node, list.Droplets)
 }
 
-// uninitialized says whether a Node still waits for its cloud provider.
+// uninitialized reports whether a Node still waits for its cloud provider.
 func uninitialized(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {

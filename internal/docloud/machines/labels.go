@@ -34,7 +34,7 @@ func (m *Instances) label(ctx context.Context, node *corev1.Node, droplet instan
 	switch {
 	case err != nil:
 		m.reporter.labels.WithLabelValues(labelsFailed).Inc()
-		klog.ErrorS(err, "The labels of a Node were not written, it is tried again", "node", node.Name, "droplet", droplet.ID)
+		klog.ErrorS(err, "The labels of a Node were not written, will try again", "node", node.Name, "droplet", droplet.ID)
 		return
 	case wrote:
 		m.reporter.labels.WithLabelValues(labelsWritten).Inc()

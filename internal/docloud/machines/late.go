@@ -31,8 +31,8 @@ const (
 	lastLook = 10 * time.Minute
 )
 
-// addresses writes public addresses of droplets that come after the Node was described. Without one a Node gets no traffic from external load balancers,
-// and the framework looks for it five minutes later.
+// addresses writes public addresses of droplets that come after the Node was described. Without one a Node gets no traffic from external
+// load balancers, and the framework looks for it five minutes later.
 type addresses struct {
 	m    *Instances
 	loop *loop.Loop
@@ -148,7 +148,7 @@ func asProvided(node *corev1.Node, addresses []corev1.NodeAddress) ([]corev1.Nod
 	return addresses, nil
 }
 
-// public says whether a public address is among them.
+// public reports whether a public address is among them.
 func public(addresses []corev1.NodeAddress) bool {
 	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeExternalIP })
 }

@@ -21,24 +21,24 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
-// Reasons of events about Nodes. They are a contract with whoever filters events: MUST NOT change.
+// Reasons of events about Nodes. They are a contract with anyone who filters events: MUST NOT change.
 const (
-	// EventAnotherAccount, Warning: the token is of another account than the recorded one, or the account or its record cannot be read. The Node is kept, or
-	// not initialized.
+	// EventAnotherAccount, Warning: the token is of another account than the recorded one, or the account or its record cannot be read. The
+	// Node is kept, or not initialized.
 	EventAnotherAccount = "CloudAccountNotVerified"
 	// EventNothingVisible, Warning: none of the cluster's droplets is visible; the Node is kept.
 	EventNothingVisible = "NoDropletVisible"
-	// EventExistenceUnknown, Warning: the Node is kept because it cannot be said whether its droplet exists.
+	// EventExistenceUnknown, Warning: the Node is kept because it is unknown whether its droplet exists.
 	EventExistenceUnknown = "DropletExistenceUnknown"
-	// EventNotItsTurn, Warning: the droplet is gone like many others, and Nodes are deleted at a bounded pace.
+	// EventNotItsTurn, Warning: many droplets are gone, this one among them; Nodes are deleted at a limited rate.
 	EventNotItsTurn = "DropletGoneWaiting"
 	// EventAmbiguous, Warning: several droplets could be the Node's.
 	EventAmbiguous = "AmbiguousDroplet"
-	// EventNoDroplet, Warning: the Node has waited for a while, and there is no droplet of its name.
+	// EventNoDroplet, Warning: the Node has been waiting, and there is no droplet with its name.
 	EventNoDroplet = "DropletNotFound"
-	// EventNotInitialized, Warning: the Node has waited for a while to be described, and why.
+	// EventNotInitialized, Warning: the Node is still not initialized; the message has the reason.
 	EventNotInitialized = "NodeNotInitialized"
-	// EventTagNoLabel, Warning: a tag of the droplet that is to become a label of the Node cannot, or the label is somebody else's.
+	// EventTagNoLabel, Warning: a tag of the droplet cannot become a label of the Node, or the label has another owner.
 	EventTagNoLabel = "DropletTagNotLabel"
 )
 
@@ -70,7 +70,7 @@ type reporter struct {
 
 type sentKey struct{ node, reason string }
 
-// unknownNode is a Node of unknown existence, and when that was found last: nobody asks again about a Node that has become ready.
+// unknownNode is a Node of unknown existence, and when that was found last: no one asks again about a Node that has become ready.
 type unknownNode struct {
 	reason instance.Reason
 	at     time.Time
@@ -90,14 +90,14 @@ func newReporter(every time.Duration, clock clock.PassiveClock, snapshot *Snapsh
 		clock: clock, every: every, sent: map[sentKey]sentEvent{}, unknown: map[string]unknownNode{},
 		trusted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_digitalocean_trust",
-			Help: "1 for the state of trust that holds: trusted, another account, nothing visible, unverified. Only trusted lets Nodes be deleted.",
+			Help: "1 for the current state of trust in DigitalOcean's responses: trusted, another account, nothing visible, unverified. Nodes are deleted only while it is trusted.",
 		}, []string{"state"}),
 		deleted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_digitalocean_nodes_gone_total", Help: "Nodes whose droplets were proven to be gone, so that they were given up.",
+			Name: "mooring_digitalocean_nodes_gone_total", Help: "Nodes whose droplets were proven to be gone, so that they are deleted.",
 		}),
 		labels: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_digitalocean_node_labels_total",
-			Help: "Writes of labels of Nodes that are made of their droplets' tags, by outcome: written or failed.",
+			Help: "Writes of Node labels that come from droplet tags, by outcome: written or failed.",
 		}, []string{"outcome"}),
 	}
 	for _, outcome := range []string{labelsWritten, labelsFailed} {
@@ -116,7 +116,7 @@ func newReporter(every time.Duration, clock clock.PassiveClock, snapshot *Snapsh
 	cached.RegisterAge(registry, "gpu_droplets", clock, func() time.Time { return snapshot.Latest().GPUsAt })
 	registry.MustRegister(r.trusted, r.deleted, r.labels, age, &unknownCollector{r: r, desc: prometheus.NewDesc(
 		"mooring_digitalocean_nodes_existence_unknown",
-		"Nodes that are not ready and of which it cannot be said whether their droplets exist, by reason.", []string{"reason"}, nil)})
+		"Nodes that are not ready and for which it is unknown whether their droplet exists, by reason.", []string{"reason"}, nil)})
 	return r
 }
 
@@ -144,10 +144,10 @@ func (r *reporter) trust(d instance.Decision) {
 		r.trusted.WithLabelValues(string(state)).Set(value)
 	}
 	if d.Trust == instance.Trusted {
-		klog.InfoS("DigitalOcean's answers are about this cluster")
+		klog.InfoS("DigitalOcean's responses are about this cluster")
 		return
 	}
-	klog.InfoS("Keeping all Nodes: DigitalOcean's answers may not be about this cluster", "state", d.Trust, "why", d.Message)
+	klog.InfoS("Keeping all Nodes: DigitalOcean's responses may not be about this cluster", "state", d.Trust, "why", d.Message)
 }
 
 // trustNow returns the state of trust that holds, empty before there was any, and why.
@@ -189,7 +189,7 @@ func eventReason(reason instance.Reason) string {
 func (r *reporter) gone(node *corev1.Node, v instance.Verdict) {
 	r.deleted.Inc()
 	r.forget(node.Name)
-	klog.InfoS("Giving up Node, its droplet is gone", "node", node.Name, "droplet", v.Droplet)
+	klog.InfoS("Node will be deleted, its droplet is gone", "node", node.Name, "droplet", v.Droplet)
 }
 
 // unmatched notes that a Node's droplet could not be found.
@@ -203,7 +203,7 @@ func (r *reporter) unmatched(node *corev1.Node, err error) {
 	case errors.Is(err, instance.ErrNoDroplet) && node.Spec.ProviderID == "":
 		r.event(node, EventNoDroplet, err.Error()+": name the droplet as the Node, or start its kubelet with --hostname-override or --provider-id")
 	case uninitialized(node) && !errors.Is(err, context.Canceled):
-		r.event(node, EventNotInitialized, "the Node is not described yet and gets no Pods: "+err.Error())
+		r.event(node, EventNotInitialized, "the Node is not initialized yet and gets no Pods: "+err.Error())
 	}
 }
 

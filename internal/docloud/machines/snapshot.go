@@ -44,7 +44,7 @@ type DropletList struct {
 	// Droplets are all; the last so many have GPUs.
 	Droplets []instance.Droplet
 	gpus     int
-	// tagged says that some droplet shows a tag, so that the token may see them.
+	// tagged reports that some droplet shows a tag, so that the token may see them.
 	tagged bool
 	byID   map[int]instance.Droplet
 }
@@ -82,8 +82,8 @@ func (l *DropletList) pages() int {
 	return 1 + max(0, ordinary-1)/doapi.PageSize + (l.gpus+doapi.PageSize-1)/doapi.PageSize
 }
 
-// Snapshot is the list of droplets that all share, made of two lists that are read when somebody needs them. After a failure the old ones stay, and for a
-// while nobody reads.
+// Snapshot is the list of droplets that all share, made of two lists that are read when somebody needs them. After a failure the old ones
+// stay, and for a while nobody reads.
 type Snapshot struct {
 	epoch          func() uint64
 	ordinary, gpus *cached.List[[]instance.Droplet]

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 )
 
-// keepToken records how the token fares until ctx ends, so that people and tools find it in one place. It looks at what is known and makes no call
+// keepToken records the token's health until ctx ends, so that people and tools find it in one place. It looks at what is known and makes no call
 // to DigitalOcean; the record is written when it says something else, and not before there is one.
 //
 // Nothing depends on it, the probes of the process least of all: a restart does not make a token better.
@@ -27,12 +27,12 @@ func (m *Instances) keepToken(ctx context.Context) {
 		case <-timer.C():
 		}
 		if err := m.recordToken(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "How the token fares was not recorded, it is tried again")
+			klog.ErrorS(err, "The token's health was not recorded, will try again")
 		}
 	}
 }
 
-// recordToken writes how the token fares, if the record says something else.
+// recordToken writes the token's health, if the record says something else.
 func (m *Instances) recordToken(ctx context.Context) error {
 	state, message := m.reporter.trustNow()
 	health, known := instance.JudgeToken(m.api.TokenAnswers(), state, message)
@@ -43,12 +43,13 @@ func (m *Instances) recordToken(ctx context.Context) error {
 	defer cancel()
 	changed, err := m.guard.noteToken(ctx, health)
 	if changed && err == nil {
-		klog.InfoS("How the token fares has changed", "healthy", health.Healthy(), "reason", health.Reason, "message", health.Message)
+		klog.InfoS("The token's health has changed", "healthy", health.Healthy(), "reason", health.Reason, "message", health.Message)
 	}
 	return err
 }
 
-// noteToken writes the condition about the token into the account's record, and says whether it did. Without a record there is none to write it into.
+// noteToken writes the condition about the token into the account's record, and reports whether it did. Without a record there is none to
+// write it into.
 func (g *guard) noteToken(ctx context.Context, health instance.TokenHealth) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,8 +72,8 @@ func (g *guard) noteToken(ctx context.Context, health instance.TokenHealth) (boo
 	return true, nil
 }
 
-// tokenCollector shows how the token fares: one series, 1 if it is healthy and 0 if not, with the reason as its label. There is none before DigitalOcean
-// has said anything of the token.
+// tokenCollector shows the token's health: one series, 1 if it is healthy and 0 if not, with the reason as its label. There is none before
+// DigitalOcean has said anything of the token.
 type tokenCollector struct {
 	m    *Instances
 	desc *prometheus.Desc
@@ -81,7 +82,7 @@ type tokenCollector struct {
 // newTokenCollector returns the collector. Name and label are a contract with dashboards and alerts: MUST NOT change.
 func newTokenCollector(m *Instances) *tokenCollector {
 	return &tokenCollector{m: m, desc: prometheus.NewDesc("mooring_digitalocean_token_healthy",
-		"1 if DigitalOcean accepts the token for all that was asked and it is the cluster's, else 0, by reason.", []string{"reason"}, nil)}
+		"1 if DigitalOcean accepts the token for every call and it belongs to the cluster's account, else 0, by reason.", []string{"reason"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -68,7 +68,8 @@ func (w *world) tokenMetric() string {
 	return strings.Join(out, ", ")
 }
 
-// People see in one place that the token is refused, lacks a scope, or is another account's, and since when; and nothing is written while it stays so.
+// People see in one place that the token is refused, lacks a scope, or is another account's, and since when; and nothing is written while it
+// stays so.
 func TestTokenConditionIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Options{Seed: 50, Accounts: []sim.AccountOptions{
@@ -90,7 +91,7 @@ func TestTokenConditionIsRecorded(t *testing.T) {
 	if before.ResourceVersion != after.ResourceVersion {
 		t.Errorf("the record was written although nothing has changed:\n%v\n%v", before.Annotations, after.Annotations)
 	}
-	// A token that is refused is looked for anew at once, and another one only after a while.
+	// A token that is refused is looked for again at once, and another one only after a while.
 	ours, theirs := w.cloud.Account("ours"), w.cloud.Account("theirs")
 	ours.RevokeToken(sim.DefaultToken)
 	w.tokenIs(metav1.ConditionFalse, instance.TokenRefused, "put another one into its Secret")

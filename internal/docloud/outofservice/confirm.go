@@ -35,7 +35,7 @@ func awaiting(held []Machine, hash string, off, allowed int) Awaiting {
 	}
 	a := Awaiting{
 		Hash: hash, Count: len(held),
-		Why: fmt.Sprintf("%d machines are off at a time, and %d may be out of service without a person's confirmation", off, allowed),
+		Why: fmt.Sprintf("%d machines are off at a time, and %d may be out of service without a confirmation", off, allowed),
 	}
 	for _, m := range held[:min(len(held), mostAwaiting)] {
 		a.Machines = append(a.Machines, m.Node)

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outofservice decides which Nodes carry the taint node.kubernetes.io/out-of-service, by which Kubernetes deletes the Pods of a machine that does
-// not run and detaches its volumes at once ("Non-graceful node shutdown"). It is pure; package shutdowns reads and writes.
+// Package outofservice decides which Nodes carry the taint node.kubernetes.io/out-of-service, by which Kubernetes deletes the Pods of a
+// machine that does not run and detaches its volumes at once ("Non-graceful node shutdown"). It is pure; package shutdowns reads and writes.
 //
 // The taint is dangerous where a machine runs after all: its volumes are attached elsewhere while it writes to them. So these have to agree:
 //
-//	DigitalOcean   calls the droplet off, or answers 404 for it, in two GETs by ID that are apart; what a list lacks proves nothing
+//	DigitalOcean   calls the droplet off, or responds with 404 for it, in two GETs by ID that are apart; what a list lacks proves nothing
 //	Kubernetes     calls the Node not ready, for the grace period, as this process has seen it
 //	the kubelet    has not renewed its Lease for the grace period, by this process's clock
 //	the account    is the cluster's, and shows droplets of the cluster

@@ -129,8 +129,8 @@ func MakePlan(w World, c Config) Plan {
 		v, ask := judge(m, w, c)
 		if v.Reason == ReasonProof || v.Reason == ReasonSet {
 			if held {
-				v.Reason, v.Message, ask = ReasonMassGuard, fmt.Sprintf("droplet %d is %s, and so are many: %d machines are off at a time, %d may be without a person's "+
-					"confirmation; kubectl mooring confirm shows them", m.Droplet, m.State, len(off), allowed), false
+				v.Reason, v.Message, ask = ReasonMassGuard, fmt.Sprintf("droplet %d is %s, like many others: %d machines are off at a time, and %d are allowed without a confirmation; "+
+					"kubectl mooring confirm shows them", m.Droplet, m.State, len(off), allowed), false
 			}
 		}
 		switch v.Reason {
@@ -169,7 +169,7 @@ func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 	case m.Ours:
 		return judgeOurs(m, w, say, stale)
 	case m.Foreign && !m.Ready:
-		return say(ReasonForeign, "somebody else has set the taint out-of-service, which is left alone"), false
+		return say(ReasonForeign, "another party has set the taint out-of-service; it is not changed"), false
 	case m.Ready:
 		return say(ReasonInService, "the Node is ready"), false
 	case !w.Enabled && m.State.Out():
@@ -179,11 +179,11 @@ func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 	case w.Distrust != "":
 		return say(ReasonAccount, "%s", w.Distrust), false
 	case m.State == StateUnknown:
-		return say(ReasonState, "DigitalOcean has not said whether droplet %d runs", m.Droplet), due(m, w, c)
+		return say(ReasonState, "the state of droplet %d at DigitalOcean is unknown", m.Droplet), due(m, w, c)
 	case m.State == StateActive:
-		return say(ReasonInService, "DigitalOcean calls droplet %d active, so that the machine may run: the taint out-of-service is not set", m.Droplet), stale
+		return say(ReasonInService, "DigitalOcean reports droplet %d as active, so that the machine may run: the taint out-of-service is not set", m.Droplet), stale
 	case !m.State.Out():
-		return say(ReasonState, "DigitalOcean calls droplet %d neither active nor off", m.Droplet), false
+		return say(ReasonState, "DigitalOcean reports droplet %d as neither active nor off", m.Droplet), false
 	}
 	return judgeOut(m, w, c, say)
 }
@@ -196,13 +196,13 @@ func judgeOurs(m Machine, w World, say func(Reason, string, ...any) Verdict, sta
 	case m.Ready && m.State == StateActive:
 		return say(ReasonReturning, "the Node is ready, and DigitalOcean cannot be relied on: %s", w.Distrust), false
 	case m.Ready:
-		return say(ReasonReturning, "the Node is ready, and DigitalOcean does not call droplet %d active yet", m.Droplet), stale
+		return say(ReasonReturning, "the Node is ready, and DigitalOcean does not report droplet %d as active yet", m.Droplet), stale
 	case m.State == StateActive:
 		return say(ReasonReturning, "droplet %d is active, and the Node is not ready yet", m.Droplet), false
 	case m.State.Out():
 		return say(ReasonOutOfService, "droplet %d is %s: its Pods are deleted and its volumes detached", m.Droplet, m.State), false
 	default:
-		return say(ReasonOutOfService, "the Node is not ready, and DigitalOcean does not call droplet %d active", m.Droplet), false
+		return say(ReasonOutOfService, "the Node is not ready, and DigitalOcean does not report droplet %d as active", m.Droplet), false
 	}
 }
 
@@ -215,13 +215,13 @@ func judgeOut(m Machine, w World, c Config, say func(Reason, string, ...any) Ver
 	case silent.IsZero():
 		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, cmp.Or(m.Lease.Problem, "it was not tried yet")), false
 	case w.Now.Sub(silent) < c.Grace:
-		return say(ReasonKubelet, "droplet %d is %s; its kubelet has to be silent for %s", m.Droplet, m.State, c.Grace), due(m, w, c)
+		return say(ReasonKubelet, "droplet %d is %s; its kubelet must not renew its Lease for %s", m.Droplet, m.State, c.Grace), due(m, w, c)
 	case w.Now.Sub(read) > c.LeaseAge:
 		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, m.Lease.Problem), false
 	case !proven(m, w, c):
 		return say(ReasonProof, "droplet %d is %s; it is read again by ID", m.Droplet, m.State), due(m, w, c)
 	}
-	return say(ReasonSet, "droplet %d is %s, the Node is not ready and its kubelet silent", m.Droplet, m.State), false
+	return say(ReasonSet, "droplet %d is %s, the Node is not ready and its kubelet does not renew its Lease", m.Droplet, m.State), false
 }
 
 // proven reports whether two GETs by ID, apart and the later one since the Node is not ready, have said what is the newest word.
@@ -246,8 +246,8 @@ func due(m Machine, w World, c Config) bool {
 
 func age(w World, at time.Time) time.Duration { return w.Now.Sub(at) }
 
-// offNow are the machines that count for the guard: those that are off by the newest word while their Nodes are not ready, those that have our taint, and
-// those that were about to get it. What was proven in this minute plays no part, so that the set changes only when a machine does.
+// offNow are the machines that count for the guard: those that are off by the newest word while their Nodes are not ready, those that have
+// our taint, and those that were about to get it. What was proven in this minute plays no part, so that the set changes only when a machine does.
 func offNow(machines []Machine, memory Memory) []Machine {
 	var off []Machine
 	for _, m := range machines {

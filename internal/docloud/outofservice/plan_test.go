@@ -44,17 +44,17 @@ func TestEachRuleHolds(t *testing.T) {
 		want   outofservice.Reason
 		says   string
 	}{
-		"nothing is missing": {func(*outofservice.World, *outofservice.Machine) {}, outofservice.ReasonSet, "droplet 1 is off, the Node is not ready and its kubelet silent"},
+		"nothing is missing": {func(*outofservice.World, *outofservice.Machine) {}, outofservice.ReasonSet, "droplet 1 is off, the Node is not ready and its kubelet does not renew its Lease"},
 		"gone by 404": {func(_ *outofservice.World, m *outofservice.Machine) {
 			m.State, m.Proof.State = outofservice.StateGone, outofservice.StateGone
 		}, outofservice.ReasonSet, "droplet 1 is gone"},
 		"the flag is not set":          {func(w *outofservice.World, _ *outofservice.Machine) { w.Enabled = false }, outofservice.ReasonDisabled, "--out-of-service-taint"},
 		"another account":              {func(w *outofservice.World, _ *outofservice.Machine) { w.Distrust = "another account" }, outofservice.ReasonAccount, "another account"},
 		"active after two answers off": {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateActive }, outofservice.ReasonInService, "may run"},
-		"a list that lacks it":         {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateUnknown }, outofservice.ReasonState, "has not said"},
+		"a list that lacks it":         {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateUnknown }, outofservice.ReasonState, "is unknown"},
 		"archived":                     {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateOther }, outofservice.ReasonState, "neither active nor off"},
 		"not ready since a moment":     {func(_ *outofservice.World, m *outofservice.Machine) { m.NotReadySince = start.Add(-time.Second) }, outofservice.ReasonGrace, "for 20s"},
-		"the kubelet renews its Lease": {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.SilentSince = start.Add(-time.Second) }, outofservice.ReasonKubelet, "silent for 20s"},
+		"the kubelet renews its Lease": {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.SilentSince = start.Add(-time.Second) }, outofservice.ReasonKubelet, "must not renew its Lease for 20s"},
 		"there is no Lease": {func(_ *outofservice.World, m *outofservice.Machine) {
 			m.Lease = outofservice.Lease{Problem: "forbidden"}
 		}, outofservice.ReasonKubelet, "forbidden"},
@@ -69,7 +69,7 @@ func TestEachRuleHolds(t *testing.T) {
 			m.Proof.First, m.Proof.Last = start.Add(-50*time.Second), start.Add(-40*time.Second)
 		}, outofservice.ReasonProof, "again by ID"},
 		"answers off, and the list has none": {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateGone }, outofservice.ReasonProof, "again by ID"},
-		"somebody else's taint":              {func(_ *outofservice.World, m *outofservice.Machine) { m.Foreign = true }, outofservice.ReasonForeign, "left alone"},
+		"somebody else's taint":              {func(_ *outofservice.World, m *outofservice.Machine) { m.Foreign = true }, outofservice.ReasonForeign, "is not changed"},
 		"the Node is ready":                  {func(_ *outofservice.World, m *outofservice.Machine) { m.Ready, m.NotReadySince = true, time.Time{} }, outofservice.ReasonInService, "ready"},
 	} {
 		t.Run(name, func(t *testing.T) {

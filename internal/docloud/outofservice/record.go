@@ -17,11 +17,11 @@ const (
 	// RecordNamespace and RecordName name the Lease in namespace kube-system that holds the record.
 	RecordNamespace = metav1.NamespaceSystem
 	RecordName      = "digitalocean-cloud-controller-manager-out-of-service"
-	// RecordAnnotation on the Lease kube-system/digitalocean-cloud-controller-manager-out-of-service: which machines are off, where each stands, and what waits
-	// for a person, as JSON.
+	// RecordAnnotation on the Lease kube-system/digitalocean-cloud-controller-manager-out-of-service: the machines that are off, the state of each, and
+	// what waits for a confirmation, as JSON.
 	RecordAnnotation = "cloud.mooring.dev/out-of-service"
-	// ConfirmAnnotation on the Lease kube-system/digitalocean-cloud-controller-manager-out-of-service: a person's confirmation that the machines which wait are
-	// off, as HASH/TIME; kubectl mooring confirm machines writes it.
+	// ConfirmAnnotation on the Lease kube-system/digitalocean-cloud-controller-manager-out-of-service: a person's confirmation that the listed
+	// machines are off, as HASH/TIME; kubectl mooring confirm machines writes it.
 	ConfirmAnnotation = "cloud.mooring.dev/confirm-out-of-service"
 )
 

@@ -21,7 +21,7 @@ const (
 	StateUnknown State = ""
 	StateActive  State = "active"
 	StateOff     State = "off"
-	// StateGone means that a GET by ID answered 404. A list that lacks a droplet is StateUnknown.
+	// StateGone means that a GET by ID responded with 404. A list that lacks a droplet is StateUnknown.
 	StateGone State = "gone"
 	// StateOther is any other state of a droplet: new, archive.
 	StateOther State = "other"
@@ -100,7 +100,7 @@ type Intent struct {
 
 // Config bounds what a plan may do.
 type Config struct {
-	// Grace is how long a Node must have been not ready and its kubelet silent, as seen by this process.
+	// Grace is how long a Node must have been not ready and its kubelet does not renew its Lease, as seen by this process.
 	Grace time.Duration
 	// AtLeast and Percent say how many machines may be out of service at a time without a person: the larger of AtLeast and Percent of the machines, but
 	// never more than half of them. One is always allowed.

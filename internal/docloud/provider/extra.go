@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 )
 
-// Extra is a controller of the program's own that works beside the framework's, on the leader only: of firewalls, of tags. Both methods are called
+// Extra is a controller of the program's own that works alongside the framework's, on the leader only: of firewalls, of tags. Both methods are called
 // once, in either order.
 type Extra interface {
 	// Follow reads from informers that somebody else starts.
@@ -22,7 +22,7 @@ type Extra interface {
 	Wake()
 }
 
-// Common is what controllers beside the framework's need of the others: lists that are shared, so that they cost no calls of their own, and the
+// Common is what controllers alongside the framework's need of the others: lists that are shared, so that they cost no calls of their own, and the
 // account's trust.
 type Common struct {
 	*machines.Instances

@@ -33,7 +33,7 @@ type Provider struct {
 
 // Probe asks whether DigitalOcean serves again; *doapi.Client is it.
 type Probe interface {
-	// Failing says whether the last call was not served; it makes none.
+	// Failing reports whether the last call was not served; it makes none.
 	Failing() bool
 	// Account makes the cheapest call there is.
 	Account(ctx context.Context) (instance.Account, error)
@@ -42,8 +42,8 @@ type Probe interface {
 // probeEvery is how often it is looked whether DigitalOcean serves again, while it does not.
 const probeEvery = 5 * time.Second
 
-// Probing makes the provider try again at once what has failed as soon as DigitalOcean serves again, be it that its trouble is over or that the token was
-// replaced: what waits after a failure waits for up to five minutes. It is called before Initialize.
+// Probing makes the provider try again at once what has failed as soon as DigitalOcean serves again, be it that its trouble is over or that
+// the token was replaced: what waits after a failure waits for up to five minutes. It is called before Initialize.
 func (p *Provider) Probing(probe Probe) *Provider {
 	p.probe = probe
 	return p
@@ -93,7 +93,7 @@ func (p *Provider) Initialize(clients cloudprovider.ControllerClientBuilder, sto
 	}
 }
 
-// Drain lets no new change of a load balancer begin and waits until those under way have ended, but no longer than most. It says whether they
+// Drain lets no new change of a load balancer begin and waits until those under way have ended, but no longer than most. It reports whether they
 // have: then another process may take over. It is for the end of the process, before the controllers stop, and may be called once.
 func (p *Provider) Drain(most time.Duration) bool {
 	return p.gate.Drain(clock.RealClock{}, most)
@@ -129,5 +129,5 @@ func (p *Provider) Routes() (cloudprovider.Routes, bool) { return nil, false }
 // ProviderName implements cloudprovider.Interface.
 func (p *Provider) ProviderName() string { return Name }
 
-// HasClusterID implements cloudprovider.Interface. It is false, as with the predecessor: nothing depends on it.
+// HasClusterID implements cloudprovider.Interface. It is false, as with the upstream project: nothing depends on it.
 func (p *Provider) HasClusterID() bool { return false }

@@ -66,7 +66,7 @@ func FuzzParse(f *testing.F) {
 		case err == nil && (droplet <= 0 || providerid.Format(droplet) != in):
 			t.Errorf("Parse(%q) = %d, which is written %q", in, droplet, providerid.Format(droplet))
 		case err != nil && droplet != 0:
-			t.Errorf("Parse(%q) = %d beside %v", in, droplet, err)
+			t.Errorf("Parse(%q) = %d alongside %v", in, droplet, err)
 		case err != nil && strings.ContainsAny(err.Error(), "\n"):
 			t.Errorf("not one sentence: %q", err)
 		}

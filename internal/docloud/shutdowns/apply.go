@@ -21,9 +21,10 @@ import (
 )
 
 // errChanged means that a Node is not any more as the plan saw it. The next reconcile decides again.
-var errChanged = errors.New("it has changed since it was decided on")
+var errChanged = errors.New("it has changed since the plan was made")
 
-// apply makes the steps one after the other. A step whose Node has changed is left to the next reconcile; one that fails keeps no other from being made.
+// apply makes the steps one after the other. A step whose Node has changed is left to the next reconcile; one that fails keeps no other from
+// being made.
 func (c *Controller) apply(ctx context.Context, steps []outofservice.Step) (wrote bool, err error) {
 	var errs []error
 	trusted := false
@@ -42,7 +43,7 @@ func (c *Controller) apply(ctx context.Context, steps []outofservice.Step) (wrot
 		node, err := c.do(ctx, step)
 		switch {
 		case errors.Is(err, errChanged):
-			c.Log.V(1).Info("A Node has changed, it is decided again", "step", step.String(), "why", err.Error())
+			c.Log.V(1).Info("A Node has changed, planning again", "step", step.String(), "why", err.Error())
 			continue
 		case err != nil:
 			c.Metrics.count(step, false)
@@ -109,10 +110,10 @@ func (c *Controller) withTaint(ctx context.Context, node *corev1.Node, step outo
 	}
 	silent := s.Lease.SilentSince
 	if c.readLease(ctx, s); s.Lease.Problem != "" || !s.Lease.SilentSince.Equal(silent) {
-		return nil, fmt.Errorf("the kubelet of node %s is not silent, or its Lease cannot be read (%s): %w", node.Name, s.Lease.Problem, errChanged)
+		return nil, fmt.Errorf("the kubelet of node %s renews its Lease, or the Lease cannot be read (%s): %w", node.Name, s.Lease.Problem, errChanged)
 	}
 	if age := c.Clock.Since(s.Proof.Last); age > c.Config.ProofAge {
-		return nil, fmt.Errorf("DigitalOcean's word about node %s is %s old: %w", node.Name, age.Round(time.Second), errChanged)
+		return nil, fmt.Errorf("DigitalOcean's data on node %s is %s old: %w", node.Name, age.Round(time.Second), errChanged)
 	}
 	taint, at := outofservice.Taint(), metav1.NewTime(c.Clock.Now())
 	taint.TimeAdded = &at

@@ -142,7 +142,7 @@ func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 		},
 	})
 	if err != nil {
-		c.Log.Error(err, "Nodes cannot be followed; they are looked at once in a minute")
+		c.Log.Error(err, "Nodes cannot be watched; they are listed every minute")
 	}
 	c.loop.Follow(nodes.Informer().HasSynced)
 }
@@ -169,10 +169,10 @@ func (c *Controller) reconcile(ctx context.Context, _ string) loop.Result {
 	case errors.Is(err, context.Canceled):
 		return loop.Result{}
 	case errors.Is(err, errRecordMoved):
-		c.Log.Info("Another process has written the record, it is read again", "error", err.Error())
+		c.Log.Info("Another process has written the record, reading it again", "error", err.Error())
 		result.Next = c.timing.Every
 	case err != nil:
-		c.Log.Error(err, "Machines that are off were not put out of service, it is tried again")
+		c.Log.Error(err, "Machines that are off were not taken out of service, will try again")
 		result.Failed = true
 	case doubt:
 		result.Next = c.timing.Every

@@ -29,8 +29,8 @@ import (
 
 const dropletRoute = "GET /v2/droplets/{droplet_id}"
 
-// A machine that is switched off gets the taint, after two GETs by ID; when it is back, first DigitalOcean and then Kubernetes have to say so. Taints of others
-// stay as they are.
+// A machine that is switched off gets the taint, after two GETs by ID; when it is back, first DigitalOcean and then Kubernetes have to say
+// so. Taints of others stay as they are.
 func TestOffAndBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
@@ -132,7 +132,7 @@ func TestNeverActiveNorAlive(t *testing.T) {
 	w.between = func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			if alive.Load() && strings.HasSuffix(r.URL.Path, "/leases/"+w.droplets[1].Name) {
-				w.renew(w.droplets[1].Name) // whoever reads it reads another renewal each time, however slow the tests are
+				w.renew(w.droplets[1].Name) // anyone who reads it reads another renewal each time, however slow the tests are
 			}
 			return next.RoundTrip(r)
 		})
@@ -356,8 +356,8 @@ func (d dying) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// A process that ends before or after any of its writes leaves what the next one brings to the same end: two machines are out of service, and later none. At no
-// time there are more than the guard allows.
+// A process that ends before or after any of its writes leaves what the next one brings to the same end: two machines are out of service,
+// and later none. At no time there are more than the guard allows.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {

@@ -17,9 +17,9 @@ import (
 const (
 	// EventTaintSet, Warning: a machine is off or gone, and its Node got the taint out-of-service.
 	EventTaintSet = "OutOfServiceTaintSet"
-	// EventTaintRemoved, Normal: a machine is back, and its Node has lost the taint.
+	// EventTaintRemoved, Normal: a machine is back, and the taint was removed from its Node.
 	EventTaintRemoved = "OutOfServiceTaintRemoved"
-	// EventHeld, Warning: so many machines are off at a time that a person has to confirm it.
+	// EventHeld, Warning: so many machines are off at the same time that a person has to confirm it.
 	EventHeld = "OutOfServiceHeld"
 )
 
@@ -40,7 +40,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Taints node.kubernetes.io/out-of-service that were set or removed, by change (set, removed) and outcome (done, failed).",
 		}, []string{"change", "outcome"}),
 		desc: prometheus.NewDesc("mooring_digitalocean_out_of_service_machines",
-			"Machines by where they stand: in service, out of service, or why a machine that does not run is not out of service yet.", []string{"reason"}, nil),
+			"Machines by state: in service, out of service, or the reason why a machine that does not run is not out of service yet.", []string{"reason"}, nil),
 	}
 	for _, change := range []string{"set", "removed"} {
 		for _, outcome := range []string{"done", "failed"} {
@@ -54,8 +54,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) { out <- m.desc }
 
-// Collect implements prometheus.Collector. Every reason is always there, so that an alert need not know of absence; before the first reconcile, and on a
-// replica that does not lead, all are 0.
+// Collect implements prometheus.Collector. Every reason is always there, so that an alert need not know of absence; before the first
+// reconcile, and on a replica that does not lead, all are 0.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Controller) done(node *corev1.Node, step outofservice.Step) {
 	c.Log.Info("Applied step", "step", step.String())
 	if s, set := step.(outofservice.SetTaint); set {
 		c.events.Eventf(node, corev1.EventTypeWarning, EventTaintSet,
-			"Droplet %d is %s, the Node is not ready and its kubelet silent: set the taint %s, so that its Pods and volumes go elsewhere", s.Droplet, s.State, corev1.TaintNodeOutOfService)
+			"Droplet %d is %s, the Node is not ready and its kubelet does not renew its Lease: set the taint %s, so that its Pods and volumes go elsewhere", s.Droplet, s.State, corev1.TaintNodeOutOfService)
 		return
 	}
 	c.events.Eventf(node, corev1.EventTypeNormal, EventTaintRemoved, "The droplet is active and the Node is ready: removed the taint %s", corev1.TaintNodeOutOfService)
@@ -113,7 +113,7 @@ func (c *Controller) tell(p outofservice.Plan) {
 			}
 			node := &corev1.Node{}
 			node.Name, node.UID = s.Node, types.UID(s.UID)
-			c.events.Eventf(node, corev1.EventTypeWarning, EventHeld, "The taint %s is not set: %s; if they are off for certain, run kubectl mooring confirm machines %s",
+			c.events.Eventf(node, corev1.EventTypeWarning, EventHeld, "The taint %s is not set: %s; if they are certainly off, run kubectl mooring confirm machines %s",
 				corev1.TaintNodeOutOfService, p.Awaiting.Why, p.Awaiting.Hash)
 		}
 	}

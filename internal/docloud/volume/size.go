@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Range is the size that a request allows, in bytes; 0 is no bound.
+// Range is the size that a request allows, in bytes; 0 means no limit.
 type Range struct{ Required, Limit int64 }
 
 // names is what DigitalOcean accepts as a volume's name (OpenAPI: volume_base.name).
 var names = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
-// Name returns the volume's name at DigitalOcean for the name of a request: the same if DigitalOcean takes it, as it does those of csi-provisioner ("pvc-" and
-// a UID), else what of it fits with a digest that keeps names apart. The same name always has the same one.
+// Name returns the volume's name at DigitalOcean for the name of a request: the same if DigitalOcean takes it, as it does those of
+// csi-provisioner ("pvc-" and a UID), else what of it fits with a digest that keeps names apart. The same name always has the same one.
 func Name(name string) string {
 	if names.MatchString(name) {
 		return name

@@ -19,7 +19,7 @@ const (
 // PerDroplet is how many volumes DigitalOcean attaches to one droplet.
 const PerDroplet = 7
 
-// SnapshotInterval is how far apart snapshots of one volume are: DigitalOcean answers 429 "one request per 10m0s" to an earlier one.
+// SnapshotInterval is how far apart snapshots of one volume are: DigitalOcean responds with 429 "one request per 10m0s" to an earlier one.
 const SnapshotInterval = 10 * time.Minute
 
 // Observed is a volume as DigitalOcean shows it.

@@ -172,8 +172,8 @@ func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step, 
 	return nil
 }
 
-// withdraw takes away what was delivered. A Secret of type kubernetes.io/tls keeps its keys, empty. An object that is gone, or that may not be written
-// to any more, needs nothing.
+// withdraw takes away what was delivered. A Secret of type kubernetes.io/tls keeps its keys, empty. An object that is gone, or that may not
+// be written to any more, needs nothing.
 func (r *Reconciler) withdraw(ctx context.Context, step operator.Step) error {
 	values := map[string]any{}
 	for _, key := range step.Destination.Keys() {
@@ -247,9 +247,9 @@ func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) err
 	if err := r.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
 		return fmt.Errorf("recording the core in the status of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
-	// Whoever changes the image alone, or upgrades by Helm, which leaves kinds as they are, has a kind that drops what it does not know.
+	// Anyone who changes the image alone, or upgrades by Helm, which leaves kinds as they are, has a kind that drops what it does not know.
 	if is, _, _ := unstructured.NestedString(object.Object, "status", "core", "clusterID"); is != step.Core {
-		logr.FromContextOrDiscard(ctx).Info("The kind EtcdStorage is of an earlier version and keeps no status.core: the record in the core alone binds until its CustomResourceDefinition is updated")
+		logr.FromContextOrDiscard(ctx).Info("The kind EtcdStorage is of an earlier version and keeps no status.core: only the record in the core binds it until its CustomResourceDefinition is updated")
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.lackedCore = r.Clock.Now()

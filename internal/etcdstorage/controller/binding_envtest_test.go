@@ -63,8 +63,8 @@ func (g *rig) at(etcd *testkit.Etcd) {
 	g.r.Settings.CoreURLs = []string{etcd.Endpoint}
 }
 
-// The operator is given the URL of a stranger's etcd, which has keys under the same prefix: it writes nothing there, proxies keep their core, and nothing is
-// deleted at either, not even by policy Delete, until the right URL is back.
+// The operator is given the URL of a stranger's etcd, which has keys under the same prefix: it writes nothing there, proxies keep their
+// core, and nothing is deleted at either, not even by policy Delete, until the right URL is back.
 func TestAStrangersCoreIsNotTouched(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -100,7 +100,7 @@ func TestAStrangersCoreIsNotTouched(t *testing.T) {
 	for range 3 {
 		g.once(name)
 	}
-	g.expect(name, "Ready", metav1.ConditionFalse, "Deleting", "nothing is made or deleted there")
+	g.expect(name, "Ready", metav1.ConditionFalse, "Deleting", "nothing is created or deleted there")
 	untouched("deleted")
 	g.at(g.etcd)
 	g.sync(name)
@@ -152,8 +152,8 @@ func TestAnotherCoreIsAccepted(t *testing.T) {
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", g.clusterID(g.root))
 }
 
-// Whoever changes the image alone, or upgrades by Helm, has the kind of an earlier version, which drops status.core: tenants are served all the same, and
-// the record in the core alone binds them. When the kind is updated, the status has it a resync later.
+// Anyone who changes the image alone, or upgrades by Helm, has the kind of an earlier version, which drops status.core: tenants are served
+// all the same, and the record in the core alone binds them. When the kind is updated, the status has it a resync later.
 func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.New(t)

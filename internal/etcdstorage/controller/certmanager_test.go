@@ -66,7 +66,8 @@ func installCertManager(t *testing.T, g *rig) *certManager {
 	return &certManager{rig: g}
 }
 
-// work looks at all Certificates of the namespace once, as the clock of the rig has it, and issues, renews or refuses. It returns how many CAs it issued.
+// work looks at all Certificates of the namespace once, as the clock of the rig has it, and issues, renews or refuses. It returns how many
+// CAs it issued.
 func (c *certManager) work() (issued int) {
 	c.t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -89,7 +90,7 @@ func (c *certManager) work() (issued int) {
 	return issued
 }
 
-// due says whether a Certificate has no Secret, one of another issuer, or one of which two thirds of the life are over.
+// due reports whether a Certificate has no Secret, one of another issuer, or one of which two thirds of the life are over.
 func (c *certManager) due(item *unstructured.Unstructured) bool {
 	secret := &corev1.Secret{}
 	name, _, _ := unstructured.NestedString(item.Object, "spec", "secretName")

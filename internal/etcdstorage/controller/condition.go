@@ -17,12 +17,12 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
 )
 
-// Reasons of conditions, beside those of [operator.Reason]. They are a contract with users' alerts: MUST NOT change.
+// Reasons of conditions, alongside those of [operator.Reason]. They are a contract with users' alerts: MUST NOT change.
 const (
 	// reasonIssued of CertificatesReady=True: all certificates and bundles are where they belong.
 	reasonIssued = "Issued"
-	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown: certificates are still to be made or delivered; the message says what comes
-	// first.
+	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown: certificates are not issued or delivered yet; the message says what
+	// comes first.
 	reasonPending = "Pending"
 	// reasonDeleting of Ready=False, CertificatesReady=False, ProxyReady=False, Deployed=False, RotationInProgress=False: the EtcdStorage is being
 	// deleted; the message says what it waits for.
@@ -33,26 +33,27 @@ const (
 	reasonRolling = "RollingOut"
 	// reasonUnavailable of ProxyReady=False: no proxy is ready; the message has the command that shows why.
 	reasonUnavailable = "NoProxyReady"
-	// reasonReachable of CoreReachable=True: the core etcd answers.
+	// reasonReachable of CoreReachable=True: the core etcd responds.
 	reasonReachable = "Reachable"
-	// reasonWithin of QuotaExceeded=False: the tenant is within spec.quota, or that bounds no storage.
+	// reasonWithin of QuotaExceeded=False: the tenant is within spec.quota, or spec.quota does not limit storage.
 	reasonWithin = "WithinQuota"
-	// reasonExceeded of QuotaExceeded=True: proxies refuse what would grow, or are about to; reading and deleting work.
+	// reasonExceeded of QuotaExceeded=True: proxies refuse writes that need space, or are about to; reads and deletes work.
 	reasonExceeded = "Exceeded"
-	// reasonUnmeasured of QuotaExceeded=Unknown: what the tenant stores was not counted yet.
+	// reasonUnmeasured of QuotaExceeded=Unknown: the tenant's storage has not been counted yet.
 	reasonUnmeasured = "NotMeasured"
-	// reasonSteady of RotationInProgress=False: the newest CA signs, and nothing of an older one is in use; that is trusted until it ends.
+	// reasonSteady of RotationInProgress=False: the newest CA signs, and no certificate of an older one is in use; the older one is trusted
+	// until it expires.
 	reasonSteady = "Steady"
 	// reasonOverlap of RotationInProgress=True: two generations of a CA are trusted; the message says which signs and what must be restarted.
 	reasonOverlap = "Overlap"
-	// reasonNoConflict of Conflict=False: nothing of somebody else is in the way.
+	// reasonNoConflict of Conflict=False: no object or data of another owner prevents the work.
 	reasonNoConflict = "NoConflict"
 	// reasonDeployed of Deployed=True: a proxy is ready. The reason is etcdproxy-controller's.
 	reasonDeployed = "Deployed"
 	// reasonFailedDeploy of Deployed=False: no proxy is ready. The reason is etcdproxy-controller's.
 	reasonFailedDeploy = "FailedDeploying"
 	// reasonWriteFailed of Ready=False, CertificatesReady=False, CoreReachable=False, Deployed=False: a write that belongs to the condition failed; the
-	// message is the answer.
+	// message has the error.
 	reasonWriteFailed = "WriteFailed"
 )
 
@@ -70,7 +71,7 @@ func unknown(reason, message string) verdict {
 	return verdict{metav1.ConditionUnknown, reason, message}
 }
 
-// conditionKinds are the types of all conditions beside Ready.
+// conditionKinds are the types of all conditions alongside Ready.
 func conditionKinds() []string {
 	return []string{
 		v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionQuotaExceeded,
@@ -84,7 +85,7 @@ type trouble struct {
 	message string
 }
 
-// on is the condition to which the failed write belongs, beside Ready; "" for those of the finalizer and of a deletion.
+// on is the condition to which the failed write belongs, alongside Ready; "" for those of the finalizer and of a deletion.
 func (t trouble) on() string {
 	switch t.step.Kind {
 	case operator.MakeCA, operator.TakeCA, operator.Recover, operator.Revoke, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
@@ -184,7 +185,7 @@ func conflict(s *scene, plan operator.Plan) verdict {
 	case len(found) > 0:
 		return yes(string(found[0].Reason), join(found))
 	case s.world.Core.Problem != "" && len(plan.Certificates) == 0:
-		return unknown(string(operator.ReasonCoreUnreachable), "whose the prefix is cannot be told before the core etcd answers, see CoreReachable")
+		return unknown(string(operator.ReasonCoreUnreachable), "the owner of the prefix is unknown until the core etcd responds, see CoreReachable")
 	}
 	return no(reasonNoConflict, "")
 }
@@ -211,7 +212,7 @@ func certificates(s *scene, plan operator.Plan, failed trouble) verdict {
 	case failed.message != "" && failed.on() == v1alpha1.ConditionCertificatesReady:
 		return no(reasonWriteFailed, failed.message)
 	case len(plan.Certificates) == 0:
-		return no(reasonPending, "no CA has been made yet: the core etcd comes first, see CoreReachable")
+		return no(reasonPending, "no CA has been created yet: the core etcd must respond first, see CoreReachable")
 	}
 	for _, c := range plan.Certificates {
 		if len(c.Decision.Actions) > 0 {
@@ -226,7 +227,7 @@ func rotation(s *scene, plan operator.Plan) verdict {
 	case s.object.GetDeletionTimestamp() != nil:
 		return no(reasonDeleting, "")
 	case len(plan.Certificates) == 0:
-		return unknown(reasonPending, "the CAs are looked at when what stands in the condition Ready is cured")
+		return unknown(reasonPending, "the CAs are checked when the problem in the condition Ready is solved")
 	}
 	for _, c := range plan.Certificates {
 		if c.Decision.Rotating {
@@ -253,13 +254,13 @@ func proxies(s *scene) (deployed, ready verdict) {
 	case s.object.GetDeletionTimestamp() != nil && count == 0:
 		return no(reasonDeleting, message), no(reasonDeleting, message)
 	case !s.world.HasProxies():
-		message += ": there is no Deployment yet, and the condition Ready says what it waits for"
+		message += ": there is no Deployment yet; the condition Ready says what it waits for"
 		return no(reasonFailedDeploy, message), no(reasonUnavailable, message)
 	case count == 0:
-		message += "; see what keeps them: " + look
+		message += "; find the cause with: " + look
 		return no(reasonFailedDeploy, message), no(reasonUnavailable, message)
 	case !rolled:
-		message += "; not all are of the newest template; if it stays so see what keeps them: " + look
+		message += "; not all are of the newest template; if this persists, find the cause with: " + look
 		return yes(reasonDeployed, message), yes(reasonRolling, message)
 	}
 	return yes(reasonDeployed, message), yes(reasonAvailable, message)
@@ -269,7 +270,7 @@ func proxies(s *scene) (deployed, ready verdict) {
 func healthy(s *scene) verdict {
 	switch reason, message := s.health.Judge(); {
 	case s.world.Core.Problem != "" || reason == operator.ReasonNotObserved:
-		return unknown(string(operator.ReasonNotObserved), "the members of the core etcd have not said how they are, see CoreReachable")
+		return unknown(string(operator.ReasonNotObserved), "the members of the core etcd have not reported their health, see CoreReachable")
 	case reason == operator.ReasonHealthy:
 		return yes(string(reason), message)
 	default:
@@ -281,13 +282,14 @@ func healthy(s *scene) verdict {
 // would write next, which the operator does not see.
 const fullPercent = 95
 
-// quota is the condition QuotaExceeded: the proxies refuse what would grow, or are about to. Nothing is ever above the quota for long, since they do.
+// quota is the condition QuotaExceeded: the proxies refuse writes that need space, or are about to. Nothing is ever above the quota for
+// long, since they do.
 func quota(q v1alpha1.Quota, u *v1alpha1.Usage) verdict {
 	if q.Bytes == nil && q.Keys == nil && q.Leases == nil {
-		return no(reasonWithin, "spec.quota bounds no storage")
+		return no(reasonWithin, "spec.quota does not limit storage")
 	}
 	if u == nil {
-		return unknown(reasonUnmeasured, "what the tenant stores was not counted yet; that is done every --measure-period of the operator")
+		return unknown(reasonUnmeasured, "the tenant's storage has not been counted yet; the operator counts it every --measure-period")
 	}
 	var over, fields []string
 	add := func(over1, field string) { over, fields = append(over, over1), append(fields, "spec.quota."+field) }
@@ -301,7 +303,7 @@ func quota(q v1alpha1.Quota, u *v1alpha1.Usage) verdict {
 		add(fmt.Sprintf("%d leases of %d", u.Leases, *q.Leases), "leases")
 	}
 	if len(over) > 0 {
-		return yes(reasonExceeded, "the tenant stores "+strings.Join(over, ", ")+"; proxies refuse what would grow, reading and deleting work: delete what is not needed, or raise "+
+		return yes(reasonExceeded, "the tenant stores "+strings.Join(over, ", ")+"; proxies refuse writes that need space, reads and deletes work: delete what is not needed, or raise "+
 			strings.Join(fields, " and "))
 	}
 	return no(reasonWithin, "")

@@ -119,11 +119,11 @@ func TestWhereAFailedWriteIsTold(t *testing.T) {
 	}
 }
 
-// Every condition with each status that it can have, its reason, and the words that say what to do. Conditions, reasons and the commands are a contract
-// with users' alerts and scripts.
+// Every condition with each status that it can have, its reason, and the words that say what to do. Conditions, reasons and the commands are
+// a contract with users' alerts and scripts.
 func TestEachConditionWithEachStatus(t *testing.T) {
 	t.Parallel()
-	const away = "the core etcd https://core:2379 does not answer within 5s: see whether it runs"
+	const away = "the core etcd https://core:2379 does not respond within 5s: check whether it runs"
 	unreachable := func(g *sight) { g.s.world.Core.Problem = away; g.refused(operator.ReasonCoreUnreachable, away) }
 	seen := map[string]map[metav1.ConditionStatus]bool{}
 	for _, c := range []struct {
@@ -140,7 +140,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CertificatesReady", "False", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},
 		{"Conflict", "True", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},
 		{"Ready", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed.message = "forbidden" }},
-		{"Ready", "False", "Deleting", "2 proxies are still there", func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies are still there" }},
+		{"Ready", "False", "Deleting", "2 proxies still exist", func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies still exist" }},
 		{"Ready", "False", "Deleting", "it is being deleted", func(g *sight) { g.deleted() }},
 		{"CertificatesReady", "True", "Issued", "", func(*sight) {}},
 		{"CertificatesReady", "False", "MissingPermission", "run: kubectl x", func(g *sight) {
@@ -150,7 +150,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CertificatesReady", "False", "IssuerNotReady", "describe issuer", func(g *sight) { g.refused(operator.ReasonIssuerNotReady, "describe issuer") }},
 		{"CertificatesReady", "False", "UnusableCA", "name another", func(g *sight) { g.refused(operator.ReasonUnusableCA, "name another") }},
 		{"CertificatesReady", "False", "Pending", "it is worn", func(g *sight) { g.plan.Certificates[1].Decision.Actions = []pki.Action{{Reason: "it is worn"}} }},
-		{"CertificatesReady", "False", "Pending", "no CA has been made yet: the core etcd comes first, see CoreReachable", unreachable},
+		{"CertificatesReady", "False", "Pending", "no CA has been created yet: the core etcd must respond first, see CoreReachable", unreachable},
 		{"CertificatesReady", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "forbidden"} }},
 		{"CertificatesReady", "True", "Issued", "", func(g *sight) { g.failed = trouble{applying(operator.KindDeployment), "forbidden"} }},
 		{"Deployed", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{applying(operator.KindDeployment), "forbidden"} }},
@@ -160,10 +160,10 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CoreReachable", "True", "Reachable", "", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
 		{"CertificatesReady", "False", "Deleting", "", func(g *sight) { g.deleted() }},
 		{"ProxyReady", "True", "Available", "3 of 3 proxies are ready", func(*sight) {}},
-		{"ProxyReady", "True", "RollingOut", "2 of 3 proxies are ready; not all are of the newest template; if it stays so see what keeps them: " +
+		{"ProxyReady", "True", "RollingOut", "2 of 3 proxies are ready; not all are of the newest template; if this persists, find the cause with: " +
 			"kubectl -n storage get pods -l " + v1alpha1.StorageLabel + "=a", func(g *sight) { g.proxies(2, 1) }},
-		{"ProxyReady", "False", "NoProxyReady", "0 of 3 proxies are ready; see what keeps them: kubectl -n storage get pods -l " + v1alpha1.StorageLabel + "=a", func(g *sight) { g.proxies(0, 3) }},
-		{"ProxyReady", "False", "NoProxyReady", "there is no Deployment yet, and the condition Ready says what it waits for", func(g *sight) { g.s.world.Objects = nil }},
+		{"ProxyReady", "False", "NoProxyReady", "0 of 3 proxies are ready; find the cause with: kubectl -n storage get pods -l " + v1alpha1.StorageLabel + "=a", func(g *sight) { g.proxies(0, 3) }},
+		{"ProxyReady", "False", "NoProxyReady", "there is no Deployment yet; the condition Ready says what it waits for", func(g *sight) { g.s.world.Objects = nil }},
 		{"ProxyReady", "False", "Deleting", "0 of 3", func(g *sight) { g.deleted(); g.s.world.Objects = nil }},
 		{"Deployed", "True", "Deployed", "1 of 3 proxies are ready", func(g *sight) { g.proxies(1, 3) }},
 		{"Deployed", "False", "FailedDeploying", "0 of 3 proxies are ready", func(g *sight) { g.proxies(0, 3) }},
@@ -181,29 +181,29 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CoreHealthy", "False", "MemberUnreachable", "https://core:2379", func(g *sight) { g.s.health.Members[0].Problem = "away" }},
 		{"CoreHealthy", "False", "NearlyFull", "has 90 % of its quota, 0 % in use", func(g *sight) { g.s.health.Members[0].Size = 900 }},
 		{"Ready", "True", "Ready", "", func(g *sight) { g.s.health.NoSpace = []string{"a1"} }},
-		{"QuotaExceeded", "False", "WithinQuota", "spec.quota bounds no storage", func(*sight) {}},
+		{"QuotaExceeded", "False", "WithinQuota", "spec.quota does not limit storage", func(*sight) {}},
 		{"QuotaExceeded", "False", "WithinQuota", "", func(g *sight) { g.bounded(); g.stores("94Mi", 999, 9) }},
-		{"QuotaExceeded", "True", "Exceeded", "the tenant stores 1000 keys of 1000; proxies refuse what would grow, reading and deleting work: delete what is not needed, or raise spec.quota.keys",
+		{"QuotaExceeded", "True", "Exceeded", "the tenant stores 1000 keys of 1000; proxies refuse writes that need space, reads and deletes work: delete what is not needed, or raise spec.quota.keys",
 			func(g *sight) { g.bounded(); g.stores("1Mi", 1000, 9) }},
 		{"QuotaExceeded", "True", "Exceeded", "95Mi bytes of 100Mi; proxies refuse", func(g *sight) { g.bounded(); g.stores("95Mi", 1, 1) }},
-		{"QuotaExceeded", "True", "Exceeded", "10 leases of 10; proxies refuse what would grow, reading and deleting work: delete what is not needed, or raise spec.quota.leases",
+		{"QuotaExceeded", "True", "Exceeded", "10 leases of 10; proxies refuse writes that need space, reads and deletes work: delete what is not needed, or raise spec.quota.leases",
 			func(g *sight) { g.bounded(); g.stores("1Mi", 1, 10) }},
-		{"QuotaExceeded", "True", "Exceeded", "1001 keys of 1000, 11 leases of 10; proxies refuse what would grow, reading and deleting work: delete what is not needed, or raise spec.quota.keys and spec.quota.leases",
+		{"QuotaExceeded", "True", "Exceeded", "1001 keys of 1000, 11 leases of 10; proxies refuse writes that need space, reads and deletes work: delete what is not needed, or raise spec.quota.keys and spec.quota.leases",
 			func(g *sight) { g.bounded().Bytes = nil; g.stores("200Mi", 1001, 11) }},
-		{"QuotaExceeded", "Unknown", "NotMeasured", "was not counted yet; that is done every --measure-period", func(g *sight) { g.bounded() }},
+		{"QuotaExceeded", "Unknown", "NotMeasured", "has not been counted yet; the operator counts it every --measure-period", func(g *sight) { g.bounded() }},
 		{"RotationInProgress", "False", "Steady", "", func(*sight) {}},
 		{"RotationInProgress", "True", "Overlap", "two generations of the serving CA are trusted; generation 1 signs; API servers that read the bundle at their start only must be restarted before the next one signs; waits for x",
 			func(g *sight) {
 				g.plan.Certificates[0].Decision.Rotating, g.plan.Certificates[0].Decision.Waiting = true, "waits for x"
 			}},
 		{"RotationInProgress", "True", "Overlap", "two generations of the client CA are trusted; generation 1 signs", func(g *sight) { g.plan.Certificates[1].Decision.Rotating = true }},
-		{"RotationInProgress", "Unknown", "Pending", "when what stands in the condition Ready is cured", unreachable},
+		{"RotationInProgress", "Unknown", "Pending", "when the problem in the condition Ready is solved", unreachable},
 		{"RotationInProgress", "False", "Deleting", "", func(g *sight) { g.deleted() }},
 		{"Conflict", "False", "NoConflict", "", func(*sight) {}},
 		{"Conflict", "True", "ExistingData", "set spec.adoptExistingData", func(g *sight) { g.refused(operator.ReasonExistingData, "set spec.adoptExistingData") }},
 		{"Conflict", "True", "ForeignObject", "rename", func(g *sight) { g.refused(operator.ReasonForeignObject, "rename") }},
 		{"Conflict", "True", "DestinationTaken", "name another", func(g *sight) { g.refused(operator.ReasonDestinationTaken, "name another") }},
-		{"Conflict", "Unknown", "CoreUnreachable", "whose the prefix is cannot be told before the core etcd answers", unreachable},
+		{"Conflict", "Unknown", "CoreUnreachable", "the owner of the prefix is unknown until the core etcd responds", unreachable},
 		{"Conflict", "False", "NoConflict", "", func(g *sight) { g.s.world.Core.Problem = away }}, // it has its prefix already
 	} {
 		g := serving(t)

@@ -13,14 +13,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// Core holds the connection to the core, and makes another when the credentials change. All EtcdStorages share it, and what is known of a core that does
-// not answer: each question to it takes seconds, and with hundreds of them no certificate would be renewed in time.
+// Core holds the connection to the core, and makes another when the credentials change. All EtcdStorages share it, and what is known of a
+// core that does not respond: each question to it takes seconds, and with hundreds of them no certificate would be renewed in time.
 type Core struct {
 	mu          sync.Mutex // guards what follows
 	client      *core.Client
 	credentials core.Credentials
 
-	// away says why the core did not answer credentials, "" if it did; since when; and asked how often it was asked.
+	// away says why the core did not respond credentials, "" if it did; since when; and asked how often it was asked.
 	away  string
 	tired core.Credentials
 	since time.Time
@@ -31,8 +31,8 @@ type Core struct {
 	looks   int             // how often they were asked; guarded by looking
 }
 
-// healthy asks the members of the core how they are, unless that was done less than fresh ago: all EtcdStorages share one answer. It reports whether they
-// were asked.
+// healthy asks the members of the core how they are, unless that was done less than fresh ago: all EtcdStorages share one answer. It reports
+// whether they were asked.
 func (c *Core) healthy(ctx context.Context, now time.Time, fresh time.Duration, client *core.Client) (operator.Health, bool) {
 	c.looking.Lock()
 	defer c.looking.Unlock()
@@ -44,8 +44,8 @@ func (c *Core) healthy(ctx context.Context, now time.Time, fresh time.Duration, 
 	return c.health, true
 }
 
-// ask looks at what the core has of a tenant, unless it did not answer to the same credentials less than rest ago: then it says the same again. The client
-// is nil where it was not asked. A clock that was set back ends the rest.
+// ask looks at what the core has of a tenant, unless it did not respond to the same credentials less than rest ago: then it says the same
+// again. The client is nil where it was not queried. A clock that was set back ends the rest.
 func (c *Core) ask(ctx context.Context, now time.Time, rest time.Duration, urls []string, credentials core.Credentials, q core.Question) (*core.Client, operator.Core) {
 	c.mu.Lock()
 	if c.away != "" && c.tired.Equal(credentials) && !now.Before(c.since) && now.Before(c.since.Add(rest)) {

@@ -57,8 +57,8 @@ func DefaultTiming() Timing {
 	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute, History: 5 * time.Minute, Glance: time.Minute}
 }
 
-// rest is how long a core that did not answer is left alone by all: half of what passes until the next look at any of them, so that each asks one that is
-// back.
+// rest is how long a core that did not respond is left alone by all: half of what passes until the next look at any of them, so that each
+// asks one that is back.
 func (t Timing) rest() time.Duration { return t.Retry / 2 }
 
 // fresh is how long what the members of the core said of themselves is used: half of what passes until the next look at any tenant, so that each look
@@ -95,7 +95,7 @@ type Reconciler struct {
 	// lackedCore is when the kind that is served did not keep status.core, the zero time if it did.
 	lackedCore time.Time
 
-	// changed starts a look at an EtcdStorage; nil without a manager.
+	// changed starts a check of an EtcdStorage; nil without a manager.
 	changed chan event.GenericEvent
 }
 
@@ -181,7 +181,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		switch {
 		case err == nil:
 		case isConflict(err):
-			logr.FromContextOrDiscard(ctx).V(1).Info("Deciding anew", "because", err.Error())
+			logr.FromContextOrDiscard(ctx).V(1).Info("Deciding again", "because", err.Error())
 			return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 		default:
 			_, reported := r.report(ctx, s, plan, trouble{failed, err.Error()})
@@ -196,7 +196,7 @@ func isConflict(err error) bool {
 	return errors.Is(err, core.ErrConflict) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// ignoreConflict: whoever changed the object makes another round begin.
+// ignoreConflict: anyone who changed the object makes another round begin.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
@@ -204,8 +204,8 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// carryOut writes the steps in order, up to the first that fails, which it returns with the error. A destination that may not be written to is noted, and
-// the rest is planned anew.
+// carryOut writes the steps in order, up to the first that fails, which it returns with the error. A destination that may not be written to
+// is noted, and the rest is planned again.
 func (r *Reconciler) carryOut(ctx context.Context, s *scene, steps []operator.Step, answers map[string]string) (failed operator.Step, err error) {
 	log := logr.FromContextOrDiscard(ctx)
 	for _, step := range steps {

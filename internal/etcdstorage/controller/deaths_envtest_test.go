@@ -92,7 +92,7 @@ func loseCAs(m *mortal, name, _ string, _ time.Duration) {
 	}
 }
 
-// recovered: what was issued is in use as before, and bundles trust its CA beside the one that signs from now on.
+// recovered: what was issued is in use as before, and bundles trust its CA alongside the one that signs from now on.
 func recovered(m *mortal, name, ns string) {
 	m.t.Helper()
 	if string(m.secret(m.namespace, operator.ServingName(name)).Data["tls.crt"]) != m.certificate {
@@ -268,7 +268,7 @@ func renamed(m *mortal, name, ns string) {
 	}
 }
 
-// nothingOf: nothing of the tenant is left, in Kubernetes or in the core, and what is beside it is.
+// nothingOf: nothing of the tenant is left, in Kubernetes or in the core, and what is alongside it is.
 func nothingOf(m *mortal, name, ns string) {
 	m.t.Helper()
 	if owner := m.recordOf(name); owner != (operator.Owner{}) {
@@ -309,7 +309,7 @@ func objectsGone(m *mortal, name, ns string) {
 		m.t.Errorf("it is still there: %s", m.conditions(name))
 	}
 	if left := m.keys("/others/" + name); len(left) != 1 {
-		m.t.Errorf("what is beside it: %v", left)
+		m.t.Errorf("what is alongside it: %v", left)
 	}
 	for _, ref := range operator.Refs(name) {
 		o, err := m.r.get(m.t.Context(), schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), m.namespace, ref.Name)
@@ -358,8 +358,8 @@ func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []stri
 	return writes, died
 }
 
-// tell plays a story: undisturbed; with an operator that dies after each of its writes and, at night, before each second one; and, in CI, with one that
-// dies once, before or after one of the writes, at night before and after each.
+// tell plays a story: undisturbed; with an operator that dies after each of its writes and, at night, before each second one; and, in CI,
+// with one that dies once, before or after one of the writes, at night before and after each.
 func tell(t *testing.T, m *mortal, stem string, s story) {
 	t.Helper()
 	writes, _ := m.play(t, stem+"-0", s, func(int) (int, bool) { return 0, false })
@@ -391,8 +391,9 @@ func tell(t *testing.T, m *mortal, stem string, s story) {
 	}
 }
 
-// The operator dies before and after each of its writes to Kubernetes and to the core, and each time a new one goes on: in the end all is as if nothing had
-// happened, a second look writes nothing, and at no instant is a pair published that a published bundle does not trust, or a prefix anybody else's.
+// The operator dies before and after each of its writes to Kubernetes and to the core, and each time a new one goes on: in the end all is as
+// if nothing had happened, a second look writes nothing, and at no instant is a pair published that a published bundle does not trust, or a
+// prefix anybody else's.
 func TestDeathAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// Which steps are told in Events, and with which reasons, which are a contract with whoever watches them.
+// Which steps are told in Events, and with which reasons, which are a contract with anyone who watches them.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[operator.Kind]string{
@@ -94,7 +94,7 @@ func TestEventsOfConditions(t *testing.T) {
 	}
 }
 
-// A write that is decided anew is no failure, nor is one that a tenant has not granted; the alert counts failures.
+// A write that is decided again is not a failure, nor is one that a tenant has not granted; the alert counts failures.
 func TestHowWritesEnd(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics(prometheus.NewRegistry())
@@ -105,8 +105,8 @@ func TestHowWritesEnd(t *testing.T) {
 	}
 	m.wrote("DeliverClient", true, apierrors.NewForbidden(secrets, "x", errors.New("no right")))
 	m.wrote("Apply", false, apierrors.NewForbidden(secrets, "x", errors.New("no right")))
-	m.wrote("DeliverClient", true, errors.New("no answer"))
-	want := `# HELP mooring_etcdstorage_operator_writes_total Writes by the kind of the step, and how they ended: success; conflict, which is decided anew; forbidden, by a tenant who has not granted the right yet; error.
+	m.wrote("DeliverClient", true, errors.New("no response"))
+	want := `# HELP mooring_etcdstorage_operator_writes_total Writes by kind of the step and outcome: success; conflict, which is requeued; forbidden, by a tenant that has not granted the right yet; error.
 # TYPE mooring_etcdstorage_operator_writes_total counter
 mooring_etcdstorage_operator_writes_total{kind="Apply",outcome="conflict"} 3
 mooring_etcdstorage_operator_writes_total{kind="Apply",outcome="error"} 1

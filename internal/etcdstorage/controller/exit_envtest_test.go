@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// A deletion touches neither data nor what was delivered while a pod is left that could write. A Secret of type kubernetes.io/tls, which may not lose its
-// keys, loses their values.
+// A deletion touches neither data nor what was delivered while a pod is left that could write. A Secret of type kubernetes.io/tls, which may
+// not lose its keys, loses their values.
 func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -48,7 +48,7 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	for range 3 {
 		g.once(name)
 	}
-	g.expect(name, "Ready", metav1.ConditionFalse, "Deleting", "1 proxies are still there")
+	g.expect(name, "Ready", metav1.ConditionFalse, "Deleting", "1 proxies still exist")
 	g.expect(name, v1alpha1.ConditionProxyReady, metav1.ConditionFalse, "Deleting", "0 of 3 proxies are ready")
 	if keys := g.keys("/" + name + "/"); len(keys) != 1 || len(g.secret(ns, "client").Data["tls.crt"]) == 0 {
 		t.Errorf("it did not wait: %v", keys)
@@ -63,8 +63,8 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	}
 }
 
-// Two clusters on one core may have EtcdStorages of one name. The one that never got the prefix is deleted without a trace of the other's being lost: its
-// etcd users, its role, its record and its keys stay.
+// Two clusters on one core may have EtcdStorages of one name. The one that never got the prefix is deleted without a trace of the other's
+// being lost: its etcd users, its role, its record and its keys stay.
 func TestADeletionLeavesTheUsersOfTheOwner(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)

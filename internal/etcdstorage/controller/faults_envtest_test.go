@@ -27,8 +27,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// The operator dies after each of its writes, and each time a new one goes on: with one CA of each purpose, and in the end as if nothing had happened.
-// The same when the EtcdStorage is deleted with its data, of which nothing remains, and nothing of others is touched.
+// The operator dies after each of its writes, and each time a new one goes on: with one CA of each purpose, and in the end as if nothing had
+// happened. The same when the EtcdStorage is deleted with its data, of which nothing remains, and nothing of others is touched.
 func TestDeathAfterEachWrite(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -73,7 +73,7 @@ func TestDeathAfterEachWrite(t *testing.T) {
 	}
 }
 
-// fill writes keys of the tenant, more than a page, some with a lease of its own, records of its proxies, and keys of others beside them.
+// fill writes keys of the tenant, more than a page, some with a lease of its own, records of its proxies, and keys of others alongside them.
 func (g *rig) fill(name string) {
 	g.t.Helper()
 	prefix := "/" + name + "/"
@@ -170,8 +170,8 @@ func (g *rig) leases() []clientv3.LeaseID {
 	return out
 }
 
-// Retain leaves the data byte for byte, and nobody gets it by chance: not an EtcdStorage of the same name, and not one whose prefix overlaps. Whoever
-// says so gets it, with the lease space that its leases have.
+// Retain leaves the data byte for byte, and no one gets it by chance: not an EtcdStorage of the same name, and not one whose prefix
+// overlaps. Anyone who says so gets it, with the lease space that its leases have.
 func TestRetainedDataIsNotTakenOverByChance(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -221,7 +221,7 @@ func (g *rig) patch(name, patch string) {
 	}
 }
 
-// What is of somebody else and in the way is reported and left as it is; the other objects are made, and a tenant beside it is served.
+// What is of somebody else and in the way is reported and left as it is; the other objects are made, and a tenant alongside it is served.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -416,8 +416,8 @@ func TestNoConfusedDeputy(t *testing.T) {
 	}
 }
 
-// However many tenants there are and however much is to be done for them, a core that does not answer is asked once in a while and not by each, so that
-// certificates are renewed in time. Other credentials are tried at once.
+// However many tenants there are and however much is to be done for them, a core that does not respond is asked once in a while and not by
+// each, so that certificates are renewed in time. Other credentials are tried at once.
 func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -436,7 +436,7 @@ func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
 	before := g.r.Core.asked
 	for _, name := range names {
 		g.sync(name)
-		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "does not answer within")
+		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "does not respond within")
 		g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
 	}
 	if n := g.r.Core.asked - before; n != 1 {

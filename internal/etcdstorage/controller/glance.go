@@ -22,8 +22,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// What is read but not watched: tenants' objects, which the operator may read by their names alone, and the core's credentials, which are not its own. A glance
-// at the metadata of each, once a minute, starts a look at those EtcdStorages of which something changed; without it that would wait for the next resync.
+// What is read but not watched: tenants' objects, which the operator may read by their names alone, and the core's credentials, which are
+// not its own. A glance at the metadata of each, once a minute, starts a check of those EtcdStorages of which something changed; without it
+// that would wait for the next resync.
 
 // versions are those of the objects that an EtcdStorage depends on, by kind, namespace and name.
 type versions map[string]string
@@ -76,7 +77,7 @@ func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions
 		if was == nil || maps.Equal(was, is) || r.changed == nil {
 			continue
 		}
-		logr.FromContextOrDiscard(ctx).V(1).Info("Something changed that is not watched", "etcdstorage", item.GetName(), "objects", differing(was, is))
+		logr.FromContextOrDiscard(ctx).V(1).Info("An object that is not watched has changed", "etcdstorage", item.GetName(), "objects", differing(was, is))
 		select {
 		case r.changed <- event.GenericEvent{Object: &item}:
 		case <-ctx.Done():

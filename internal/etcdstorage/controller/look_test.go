@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// When an EtcdStorage is looked at again: soon while pods or the core are waited for, later while somebody has something to do, late otherwise, and in
-// time for each certificate.
+// When an EtcdStorage is looked at again: soon while pods or the core are waited for, later while somebody has something to do, late
+// otherwise, and in time for each certificate.
 func TestWhenTheNextLookIs(t *testing.T) {
 	t.Parallel()
 	r := &Reconciler{Timing: DefaultTiming()}
@@ -29,7 +29,7 @@ func TestWhenTheNextLookIs(t *testing.T) {
 		"nothing to do":             {func(*sight) {}, r.Timing.Resync},
 		"a refusal":                 {func(g *sight) { g.plan.Refusals = []operator.Refusal{{Reason: operator.ReasonMissingPermission}} }, r.Timing.Retry},
 		"a certificate is missing":  {func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "x"} }, r.Timing.Retry},
-		"pods are waited for":       {func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies are still there" }, r.Timing.Poll},
+		"pods are waited for":       {func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies still exist" }, r.Timing.Poll},
 		"a renewal within that":     {func(g *sight) { g.plan.Certificates[1].Decision.Next = g.s.world.Now.Add(time.Minute) }, time.Minute},
 		"a renewal after that":      {func(g *sight) { g.plan.Certificates[1].Decision.Next = g.s.world.Now.Add(time.Hour) }, r.Timing.Resync},
 		"a renewal that is overdue": {func(g *sight) { g.plan.Certificates[0].Decision.Next = g.s.world.Now.Add(-time.Hour) }, time.Millisecond},
@@ -43,8 +43,8 @@ func TestWhenTheNextLookIs(t *testing.T) {
 	}
 }
 
-// A look begins when the spec changes and when the EtcdStorage is deleted, not when the operator has written the status; and when one of its own objects
-// changes, which says whose it is by its label.
+// A look begins when the spec changes and when the EtcdStorage is deleted, not when the operator has written the status; and when one of its
+// own objects changes, which says whose it is by its label.
 func TestWhatStartsALook(t *testing.T) {
 	t.Parallel()
 	storage := func(generation int64, deleted bool) *unstructured.Unstructured {

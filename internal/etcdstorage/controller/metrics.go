@@ -44,17 +44,17 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "writes_total", Help: "Writes by the kind of the step, and how they ended: success; conflict, which is decided anew; forbidden, by a tenant who has not granted the right yet; error.",
+			Name: prefix + "writes_total", Help: "Writes by kind of the step and outcome: success; conflict, which is requeued; forbidden, by a tenant that has not granted the right yet; error.",
 		}, []string{"kind", "outcome"}),
 		condition: gauge("condition", "1 if the condition of the EtcdStorage is True, 0 if it is False, -1 if it is Unknown.", "type"),
 		proxies:   gauge("proxies_ready", "Proxies that are ready."),
 		keys:      gauge("keys", "Keys of the tenant in the core, as last counted."),
 		bytes:     gauge("bytes", "Bytes of the tenant's keys and values in the core, as last counted."),
 		leases:    gauge("leases", "Leases of the tenant in the core, as last counted."),
-		quota:     gauge("quota", "What spec.quota allows the tenant to store: bytes, keys, leases. There is no series for what is not bounded.", "resource"),
-		wanted:    gauge("proxies_wanted", "Proxies that there shall be; 0 as long as there is no Deployment."),
+		quota:     gauge("quota", "What spec.quota allows the tenant to store: bytes, keys, leases. There is no series for a resource without a limit.", "resource"),
+		wanted:    gauge("proxies_wanted", "Desired proxies; 0 while there is no Deployment."),
 		deleting:  gauge("deleting", "1 if the EtcdStorage is being deleted, otherwise 0."),
-		notAfter:  gauge("certificate_not_after_timestamp_seconds", "When a certificate of the tenant ends: servingCA, clientCA, serving, client.", "certificate"),
+		notAfter:  gauge("certificate_not_after_timestamp_seconds", "Expiry of a certificate of the tenant: servingCA, clientCA, serving, client.", "certificate"),
 	}
 	m.registerCore(registry)
 	// The registry is global, and tests run several operators in one process.
@@ -69,10 +69,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 func (m *Metrics) registerCore(registry prometheus.Registerer) {
 	const core = "mooring_etcdstorage_core_"
 	m.coreUp = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: core + "member_up", Help: "1 if the member behind this URL of --etcd-core-url answered for its status, otherwise 0.",
+		Name: core + "member_up", Help: "1 if the member at this URL of --etcd-core-url responded to the status request, otherwise 0.",
 	}, []string{"url"})
 	m.coreLeader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: core + "member_has_leader", Help: "1 if the member knows a leader, otherwise 0. There is no series for one that does not answer.",
+		Name: core + "member_has_leader", Help: "1 if the member has a leader, otherwise 0. There is no series for a member that does not respond.",
 	}, []string{"url"})
 	m.coreBytes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: core + "database_bytes",
@@ -82,10 +82,10 @@ func (m *Metrics) registerCore(registry prometheus.Registerer) {
 		Name: core + "alarms", Help: "Members of the core etcd with an alarm: nospace, corrupt.",
 	}, []string{"alarm"})
 	m.compactions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: core + "compactions_total", Help: "Compactions of the core's history, and how they ended: success, error.",
+		Name: core + "compactions_total", Help: "Compactions of the core's history, by outcome: success, error.",
 	}, []string{"outcome"})
 	m.defragmentations = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: core + "defragmentations_total", Help: "Defragmentations of members of the core, and how they ended: success, error.",
+		Name: core + "defragmentations_total", Help: "Defragmentations of members of the core, by outcome: success, error.",
 	}, []string{"outcome"})
 	m.revision = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: core + "compacted_revision", Help: "The revision at which the core was compacted last by this process. There is no series before the first.",

@@ -35,8 +35,8 @@ import (
 // life is one process of the operator: what it has written, and when it dies. A process that is killed reads and writes nothing more; one that dies
 // after a write does not hear how it ended. It is asked at the two doors through which everything goes, that of the API server and that of the core.
 type life struct {
-	// dieAt is the number of the write at which it dies, 0 for none; after says whether the write is made. What is refused, such as to make what is
-	// there already, is no write.
+	// dieAt is the number of the write at which it dies, 0 for none; after reports whether the write is made. What is refused, such as to make what is
+	// there already, is not a write.
 	dieAt int
 	after bool
 	// look is called after each write, before its answer is heard.
@@ -140,7 +140,7 @@ func (m *mortal) born(dieAt int, after bool) {
 	}
 }
 
-// errRefused says that the API server answered with an error, so that nothing was written.
+// errRefused reports that the API server answered with an error, so that nothing was written.
 var errRefused = errors.New("the API server refuses")
 
 // door is the one to the API server.
@@ -153,7 +153,7 @@ type door struct {
 func (d door) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	writes := r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/apis/authentication.k8s.io/")
 	err = d.m.alive().through(r.Method+" "+r.URL.Path, writes, func() error {
-		answer, err = d.next.RoundTrip(r) //nolint:bodyclose // whoever called closes it, or it is closed below
+		answer, err = d.next.RoundTrip(r) //nolint:bodyclose // anyone who called closes it, or it is closed below
 		if err == nil && answer.StatusCode >= http.StatusBadRequest {
 			return errRefused
 		}

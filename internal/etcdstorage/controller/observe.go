@@ -49,7 +49,7 @@ func (r *Reconciler) observe(ctx context.Context, name string, answers map[strin
 	storage, err := typed(s.object)
 	if err != nil {
 		s.malformed = err.Error()
-		return s, nil //nolint:nilerr // it is part of what is seen
+		return s, nil //nolint:nilerr // it is part of the observed state
 	}
 	s.world = operator.World{Now: r.Clock.Now(), Settings: r.Settings, Storage: r.Settings.Bounded(operator.Defaulted(storage)), StatusLacksCore: r.lacksCore()}
 	for _, read := range []func(context.Context, *scene) error{r.readOthers, r.readObjects, r.readCore} {
@@ -116,8 +116,8 @@ func (r *Reconciler) readObject(ctx context.Context, s *scene, ref operator.Ref)
 	return err
 }
 
-// readIssuer reads Certificates of cert-manager and the Secrets that it makes of them. That Certificates cannot be read is part of the world, and keeps
-// nothing else from being done.
+// readIssuer reads Certificates of cert-manager and the Secrets that it makes of them. That Certificates cannot be read is part of the
+// world, and keeps nothing else from being done.
 func (r *Reconciler) readIssuer(ctx context.Context, s *scene) error {
 	s.world.CertManager.State = operator.Readable
 	for _, ref := range operator.IssuerRefs(s.object.GetName()) {

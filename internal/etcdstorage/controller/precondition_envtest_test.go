@@ -21,8 +21,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-// meanwhile runs one Reconcile, in which somebody else does something just before the step of this kind and object. What was decided must not be written
-// then: it is decided anew.
+// meanwhile runs one Reconcile, in which somebody else does something just before the step of this kind and object. What was decided must
+// not be written then: it is decided again.
 func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed func()) {
 	g.t.Helper()
 	did := false
@@ -39,8 +39,8 @@ func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed fun
 	}
 }
 
-// Each write holds only for what was looked at when it was decided (a second operator that thinks it leads, a tenant, an administrator): an object that
-// was changed or replaced meanwhile is looked at again first.
+// Each write holds only for what was looked at when it was decided (a second operator that thinks it leads, a tenant, an administrator): an
+// object that was changed or replaced meanwhile is looked at again first.
 func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
@@ -63,7 +63,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	}
 	g.sync(name)
 	if args := g.args(name); !slices.Contains(args, "--max-in-flight=16") {
-		t.Errorf("it was not decided anew: %v", args)
+		t.Errorf("it was not decided again: %v", args)
 	}
 
 	merge := func(patch string) {

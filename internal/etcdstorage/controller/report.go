@@ -64,7 +64,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *unstructured.Unstr
 	return nil
 }
 
-// reportMalformed says of an object that cannot be read that it cannot. Whatever else its status says is replaced, since it may be what cannot be read.
+// reportMalformed says of an object that cannot be read that it cannot. Whatever else its status says is replaced, since it may be what
+// cannot be read.
 func (r *Reconciler) reportMalformed(ctx context.Context, s *scene) error {
 	old, _, _ := unstructured.NestedSlice(s.object.Object, "status", "conditions")
 	var list []metav1.Condition
@@ -186,28 +187,28 @@ func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav
 	}
 }
 
-// Reasons of Events about steps. They are a contract with whoever watches them: MUST NOT change.
+// Reasons of Events about steps. They are a contract with anyone who watches them: MUST NOT change.
 const (
 	// eventClaimed, Normal: the prefix in the core has been recorded as this tenant's.
 	eventClaimed = "Claimed"
-	// eventCACreated, Normal: a CA was made.
+	// eventCACreated, Normal: a CA was created.
 	eventCACreated = "CACreated"
 	// eventCATaken, Normal: a CA of the issuer is trusted from now on.
 	eventCATaken = "CATaken"
 	// eventCertificateIssued, Normal: a certificate was issued, for the proxies or into a Secret of the tenant.
 	eventCertificateIssued = "CertificateIssued"
-	// eventCAKeysLost, Warning: the Secret with the CAs was deleted, and others sign from now on; restart API servers before two thirds of the life of the
-	// proxies' certificate.
+	// eventCAKeysLost, Warning: the Secret with the CAs was deleted, and new CAs sign from now on; restart API servers before two thirds of the
+	// validity of the proxies' certificate are over.
 	eventCAKeysLost = "CAKeysLost"
-	// eventClientRevoked, Normal: the spec names a Secret no more, and proxies refuse the certificates that were issued into it.
+	// eventClientRevoked, Normal: the spec no longer names a Secret, and proxies refuse the certificates that were issued into it.
 	eventClientRevoked = "ClientRevoked"
-	// eventUserCreated, Normal: role and user of the tenant were made in the core.
+	// eventUserCreated, Normal: role and user of the tenant were created in the core.
 	eventUserCreated = "UserCreated"
 	// eventUserRemoved, Normal: users that are no longer needed were removed from the core.
 	eventUserRemoved = "UserRemoved"
-	// eventDataRetained, Normal: the tenant goes, and its data was left in the core.
+	// eventDataRetained, Normal: the EtcdStorage is being deleted, and its data was kept in the core.
 	eventDataRetained = "DataRetained"
-	// eventDataDeleted, Normal: the tenant goes, and its data was deleted.
+	// eventDataDeleted, Normal: the EtcdStorage is being deleted, and its data was deleted.
 	eventDataDeleted = "DataDeleted"
 )
 

@@ -27,7 +27,7 @@ func ClusterRights() []rbacv1.PolicyRule {
 	}
 }
 
-// NamespaceRights are all its rights in its own namespace. Beside them it needs there get, create and update on leases of coordination.k8s.io, for
+// NamespaceRights are all its rights in its own namespace. In addition it needs there get, create and update on leases of coordination.k8s.io, for
 // leader election.
 func NamespaceRights() []rbacv1.PolicyRule {
 	all := []string{"get", "list", "watch", "create", "patch", "delete"}
@@ -38,7 +38,7 @@ func NamespaceRights() []rbacv1.PolicyRule {
 		rule("networking.k8s.io", []string{"networkpolicies"}, all...),
 		// Only for EtcdStorages with spec.issuerRef.
 		rule("cert-manager.io", []string{"certificates"}, "get", "create", "patch", "delete"),
-		// Whether proxies are still there while an EtcdStorage is being deleted.
+		// Whether proxies still exist while an EtcdStorage is being deleted.
 		rule("", []string{"pods"}, "list"),
 	}
 }

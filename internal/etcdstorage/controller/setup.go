@@ -56,11 +56,11 @@ func Informers() []client.Object {
 func Identity(ctx context.Context, live client.Client) (cluster, user string, err error) {
 	system := &corev1.Namespace{}
 	if err := live.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", "", fmt.Errorf("reading the UID of namespace %s, which stands for the cluster: %w", metav1.NamespaceSystem, err)
+		return "", "", fmt.Errorf("reading the UID of namespace %s, which identifies the cluster: %w", metav1.NamespaceSystem, err)
 	}
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := live.Create(ctx, review); err != nil {
-		return "", "", fmt.Errorf("asking the API server who this is: %w", err)
+		return "", "", fmt.Errorf("reading the program's own user from the API server: %w", err)
 	}
 	return string(system.UID), review.Status.UserInfo.Username, nil
 }

@@ -21,7 +21,7 @@ import (
 
 // measured is what a tenant stored at some time.
 type measured struct {
-	uid   types.UID // an EtcdStorage that was made anew has not been counted
+	uid   types.UID // an EtcdStorage that was made again has not been counted
 	usage core.Usage
 	at    time.Time
 }

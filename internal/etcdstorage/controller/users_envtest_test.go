@@ -191,7 +191,7 @@ func TestTheCoresCredentials(t *testing.T) {
 	g.enableAuth()
 	g.r.AdminSecret = ""
 	g.sync("creds")
-	g.expect("creds", v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "the core etcd has authentication on, and the operator may not look at users")
+	g.expect("creds", v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "the core etcd has authentication enabled, and the operator may not read users")
 	g.r.AdminSecret = "core-admin"
 	if _, err := g.root.UserAddWithOptions(context.Background(), "storage-proxies", "", &clientv3.UserAddOptions{NoPassword: true}); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// ErrConflict says that the core is not as it was when the deed was decided, and that nothing was written.
+// ErrConflict reports that the core is not as it was when the deed was decided, and that nothing was written.
 var ErrConflict = errors.New("the core etcd has changed meanwhile")
 
 // Bounds of one DeleteKeys.
@@ -59,7 +59,7 @@ func (c *Client) Release(ctx context.Context, o operator.Owner) error {
 	return c.commit(ctx, "releasing "+o.Prefix, []clientv3.Cmp{unchanged}, clientv3.OpPut(operator.OwnersPrefix+o.Tenant, string(value)))
 }
 
-// Forget removes a tenant's record. That no key and no lease is left is counted once more, just before and in the same transaction.
+// Forget removes a tenant's record. That no key and no lease is left is counted again, just before and in the same transaction.
 func (c *Client) Forget(ctx context.Context, o operator.Owner) error {
 	prefix, err := tenancy.ParsePrefix(o.Prefix)
 	if err != nil {
@@ -94,7 +94,8 @@ func (c *Client) commit(ctx context.Context, deed string, compares []clientv3.Cm
 	return nil
 }
 
-// DeleteKeys deletes the keys of a tenant, some pages of them at a time; the caller counts again. Each page is deleted only while the record is the tenant's.
+// DeleteKeys deletes the keys of a tenant, some pages of them at a time; the caller counts again. Each page is deleted only while the record
+// is the tenant's.
 func (c *Client) DeleteKeys(ctx context.Context, o operator.Owner) error {
 	prefix, err := tenancy.ParsePrefix(o.Prefix)
 	if err != nil {

@@ -50,8 +50,8 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// A role has the tenant's two ranges and nothing else, a user that role and no other: what more there is is seen as wrong, and taken away; what is there is
-// not written again. When the tenant goes, both go, and those of a tenant whose name begins likewise stay.
+// A role has the tenant's two ranges and nothing else, a user that role and no other: what more there is is seen as wrong, and taken away;
+// what is there is not written again. When the tenant goes, both go, and those of a tenant whose name begins likewise stay.
 func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
@@ -167,7 +167,7 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 	}
 	root := g.dial(t, g.credentials)
 	g.etcd.Kill()
-	want := "the core etcd " + g.etcd.Endpoint + " does not answer within 5s: see whether it runs, whether a network policy is between, and whether its certificate"
+	want := "the core etcd " + g.etcd.Endpoint + " does not respond within 5s: check whether it runs, whether a network policy blocks it, and whether its certificate"
 	if got := root.Observe(t.Context(), question).Problem; !strings.Contains(got, want) {
 		t.Errorf("killed: %q", got)
 	}

@@ -23,7 +23,7 @@ type Credentials struct {
 	Username, Password string
 }
 
-// Equal says whether two are the same.
+// Equal reports whether two are the same.
 func (c Credentials) Equal(o Credentials) bool {
 	return bytes.Equal(c.CA, o.CA) && bytes.Equal(c.Cert, o.Cert) && bytes.Equal(c.Key, o.Key) && c.Username == o.Username && c.Password == o.Password
 }
@@ -49,14 +49,14 @@ type Client struct {
 	auth clientv3.Auth
 }
 
-// SilentError is the error of [Dial] where the core did not answer, rather than refuse. It is one sentence.
+// SilentError is the error of [Dial] where the core did not respond, rather than refuse. It is one sentence.
 type SilentError string
 
 // Error implements error.
 func (e SilentError) Error() string { return string(e) }
 
-// Dial connects. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain; the context is for finding out why. The
-// error is one sentence without
+// Dial connects. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain; the context is for finding
+// out why. The error is one sentence without
 // credentials.
 func Dial(ctx context.Context, urls []string, c Credentials) (*Client, error) {
 	config := clientv3.Config{

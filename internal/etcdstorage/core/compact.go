@@ -25,8 +25,8 @@ func (c *Client) Revision(ctx context.Context) (id string, revision int64, err e
 	return clusterID(answer.Header), answer.Header.Revision, nil
 }
 
-// Compact drops the history before a revision (etcd's KV.Compact), if the etcd with this cluster ID answers; otherwise the error is an [ErrConflict]. That
-// somebody else has compacted at a later revision is no error.
+// Compact drops the history before a revision (etcd's KV.Compact), if the etcd with this cluster ID answers; otherwise the error is an
+// [ErrConflict]. That somebody else has compacted at a later revision is not an error.
 func (c *Client) Compact(ctx context.Context, id string, revision int64) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()

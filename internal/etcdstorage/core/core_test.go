@@ -58,7 +58,8 @@ func claimed(t *testing.T, c *Client, tenant, prefix string) operator.Owner {
 	return owners[slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == tenant })]
 }
 
-// leaseAll makes leases with these IDs. The etcd is used again by other tests and by other runs of this one, so they are revoked before and afterwards.
+// leaseAll makes leases with these IDs. The etcd is used again by other tests and by other runs of this one, so they are revoked before and
+// afterwards.
 func leaseAll(t *testing.T, etcd *testkit.Etcd, ids ...int64) {
 	t.Helper()
 	lease := etcdserverpb.NewLeaseClient(etcd.Client.ActiveConnection())
@@ -119,7 +120,7 @@ func TestWhichCoreAnswers(t *testing.T) {
 	t.Cleanup(func() { _ = both.Close() })
 	testkit.Eventually(t, "answers of both", func() string {
 		problem := both.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"}).Problem
-		if !strings.Contains(problem, "the URLs of --etcd-core-url lead to several etcds, with cluster IDs ") {
+		if !strings.Contains(problem, "the URLs of --etcd-core-url belong to several etcds, with cluster IDs ") {
 			return "the problem is " + problem
 		}
 		return ""

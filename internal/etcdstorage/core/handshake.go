@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// verdictPatience bounds the wait for a server's verdict on our certificate: in TLS 1.3 it comes after the handshake, and a server that is content sends its
-// settings of HTTP/2 at once.
+// verdictPatience bounds the wait for a server's verdict on our certificate: in TLS 1.3 it comes after the handshake, and a server that is
+// content sends its settings of HTTP/2 at once.
 const verdictPatience = time.Second
 
-// refusedTLS makes a sentence of why TLS with the core fails, "" if it does not, or if nothing is reached at all. Calls tell of a handshake that fails as of a
-// core that is silent, since they try again until their time is over; so this makes one of its own at each URL.
+// refusedTLS makes a sentence of why TLS with the core fails, "" if it does not, or if nothing is reached at all. Calls tell of a handshake
+// that fails as of a core that is silent, since they try again until their time is over; so this makes one of its own at each URL.
 func (c *Client) refusedTLS(ctx context.Context, urls []string) string {
 	if c.tls == nil {
 		return ""
@@ -28,8 +28,8 @@ func (c *Client) refusedTLS(ctx context.Context, urls []string) string {
 	defer cancel()
 	for _, text := range urls {
 		if err := handshake(ctx, c.tls, text); err != nil {
-			return fmt.Sprintf("TLS with the core etcd %s fails: %v: its certificate must be signed by the CA that is given for it and name that host, and "+
-				"it must trust the certificate that it is shown", text, err)
+			return fmt.Sprintf("TLS with the core etcd %s fails: %v: its certificate must be signed by the configured CA and name that host, and it must trust the "+
+				"operator's certificate", text, err)
 		}
 	}
 	return ""

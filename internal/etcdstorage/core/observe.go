@@ -31,7 +31,7 @@ type Question struct {
 	Prefix string
 	// CertificateUser is the common name of the certificate that the proxies use.
 	CertificateUser string
-	// Users says that users of tenants matter.
+	// Users reports that users of tenants matter.
 	Users bool
 	// Exiting asks for leases and records as well.
 	Exiting bool
@@ -51,7 +51,7 @@ func (c *Client) Observe(ctx context.Context, q Question) operator.Core {
 func (c *Client) explain(ctx context.Context, urls []string, err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty):
-		return "the core etcd has authentication on, and the operator may not look at users: put the name and password of an administrator into the Secret of " +
+		return "the core etcd has authentication enabled, and the operator may not read users: put the name and password of an administrator into the Secret of " +
 			"--etcd-core-admin-secret (keys username and password)"
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return "the core etcd refuses the operator's user name or password: correct them in the Secret of --etcd-core-admin-secret"
@@ -59,13 +59,13 @@ func (c *Client) explain(ctx context.Context, urls []string, err error) string {
 		if why := c.refusedTLS(ctx, urls); why != "" {
 			return why
 		}
-		return fmt.Sprintf("the core etcd %s does not answer within %s: see whether it runs, whether a network policy is between, and whether its certificate and the "+
-			"operator's are signed by what the other side trusts", strings.Join(urls, ","), patience)
+		return fmt.Sprintf("the core etcd %s does not respond within %s: check whether it runs, whether a network policy blocks it, and whether its certificate and the "+
+			"operator's are signed by a CA that the other side trusts", strings.Join(urls, ","), patience)
 	}
 	return err.Error()
 }
 
-// silent says that no answer came.
+// silent reports that no response came.
 func silent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.Unavailable
 }
@@ -121,7 +121,7 @@ func (c *Client) owners(ctx context.Context, out *operator.Core) error {
 	for _, kv := range answer.Kvs {
 		var o operator.Owner
 		if err := json.Unmarshal(kv.Value, &o); err != nil {
-			return fmt.Errorf("the record %s in the core etcd cannot be read, and whose it is must be settled first: %w", kv.Key, err)
+			return fmt.Errorf("the record %s in the core etcd cannot be read, and its owner must be found first: %w", kv.Key, err)
 		}
 		o.Tenant, o.Modified = strings.TrimPrefix(string(kv.Key), operator.OwnersPrefix), kv.ModRevision
 		out.Owners = append(out.Owners, o)
@@ -133,7 +133,7 @@ func (c *Client) owners(ctx context.Context, out *operator.Core) error {
 func sameCluster(out *operator.Core, header *etcdserverpb.ResponseHeader) error {
 	id := clusterID(header)
 	if out.ClusterID != "" && out.ClusterID != id {
-		return fmt.Errorf("the URLs of --etcd-core-url lead to several etcds, with cluster IDs %s and %s: name the members of one", out.ClusterID, id)
+		return fmt.Errorf("the URLs of --etcd-core-url belong to several etcds, with cluster IDs %s and %s: name the members of one", out.ClusterID, id)
 	}
 	out.ClusterID = id
 	return nil
@@ -220,7 +220,7 @@ func grants(tenant string, prefix tenancy.Prefix) []grant {
 	return []grant{{prefix.String(), prefix.End()}, {system, clientv3.GetPrefixRangeEnd(system)}}
 }
 
-// holdsExactly says that a role has these ranges and nothing else.
+// holdsExactly reports that a role has these ranges and nothing else.
 func holdsExactly(has []*authpb.Permission, want []grant) bool {
 	if len(has) != len(want) {
 		return false

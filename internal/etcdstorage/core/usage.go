@@ -18,7 +18,7 @@ import (
 // Usage is what a tenant stores.
 type Usage struct{ Keys, Bytes, Leases int64 }
 
-// A count reads at most scanRate bytes in a second, in pages of about scanPage bytes, so that it is no load.
+// A count reads at most scanRate bytes in a second, in pages of about scanPage bytes, so that it is not a load.
 const (
 	scanRate  = 8 << 20
 	scanPage  = 512 << 10

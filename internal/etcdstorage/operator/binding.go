@@ -22,8 +22,8 @@ func (w World) accepted() bool {
 	return w.Storage.Annotations[v1alpha1.AcceptCoreAnnotation] == w.Core.ClusterID
 }
 
-// foreignCore is the refusal to do anything at a core that is not the one that the EtcdStorage is bound to: it may be a stranger's, with keys and tenants
-// of the same names. One that is bound to none, since an earlier version made it, needs its record at this core.
+// foreignCore is the refusal to do anything at a core that is not the one that the EtcdStorage is bound to: it may be a stranger's, with
+// keys and tenants of the same names. One that is bound to none, since an earlier version made it, needs its record at this core.
 func (w World) foreignCore() (Refusal, bool) {
 	if w.Core.Problem != "" || w.accepted() {
 		return Refusal{}, false
@@ -37,11 +37,11 @@ func (w World) foreignCore() (Refusal, bool) {
 	case bound == "" && claimed && owner.Core != "" && owner.Core != w.Core.ClusterID:
 		why = fmt.Sprintf("its record of the tenant was written at the one with cluster ID %s, of which it is a copy", owner.Core)
 	case bound == "" && !claimed && w.begun() && !w.exiting():
-		why = "it has no record of the EtcdStorage, which was served from some core before"
+		why = "it has no record of the EtcdStorage, which was served from another core before"
 	default:
 		return Refusal{}, false
 	}
-	return refuse(ReasonForeignCore, "the core etcd that answers has cluster ID %s, but %s: nothing is made or deleted there; correct --etcd-core-url, or if this is its core from now on run: "+
+	return refuse(ReasonForeignCore, "the core etcd at these URLs has cluster ID %s, but %s: nothing is created or deleted there; correct --etcd-core-url, or if this is its core from now on run: "+
 		"kubectl annotate etcdstorage %s --overwrite %s=%s", w.Core.ClusterID, why, quote(w.Storage.Name), v1alpha1.AcceptCoreAnnotation, w.Core.ClusterID), true
 }
 

@@ -23,8 +23,8 @@ func elsewhere(w World, copied bool) World {
 	return w
 }
 
-// At another core nothing is made, deleted or retired, whatever the tenant is like and whatever is there, until a person accepts that core by its ID. Then
-// a tenant whose record is not there gets nothing that is there without spec.adoptExistingData, and its deletion deletes nothing.
+// At another core nothing is made, deleted or retired, whatever the tenant is like and whatever is there, until a person accepts that core
+// by its ID. Then a tenant whose record is not there gets nothing that is there without spec.adoptExistingData, and its deletion deletes nothing.
 func TestNothingHappensAtAForeignCore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,8 +58,8 @@ func TestNothingHappensAtAForeignCore(t *testing.T) {
 	})
 }
 
-// An EtcdStorage of an earlier version is bound to the core that has its record, by one write there and one in the status. Where there is no record, or one
-// that was written at another core, nothing is done.
+// An EtcdStorage of an earlier version is bound to the core that has its record, by one write there and one in the status. Where there is no
+// record, or one that was written at another core, nothing is done.
 func TestTheBindingOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	earlier := func() World {
@@ -89,12 +89,12 @@ func TestTheBindingOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// The message names both cores and the command, as a contract with whoever reads it.
+// The message names both cores and the command, as a contract with anyone who reads it.
 func TestTheWordsOfAForeignCore(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, world("a"), 99, nil)
 	p := Make(elsewhere(w, false))
-	const want = "the core etcd that answers has cluster ID 5742, but the EtcdStorage is bound to the one with cluster ID c0ffee: nothing is made or deleted there; correct --etcd-core-url, " +
+	const want = "the core etcd at these URLs has cluster ID 5742, but the EtcdStorage is bound to the one with cluster ID c0ffee: nothing is created or deleted there; correct --etcd-core-url, " +
 		"or if this is its core from now on run: kubectl annotate etcdstorage a --overwrite etcd.mooring.dev/accept-core=5742"
 	if len(p.Refusals) != 1 || p.Refusals[0].Message != want {
 		t.Errorf("%v", p.Refusals)

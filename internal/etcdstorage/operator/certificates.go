@@ -51,8 +51,8 @@ func (w World) places(purpose pki.Purpose) (bundles, leaves []place) {
 	return []place{w.clientCAPlace()}, leaves
 }
 
-// obstructed says that somebody else's object keeps the endpoint from being served. Nothing is delivered for the first time then, since whoever got it
-// would turn to an endpoint that is not this tenant's, or not there. What was delivered before is renewed: it may be in use.
+// obstructed reports that somebody else's object keeps the endpoint from being served. Nothing is delivered for the first time then, since
+// anyone who got it would turn to an endpoint that is not this tenant's, or not there. What was delivered before is renewed: it may be in use.
 func (w World) obstructed() bool {
 	return slices.ContainsFunc(Refs(w.Storage.Name), func(ref Ref) bool {
 		o, exists := w.object(ref.Kind, ref.Name)

@@ -20,7 +20,7 @@ func (w World) owner() (Owner, bool) {
 	return w.Core.Owners[i], true
 }
 
-// isOurs says that a record is that of this EtcdStorage. A released one is nobody's.
+// isOurs reports that a record is that of this EtcdStorage. A released one is nobody's.
 func (w World) isOurs(o Owner) bool {
 	return o.Tenant == w.Storage.Name && o.UID == string(w.Storage.UID) && o.Cluster == w.Settings.Cluster && !o.Released
 }
@@ -41,16 +41,16 @@ func (w World) claim() (Step, *Refusal) {
 	kept := slices.ContainsFunc(replaces, func(o Owner) bool { return o.Prefix == prefix })
 	restored := w.begun() && w.boundTo() == w.Core.ClusterID
 	if w.Core.Keys > 0 && !w.Storage.Spec.AdoptExistingData && !restored {
-		whose := "of somebody who is not known"
+		whose := "of an unknown owner"
 		if kept {
 			whose = "of an EtcdStorage that was deleted and had spec.deletionPolicy Retain"
 		}
-		r := refuse(ReasonExistingData, "the core has %d keys under %s, %s; set spec.adoptExistingData to true to take them over, or choose another spec.prefix",
+		r := refuse(ReasonExistingData, "the core has %d keys under %s, %s; set spec.adoptExistingData to true to adopt them, or choose another spec.prefix",
 			w.Core.Keys, prefix, whose)
 		return Step{}, &r
 	}
 	return Step{
-		Kind: Claim, Object: OwnersPrefix + w.Storage.Name, Reason: "the prefix is nobody's yet", Replaces: replaces, Revision: w.Core.Revision,
+		Kind: Claim, Object: OwnersPrefix + w.Storage.Name, Reason: "the prefix has no owner yet", Replaces: replaces, Revision: w.Core.Revision,
 		Owner: Owner{
 			Tenant: w.Storage.Name, Prefix: prefix, LeaseSpace: w.leaseSpace(mine, replaces), Cluster: w.Settings.Cluster, UID: string(w.Storage.UID),
 			Core: w.Core.ClusterID,

@@ -15,9 +15,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 )
 
-// A client is a Secret of the tenant for which certificates are or were issued. Whoever reads such a Secret keeps a certificate for as long as it lasts; so
-// proxies refuse clients whose Secret the spec names no more, until no CA is left that may have signed for them. Which ones there were is kept beside the CAs:
-// who loses the one loses the other, and with it the certificates.
+// A client is a Secret of the tenant for which certificates are or were issued. Anyone who reads such a Secret keeps a certificate for as
+// long as it lasts; so proxies refuse clients whose Secret the spec names no more, until no CA is left that may have signed for them. Which
+// ones there were is kept alongside the CAs: who loses the one loses the other, and with it the certificates.
 type issuedClient struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -119,7 +119,7 @@ func (w World) record(p *Plan) {
 	}
 	s.Reason = "the record of clients changes"
 	if len(gone) > 0 {
-		s.Kind, s.Object, s.Reason = Revoke, strings.Join(gone, ", "), "the spec does not name it any more: its certificates are refused from now on"
+		s.Kind, s.Object, s.Reason = Revoke, strings.Join(gone, ", "), "the spec no longer names it: its certificates are refused from now on"
 	}
 	p.add(s)
 }
@@ -140,7 +140,7 @@ func (w World) RevokedClients() []v1alpha1.Destination {
 func (w World) emptyRevoked(p *Plan) {
 	for _, d := range w.sortedDestinations(w.Revoked) {
 		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
-			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the spec does not name it any more", Destination: d})
+			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the spec no longer names it", Destination: d})
 		}
 	}
 }
@@ -154,7 +154,7 @@ const (
 // revokedList is what proxies read (--revoked-clients-file). Certificates of versions that gave clients no number are known by their common name.
 func (w World) revokedList() string {
 	var out strings.Builder
-	out.WriteString("# Names of clients that are refused, since the EtcdStorage names their Secrets no more. The others are comments.\n")
+	out.WriteString("# Names of clients that are refused, because the EtcdStorage no longer names their Secrets. The other lines are comments.\n")
 	all := w.clients()
 	for _, c := range all {
 		line := lineRevoked

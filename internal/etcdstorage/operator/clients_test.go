@@ -33,7 +33,8 @@ func certificate(t fatal, data []byte) *x509.Certificate {
 	return cert
 }
 
-// admits says whether a proxy with what the operator has written lets a client in: by the bundle of CAs, and by the list of those that are revoked.
+// admits reports whether a proxy with what the operator has written lets a client in: by the bundle of CAs, and by the list of those that
+// are revoked.
 func (w World) admits(t fatal, cert *x509.Certificate) bool {
 	t.Helper()
 	o, _ := w.own(KindConfigMap, ClientCAName(w.Storage.Name))
@@ -56,7 +57,7 @@ func (w World) without(kind, name string) World {
 	return w
 }
 
-// name says which of the tenant's Secrets the spec names from now on.
+// name returns which of the tenant's Secrets the spec names from now on.
 func (w World) name(secrets []int) World {
 	all := slices.Concat(w.Destinations, w.Revoked)
 	w.Storage.Spec.ClientCertSecrets, w.Destinations, w.Revoked = nil, nil, nil
@@ -74,9 +75,9 @@ func (w World) name(secrets []int) World {
 	return w
 }
 
-// TestRevocation names Secrets, and names them no more, and again, in any order, as time goes by and processes die. At each rest exactly the certificates in
-// Secrets that are named are let in, those that were copied out of them while they were named, and none that was ever in a Secret before it was named anew;
-// Secrets that are not named are empty; and the record forgets clients whose CA is gone.
+// TestRevocation names Secrets, and names them no more, and again, in any order, as time goes by and processes die. At each rest exactly the
+// certificates in Secrets that are named are let in, those that were copied out of them while they were named, and none that was ever in a
+// Secret before it was named again; Secrets that are not named are empty; and the record forgets clients whose CA is gone.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -121,7 +122,7 @@ func TestRevocation(t *testing.T) {
 			}
 			for _, cert := range before {
 				if w.admits(t, cert) {
-					t.Fatalf("%v is let in, and its Secret is named no more, or was named anew", cert.URIs)
+					t.Fatalf("%v is let in, and its Secret is named no more, or was named again", cert.URIs)
 				}
 			}
 			for _, d := range w.Revoked {
@@ -157,8 +158,8 @@ func TestRevocationOfClientsWithoutNumber(t *testing.T) {
 	}
 }
 
-// TestTheSecretWithTheCAsIsDeleted shows that nobody is cut off by it: the certificates in use stay, bundles trust their CAs and those that sign from now on, an API
-// server with the bundle of its start reaches proxies until their certificate is due, and the loss is told.
+// TestTheSecretWithTheCAsIsDeleted shows that nobody is cut off by it: the certificates in use stay, bundles trust their CAs and those that
+// sign from now on, an API server with the bundle of its start reaches proxies until their certificate is due, and the loss is told.
 func TestTheSecretWithTheCAsIsDeleted(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, world("a").delivering(1, 1), 9, nil)
@@ -172,7 +173,7 @@ func TestTheSecretWithTheCAsIsDeleted(t *testing.T) {
 	}
 	atStart, was, client := bundle(), serving(), w.Destinations[1].Data[keyCert]
 	w, done := carryOut(t, w.without(KindSecret, SignersName("a")), 1, nil)
-	if len(done) == 0 || done[0].Kind != Recover || !strings.Contains(done[0].Reason, "the keys in it are lost") {
+	if len(done) == 0 || done[0].Kind != Recover || !strings.Contains(done[0].Reason, "its keys are lost") {
 		t.Errorf("%v", kinds(done))
 	}
 	if !serving().Equal(was) || !slices.Equal(w.Destinations[1].Data[keyCert], client) || !w.admits(t, certificate(t, client)) {

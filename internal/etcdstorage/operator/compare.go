@@ -55,8 +55,8 @@ func dropNulls(fields map[string]any) {
 	}
 }
 
-// holds says whether a live value has all that is wanted. What others or the API server add is left alone: fields that are not wanted, and elements
-// of lists of objects. Lists of plain values must be equal.
+// holds reports whether a live value has all that is wanted. What others or the API server add is left alone: fields that are not wanted,
+// and elements of lists of objects. Lists of plain values must be equal.
 func holds(live, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:

@@ -28,7 +28,7 @@ type Destination struct {
 	// Delivered is the mark of who wrote them, "" for none. Predecessor says that etcdproxy-controller did.
 	Delivered   string
 	Predecessor bool
-	// TLS says that it is a Secret of type kubernetes.io/tls, which may not lose its keys.
+	// TLS reports that it is a Secret of type kubernetes.io/tls, which may not lose its keys.
 	TLS bool
 }
 
@@ -68,7 +68,7 @@ func (w World) refusal(d Destination) (Refusal, bool) {
 	case w.namedBy(d) != "":
 		return refuse(ReasonDestinationTaken, "%s: EtcdStorage %s is older and names it as well; name another one", d, w.namedBy(d)), true
 	case d.State == Failed:
-		return refuse(ReasonMissingPermission, "%s: the API server does not answer: %s", d, d.Problem), true
+		return refuse(ReasonMissingPermission, "%s: the API server does not respond: %s", d, d.Problem), true
 	case d.State == Forbidden && d.Verb == "create":
 		return refuse(ReasonMissingObject, "%s does not exist, and the operator may not create it; run: %s", d, d.creation()), true
 	case d.State == Forbidden:
@@ -84,12 +84,12 @@ func (w World) refusal(d Destination) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// empty says that its keys hold nothing.
+// empty reports that its keys hold nothing.
 func (d Destination) empty() bool {
 	return !slices.ContainsFunc(d.Keys(), func(key string) bool { return len(d.Data[key]) > 0 })
 }
 
-// alive says that a mark is that of another EtcdStorage that there is.
+// alive reports that a mark is that of another EtcdStorage that there is.
 func (w World) alive(mark string) bool {
 	return slices.ContainsFunc(w.Others, func(o v1alpha1.EtcdStorage) bool { return Mark(&o) == mark })
 }
@@ -120,7 +120,7 @@ func older(a, b *v1alpha1.EtcdStorage) bool {
 	return a.Name < b.Name
 }
 
-// Cure is the command that grants the operator what it needs for a destination. Whoever runs it needs rights in the tenant's namespace alone. What
+// Cure is the command that grants the operator what it needs for a destination. Anyone who runs it needs rights in the tenant's namespace alone. What
 // exists already is left by it, and the rest is still made.
 func (w World) Cure(d Destination) string {
 	role := "etcd-storage-" + strings.ToLower(d.Kind) + "-" + short(d.Name)

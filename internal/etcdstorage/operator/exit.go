@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 )
 
-// exit undoes what was made, unless the core is not the one that it was made at: first what can write to the core, then what was delivered, then the data
-// or its release, then the rest. The data of somebody else, whose prefix this EtcdStorage never got, is not touched.
+// exit undoes what was made, unless the core is not the one that it was made at: first what can write to the core, then what was delivered,
+// then the data or its release, then the rest. The data of somebody else, whose prefix this EtcdStorage never got, is not touched.
 func (w World) exit(p *Plan) {
 	if !w.held() {
 		return
@@ -26,7 +26,7 @@ func (w World) exit(p *Plan) {
 		return
 	}
 	if _, ours := w.own(KindDeployment, ProxyName(w.Storage.Name)); ours || w.Pods > 0 {
-		p.Waiting = fmt.Sprintf("%d proxies are still there", w.Pods)
+		p.Waiting = fmt.Sprintf("%d proxies still exist", w.Pods)
 		return
 	}
 	w.withdraw(p)
@@ -47,7 +47,7 @@ func (w World) exit(p *Plan) {
 		w.remove(p, ref, "the EtcdStorage is being deleted")
 	}
 	if len(p.Steps) == 0 {
-		p.add(Step{Kind: Unhold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "nothing of it remains to be undone"})
+		p.add(Step{Kind: Unhold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "there is nothing left to clean up"})
 	}
 }
 
@@ -60,8 +60,8 @@ func (w World) withdraw(p *Plan) {
 	}
 }
 
-// leaveCore removes the tenant's users, and its data as the policy says. Without the claim it removes nothing: the role and the users of this name are
-// then those of another tenant, such as one of the same name in another cluster.
+// leaveCore removes the tenant's users, and its data as the policy says. Without the claim it removes nothing: the role and the users of
+// this name are then those of another tenant, such as one of the same name in another cluster.
 func (w World) leaveCore(p *Plan) {
 	owner, claimed := w.owner()
 	if !claimed || w.bind(p, owner) {

@@ -23,7 +23,7 @@ type Health struct {
 // CoreMember is the status of the member behind one URL of --etcd-core-url.
 type CoreMember struct {
 	URL string
-	// Problem says why it did not answer, "" if it did.
+	// Problem says why it did not respond, "" if it did.
 	Problem string
 	// ID and ClusterID are its own and its cluster's, in hexadecimal.
 	ID, ClusterID string
@@ -35,19 +35,19 @@ type CoreMember struct {
 
 // The reasons of the condition CoreHealthy.
 const (
-	// ReasonHealthy of CoreHealthy=True: all members answer, know a leader and have space.
+	// ReasonHealthy of CoreHealthy=True: all members respond, have a leader and have space.
 	ReasonHealthy Reason = "Healthy"
-	// ReasonNotObserved of CoreHealthy=Unknown: the members were not asked yet, or none answered.
+	// ReasonNotObserved of CoreHealthy=Unknown: the members were not queried yet, or none responded.
 	ReasonNotObserved Reason = "NotObserved"
 	// ReasonCorrupt of CoreHealthy=False: a member has the alarm CORRUPT.
 	ReasonCorrupt Reason = "Corrupt"
 	// ReasonNoSpace of CoreHealthy=False: a member has the alarm NOSPACE, so that no tenant can write.
 	ReasonNoSpace Reason = "NoSpace"
-	// ReasonNoLeader of CoreHealthy=False: a member knows no leader.
+	// ReasonNoLeader of CoreHealthy=False: a member has no leader.
 	ReasonNoLeader Reason = "NoLeader"
-	// ReasonMemberUnreachable of CoreHealthy=False: the member behind one of the URLs does not answer, and another does.
+	// ReasonMemberUnreachable of CoreHealthy=False: the member at one of the URLs does not respond, and another member does.
 	ReasonMemberUnreachable Reason = "MemberUnreachable"
-	// ReasonNearlyFull of CoreHealthy=False: the database of a member has four fifths of its quota.
+	// ReasonNearlyFull of CoreHealthy=False: the database of a member uses four fifths of its quota.
 	ReasonNearlyFull Reason = "NearlyFull"
 )
 
@@ -60,11 +60,11 @@ func (h Health) Judge() (Reason, string) {
 		return ReasonNotObserved, h.Problem
 	}
 	if len(h.Corrupt) > 0 {
-		return ReasonCorrupt, fmt.Sprintf("members %s of the core etcd have the alarm CORRUPT: their data is not that of the others; replace them, as etcd's documentation has it",
+		return ReasonCorrupt, fmt.Sprintf("members %s of the core etcd have the alarm CORRUPT: their data differs from that of the others; replace them as in etcd's documentation",
 			strings.Join(h.Corrupt, ", "))
 	}
 	if len(h.NoSpace) > 0 {
-		return ReasonNoSpace, fmt.Sprintf("members %s of the core etcd have the alarm NOSPACE: no tenant can write, reading and deleting work; run kubectl mooring etcd defragment, which compacts "+
+		return ReasonNoSpace, fmt.Sprintf("members %s of the core etcd have the alarm NOSPACE: no tenant can write, reads and deletes work; run kubectl mooring etcd defragment, which compacts "+
 			"and defragments the core and disarms the alarm", strings.Join(h.NoSpace, ", "))
 	}
 	var leaderless, silent, full []string
@@ -80,11 +80,11 @@ func (h Health) Judge() (Reason, string) {
 	}
 	switch {
 	case len(leaderless) > 0:
-		return ReasonNoLeader, "members of the core etcd know no leader, so that they cannot write: " + strings.Join(leaderless, ", ") + "; see whether most of the members run and reach each other"
+		return ReasonNoLeader, "members of the core etcd have no leader, so that they cannot write: " + strings.Join(leaderless, ", ") + "; check whether most of the members run and reach each other"
 	case len(silent) > 0:
-		return ReasonMemberUnreachable, "members of the core etcd do not answer, while others do: " + strings.Join(silent, ", ") + "; see whether they run"
+		return ReasonMemberUnreachable, "members of the core etcd do not respond, while others do: " + strings.Join(silent, ", ") + "; check whether they run"
 	case len(full) > 0:
-		return ReasonNearlyFull, "the database of the core etcd is nearly full: " + strings.Join(full, "; ") + "; at the end no tenant can write: run kubectl mooring etcd defragment, or raise --quota-backend-bytes of etcd"
+		return ReasonNearlyFull, "the database of the core etcd is nearly full: " + strings.Join(full, "; ") + "; when it is full no tenant can write: run kubectl mooring etcd defragment, or raise --quota-backend-bytes of etcd"
 	}
 	return ReasonHealthy, ""
 }

@@ -27,9 +27,9 @@ func TestJudge(t *testing.T) {
 		{"in order", Health{At: epoch(), Members: []CoreMember{member(gib, 4*gib)}}, "Healthy", ""},
 		{"a quota that is not reported", Health{At: epoch(), Members: []CoreMember{member(gib, 0)}}, "Healthy", ""},
 		{"just below", Health{At: epoch(), Members: []CoreMember{member(799, 1000)}}, "Healthy", ""},
-		{"nearly full", Health{At: epoch(), Members: []CoreMember{member(800, 1000)}}, "NearlyFull", "https://a:2379 has 80 % of its quota, 40 % in use; at the end no tenant can write: run kubectl mooring etcd defragment"},
-		{"a member is silent", Health{At: epoch(), Members: []CoreMember{member(800, 1000), silent}}, "MemberUnreachable", "https://b:2379; see whether they run"},
-		{"no leader", Health{At: epoch(), Members: []CoreMember{silent, leaderless}}, "NoLeader", "https://c:2379; see whether most of the members run"},
+		{"nearly full", Health{At: epoch(), Members: []CoreMember{member(800, 1000)}}, "NearlyFull", "https://a:2379 has 80 % of its quota, 40 % in use; when it is full no tenant can write: run kubectl mooring etcd defragment"},
+		{"a member is silent", Health{At: epoch(), Members: []CoreMember{member(800, 1000), silent}}, "MemberUnreachable", "https://b:2379; check whether they run"},
+		{"no leader", Health{At: epoch(), Members: []CoreMember{silent, leaderless}}, "NoLeader", "https://c:2379; check whether most of the members run"},
 		{"no space", Health{At: epoch(), Members: []CoreMember{silent, leaderless}, NoSpace: []string{"a1", "b2"}}, "NoSpace", "members a1, b2 of the core etcd have the alarm NOSPACE: no tenant can write"},
 		{"corrupt", Health{At: epoch(), NoSpace: []string{"a1"}, Corrupt: []string{"b2"}}, "Corrupt", "members b2 of the core etcd have the alarm CORRUPT"},
 	} {

@@ -34,8 +34,8 @@ const (
 	issuerKindAnnotation = "cert-manager.io/issuer-kind"
 )
 
-// issuerKey in the Secret with the CAs says from which issuer CAs come. It is written before any Certificate and removed after the last, so that none is
-// forgotten. MUST NOT change.
+// issuerKey in the Secret with the CAs says from which issuer CAs come. It is written before any Certificate and removed after the last, so
+// that none is forgotten. MUST NOT change.
 const issuerKey = "issuer"
 
 // CertManager is what is known of cert-manager: Missing where the API server serves no Certificates.
@@ -48,7 +48,7 @@ type CertManager struct {
 // CAName is the Certificate of cert-manager for a CA, and the Secret that it is put into. MUST NOT change.
 func CAName(name string, purpose pki.Purpose) string { return name + "-" + string(purpose) + "-ca" }
 
-// IssuerRefs lists what there is in the operator's namespace, beside [Refs], for an EtcdStorage of this name whose CAs come from an issuer.
+// IssuerRefs lists what there is in the operator's namespace, alongside [Refs], for an EtcdStorage of this name whose CAs come from an issuer.
 func IssuerRefs(name string) []Ref {
 	var out []Ref
 	for _, purpose := range purposes() {
@@ -57,7 +57,7 @@ func IssuerRefs(name string) []Ref {
 	return out
 }
 
-// IssuerConcerned says that [IssuerRefs] matter: an issuer is named, or was, and not everything of it is gone.
+// IssuerConcerned reports that [IssuerRefs] matter: an issuer is named, or was, and not everything of it is gone.
 func (w World) IssuerConcerned() bool { return w.Storage.Spec.IssuerRef != nil || w.recorded() != "" }
 
 // origin is the issuer from which CAs shall come; "" for the operator itself.
@@ -77,13 +77,15 @@ func (w World) recorded() string {
 	return string(o.secretData()[issuerKey])
 }
 
-// issued is the Secret into which cert-manager has written a CA for this EtcdStorage. Its owner is nobody; it has the mark that the Certificate asks for.
+// issued is the Secret into which cert-manager has written a CA for this EtcdStorage. Its owner is nobody; it has the mark that the
+// Certificate asks for.
 func (w World) issued(purpose pki.Purpose) (o Object, ours bool) {
 	o, exists := w.object(KindSecret, CAName(w.Storage.Name, purpose))
 	return o, exists && o.annotation(v1alpha1.DeliveredAnnotation) == Mark(&w.Storage)
 }
 
-// offer is the CA that the issuer has issued last; nil if there is none, and an error if it cannot be used. What another issuer has issued before is none.
+// offer is the CA that the issuer has issued last; nil if there is none, and an error if it cannot be used. What another issuer has issued
+// before is none.
 func (w World) offer(purpose pki.Purpose) (*pki.CA, error) {
 	r := w.Storage.Spec.IssuerRef
 	o, ours := w.issued(purpose)
@@ -157,7 +159,7 @@ func (w World) ask(p *Plan, purpose pki.Purpose) {
 	case !exists && occupied && !issued, exists && !live.ownedBy(string(w.Storage.UID)), exists && holds(live.Content, s.Content):
 		return
 	case exists:
-		s.Reason = "it is not as it should be"
+		s.Reason = "it differs from the desired state"
 	}
 	p.add(s)
 }
@@ -169,7 +171,7 @@ func (w World) leaveIssuer(p *Plan, why string) (waiting string) {
 		return ""
 	}
 	if w.CertManager.State == Failed {
-		return "the API server does not answer about Certificates: " + w.CertManager.Problem
+		return "the API server does not respond about Certificates: " + w.CertManager.Problem
 	}
 	for _, purpose := range purposes() {
 		ref := Ref{certManagerVersion, KindCertificate, CAName(w.Storage.Name, purpose)}
@@ -220,7 +222,7 @@ func (w World) issuerRefusals() (out []Refusal) {
 		return []Refusal{refuse(ReasonMissingPermission, "spec.issuerRef names %s %s, and the operator may not read Certificates of cert-manager in namespace %s: apply its Role of this version",
 			r.Kind, r.Name, w.Settings.Namespace)}
 	case Failed:
-		return []Refusal{refuse(ReasonIssuerNotReady, "the API server does not answer about Certificates of cert-manager: %s", w.CertManager.Problem)}
+		return []Refusal{refuse(ReasonIssuerNotReady, "the API server does not respond about Certificates of cert-manager: %s", w.CertManager.Problem)}
 	case Readable:
 	}
 	for _, purpose := range purposes() {
@@ -236,14 +238,14 @@ func (w World) issuerRefusals() (out []Refusal) {
 	return out
 }
 
-// overdue says that the issuer is late with the next CA. That it has given none yet is said otherwise.
+// overdue reports that the issuer is late with the next CA. That it has given none yet is said otherwise.
 func (w World) overdue(purpose pki.Purpose, d pki.Decision) (Refusal, bool) {
 	offer, err := w.offer(purpose)
 	if !d.Overdue || offer == nil || err != nil {
 		return Refusal{}, false
 	}
 	r := w.Storage.Spec.IssuerRef
-	return refuse(ReasonIssuerNotReady, "%s %s has not renewed the %s CA, which ends at %s: %s", r.Kind, r.Name, purpose,
+	return refuse(ReasonIssuerNotReady, "%s %s has not renewed the %s CA, which expires at %s: %s", r.Kind, r.Name, purpose,
 		offer.NotAfter().UTC().Format(time.RFC3339), w.said(purpose)), true
 }
 
@@ -251,7 +253,7 @@ func (w World) overdue(purpose pki.Purpose, d pki.Decision) (Refusal, bool) {
 func (w World) said(purpose pki.Purpose) string {
 	name, r := CAName(w.Storage.Name, purpose), w.Storage.Spec.IssuerRef
 	o, _ := w.object(KindCertificate, name)
-	says := "cert-manager says nothing about Certificate " + name + "; see whether it runs"
+	says := "cert-manager reports nothing about Certificate " + name + "; check whether it runs"
 	if message := cmp.Or(o.condition("Issuing", "False"), o.condition("Ready", "False")); message != "" {
 		says = message
 	}

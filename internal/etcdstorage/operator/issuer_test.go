@@ -112,23 +112,23 @@ func TestIssuerRefusals(t *testing.T) {
 			w.CertManager.State = Forbidden
 			return w
 		},
-		"IssuerNotReady the API server does not answer about Certificates of cert-manager: boom": func(w World) World {
+		"IssuerNotReady the API server does not respond about Certificates of cert-manager: boom": func(w World) World {
 			w.CertManager = CertManager{State: Failed, Problem: "boom"}
 			return w
 		},
-		"IssuerNotReady ClusterIssuer x has not issued the client CA: cert-manager says nothing about Certificate a-client-ca; see whether it runs" + see: func(w World) World { return w },
+		"IssuerNotReady ClusterIssuer x has not issued the client CA: cert-manager reports nothing about Certificate a-client-ca; check whether it runs" + see: func(w World) World { return w },
 		"IssuerNotReady ClusterIssuer x has not issued the serving CA: DoesNotExist: Issuing certificate as Secret does not exist" + see: func(w World) World {
 			return w.says("Ready", "False", "DoesNotExist", "Issuing certificate as Secret does not exist")
 		},
 		"IssuerNotReady ClusterIssuer x has not issued the serving CA: policy.cert-manager.io: The certificate request has failed to complete and will be retried: no policy approved it" + see: func(w World) World {
 			return w.says("Issuing", "False", "policy.cert-manager.io", "The certificate request has failed to complete and will be retried: no policy approved it")
 		},
-		"IssuerNotReady Issuer y has not issued the serving CA: cert-manager says nothing about Certificate a-serving-ca; see whether it runs; " +
+		"IssuerNotReady Issuer y has not issued the serving CA: cert-manager reports nothing about Certificate a-serving-ca; check whether it runs; " +
 			"see: kubectl -n storage describe issuer y; kubectl -n storage describe certificate,certificaterequest -l etcd.mooring.dev/storage=a": func(w World) World {
 			w.Storage.Spec.IssuerRef = &v1alpha1.IssuerRef{Name: "y", Kind: "Issuer", Group: "cert-manager.io"}
 			return w
 		},
-		"IssuerNotReady Pool y has not issued the serving CA: cert-manager says nothing about Certificate a-serving-ca; see whether it runs; " +
+		"IssuerNotReady Pool y has not issued the serving CA: cert-manager reports nothing about Certificate a-serving-ca; check whether it runs; " +
 			"see: kubectl describe pool.issuers.example y; kubectl -n storage describe certificate,certificaterequest -l etcd.mooring.dev/storage=a": func(w World) World {
 			w.Storage.Spec.IssuerRef = &v1alpha1.IssuerRef{Name: "y", Kind: "Pool", Group: "issuers.example"}
 			return w
@@ -140,7 +140,7 @@ func TestIssuerRefusals(t *testing.T) {
 			}})
 			return w
 		},
-		"ForeignObject namespace storage has Certificate a-serving-ca, Secret a-client-ca, not of this EtcdStorage; delete or rename what is in the way, or choose another name": func(World) World {
+		"ForeignObject namespace storage has Certificate a-serving-ca, Secret a-client-ca, not of this EtcdStorage; delete or rename them, or choose another name": func(World) World {
 			w := world("a").issuing()
 			w.Objects = []Object{foreign(Ref{certManagerVersion, KindCertificate, "a-serving-ca"}), foreign(Ref{"v1", KindSecret, "a-client-ca"})}
 			return w
@@ -182,15 +182,15 @@ func TestAnIssuerThatIsLate(t *testing.T) {
 		t.Errorf("%v", p.Refusals)
 	}
 	w.Now = w.Now.Add(signing / 10)
-	want := "IssuerNotReady ClusterIssuer x has not renewed the serving CA, which ends at 2029-11-20T03:00:00Z: Failed: out of order"
+	want := "IssuerNotReady ClusterIssuer x has not renewed the serving CA, which expires at 2029-11-20T03:00:00Z: Failed: out of order"
 	refusals := Make(w.says("Issuing", "False", "Failed", "out of order")).Refusals
 	if len(refusals) != 2 || !strings.HasPrefix(string(refusals[0].Reason)+" "+refusals[0].Message, want) {
 		t.Errorf("%v", refusals)
 	}
 }
 
-// When no issuer is named any more, Certificates and Secrets go, the operator makes CAs itself, and those of the issuer are trusted until they sign. The
-// same when the EtcdStorage goes. A Certificate that does not end holds the deletion back.
+// When no issuer is named any more, Certificates and Secrets go, the operator makes CAs itself, and those of the issuer are trusted until
+// they sign. The same when the EtcdStorage goes. A Certificate that does not end holds the deletion back.
 func TestAnIssuerIsLeft(t *testing.T) {
 	t.Parallel()
 	served, _ := carryOut(t, world("a").delivering(1, 1).issuing(), 99, nil)
@@ -229,7 +229,7 @@ func TestAnIssuerIsLeft(t *testing.T) {
 		t.Errorf("%q %v", p.Waiting, kinds(p.Steps))
 	}
 	stuck.CertManager = CertManager{State: Failed, Problem: "boom"}
-	if p := Make(stuck); p.Waiting != "the API server does not answer about Certificates: boom" {
+	if p := Make(stuck); p.Waiting != "the API server does not respond about Certificates: boom" {
 		t.Errorf("%q", p.Waiting)
 	}
 }

@@ -232,7 +232,7 @@ func (w World) delivered(t fatal, s Step) World {
 	return w
 }
 
-// carryOut plans and applies until nothing remains; only the first atMost steps of each plan are carried out before it is made anew.
+// carryOut plans and applies until nothing remains; only the first atMost steps of each plan are carried out before it is made again.
 func carryOut(t fatal, w World, atMost int, look func(before, after World, s Step)) (World, []Step) {
 	t.Helper()
 	var done []Step

@@ -76,7 +76,7 @@ func Make(w World) Plan {
 		return p
 	}
 	if !w.held() {
-		p.add(Step{Kind: Hold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "what is made for it must be undone before it goes"})
+		p.add(Step{Kind: Hold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "its objects must be deleted before it is removed"})
 		return p
 	}
 	w.certificates(&p)
@@ -88,8 +88,8 @@ func Make(w World) Plan {
 	return p
 }
 
-// fatal deals with what must be settled before anything is made: the spec, which core this is, and whose the prefix is. It reports whether the plan ends there. What
-// runs already goes on while the core is away.
+// fatal deals with what must be settled before anything is made: the spec, which core this is, and whose the prefix is. It reports whether
+// the plan ends there. What runs already goes on while the core is away.
 func (w World) fatal(p *Plan) bool {
 	if slices.ContainsFunc(p.Refusals, func(r Refusal) bool {
 		return r.Reason == ReasonInvalidSpec || r.Reason == ReasonPrefixTaken || r.Reason == ReasonForeignCore
@@ -114,13 +114,13 @@ func (w World) fatal(p *Plan) bool {
 	return true
 }
 
-// begun says that the EtcdStorage has CAs, which it gets after it has claimed its prefix.
+// begun reports that the EtcdStorage has CAs, which it gets after it has claimed its prefix.
 func (w World) begun() bool {
 	_, ours := w.own(KindSecret, SignersName(w.Storage.Name))
 	return ours
 }
 
-// shared says that the proxies would all be somebody in the core.
+// shared reports that the proxies would all be somebody in the core.
 func (w World) shared() bool { return w.usersWanted() && w.Core.SharedUser != "" }
 
 // objects adds the writes of the objects that serve the tenant.
@@ -139,7 +139,7 @@ func (w World) objects(p *Plan) {
 		case holds(live.Content, s.Content):
 			continue
 		default:
-			s.Reason = "it is not as it should be"
+			s.Reason = "it differs from the desired state"
 		}
 		if !p.add(s) {
 			return
@@ -150,7 +150,8 @@ func (w World) objects(p *Plan) {
 	}
 }
 
-// certified says that the pods' own Secrets and ConfigMaps are not somebody else's. That they exist is seen to by the steps before, or by an issuer.
+// certified reports that the pods' own Secrets and ConfigMaps are not somebody else's. That they exist is seen to by the steps before, or by
+// an issuer.
 func (w World) certified() bool {
 	for _, ref := range Refs(w.Storage.Name)[:4] {
 		if o, exists := w.object(ref.Kind, ref.Name); exists && !o.ownedBy(string(w.Storage.UID)) {
@@ -201,7 +202,7 @@ func (w World) refusals() []Refusal {
 	}
 	if w.shared() {
 		out = append(out, refuse(ReasonSharedUser, "the certificate in Secret %s is that of etcd user %q, so that each proxy would have that user's rights: put one there whose "+
-			"common name is no etcd user, and the administrator's in the Secret of --etcd-core-admin-secret", w.Settings.CertsSecret, w.Core.SharedUser))
+			"common name is not an etcd user, and the administrator's in the Secret of --etcd-core-admin-secret", w.Settings.CertsSecret, w.Core.SharedUser))
 	}
 	var foreign []string
 	for _, ref := range Refs(w.Storage.Name) {
@@ -211,7 +212,7 @@ func (w World) refusals() []Refusal {
 	}
 	foreign = append(foreign, w.foreignToIssuer()...)
 	if len(foreign) > 0 {
-		out = append(out, refuse(ReasonForeignObject, "namespace %s has %s, not of this EtcdStorage; delete or rename what is in the way, or choose another name",
+		out = append(out, refuse(ReasonForeignObject, "namespace %s has %s, not of this EtcdStorage; delete or rename them, or choose another name",
 			w.Settings.Namespace, strings.Join(foreign, ", ")))
 	}
 	out = append(out, w.issuerRefusals()...)
@@ -249,7 +250,7 @@ func (w World) specRefusals() []Refusal {
 		return []Refusal{refuse(ReasonInvalidSpec, "spec.prefix: %v", err)}
 	}
 	if _, claimed := w.owner(); claimed || w.begun() {
-		return nil // it has its prefix, whoever else asks for it: ages have seconds only, and of two of the same second either may have been first
+		return nil // it has its prefix, no matter who else asks for it: ages have seconds only, and of two of the same second either may have been first
 	}
 	var taken []string
 	for _, o := range w.Others {
@@ -265,7 +266,7 @@ func (w World) specRefusals() []Refusal {
 	return nil
 }
 
-// HasProxies says that there is a Deployment of the EtcdStorage, whatever its state.
+// HasProxies reports that there is a Deployment of the EtcdStorage, whatever its state.
 func (w World) HasProxies() bool {
 	_, ours := w.own(KindDeployment, ProxyName(w.Storage.Name))
 	return ours

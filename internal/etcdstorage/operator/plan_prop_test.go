@@ -27,7 +27,7 @@ func kinds(steps []Step) []string {
 	return out
 }
 
-// safe checks one write: whoever's it is, and that what it needs was there before it.
+// safe checks one write: no matter whose it is, and that what it needs was there before it.
 func safe(t fatal) func(before, after World, s Step) {
 	return func(before, after World, s Step) {
 		t.Helper()
@@ -99,8 +99,8 @@ func exited(w World) World {
 	return w
 }
 
-// Whatever the world is like: the plan converges, a second one is empty, each write is safe and touches what is the tenant's alone, and a process that dies
-// after any write finds the rest again. Then the EtcdStorage goes, and the same holds.
+// Whatever the world is like: the plan converges, a second one is empty, each write is safe and touches what is the tenant's alone, and a
+// process that dies after any write finds the rest again. Then the EtcdStorage goes, and the same holds.
 func TestAnyTenant(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -239,7 +239,7 @@ func TestRefusals(t *testing.T) {
 		`PrefixTaken spec.prefix /a/ overlaps /a/x/, where data of tenant z was retained; choose another one`: func(w *World) {
 			w.Core.Owners = []Owner{{Tenant: "z", Prefix: "/a/x/", Cluster: "that", Released: true}}
 		},
-		`ExistingData the core has 3 keys under /a/, of somebody who is not known; set spec.adoptExistingData to true to take them over, or choose another spec.prefix`: func(w *World) {
+		`ExistingData the core has 3 keys under /a/, of an unknown owner; set spec.adoptExistingData to true to adopt them, or choose another spec.prefix`: func(w *World) {
 			w.Core.Keys = 3
 		},
 		`CoreUnreachable away`: func(w *World) { w.Core.Problem = "away" },
@@ -261,7 +261,7 @@ func TestRefusals(t *testing.T) {
 		`ForeignObject Secret tenant/client-0 has tls.crt and tls.key, which the operator did not write; name another one, or remove them there`: func(w *World) {
 			w.Destinations[1].Data["tls.key"] = []byte("x")
 		},
-		`ForeignObject namespace storage has Deployment etcd-a, not of this EtcdStorage; delete or rename what is in the way, or choose another name`: func(w *World) {
+		`ForeignObject namespace storage has Deployment etcd-a, not of this EtcdStorage; delete or rename them, or choose another name`: func(w *World) {
 			w.Objects = []Object{foreign(Ref{"apps/v1", KindDeployment, "etcd-a"})}
 		},
 	} {
@@ -309,7 +309,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Who has a prefix keeps it when another, made in the same second and first in the alphabet, asks for it; the core may be away meanwhile. That one is refused.
+// Who has a prefix keeps it when another, made in the same second and first in the alphabet, asks for it; the core may be away meanwhile.
+// That one is refused.
 func TestWhoHasAPrefixKeepsIt(t *testing.T) {
 	t.Parallel()
 	first, _ := carryOut(t, world("b"), 99, nil)
@@ -356,7 +357,7 @@ func TestDeletionWaitsForTheProxies(t *testing.T) {
 	w = exited(w)
 	w.Pods = 2
 	w, done := carryOut(t, w, 99, nil)
-	if p := Make(w); !slices.Equal(kinds(done), []string{"Remove Deployment/etcd-a"}) || p.Waiting != "2 proxies are still there" || len(p.Steps) > 0 {
+	if p := Make(w); !slices.Equal(kinds(done), []string{"Remove Deployment/etcd-a"}) || p.Waiting != "2 proxies still exist" || len(p.Steps) > 0 {
 		t.Errorf("%v %q", kinds(done), p.Waiting)
 	}
 	w.Pods = 0
@@ -365,7 +366,8 @@ func TestDeletionWaitsForTheProxies(t *testing.T) {
 	}
 }
 
-// An EtcdStorage that never got its prefix leaves the etcd users and the role of the tenant that has it: a tenant of another cluster has the same names.
+// An EtcdStorage that never got its prefix leaves the etcd users and the role of the tenant that has it: a tenant of another cluster has the
+// same names.
 func TestRetirementNeedsTheClaim(t *testing.T) {
 	t.Parallel()
 	for _, owners := range [][]Owner{nil, {{Tenant: "a", Prefix: "/a/", Cluster: "that", UID: "other"}}, {{Tenant: "a", Prefix: "/a/", Cluster: "this", UID: "uid-a", Released: true}}} {

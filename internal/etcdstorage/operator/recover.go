@@ -10,8 +10,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 )
 
-// recoverCAs adds the write of what is known of the CAs where the Secret with them is gone: their certificates, of the operator's own objects, and which clients
-// were revoked. Their keys are lost, so that others must sign; but what they have signed is still trusted, and API servers with a bundle from before go on.
+// recoverCAs adds the write of what is known of the CAs where the Secret with them is gone: their certificates, of the operator's own
+// objects, and which clients were revoked. Their keys are lost, so that others must sign; but what they have signed is still trusted, and
+// API servers with a bundle from before go on.
 func (w World) recoverCAs(p *Plan) {
 	if _, exists := w.object(KindSecret, SignersName(w.Storage.Name)); exists {
 		return
@@ -35,7 +36,7 @@ func (w World) recoverCAs(p *Plan) {
 	if clients := clientsOf(string(o.configData(v1alpha1.RevokedClientsKey)), len(found[pki.Client])); len(clients) > 0 {
 		data[clientsKey] = encodeClients(clients)
 	}
-	s := w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "it was deleted, and the keys in it are lost: other CAs sign from now on, and those of before stay trusted until they end")
+	s := w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "it was deleted, and its keys are lost: new CAs sign from now on, and the previous ones stay trusted until they expire")
 	s.Kind = Recover
 	p.add(s)
 }

@@ -42,7 +42,7 @@ const (
 	// Revoke records that clients are refused from now on, whose Secrets the spec names no more.
 	Revoke Kind = "Revoke"
 	// MakePassword draws the password of the tenant's next etcd user. EnsureUser makes role and user in the core; RetireUsers removes users, and
-	// the role when the tenant goes; DropPasswords removes the passwords of users that are gone.
+	// the role when the tenant goes; DropPasswords removes the passwords of deleted users.
 	MakePassword Kind = "MakePassword"
 	EnsureUser   Kind = "EnsureUser"
 	RetireUsers  Kind = "RetireUsers"
@@ -97,7 +97,7 @@ type Step struct {
 	Leases []int64 `json:"-"`
 }
 
-// Last says that what follows depends on what the step makes, so that a plan ends with it.
+// Last reports that what follows depends on what the step makes, so that a plan ends with it.
 func (s Step) Last() bool {
 	switch s.Kind {
 	case Hold, Claim, Bind, MakeCA, TakeCA, Recover, Revoke, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
@@ -115,23 +115,23 @@ type Reason string
 
 // The reasons for which nothing, or not everything, is done.
 const (
-	// ReasonInvalidSpec of CertificatesReady=False, Ready=False: the spec asks for what cannot be. If the object cannot even be read, all other
-	// conditions are Unknown with it.
+	// ReasonInvalidSpec of CertificatesReady=False, Ready=False: the spec is not possible. If the object cannot be read at all, all other conditions
+	// are Unknown.
 	ReasonInvalidSpec Reason = "InvalidSpec"
 	// ReasonPrefixTaken of Conflict=True, CertificatesReady=False, Ready=False: the prefix in the core is another tenant's, or overlaps one.
 	ReasonPrefixTaken Reason = "PrefixTaken"
 	// ReasonExistingData of Conflict=True, CertificatesReady=False, Ready=False: the core has keys under the prefix already, and spec.adoptExistingData
 	// is not true.
 	ReasonExistingData Reason = "ExistingData"
-	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False: an object that the operator did not make is in the way, or a
-	// destination has keys of somebody else.
+	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False: an object with a required name was not created by the operator, or a
+	// destination has keys of another owner.
 	ReasonForeignObject Reason = "ForeignObject"
-	// ReasonForeignCore of Conflict=True, CertificatesReady=False, Ready=False: the core etcd that answers is not the one that the EtcdStorage is bound to;
-	// the message has the command that accepts it.
+	// ReasonForeignCore of Conflict=True, CertificatesReady=False, Ready=False: the core etcd that responds is not the one that the EtcdStorage
+	// is bound to; the message has the command that accepts it.
 	ReasonForeignCore Reason = "ForeignCore"
-	// ReasonCoreUnreachable of CoreReachable=False, Conflict=Unknown, Ready=False: the core etcd does not answer.
+	// ReasonCoreUnreachable of CoreReachable=False, Conflict=Unknown, Ready=False: the core etcd does not respond.
 	ReasonCoreUnreachable Reason = "CoreUnreachable"
-	// ReasonCoreCredentials of CoreReachable=False, Ready=False: what the operator shows to the core is missing or of no use.
+	// ReasonCoreCredentials of CoreReachable=False, Ready=False: the operator's credentials for the core are missing or unusable.
 	ReasonCoreCredentials Reason = "CoreCredentials"
 	// ReasonSharedUser of CoreReachable=False, Ready=False: the certificate that all proxies share is that of an etcd user, so that each would have its
 	// rights.
@@ -139,7 +139,7 @@ const (
 	// ReasonMissingPermission of CertificatesReady=False, Ready=False: the operator may not write to a destination; the message has the command that
 	// grants it.
 	ReasonMissingPermission Reason = "MissingPermission"
-	// ReasonMissingObject of CertificatesReady=False, Ready=False: a destination is not there, and the operator may not create it; the message has the
+	// ReasonMissingObject of CertificatesReady=False, Ready=False: a destination does not exist, and the operator may not create it; the message has the
 	// command.
 	ReasonMissingObject Reason = "MissingObject"
 	// ReasonDestination of CertificatesReady=False, Ready=False: a destination is in the operator's own namespace.
@@ -148,9 +148,9 @@ const (
 	ReasonDestinationTaken Reason = "DestinationTaken"
 	// ReasonNoCertManager of CertificatesReady=False, Ready=False: spec.issuerRef is set, and there is no cert-manager.
 	ReasonNoCertManager Reason = "CertManagerMissing"
-	// ReasonIssuerNotReady of CertificatesReady=False, Ready=False: the issuer has not issued or renewed a CA, or cert-manager does not answer.
+	// ReasonIssuerNotReady of CertificatesReady=False, Ready=False: the issuer has not issued or renewed a CA, or cert-manager does not respond.
 	ReasonIssuerNotReady Reason = "IssuerNotReady"
-	// ReasonUnusableCA of CertificatesReady=False, Ready=False: what the issuer has issued is no CA that can be used.
+	// ReasonUnusableCA of CertificatesReady=False, Ready=False: the issuer has not issued a usable CA.
 	ReasonUnusableCA Reason = "UnusableCA"
 )
 

@@ -50,7 +50,7 @@ func TestUpkeep(t *testing.T) {
 		"done long ago":      {h: Health{Members: []CoreMember{member("a", 800, 100)}}, done: Defragmented{"https://a": epoch().Add(-time.Hour)}, want: Upkeep{Defragment: "https://a"}},
 		"done in the future": {h: Health{Members: []CoreMember{member("a", 800, 100)}}, done: Defragmented{"https://a": epoch().Add(time.Hour)}, want: Upkeep{Defragment: "https://a"}},
 		"space again":        {h: Health{Members: []CoreMember{member("a", 300, 200)}, NoSpace: []string{"a1", "b2"}}, done: Defragmented{"https://a": epoch()}, want: Upkeep{Disarm: []string{"a1"}}},
-		"an alarm of a member that was not asked": {h: Health{Members: []CoreMember{member("a", 300, 300)}, NoSpace: []string{"b2"}}},
+		"an alarm of a member that was not queried": {h: Health{Members: []CoreMember{member("a", 300, 300)}, NoSpace: []string{"b2"}}},
 		"first defragment": {
 			h: Health{Members: []CoreMember{member("a", 100, 100), member("l", 1000, 100)}, NoSpace: []string{"a1"}}, want: Upkeep{Defragment: "https://l"},
 		},
@@ -65,8 +65,8 @@ func TestUpkeep(t *testing.T) {
 	}
 }
 
-// Whatever the members are like, upkeep ends: each member is defragmented once at most, never while another is away, and in the end no alarm is left unless
-// a member has no space. In any order of the members the same is done.
+// Whatever the members are like, upkeep ends: each member is defragmented once at most, never while another is away, and in the end no alarm
+// is left unless a member has no space. In any order of the members the same is done.
 func TestUpkeepEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -25,7 +25,7 @@ func PasswordKey(number int) string { return passwordKey + strconv.Itoa(number) 
 // MadeKey is where the time of a password is.
 func MadeKey(number int) string { return madeKey + strconv.Itoa(number) }
 
-// usersWanted says that the tenant has an etcd user of its own.
+// usersWanted reports that the tenant has an etcd user of its own.
 func (w World) usersWanted() bool { return w.Settings.TenantUsers && w.Core.Auth }
 
 // UserName is the name of a tenant's etcd user.
@@ -105,7 +105,7 @@ func (w World) users(p *Plan) {
 	user := UserName(w.Storage.Name, w.current())
 	if !w.Core.RoleReady || !slices.Contains(w.Core.Granted, user) {
 		p.add(Step{
-			Kind: EnsureUser, Object: "etcd user " + user, Reason: "it is missing in the core, or its role is not as it should be",
+			Kind: EnsureUser, Object: "etcd user " + user, Reason: "it is missing in the core, or its role differs from the desired state",
 			User: user, Password: string(data[PasswordKey(w.current())]),
 		})
 	}
@@ -125,7 +125,7 @@ func (w World) retire(p *Plan) {
 	}
 	if len(old) > 0 {
 		slices.Sort(old)
-		p.add(Step{Kind: RetireUsers, Object: "etcd users " + strings.Join(old, ", "), Reason: "no proxy uses them any more", Users: old})
+		p.add(Step{Kind: RetireUsers, Object: "etcd users " + strings.Join(old, ", "), Reason: "no proxy uses them", Users: old})
 		return
 	}
 	numbers, data := w.passwords()
@@ -135,11 +135,11 @@ func (w World) retire(p *Plan) {
 			delete(kept, PasswordKey(n))
 			delete(kept, MadeKey(n))
 		}
-		p.add(w.applyStep(w.secret(UserSecretName(w.Storage.Name), "Opaque", kept), "passwords of users that are gone"))
+		p.add(w.applyStep(w.secret(UserSecretName(w.Storage.Name), "Opaque", kept), "passwords of deleted users"))
 	}
 }
 
-// rolledOut says that all proxies are of the current template and ready.
+// rolledOut reports that all proxies are of the current template and ready.
 func (w World) rolledOut() bool {
 	o, ours := w.own(KindDeployment, ProxyName(w.Storage.Name))
 	wanted := int64(w.Storage.Spec.Replicas)

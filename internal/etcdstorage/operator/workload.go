@@ -49,7 +49,8 @@ func (w World) labels() map[string]string {
 // cutLabel keeps a name within what a label may hold. Names of EtcdStorages fit; the API server sees to that.
 func cutLabel(name string) string { return name[:min(len(name), 63)] }
 
-// selector selects the proxies' pods. The label apiserver is that of etcdproxy-controller. A Deployment's selector cannot be changed: MUST NOT change.
+// selector selects the proxies' pods. The label apiserver is that of etcdproxy-controller. A Deployment's selector cannot be changed: MUST
+// NOT change.
 func (w World) selector() map[string]string {
 	return map[string]string{v1alpha1.PodLabel: w.Storage.Name, "app.kubernetes.io/name": "etcd-storage-proxy"}
 }
@@ -254,8 +255,8 @@ func (w World) Args(owner Owner) []string {
 	return append(out, w.bounds()...)
 }
 
-// bounds are the flags that bound the tenant. A bound that the spec leaves out is no flag, so that proxies of tenants without one are not rolled when
-// the operator learns of another.
+// bounds are the flags that bound the tenant. A bound that the spec leaves out is not a flag, so that proxies of tenants without one are not
+// rolled when the operator learns of another.
 func (w World) bounds() []string {
 	q := w.Storage.Spec.Quota
 	var out []string
@@ -303,8 +304,8 @@ func bound[N int32 | int64](flags []string, flag string, most *N) []string {
 	return append(flags, fmt.Sprintf("%s=%d", flag, *most))
 }
 
-// seatsAtDefault is how many requests each proxy of a tenant with the default priority, 50, may have with the core at one time. A tenant that asks for
-// less never notices; one that asks for more waits for its own requests, and the core is never busy with more than this for it.
+// seatsAtDefault is how many requests each proxy of a tenant with the default priority, 50, may have with the core at one time. A tenant
+// that asks for less never notices; one that asks for more waits for its own requests, and the core is never busy with more than this for it.
 const seatsAtDefault = 8
 
 // Seats are the requests that each proxy of a tenant may have with the core at one time: in proportion to its priority, and at least one.

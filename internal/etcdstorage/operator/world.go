@@ -31,8 +31,8 @@ type World struct {
 	Revoked []Destination
 	// CertManager is what is known of cert-manager. It is asked only where [World.IssuerConcerned].
 	CertManager CertManager
-	// StatusLacksCore reports that the API server serves EtcdStorage as an earlier version defined it, and drops status.core: then the record in the core
-	// alone binds.
+	// StatusLacksCore reports that the API server serves EtcdStorage as an earlier version defined it, and drops status.core: then the record
+	// in the core alone binds.
 	StatusLacksCore bool
 	// Pods counts the proxies' pods that exist. It is read only while the EtcdStorage is being deleted.
 	Pods int
@@ -44,7 +44,7 @@ type Settings struct {
 	Namespace     string
 	ClusterDomain string
 	ProxyImage    string
-	// PullSecrets are Secrets of Namespace with which ProxyImage is pulled, beside those of its account default.
+	// PullSecrets are Secrets of Namespace with which ProxyImage is pulled, alongside those of its account default.
 	PullSecrets []string
 	// CoreURLs are the client URLs of the core.
 	CoreURLs []string
@@ -73,9 +73,9 @@ type CoreFiles struct {
 type Core struct {
 	// Problem says why nothing is known of the core, "" if it answers.
 	Problem string
-	// Silent says that it did not answer at all, rather than with a refusal.
+	// Silent reports that it did not respond at all, rather than with a refusal.
 	Silent bool
-	// Auth says that authentication is on.
+	// Auth reports that authentication is on.
 	Auth bool
 	// ClusterID is the ID of the etcd cluster that answered, in hexadecimal.
 	ClusterID string
@@ -107,7 +107,7 @@ type Owner struct {
 	// Core is the cluster ID of the core at which it was claimed, "" in records of versions that did not keep it. A copy of the data in another core has
 	// the ID of the first.
 	Core string `json:"core,omitempty"`
-	// Released says that the EtcdStorage is gone and the data was left.
+	// Released reports that the EtcdStorage is gone and the data was left.
 	Released bool `json:"released,omitempty"`
 	// Modified is the revision at which the record was written.
 	Modified int64 `json:"-"`
@@ -188,10 +188,10 @@ func (w World) Endpoint() string {
 	return "https://" + ProxyName(w.Storage.Name) + "." + w.Settings.Namespace + ".svc:2379"
 }
 
-// exiting says that the EtcdStorage is being deleted.
+// exiting reports that the EtcdStorage is being deleted.
 func (w World) exiting() bool { return w.Storage.DeletionTimestamp != nil }
 
-// held says that it has the finalizer.
+// held reports that it has the finalizer.
 func (w World) held() bool { return slices.Contains(w.Storage.Finalizers, v1alpha1.Finalizer) }
 
 // object finds one of the objects.
@@ -215,7 +215,7 @@ func (o Object) meta(field string) string {
 	return text
 }
 
-// ownedBy says that the object's controller is this one.
+// ownedBy reports that the object's controller is this one.
 func (o Object) ownedBy(uid string) bool {
 	metadata, _ := o.Content["metadata"].(map[string]any)
 	owners, _ := metadata["ownerReferences"].([]any)

@@ -31,9 +31,9 @@ func NewCommand() *cobra.Command {
 	o := newOptions()
 	root := &cobra.Command{
 		Use:   Component,
-		Short: "Give each tenant its own slice of one etcd: proxies, certificates, an etcd user, quota",
-		Long: Component + " watches EtcdStorages. For each it keeps proxies (etcd-storage-proxy) in its own namespace, signs and renews their certificates and " +
-			"their clients', delivers those to the ConfigMaps and Secrets that the tenant names, and keeps a user in the core etcd that may do no more than the tenant.",
+		Short: "Give each tenant a part of one etcd: proxies, certificates, an etcd user, quota",
+		Long: Component + " watches EtcdStorages. For each it runs proxies (etcd-storage-proxy) in its own namespace, signs and renews their certificates and " +
+			"those of their clients, delivers the latter to the ConfigMaps and Secrets that the tenant names, and keeps a user in the core etcd that has only the tenant's rights.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return operate(cmd.Context(), o) },
 	}

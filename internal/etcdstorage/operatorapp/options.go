@@ -82,27 +82,27 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.CAConfigMap, "etcd-core-ca-configmap", s.CAConfigMap,
 		"ConfigMap in --namespace with the CA bundle that signed the core's certificate, key ca.crt or ca.pem.")
 	fs.StringVar(&s.CertsSecret, "etcd-core-certs-secret", s.CertsSecret,
-		"Secret in --namespace with the client certificate that proxies show the core, keys tls.crt and tls.key, or client.pem and client-key.pem. "+
-			"With authentication on in the core its common name must be no etcd user.")
+		"Secret in --namespace with the client certificate of the proxies for the core, keys tls.crt and tls.key, or client.pem and client-key.pem. "+
+			"With authentication on in the core its common name must not be an etcd user.")
 	fs.StringVar(&s.CertsSecret, "etcd-core-ca-secret", s.CertsSecret, "Another name of --etcd-core-certs-secret.")
 	fs.StringVar(&o.adminSecret, "etcd-core-admin-secret", o.adminSecret,
-		"Secret in --namespace with what the operator itself shows the core: username and password, or tls.crt and tls.key, or all of them. No proxy gets it. "+
+		"Secret in --namespace with the operator's own credentials for the core: username and password, or tls.crt and tls.key, or all of them. No proxy gets it. "+
 			"Unset means --etcd-core-certs-secret.")
 	fs.StringVar(&o.tenantUsers, "core-tenant-users", o.tenantUsers,
 		`"auto" gives each tenant an etcd user and a role of its own if the core has authentication on; "off" never does.`)
-	fs.DurationVar(&s.UserRotation, "core-user-rotation", s.UserRotation, "How long an etcd user of a tenant is used before another takes its place; 0 for ever.")
+	fs.DurationVar(&s.UserRotation, "core-user-rotation", s.UserRotation, "How long an etcd user of a tenant is used before it is replaced; 0 means forever.")
 	fs.StringVarP(&s.Namespace, "namespace", "n", s.Namespace, "Namespace of the proxies, and of the Secrets and ConfigMaps above.")
 	fs.StringVar(&s.ProxyImage, "etcd-proxy-image", s.ProxyImage, "Image of etcd-storage-proxy. etcd's own image has another command and does not work.")
 	fs.StringSliceVar(&s.PullSecrets, "etcd-proxy-image-pull-secrets", s.PullSecrets,
 		"Secrets in --namespace with which --etcd-proxy-image is pulled, with commas between several or repeated. Unset means those of the namespace's account default.")
 	fs.StringVar(&s.ClusterDomain, "cluster-domain", s.ClusterDomain, "Domain of the cluster's names.")
-	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync, "The time between two looks at an EtcdStorage while nothing happens; 10s to 24h.")
-	fs.DurationVar(&o.timing.Retry, "retry-period", o.timing.Retry, "The time between two looks while a right or the core is missing; 1s to 1h.")
-	fs.DurationVar(&o.timing.Measure, "measure-period", o.timing.Measure, "The time between two counts of what tenants store; 1s to 24h.")
+	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync, "The resync period of an EtcdStorage; 10s to 24h.")
+	fs.DurationVar(&o.timing.Retry, "retry-period", o.timing.Retry, "The time between retries while a right or the core is missing; 1s to 1h.")
+	fs.DurationVar(&o.timing.Measure, "measure-period", o.timing.Measure, "The time between two counts of the tenants' storage; 1s to 24h.")
 	fs.DurationVar(&o.timing.History, "core-history", o.timing.History,
 		"How long the core's history is kept before the operator compacts it; 1m to 24h. 0 leaves compaction to the core (etcd's --auto-compaction-retention).")
 	fs.StringVar(&o.quotaBytes, "default-quota-bytes", o.quotaBytes,
-		"What a tenant may store whose EtcdStorage does not set spec.quota.bytes, such as 128Mi; 0 for no bound. A change rolls the proxies of these tenants.")
+		"Limit of the storage of a tenant whose EtcdStorage does not set spec.quota.bytes, such as 128Mi; 0 means no limit. A change rolls the proxies of these tenants.")
 	fs.BoolVar(&o.defragment, "core-defragment", o.defragment,
 		"Defragment the core's members, one at a time and the leader last, where half of the file or more is free, and disarm the alarm NOSPACE when all have space "+
 			"again. A member does not serve meanwhile, some seconds for each GiB.")
@@ -191,7 +191,7 @@ func (o *options) checkURLs() error {
 	for _, text := range o.settings.CoreURLs {
 		u, err := url.Parse(strings.TrimSpace(text))
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
-			return fmt.Errorf("--etcd-core-url %q is no URL of an etcd with TLS: write https://host:port", text)
+			return fmt.Errorf("--etcd-core-url %q is not a URL of an etcd with TLS: write https://host:port", text)
 		}
 	}
 	return nil

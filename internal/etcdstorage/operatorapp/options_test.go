@@ -77,9 +77,9 @@ func TestMistakes(t *testing.T) {
 	const url = "--etcd-core-url=https://a:2379"
 	for want, args := range map[string][]string{
 		"--etcd-core-url is missing: name the core etcd, such as https://etcd.etcd-core.svc:2379":             nil,
-		`--etcd-core-url "http://a:2379" is no URL of an etcd with TLS: write https://host:port`:              {"--etcd-core-url=http://a:2379"},
-		`--etcd-core-url "a:2379" is no URL of an etcd with TLS: write https://host:port`:                     {"--etcd-core-url=a:2379"},
-		`--etcd-core-url "https://a:2379/x" is no URL of an etcd with TLS: write https://host:port`:           {"--etcd-core-url=https://a:2379/x"},
+		`--etcd-core-url "http://a:2379" is not a URL of an etcd with TLS: write https://host:port`:           {"--etcd-core-url=http://a:2379"},
+		`--etcd-core-url "a:2379" is not a URL of an etcd with TLS: write https://host:port`:                  {"--etcd-core-url=a:2379"},
+		`--etcd-core-url "https://a:2379/x" is not a URL of an etcd with TLS: write https://host:port`:        {"--etcd-core-url=https://a:2379/x"},
 		`--core-tenant-users "on": must be "auto" or "off"`:                                                   {url, "--core-tenant-users=on"},
 		`--default-quota-bytes "much": must be a size of at least 1Mi, such as 128Mi, or 0`:                   {url, "--default-quota-bytes=much"},
 		`--default-quota-bytes "-1Gi": must be a size of at least 1Mi, such as 128Mi, or 0`:                   {url, "--default-quota-bytes=-1Gi"},

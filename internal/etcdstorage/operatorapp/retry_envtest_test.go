@@ -33,9 +33,9 @@ func (s *site) reasons(name string) []string {
 	return out
 }
 
-// A write that fails ends nothing: the program lives, the status says what failed, nothing is told that was not done, the tenant beside it is served, and
-// it is tried again soon, not after the ten minutes of a resync. (S8, S9, S10: the old controller panicked, forgot the object until the next resync, and
-// told of success where there was failure.)
+// A write that fails ends nothing: the program lives, the status says what failed, nothing is told that was not done, the tenant alongside
+// it is served, and it is tried again soon, not after the ten minutes of a resync. (S8, S9, S10: the old controller panicked, forgot the
+// object until the next resync, and told of success where there was failure.)
 func TestAFailedWriteIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

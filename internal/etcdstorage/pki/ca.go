@@ -98,13 +98,13 @@ func parseCA(generation int, certPEM, keyPEM []byte) (CA, error) {
 	return out, nil
 }
 
-// valid says that the CA is within its validity.
+// valid reports that the CA is within its validity.
 func (c CA) valid(now time.Time) bool { return within(c.cert, now) }
 
-// signs says that it can sign now.
+// signs reports that it can sign now.
 func (c CA) signs(now time.Time) bool { return c.key != nil && c.valid(now) }
 
-// after says whether numerator/denominator of the CA's life are over. A CA that was made with a longer validity than is wanted now lives as long
+// after reports whether numerator/denominator of the CA's life are over. A CA that was made with a longer validity than is wanted now lives as long
 // as is wanted now.
 func (c CA) after(now time.Time, validity time.Duration, numerator, denominator int64) bool {
 	return !now.Before(moment(c.cert, validity, numerator, denominator))

@@ -28,7 +28,7 @@ type View struct {
 type Place struct {
 	// Name is for people.
 	Name string
-	// Blocked says that it can be neither read nor written now; what it holds is not known.
+	// Blocked reports that it can be neither read nor written now; what it holds is not known.
 	Blocked bool
 	// Bundle is what a bundle holds.
 	Bundle []byte
@@ -76,13 +76,13 @@ type Decision struct {
 	Actions []Action
 	// Issuer is the generation that signs now; 0 if there is none yet.
 	Issuer int
-	// Rotating says that a newer CA is trusted than the one that signs, or that certificates of an older one are in use.
+	// Rotating reports that a newer CA is trusted than the one that signs, or that certificates of an older one are in use.
 	Rotating bool
 	// Takeover is when the next CA signs at the earliest, if Rotating since it does not yet.
 	Takeover time.Time
 	// Waiting says what keeps the next CA from signing although it is its time.
 	Waiting string
-	// Overdue says that an issuer has not given the next CA although the next one should sign by now, or none that can sign.
+	// Overdue reports that an issuer has not given the next CA although the next one should sign by now, or none that can sign.
 	Overdue bool
 	// Next is when something is due that is not due now; zero if nothing is.
 	Next time.Time
@@ -91,7 +91,8 @@ type Decision struct {
 const (
 	// mostCAs is how many CAs are kept. Two is the ordinary number during a rotation; clocks that jump make more.
 	mostCAs = 6
-	// maxPropagation is how long a bundle is given to reach whoever reads it: kubelets renew files within two minutes, proxies read them again within one.
+	// maxPropagation is how long a bundle is given to reach anyone who reads it: kubelets renew files within two minutes, proxies read them
+	// again within one.
 	maxPropagation = 10 * time.Minute
 )
 
@@ -155,34 +156,34 @@ func (v View) nextCA() (a Action, needed bool) {
 	}, true
 }
 
-// overdue says that an issuer is late: the newest CA is where the next one signs, or there is none that can sign.
+// overdue reports that an issuer is late: the newest CA is where the next one signs, or there is none that can sign.
 func (v View) overdue() bool {
 	newest, any := v.Signers.newest()
 	return v.Origin != "" && (!any || v.Now.After(newest.cert.NotAfter) || newest.after(v.Now, v.Validity.Signing, 5, 6))
 }
 
-// needsCA says why a CA must be made, "" if none must. It is made long before it signs: whoever reads a bundle at its start only, as API servers do, has as long to
-// start again.
+// needsCA says why a CA must be made, "" if none must. It is made long before it signs: anyone who reads a bundle at its start only, as API
+// servers do, has as long to start again.
 func (v View) needsCA() string {
 	newest, any := v.Signers.newest()
 	switch {
 	case !any:
 		return "there is none"
 	case newest.Origin != "":
-		return "CAs come from no issuer any more"
+		return "CAs no longer come from an issuer"
 	case !slices.ContainsFunc(v.Signers, func(c CA) bool { return c.signs(v.Now) }):
 		return "none can sign now"
 	case !newest.signs(v.Now) && !newest.cert.NotBefore.After(v.Now):
 		return "the newest cannot sign"
 	case newest.signs(v.Now) && newest.after(v.Now, v.Validity.Signing, 1, 2):
-		return "half of its life is over"
+		return "half of its validity is over"
 	case !newest.signs(v.Now) && v.allOver():
-		return "two thirds of the life of those that can sign are over"
+		return "two thirds of the validity of those that can sign are over"
 	}
 	return ""
 }
 
-// allOver says that all CAs that can sign are in the last third of their lives. It matters where the newest one is valid only later.
+// allOver reports that all CAs that can sign are in the last third of their lives. It matters where the newest one is valid only later.
 func (v View) allOver() bool {
 	return !slices.ContainsFunc(v.Signers, func(c CA) bool { return c.signs(v.Now) && !c.after(v.Now, v.Validity.Signing, 2, 3) })
 }
@@ -202,7 +203,7 @@ func (v View) kept() Signers {
 	return out
 }
 
-// inUse says whether a certificate in some place is signed by the CA, as far as is known.
+// inUse reports whether a certificate in some place is signed by the CA, as far as is known.
 func (v View) inUse(ca CA) bool {
 	return slices.ContainsFunc(v.Leaves, func(p Place) bool {
 		cert, err := p.Pair.inspect()
@@ -210,7 +211,7 @@ func (v View) inUse(ca CA) bool {
 	})
 }
 
-// unknown says whether a place of a certificate cannot be looked into.
+// unknown reports whether a place of a certificate cannot be looked into.
 func (v View) unknown() bool {
 	return slices.ContainsFunc(v.Leaves, func(p Place) bool { return p.Blocked })
 }
@@ -231,7 +232,8 @@ func (v View) publish() []Action {
 	return out
 }
 
-// marked are the signers with the time noted since when every bundle holds each. It comes after the writes of bundles, so that only places that are blocked are in the way.
+// marked are the signers with the time noted since when every bundle holds each. It comes after the writes of bundles, so that only places
+// that are blocked are in the way.
 func (v View) marked() (out Signers, changed bool) {
 	if slices.ContainsFunc(v.Bundles, func(p Place) bool { return p.Blocked }) {
 		return v.Signers, false
@@ -263,7 +265,7 @@ func (v View) issuer() (generation int, waiting string) {
 		case due && trusted, must:
 			current, waiting = ca, ""
 		case due && ca.Published.IsZero():
-			waiting = fmt.Sprintf("CA %d does not sign yet: not every bundle is known to hold it%s", ca.Generation, v.blocked())
+			waiting = fmt.Sprintf("CA %d does not sign yet: it is not known to be in every bundle%s", ca.Generation, v.blocked())
 		case due:
 			waiting = fmt.Sprintf("CA %d does not sign yet: the bundles with it are on their way", ca.Generation)
 		}
@@ -271,13 +273,13 @@ func (v View) issuer() (generation int, waiting string) {
 	return current.Generation, waiting
 }
 
-// replaces says that a CA signs before the one before it is old, since that one comes from somewhere else than is wanted now. Whoever reads a bundle at
-// its start only has as long for a restart as in any rotation.
+// replaces reports that a CA signs before the one before it is old, since that one comes from somewhere else than is wanted now. Anyone who
+// reads a bundle at its start only has as long for a restart as in any rotation.
 func (v View) replaces(next, current CA) bool {
 	return v.former(current) && !v.former(next) && !next.Published.IsZero() && !v.Now.Before(v.settled(next))
 }
 
-// former says that a CA, or one after it, comes from somewhere else than is wanted now.
+// former reports that a CA, or one after it, comes from somewhere else than is wanted now.
 func (v View) former(ca CA) bool {
 	return slices.ContainsFunc(v.Signers, func(c CA) bool { return c.Generation >= ca.Generation && c.Origin != v.Origin })
 }

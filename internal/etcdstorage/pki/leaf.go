@@ -20,8 +20,8 @@ import (
 // TenantURI begins the URI that says in a client certificate for which tenant it speaks. It MUST NOT change: proxies admit it.
 const TenantURI = "urn:mooring:etcd-tenant:"
 
-// ClientURI begins the URI that says for which Secret a client certificate was issued: namespace, name and number follow. It MUST NOT change: by it certificates
-// are revoked.
+// ClientURI begins the URI that says for which Secret a client certificate was issued: namespace, name and number follow. It MUST NOT
+// change: by it certificates are revoked.
 const ClientURI = "urn:mooring:etcd-client:"
 
 // Leaf says who a certificate speaks for.
@@ -117,7 +117,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// errNoPair says that nothing is there yet.
+// errNoPair reports that nothing is there yet.
 var errNoPair = errors.New("there is no certificate yet")
 
 // inspect returns the certificate of a pair, or why the pair is of no use.
@@ -148,7 +148,7 @@ func (p Pair) NotAfter() time.Time {
 	return cert.NotAfter
 }
 
-// matches says whether a certificate speaks for whom it should.
+// matches reports whether a certificate speaks for whom it should.
 func (l Leaf) matches(cert *x509.Certificate) bool {
 	var uris []string
 	for _, u := range cert.URIs {
@@ -166,8 +166,8 @@ func (l Leaf) matches(cert *x509.Certificate) bool {
 // Validity is the time from issue to the end that is wanted for CAs and for leaves.
 type Validity struct{ Signing, Leaf time.Duration }
 
-// renewal says why a pair has to be issued anew now, "" if it has not. A CA whose key is lost is trusted as before, so what it has signed is renewed in its own
-// time: whoever read a bundle at its start, when there was no other CA, would not trust the next one.
+// renewal says why a pair has to be issued again now, "" if it has not. A CA whose key is lost is trusted as before, so what it has signed
+// is renewed in its own time: anyone who read a bundle at its start, when there was no other CA, would not trust the next one.
 func (v View) renewal(want Place, issuer CA) string {
 	cert, err := want.Pair.inspect()
 	if err != nil {
@@ -178,19 +178,19 @@ func (v View) renewal(want Place, issuer CA) string {
 	case !ok:
 		return "its CA is not known"
 	case !want.Leaf.matches(cert):
-		return "it speaks for somebody else"
+		return "it has another identity"
 	case !within(cert, v.Now) || !signer.valid(v.Now):
 		return "it is not valid now"
 	case !v.Now.Before(moment(cert, v.Validity.Leaf, 2, 3)) && !v.endsWith(cert, issuer):
-		return "two thirds of its life are over"
+		return "two thirds of its validity are over"
 	case signer.Generation < issuer.Generation && signer.key != nil:
 		return "the next CA signs"
 	}
 	return ""
 }
 
-// endsWith says that a certificate ends with the CA that would sign the next one, which would end no later. It matters where an issuer is late with its
-// next CA: without it a certificate would be issued again and again as the end comes closer.
+// endsWith reports that a certificate ends with the CA that would sign the next one, which would end no later. It matters where an issuer is
+// late with its next CA: without it a certificate would be issued again and again as the end comes closer.
 func (v View) endsWith(cert *x509.Certificate, issuer CA) bool {
 	end := issuer.cert.NotAfter
 	return cert.NotAfter.Equal(end) && !v.Now.Add(v.Validity.Leaf).Before(end)

@@ -9,8 +9,9 @@ import (
 	"fmt"
 )
 
-// ParseOffer reads the CA that an issuer has put into a Secret: a certificate, perhaps with those of its issuers after it, and its key. Of these only the
-// first is trusted: whoever is signed by the issuer itself is no client of this tenant. The error says what cannot be used, as the end of a sentence.
+// ParseOffer reads the CA that an issuer has put into a Secret: a certificate, perhaps with those of its issuers after it, and its key. Of
+// these only the first is trusted: anyone who is signed by the issuer itself is not a client of this tenant. The error says what cannot be
+// used, as the end of a sentence.
 func ParseOffer(pair Pair) (*CA, error) {
 	certs, err := parseCertificates(pair.Cert)
 	if err != nil {

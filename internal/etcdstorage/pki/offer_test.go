@@ -54,8 +54,8 @@ func (i *issuer) look(t *rapid.T, s *scene) {
 	s.offer = i.offers[s.origin]
 }
 
-// Whoever gives the CAs, whenever they are renewed, and however often that is changed, and after whichever write the process dies: every issued pair
-// validates against every published bundle. A second look does nothing.
+// Anyone who gives the CAs, whenever they are renewed, and however often that is changed, and after whichever write the process dies: every
+// issued pair validates against every published bundle. A second look does nothing.
 func TestAtEveryInstantEveryPairValidatesWithAnIssuer(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -83,8 +83,8 @@ func TestAtEveryInstantEveryPairValidatesWithAnIssuer(t *testing.T) {
 	})
 }
 
-// Another issuer's CA is trusted at once, and signs after a sixth of a CA's life, so that whoever reads the bundle at the start only can be restarted. The
-// way back is the same.
+// Another issuer's CA is trusted at once, and signs after a sixth of a CA's life, so that anyone who reads the bundle at the start only can
+// be restarted. The way back is the same.
 func TestTheIssuerIsChanged(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, Validity{Signing: 1200 * time.Hour, Leaf: 100 * time.Hour}, 1, 1)
@@ -111,7 +111,8 @@ func TestTheIssuerIsChanged(t *testing.T) {
 	signer(2, 3, 0)
 }
 
-// While an issuer has given nothing, nothing is done; what it gives is taken once; when it is late that is said, and nothing is issued again and again.
+// While an issuer has given nothing, nothing is done; what it gives is taken once; when it is late that is said, and nothing is issued again
+// and again.
 func TestAnIssuerThatIsLate(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, Validity{Signing: 100 * time.Hour, Leaf: 50 * time.Hour}, 1, 1)

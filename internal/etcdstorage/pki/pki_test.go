@@ -238,8 +238,8 @@ func TestABlockedBundleHoldsTheNextCABack(t *testing.T) {
 		waiting       string
 	}{
 		{700, 1, ""},
-		{1020, 1, "CA 2 does not sign yet: not every bundle is known to hold it, such as ConfigMap team-a/ca"},
-		{1090, 1, "CA 2 does not sign yet: not every bundle is known to hold it, such as ConfigMap team-a/ca"},
+		{1020, 1, "CA 2 does not sign yet: it is not known to be in every bundle, such as ConfigMap team-a/ca"},
+		{1090, 1, "CA 2 does not sign yet: it is not known to be in every bundle, such as ConfigMap team-a/ca"},
 		{1101, 2, ""},
 	} {
 		for s.now.Before(epoch().Add(time.Duration(at.hours) * time.Hour)) {
@@ -269,15 +269,15 @@ func TestRenewal(t *testing.T) {
 		"the key is gone":   {func(s *scene) { s.leaves[0].Pair.Key = nil }, "the key cannot be used: it is not one private key in PEM"},
 		"garbage":           {func(s *scene) { s.leaves[0].Pair.Cert = []byte("x") }, "the certificate cannot be used: it holds something else than certificates in PEM"},
 		"another's key":     {func(s *scene) { s.leaves[0].Pair.Key = s.leaves[1].Pair.Key }, "the key is not that of the certificate"},
-		"another's name":    {func(s *scene) { s.leaves[0].Leaf.DNSNames = []string{"x"} }, "it speaks for somebody else"},
-		"another's address": {func(s *scene) { s.leaves[0].Leaf.IPs = []netip.Addr{netip.IPv6Loopback()} }, "it speaks for somebody else"},
+		"another's name":    {func(s *scene) { s.leaves[0].Leaf.DNSNames = []string{"x"} }, "it has another identity"},
+		"another's address": {func(s *scene) { s.leaves[0].Leaf.IPs = []netip.Addr{netip.IPv6Loopback()} }, "it has another identity"},
 		"another's CA": {func(s *scene) {
 			o := newScene(s.t, s.validity, 1, 1)
 			o.settle(func() {})
 			s.leaves[0].Pair = o.leaves[0].Pair
 		}, "its CA is not known"},
-		"two thirds":          {func(s *scene) { s.now = s.now.Add(70 * time.Hour) }, "two thirds of its life are over"},
-		"shorter by now":      {func(s *scene) { s.validity.Leaf = time.Hour; s.now = s.now.Add(time.Hour) }, "two thirds of its life are over"},
+		"two thirds":          {func(s *scene) { s.now = s.now.Add(70 * time.Hour) }, "two thirds of its validity are over"},
+		"shorter by now":      {func(s *scene) { s.validity.Leaf = time.Hour; s.now = s.now.Add(time.Hour) }, "two thirds of its validity are over"},
 		"not yet two thirds":  {func(s *scene) { s.now = s.now.Add(60 * time.Hour) }, ""},
 		"the clock went back": {func(s *scene) { s.now = s.now.Add(-59 * time.Minute) }, ""},
 	} {

@@ -34,7 +34,7 @@ func ParseSigners(purpose Purpose, data map[string][]byte) (out Signers, problem
 		}
 		generation, err := strconv.Atoi(text)
 		if err != nil || generation < 1 || strconv.Itoa(generation) != text {
-			problems = append(problems, fmt.Sprintf("%s: its number is none", name))
+			problems = append(problems, fmt.Sprintf("%s: its number is invalid", name))
 			continue
 		}
 		stem := stem(purpose, generation)
@@ -97,8 +97,8 @@ func (s Signers) Bundle(now time.Time) []byte {
 	return out.Bytes()
 }
 
-// Recovered are the CAs among certificates in PEM, such as a bundle, numbered in their order and without keys: they are trusted, and sign no more. Anything
-// else is left out, and so is except, which may be nil.
+// Recovered are the CAs among certificates in PEM, such as a bundle, numbered in their order and without keys: they are trusted, and sign no
+// more. Anything else is left out, and so is except, which may be nil.
 func Recovered(certificates []byte, except *CA) (out Signers) {
 	all, _ := parseCertificates(certificates)
 	for _, cert := range all {

@@ -27,7 +27,7 @@ const mostName = 58
 // mostDestinations is how many ConfigMaps, or Secrets, an EtcdStorage may name.
 const mostDestinations = 16
 
-// Settings are what a conversion depends on beside the object.
+// Settings are what a conversion depends on alongside the object.
 type Settings struct {
 	// OperatorNamespace is where the operator runs. It delivers nothing there.
 	OperatorNamespace string
@@ -52,13 +52,13 @@ type Conversion struct {
 	Object map[string]any
 	// Refused says why it cannot be converted, and what to do instead.
 	Refused []Note
-	// Lost is what could not be carried over as it was.
+	// Lost is what could not be converted without loss.
 	Lost []Note
 	// Hints are about what was carried over and works otherwise than before.
 	Hints []Note
 }
 
-// Is says whether an object is of the old kind, in whatever version.
+// Is reports whether an object is of the old kind, in whatever version.
 func Is(object map[string]any) bool {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
@@ -93,7 +93,7 @@ func Convert(old map[string]any, s Settings) Conversion {
 	known := []string{"caCertConfigMap", "clientCertSecret", fieldSigning, fieldServing, fieldClient}
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		if !slices.Contains(known, field) {
-			c.lose("spec."+field, "it is no field of the old kind; left out")
+			c.lose("spec."+field, "it is not a field of the old kind; left out")
 		}
 	}
 	c.Object = map[string]any{
@@ -114,10 +114,10 @@ func (c *Conversion) hint(field, format string, args ...any) {
 	c.Hints = append(c.Hints, Note{field, fmt.Sprintf(format, args...)})
 }
 
-// isLabel says whether text is a name without dots, as our kind wants it of itself and of namespaces.
+// isLabel reports whether text is a name without dots, as our kind wants it of itself and of namespaces.
 func isLabel(text string) bool { return matches(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`, text) }
 
-// isSubdomain says whether text can be the name of a ConfigMap or a Secret.
+// isSubdomain reports whether text can be the name of a ConfigMap or a Secret.
 func isSubdomain(text string) bool {
 	return len(text) <= 253 && matches(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`, text)
 }
@@ -131,7 +131,7 @@ func (c *Conversion) checkName(name string) {
 	case name == "":
 		c.refuse("metadata.name", "it is missing")
 	case !isSubdomain(name):
-		c.refuse("metadata.name", "%q is no name of a Kubernetes object", name)
+		c.refuse("metadata.name", "%q is not a name of a Kubernetes object", name)
 	case !isLabel(name):
 		c.refuse("metadata.name", "only lower case letters, digits and '-' are allowed now; "+cure, name)
 	case len(name) > mostName:
@@ -151,7 +151,7 @@ func (c *Conversion) metadata(old map[string]any) map[string]any {
 			switch {
 			case group == Group || group == "kubectl.kubernetes.io": // the record of kubectl apply is about the old object
 			case !ok:
-				c.lose("metadata."+field+"."+key, "its value is no text; left out")
+				c.lose("metadata."+field+"."+key, "its value is not text; left out")
 			default:
 				kept[key] = text
 			}
@@ -190,7 +190,7 @@ func (c *Conversion) destinations(out, spec map[string]any, field string, s Sett
 			c.lose(at, "%s; left out", problem)
 			continue
 		case seen[key]:
-			c.lose(at, "%s/%s stands there twice; left out here", namespace, name)
+			c.lose(at, "%s/%s is listed twice; left out here", namespace, name)
 			continue
 		case len(kept) == mostDestinations:
 			c.lose(at, "%s/%s is more than the %d that are allowed; left out", namespace, name, mostDestinations)
@@ -216,9 +216,9 @@ func destination(entry any) (name, namespace, problem string) {
 	namespace, _ = fields["namespace"].(string)
 	switch {
 	case !isSubdomain(name):
-		return "", "", fmt.Sprintf("its name %q is no name of a Kubernetes object", name)
+		return "", "", fmt.Sprintf("its name %q is not a name of a Kubernetes object", name)
 	case !isLabel(namespace) || len(namespace) > 63:
-		return "", "", fmt.Sprintf("its namespace %q is no name of a namespace", namespace)
+		return "", "", fmt.Sprintf("its namespace %q is not a name of a namespace", namespace)
 	}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if key != "name" && key != "namespace" {

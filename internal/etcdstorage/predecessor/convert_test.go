@@ -65,26 +65,26 @@ func TestSpecs(t *testing.T) {
 		"a point in front": {"{servingCertificateValidity: .5h}", `{"adoptExistingData":true,"servingCertificateValidity":"30m"}`, ""},
 		"the CRD let garbage pass": {
 			"{servingCertificateValidity: 1hgarbage}", `{"adoptExistingData":true}`,
-			`spec.servingCertificateValidity: "1hgarbage" is no duration above zero; left out, so that the default 2160h applies`,
+			`spec.servingCertificateValidity: "1hgarbage" is not a duration above zero; left out, so that the default 2160h applies`,
 		},
 		"and zero": {
 			"{clientCertificateValidity: 0h}", `{"adoptExistingData":true}`,
-			`spec.clientCertificateValidity: "0h" is no duration above zero; left out, so that the default 2160h applies`,
+			`spec.clientCertificateValidity: "0h" is not a duration above zero; left out, so that the default 2160h applies`,
 		},
 		"too short": {
 			"{clientCertificateValidity: 9m59s}", `{"adoptExistingData":true,"clientCertificateValidity":"10m"}`,
-			`spec.clientCertificateValidity: "9m59s" is too short; made 10m, the least that is allowed`,
+			`spec.clientCertificateValidity: "9m59s" is too short; set to 10m, the minimum`,
 		},
 		"too long": {
 			"{signingCertificateValidity: 300000h, clientCertificateValidity: 300000h}",
 			`{"adoptExistingData":true,"clientCertificateValidity":"87600h","signingCertificateValidity":"262800h"}`,
-			"spec.signingCertificateValidity: \"300000h\" is too long; made 262800h, the most that is allowed\n" +
-				`spec.clientCertificateValidity: "300000h" is too long; made 87600h, the most that is allowed`,
+			"spec.signingCertificateValidity: \"300000h\" is too long; set to 262800h, the maximum\n" +
+				`spec.clientCertificateValidity: "300000h" is too long; set to 87600h, the maximum`,
 		},
 		"longer than the CA": {
 			"{signingCertificateValidity: 8760h, servingCertificateValidity: 8760h1m}",
 			`{"adoptExistingData":true,"servingCertificateValidity":"8760h","signingCertificateValidity":"8760h"}`,
-			"spec.servingCertificateValidity: 525601m is longer than the CA's, with which a certificate ends; made 8760h",
+			"spec.servingCertificateValidity: 525601m is longer than the CA's validity, which limits that of a certificate; set to 8760h",
 		},
 		"a number": {
 			"{servingCertificateValidity: 730}", `{"adoptExistingData":true}`,
@@ -97,19 +97,19 @@ func TestSpecs(t *testing.T) {
 		"bad entries": {
 			"{clientCertSecret: [x, {name: A, namespace: b}, {name: a, namespace: b.c}, {name: a, namespace: b, key: c}]}", `{"adoptExistingData":true}`,
 			"spec.clientCertSecret[0]: it must have a name and a namespace; left out\n" +
-				"spec.clientCertSecret[1]: its name \"A\" is no name of a Kubernetes object; left out\n" +
-				"spec.clientCertSecret[2]: its namespace \"b.c\" is no name of a namespace; left out\n" +
+				"spec.clientCertSecret[1]: its name \"A\" is not a name of a Kubernetes object; left out\n" +
+				"spec.clientCertSecret[2]: its namespace \"b.c\" is not a name of a namespace; left out\n" +
 				`spec.clientCertSecret[3]: its field "key" is not known; left out`,
 		},
 		"twice": {
 			"{caCertConfigMap: [{name: a, namespace: b}, {name: a, namespace: b}]}", `{"adoptExistingData":true,"caCertConfigMap":[{"name":"a","namespace":"b"}]}`,
-			"spec.caCertConfigMap[1]: b/a stands there twice; left out here",
+			"spec.caCertConfigMap[1]: b/a is listed twice; left out here",
 		},
 		"the operator's namespace": {
 			"{caCertConfigMap: [{name: a, namespace: storage}]}", `{"adoptExistingData":true,"caCertConfigMap":[{"name":"a","namespace":"storage"}]}`,
 			"spec.caCertConfigMap[0]: storage is the operator's own namespace, where it delivers nothing; name an object in the tenant's",
 		},
-		"other fields": {"{replicas: 3}", `{"adoptExistingData":true}`, "spec.replicas: it is no field of the old kind; left out"},
+		"other fields": {"{replicas: 3}", `{"adoptExistingData":true}`, "spec.replicas: it is not a field of the old kind; left out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +140,7 @@ func TestRefused(t *testing.T) {
 	for want, object := range map[string]map[string]any{
 		"metadata.name: it is missing": old(t, "", "{}"),
 		"metadata.name: only lower case letters, digits and '-' are allowed now; create one of another name by hand, with spec.prefix /a.b/ and spec.adoptExistingData true": old(t, "a.b", "{}"),
-		`metadata.name: "A" is no name of a Kubernetes object`: old(t, "A", "{}"),
+		`metadata.name: "A" is not a name of a Kubernetes object`: old(t, "A", "{}"),
 		"metadata.name: it has 59 characters, 58 are allowed now; create one of another name by hand, with spec.prefix /" + strings.Repeat("a", 59) +
 			"/ and spec.adoptExistingData true": old(t, strings.Repeat("a", 59), "{}"),
 		"spec: it must be an object with fields": old(t, "a", "[]"),
@@ -161,7 +161,7 @@ func TestRefused(t *testing.T) {
 func TestHints(t *testing.T) {
 	t.Parallel()
 	_, _, _, hints := convert(t, old(t, "a", "{signingCertificateValidity: 730h, servingCertificateValidity: 730h, clientCertificateValidity: 730h}"))
-	if hints != "spec.signingCertificateValidity: CAs are replaced now: each API server must restart once in every 730h, between 1/2 and 5/6 of the CA's life; the default is 26280h" {
+	if hints != "spec.signingCertificateValidity: CAs are replaced regularly now: each API server must restart once in every 730h, between 1/2 and 5/6 of the CA's life; the default is 26280h" {
 		t.Error(hints)
 	}
 	if _, _, _, hints := convert(t, old(t, "a", "{}")); hints != "" {

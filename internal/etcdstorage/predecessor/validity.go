@@ -36,7 +36,7 @@ func (c *Conversion) validities(out, spec map[string]any) {
 	c.leaf(out, spec, fieldServing, signing, defaults.Spec.ServingCertificateValidity.Duration)
 	c.leaf(out, spec, fieldClient, signing, defaults.Spec.ClientCertificateValidity.Duration)
 	if signing < shortSigning {
-		c.hint("spec."+fieldSigning, "CAs are replaced now: each API server must restart once in every %s, between 1/2 and 5/6 of the CA's life; "+
+		c.hint("spec."+fieldSigning, "CAs are replaced regularly now: each API server must restart once in every %s, between 1/2 and 5/6 of the CA's life; "+
 			"the default is %s", write(signing), write(defaults.Spec.SigningCertificateValidity.Duration))
 	}
 }
@@ -44,7 +44,7 @@ func (c *Conversion) validities(out, spec map[string]any) {
 // leaf carries over the validity of certificates, which end with their CA.
 func (c *Conversion) leaf(out, spec map[string]any, field string, signing, fallback time.Duration) {
 	if got := c.validity(out, spec, field, mostLeaf, fallback); got > signing {
-		c.lose("spec."+field, "%s is longer than the CA's, with which a certificate ends; made %s", write(got), write(signing))
+		c.lose("spec."+field, "%s is longer than the CA's validity, which limits that of a certificate; set to %s", write(got), write(signing))
 		out[field] = write(signing)
 	}
 }
@@ -63,13 +63,13 @@ func (c *Conversion) validity(out, spec map[string]any, field string, most, fall
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil || d <= 0:
-		c.lose(path, "%q is no duration above zero; left out, so that the default %s applies", text, write(fallback))
+		c.lose(path, "%q is not a duration above zero; left out, so that the default %s applies", text, write(fallback))
 		return fallback
 	case d < leastValidity:
-		c.lose(path, "%q is too short; made %s, the least that is allowed", text, write(leastValidity))
+		c.lose(path, "%q is too short; set to %s, the minimum", text, write(leastValidity))
 		d, text = leastValidity, write(leastValidity)
 	case d > most:
-		c.lose(path, "%q is too long; made %s, the most that is allowed", text, write(most))
+		c.lose(path, "%q is too long; set to %s, the maximum", text, write(most))
 		d, text = most, write(most)
 	case !matches(`^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$`, text):
 		text = write(d) // the same in other words: Go reads ".5h", the API server does not

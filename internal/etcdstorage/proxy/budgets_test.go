@@ -138,7 +138,7 @@ func TestEveryRPCIsPaced(t *testing.T) {
 	}
 }
 
-// slowCore is a core whose KV service does not answer until it may, and does not notice when a caller is gone, as etcd within an apply.
+// slowCore is a core whose KV service does not respond until it may, and does not notice when a caller is gone, as etcd within an apply.
 type slowCore struct {
 	etcdserverpb.UnimplementedKVServer
 	Endpoint string
@@ -555,7 +555,7 @@ func TestWhoReadsNothingMakesRoom(t *testing.T) {
 			return ""
 		})
 		if list, err := p.Client.Get(t.Context(), "fill/", clientv3.WithPrefix()); err != nil || len(list.Kvs) != 10 {
-			t.Errorf("a client that reads, beside %s: %v", method, err)
+			t.Errorf("a client that reads, alongside %s: %v", method, err)
 		}
 		var err error
 		for err == nil {

@@ -177,7 +177,7 @@ type rpc struct {
 	charged  int    // bytes that count as history
 	seats    *seats // where place is; nil before there is one
 	gone     bool   // the tenant has its answer, or gave up
-	atCore   bool   // the core may be working on it, and whoever waits for the core's answer releases
+	atCore   bool   // the core may be working on it, and anyone who waits for the core's answer releases
 	released bool
 }
 
@@ -193,8 +193,8 @@ func (r *rpc) later(f func()) {
 	})
 }
 
-// unaryTime bounds what a call may take that goes to the core on the tenant's behalf. It goes on when the tenant gives up, so that its seat is taken for
-// as long as the core works; the core itself gives requests up after some seven seconds.
+// unaryTime bounds what a call may take that goes to the core on the tenant's behalf. It goes on when the tenant gives up, so that its seat
+// is taken for as long as the core works; the core itself gives requests up after some seven seconds.
 const unaryTime = 30 * time.Second
 
 // unary answers a call that the proxy answers itself, or with several calls to the core.
@@ -345,7 +345,7 @@ func (r *rpc) leaves() bool {
 	return r.atCore
 }
 
-// rewrite makes the request the core's, and keeps what its answer must be told. A tenant that gave up meanwhile has no answer.
+// rewrite makes the request the core's, and keeps what its answer must be told. A tenant that gave up meanwhile has no response.
 func (r *rpc) rewrite(request []byte) error {
 	out, c, err := r.route.forward.request(r.request.B[:h2.MessageRoom], request)
 	r.request.B = out
@@ -446,8 +446,8 @@ func (r *rpc) sit(ctx context.Context) bool {
 	return r.leaves()
 }
 
-// leastTimeout is the least that the core is given for a request. What a tenant gives up is not given up at the core, which may work on without a word of
-// it: a seat is taken until the core has answered.
+// leastTimeout is the least that the core is given for a request. What a tenant gives up is not given up at the core, which may work on
+// without a word of it: a seat is taken until the core has answered.
 const leastTimeout = 5 * time.Second
 
 func (r *rpc) coreRequest() *h2.Request {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// historyCost is what a change costs the core beside key and value: revisions, and the index.
+	// historyCost is what a change costs the core alongside key and value: revisions, and the index.
 	historyCost = 64
 	// historyMarks are the revisions that are kept to find out what the core has compacted.
 	historyMarks = 32
@@ -25,10 +25,10 @@ const (
 	historyPart  = 2
 )
 
-// history is what the tenant has written since the core's last compaction: keys and values of every change, also of those that are gone. The core keeps
-// them all until it is compacted, whatever the tenant stores in the end. Each replica counts the changes of all replicas, since it counts what its watch of
-// the tenant's keys brings, and finds out by itself what the core has compacted, by reading at the revisions that it has kept: a replica that starts
-// begins with nothing. The ledger's lock guards it, but for underWay.
+// history is what the tenant has written since the core's last compaction: keys and values of every change, also of those that are gone. The
+// core keeps them all until it is compacted, whatever the tenant stores in the end. Each replica counts the changes of all replicas, since
+// it counts what its watch of the tenant's keys brings, and finds out by itself what the core has compacted, by reading at the revisions
+// that it has kept: a replica that starts begins with nothing. The ledger's lock guards it, but for underWay.
 type history struct {
 	limit    int64
 	written  int64  // by all changes that the watch brought

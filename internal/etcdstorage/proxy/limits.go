@@ -55,7 +55,7 @@ type leaseCount struct {
 	counting chan struct{} // closed when the count that is being made ends; nil when none is
 }
 
-// room says whether there is room for one more lease. If there is it counts as granted, and answered must be told how the grant ended.
+// room reports whether there is room for one more lease. If there is it counts as granted, and answered must be told how the grant ended.
 func (l *leaseCount) room(ctx context.Context) (bool, error) {
 	if l.p.cfg.Leases <= 0 {
 		return true, nil
@@ -95,7 +95,7 @@ func (l *leaseCount) take(ctx context.Context) (room bool, wait <-chan struct{},
 	return true, nil, nil
 }
 
-// due says whether to count.
+// due reports whether to count.
 func (l *leaseCount) due(most int) bool {
 	now := time.Now() //nolint:forbidigo // how old a count is; no decision about data
 	return !l.known || l.count >= most && now.Sub(l.counted) >= leaseCountEvery
@@ -132,7 +132,7 @@ func (l *leaseCount) answered(err error) {
 	}
 }
 
-// revoked says that a lease was revoked.
+// revoked reports that a lease was revoked.
 func (l *leaseCount) revoked() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -105,7 +105,7 @@ func parse(request []byte, into proto.Message) error {
 func encode(m proto.Message) ([]byte, error) {
 	out, err := proto.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encoding an answer: %w", err)
+		return nil, fmt.Errorf("encoding a response: %w", err)
 	}
 	return out, nil
 }
@@ -174,8 +174,8 @@ func (a *coreAlarms) full(ctx context.Context, p *Proxy) (bool, error) {
 	return a.noSpace, nil
 }
 
-// alarm answers the reading of alarms: a tenant that is at its quota, or whose core is out of space, has that of no space, and there is no other. Raising and
-// clearing them is refused; this one goes by itself, once there is room again.
+// alarm answers the reading of alarms: a tenant that is at its quota, or whose core is out of space, has that of no space, and there is no
+// other. Raising and clearing them is refused; this one goes by itself, once there is room again.
 func (p *Proxy) alarm(ctx context.Context, c *call, request []byte) ([]byte, error) {
 	var asked etcdserverpb.AlarmRequest
 	if err := parse(request, &asked); err != nil {
@@ -220,7 +220,7 @@ func (p *Proxy) memberList(ctx context.Context, _ *call, request []byte) ([]byte
 	return encode(&etcdserverpb.MemberListResponse{Header: pbHeader(header), Members: []*etcdserverpb.Member{member}})
 }
 
-// authStatus says that there is no authentication of etcd's kind: the client certificate says who the tenant is.
+// authStatus reports that there is no authentication of etcd's kind: the client certificate says who the tenant is.
 func (p *Proxy) authStatus(ctx context.Context, _ *call, request []byte) ([]byte, error) {
 	if err := parse(request, &etcdserverpb.AuthStatusRequest{}); err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		}, []string{"method"}),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_etcdstorage_proxy_requests_in_flight", ConstLabels: labels,
-			Help: "RPCs of the tenant that are being answered, by method.",
+			Help: "RPCs of the tenant in progress, by method.",
 		}, []string{"method"}),
 		deniedTotal: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_etcdstorage_proxy_denied_total", ConstLabels: labels,
@@ -85,11 +85,11 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	m.ofBudgets(labels)
 	m.overTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_connections_over_total", ConstLabels: labels,
-		Help: "Connections of the tenant that were told to connect anew, since the certificate of the client or the one that it was shown (serving) had ended, or the client was revoked.",
+		Help: "Connections of the tenant that were closed so that the client reconnects, because its certificate or the serving certificate had expired, or the client was revoked.",
 	}, []string{"certificate"})
 	m.renewals = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_core_connections_renewed_total", ConstLabels: labels,
-		Help: "Connections to the core etcd that were made anew since the certificate or the CAs had been replaced.",
+		Help: "Reconnections to the core etcd after the certificate or the CAs were replaced.",
 	})
 	m.compactRevision.Set(neverCompacted)
 	m.keys.Set(-1)
@@ -113,19 +113,19 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 func (m *metrics) ofBudgets(labels prometheus.Labels) {
 	m.exceeded = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mooring_etcdstorage_proxy_quota_exceeded", ConstLabels: labels,
-		Help: "1 while what the tenant was refused last for want of space would still be refused.",
+		Help: "1 while the write that was last refused for lack of space would still be refused.",
 	})
 	m.history = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mooring_etcdstorage_proxy_history_bytes", ConstLabels: labels,
-		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while nobody counts.",
+		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while they are not counted.",
 	})
 	m.refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_refused_total", ConstLabels: labels,
-		Help: "What was refused to the tenant for its budgets, by budget.",
+		Help: "Requests of the tenant that were refused because a budget was used up, by budget.",
 	}, []string{"limit"})
 	m.waitedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_waited_total", ConstLabels: labels,
-		Help: "What had to wait for one of the tenant's budgets, by budget.",
+		Help: "Requests of the tenant that waited for a budget, by budget.",
 	}, []string{"limit"})
 	for _, limit := range Budgets() {
 		m.refused(limit)

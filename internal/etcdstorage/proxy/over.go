@@ -35,8 +35,8 @@ func servingEnd(info credentials.AuthInfo) time.Time {
 	return i.ServingEnd
 }
 
-// clientEnd is when nobody would let a client in any more with the certificate that it has shown: the end of the certificate, or of the CAs that vouch
-// for it if they end before. Zero if it has shown none.
+// clientEnd is when nobody would let a client in any more with the certificate that it has shown: the end of the certificate, or of the CAs
+// that vouch for it if they end before. Zero if it has shown none.
 func clientEnd(info credentials.AuthInfo) time.Time {
 	state, _ := stateOf(info)
 	var last time.Time
@@ -61,10 +61,10 @@ const (
 	overRevoked = "revoked"
 )
 
-// over says whether a connection has outlived a certificate that it was made with. Handshakes alone check certificates, and connections live for months:
-// without this a client that lost its access would keep it for as long as it does not disconnect. A connection that was made with a certificate of ours
-// that has ended goes on until there is a later one: to break it before would be an outage for nothing. One whose client was revoked ends at once, and the next
-// is refused.
+// over reports whether a connection has outlived a certificate that it was made with. Handshakes alone check certificates, and connections
+// live for months: without this a client that lost its access would keep it for as long as it does not disconnect. A connection that was
+// made with a certificate of ours that has ended goes on until there is a later one: to break it before would be an outage for nothing. One
+// whose client was revoked ends at once, and the next is refused.
 func (p *Proxy) over(peer any, first bool) (h2.Status, bool) {
 	v, _ := peer.(verdict)
 	now := p.cfg.Now()
@@ -81,11 +81,11 @@ func (p *Proxy) over(peer any, first bool) (h2.Status, bool) {
 	}
 	if first {
 		p.metrics.overTotal.WithLabelValues(which).Inc()
-		p.log.Info("A connection outlived a certificate and must be made anew", "certificate", which)
+		p.log.Info("A connection outlived a certificate and must be reestablished", "certificate", which)
 	}
-	why := "the " + which + " certificate of this connection has ended"
+	why := "the " + which + " certificate of this connection has expired"
 	if which == overRevoked {
 		why = "the client certificate of this connection was revoked"
 	}
-	return h2.Status{Code: codes.Unavailable, Message: "etcd-storage-proxy: " + why + ": connect anew"}, true
+	return h2.Status{Code: codes.Unavailable, Message: "etcd-storage-proxy: " + why + ": connect again"}, true
 }

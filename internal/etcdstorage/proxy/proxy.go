@@ -42,7 +42,7 @@ type UpstreamConfig struct {
 	// Dialer replaces net.Dialer in tests.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// Look is how often it is looked whether the Credentials were replaced with which the connections were made (see h2.Renewable); then they are made
-	// anew. 0 is 5 s.
+	// again. 0 is 5 s.
 	Look time.Duration
 }
 
@@ -68,12 +68,12 @@ type Config struct {
 	// Authorize decides once per connection whether a verified client certificate is this tenant's. Its error is the answer to every RPC of that
 	// connection. nil accepts every verified one.
 	Authorize func(*x509.Certificate) error
-	// Refused, if it is not nil, is told of each connection that Authorize has refused, Excess of each that was closed since its identity has as many as it
-	// may.
+	// Refused, if it is not nil, is told of each connection that Authorize has refused, Excess of each that was closed since its identity has
+	// as many as it may.
 	Refused func(cert *x509.Certificate, remote net.Addr, err error)
 	Excess  func(identity string, remote net.Addr)
-	// ConnectionsPerIdentity is how many connections may have certificates of one identity; 0 is no bound. IdleTime is how long one may be without a call;
-	// 0 is no bound.
+	// ConnectionsPerIdentity is how many connections may have certificates of one identity; 0 means no limit. IdleTime is how long one may be
+	// without a call; 0 means no limit.
 	ConnectionsPerIdentity int
 	IdleTime               time.Duration
 	// SystemPrefix is where the proxy keeps its own records in the core ("/.etcd.mooring.dev/"); "" keeps them in memory only.
@@ -84,21 +84,21 @@ type Config struct {
 	MaxRequestBytes int
 	// Quota bounds what the tenant stores; the zero value bounds nothing.
 	Quota quota.Limits
-	// HistoryBytes bounds what it has written since the core's last compaction; 0 is no bound.
+	// HistoryBytes bounds what it has written since the core's last compaction; 0 means no limit.
 	HistoryBytes int64
-	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 is no bound.
+	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 means no limit.
 	Leases, Watches int
 	// RequestsPerSecond paces RPCs, after Burst that are not (0 is one second's worth); a stream counts when it begins. 0 paces nothing.
 	RequestsPerSecond float64
 	Burst             int
-	// InFlight bounds how many RPCs are with the core at one time, the others wait in their order; 0 is no bound. Lists is the same for those whose answer
-	// may be large, which have seats of their own; 0 is a quarter of InFlight.
+	// InFlight bounds how many RPCs are with the core at one time, the others wait in their order; 0 means no limit. Lists is the same for those
+	// whose answer may be large, which have seats of their own; 0 is a quarter of InFlight.
 	InFlight, Lists int
 	// KeepAlivesPerSecond and WatchMessagesPerSecond pace the messages of streams that keep leases alive, and of those that watch; 0 paces nothing.
 	KeepAlivesPerSecond, WatchMessagesPerSecond float64
 	// ReadBytesPerSecond and WrittenBytesPerSecond pace the core's answers and what is put; 0 paces nothing.
 	ReadBytesPerSecond, WrittenBytesPerSecond int64
-	// Streams bounds how many RPCs of any kind are open at one time, StreamsPerConnection those of one connection; 0 is no bound and 4096.
+	// Streams bounds how many RPCs of any kind are open at one time, StreamsPerConnection those of one connection; 0 means no limit and 4096.
 	Streams, StreamsPerConnection int
 	// AnswerBytes bounds the bytes of answers that are held in memory; 0 is DefaultAnswerBytes.
 	AnswerBytes int64

@@ -36,11 +36,11 @@ const usagePatience = 500 * time.Millisecond
 // milliseconds.
 const catchUpLimit = 2 * time.Second
 
-// errRecount tells that the watch of the tenant's keys lost its place, so that they must be counted anew.
+// errRecount tells that the watch of the tenant's keys lost its place, so that they must be counted again.
 var errRecount = errors.New("the watch of the tenant's keys cannot go on where it was")
 
-// ledger is what the tenant stores and what it has written, followed by one watch of all its keys, and the judge of what may grow. Without a quota and
-// without a budget of history it begins only when somebody asks for the size.
+// ledger is what the tenant stores and what it has written, followed by one watch of all its keys, and the judge of what may grow. Without a
+// quota and without a budget of history it begins only when somebody asks for the size.
 type ledger struct {
 	p       *Proxy
 	limits  quota.Limits
@@ -157,7 +157,7 @@ func (l *ledger) refused() error {
 	return l.refuse()
 }
 
-// answeredAt is told of the revision of each write, before the tenant is: whoever has the answer to a write may rely on it in the next, so a
+// answeredAt is told of the revision of each write, before the tenant is: anyone who has the answer to a write may rely on it in the next, so a
 // key that was just written does not count as new, and what was just deleted leaves room.
 func (l *ledger) answeredAt(revision int64) {
 	l.mu.Lock()
@@ -206,8 +206,8 @@ func (l *ledger) settle(id int64, succeeded bool, revision int64) {
 	l.book.Settle(id, succeeded, revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 }
 
-// ended is called at the end of each request for which room was made, answered or not. Room of one that the core may have done without a word of it is
-// kept until that would be in the book.
+// ended is called at the end of each request for which room was made, answered or not. Room of one that the core may have done without a
+// word of it is kept until that would be in the book.
 func (l *ledger) ended(id int64, sure bool) {
 	if id == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"maps"
 )
 
-// call is what a unary handler knows of its RPC besides the request.
+// call is what a unary handler knows of its RPC in addition to the request.
 type call struct {
 	method        string
 	requireLeader bool
@@ -55,11 +55,11 @@ type ServerStream interface {
 type ClientStream interface {
 	// Send sends one message; the bytes must not change afterwards.
 	Send(message []byte) error
-	// CloseSend says that there are no more messages.
+	// CloseSend reports that there are no more messages.
 	CloseSend() error
 	// Recv returns the next message, which is the caller's; io.EOF when the core ended the stream with OK, else a status error.
 	Recv() ([]byte, error)
-	// Retired is closed when the stream's connection was replaced by a newer one: open-ended streams should be opened anew, and the old one is cut
+	// Retired is closed when the stream's connection was replaced by a newer one: open-ended streams should be opened again, and the old one is cut
 	// off some time later.
 	Retired() <-chan struct{}
 }

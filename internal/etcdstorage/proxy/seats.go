@@ -29,7 +29,7 @@ type seat struct {
 	held    bool
 }
 
-// enter takes a seat: now is true if there is one. Otherwise granted is called once there is, from whoever leaves, and must not block; ok is
+// enter takes a seat: now is true if there is one. Otherwise granted is called once there is, from anyone who leaves, and must not block; ok is
 // false if too many wait already.
 func (s *seats) enter(place *seat, granted func()) (now, ok bool) {
 	if s.count <= 0 {

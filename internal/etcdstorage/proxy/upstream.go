@@ -69,7 +69,7 @@ func newCore(p *Proxy) (*core, error) {
 		},
 		Renewed: func(address string) {
 			p.metrics.renewals.Inc()
-			p.log.Info("Connected to the core etcd anew, with the TLS files of now", "endpoint", address)
+			p.log.Info("Connected to the core etcd again, with the current TLS files", "endpoint", address)
 		},
 	})}, nil
 }
@@ -154,8 +154,9 @@ func (c *core) remember(token string, off bool) {
 	c.token, c.off = token, off
 }
 
-// loggedOut forgets a token that the core no longer takes; true when a call that got this answer is worth another try. Who is known by a certificate has
-// no token, but is refused, too, when a user or role of anybody's changes between the core's check and the deed: nothing has been done then.
+// loggedOut forgets a token that the core no longer takes; true when a call that got this answer is worth another try. Who is known by a
+// certificate has no token, but is refused, too, when a user or role of anybody's changes between the core's check and the deed: nothing has
+// been done then.
 func (c *core) loggedOut(token string, message string) bool {
 	if c.cfg.Password == nil {
 		return message == rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision)
@@ -249,8 +250,8 @@ func (c *core) Stream(ctx context.Context, method string, requireLeader bool) (C
 	return &coreStream{c: c, token: token, ClientStream: s}, nil
 }
 
-// follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced: who follows something begins again where it was,
-// and does not hold an old connection up. ctx must end when the stream is of no use any more.
+// follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced: who follows something begins
+// again where it was, and does not hold an old connection up. ctx must end when the stream is of no use any more.
 func (p *Proxy) follow(ctx context.Context) (ClientStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)

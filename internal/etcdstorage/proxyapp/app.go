@@ -32,9 +32,9 @@ func NewCommand() *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{
 		Use:   Component,
-		Short: "Give one tenant its own slice of an etcd",
-		Long: "etcd-storage-proxy serves one tenant the etcd v3 API on a slice of a core etcd: keys under one prefix, leases of its own, a compacted revision of its " +
-			"own. What it does not know it refuses. Clients need a certificate of the tenant; the proxy shows the core one of its own.",
+		Short: "Give one tenant a part of an etcd",
+		Long: "etcd-storage-proxy serves one tenant the etcd v3 API on a part of a core etcd: keys under one prefix, and its own leases and compacted revision. It refuses " +
+			"unknown requests. Clients need a certificate of the tenant; the proxy has its own for the core.",
 		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
 	}
 	o.addFlags(command.Flags())
@@ -74,8 +74,8 @@ func run(ctx context.Context, o *options) error {
 const (
 	// gcPercent makes the collector run more seldom than usual: nearly all garbage is buffers, and little is kept.
 	gcPercent = 400
-	// limitEighths are the eighths of --max-answer-bytes at which it works harder instead. They are more than one answer that passes alone, and less than
-	// twice the flag, which is what the process may have.
+	// limitEighths are the eighths of --max-answer-bytes at which it works harder instead. They are more than one answer that passes alone, and
+	// less than twice the flag, which is what the process may have.
 	limitEighths = 13
 )
 
@@ -235,7 +235,7 @@ func (p *program) drain(alive context.Context, shutdown func(context.Context)) {
 	defer cancel()
 	shutdown(ctx)
 	if ctx.Err() != nil {
-		p.log.Info("Not everything ended in time and was cut off", "drainTimeout", p.options.drainTimeout)
+		p.log.Info("Some requests did not end in time and were aborted", "drainTimeout", p.options.drainTimeout)
 	}
 }
 
@@ -250,7 +250,7 @@ func (p *program) checked(ready func(ctx context.Context) error) func(ctx contex
 			p.core.clear()
 			return nil
 		}
-		return fmt.Errorf("the core does not answer a linearizable read in %s: %s", p.settings.tenant.Prefix, p.core.explain(err))
+		return fmt.Errorf("the core does not respond to a linearizable read in %s: %s", p.settings.tenant.Prefix, p.core.explain(err))
 	}
 }
 

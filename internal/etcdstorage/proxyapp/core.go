@@ -125,15 +125,15 @@ func handshakeProblem(address string, err error) string {
 	what, look := err.Error(), "check --core-endpoints and --core-ca-file"
 	if name, ok := errors.AsType[x509.HostnameError](err); ok {
 		what, look = strings.TrimPrefix(name.Error(), "x509: "), "use a name that its certificate has in --core-endpoints"
-		return fmt.Sprintf("core %s is not who it should be (%s): %s", address, what, look)
+		return fmt.Sprintf("core %s has an unexpected identity (%s): %s", address, what, look)
 	}
 	switch reasonOf(err) {
 	case reasonUntrusted:
-		what, look = "its certificate is signed by none of the authorities in --core-ca-file", "check the file"
+		what, look = "its certificate is not signed by an authority in --core-ca-file", "check the file"
 	case reasonExpired:
 		what, look = "its certificate has expired or is not valid yet", "renew it"
 	case reasonUsage:
-		what, look = "its certificate is not made for servers", "issue one with serverAuth"
+		what, look = "its certificate is not for servers", "issue one with serverAuth"
 	case reasonVersion:
 		what, look = "it does not speak TLS 1.3", "do not limit its TLS versions"
 	case reasonNotTLS:
@@ -144,5 +144,5 @@ func handshakeProblem(address string, err error) string {
 	case reasonClosed:
 		what, look = "it closed the connection during the TLS handshake", "look at its log"
 	}
-	return fmt.Sprintf("core %s cannot be talked to, %s: %s", address, what, look)
+	return fmt.Sprintf("the connection to core %s fails, %s: %s", address, what, look)
 }

@@ -45,14 +45,14 @@ func TestCoreThatCannotBeReached(t *testing.T) {
 	}{
 		"nobody there": {"https://127.0.0.1:1", `core 127.0.0.1:1 cannot be connected to (connect: connection refused): check --core-endpoints, the network and whether etcd runs there`},
 		"no such name": {"https://nobody.invalid:1", `check --core-endpoints, the network and whether etcd runs there`},
-		"another CA":   {imitation(t, serving(foreign.Issue(t, testkit.Leaf{}))), `core ADDRESS cannot be talked to, its certificate is signed by none of the authorities in --core-ca-file: check the file`},
-		"another name": {imitation(t, serving(ca.Issue(t, testkit.Leaf{DNSNames: []string{"core"}, IP: []net.IP{net.IPv4(10, 0, 0, 1)}}))), `core ADDRESS is not who it should be (certificate is valid for 10.0.0.1, not 127.0.0.1): use a name that its certificate has in --core-endpoints`},
-		"expired":      {imitation(t, serving(ca.Issue(t, testkit.Leaf{NotBefore: -2 * time.Hour, NotAfter: -time.Hour}))), `core ADDRESS cannot be talked to, its certificate has expired or is not valid yet: renew it`},
-		"a client's":   {imitation(t, serving(ca.Issue(t, testkit.Leaf{Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))), `core ADDRESS cannot be talked to, its certificate is not made for servers: issue one with serverAuth`},
-		"TLS 1.2":      {imitation(t, old), `core ADDRESS cannot be talked to, it does not speak TLS 1.3: do not limit its TLS versions`},
-		"no TLS":       {imitation(t, nil), `core ADDRESS cannot be talked to, it does not speak TLS: check the port, and whether etcd serves https there`},
-		"refuses us":   {imitation(t, demanding), `core ADDRESS cannot be talked to, it refuses the proxy's client certificate (`},
-		"says nothing": {imitation(t, fine), `the core does not answer a linearizable read in /team-a/: `},
+		"another CA":   {imitation(t, serving(foreign.Issue(t, testkit.Leaf{}))), `the connection to core ADDRESS fails, its certificate is not signed by an authority in --core-ca-file: check the file`},
+		"another name": {imitation(t, serving(ca.Issue(t, testkit.Leaf{DNSNames: []string{"core"}, IP: []net.IP{net.IPv4(10, 0, 0, 1)}}))), `core ADDRESS has an unexpected identity (certificate is valid for 10.0.0.1, not 127.0.0.1): use a name that its certificate has in --core-endpoints`},
+		"expired":      {imitation(t, serving(ca.Issue(t, testkit.Leaf{NotBefore: -2 * time.Hour, NotAfter: -time.Hour}))), `the connection to core ADDRESS fails, its certificate has expired or is not valid yet: renew it`},
+		"a client's":   {imitation(t, serving(ca.Issue(t, testkit.Leaf{Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))), `the connection to core ADDRESS fails, its certificate is not for servers: issue one with serverAuth`},
+		"TLS 1.2":      {imitation(t, old), `the connection to core ADDRESS fails, it does not speak TLS 1.3: do not limit its TLS versions`},
+		"no TLS":       {imitation(t, nil), `the connection to core ADDRESS fails, it does not speak TLS: check the port, and whether etcd serves https there`},
+		"refuses us":   {imitation(t, demanding), `the connection to core ADDRESS fails, it refuses the proxy's client certificate (`},
+		"says nothing": {imitation(t, fine), `the core does not respond to a linearizable read in /team-a/: `},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func imitation(t *testing.T, config *tls.Config) string {
 				} else {
 					conn = tls.Server(raw, config)
 				}
-				_, _ = conn.Read(make([]byte, 1)) // makes the handshake; whoever closes now takes its alert along
+				_, _ = conn.Read(make([]byte, 1)) // makes the handshake; anyone who closes now takes its alert along
 			}()
 		}
 	}()
@@ -210,7 +210,7 @@ func TestCoreWithAuthentication(t *testing.T) {
 
 	etcd.Kill()
 	for _, p := range proxies {
-		p.awaitReady(t, "the core does not answer") // else what is said below could be from before
+		p.awaitReady(t, "the core does not respond") // else what is said below could be from before
 	}
 	etcd.Restart(t)
 	works("after a restart of the core")

@@ -118,8 +118,8 @@ func (d *decided) config(t *testing.T) *tls.Config {
 	}
 }
 
-// turn sets the clock to when something is due, lets the operator do it, and lets what it stores reach whoever reads it, one thing after the other in
-// any order. Each is in use when it returns, and nobody uses what was there before to connect.
+// turn sets the clock to when something is due, lets the operator do it, and lets what it stores reach anyone who reads it, one thing after
+// the other in any order. Each is in use when it returns, and nobody uses what was there before to connect.
 func (d *decided) turn(t *testing.T, failed func() bool) {
 	t.Helper()
 	d.give(t) // the clock waits for handshakes that began before the proxy had what it has
@@ -193,10 +193,10 @@ func newDecided(t *testing.T, etcd *testkit.Etcd) *decided {
 	return d
 }
 
-// The certificates are those that the operator decides to make, at the times at which it decides to, on a clock that runs from one of them to the next.
-// What it stores reaches the proxy and the clients before the next is due, in any order. New connections are made all along, and not one may fail; a
-// client that is as old as the test is told to connect anew each time that a certificate of its connection ends, and loses no event, no lease and no
-// request.
+// The certificates are those that the operator decides to make, at the times at which it decides to, on a clock that runs from one of them
+// to the next. What it stores reaches the proxy and the clients before the next is due, in any order. New connections are made all along,
+// and not one may fail; a client that is as old as the test is told to connect again each time that a certificate of its connection ends,
+// and loses no event, no lease and no request.
 func TestRotationsAsTheOperatorDecides(t *testing.T) {
 	t.Parallel()
 	d := newDecided(t, testkit.NewEtcd(t))
@@ -248,7 +248,7 @@ func TestRotationsAsTheOperatorDecides(t *testing.T) {
 		t.Error(err)
 	}
 	d.judge(t, n)
-	t.Logf("%d rotations of each CA in %d turns, %d new connections, %d events, %v connections made anew", n, turns, d.made.Load(), written.Load(),
+	t.Logf("%d rotations of each CA in %d turns, %d new connections, %d events, %v connections made again", n, turns, d.made.Load(), written.Load(),
 		d.proxy.count(t, overSeries, ""))
 }
 
@@ -258,7 +258,7 @@ func (d *decided) judge(t *testing.T, n int) {
 	if got := d.proxy.count(t, "mooring_etcdstorage_proxy_client_handshakes_refused_total", ""); got != 0 {
 		t.Errorf("%v handshakes were refused", got)
 	}
-	// A certificate lives for a day, and a rotation takes two thirds of one: the old client connects anew about as often as there are rotations.
+	// A certificate lives for a day, and a rotation takes two thirds of one: the old client connects again about as often as there are rotations.
 	if got := d.proxy.count(t, overSeries, ""); got < float64(n)/4 {
 		t.Errorf("%v connections outlived a certificate and were told so, in %d rotations", got, n)
 	}

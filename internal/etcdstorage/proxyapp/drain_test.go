@@ -74,7 +74,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("the request that was on its way: %v", err)
 	}
 	<-p.Done()
-	if p.ExitCode() != 0 || p.logged("Stopped") == nil || p.logged("Not everything ended in time and was cut off") != nil {
+	if p.ExitCode() != 0 || p.logged("Stopped") == nil || p.logged("Some requests did not end in time and were aborted") != nil {
 		t.Errorf("it ended with %d: %s", p.ExitCode(), p.Output())
 	}
 	if err := syscall.Kill(-p.PID(), 0); !errors.Is(err, syscall.ESRCH) {
@@ -102,10 +102,10 @@ func TestDrainTimeout(t *testing.T) {
 	p.awaitPut(t, written)
 	p.Signal(syscall.SIGTERM)
 	if err := <-written; status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled {
-		t.Errorf("the request that was cut off: %v", err)
+		t.Errorf("the request that was truncated: %v", err)
 	}
 	<-p.Done()
-	if p.ExitCode() != 0 || p.logged("Not everything ended in time and was cut off") == nil {
+	if p.ExitCode() != 0 || p.logged("Some requests did not end in time and were aborted") == nil {
 		t.Errorf("it ended with %d: %s", p.ExitCode(), p.Output())
 	}
 }

@@ -29,8 +29,8 @@ func coreFlags() fileFlags {
 	return fileFlags{cert: "--core-cert-file", key: "--core-key-file", ca: "--core-ca-file"}
 }
 
-// openFiles reads a set of TLS files and keeps it current from then on, once its Run is called. usage is what the certificate is for, and now the time
-// that it is held against.
+// openFiles reads a set of TLS files and keeps it current from then on, once its Run is called. usage is what the certificate is for, and
+// now the time that it is held against.
 func openFiles(files certreload.Files, flags fileFlags, usage x509.ExtKeyUsage, log logr.Logger, now func() time.Time) (*certreload.Reloader, error) {
 	if err := readable(files, flags); err != nil {
 		return nil, err
@@ -38,10 +38,10 @@ func openFiles(files certreload.Files, flags fileFlags, usage x509.ExtKeyUsage, 
 	reloader, err := certreload.New(files, certreload.Options{
 		OnReload: func(err error) {
 			if err != nil {
-				log.Error(err, "TLS files cannot be used, keeping the last good ones")
+				log.Error(err, "TLS files cannot be used, keeping the previous ones")
 				return
 			}
-			log.Info("Took over new TLS files")
+			log.Info("Loaded new TLS files")
 		},
 		Check: func(s *certreload.Snapshot, now time.Time) error { return checkSnapshot(s, files, usage, now) },
 		Now:   now,
@@ -91,7 +91,8 @@ func readableFile(flag, path string) error {
 	return fmt.Errorf("%s %q cannot be read: %w", flag, path, reason)
 }
 
-// warnOfOpenSecret tells of a private key or a password that every user of the machine may read. It is no error: Kubernetes mounts Secrets so by default.
+// warnOfOpenSecret tells of a private key or a password that every user of the machine may read. It is not an error: Kubernetes mounts Secrets
+// so by default.
 func warnOfOpenSecret(path string, log logr.Logger) {
 	if path == "" {
 		return
@@ -137,12 +138,12 @@ func checkLeaf(leaf *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) er
 	return nil
 }
 
-// checkBundle wants authorities only: a leaf among them would be trusted for itself, whoever holds its key.
+// checkBundle wants authorities only: a leaf among them would be trusted for itself, no matter who holds its key.
 func checkBundle(bundle []*x509.Certificate, now time.Time) error {
 	valid := len(bundle) == 0
 	for _, ca := range bundle {
 		if !ca.BasicConstraintsValid || !ca.IsCA {
-			return fmt.Errorf("the certificate of %q in it is no certificate authority", ca.Subject)
+			return fmt.Errorf("the certificate of %q in it is not a certificate authority", ca.Subject)
 		}
 		valid = valid || (!now.Before(ca.NotBefore) && !now.After(ca.NotAfter))
 	}

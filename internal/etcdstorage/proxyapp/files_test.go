@@ -133,7 +133,7 @@ func TestRefusedFiles(t *testing.T) {
 				t.Helper()
 				s.listen.Put(t, "ca.crt", s.ca.Issue(t, testkit.Leaf{CommonName: "leaf"}).Cert)
 			},
-			`--client-ca-file: CA bundle LISTEN/ca.crt: the certificate of "CN=leaf" in it is no certificate authority`,
+			`--client-ca-file: CA bundle LISTEN/ca.crt: the certificate of "CN=leaf" in it is not a certificate authority`,
 		},
 		"a CA of the past": {
 			func(t *testing.T, s sides) {

@@ -39,8 +39,8 @@ func newClientSide(files *certreload.Reloader, report *reporter) credentials.Tra
 	return clientSide{TransportCredentials: credentials.NewTLS(config), files: files, report: report}
 }
 
-// ServerHandshake implements credentials.TransportCredentials. The end of the certificate is noted before: should another be taken over meanwhile, the
-// connection is made anew a little earlier than it must.
+// ServerHandshake implements credentials.TransportCredentials. The end of the certificate is noted before: should another be taken over
+// meanwhile, the connection is made again a little earlier than it must.
 func (c clientSide) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	end := c.files.Current().NotAfter()
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
@@ -136,7 +136,7 @@ func (c coreSide) ClientHandshake(ctx context.Context, authority string, raw net
 	return &verdictConn{Conn: conn, heard: func(err error) { c.state.heard(address, err) }}, info, nil
 }
 
-// coreInfo says of a connection to the core what it was made with. It is a h2.Renewable: once there are other files the connection is made anew.
+// coreInfo says of a connection to the core what it was made with. It is a h2.Renewable: once there are other files the connection is made again.
 // Handshakes alone look at certificates, and connections live for months: without this the proxy would be known to the core by certificates that have
 // ended or were withdrawn, and an error in new ones would be found out by the next outage.
 type coreInfo struct {

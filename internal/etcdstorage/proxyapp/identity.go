@@ -36,17 +36,17 @@ func parseIdentity(source, text string) (identity, error) {
 	kind, value, found := strings.Cut(text, ":")
 	switch {
 	case !found || (kind != kindURI && kind != kindDNS && kind != kindCN):
-		return complain("does not say where in the certificate to look")
+		return complain("does not say which name of the certificate to check")
 	case value == "":
 		return complain("names nobody")
 	case value != strings.TrimSpace(value):
 		return complain("begins or ends with a space")
 	case kind == kindDNS && !validHost(value):
-		return complain("is no DNS name (patterns are not known)")
+		return complain("is not a DNS name (patterns are not known)")
 	case kind == kindURI:
 		u, err := url.Parse(value)
 		if err != nil || !u.IsAbs() {
-			return complain("is no URI with a scheme")
+			return complain("is not a URI with a scheme")
 		}
 		value = u.String() // as certificates' URIs are written below
 	case kind == kindDNS:
@@ -83,8 +83,8 @@ var errRevoked = errors.New("the client certificate was revoked")
 // errNotAdmitted begins the answer to clients of another tenant. It tells them what they are and not what they would have to be.
 var errNotAdmitted = errors.New("the client certificate does not belong to this tenant")
 
-// authorizer returns the judge of verified client certificates: one of the certificate's names must be one of the admitted ones, unless it carries the
-// URI of another tenant, which beats any other name, or one that is revoked.
+// authorizer returns the judge of verified client certificates: one of the certificate's names must be one of the admitted ones, unless it
+// carries the URI of another tenant, which beats any other name, or one that is revoked.
 func authorizer(tenant string, admitted []identity, revoked func(*x509.Certificate) bool) func(*x509.Certificate) error {
 	return func(cert *x509.Certificate) error {
 		names := identitiesOf(cert)

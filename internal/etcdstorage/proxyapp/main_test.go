@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// asProgram makes the test binary the program, so that tests run it as a process of its own without linking it once more.
+// asProgram makes the test binary the program, so that tests run it as a process of its own without linking it again.
 const asProgram = "MOORING_TEST_AS_ETCD_STORAGE_PROXY"
 
 func TestMain(m *testing.M) {

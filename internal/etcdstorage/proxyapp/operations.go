@@ -21,9 +21,9 @@ import (
 const (
 	// readyTimeout bounds one readiness check. Probes should allow more (timeoutSeconds: 5).
 	readyTimeout = 3 * time.Second
-	// readyReuse is how long an answer is given again without asking: whoever reaches the port must not be able to make the core work.
+	// readyReuse is how long an answer is given again without asking: anyone who reaches the port must not be able to make the core work.
 	readyReuse = time.Second
-	// readyInterval is how often it is checked when nobody asks, so that the log tells of a lost core in any case.
+	// readyInterval is how often it is checked when no one asks, so that the log tells of a lost core in any case.
 	readyInterval = 10 * time.Second
 	// scrapeTimeout bounds a request to the endpoints for operations.
 	scrapeTimeout = 10 * time.Second
@@ -47,7 +47,7 @@ type readiness struct {
 // newReadiness registers its metric, whose name MUST NOT change.
 func newReadiness(check func(ctx context.Context) error, report *reporter, registry prometheus.Registerer) *readiness {
 	r := &readiness{check: check, report: report, state: prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mooring_etcdstorage_proxy_ready", Help: "1 while the core answers linearizable reads in the tenant's prefix, else 0.",
+		Name: "mooring_etcdstorage_proxy_ready", Help: "1 while the core responds to linearizable reads in the tenant's prefix, else 0.",
 	})}
 	registry.MustRegister(r.state)
 	return r

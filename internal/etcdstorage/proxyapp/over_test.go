@@ -156,9 +156,9 @@ func timed(config *tls.Config, clock *hand) *tls.Config {
 	return config
 }
 
-// TestNoConnectionOutlivesItsCertificate shows that when the certificate of a client ends its connections are told to go: a call begins elsewhere, a bare stream ends with
-// a reason, and the watch of an etcd client resumes on a new connection with nothing lost or repeated. Connections of others are left alone. Those that
-// were shown a certificate of ours that ends go on until there is another one.
+// TestNoConnectionOutlivesItsCertificate shows that when the certificate of a client ends its connections are told to go: a call begins
+// elsewhere, a bare stream ends with a reason, and the watch of an etcd client resumes on a new connection with nothing lost or repeated.
+// Connections of others are left alone. Those that were shown a certificate of ours that ends go on until there is another one.
 func TestNoConnectionOutlivesItsCertificate(t *testing.T) {
 	t.Parallel()
 	etcd, clock := testkit.NewEtcd(t), newHand()
@@ -199,7 +199,7 @@ func TestNoConnectionOutlivesItsCertificate(t *testing.T) {
 		t.Errorf("%v connections were over before their certificates", got)
 	}
 	clock.step(2 * time.Minute)
-	if err := mortal.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection has ended: connect anew") {
+	if err := mortal.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection has expired: connect again") {
 		t.Errorf("a bare stream ended with %v", err)
 	}
 	for range 20 {
@@ -218,7 +218,7 @@ func TestNoConnectionOutlivesItsCertificate(t *testing.T) {
 	if changed, err := p.listenFiles.Reload(); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
-	if err := other.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the serving certificate of this connection has ended: connect anew") {
+	if err := other.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the serving certificate of this connection has expired: connect again") {
 		t.Errorf("a bare stream ended with %v", err)
 	}
 	other = openWatch(t, etcdserverpb.NewWatchClient(long), "counter") // on a new connection

@@ -95,8 +95,8 @@ func (l *lines) gone(t *testing.T, when string, some []*line) {
 	})
 }
 
-// TestCoreConnectionsAreMadeAnew replaces the proxy's certificate for the core, each time with one of another user, and then deletes the user of the one
-// before: whoever still were known by that would be refused. Meanwhile requests, a watch and a keepalive go on as if nothing were.
+// TestCoreConnectionsAreMadeAnew replaces the proxy's certificate for the core, each time with one of another user, and then deletes the
+// user of the one before: anyone who still were known by that would be refused. Meanwhile requests, a watch and a keepalive go on as if nothing were.
 func TestCoreConnectionsAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	const turns = 3
@@ -150,7 +150,7 @@ func TestCoreConnectionsAreMadeAnew(t *testing.T) {
 		take()
 		conns.gone(t, when, before)
 		if got := p.count(t, renewedSeries, ""); got < count+1 {
-			t.Errorf("%s: %v connections were made anew", when, got-count)
+			t.Errorf("%s: %v connections were made again", when, got-count)
 		}
 		if _, err := root.UserDelete(t.Context(), user(n)); err != nil {
 			t.Fatal(err)
@@ -161,26 +161,26 @@ func TestCoreConnectionsAreMadeAnew(t *testing.T) {
 	before := conns.now()
 	folder.Put(t, "ca.crt", testkit.Bundle(ca, testkit.NewAuthority(t, "next")))
 	take()
-	conns.gone(t, "another CA beside it", before)
-	more("another CA beside it")
+	conns.gone(t, "another CA alongside it", before)
+	more("another CA alongside it")
 	if _, changed := p.coreFiles.Reload(); changed != nil {
 		t.Fatal(changed)
 	}
 	renewed := p.count(t, renewedSeries, "")
 	more("the same files again")
 	if got := p.count(t, renewedSeries, ""); got != renewed {
-		t.Errorf("%v connections were made anew for nothing", got-renewed)
+		t.Errorf("%v connections were made again for nothing", got-renewed)
 	}
 	stop()
 	if err := load.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	checkCounter(t, watch, written.Load())
-	t.Logf("%d events and %d keepalives over %v connections made anew", written.Load(), beats.Load(), renewed)
+	t.Logf("%d events and %d keepalives over %v connections made again", written.Load(), beats.Load(), renewed)
 }
 
-// TestNewCoreFilesThatTheCoreRefuses: what works is not given up for what does not. The proxy goes on with the connections that it has, even beyond the end
-// of their certificate, counts the refusals, and moves as soon as there are files that the core takes.
+// TestNewCoreFilesThatTheCoreRefuses: what works is not given up for what does not. The proxy goes on with the connections that it has, even
+// beyond the end of their certificate, counts the refusals, and moves as soon as there are files that the core takes.
 func TestNewCoreFilesThatTheCoreRefuses(t *testing.T) {
 	t.Parallel()
 	ca, clock := testkit.NewAuthorityFor(t, "ca", -time.Hour, 100*time.Hour), newHand()
@@ -224,7 +224,7 @@ func TestNewCoreFilesThatTheCoreRefuses(t *testing.T) {
 	clock.step(2 * time.Hour)
 	works("refused, and the old one has ended", "3")
 	if got := p.count(t, renewedSeries, ""); got != 0 {
-		t.Errorf("%v connections were made anew", got)
+		t.Errorf("%v connections were made again", got)
 	}
 	before := conns.now()
 	folder.PutPair(t, ca.Issue(t, leaf(90*time.Hour)))

@@ -35,7 +35,7 @@ func newReporter(log logr.Logger, registry prometheus.Registerer) *reporter {
 		said: map[string]*rate.Sometimes{},
 		clients: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_etcdstorage_proxy_client_handshakes_refused_total",
-			Help: "TLS handshakes of clients that did not succeed, by reason.",
+			Help: "Failed TLS handshakes of clients, by reason.",
 		}, []string{"reason"}),
 		identity: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mooring_etcdstorage_proxy_client_identities_refused_total",
@@ -43,7 +43,7 @@ func newReporter(log logr.Logger, registry prometheus.Registerer) *reporter {
 		}),
 		core: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_etcdstorage_proxy_core_handshakes_failed_total",
-			Help: "TLS handshakes with the core that did not succeed, by reason.",
+			Help: "Failed TLS handshakes with the core, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range reasons() {
@@ -70,7 +70,7 @@ func (r *reporter) clientHandshake(from net.Addr, err error) {
 	reason := reasonOf(err)
 	r.clients.WithLabelValues(reason).Inc()
 	if reason == reasonClosed {
-		r.log.V(2).Info("Client went away during the TLS handshake", "client", from.String())
+		r.log.V(2).Info("Client disconnected during the TLS handshake", "client", from.String())
 		return
 	}
 	r.sometimes("client "+reason, func() {

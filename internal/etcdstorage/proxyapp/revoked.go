@@ -12,7 +12,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 )
 
-// parseRevoked reads a list of revoked identities: one in each line, written as in --allowed-identity. Empty lines and those that begin with '#' are skipped.
+// parseRevoked reads a list of revoked identities: one in each line, written as in --allowed-identity. Empty lines and those that begin with
+// '#' are skipped.
 func parseRevoked(text string) ([]identity, error) {
 	var out []identity
 	for line := range strings.Lines(text) {
@@ -29,7 +30,7 @@ func parseRevoked(text string) ([]identity, error) {
 	return out, nil
 }
 
-// revocation says which client certificates are revoked, by the list that is current among files.
+// revocation returns which client certificates are revoked, by the list that is current among files.
 type revocation struct {
 	files *certreload.Reloader
 	last  atomic.Pointer[revokedIn]
@@ -41,7 +42,7 @@ type revokedIn struct {
 	identities []identity
 }
 
-// revoked says whether one of a certificate's names is revoked.
+// revoked reports whether one of a certificate's names is revoked.
 func (r *revocation) revoked(cert *x509.Certificate) bool {
 	list := r.current()
 	return len(list) > 0 && slices.ContainsFunc(identitiesOf(cert), func(name identity) bool { return slices.Contains(list, name) })

@@ -17,8 +17,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// TestRevokedClients revokes an identity under a client that is connected and watches: its connections end, new ones are refused with the reason, and another
-// client of the same tenant notices nothing. A list that cannot be read changes nothing; one without the identity lets it in again.
+// TestRevokedClients revokes an identity under a client that is connected and watches: its connections end, new ones are refused with the
+// reason, and another client of the same tenant notices nothing. A list that cannot be read changes nothing; one without the identity lets
+// it in again.
 func TestRevokedClients(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
@@ -53,7 +54,7 @@ func TestRevokedClients(t *testing.T) {
 	if err := reload(); err != nil {
 		t.Fatal(err)
 	}
-	if err := watching.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection was revoked: connect anew") {
+	if err := watching.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection was revoked: connect again") {
 		t.Errorf("the watch ended with %v", err)
 	}
 	if got := p.count(t, overSeries, "revoked"); got != 1 {
@@ -72,7 +73,7 @@ func TestRevokedClients(t *testing.T) {
 	}
 
 	revoke("nobody")
-	if err := reload(); err == nil || !strings.Contains(err.Error(), list) || !strings.Contains(err.Error(), `the revoked identity "nobody" does not say where in the certificate to look: write uri:URI`) {
+	if err := reload(); err == nil || !strings.Contains(err.Error(), list) || !strings.Contains(err.Error(), `the revoked identity "nobody" does not say which name of the certificate to check: write uri:URI`) {
 		t.Errorf("a list that cannot be read: %v", err)
 	}
 	refused()

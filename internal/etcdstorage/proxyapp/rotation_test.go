@@ -59,8 +59,8 @@ func (h *holder) put(config *tls.Config) {
 }
 
 // Again and again everything is replaced: the CA on the clients' side and the one on the core's side, with every certificate of both, in the
-// order in which an operator must do it: trust the new CA beside the old one, then change the certificates, then drop the old CA. Meanwhile
-// clients connect anew all the time, and not one may fail; and streams that were opened before the first rotation are alive after the last, with
+// order in which an operator must do it: trust the new CA alongside the old one, then change the certificates, then drop the old CA. Meanwhile
+// clients connect again all the time, and not one may fail; and streams that were opened before the first rotation are alive after the last, with
 // no event lost or repeated.
 func TestRotationsUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -274,7 +274,7 @@ func checkCounter(t *testing.T, watch *watching, last int64) {
 	}
 }
 
-// checkEnd looks at what the proxy has counted, and makes it connect to the core once more, with what it has now.
+// checkEnd looks at what the proxy has counted, and makes it connect to the core again, with what it has now.
 func (r *rotation) checkEnd(t *testing.T, n int, connections int64) {
 	t.Helper()
 	_, body := r.proxy.get(t, "/metrics")
@@ -344,12 +344,12 @@ func TestBadFilesAreNotTakenOver(t *testing.T) {
 	}
 	folder.PutPair(t, expired)
 	works("an expired certificate", 1)
-	if line := p.logged("TLS files cannot be used, keeping the last good ones"); line == nil || line["side"] != "clients" {
+	if line := p.logged("TLS files cannot be used, keeping the previous ones"); line == nil || line["side"] != "clients" {
 		t.Errorf("it is silent: %s", p.Output())
 	}
 	folder.PutPair(t, ca.Issue(t, testkit.Leaf{}))
 	works("another certificate", 0)
-	if p.logged("Took over new TLS files") == nil {
+	if p.logged("Loaded new TLS files") == nil {
 		t.Errorf("it does not say that it took them over: %s", p.Output())
 	}
 }

@@ -57,7 +57,7 @@ func (o *options) readTenant(s *settings) error {
 		return errors.New("--tenant is missing: name the tenant that is served")
 	}
 	if !tenantName.MatchString(o.tenant) {
-		return fmt.Errorf("--tenant %q is no tenant name: use up to 63 lower case letters, digits and '-', with a letter or digit at both ends", o.tenant)
+		return fmt.Errorf("--tenant %q is not a tenant name: use up to 63 lower case letters, digits and '-', with a letter or digit at both ends", o.tenant)
 	}
 	text := o.prefix
 	if text == "" {

@@ -80,8 +80,8 @@ func TestRefusedFlags(t *testing.T) {
 		{flags{"core-max-request-bytes": "0"}, `--core-max-request-bytes 0 is out of range: use the core's own value, 1 to 1073741824`},
 
 		{flags{"tenant": "-"}, `--tenant is missing: name the tenant that is served`},
-		{flags{"tenant": "Team_A"}, `--tenant "Team_A" is no tenant name: use up to 63 lower case letters, digits and '-', with a letter or digit at both ends`},
-		{flags{"tenant": strings.Repeat("a", 64)}, `--tenant "` + strings.Repeat("a", 64) + `" is no tenant name: use up to 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{flags{"tenant": "Team_A"}, `--tenant "Team_A" is not a tenant name: use up to 63 lower case letters, digits and '-', with a letter or digit at both ends`},
+		{flags{"tenant": strings.Repeat("a", 64)}, `--tenant "` + strings.Repeat("a", 64) + `" is not a tenant name: use up to 63 lower case letters, digits and '-', with a letter or digit at both ends`},
 		{flags{"prefix": "/a"}, `--prefix: prefix "/a" must begin and end with "/", for example /team-a/`},
 		{flags{"prefix": "/"}, `--prefix: prefix "/" would be the whole of the core: give it a name, for example /team-a/`},
 		{flags{"prefix": "/a//b/"}, `--prefix: prefix "/a//b/" has an empty element: write each "/" once, for example /team-a/`},
@@ -107,12 +107,12 @@ func TestRefusedFlags(t *testing.T) {
 		{flags{"advertise-client-url": "https://etcd:2379/x"}, `--advertise-client-url "https://etcd:2379/x" has more than scheme, host and port: write https://host:2379`},
 		{flags{"advertise-client-url": "https://%zz"}, `--advertise-client-url "https://%zz" is not an URL: write https://host:2379`},
 
-		{flags{"allowed-identity": "team-a"}, `--allowed-identity "team-a" does not say where in the certificate to look: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
-		{flags{"allowed-identity": "CN:team-a"}, `--allowed-identity "CN:team-a" does not say where in the certificate to look: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
+		{flags{"allowed-identity": "team-a"}, `--allowed-identity "team-a" does not say which name of the certificate to check: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
+		{flags{"allowed-identity": "CN:team-a"}, `--allowed-identity "CN:team-a" does not say which name of the certificate to check: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
 		{flags{"allowed-identity": "cn:"}, `--allowed-identity "cn:" names nobody: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
 		{flags{"allowed-identity": "cn: a"}, `--allowed-identity "cn: a" begins or ends with a space: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
-		{flags{"allowed-identity": "dns:*.a"}, `--allowed-identity "dns:*.a" is no DNS name (patterns are not known): write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
-		{flags{"allowed-identity": "uri:team-a"}, `--allowed-identity "uri:team-a" is no URI with a scheme: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
+		{flags{"allowed-identity": "dns:*.a"}, `--allowed-identity "dns:*.a" is not a DNS name (patterns are not known): write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
+		{flags{"allowed-identity": "uri:team-a"}, `--allowed-identity "uri:team-a" is not a URI with a scheme: write uri:URI, dns:NAME or cn:NAME, which the certificate must carry exactly so`},
 
 		{flags{"health-address": "x"}, `--health-address "x" is not an address to listen on: write host:port or ":port", or "0" to turn the endpoint off`},
 		{flags{"metrics-address": "x"}, `--metrics-address "x" is not an address to listen on: write host:port or ":port", or "0" to turn the endpoint off`},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limits bound what a tenant stores; 0 is no limit.
+// Limits bound what a tenant stores; 0 means no limit.
 type Limits struct {
 	// Bytes of keys, with their prefix, and values; Keys is their number.
 	Bytes, Keys int64
@@ -53,7 +53,7 @@ func (l *Ledger) Used() Size { return l.used }
 // Revision is that of the last change that the ledger was told of.
 func (l *Ledger) Revision() int64 { return l.revision }
 
-// Put says that a key has been written: bytes is key and value.
+// Put reports that a key has been written: bytes is key and value.
 func (l *Ledger) Put(key []byte, bytes int) {
 	hash := l.hash(key)
 	before, known := l.sizes[hash]
@@ -65,7 +65,7 @@ func (l *Ledger) Put(key []byte, bytes int) {
 	}
 }
 
-// Delete says that a key has been deleted.
+// Delete reports that a key has been deleted.
 func (l *Ledger) Delete(key []byte) {
 	hash := l.hash(key)
 	before, known := l.sizes[hash]
@@ -77,7 +77,7 @@ func (l *Ledger) Delete(key []byte) {
 	l.used.Keys--
 }
 
-// Advance says that all changes up to a revision have been told, and ends the reservations of requests that were answered by then.
+// Advance reports that all changes up to a revision have been told, and ends the reservations of requests that were answered by then.
 func (l *Ledger) Advance(revision int64, now time.Time) {
 	l.revision = max(l.revision, revision)
 	l.expire(now)
@@ -92,7 +92,7 @@ func (l *Ledger) expire(now time.Time) {
 	}
 }
 
-// Replace takes over what was counted anew. Reservations go on, but for those that the count has seen.
+// Replace takes over what was counted again. Reservations go on, but for those that the count has seen.
 func (l *Ledger) Replace(counted *Ledger, now time.Time) {
 	l.hash, l.sizes, l.used, l.revision = counted.hash, counted.sizes, counted.used, counted.revision
 	l.Advance(counted.revision, now)
@@ -140,7 +140,8 @@ func (l *Ledger) fits(limits Limits, growth Size) bool {
 	return !(growth.Bytes > 0 && limits.Bytes > 0 && bytes > limits.Bytes) && !(growth.Keys > 0 && limits.Keys > 0 && keys > limits.Keys)
 }
 
-// Settle says that a reservation's request was done at a revision, and which branch ran: what that one adds is kept until the ledger has come there.
+// Settle reports that a reservation's request was done at a revision, and which branch ran: what that one adds is kept until the ledger has
+// come there.
 func (l *Ledger) Settle(id int64, succeeded bool, revision int64, now time.Time) {
 	r := l.reserved[id]
 	if r == nil {
@@ -168,8 +169,8 @@ func (l *Ledger) Release(id int64) {
 	}
 }
 
-// Abandon ends a reservation whose request was not answered. Unless it is sure that nothing was done, as when the connection was lost, it is kept for as
-// long as the change may take to be seen.
+// Abandon ends a reservation whose request was not answered. Unless it is sure that nothing was done, as when the connection was lost, it is
+// kept for as long as the change may take to be seen.
 func (l *Ledger) Abandon(id int64, sure bool, now time.Time) {
 	r := l.reserved[id]
 	switch {
@@ -181,7 +182,7 @@ func (l *Ledger) Abandon(id int64, sure bool, now time.Time) {
 	}
 }
 
-// Exceeded says whether the tenant is at its limit: what was refused last would still be refused.
+// Exceeded reports whether the tenant is at its limit: what was refused last would still be refused.
 func (l *Ledger) Exceeded(limits Limits) bool {
 	if l.refused == (Size{}) {
 		return false

@@ -36,7 +36,7 @@ type world struct {
 	seen    int       // how much of it the ledger was told
 	open    []request
 	now     time.Time
-	// deletions says that keys are deleted, too, and values shortened.
+	// deletions reports that keys are deleted, too, and values shortened.
 	deletions bool
 	longest   map[string]int
 }
@@ -139,7 +139,7 @@ func TestLedgerHolds(t *testing.T) {
 	})
 }
 
-// growing says that no put shortened a value: one that was shortened meanwhile grows by more than was reserved when a longer one comes late.
+// growing reports that no put shortened a value: one that was shortened meanwhile grows by more than was reserved when a longer one comes late.
 func growing(history []request) bool {
 	last := map[string]int{}
 	for _, r := range history {
@@ -200,14 +200,14 @@ func TestWhatWasRefusedIsLetIn(t *testing.T) {
 	l := newLedger()
 	l.Put([]byte("a"), 8)
 	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}, time.Time{}); ok || !l.Exceeded(limits) {
-		t.Fatal("6 more were let in beside 8 of 10, or their refusal was forgotten")
+		t.Fatal("6 more were let in alongside 8 of 10, or their refusal was forgotten")
 	}
 	if _, ok := l.Reserve(limits, quota.Size{Bytes: 2}, quota.Size{}, time.Time{}); !ok || !l.Exceeded(limits) {
 		t.Error("2 that fit were refused, or made the refusal of 6 forgotten")
 	}
 	l.Delete([]byte("a"))
 	if _, ok := l.Reserve(limits, quota.Size{Bytes: 6, Keys: 1}, quota.Size{}, time.Time{}); !ok || l.Exceeded(limits) {
-		t.Error("6 were refused beside 2 of 10, or are still said to be refused")
+		t.Error("6 were refused alongside 2 of 10, or are still said to be refused")
 	}
 }
 
@@ -264,7 +264,7 @@ func TestReservationsAfterANewCount(t *testing.T) {
 		t.Error("4 are stored and 1 is not seen yet, and 6 more are let in")
 	}
 	if _, ok := l.Reserve(limits, quota.Size{Bytes: 5}, quota.Size{}, time.Time{}); !ok {
-		t.Error("4 are stored and counted once more as reserved")
+		t.Error("4 are stored and counted again as reserved")
 	}
 }
 

@@ -12,5 +12,5 @@
 //   - Every lease of a tenant carries its tag in the upper half of the ID, and a tenant names only the lower half, so that another tenant's
 //     lease has no name at all.
 //
-// Package wire, beside it, applies them to the messages of etcd's API.
+// Package wire, alongside it, applies them to the messages of etcd's API.
 package tenancy

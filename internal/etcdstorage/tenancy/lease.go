@@ -14,7 +14,7 @@ import (
 const (
 	// MaxLease is the greatest lease ID that a tenant can name; the smallest is 1, as 0 means "no lease".
 	MaxLease = math.MaxUint32
-	// maxTag is the greatest tag. One less than 31 bits hold, so that math.MaxInt64 is no tenant's lease: LeaseSpace.Compare needs a number
+	// maxTag is the greatest tag. One less than 31 bits hold, so that math.MaxInt64 is not a tenant's lease: LeaseSpace.Compare needs a number
 	// above all of them.
 	maxTag = math.MaxInt32 - 1
 	// tagShift is how far up in the core's lease ID the tag stands.

@@ -18,7 +18,7 @@ const DefaultSystemPrefix = "/.etcd.mooring.dev/"
 // maxPrefix bounds a prefix in bytes: it is added to each key of each request, and etcd bounds a request to 1.5 MiB by default.
 const maxPrefix = 512
 
-// ErrOutside says that a key of the core is not one of the tenant's. It names no key on purpose.
+// ErrOutside reports that a key of the core is not one of the tenant's. It names no key on purpose.
 var ErrOutside = errors.New("a key of the core lies outside the tenant's prefix")
 
 // Prefix is the part of the core's key space that belongs to one tenant. The zero value is nobody's: it contains no key.

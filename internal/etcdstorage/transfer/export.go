@@ -34,8 +34,8 @@ type Spool interface {
 	Truncate(size int64) error
 }
 
-// Export writes the tenant's keys as of one revision. After an error the spool holds nothing of use. note, which may be nil, is called when the export
-// begins again.
+// Export writes the tenant's keys as of one revision. After an error the spool holds nothing of use. note, which may be nil, is called when
+// the export begins again.
 func Export(ctx context.Context, t Tenant, name string, to Spool, note func(string)) (Summary, error) {
 	for round := 1; ; round++ {
 		out, err := exportOnce(ctx, t, name, to)
@@ -134,7 +134,7 @@ func (e *exporter) read(ctx context.Context, from string, limit int64) (*clientv
 		return nil, fmt.Errorf("reading the tenant's keys: %w", err)
 	}
 	if len(answer.Kvs) == 0 && answer.More {
-		return nil, errors.New("reading the tenant's keys: the answer has no keys and says that there are more")
+		return nil, errors.New("reading the tenant's keys: the response has no keys and reports that there are more")
 	}
 	return answer, nil
 }

@@ -39,11 +39,11 @@ type Result struct {
 	Leases int64
 }
 
-// ErrNotEmpty says that the tenant has keys, and that nobody asked to add to them.
+// ErrNotEmpty reports that the tenant has keys, and that nobody asked to add to them.
 var ErrNotEmpty = errors.New("the tenant is not empty")
 
-// Import writes the keys of a stream. Each page is in the store either whole or not at all, unless some of its keys were there already. The last error
-// of the reader may come after all pages but the last were written.
+// Import writes the keys of a stream. Each page is in the store either whole or not at all, unless some of its keys were there already. The
+// last error of the reader may come after all pages but the last were written.
 func Import(ctx context.Context, t Tenant, from *Reader, o Options) (Result, error) {
 	i := &importer{t: t, told: map[int64]int64{}, granted: map[int64]clientv3.LeaseID{}}
 	if !o.Resume {
@@ -52,7 +52,7 @@ func Import(ctx context.Context, t Tenant, from *Reader, o Options) (Result, err
 			return i.out, fmt.Errorf("counting the tenant's keys: %w", err)
 		}
 		if n > 0 {
-			return i.out, fmt.Errorf("%w: it has %d keys, and nothing was written; to go on with an import that was interrupted, give --resume", ErrNotEmpty, n)
+			return i.out, fmt.Errorf("%w: it has %d keys, and nothing was written; to continue an interrupted import, use --resume", ErrNotEmpty, n)
 		}
 	}
 	for {
@@ -128,7 +128,7 @@ func (i *importer) part(ctx context.Context, kvs []KV) error {
 // compare returns how many keys are there with the value they should have, and those that are missing.
 func compare(kvs []KV, answer *clientv3.TxnResponse) (there int64, missing []KV, err error) {
 	if len(answer.Responses) != len(kvs) {
-		return 0, nil, errors.New("the other side answers a transaction with something else than was asked for")
+		return 0, nil, errors.New("the server's response does not match the transaction")
 	}
 	for n, kv := range kvs {
 		got := answer.Responses[n].GetResponseRange().GetKvs()
@@ -138,7 +138,7 @@ func compare(kvs []KV, answer *clientv3.TxnResponse) (there int64, missing []KV,
 		case bytes.Equal(got[0].Value, kv.Value):
 			there++
 		default:
-			return 0, nil, fmt.Errorf("key %s is there with another value, which is left as it is: the tenant is in use, or holds other data", quote(kv.Key))
+			return 0, nil, fmt.Errorf("key %s exists with another value, which is not changed: the tenant is in use, or holds other data", quote(kv.Key))
 		}
 	}
 	return there, missing, nil
@@ -153,8 +153,8 @@ func quote(key []byte) string {
 	return strconv.Quote(string(key))
 }
 
-// create writes keys if none of them is there. It may be tried again after an answer that was lost: then they are there, with the right values. A lease
-// that has ended since it was granted is granted anew.
+// create writes keys if none of them is there. It may be tried again after an answer that was lost: then they are there, with the right
+// values. A lease that has ended since it was granted is granted again.
 func (i *importer) create(ctx context.Context, kvs []KV) (*clientv3.TxnResponse, error) {
 	for n := 1; ; n++ {
 		txn, err := i.transaction(ctx, kvs)

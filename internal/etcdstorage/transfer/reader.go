@@ -86,7 +86,7 @@ func (r *Reader) Next() (*Page, error) {
 	for volume := 0; ; {
 		data, err := r.line()
 		if errors.Is(err, io.EOF) {
-			return nil, &FormatError{Text: fmt.Sprintf("the stream ends behind line %d without its last line: it was cut off", r.at)}
+			return nil, &FormatError{Text: fmt.Sprintf("the stream ends behind line %d without its last line: it was truncated", r.at)}
 		}
 		if err != nil {
 			return nil, err
@@ -125,7 +125,7 @@ func (r *Reader) Next() (*Page, error) {
 func (r *Reader) lease(page *Page, l Lease) error {
 	r.leases++
 	if l.ID != r.leases || l.TTL <= 0 {
-		return r.wrong("it is no line of a stream")
+		return r.wrong("it is not a line of a stream")
 	}
 	page.Leases = append(page.Leases, l)
 	return nil
@@ -138,7 +138,7 @@ func (r *Reader) kv(page *Page, kv KV) error {
 	case bytes.Compare(kv.Key, r.last) <= 0:
 		return r.wrong("the key is not behind the one before it")
 	case kv.Lease < 0 || kv.Lease > r.leases:
-		return r.wrong("the key holds on lease %d, which was not told of", kv.Lease)
+		return r.wrong("the key is attached to lease %d, which the stream does not define", kv.Lease)
 	}
 	r.last = kv.Key
 	r.keys++
@@ -187,7 +187,7 @@ func (r *Reader) line() ([]byte, error) {
 			r.at--
 			return nil, io.EOF
 		case errors.Is(err, io.EOF) && r.at > 1:
-			return nil, r.wrong("the stream ends within this line: it was cut off")
+			return nil, r.wrong("the stream ends within this line: it was truncated")
 		case errors.Is(err, io.EOF):
 			return nil, r.wrong("this is not what 'kubectl mooring etcd export' writes")
 		default:
@@ -230,8 +230,8 @@ type Summary struct {
 	Leases int64
 	// Ended is the number of keys that were left out since their lease had ended meanwhile.
 	Ended int64
-	// Foreign is the number of keys that were left out since their lease is older than the proxy that was read through: a tenant cannot read such a lease, and
-	// without it the keys would stay for ever. ForeignKeys are the first of them. An export of the core itself has them.
+	// Foreign is the number of keys that were left out since their lease is older than the proxy that was read through: a tenant cannot read
+	// such a lease, and without it the keys would stay for ever. ForeignKeys are the first of them. An export of the core itself has them.
 	Foreign     int64
 	ForeignKeys []string
 }

@@ -150,7 +150,7 @@ func decode(data []byte) (line, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&l); err != nil {
-		return l, errors.New("it is no line of a stream")
+		return l, errors.New("it is not a line of a stream")
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return l, errors.New("there is something behind the line's object")
@@ -162,7 +162,7 @@ func decode(data []byte) (line, error) {
 		}
 	}
 	if set != 1 {
-		return l, errors.New("it is no line of a stream")
+		return l, errors.New("it is not a line of a stream")
 	}
 	return l, nil
 }

@@ -94,7 +94,7 @@ func try(ctx context.Context, call func(context.Context) error) error {
 	}
 }
 
-// passing says whether an error may be gone a moment later. A transaction that creates may be made again as well.
+// passing reports whether an error may be gone a moment later. A transaction that creates may be made again as well.
 func passing(err error) bool {
 	return is(err, rpctypes.ErrGRPCRequestTooManyRequests) || code(err) == codes.Unavailable
 }

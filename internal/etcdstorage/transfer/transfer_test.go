@@ -137,8 +137,8 @@ func load(ctx context.Context, to transfer.Tenant, stream []byte, o transfer.Opt
 	return transfer.Import(ctx, to, r, o)
 }
 
-// A tenant goes out through its proxy, or from the core, and in again as another tenant, through a proxy or into the core: all four ways give the same
-// keys, leases of the right length that the new tenant's proxy knows, and nothing of others.
+// A tenant goes out through its proxy, or from the core, and in again as another tenant, through a proxy or into the core: all four ways
+// give the same keys, leases of the right length that the new tenant's proxy knows, and nothing of others.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
@@ -256,8 +256,8 @@ func TestExportIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// Compaction in the middle: the export begins again at a newer revision, and what was written before is gone from the stream. If it happens each time,
-// the export gives up with words.
+// Compaction in the middle: the export begins again at a newer revision, and what was written before is gone from the stream. If it happens
+// each time, the export gives up with words.
 func TestCompactionDuringExport(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
@@ -358,8 +358,8 @@ func (ended) TimeToLive(_ context.Context, id clientv3.LeaseID, _ ...clientv3.Le
 	return &clientv3.LeaseTimeToLiveResponse{ID: id, TTL: -1}, nil
 }
 
-// An import into a tenant that is not empty is refused. One that was interrupted, in the middle or after an answer that was lost, is finished by --resume.
-// A key with another value ends it, and nothing is overwritten. What API servers note of compaction is not loaded.
+// An import into a tenant that is not empty is refused. One that was interrupted, in the middle or after an answer that was lost, is
+// finished by --resume. A key with another value ends it, and nothing is overwritten. What API servers note of compaction is not loaded.
 func TestImportIsFinishedByDoingItAgain(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
@@ -383,7 +383,7 @@ func TestImportIsFinishedByDoingItAgain(t *testing.T) {
 	}
 	b.KV = bClient.KV
 	if _, err := load(t.Context(), b, stream, transfer.Options{}); !errors.Is(err, transfer.ErrNotEmpty) ||
-		!strings.Contains(err.Error(), fmt.Sprintf("it has %d keys, and nothing was written; to go on with an import that was interrupted, give --resume", result.Written)) {
+		!strings.Contains(err.Error(), fmt.Sprintf("it has %d keys, and nothing was written; to continue an interrupted import, use --resume", result.Written)) {
 		t.Errorf("%v", err)
 	}
 	lost := 0
@@ -407,7 +407,7 @@ func TestImportIsFinishedByDoingItAgain(t *testing.T) {
 	}
 	before := held(t, etcd, "b")
 	if _, err := load(t.Context(), b, stream, transfer.Options{Resume: true}); err == nil ||
-		err.Error() != `key "/registry/a/0700" is there with another value, which is left as it is: the tenant is in use, or holds other data` {
+		err.Error() != `key "/registry/a/0700" exists with another value, which is not changed: the tenant is in use, or holds other data` {
 		t.Errorf("%v", err)
 	}
 	if !maps.Equal(before, held(t, etcd, "b")) {
@@ -415,7 +415,7 @@ func TestImportIsFinishedByDoingItAgain(t *testing.T) {
 	}
 }
 
-// A lease that ends before its keys are written is granted anew.
+// A lease that ends before its keys are written is granted again.
 func TestALeaseThatEndsDuringImport(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)

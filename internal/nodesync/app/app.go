@@ -31,9 +31,9 @@ func NewCommand() *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{
 		Use:   Component,
-		Short: "Remove from Calico's datastore what is left of machines that are gone",
-		Long: "calico-node-sync watches Kubernetes Nodes. When one is gone for good, it removes the Calico Node of that machine with its " +
-			"workload endpoints, addresses and block affinities from Calico's datastore. It removes nothing that it cannot prove stale.",
+		Short: "Remove leftovers of machines that are gone from Calico's datastore",
+		Long: "calico-node-sync watches Kubernetes Nodes. When a Node is gone for good, it removes the Calico Node of that machine with " +
+			"its workload endpoints, addresses and block affinities from Calico's datastore. It removes nothing that it cannot prove stale.",
 		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context(), o) },
 	}
 	o.addFlags(command.Flags())
@@ -98,7 +98,7 @@ type datastore interface {
 	Close() error
 }
 
-// openDatastore connects. A datastore that does not answer yet is waited for (readiness tells), but one that can never be talked to, since
+// openDatastore connects. A datastore that does not respond yet is waited for (readiness tells), but one that can never be talked to, since
 // the certificates do not fit, ends the program.
 func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, cluster *rest.Config) (datastore, error) {
 	store, err := connect(config, cluster)
@@ -109,7 +109,7 @@ func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, c
 		if errors.Is(err, calico.ErrUntrusted) {
 			return nil, errors.Join(err, store.Close())
 		}
-		log.Error(err, "Calico's datastore does not answer, will try again")
+		log.Error(err, "Calico's datastore does not respond, will try again")
 	}
 	return store, nil
 }
@@ -164,7 +164,7 @@ func addChecks(mgr *manager.Manager, store datastore, cluster *controller.Kubern
 	}
 	return mgr.Readiness.Add("kubernetes-api", func(ctx context.Context) error {
 		if _, err := cluster.UID(ctx); err != nil {
-			return fmt.Errorf("the API server does not answer: %w", err)
+			return fmt.Errorf("the API server does not respond: %w", err)
 		}
 		return nil
 	})
@@ -175,7 +175,7 @@ func addChecks(mgr *manager.Manager, store datastore, cluster *controller.Kubern
 func newState(config *rest.Config, o *options, log logr.Logger) (controller.State, error) {
 	namespace := o.manager.Namespace()
 	if namespace == "" {
-		log.Info("Keeping no state, since no namespace is known: after a restart grace periods begin anew, and nothing can be confirmed")
+		log.Info("Keeping no state, since no namespace is known: after a restart grace periods start again, and nothing can be confirmed")
 		return nil, nil
 	}
 	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})

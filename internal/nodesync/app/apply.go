@@ -22,10 +22,10 @@ import (
 )
 
 // errNoTerminal refuses an apply that nobody could say yes to.
-var errNoTerminal = errors.New("apply asks before it writes, and standard input is no terminal: pass --yes, or look first with the plan command")
+var errNoTerminal = errors.New("apply asks for confirmation before it writes, and standard input is not a terminal: pass --yes, or use the plan command first")
 
-// nothingKept says that what apply removes cannot be put back.
-const nothingKept = "nothing will be kept for the restore command, since no journal is configured"
+// nothingKept reports that what apply removes cannot be put back.
+const nothingKept = "nothing is saved for the restore command, because no journal is configured"
 
 // errDeclined ends an apply that a person did not want after all. Nothing has been written then.
 var errDeclined = errors.New("declined, nothing was written")
@@ -50,16 +50,16 @@ func newApplyCommand(o *options) *cobra.Command {
 	a := &applyCommand{options: o, output: screen.NewFormat(screen.Text, screen.FormatJSON), clock: clock.RealClock{}}
 	apply := &cobra.Command{
 		Use:   "apply [NODE...]",
-		Short: "Do once what the controller does all the time, and say what was done",
-		Long: "apply waits until the grace periods are over, shows what would be removed, asks, and removes it round by round as the controller does: with " +
-			"the same gates, the same pace and the same transactions. It touches no machine that it has not shown. Machines about which something may change " +
-			"by itself (pods still running there, a live read without an answer) are waited for, two minutes at most; the rest is left alone, and it " +
-			"says why.\n\nWithout a namespace it keeps nothing: grace periods begin when it starts, and what the mass guard holds back is confirmed with " +
-			"--confirm. With --leader-election-namespace, or in a Pod, it shares what the controller keeps there, confirmations included, and takes its Lease, " +
-			"so that it refuses to run beside one.\n\n" +
-			namedLong + " apply then asks about these machines alone.\n\n" +
-			"Exit codes: 0 everything is done or there was nothing to do; 2 something is held back; 1 an error or a no; 130 and 143 when a signal ended it, " +
-			"between two writes. -o json prints one document a line.",
+		Short: "Do once what the controller does continuously, and report what was done",
+		Long: "apply waits until the grace periods are over, shows what would be removed, asks for confirmation, and removes it as the controller does: with the " +
+			"same gates, the same pace and the same transactions. It changes no machine that it has not shown. It waits up to two minutes for " +
+			"machines whose state may change by itself (pods that still run there, a live read without a response). The rest is left alone, and the reason " +
+			"is printed.\n\nWithout a namespace it stores no state: grace periods begin when it starts, and --confirm confirms what the mass guard holds back. " +
+			"With --leader-election-namespace, or in a Pod, it uses the controller's state there, including confirmations, and takes its Lease, so that " +
+			"it refuses to run alongside a controller.\n\n" +
+			namedLong + " apply then asks about these machines only.\n\n" +
+			"Exit codes: 0 everything is done or there was nothing to do; 2 something is held back; 1 an error, or it was declined; 130 and 143 if a signal stopped " +
+			"it, between two writes. -o json prints one document a line.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			o.named = names
@@ -71,7 +71,7 @@ func newApplyCommand(o *options) *cobra.Command {
 	o.addPlanFlags(apply.Flags())
 	o.addApplyFlags(apply.Flags())
 	apply.Flags().StringVar(&a.confirm, "confirm", a.confirm,
-		"Hash that plan or apply names, by which the mass guard lets just these nodes pass.")
+		"Hash that plan or apply prints; it confirms exactly these nodes to the mass guard.")
 	apply.Flags().BoolVarP(&a.yes, "yes", "y", a.yes, "Do not ask.")
 	a.output.AddTo(apply)
 	return apply
@@ -89,7 +89,7 @@ var hash = regexp.MustCompile(`^[0-9a-f]{12}$`)
 func (a *applyCommand) validate() error {
 	switch {
 	case a.confirm != "" && !hash.MatchString(a.confirm):
-		return fmt.Errorf("--confirm %q is no hash: it must be the 12 letters and digits that plan prints", a.confirm)
+		return fmt.Errorf("--confirm %q is not a hash: it must be the 12 letters and digits that plan prints", a.confirm)
 	case !a.yes && !a.terminal:
 		return errNoTerminal
 	}
@@ -150,7 +150,7 @@ func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
 	case err != nil:
 		return err
 	case failed > 0:
-		return fmt.Errorf("not everything could be removed of %s, see above: remove the cause and run apply again", prose.Plural(failed, "machine"))
+		return fmt.Errorf("not everything of %s could be removed, see above: remove the cause and run apply again", prose.Plural(failed, "machine"))
 	case verdict == verdictHeld:
 		return command.Exit(command.ExitAttention, nil)
 	}
@@ -161,7 +161,7 @@ func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
 func (a *applyCommand) agree(ctx context.Context, account *account, plan nodesync.Plan) error {
 	if a.yes {
 		if a.options.keepsNoJournal() && a.options.journal.mode != journalNone {
-			account.warn(nothingKept + ": --journal-dir or --leader-election-namespace names one, --journal=none says that none is wanted")
+			account.warn(nothingKept + ": --journal-dir or --leader-election-namespace names one, --journal=none turns it off")
 		}
 		return nil
 	}

@@ -147,7 +147,7 @@ func (a *account) summarize(verdict string, left []nodesync.Refusal) {
 		machines[r.Of.Host] = true
 	}
 	delete(machines, "")
-	delete(machines, nodesync.RemoveHandles{}.Subject().Host) // that is no machine
+	delete(machines, nodesync.RemoveHandles{}.Subject().Host) // that is not a machine
 	applied, count := a.applied, len(machines)
 	text := fmt.Sprintf("%s applied, %s left alone", prose.Plural(applied, "step"), prose.Plural(count, "machine"))
 	if everything {
@@ -190,7 +190,7 @@ func (a *account) tellLeftAlone(left []nodesync.Refusal) {
 func (a *account) log() logr.Logger { return logr.New(accountSink{account: a}) }
 
 // accountSink turns the lines about steps that the controller logs (controller/report.go) into the account. Their words are a contract with
-// whoever reads logs, and tests of apply break when they change.
+// anyone who reads logs, and tests of apply break when they change.
 type accountSink struct {
 	account *account
 	values  []any
@@ -217,7 +217,7 @@ func (s accountSink) Info(_ int, message string, keysAndValues ...any) {
 	switch message {
 	case "Applied step":
 		s.account.step(values.step("done", values["did"], values["because"]))
-	case "A step no longer applies, will look again":
+	case "A step no longer applies, will plan again":
 		s.account.step(values.step("conflict", values["wanted"], values["because"]))
 	}
 }
@@ -263,7 +263,7 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 	go func() {
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = nil // that is no yes
+			err = nil // that is not a yes
 		}
 		answers <- answer{line, err}
 	}()
@@ -272,7 +272,7 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 		return "", ctx.Err()
 	case a := <-answers:
 		if a.err != nil {
-			return "", fmt.Errorf("reading the answer: %w", a.err)
+			return "", fmt.Errorf("reading the response: %w", a.err)
 		}
 		return strings.ToLower(strings.TrimSpace(a.line)), nil
 	}

@@ -67,7 +67,7 @@ func (e *errand) run(ctx context.Context, agree agreement) error {
 		return err
 	}
 	if waited := e.clock.Since(asked); waited > longestAnswer {
-		return fmt.Errorf("the answer came %s after the plan was made, which is too old by now: nothing was written, run apply again", waited.Round(time.Second))
+		return fmt.Errorf("the response came %s after the plan was made, and the plan is too old now: nothing was written, run apply again", waited.Round(time.Second))
 	}
 	e.shown = machinesOf(e.first)
 	return e.work(ctx)
@@ -141,7 +141,7 @@ func (e *errand) await(ctx context.Context) error {
 		case e.clock.Since(seen) >= e.patience:
 			return err
 		default:
-			e.account.warn("could not look, will try again: " + err.Error())
+			e.account.warn("failed to observe, will try again: " + err.Error())
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (w *waits) next(e *errand, now time.Time) time.Duration {
 			held := refusedBy(e.last, nodesync.GateGrace)
 			what := "the grace period of " + prose.Plural(len(held), "machine") + ", which --grace-period=0s skips: " + few(held)
 			if len(held) == 0 {
-				what = "a second look at orphaned IPAM handles"
+				what = "a second check of orphaned IPAM handles"
 			}
 			e.account.waiting(w.graceEnds, now, held, what)
 		}
@@ -261,7 +261,7 @@ func (e *errand) work(ctx context.Context) error {
 		case err != nil && late:
 			return err
 		case err != nil:
-			e.account.warn("the round failed, will try again: " + err.Error())
+			e.account.warn("reconcile failed, will try again: " + err.Error())
 		case !more || late:
 			return nil
 		}
@@ -271,7 +271,7 @@ func (e *errand) work(ctx context.Context) error {
 	}
 }
 
-// round is one round, and a look at what is left to do. It returns when the next is due.
+// round is one round, and a check of what is left to do. It returns when the next is due.
 func (e *errand) round(ctx context.Context, r *controller.Reconciler) (next time.Duration, more bool, err error) {
 	if next, err = r.Round(ctx); err != nil {
 		return 0, true, err
@@ -284,14 +284,14 @@ func (e *errand) round(ctx context.Context, r *controller.Reconciler) (next time
 	return next, e.more(plan), nil
 }
 
-// more says that something of what was shown is still to be done, or may be before long.
+// more reports that something of what was shown is still to be done, or may be before long.
 func (e *errand) more(plan nodesync.Plan) bool {
 	return slices.ContainsFunc(plan.Steps, e.agreed) ||
 		slices.ContainsFunc(refusedBy(plan, nodesync.GatePace, nodesync.GateStepFailed, nodesync.GateRunningPods, nodesync.GateNotConfirmed),
 			func(host string) bool { return e.shown[host] })
 }
 
-// agreed says that a step is of what was shown.
+// agreed reports that a step is of what was shown.
 func (e *errand) agreed(s nodesync.Step) bool {
 	cleans, shown := e.shown[s.Subject().Host]
 	_, withdraws := s.(nodesync.Unfence)
@@ -317,7 +317,7 @@ func (e *errand) leftAlone() []nodesync.Refusal {
 		}
 	}
 	for of, n := range undone {
-		left = append(left, nodesync.Refusal{Of: of, Gate: nodesync.GatePace, Message: prose.Plural(n, "step") + " of it are not done yet: run apply again"})
+		left = append(left, nodesync.Refusal{Of: of, Gate: nodesync.GatePace, Message: prose.Plural(n, "step") + " of the plan are not done yet: run apply again"})
 	}
 	slices.SortFunc(left, func(a, b nodesync.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Of.Host, b.Of.Host), cmp.Compare(a.Message, b.Message))

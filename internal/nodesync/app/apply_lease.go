@@ -25,7 +25,7 @@ import (
 )
 
 // errLeaseLost ends an apply that can no longer be sure to be alone.
-var errLeaseLost = errors.New("the Lease could not be renewed in time, so a controller may have begun to work: run apply again")
+var errLeaseLost = errors.New("the Lease could not be renewed in time, so a controller may have started: run apply again")
 
 // lead takes the Lease of the controller. The returned context ends when the Lease is lost; release gives it back, and must be called after
 // the last write. It returns an error, and has written nothing, if somebody holds the Lease.
@@ -39,11 +39,11 @@ func lead(ctx context.Context, config *rest.Config, o manager.Options, account *
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return nil, nil, fmt.Errorf("reading Lease %s, which keeps apply and a controller from working at once: %w", name, err)
+		return nil, nil, fmt.Errorf("reading Lease %s, which prevents apply and a controller from working at the same time: %w", name, err)
 	case alive(*record, clock.RealClock{}.Now()):
 		return nil, nil, heldError(name, *record)
 	case record.HolderIdentity != "":
-		account.warn(fmt.Sprintf("Lease %s was last renewed by %s at %s; waiting %s to be sure that it is not renewed any more",
+		account.warn(fmt.Sprintf("Lease %s was last renewed by %s at %s; waiting %s to be sure that it is no longer renewed",
 			name, record.HolderIdentity, record.RenewTime.UTC().Format(time.RFC3339), o.LeaseDuration))
 	}
 	leading, ended := make(chan struct{}), make(chan struct{})
@@ -90,7 +90,7 @@ func leaseLock(config *rest.Config, o manager.Options) (*resourcelock.LeaseLock,
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("reading the name of this machine, by which the Lease says who holds it: %w", err)
+		return nil, fmt.Errorf("reading the name of this machine, which identifies the holder of the Lease: %w", err)
 	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace(), Name: o.LeaderElectionID},
@@ -99,7 +99,7 @@ func leaseLock(config *rest.Config, o manager.Options) (*resourcelock.LeaseLock,
 	}, nil
 }
 
-// alive says that the holder of a Lease has renewed it lately.
+// alive reports that the holder of a Lease has renewed it lately.
 func alive(record resourcelock.LeaderElectionRecord, now time.Time) bool {
 	end := record.RenewTime.Add(time.Duration(record.LeaseDurationSeconds) * time.Second)
 	return record.HolderIdentity != "" && now.Before(end)
@@ -107,7 +107,7 @@ func alive(record resourcelock.LeaderElectionRecord, now time.Time) bool {
 
 // heldError says who holds the Lease and what to do.
 func heldError(name string, record resourcelock.LeaderElectionRecord) error {
-	return fmt.Errorf("%s holds Lease %s and is at work: let it do this, unless it runs with --mode=report, or stop it first (kubectl scale --replicas=0 for the controller's Deployment) "+
+	return fmt.Errorf("%s holds Lease %s and is running: let it do this, unless it runs with --mode=report, or stop it first (kubectl scale --replicas=0 for the controller's Deployment) "+
 		"and run apply again", record.HolderIdentity, name)
 }
 

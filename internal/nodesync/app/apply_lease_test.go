@@ -66,7 +66,7 @@ func TestApplyCommandBesideALeader(t *testing.T) {
 	namespace := hold(t, s.cluster, "apply-leader", "controller-0_abc", -time.Second)
 	before := s.etcd.Revision(t)
 	code, out := s.run("apply", "--grace-period=0s", "--yes", "--leader-election-namespace="+namespace)
-	want := "error: controller-0_abc holds Lease " + namespace + "/" + leaseName + " and is at work: let it do this, unless it runs with --mode=report, or stop it first"
+	want := "error: controller-0_abc holds Lease " + namespace + "/" + leaseName + " and is running: let it do this, unless it runs with --mode=report, or stop it first"
 	if code != 1 || !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
 		t.Errorf("beside a leader: got exit code %d and %q, want 1 and %q", code, out, want)
 	}

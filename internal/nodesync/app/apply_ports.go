@@ -84,7 +84,7 @@ func (d attendedDatastore) DeleteNode(ctx context.Context, guard calico.Guard) e
 	return d.guarded(ctx, guard.Host, func(ctx context.Context) error { return d.Datastore.DeleteNode(ctx, guard) })
 }
 
-// attendedCluster does not cut short the last look before a write either: without an answer the step would look as if it had failed.
+// attendedCluster does not cut short the last look before a write either: without a response the step would look as if it had failed.
 type attendedCluster struct{ controller.Cluster }
 
 // LookUp implements controller.Cluster.

@@ -28,7 +28,7 @@ func (s *scene) fence(e *errand, machine string) {
 	}
 }
 
-// Whoever agrees that the fence is withdrawn from a machine that lives has not agreed to its removal, should it go missing right then.
+// Anyone who agrees that the fence is withdrawn from a machine that lives has not agreed to its removal, should it go missing right then.
 func TestApplyRemovesNothingOfAMachineThatItShowedAlive(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "apply-text", 4)

@@ -52,16 +52,16 @@ func TestApplyCommand(t *testing.T) {
 		t.Errorf("of the machine that is gone there is still %v", keys)
 	}
 	if keys := s.left("2"); len(keys) != len(live) {
-		t.Errorf("of a machine that lives there is %v, want %v", keys, live)
+		t.Errorf("of an existing machine there is %v, want %v", keys, live)
 	}
 	if files, err := filepath.Glob(filepath.Join(journal, "*"+gone+".json")); err != nil || len(files) != 1 {
 		t.Errorf("journal: %v (%v), want one file", files, err)
 	}
 	before = s.etcd.Revision(t)
 	if code, out := s.run("apply", "--grace-period=0s", "--yes"); code != 0 || !strings.HasPrefix(out, "0 steps applied, 1 machine left alone\n") {
-		t.Errorf("once more: got exit code %d and %q", code, out)
+		t.Errorf("again: got exit code %d and %q", code, out)
 	}
-	s.expectRevision(before, "once more")
+	s.expectRevision(before, "again")
 }
 
 // inOrder fails unless the text holds the parts, one after another.
@@ -92,7 +92,7 @@ func TestApplyCommandInJSON(t *testing.T) {
 	for line := range strings.Lines(out) {
 		var r record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%q is no JSON: %v", line, err)
+			t.Fatalf("%q is not JSON: %v", line, err)
 		}
 		records = append(records, r)
 		if len(types) == 0 || types[len(types)-1] != r.Type {
@@ -140,7 +140,7 @@ func TestApplyCommandConfirmsByHash(t *testing.T) {
 	}{
 		"no hash":           {nil, command.ExitAttention, "--confirm=" + found[1]},
 		"a foreign hash":    {[]string{"--confirm=0123456789ab"}, command.ExitAttention, `the confirmation is for "0123456789ab", which are other nodes`},
-		"no hash at all":    {[]string{"--confirm=yes"}, 1, `--confirm "yes" is no hash`},
+		"no hash at all":    {[]string{"--confirm=yes"}, 1, `--confirm "yes" is not a hash`},
 		"an unknown output": {[]string{"-o", "yaml"}, 1, "use one of text, json"},
 	} {
 		args := append([]string{"--grace-period=0s", "--yes"}, c.args...)
@@ -181,7 +181,7 @@ func TestApplyAsksBeforeItWrites(t *testing.T) { //nolint:paralleltest // it set
 		if err := apply.run(t.Context()); !errors.Is(err, errDeclined) || command.Code(err) != 1 {
 			t.Errorf("answer %q: got %v, want it to be a no", answer, err)
 		}
-		inOrder(t, out.String(), "fence Calico Node "+s.name("0"), "nothing will be kept for the restore command", "apply these 7 steps? yes/no: ",
+		inOrder(t, out.String(), "fence Calico Node "+s.name("0"), "nothing is saved for the restore command", "apply these 7 steps? yes/no: ",
 			"declined: 0 steps applied")
 		s.expectRevision(before, "answer "+answer)
 	}
@@ -294,7 +294,7 @@ func TestApplyIsInterruptedBetweenWrites(t *testing.T) {
 	}
 	s.expectRevision(before+3, "three writes")
 	inOrder(t, out.String(), "  done: remove FelixConfiguration node."+s.name("0"), "interrupted: 3 steps applied, 1 machine left alone\n",
-		"left alone: "+s.name("0")+": 4 steps of it are not done yet: run apply again")
+		"left alone: "+s.name("0")+": 4 steps of the plan are not done yet: run apply again")
 	if strings.Contains(out.String(), "failed") {
 		t.Errorf("something is told as failed:\n%s", out)
 	}
@@ -340,7 +340,7 @@ func TestApplyGivesUp(t *testing.T) {
 	e.journal = broken{}
 	before := s.etcd.Revision(t)
 	err := (&applyCommand{}).finish(t.Context(), e, e.run(t.Context(), agreed))
-	if command.Code(err) != 1 || !strings.Contains(err.Error(), "not everything could be removed of 1 machine") {
+	if command.Code(err) != 1 || !strings.Contains(err.Error(), "not everything of 1 machine could be removed") {
 		t.Errorf("got %v", err)
 	}
 	inOrder(t, out.String(), "failed: fence Calico Node "+s.name("0")+": the disk is full", "1 step applied, 1 machine left alone", "(step-failed)")

@@ -20,11 +20,11 @@ func newDoctorCommand(o *options) *cobra.Command {
 	output, as := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML), ""
 	examine := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what stands in the way of calico-node-sync here, and write nothing",
-		Long: "doctor looks at the settings, the connections and certificates, Calico's ClusterInformation, what runs beside (Calico's kube-controllers, another " +
-			"calico-node-sync, the old kube-calico-controller), names that cannot be told apart, where the two sides differ, and rights. It says of each what " +
-			"is the case, why it matters and what to do, the worst first. What it may not read it says, and goes on.\n\n" +
-			"Give it the settings of the controller: run it in its Pod, or with the same flags and variables. It writes nothing.\n\n" +
+		Short: "Find what prevents calico-node-sync from working here, and write nothing",
+		Long: "doctor checks the settings, the connections and certificates, Calico's ClusterInformation, other controllers (Calico's kube-controllers, another calico-node-sync, the " +
+			"old kube-calico-controller), ambiguous names, differences between the two sides, and rights. Each finding says what is wrong, why it matters and what " +
+			"to do, the worst first. What it may not read is a finding, too.\n\n" +
+			"It needs the settings of the controller: run it in the controller's Pod, or with the same flags and variables. It writes nothing.\n\n" +
 			screen.FindingExitCodes,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,7 +33,7 @@ func newDoctorCommand(o *options) *cobra.Command {
 	}
 	o.addPlanFlags(examine.Flags())
 	examine.Flags().StringVar(&as, "as", as,
-		"Ask for the rights of this user, such as system:serviceaccount:mooring-system:calico-node-sync, which needs the right to impersonate it.")
+		"Check the rights of this user, such as system:serviceaccount:mooring-system:calico-node-sync. It needs the right to impersonate that user.")
 	output.AddTo(examine)
 	o.acceptControllerFlags(examine.Flags())
 	return examine

@@ -169,7 +169,7 @@ func leaf(name, file string, pair tls.Certificate, err error) doctor.Certificate
 	return out
 }
 
-// authority is, of all certificates of a CA file, the one that ends last: a file may hold an old one beside a new one.
+// authority is, of all certificates of a CA file, the one that ends last: a file may hold an old one alongside a new one.
 func authority(name, file string, data []byte, err error) doctor.Certificate {
 	out := doctor.Certificate{Name: name, File: file}
 	for err == nil && len(data) > 0 {

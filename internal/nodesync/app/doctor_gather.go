@@ -25,7 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 )
 
-// questionTimeout bounds each question that doctor asks, so that one server that does not answer costs seconds and not minutes.
+// questionTimeout bounds each question that doctor asks, so that one server that does not respond costs seconds and not minutes.
 const questionTimeout = 10 * time.Second
 
 // examination gathers the evidence of one doctor. No failure ends it: each is part of the evidence. It only reads.
@@ -64,7 +64,7 @@ func failed[T any](err error) doctor.Answer[T] {
 // plain is an error in one line, without client-go's "Get URL:" if a plainer one is inside.
 func plain(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
+		return "no response in time"
 	}
 	return oneLine(err)
 }
@@ -108,7 +108,7 @@ func (x *examination) gatherSettings(e *doctor.Evidence) {
 	}
 }
 
-// gatherKubernetes asks the API server. If it does not answer at all, it is asked nothing more.
+// gatherKubernetes asks the API server. If it does not respond at all, it is asked nothing more.
 func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) {
 	config, err := x.options.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
 	if err != nil {

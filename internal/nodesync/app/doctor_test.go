@@ -89,8 +89,8 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 	ill.expect(t, finding.Warning, doctor.CheckCalicoNode, "kube-system/calico-node does not set CALICO_K8S_NODE_REF")
 	ill.expect(t, finding.Note, doctor.CheckCalicoNode, "1 Calico Node has no orchRef: "+s.name("reflector"))
 	ill.expect(t, finding.Warning, doctor.CheckPredecessor, "Deployment kube-system/kube-calico-controller, the old")
-	ill.expect(t, finding.Warning, doctor.CheckInstallations, "2 installations of calico-node-sync are at work, in namespaces "+one+", "+two)
-	ill.expect(t, finding.Warning, doctor.CheckNames, "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all say that they are")
+	ill.expect(t, finding.Warning, doctor.CheckInstallations, "2 installations of calico-node-sync are running, in namespaces "+one+", "+two)
+	ill.expect(t, finding.Warning, doctor.CheckNames, "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all refer to")
 	ill.expect(t, finding.Warning, doctor.CheckNames, "1 host is left alone for an ambiguous name: "+s.name("short.example.com"))
 	ill.expect(t, finding.Warning, doctor.CheckDrift, "Kubernetes Nodes have no Calico Node: ")
 	ill.expect(t, finding.Note, doctor.CheckDrift, "1 machine is held back by grace: "+s.name("1"))
@@ -218,11 +218,11 @@ func TestDoctorCommandWithoutThisOrThat(t *testing.T) {
 	contradicting.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
 
 	noEtcd := examine(t, nowhere, kubeconfig...)
-	noEtcd.expect(t, finding.Problem, doctor.CheckDatastore, "at http://127.0.0.1:1 does not answer a quorum read")
+	noEtcd.expect(t, finding.Problem, doctor.CheckDatastore, "at http://127.0.0.1:1 does not respond to a quorum read")
 	noEtcd.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
 
 	noCluster := examine(t, s.settings(), "--master=https://127.0.0.1:1")
-	noCluster.expect(t, finding.Problem, doctor.CheckKubernetes, "the API server at https://127.0.0.1:1 does not answer")
+	noCluster.expect(t, finding.Problem, doctor.CheckKubernetes, "the API server at https://127.0.0.1:1 does not respond")
 	noCluster.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
 	noCluster.expect(t, finding.OK, doctor.CheckNames, "each Calico Node of Kubernetes refers")
 

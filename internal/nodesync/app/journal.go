@@ -47,12 +47,12 @@ func newJournalOptions() journalOptions {
 // addFlags binds the flags of whatever removes something.
 func (j *journalOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&j.mode, "journal", j.mode,
-		"Where all that is removed of a machine is kept first, for the restore command: configmaps, folder (--journal-dir) or none. "+
-			"Unset means the folder if one is named, otherwise ConfigMaps if the namespace is known, as it is in a Pod.")
+		"Where everything that is removed of a machine is saved first, for the restore command: configmaps, folder (--journal-dir) or none. "+
+			"Unset means the folder if one is named, otherwise ConfigMaps if the namespace is known, as in a Pod.")
 	fs.StringVar(&j.dir, "journal-dir", j.dir, "Folder of the journal, one file for each clean-up of a machine. Nothing in it is ever deleted.")
 	fs.DurationVar(&j.retention, "journal-retention", j.retention, "How long the journal in ConfigMaps keeps an entry.")
 	fs.IntVar(&j.maxEntries, "journal-max-entries", j.maxEntries,
-		"How many entries the journal in ConfigMaps keeps; the oldest go first, none within two hours.")
+		"How many entries the journal in ConfigMaps keeps; the oldest are deleted first, none within two hours.")
 }
 
 // kind is where the journal is: one of the constants above.
@@ -69,8 +69,8 @@ func (j *journalOptions) kind(namespace string) string {
 	}
 }
 
-// validate returns one sentence for the first contradiction, and makes sure that a folder can be written, before anything depends on it. The namespace
-// is where the program keeps what is its own, "" if that is not known.
+// validate returns one sentence for the first contradiction, and makes sure that a folder can be written, before anything depends on it. The
+// namespace is where the program keeps what is its own, "" if that is not known.
 func (j *journalOptions) validate(namespace string) error {
 	known := []string{"", journalConfigMaps, journalFolder, journalNone}
 	switch {
@@ -120,7 +120,7 @@ func (o *options) newJournal(config *rest.Config) (controller.Journal, error) {
 	return nil, nil
 }
 
-// keepsNoJournal says that restore will have nothing to put back.
+// keepsNoJournal reports that restore will have nothing to put back.
 func (o *options) keepsNoJournal() bool { return o.journal.kind(o.manager.Namespace()) == journalNone }
 
 // logJournal says where what is removed is kept, and when it is kept nowhere, why.
@@ -128,14 +128,14 @@ func (o *options) logJournal(log logr.Logger) {
 	namespace := o.manager.Namespace()
 	switch kind := o.journal.kind(namespace); {
 	case kind == journalFolder:
-		log.Info("Keeping what is removed in a folder", "folder", o.journal.dir)
+		log.Info("Saving what is removed in a folder", "folder", o.journal.dir)
 	case kind == journalConfigMaps:
-		log.Info("Keeping what is removed in ConfigMaps", "namespace", namespace, "retention", o.journal.retention.String(),
+		log.Info("Saving what is removed in ConfigMaps", "namespace", namespace, "retention", o.journal.retention.String(),
 			"maxEntries", o.journal.maxEntries)
 	case o.journal.mode == journalNone:
-		log.Info("Keeping nothing of what is removed, as asked: restore will have nothing to put back")
+		log.Info("Not saving what is removed (--journal=none): restore will have nothing to put back")
 	default:
-		log.Info("Keeping nothing of what is removed, since no namespace is known: " +
+		log.Info("Not saving what is removed, because no namespace is known: " +
 			"with --journal-dir or --leader-election-namespace restore could put it back")
 	}
 }

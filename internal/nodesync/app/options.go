@@ -48,9 +48,9 @@ type options struct {
 }
 
 // namedLong says what names on the command line mean.
-const namedLong = "With NODE, the name of a Calico Node, it is about that machine alone: naming it stands for the grace period and for the confirmation of the mass " +
-	"guard, and the old name of a machine that has joined under another one goes although the names are alike, if each Kubernetes Node with such a " +
-	"name has a Calico Node of its own; so does a second Calico Node of a Kubernetes Node, if another is called as it. All else holds: a Kubernetes Node that exists, a running pod, an answer that is missing or the keep annotation forbid it."
+const namedLong = "With NODE, the name of a Calico Node, it is about that machine only. Naming a machine replaces the grace period and the confirmation of the mass guard. " +
+	"The old name of a machine that has joined again under another name is removed although the names are similar, if each Kubernetes Node with such a " +
+	"name has a Calico Node of its own. The same holds for a second Calico Node of a Kubernetes Node, if another one has its name. All other gates apply: an existing Kubernetes Node, a running pod, a missing response or the keep annotation forbid it."
 
 func newOptions() *options {
 	return &options{
@@ -77,7 +77,7 @@ func (o *options) addPlanFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.manager.Kubeconfig, "kubeconfig", o.manager.Kubeconfig, "Path of a kubeconfig; without, the Pod's service account.")
 	fs.StringVar(&o.manager.Master, "master", o.manager.Master, "URL of the API server, overrides the kubeconfig's.")
 	fs.StringVar(&o.manager.LeaderElectionNamespace, "leader-election-namespace", o.manager.LeaderElectionNamespace,
-		"Namespace of a running controller, whose grace periods are then counted.")
+		"Namespace of a running controller, whose grace periods are then used.")
 	o.addDecisionFlags(fs)
 }
 
@@ -94,11 +94,11 @@ func (o *options) acceptControllerFlags(fs *pflag.FlagSet) {
 	})
 }
 
-// addApplyFlags binds what the apply command needs beside the flags of plan: where it keeps what it removes, and what keeps it alone.
+// addApplyFlags binds what the apply command needs alongside the flags of plan: where it keeps what it removes, and what keeps it alone.
 func (o *options) addApplyFlags(fs *pflag.FlagSet) {
 	o.journal.addFlags(fs)
 	fs.StringVar(&o.manager.LeaderElectionID, "leader-election-id", o.manager.LeaderElectionID,
-		"Name of the Lease that a running controller holds, taken while apply is at work if the namespace is known.")
+		"Name of the Lease that a running controller holds, taken while apply runs if the namespace is known.")
 }
 
 // addDecisionFlags binds what the controller and the plan command share.
@@ -108,23 +108,23 @@ func (o *options) addDecisionFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.config.Grace, "grace-period", o.config.Grace,
 		"How long a Node must have been absent, as observed, before anything of it is removed.")
 	fs.IntVar(&o.config.MinOverlapPercent, "min-overlap-percent", o.config.MinOverlapPercent,
-		"Nothing is removed while fewer than this share of Calico Nodes have their Kubernetes Node (0 to 100).")
+		"Nothing is removed while less than this percentage of Calico Nodes have their Kubernetes Node (0 to 100).")
 	fs.IntVar(&o.config.MaxUnwitnessed, "mass-guard-nodes", o.config.MaxUnwitnessed,
 		"How many nodes may be removed within --mass-guard-window whose deletion was not watched; or --mass-guard-percent, if that is more.")
 	fs.IntVar(&o.config.MaxUnwitnessedPercent, "mass-guard-percent", o.config.MaxUnwitnessedPercent,
 		"See --mass-guard-nodes; percent of the Calico Nodes that belong to Kubernetes.")
 	fs.DurationVar(&o.config.MassWindow, "mass-guard-window", o.config.MassWindow, "See --mass-guard-nodes.")
 	fs.StringArrayVar(&o.domains, "domain", nil,
-		"DNS domain that machines have in their names on one side only, such as example.com for node-1 and node-1.example.com; repeatable.")
+		"DNS domain that is part of the machines' names on one side only, such as example.com for node-1 and node-1.example.com; repeatable.")
 	fs.BoolVar(&o.config.AdoptUnreferenced, "adopt-unreferenced", o.config.AdoptUnreferenced,
-		"Judge Calico Nodes without any orchRef by their own name. Those whose deletion was not watched always need a confirmation.")
+		"Identify Calico Nodes without any orchRef by their own name. Those whose deletion was not watched always need a confirmation.")
 	fs.StringSliceVar(&o.alsoRemove, "also-remove", nil,
-		"Kinds of which users' objects go with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; IPAMHandle, those of no address; and PodLeftovers, addresses and endpoints of pods that are gone, on machines that live.")
-	fs.IntVar(&o.config.NodesPerRound, "nodes-per-round", o.config.NodesPerRound, "How many nodes one round cleans whose deletion was not watched. With those that were watched it is fifty times as many, up to 250.")
-	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time between rounds while there is more to clean.")
-	fs.DurationVar(&o.config.Resync, "resync-period", o.config.Resync, "The time between rounds while nothing happens.")
+		"Kinds of users' objects that are removed with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; IPAMHandle, handles without an address; and PodLeftovers, addresses and endpoints of deleted pods on existing machines.")
+	fs.IntVar(&o.config.NodesPerRound, "nodes-per-round", o.config.NodesPerRound, "How many nodes one reconcile cleans whose deletion was not watched. With those that were watched it is fifty times as many, up to 250.")
+	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time between reconciles while there is more to clean.")
+	fs.DurationVar(&o.config.Resync, "resync-period", o.config.Resync, "The time between reconciles while nothing happens.")
 	fs.DurationVar(&o.config.SweepPeriod, "sweep-period", o.config.SweepPeriod,
-		"The time between looks through everything, for what no Node and no affinity leads to; 0 for none.")
+		"The time between sweeps of the whole datastore, for leftovers that no Node and no affinity leads to; 0 turns them off.")
 }
 
 func (o *options) validate() error {

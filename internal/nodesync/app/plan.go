@@ -32,7 +32,7 @@ func newPlanCommand(o *options) *cobra.Command {
 		Use:   "plan [NODE...]",
 		Short: "Show what the controller would do now, and write nothing",
 		Long: "plan reads both sides once and prints what would be removed, what is left alone, and why. Grace periods that a running controller " +
-			"has begun are counted if --leader-election-namespace names its namespace; --grace-period=0s shows what would go after them.\n\n" +
+			"has begun are counted if --leader-election-namespace names its namespace; --grace-period=0s shows what would be removed after them.\n\n" +
 			namedLong + "\n\n" +
 			"Exit codes: 0 nothing would change; 2 something would, or is held back; 1 it could not be determined.",
 		Args: cobra.ArbitraryArgs,

@@ -78,7 +78,7 @@ func TestPlanCommand(t *testing.T) {
 	}
 }
 
-// The predecessor's manifest needs only its image changed.
+// The upstream project's manifest needs only its image changed.
 func TestPredecessorsFlags(t *testing.T) {
 	t.Parallel()
 	code, out := program(t, []string{"CALICO_ETCD_ENDPOINTS=http://127.0.0.1:1"},
@@ -88,6 +88,6 @@ func TestPredecessorsFlags(t *testing.T) {
 	}
 	code, out = program(t, []string{"CALICO_ETCD_ENDPOINTS=http://127.0.0.1:1"}, "-syncperiod", "0")
 	if code != 1 || !strings.Contains(out, "it must be a whole number of seconds") {
-		t.Errorf("a period of 0, by which the predecessor never rests: got exit code %d and %q", code, out)
+		t.Errorf("a period of 0, by which the upstream project never rests: got exit code %d and %q", code, out)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // addPredecessorFlags binds the flags of kube-calico-controller and of glog, so that its manifests work with only the image changed. They
-// are hidden: they are for nobody who begins anew.
+// are hidden: they are for nobody who begins again.
 func (o *options) addPredecessorFlags(all *pflag.FlagSet) {
 	fs := pflag.NewFlagSet("predecessor", pflag.ContinueOnError)
 	fs.BoolVar(&o.dryRun, "dryrun", o.dryRun, "The same as --dry-run.")
@@ -36,7 +36,7 @@ func (s *seconds) String() string { return strconv.Itoa(int(time.Duration(*s).Se
 // Type implements pflag.Value.
 func (s *seconds) Type() string { return "seconds" }
 
-// Set implements pflag.Value. Less than a second is refused: it made the predecessor spin.
+// Set implements pflag.Value. Less than a second is refused: it made the upstream project spin.
 func (s *seconds) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

@@ -73,7 +73,7 @@ func TestTheProgramKeepsAndTells(t *testing.T) {
 	reporter.Stop()
 	for line := range strings.SplitSeq(reporter.Output(), "\n") {
 		if strings.Contains(line, `"level":"ERROR"`) {
-			t.Errorf("a clean stop is no error: %s", line)
+			t.Errorf("a clean stop is not an error: %s", line)
 		}
 	}
 	if got := reasons(); len(got) > 0 {
@@ -97,7 +97,7 @@ func TestTheProgramKeepsAndTells(t *testing.T) {
 		t.Errorf("left of the machine: %v", left)
 	}
 	p.Stop()
-	if log := p.Output(); strings.Contains(log, "rejected event") || !strings.Contains(log, "Keeping what is removed in ConfigMaps") {
+	if log := p.Output(); strings.Contains(log, "rejected event") || !strings.Contains(log, "Saving what is removed in ConfigMaps") {
 		t.Errorf("its log:\n%s", log)
 	}
 	if code, out := s.run("restore", "--namespace", namespace.Name, "--list"); code != 0 || !strings.Contains(out, s.name("0")) {

@@ -43,12 +43,12 @@ func newRestoreCommand() *cobra.Command {
 		Short: "Put back what was removed of a machine, from the journal",
 		Long: "restore re-creates the Calico Node, workload endpoints and other resources of machines as they were. NAME is a machine's name or that of an " +
 			"entry of the journal in ConfigMaps, which --list shows; FILE is a file of --journal-dir: what has a slash in it or ends in .json.\n\n" +
-			"A machine with several entries is refused, as long as they differ: name one, or all those of one clean-up that was interrupted. " +
-			"What exists again stays as it is. Addresses that are still free are put back under their handles, in their block or in the block made anew for the " +
-			"machine; with the kubernetes datastore those of leftovers of pods alone. What has an address that has gone to another since is refused, and so is a " +
-			"machine that joined again.\n\n" +
-			"As long as Kubernetes has no such Node, a running calico-node-sync will remove it again after its " +
-			"grace period, unless the Calico Node carries the annotation " + nodesync.KeepAnnotation + ".\n\n" +
+			"A machine with several different entries is refused: name one, or all those of one clean-up that was interrupted. " +
+			"Objects that exist again are not changed. Addresses that are still free are restored under their handles, in their block or in a new block for the machine; with " +
+			"the kubernetes datastore only those of leftovers of pods. Objects with an address that was assigned again since are refused, and so is a machine that joined " +
+			"again.\n\n" +
+			"While Kubernetes has no such Node, a running calico-node-sync removes it again after the grace period, unless " +
+			"the Calico Node has the annotation " + nodesync.KeepAnnotation + ".\n\n" +
 			"Exit codes: 0 everything was put back, 1 an error, 2 something was refused.",
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) == 0 && !o.list {
@@ -69,7 +69,7 @@ func (o *restoreOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the journal's ConfigMaps, that of the controller; without, the Pod's.")
 	fs.StringVar(&o.manager.LeaderElectionNamespace, "leader-election-namespace", o.manager.LeaderElectionNamespace, "The same as --namespace.")
 	fs.BoolVar(&o.list, "list", o.list, "List the journal's entries in ConfigMaps, all or those that are named, and do nothing else.")
-	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "Say what would be put back or refused, and write nothing.")
+	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "Show what would be put back or refused, and write nothing.")
 }
 
 func (o *restoreOptions) run(ctx context.Context, names []string, out io.Writer) error {

@@ -81,7 +81,7 @@ func printEntries(out io.Writer, kept []controller.KeptEntry, namespace string) 
 	rows := 0
 	for _, k := range slices.Backward(kept) {
 		if !k.Complete() {
-			fmt.Fprintf(&incomplete, "ignored %s: %d of its %d parts are there, so nothing was removed on its account; the controller drops it in time\n",
+			fmt.Fprintf(&incomplete, "ignored %s: %d of its %d parts exist, so nothing was removed because of it; the controller deletes it later\n",
 				k.Name, k.Found(), k.Parts)
 			continue
 		}

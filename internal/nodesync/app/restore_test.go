@@ -44,7 +44,7 @@ func TestRestoreRefusesBadInput(t *testing.T) {
 		"no cluster":           {[]string{etcd}, []string{"n1", "--namespace=a"}, "no API server is configured: pass --kubeconfig"},
 		"nothing to list":      {nil, []string{"--list"}, "no namespace is known"},
 		"a file that is none":  {[]string{etcd}, []string{"/nowhere/entry.json"}, "no such file"},
-		"not a journal's file": {[]string{etcd}, []string{file}, "is no entry of the journal"},
+		"not a journal's file": {[]string{etcd}, []string{file}, "is not an entry of the journal"},
 	} {
 		code, out := program(t, c.env, append([]string{"restore"}, c.args...)...)
 		if code != 1 || !strings.HasPrefix(out, "error: ") || !strings.Contains(out, c.want) {
@@ -94,7 +94,7 @@ func TestRestoreCommand(t *testing.T) {
 		t.Errorf("restored: got %s, want every byte as it was: %s", got, value)
 	}
 	if code, out := restore(); code != 0 || out != "unchanged: "+key+" is there just as it was\n" {
-		t.Errorf("once more: got exit code %d and %q, want 0, since it is there as it was", code, out)
+		t.Errorf("again: got exit code %d and %q, want 0, since it is there as it was", code, out)
 	}
 	if _, err := etcd.Client.Put(t.Context(), key, strings.Replace(value, "uid-1", "uid-2", 1)); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestRestoreFromConfigMaps(t *testing.T) {
 func TestRestoreOfSeveralEntries(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	// A clean-up that was interrupted: what was left is journaled once more, with the fence.
+	// A clean-up that was interrupted: what was left is journaled again, with the fence.
 	fenced := nodeOf("cut", "u1")
 	fenced.Value = strings.Replace(fenced.Value, `"uid"`, `"annotations":{"nodes.mooring.dev/decommission":"cut"},"uid"`, 1)
 	a.record("cut", 0, nodeOf("cut", "u1"), felixOf("cut"))
@@ -262,7 +262,7 @@ func TestRestoreOfSeveralEntries(t *testing.T) {
 	if got := a.etcd.Dump(t)[nodeOf("cut", "").Key]; got != nodeOf("cut", "u1").Value {
 		t.Errorf("restored: got %s, want it as it was before the clean-up", got)
 	}
-	// Another one, whose Calico Node somebody else removed meanwhile: kube-controllers beside do.
+	// Another one, whose Calico Node somebody else removed meanwhile: kube-controllers alongside do.
 	affinity := calico.Object{Key: "/calico/ipam/v2/host/bare/ipv4/block/10.0.0.0-26", Value: "{}"}
 	a.record("bare", 0, nodeOf("bare", "u1"), felixOf("bare"), affinity)
 	a.record("bare", 10, felixOf("bare"), affinity)
@@ -323,6 +323,6 @@ func TestRestoreOfAnIncompleteEntry(t *testing.T) {
 	if err == nil {
 		t.Fatal("the entry is complete, so this proves nothing")
 	}
-	a.expect(1, "is incomplete, 1 of its 2 parts are there", false, "half")
-	a.expect(0, "1 of its 2 parts are there, so nothing was removed on its account", false, "--list")
+	a.expect(1, "is incomplete, 1 of its 2 parts exist", false, "half")
+	a.expect(0, "1 of its 2 parts exist, so nothing was removed on its account", false, "--list")
 }

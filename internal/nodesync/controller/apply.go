@@ -13,7 +13,7 @@ import (
 )
 
 // errAlive stops the steps of a machine that came back between the plan and the write.
-var errAlive = errors.New("its Kubernetes Node is not gone any more")
+var errAlive = errors.New("its Kubernetes Node exists again")
 
 // outcome is what became of a plan's steps.
 type outcome struct {
@@ -132,7 +132,7 @@ func endpointRefs(of []nodesync.EndpointRef) []calico.EndpointRef {
 	return refs
 }
 
-// harmless says that a step removes nothing of a machine, so that no machine needs to be gone for it and there is nothing to be kept.
+// harmless reports that a step removes nothing of a machine, so that no machine needs to be gone for it and there is nothing to be kept.
 func harmless(step nodesync.Step) bool {
 	switch step.(type) {
 	case nodesync.BindCluster, nodesync.Unfence, nodesync.RemoveHandles:
@@ -151,13 +151,13 @@ func (r *Reconciler) stillGone(ctx context.Context, of nodesync.Subject) error {
 		case nodesync.VerdictAlive:
 			return errAlive
 		default:
-			return fmt.Errorf("no answer whether Kubernetes Node %s is gone: %s", name, lookup.Detail)
+			return fmt.Errorf("it is unknown whether Kubernetes Node %s is gone: %s", name, lookup.Detail)
 		}
 	}
 	return nil
 }
 
-// settled says that a step failed in a way that the next round decides anew without waiting: the world has moved on.
+// settled reports that a step failed in a way that the next round decides again without waiting: the world has moved on.
 func settled(err error) bool {
 	return errors.Is(err, calico.ErrConflict) || errors.Is(err, errAlive) || errors.Is(err, errNotLeftover)
 }

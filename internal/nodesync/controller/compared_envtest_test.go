@@ -155,7 +155,7 @@ func (c *comparison) dies(calicoName, kubernetesName string) {
 // expect takes the datastore as it is for what must be there in the end.
 func (c *comparison) expect() { c.want = c.dump() }
 
-// dump is the datastore without what is no machine's and without our fence.
+// dump is the datastore without what is not a machine's and without our fence.
 func (c *comparison) dump() map[string]string {
 	c.t.Helper()
 	out := c.etcd.Dump(c.t)
@@ -453,7 +453,7 @@ func (c *comparison) because() string {
 		parts = append(parts, fmt.Sprintf("everything: `%s`", gate))
 	}
 	if c.failed > 0 {
-		parts = append(parts, "everything: a round without an answer ends before it decides")
+		parts = append(parts, "everything: a round without a response ends before it decides")
 	}
 	if conflicts := c.conflicts(); conflicts > 0 {
 		parts = append(parts, "live: the fence")

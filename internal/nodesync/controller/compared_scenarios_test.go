@@ -109,7 +109,7 @@ func scenarios() []scenario {
 			c.r.DryRun = true
 			c.watch()
 		}},
-		{letter: "J", what: "etcd does not answer, then the API server does not; a machine leaves meanwhile", published: tally{dead: 1}, run: serversFail},
+		{letter: "J", what: "etcd does not respond, then the API server does not; a machine leaves meanwhile", published: tally{dead: 1}, run: serversFail},
 		{letter: "K1", what: "The kubeconfig is another cluster's; ours has worked in the right one before", published: tally{live: 4}, run: func(c *comparison) {
 			foreign(c, "the UID of the right cluster's kube-system")
 		}},
@@ -202,7 +202,7 @@ func rejoins(c *comparison) {
 	c.period()
 	c.round()
 	c.r.Datastore = &interrupted{Datastore: c.store, before: func(write int) error {
-		if write == 2 { // the fence is written, Kubernetes has said NotFound once more, and the next transaction is about to be sent
+		if write == 2 { // the fence is written, Kubernetes has said NotFound again, and the next transaction is about to be sent
 			c.createNode("z")
 			c.startOn("z", "z", byte(c.addresses))
 			c.expect()

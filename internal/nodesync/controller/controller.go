@@ -37,10 +37,10 @@ const (
 type Reconciler struct {
 	Datastore Datastore
 	Cluster   Cluster
-	// State outlives the process; without one (nil), grace periods begin anew after a restart and nothing can be confirmed.
+	// State outlives the process; without one (nil), grace periods begin again after a restart and nothing can be confirmed.
 	State  State
 	Config nodesync.Config
-	// LeftoverStore and LeftoverCluster are for what pods that are gone have left on machines that live; with nil for either nothing of it is looked for.
+	// LeftoverStore and LeftoverCluster are for what pods that are gone have left on existing machines; with nil for either nothing of it is looked for.
 	LeftoverStore   LeftoverStore
 	LeftoverCluster LeftoverCluster
 	// Requests are what people ask for by name, and RestoreStore is for putting back what they name; nil for neither.
@@ -80,7 +80,7 @@ type Reconciler struct {
 	mentioned map[string]bool
 	sweptAt   time.Time
 	announced announced
-	// podsDue says that leftovers of pods are to be looked for, and podsFailed that this failed last.
+	// podsDue reports that leftovers of pods are to be looked for, and podsFailed that this failed last.
 	podsDue, podsFailed bool
 }
 
@@ -106,7 +106,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			r.Log.Error(err, "The round failed, will try again", "nextIn", retry.String())
+			r.Log.Error(err, "Reconcile failed, will try again", "nextIn", retry.String())
 		}
 		// An event does not cut this wait short: the servers that failed have enough to do.
 		r.sleep(ctx, jitter(retry), nil)
@@ -338,7 +338,7 @@ func (r *Reconciler) remember(ctx context.Context) {
 	}
 	// What was done must be remembered even when the end has come; the write is bounded in time.
 	if err := r.save(context.WithoutCancel(ctx)); err != nil {
-		r.Log.Error(err, "Could not save since when Nodes are absent, grace periods would begin anew after a restart")
+		r.Log.Error(err, "Failed to save since when Nodes are absent; grace periods would start again after a restart")
 	}
 }
 

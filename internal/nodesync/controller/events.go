@@ -19,29 +19,29 @@ import (
 
 // Reasons of Events. They are a contract with people who filter and with what forwards Events: MUST NOT change.
 const (
-	// ReasonMachineCleaned, Normal: what a machine that is gone left has been removed.
+	// ReasonMachineCleaned, Normal: the leftovers of a machine that is gone were removed.
 	ReasonMachineCleaned = "MachineCleaned"
-	// ReasonLeftoversRemoved, Normal: something that belonged to no machine has been removed, such as orphaned IPAM handles.
+	// ReasonLeftoversRemoved, Normal: objects that belong to no machine were removed, such as orphaned IPAM handles.
 	ReasonLeftoversRemoved = "LeftoversRemoved"
-	// ReasonLeftoversFound, Normal: objects are about hosts that are neither a Calico Node nor a Kubernetes Node, or pods that are gone have left addresses or
-	// endpoints on machines that live, and a person is to say what becomes of them.
+	// ReasonLeftoversFound, Normal: objects are about hosts that are neither a Calico Node nor a Kubernetes Node, or deleted pods have left
+	// addresses or endpoints on machines that are in use. A person decides whether they are removed.
 	ReasonLeftoversFound = "LeftoversFound"
 	// ReasonFenceWithdrawn, Normal: a machine came back while it was cleaned up.
 	ReasonFenceWithdrawn = "FenceWithdrawn"
-	// ReasonClusterRecorded, Normal: the datastore has been recorded as this cluster's, at the first run.
+	// ReasonClusterRecorded, Normal: the datastore was recorded as this cluster's, in the first run.
 	ReasonClusterRecorded = "ClusterRecorded"
 
-	// ReasonHeldByKubernetes, Warning: Kubernetes' list of Nodes cannot be believed; nothing is removed.
+	// ReasonHeldByKubernetes, Warning: Kubernetes' list of Nodes cannot be trusted; nothing is removed.
 	ReasonHeldByKubernetes = "HeldByKubernetes"
-	// ReasonHeldByDatastore, Warning: Calico's datastore is not to be written; nothing is removed.
+	// ReasonHeldByDatastore, Warning: Calico's datastore must not be written to; nothing is removed.
 	ReasonHeldByDatastore = "HeldByDatastore"
 	// ReasonHeldByClusterBinding, Warning: the datastore is another cluster's; nothing is removed.
 	ReasonHeldByClusterBinding = "HeldByClusterBinding"
 	// ReasonHeldByOverlap, Warning: too few Calico Nodes have a Kubernetes Node; nothing is removed.
 	ReasonHeldByOverlap = "HeldByOverlap"
-	// ReasonHeldByMassGuard, Warning: more nodes are gone than are removed without a person's word; `kubectl mooring confirm` lists them.
+	// ReasonHeldByMassGuard, Warning: more nodes are gone than may be removed without a confirmation; `kubectl mooring confirm` lists them.
 	ReasonHeldByMassGuard = "HeldByMassGuard"
-	// ReasonStepFailed, Warning: a write to Calico's datastore failed, and not because the world had moved on.
+	// ReasonStepFailed, Warning: a write to Calico's datastore failed for another reason than a conflict.
 	ReasonStepFailed = "StepFailed"
 	// ReasonJournalFailed, Warning: what is to be removed could not be journaled, so nothing is removed.
 	ReasonJournalFailed = "JournalFailed"
@@ -63,7 +63,7 @@ const longestNote = 1024
 
 // Event is something that people should find where they look.
 type Event struct {
-	// Warning says that a person is needed.
+	// Warning reports that a person is needed.
 	Warning bool
 	// Reason is one of the Reasons of this package; Action says what the program was about.
 	Reason, Action string
@@ -88,7 +88,7 @@ type announced struct {
 	failing map[failure]bool
 	// leftovers are the hosts of which it has been told that objects are about them.
 	leftovers map[string]bool
-	// podLeftovers says that it has been told of leftovers of pods, since there were none.
+	// podLeftovers reports that it has been told of leftovers of pods, since there were none.
 	podLeftovers bool
 	// said is when a warning was given last.
 	said map[string]time.Time
@@ -182,7 +182,7 @@ func (r *Reconciler) announceGates(ctx context.Context, refusals []nodesync.Refu
 	}
 }
 
-// announceLeftovers tells of objects about hosts that are no machines any more, once of each host.
+// announceLeftovers tells of objects about hosts that are not machines any more, once of each host.
 func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.Refusal) {
 	found, hosts := map[string]bool{}, []string{}
 	for _, refusal := range refusals {
@@ -203,13 +203,13 @@ func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.
 		countHosts(len(hosts)), strings.Join(hosts, ", "))})
 }
 
-// announcePodLeftovers tells of what pods that are gone have left on machines that live, once until there is nothing of it.
+// announcePodLeftovers tells of what pods that are gone have left on existing machines, once until there is nothing of it.
 func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Plan) {
 	told := r.announced.podLeftovers
 	if r.announced.podLeftovers = plan.Leftovers > 0; told || plan.Leftovers == 0 {
 		return
 	}
-	note := fmt.Sprintf("Pods that are gone have left %d addresses or endpoints on machines that live; --also-remove=%s lets the controller remove them",
+	note := fmt.Sprintf("Deleted pods have left %d addresses or endpoints on existing machines; --also-remove=%s lets the controller remove them",
 		plan.Leftovers, nodesync.KindPodLeftovers)
 	for _, refusal := range plan.Refusals {
 		if refusal.Gate == nodesync.GatePodLeftovers {
@@ -232,10 +232,10 @@ func gateNote(refusal nodesync.Refusal) string {
 	message := refusal.Message
 	switch refusal.Gate {
 	case nodesync.GateLeftoverGuard:
-		return "Removing nothing of pods that are gone on machines that live: " + message + " (`kubectl mooring confirm` lists them)"
+		return "Removing no leftovers of deleted pods on existing machines: " + message + " (`kubectl mooring confirm` lists them)"
 	case nodesync.GateMass:
 		// The hash in the message is that of now: when one more goes, or comes back, it is another, and no Event says so again.
-		return "Removing nothing of nodes whose deletion nobody watched: " + message + " (`kubectl mooring confirm` names the nodes, and the hash that is valid now)"
+		return "Removing nothing of nodes whose deletion was not watched: " + message + " (`kubectl mooring confirm` lists the nodes and the current hash)"
 	case nodesync.GateDatastoreNotReady:
 		message += "; unlock it (calicoctl datastore migrate unlock) once the migration is over"
 	case nodesync.GateKubernetesNotSynced:
@@ -270,7 +270,7 @@ func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, out 
 		case a.err == nil:
 			done[a.step.Subject()]++
 			r.announceDone(ctx, a.step)
-		case settled(a.err) || ctx.Err() != nil: // the next round decides anew; or the end has come
+		case settled(a.err) || ctx.Err() != nil: // the next round decides again; or the end has come
 		default:
 			r.announceFailure(ctx, a)
 		}
@@ -288,7 +288,7 @@ func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, out 
 	}
 }
 
-// standsAlone says that a step is told of by itself, and is no part of a clean-up.
+// standsAlone reports that a step is told of by itself, and is not a part of a clean-up.
 func standsAlone(step nodesync.Step) bool {
 	kind := nodesync.Kind(step)
 	return kind == nodesync.Kind(nodesync.BindCluster{}) || kind == nodesync.Kind(nodesync.Unfence{})
@@ -307,7 +307,7 @@ func (r *Reconciler) announceDone(ctx context.Context, step nodesync.Step) {
 	if _, ok := step.(nodesync.Unfence); ok {
 		r.record(ctx, Event{
 			Reason: ReasonFenceWithdrawn, Action: actionWithdraw, Node: of.KubernetesNode,
-			Note: fmt.Sprintf("Withdrew the fence from Calico Node %s: Kubernetes Node %s is there again", of.Host, of.KubernetesNode),
+			Note: fmt.Sprintf("Withdrew the fence from Calico Node %s: Kubernetes Node %s exists again", of.Host, of.KubernetesNode),
 		})
 		return
 	}
@@ -363,7 +363,7 @@ func (r *Reconciler) announceCleaned(ctx context.Context, decision nodesync.Deci
 	}
 	reason, what := ReasonMachineCleaned, "machine "+of.Host
 	if of.Leftovers {
-		reason, what = ReasonLeftoversRemoved, "what pods that are gone had left on "+of.Host
+		reason, what = ReasonLeftoversRemoved, "leftovers of deleted pods on "+of.Host
 	} else if of.KubernetesNode == "" {
 		reason, what = ReasonLeftoversRemoved, of.Host
 	}
@@ -386,7 +386,7 @@ func (r *Reconciler) announceFailure(ctx context.Context, a applied) {
 	if errors.Is(a.err, errJournal) {
 		// The cause is hardly ever the machine, so one warning stands for all.
 		reason, node = ReasonJournalFailed, ""
-		note = fmt.Sprintf("Removing nothing of machine %s, because what is to be removed cannot be journaled: %v", of.Host, a.err)
+		note = fmt.Sprintf("Removing nothing of machine %s, because the objects to remove cannot be journaled: %v", of.Host, a.err)
 	}
 	if r.announced.failing[failure{of, reason}] {
 		return

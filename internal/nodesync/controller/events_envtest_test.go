@@ -92,8 +92,8 @@ func described(t *testing.T, namespace string, about runtime.Object, count int) 
 	return found
 }
 
-// Events of a clean-up stand on the Deployment, one for each machine with the Node as the related object, and kubectl describe finds them. When nothing
-// happens there are none.
+// Events of a clean-up stand on the Deployment, one for each machine with the Node as the related object, and kubectl describe finds them.
+// When nothing happens there are none.
 func TestEventsStandOnTheDeployment(t *testing.T) {
 	s := newStage(t, 4)
 	namespace := newNamespace(t)
@@ -157,7 +157,7 @@ func TestEventsWithoutADeployment(t *testing.T) {
 	}
 }
 
-// unreachable is a reader of an API server that does not answer at first.
+// unreachable is a reader of an API server that does not respond at first.
 type unreachable struct {
 	client.Reader
 	failures int
@@ -171,7 +171,7 @@ func (u *unreachable) Get(ctx context.Context, key client.ObjectKey, object clie
 	return u.Reader.Get(ctx, key, object, options...)
 }
 
-// An API server that did not answer once is asked again: the Namespace is not what Events are about for ever after.
+// An API server that did not respond once is asked again: the Namespace is not what Events are about for ever after.
 func TestTheDeploymentIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)

@@ -19,8 +19,8 @@ import (
 // DeploymentName is the Deployment that Events are about, as the shipped manifests call it.
 const DeploymentName = "calico-node-sync"
 
-// KubernetesEvents writes Events about the program's own Deployment, so that `kubectl describe deployment` shows them: the Nodes that they tell of are
-// gone. Where there is no such Deployment they are about the Namespace.
+// KubernetesEvents writes Events about the program's own Deployment, so that `kubectl describe deployment` shows them: the Nodes that they
+// tell of are gone. Where there is no such Deployment they are about the Namespace.
 //
 // Repetitions within minutes become one Event with a count (client-go, tools/events). The related Node keeps those of different machines apart.
 type KubernetesEvents struct {
@@ -52,7 +52,7 @@ func (e *KubernetesEvents) Record(ctx context.Context, event Event) {
 	e.Recorder.Eventf(regarding, related, event.eventType(), event.Reason, event.Action, "%s", event.Note)
 }
 
-// regarding returns what Events are about. It is found out with the first Event, and once more with the next one if the API server did not answer.
+// regarding returns what Events are about. It is found out with the first Event, and again with the next one if the API server did not respond.
 func (e *KubernetesEvents) regarding(ctx context.Context) *corev1.ObjectReference {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,7 +74,7 @@ func (e *KubernetesEvents) regarding(ctx context.Context) *corev1.ObjectReferenc
 			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Namespace: e.Namespace, Name: e.Deployment, UID: deployment.UID,
 		}
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		e.Log.Info("Writing Events about the Namespace, since the Deployment is not to be had", "namespace", e.Namespace, "deployment", e.Deployment,
+		e.Log.Info("Writing Events about the Namespace, because the Deployment cannot be read", "namespace", e.Namespace, "deployment", e.Deployment,
 			"because", err.Error())
 		e.target = e.namespace()
 	default:
@@ -83,8 +83,9 @@ func (e *KubernetesEvents) regarding(ctx context.Context) *corev1.ObjectReferenc
 	return e.target
 }
 
-// namespace is the Namespace as what Events are about. The reference names the namespace as its own namespace, too: the API server takes an Event about
-// an object without one in "default" and kube-system only (core validation of Events), where the program has no rights and nobody would look.
+// namespace is the Namespace as what Events are about. The reference names the namespace as its own namespace, too: the API server takes an
+// Event about an object without one in "default" and kube-system only (core validation of Events), where the program has no rights and
+// nobody would look.
 func (e *KubernetesEvents) namespace() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: e.Namespace, Name: e.Namespace}
 }

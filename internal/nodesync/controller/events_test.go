@@ -79,7 +79,7 @@ func TestEveryGateIsAnnouncedOrNot(t *testing.T) {
 	}
 }
 
-// Of objects about a host that is no machine any more it is told once, in one Event for all that are new.
+// Of objects about a host that is not a machine any more it is told once, in one Event for all that are new.
 func TestLeftoversAreAnnouncedOnce(t *testing.T) {
 	t.Parallel()
 	r, told, _ := announcer()
@@ -139,7 +139,7 @@ func TestGatesAreAnnouncedOnce(t *testing.T) {
 		expect("they go on", round(nodesync.GateOverlap, nodesync.GateMass), "")
 	}
 	expect("one ends", round(nodesync.GateOverlap), "")
-	expect("it begins anew, hours later", round(nodesync.GateOverlap, nodesync.GateMass), "HeldByMassGuard")
+	expect("it begins again, hours later", round(nodesync.GateOverlap, nodesync.GateMass), "HeldByMassGuard")
 	flickers := ""
 	for range 25 {
 		flickers += round() + round(nodesync.GateOverlap)
@@ -248,11 +248,11 @@ func TestFailuresAreAnnouncedOnce(t *testing.T) {
 	plan, out = one("n1", errBroken)
 	r.announce(t.Context(), plan, out)
 	if got := told.reasons(); got != "StepFailed n1.k8s" {
-		t.Errorf("it fails anew: got Events %q", got)
+		t.Errorf("it fails again: got Events %q", got)
 	}
 }
 
-// What the next round decides anew, or the end of the process, is no failure.
+// What the next round decides again, or the end of the process, is not a failure.
 func TestConflictsAreNotAnnounced(t *testing.T) {
 	t.Parallel()
 	r, told, _ := announcer()

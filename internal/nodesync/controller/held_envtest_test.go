@@ -23,7 +23,7 @@ func (s *stage) nodeKey(machine string) string {
 	return "/calico/resources/v3/projectcalico.org/nodes/" + s.name(machine)
 }
 
-// gone says which of the machines have no Calico Node any more.
+// gone returns which of the machines have no Calico Node any more.
 func (s *stage) gone(machines ...string) string {
 	dump := s.etcd.Dump(s.t)
 	out := ""
@@ -112,7 +112,7 @@ func TestBrokenMachinesDoNotStarveOthers(t *testing.T) {
 	}
 }
 
-// A handle that holds nothing readable is no reason to crash, or to hold up its machine for ever.
+// A handle that holds nothing readable is not a reason to crash, or to hold up its machine for ever.
 func TestBrokenHandles(t *testing.T) {
 	for name, value := range map[string]string{"empty": `{}`, "without counts": `{"block":null}`, "null": `null`} {
 		t.Run(name, func(t *testing.T) {

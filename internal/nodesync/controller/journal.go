@@ -17,8 +17,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// Entry is what the journal holds of one machine: what stands in the datastore of it before anything is removed, and why it goes. Its JSON form MUST stay
-// readable: an entry is most needed when a later version is running.
+// Entry is what the journal holds of one machine: what stands in the datastore of it before anything is removed, and why it goes. Its JSON
+// form MUST stay readable: an entry is most needed when a later version is running.
 type Entry struct {
 	Time           time.Time `json:"time"`
 	ClusterUID     string    `json:"clusterUID"`
@@ -31,7 +31,7 @@ type Entry struct {
 	Objects []calico.Object `json:"objects"`
 	// Addresses are what the machine held in IPAM, as it stood in the blocks.
 	Addresses []calico.HeldAddress `json:"addresses,omitempty"`
-	// Leftovers says that it is about pods that were gone on a machine that lived, of which MachineUID is the UID: of its Calico Node in etcd, of its
+	// Leftovers reports that it is about pods that were gone on a machine that lived, of which MachineUID is the UID: of its Calico Node in etcd, of its
 	// Kubernetes Node in the kubernetes datastore.
 	Leftovers  bool   `json:"leftovers,omitempty"`
 	MachineUID string `json:"machineUID,omitempty"`
@@ -74,7 +74,7 @@ func encodeEntry(entry Entry, indent string) ([]byte, error) {
 // about 1 MiB.
 const maxEntry = 128 << 20
 
-// parseEntry reads an entry's JSON. What names nothing that was removed is no entry.
+// parseEntry reads an entry's JSON. What names nothing that was removed is not an entry.
 func parseEntry(data []byte) (Entry, error) {
 	var entry Entry
 	if err := json.Unmarshal(data, &entry); err != nil {
@@ -95,8 +95,8 @@ type keptNote struct {
 	at      time.Time
 }
 
-// keep records an entry unless this process has kept just that already, for an attempt that failed: there is nothing new to keep then. A journal that is
-// pruned is asked again after an hour, since nobody but it knows how long an entry stays.
+// keep records an entry unless this process has kept just that already, for an attempt that failed: there is nothing new to keep then. A
+// journal that is pruned is asked again after an hour, since nobody but it knows how long an entry stays.
 func (r *Reconciler) keep(ctx context.Context, entry Entry) error {
 	content, err := contentHash(entry)
 	if err != nil {

@@ -29,9 +29,9 @@ import (
 const (
 	// JournalPrefix begins the name of every ConfigMap of the journal; the name of the entry and the number of the part follow.
 	JournalPrefix = "calico-node-sync-journal-"
-	// JournalLabel marks a ConfigMap of the journal. Its value is the version of the format.
+	// JournalLabel on a ConfigMap of the journal: the version of the format.
 	JournalLabel = "nodes.mooring.dev/journal"
-	// JournalHostLabel on that ConfigMap: the host, or what of it fits into a label.
+	// JournalHostLabel on that ConfigMap: the name of the host, shortened to fit into a label.
 	JournalHostLabel = "nodes.mooring.dev/journal-host"
 	// journalContentLabel tells whether two entries hold the same.
 	journalContentLabel = "nodes.mooring.dev/journal-content"
@@ -135,7 +135,7 @@ func (j *ConfigMapJournal) create(ctx context.Context, part *corev1.ConfigMap) e
 		return readErr
 	}
 	if !bytes.Equal(there, want) {
-		return fmt.Errorf("ConfigMap %s/%s is there already and holds something else", j.Namespace, part.Name)
+		return fmt.Errorf("ConfigMap %s/%s already exists with other content", j.Namespace, part.Name)
 	}
 	return nil
 }
@@ -244,5 +244,5 @@ func clip(text string, size int) string {
 	return text[:cut] + more
 }
 
-// isStart says whether a byte begins a character of UTF-8.
+// isStart reports whether a byte begins a character of UTF-8.
 func isStart(b byte) bool { return b&0xC0 != 0x80 }

@@ -198,7 +198,7 @@ func TestCrashBetweenParts(t *testing.T) {
 	}
 }
 
-// An answer that gets lost after the write is no reason to write anything twice.
+// An answer that gets lost after the write is not a reason to write anything twice.
 func TestRecordAgain(t *testing.T) {
 	t.Parallel()
 	for lost := 1; lost <= 3; lost++ {
@@ -234,8 +234,8 @@ func future(entry Entry, after time.Duration) Entry {
 	return entry
 }
 
-// An entry that changed is kept beside the other; one that is old is replaced by the same, so that a machine which fails for days has one entry and one
-// that is never pruned under its hands.
+// An entry that changed is kept alongside the other; one that is old is replaced by the same, so that a machine which fails for days has one
+// entry and one that is never pruned under its hands.
 func TestRecordAnother(t *testing.T) {
 	t.Parallel()
 	journal, client := newJournal(t, 0)
@@ -254,7 +254,7 @@ func TestRecordAnother(t *testing.T) {
 	}
 	kept := mustList(t, journal)
 	if len(kept) != 3 || kept[2].Host != "n1" || !kept[2].Time.Equal(future(entry, 240*time.Hour).Time) || kept[2].Objects != len(entry.Objects) {
-		t.Errorf("got %+v, want the last of the copies beside the other two", kept)
+		t.Errorf("got %+v, want the last of the copies alongside the other two", kept)
 	}
 	if _, err := journal.Read(t.Context(), kept[2]); err != nil {
 		t.Error(err)
@@ -271,7 +271,7 @@ type pruning struct{ *counting }
 
 func (pruning) Prune(context.Context, time.Time) (int, error) { return 0, nil }
 
-// The next attempt at the same records nothing anew, unless the journal may have dropped it in the meantime.
+// The next attempt at the same records nothing again, unless the journal may have dropped it in the meantime.
 func TestAnotherAttemptKeepsNothingNew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -407,7 +407,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A ConfigMap that was made anew under the name of one that is pruned stays.
+// A ConfigMap that was made again under the name of one that is pruned stays.
 func TestPruningKnowsWhatItSaw(t *testing.T) {
 	t.Parallel()
 	journal, _ := newJournal(t, 0)
@@ -441,7 +441,7 @@ func powerless(t *testing.T, journal *ConfigMapJournal) *ConfigMapJournal {
 }
 
 // A whole clean-up with its journal in ConfigMaps: while the journal is refused nothing is touched; then the machine goes, and every byte of it comes
-// back. The folder's journal, kept beside, holds the same.
+// back. The folder's journal, kept alongside, holds the same.
 func TestCleanUpWithAJournalInConfigMaps(t *testing.T) {
 	s := newStage(t, 3)
 	want := s.ofHost(s.etcd.Dump(t), "0")

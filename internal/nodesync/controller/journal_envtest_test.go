@@ -76,7 +76,7 @@ func TestWhatIsRemovedCanBePutBack(t *testing.T) {
 	before := s.etcd.Revision(t)
 	for _, object := range entry.Objects {
 		if err := s.store.Restore(t.Context(), object); !calico.IsIPAM(object.Key) && !errors.Is(err, calico.ErrUnchanged) {
-			t.Errorf("restoring %s once more: got %v, want that it is there as it was", object.Key, err)
+			t.Errorf("restoring %s again: got %v, want that it is there as it was", object.Key, err)
 		}
 	}
 	if after := s.etcd.Revision(t); after != before {
@@ -175,7 +175,7 @@ func TestReadEntryRefuses(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadEntry(file); err == nil || !strings.Contains(err.Error(), "is no entry of the journal") {
+		if _, err := ReadEntry(file); err == nil || !strings.Contains(err.Error(), "is not an entry of the journal") {
 			t.Errorf("%s: got error %v", name, err)
 		}
 	}

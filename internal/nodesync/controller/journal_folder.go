@@ -72,7 +72,7 @@ func ReadEntry(file string) (Entry, error) {
 	}
 	entry, err := parseEntry(data)
 	if err != nil {
-		return Entry{}, fmt.Errorf("%s is no entry of the journal: %w", file, err)
+		return Entry{}, fmt.Errorf("%s is not an entry of the journal: %w", file, err)
 	}
 	return entry, nil
 }

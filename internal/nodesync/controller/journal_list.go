@@ -55,13 +55,13 @@ type keptPart struct {
 	uid  types.UID
 }
 
-// Complete says that all parts are there. An entry that is not was never relied on: Record had not returned.
+// Complete reports that all parts are there. An entry that is not was never relied on: Record had not returned.
 func (k KeptEntry) Complete() bool { return len(k.found) == k.Parts }
 
 // Found is how many of its parts are there.
 func (k KeptEntry) Found() int { return len(k.found) }
 
-// Holds says whether one of the entry's ConfigMaps has the name.
+// Holds reports whether one of the entry's ConfigMaps has the name.
 func (k KeptEntry) Holds(configMap string) bool {
 	for _, part := range k.found {
 		if part.name == configMap {
@@ -103,7 +103,7 @@ func (j *ConfigMapJournal) nextPage(ctx context.Context, page *metav1.PartialObj
 }
 
 // groupParts makes entries of ConfigMaps. Parts belong together that say so in all their annotations. What is marked as ours and does not say which
-// part of what it is, somebody else has made or changed: it is no part of anything.
+// part of what it is, somebody else has made or changed: it is not a part of anything.
 func groupParts(items []metav1.PartialObjectMetadata) []KeptEntry {
 	byKey := map[string]*KeptEntry{}
 	var order []*KeptEntry
@@ -160,7 +160,7 @@ func readPart(item *metav1.PartialObjectMetadata) (KeptEntry, int, bool) {
 // Read returns the entry itself. One that lacks parts, or whose content is not what was written, is an error.
 func (j *ConfigMapJournal) Read(ctx context.Context, kept KeptEntry) (Entry, error) {
 	if !kept.Complete() {
-		return Entry{}, fmt.Errorf("entry %s of the journal is incomplete: %d of its %d parts are there", kept.Name, len(kept.found), kept.Parts)
+		return Entry{}, fmt.Errorf("entry %s of the journal is incomplete: %d of its %d parts exist", kept.Name, len(kept.found), kept.Parts)
 	}
 	var packed []byte
 	for number := 1; number <= kept.Parts; number++ {
@@ -175,7 +175,7 @@ func (j *ConfigMapJournal) Read(ctx context.Context, kept KeptEntry) (Entry, err
 	}
 	entry, err := decodeEntry(packed)
 	if err != nil {
-		return Entry{}, fmt.Errorf("%s is no entry of the journal: %w", kept.Name, err)
+		return Entry{}, fmt.Errorf("%s is not an entry of the journal: %w", kept.Name, err)
 	}
 	return entry, nil
 }

@@ -20,11 +20,11 @@ const (
 	pruneInterval = time.Hour
 	firstPrune    = 10 * time.Minute
 	// untouched is how long an entry is left alone whatever the cap says, and an incomplete one too: its clean-up may be under way. It is longer than
-	// sameEntryLife, in which an entry may be relied on once more.
+	// sameEntryLife, in which an entry may be relied on again.
 	untouched = 2 * time.Hour
 )
 
-// keepJournal prunes the journal every now and then, until ctx ends, beside the rounds: it delays none.
+// keepJournal prunes the journal every now and then, until ctx ends, alongside the rounds: it delays none.
 func (r *Reconciler) keepJournal(ctx context.Context) {
 	pruner, ok := r.Journal.(Pruner)
 	if !ok || r.DryRun {
@@ -37,7 +37,7 @@ func (r *Reconciler) keepJournal(ctx context.Context) {
 		}
 		pruned, err := pruner.Prune(ctx, r.Clock.Now())
 		if err != nil && ctx.Err() == nil {
-			r.Log.Error(err, "Could not prune the journal, will try again", "nextIn", pruneInterval.String())
+			r.Log.Error(err, "Failed to prune the journal, will try again", "nextIn", pruneInterval.String())
 		}
 		if pruned > 0 {
 			r.Log.Info("Pruned the journal", "entries", pruned)
@@ -45,8 +45,8 @@ func (r *Reconciler) keepJournal(ctx context.Context) {
 	}
 }
 
-// Prune implements Pruner. It drops, oldest first, entries older than the retention, those beyond the cap, and incomplete ones; nothing that is younger
-// than two hours.
+// Prune implements Pruner. It drops, oldest first, entries older than the retention, those beyond the cap, and incomplete ones; nothing that
+// is younger than two hours.
 func (j *ConfigMapJournal) Prune(ctx context.Context, now time.Time) (int, error) {
 	kept, err := j.List(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (j *ConfigMapJournal) outlived(kept []KeptEntry, now time.Time) []KeptEntry
 	return out
 }
 
-// drop deletes the parts of an entry, and of ConfigMaps that somebody made anew under the same names, none.
+// drop deletes the parts of an entry, and of ConfigMaps that somebody made again under the same names, none.
 func (j *ConfigMapJournal) drop(ctx context.Context, entry KeptEntry) error {
 	for number := 1; number <= entry.Parts; number++ {
 		part, there := entry.found[number]

@@ -60,7 +60,7 @@ func (j *slowJournal) Prune(ctx context.Context, _ time.Time) (int, error) {
 	return 0, errors.New("forbidden")
 }
 
-// Pruning happens beside the rounds, at most once an hour, and delays none of them however long it takes.
+// Pruning happens alongside the rounds, at most once an hour, and delays none of them however long it takes.
 func TestPruningDelaysNoRound(t *testing.T) {
 	for _, dryRun := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestNamesOfEntries(t *testing.T) {
 		}
 		part := parts[0]
 		if problems := validation.IsDNS1123Subdomain(part.Name); len(problems) > 0 {
-			t.Errorf("%s: %q is no name: %v", name, part.Name, problems)
+			t.Errorf("%s: %q is not a name: %v", name, part.Name, problems)
 		}
 		if !strings.HasPrefix(part.Name, "calico-node-sync-journal-20260131t180000123z-") || !strings.HasSuffix(part.Name, "-001") {
 			t.Errorf("%s: the name is %q", name, part.Name)
@@ -187,7 +187,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// ConfigMaps that carry our label and say nothing that makes sense are no entries.
+// ConfigMaps that carry our label and say nothing that makes sense are not entries.
 func TestForeignPartsAreNoEntries(t *testing.T) {
 	t.Parallel()
 	good, err := (&ConfigMapJournal{Namespace: "ns", part: 600}).encode(sampleEntry("n1", 20))

@@ -67,7 +67,7 @@ type Informer interface {
 	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 }
 
-// Follow watches Nodes through an informer of NodeMetadata. All replicas follow, so that a new leader knows what its predecessor saw.
+// Follow watches Nodes through an informer of NodeMetadata. All replicas follow, so that a new leader knows what its upstream project saw.
 func (k *KubernetesCluster) Follow(informer Informer) error {
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    k.appeared,

@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// LeftoverStore is what this controller needs of Calico's datastore for leftovers of pods on machines that live. It is as a [Datastore]: quorum reads, and
-// writes that hold only in the state that they name.
+// LeftoverStore is what this controller needs of Calico's datastore for leftovers of pods on existing machines. It is as a [Datastore]:
+// quorum reads, and writes that hold only in the state that they name.
 type LeftoverStore interface {
 	// PodHoldings looks for what names a pod that is not alive.
 	PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error)
@@ -39,10 +39,10 @@ type LeftoverCluster interface {
 }
 
 // errNotLeftover stops a step whose pods or machine are not as they were.
-var errNotLeftover = errors.New("it is no leftover any more")
+var errNotLeftover = errors.New("it is no longer a leftover")
 
-// sweepPods compares what names a pod with the pods that there are. Of each pod it keeps eight bytes; two of one hash make a leftover look alive, which does
-// no harm.
+// sweepPods compares what names a pod with the pods that there are. Of each pod it keeps eight bytes; two of one hash make a leftover look
+// alive, which does no harm.
 func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision int64) error {
 	if r.LeftoverStore == nil || r.LeftoverCluster == nil {
 		return nil
@@ -126,14 +126,14 @@ func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftover
 		case nodesync.VerdictAlive:
 			return fmt.Errorf("%w: pod %s/%s exists", errNotLeftover, pod.Namespace, pod.Name)
 		default:
-			return fmt.Errorf("no answer whether pod %s/%s is gone: %s", pod.Namespace, pod.Name, pod.Detail)
+			return fmt.Errorf("it is unknown whether pod %s/%s is gone: %s", pod.Namespace, pod.Name, pod.Detail)
 		}
 	}
 	switch h := r.LeftoverCluster.Heartbeat(ctx, step.Of.KubernetesNode); {
 	case h.Detail != "":
-		return fmt.Errorf("no answer whether the kubelet of %s is at work: %s", step.Of.KubernetesNode, h.Detail)
+		return fmt.Errorf("it is unknown whether the kubelet of %s is running: %s", step.Of.KubernetesNode, h.Detail)
 	case h.UID != step.NodeUID || !h.ReadyLongEnough(r.Clock.Now(), r.Config) || h.Keep:
-		return fmt.Errorf("%w: Kubernetes Node %s is not Ready or only lately, is to be kept, or is another by now", errNotLeftover, step.Of.KubernetesNode)
+		return fmt.Errorf("%w: Kubernetes Node %s is not Ready or has been Ready only for a short time, is to be kept, or was replaced", errNotLeftover, step.Of.KubernetesNode)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (r *Reconciler) leftoversTried(w nodesync.World, plan nodesync.Plan, out ou
 		if !ok {
 			continue
 		}
-		failed := "it was not tried, since another step about the machine failed or the end had come"
+		failed := "it was not tried, because another step about the machine failed or the program was stopping"
 		if i := slices.IndexFunc(out.applied, func(a applied) bool { return sameLeftovers(a.step, s) }); i >= 0 {
 			if failed = ""; out.applied[i].err != nil {
 				failed = cmp.Or(out.applied[i].err.Error(), "it failed")

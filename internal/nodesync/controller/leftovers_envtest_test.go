@@ -219,10 +219,10 @@ func withBinding(before, after map[string]string) map[string]string {
 	return before
 }
 
-// A pod that is there again right before the write, and a calico-node that starts then, keep what is there.
+// A pod that exists again right before the write, and a calico-node that starts then, keep what is there.
 func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
 	for name, happens := range map[string]func(s *leftoverStage){
-		"the pod is there again":    func(s *leftoverStage) { s.createPod(podOn(s.name("1"), "b")) },
+		"the pod exists again":      func(s *leftoverStage) { s.createPod(podOn(s.name("1"), "b")) },
 		"calico-node starts again":  func(s *leftoverStage) { s.startCalicoNode("1") },
 		"the Node is not Ready":     func(s *leftoverStage) { s.unready("1") },
 		"the Node was not Ready":    func(s *leftoverStage) { s.work("1") },

@@ -16,7 +16,7 @@ type Metrics struct {
 	absentNodes prometheus.Gauge
 	// unserved is a count of Kubernetes Nodes, and stays 0 with the kubernetes datastore, where each is its own Calico Node.
 	unserved prometheus.Gauge
-	// podLeftovers counts addresses and endpoints of pods that are gone, on machines that live.
+	// podLeftovers counts addresses and endpoints of pods that are gone, on existing machines.
 	podLeftovers prometheus.Gauge
 	// journalErrors has no labels, so that it is 0 from the start and its first increase shows.
 	journalErrors prometheus.Counter
@@ -26,34 +26,34 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_nodesync_rounds_total", Help: "Rounds of observe, plan, apply and report, by outcome (ok or error).",
+			Name: "mooring_nodesync_rounds_total", Help: "Reconciles (observe, plan, apply, report), by outcome (ok or error).",
 		}, []string{"outcome"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_nodesync_steps_total", Help: "Steps tried on Calico's datastore, by kind and outcome (done, conflict or error).",
+			Name: "mooring_nodesync_steps_total", Help: "Attempted steps on Calico's datastore, by kind and outcome (done, conflict or error).",
 		}, []string{"kind", "outcome"}),
 		refusals: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_refusals", Help: "What the last plan left alone, by the gate that held it back.",
+			Name: "mooring_nodesync_refusals", Help: "Machines and objects that the last plan left alone, by the gate that holds them back.",
 		}, []string{"gate"}),
 		planned: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_planned_steps", Help: "Steps of the last plan, applied or, in a dry run, not.",
+			Name: "mooring_nodesync_planned_steps", Help: "Steps of the last plan; in a dry run they are not applied.",
 		}),
 		lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_last_success_timestamp_seconds", Help: "Unix time of the last round without an error.",
+			Name: "mooring_nodesync_last_success_timestamp_seconds", Help: "Unix time of the last reconcile without an error.",
 		}),
 		calicoNodes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_calico_nodes", Help: "Calico Nodes in the datastore at the last round.",
+			Name: "mooring_nodesync_calico_nodes", Help: "Calico Nodes in the datastore in the last reconcile.",
 		}),
 		absentNodes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_absent_nodes", Help: "Calico Nodes whose Kubernetes Node was missing at the last round.",
+			Name: "mooring_nodesync_absent_nodes", Help: "Calico Nodes whose Kubernetes Node was missing in the last reconcile.",
 		}),
 		unserved: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_nodes_without_calico_node", Help: "Kubernetes Nodes without a Calico Node at the last round; always 0 with the kubernetes datastore.",
+			Name: "mooring_nodesync_nodes_without_calico_node", Help: "Kubernetes Nodes without a Calico Node in the last reconcile; always 0 with the kubernetes datastore.",
 		}),
 		podLeftovers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_nodesync_pod_leftovers", Help: "Addresses and workload endpoints of pods that are gone, on machines that live, as the last sweep found them.",
+			Name: "mooring_nodesync_pod_leftovers", Help: "Addresses and workload endpoints of pods that are gone, on existing machines, as the last sweep found them.",
 		}),
 		journalErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_nodesync_journal_errors_total", Help: "Entries that could not be journaled; nothing was removed of their machines.",
+			Name: "mooring_nodesync_journal_errors_total", Help: "Journal entries that could not be written; nothing of their machines was removed.",
 		}),
 	}
 	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.unserved, m.podLeftovers,

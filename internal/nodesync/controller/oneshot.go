@@ -18,7 +18,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// NewOneShot returns a Reconciler for a command that looks once: it has no watch, plans with [Reconciler.Preview], and writes nothing. state may be nil.
+// NewOneShot returns a Reconciler for a command that looks once: it has no watch, plans with [Reconciler.Preview], and writes nothing. state
+// may be nil.
 func NewOneShot(config nodesync.Config, store Datastore, cluster Cluster, state State, now clock.Clock) *Reconciler {
 	leftovers, _ := store.(LeftoverStore)
 	pods, _ := cluster.(LeftoverCluster)
@@ -49,8 +50,8 @@ func NewLive(config *rest.Config) (client.Client, error) {
 	return live, nil
 }
 
-// WatchKept says that a controller has kept watch until lately: then it is the one to act on a confirmation, and otherwise it is the command that was
-// given one. state may be nil, which is no controller.
+// WatchKept reports that a controller has kept watch until lately: then it is the one to act on a confirmation, and otherwise it is the
+// command that was given one. state may be nil, which is not a controller.
 func WatchKept(ctx context.Context, state State, c nodesync.Config, now time.Time) (bool, error) {
 	if state == nil {
 		return false, nil

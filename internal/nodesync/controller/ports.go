@@ -42,7 +42,7 @@ type Datastore interface {
 type Cluster interface {
 	// UID is the UID of the namespace kube-system.
 	UID(ctx context.Context) (string, error)
-	// Synced says that the watch on Nodes has been filled.
+	// Synced reports that the watch on Nodes has been filled.
 	Synced() bool
 	// Sightings are the deletions of Nodes that were watched as they happened.
 	Sightings() []nodesync.Sighting

@@ -34,7 +34,7 @@ func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.
 			entry.Info("Applied step", "did", a.step.String(), "because", because[subject])
 		case settled(a.err):
 			r.Metrics.steps.WithLabelValues(kind, "conflict").Inc()
-			entry.Info("A step no longer applies, will look again", "wanted", a.step.String(), "because", a.err.Error())
+			entry.Info("A step no longer applies, will plan again", "wanted", a.step.String(), "because", a.err.Error())
 		default:
 			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
 			if errors.Is(a.err, errJournal) {

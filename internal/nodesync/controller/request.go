@@ -26,13 +26,13 @@ const (
 
 // What has become of a Request.
 const (
-	// AnswerRunning says that the controller is at it: it goes on whoever waits.
+	// AnswerRunning reports that the controller is at it: it goes on no matter who waits.
 	AnswerRunning = "running"
-	// AnswerDone says that all of it has been done.
+	// AnswerDone reports that all of it has been done.
 	AnswerDone = "done"
-	// AnswerHeld says that something was left alone, for the reasons in the lines.
+	// AnswerHeld reports that something was left alone, for the reasons in the lines.
 	AnswerHeld = "held"
-	// AnswerFailed says that it could not be done, or not begun.
+	// AnswerFailed reports that it could not be done, or not begun.
 	AnswerFailed = "failed"
 )
 
@@ -46,8 +46,8 @@ const (
 	LongestRequestTime = time.Hour
 )
 
-// Request is what a person asks the controller to do with its own rights, by nodesync.RequestAnnotation on the controller's ConfigMap. Its JSON form is a
-// contract between versions of the plugin and of the controller.
+// Request is what a person asks the controller to do with its own rights, by nodesync.RequestAnnotation on the controller's ConfigMap. Its
+// JSON form is a contract between versions of the plugin and of the controller.
 type Request struct {
 	// ID tells it from others.
 	ID string `json:"id"`
@@ -78,8 +78,8 @@ type Answer struct {
 // Final reports whether nothing more will be done.
 func (a Answer) Final() bool { return a.State != "" && a.State != AnswerRunning }
 
-// ParseRequest reads a request. One that is no request, or asks for something that there is not, is an error, with the ID by which it can be answered all the
-// same: its own, or one made of the text.
+// ParseRequest reads a request. One that is not a request, or asks for something that there is not, is an error, with the ID by which it can be
+// answered all the same: its own, or one made of the text.
 func ParseRequest(text string) (Request, error) {
 	sum := sha256.Sum256([]byte(text))
 	request := Request{ID: hex.EncodeToString(sum[:6])}
@@ -88,7 +88,7 @@ func ParseRequest(text string) (Request, error) {
 	}
 	var read Request
 	if err := json.Unmarshal([]byte(text), &read); err != nil {
-		return request, fmt.Errorf("the request is no JSON object of this form: %w", err)
+		return request, fmt.Errorf("the request is not a JSON object of this form: %w", err)
 	}
 	if read.ID == "" || len(read.ID) > 64 || !printable(read.ID) {
 		return request, errors.New("the request has no ID, or one of more than 64 characters")
@@ -97,15 +97,15 @@ func ParseRequest(text string) (Request, error) {
 	removable := nodesync.ResourceKinds()
 	switch {
 	case read.Verb != VerbForget && read.Verb != VerbRestore:
-		return request, fmt.Errorf("the request's verb %q is none: it must be %s or %s", read.Verb, VerbForget, VerbRestore)
+		return request, fmt.Errorf("the request's verb %q is unknown: it must be %s or %s", read.Verb, VerbForget, VerbRestore)
 	case len(read.Names) == 0 || len(read.Names) > mostNames:
 		return request, fmt.Errorf("the request has %d names: it must have 1 to %d", len(read.Names), mostNames)
 	case slices.ContainsFunc(read.Names, func(name string) bool { return name == "" || len(name) > 512 || !printable(name) }):
-		return request, errors.New("a name of the request is empty, too long, or has characters that no name has")
+		return request, errors.New("a name of the request is empty, too long, or has invalid characters")
 	case slices.ContainsFunc(read.AlsoRemove, func(kind nodesync.ResourceKind) bool { return !slices.Contains(removable, kind) }):
 		return request, fmt.Errorf("the request's kinds are %q: each must be one of %q", read.AlsoRemove, removable)
 	case read.Until.IsZero():
-		return request, errors.New("the request does not say until when it holds")
+		return request, errors.New("the request does not say until when it is valid")
 	}
 	return read, nil
 }
@@ -132,7 +132,7 @@ func (a Answer) encode() (string, error) {
 		}
 		text, err := json.Marshal(a)
 		if err != nil {
-			return "", fmt.Errorf("encoding an answer: %w", err)
+			return "", fmt.Errorf("encoding a response: %w", err)
 		}
 		if len(text) <= longestAnswer || shown == 0 {
 			return string(text), nil

@@ -23,8 +23,8 @@ type Requests interface {
 	Answer(ctx context.Context, text string, answer Answer) error
 }
 
-// errWithdrawn says that a request is not what it was: nothing is to be done for it.
-var errWithdrawn = errors.New("the request was withdrawn, or is another by now")
+// errWithdrawn reports that a request is not what it was: nothing is to be done for it.
+var errWithdrawn = errors.New("the request was withdrawn, or replaced by another one")
 
 // Pending implements Requests. A ConfigMap that is not there is made, so that a person who may only patch it finds one.
 func (s *ConfigMapState) Pending(ctx context.Context) (string, Answer, error) {
@@ -55,17 +55,17 @@ func (s *ConfigMapState) Answer(ctx context.Context, text string, answer Answer)
 	}
 	object := s.object()
 	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return fmt.Errorf("answering a request: %w", err)
+		return fmt.Errorf("responding to a request: %w", err)
 	}
 	before := object.GetResourceVersion()
 	if object.GetAnnotations()[nodesync.RequestAnnotation] != text {
 		return errWithdrawn
 	}
 	if err := unstructured.SetNestedField(object.Object, value, "metadata", "annotations", nodesync.AnswerAnnotation); err != nil {
-		return fmt.Errorf("answering a request: %w", err)
+		return fmt.Errorf("responding to a request: %w", err)
 	}
 	if err := s.Client.Update(ctx, object); err != nil {
-		return fmt.Errorf("answering a request: %w", err)
+		return fmt.Errorf("responding to a request: %w", err)
 	}
 	if s.version == before {
 		s.version = object.GetResourceVersion()

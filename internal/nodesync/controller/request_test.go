@@ -14,12 +14,12 @@ import (
 func TestParseRequest(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		``:   "no JSON object",
+		``:   "not a JSON object",
 		`{}`: "no ID",
-		`{"id":"a","verb":"reboot","names":["n"],"until":"2026-01-01T00:00:00Z"}`:                                       `verb "reboot" is none`,
+		`{"id":"a","verb":"reboot","names":["n"],"until":"2026-01-01T00:00:00Z"}`:                                       `verb "reboot" is unknown`,
 		`{"id":"a","verb":"forget","until":"2026-01-01T00:00:00Z"}`:                                                     "0 names",
 		`{"id":"a","verb":"forget","names":["n"]}`:                                                                      "until when",
-		`{"id":"a","verb":"forget","names":["\u001b[2J"],"until":"2026-01-01T00:00:00Z"}`:                               "characters that no name has",
+		`{"id":"a","verb":"forget","names":["\u001b[2J"],"until":"2026-01-01T00:00:00Z"}`:                               "invalid characters",
 		`{"id":"a","verb":"forget","names":["n"],"alsoRemove":["PodLeftovers"],"until":"2026-01-01T00:00:00Z"}`:         "kinds",
 		`{"id":"a","verb":"forget","names":["n"],"alsoRemove":["HostEndpoint"],"until":"2026-01-01T00:00:00Z"}`:         "",
 		`{"id":"a","verb":"restore","names":["n-1"],"until":"2026-01-01T00:00:00Z","dryRun":true,"later":"is ignored"}`: "",

@@ -26,8 +26,8 @@ type RestoreStore interface {
 	RestoreAddress(ctx context.Context, host string, address calico.HeldAddress, dryRun bool) error
 }
 
-// Restore puts back what the entries hold, which are in the order of their time, and says a line of each thing. It returns false when something was refused.
-// The UID is that of the cluster which the datastore is part of, empty for etcd.
+// Restore puts back what the entries hold, which are in the order of their time, and says a line of each thing. It returns false when
+// something was refused. The UID is that of the cluster which the datastore is part of, empty for etcd.
 func Restore(ctx context.Context, store RestoreStore, clusterUID string, entries []Entry, dryRun bool, say func(line string) error) (bool, error) {
 	if err := checkCluster(ctx, store, clusterUID, entries); err != nil {
 		return false, err
@@ -54,7 +54,7 @@ func checkCluster(ctx context.Context, store RestoreStore, clusterUID string, en
 		return err
 	}
 	if !snapshot.DatastoreReady {
-		return errors.New("calico's ClusterInformation does not say datastoreReady: unlock the datastore first")
+		return errors.New("calico's ClusterInformation does not report datastoreReady: unlock the datastore first")
 	}
 	bound := cmp.Or(clusterUID, snapshot.ClusterInformation.Annotations[nodesync.BindingAnnotation])
 	for _, entry := range entries {
@@ -77,12 +77,12 @@ type restorer struct {
 	held map[string][]calico.Object
 	// taken are the addresses that an older entry has been asked for.
 	taken map[netip.Addr]calico.HeldAddress
-	// ownCluster says that the datastore is part of its cluster, where the addresses of a machine that is gone are nobody's.
+	// ownCluster reports that the datastore is part of its cluster, where the addresses of a machine that is gone are nobody's.
 	ownCluster bool
 }
 
-// restore puts back one entry, the machine's Node first, which the others lead to, then its addresses, by which endpoints are judged. It returns false when
-// something was refused.
+// restore puts back one entry, the machine's Node first, which the others lead to, then its addresses, by which endpoints are judged. It
+// returns false when something was refused.
 func (r *restorer) restore(ctx context.Context, entry Entry) (bool, error) {
 	objects := slices.DeleteFunc(slices.Clone(entry.Objects), func(object calico.Object) bool { return calico.IsIPAM(object.Key) })
 	addresses := entry.Addresses
@@ -90,7 +90,7 @@ func (r *restorer) restore(ctx context.Context, entry Entry) (bool, error) {
 		addresses = nil
 	}
 	first := len(r.held[entry.Host]) == 0
-	// What an older entry has just put back is no machine that has joined again, even if this one is of after its Node was removed.
+	// What an older entry has just put back is not a machine that has joined again, even if this one is of after its Node was removed.
 	r.held[entry.Host] = append(r.held[entry.Host], entry.Objects...)
 	if len(objects)+len(addresses) == 0 && !first {
 		return true, nil // the rest of an interrupted clean-up
@@ -122,8 +122,8 @@ func (r *restorer) restore(ctx context.Context, entry Entry) (bool, error) {
 	return ok && rest, err
 }
 
-// mayRestore returns why nothing of an entry is put back, or "": onto a machine that has joined again nothing old is put, and leftovers go back to the machine
-// on which they were, and to no other of its name.
+// mayRestore returns why nothing of an entry is put back, or "": onto a machine that has joined again nothing old is put, and leftovers go
+// back to the machine on which they were, and to no other of its name.
 func (r *restorer) mayRestore(ctx context.Context, entry Entry) (string, error) {
 	if entry.Leftovers {
 		uid, err := r.store.MachineUID(ctx, entry.Host)
@@ -131,7 +131,7 @@ func (r *restorer) mayRestore(ctx context.Context, entry Entry) (string, error) 
 			return "", err
 		}
 		if uid == "" || uid != entry.MachineUID {
-			return "not restored: machine " + entry.Host + " is not the one any more on which these leftovers of pods were", nil
+			return "not restored: machine " + entry.Host + " is another machine than the one with these leftovers of pods", nil
 		}
 		return "", nil
 	}
@@ -188,7 +188,7 @@ func (r *restorer) putAddress(ctx context.Context, host string, address calico.H
 	return true, r.say(line)
 }
 
-// put puts back one object, or, in a dry run, says whether it could.
+// put puts back one object, or, in a dry run, reports whether it could.
 func (r *restorer) put(ctx context.Context, object calico.Object) (line string, refused bool, err error) {
 	act, line := r.store.Restore, "restored "+object.Key
 	if r.dryRun {

@@ -41,7 +41,8 @@ func (j *ConfigMapJournal) ReadNamed(ctx context.Context, names []string) ([]Ent
 	return entries, nil
 }
 
-// NamedEntries returns the entries that a name may mean: the entry of that name, or of that ConfigMap, or else those of the machine. They are oldest first.
+// NamedEntries returns the entries that a name may mean: the entry of that name, or of that ConfigMap, or else those of the machine. They
+// are oldest first.
 func NamedEntries(all []KeptEntry, name string) []KeptEntry {
 	var ofHost []KeptEntry
 	for _, kept := range all {
@@ -55,8 +56,8 @@ func NamedEntries(all []KeptEntry, name string) []KeptEntry {
 	return ofHost
 }
 
-// choose returns the one entry that a name means. Of several entries of a machine none is newest enough: the machine may have come and gone in between,
-// or its clean-up was interrupted, and the newest entry holds just what had been left. Only if they hold the same it does not matter.
+// choose returns the one entry that a name means. Of several entries of a machine none is newest enough: the machine may have come and gone
+// in between, or its clean-up was interrupted, and the newest entry holds just what had been left. Only if they hold the same it does not matter.
 func choose(all []KeptEntry, name, namespace string) (KeptEntry, error) {
 	found := NamedEntries(all, name)
 	if len(found) == 0 {
@@ -65,12 +66,12 @@ func choose(all []KeptEntry, name, namespace string) (KeptEntry, error) {
 	complete := slices.DeleteFunc(slices.Clone(found), func(k KeptEntry) bool { return !k.Complete() })
 	if len(complete) == 0 {
 		last := found[len(found)-1]
-		return KeptEntry{}, fmt.Errorf("entry %s is incomplete, %d of its %d parts are there: the clean-up that it was for did not begin with it, "+
-			"and it holds nothing to put back", last.Name, last.Found(), last.Parts)
+		return KeptEntry{}, fmt.Errorf("entry %s is incomplete, %d of its %d parts exist: the clean-up did not start with it, and it has nothing "+
+			"to restore", last.Name, last.Found(), last.Parts)
 	}
 	newest := complete[len(complete)-1]
 	if slices.ContainsFunc(complete, func(k KeptEntry) bool { return k.Content != newest.Content }) {
-		return KeptEntry{}, fmt.Errorf("machine %s has %d different entries: name the one to put back, or all those of one clean-up that was interrupted: %s",
+		return KeptEntry{}, fmt.Errorf("machine %s has %d different entries: name the one to restore, or all those of one clean-up that was interrupted: %s",
 			name, len(complete), listed(complete, describe))
 	}
 	return newest, nil
@@ -81,7 +82,7 @@ func describe(kept KeptEntry) string {
 	return fmt.Sprintf("%s (%s)", kept.Name, counted(kept.Objects, "object"))
 }
 
-// UnknownEntry says which names there are.
+// UnknownEntry returns which names there are.
 func UnknownEntry(all []KeptEntry, name, namespace string) error {
 	if len(all) == 0 {
 		return fmt.Errorf("there is no %q to restore: the journal in namespace %s is empty", name, namespace)

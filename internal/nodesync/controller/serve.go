@@ -23,8 +23,8 @@ const (
 	requestRounds = 4
 )
 
-// serve does what a person has asked for by name, if anything, and returns when to go on with it, 0 for not at all. A request that is served twice, since
-// the process died in between or two lead, does no harm: what has been done is found done.
+// serve does what a person has asked for by name, if anything, and returns when to go on with it, 0 for not at all. A request that is served
+// twice, since the process died in between or two lead, does no harm: what has been done is found done.
 func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 	if r.Requests == nil {
 		return 0, nil
@@ -58,7 +58,7 @@ func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 	}
 	if errors.Is(err, errWithdrawn) {
 		r.unsent = Answer{}
-		r.Log.Info("What a person has asked for is not asked any more", "request", request.ID)
+		r.Log.Info("A request was withdrawn", "request", request.ID)
 		return 0, nil
 	}
 	if err != nil {
@@ -78,13 +78,13 @@ func (r *Reconciler) attempt(ctx context.Context, text string, request Request, 
 		answer = Answer{} // it is another request's
 	}
 	if answer.ID != "" && !now.Before(request.Until) {
-		line := "the request was good until " + request.Until.UTC().Format(time.RFC3339) + ": nothing more was done"
+		line := "the request was valid until " + request.Until.UTC().Format(time.RFC3339) + ": nothing more was done"
 		return Answer{ID: request.ID, State: AnswerHeld, Lines: append(slices.Clone(answer.Lines), line), At: now}, nil
 	}
 	if err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerRunning, Lines: answer.Lines, At: now}); err != nil {
 		return Answer{}, err
 	}
-	r.Log.Info("Doing what a person has asked for", "request", request.ID, "verb", request.Verb, "names", request.Names, "dryRun", request.DryRun)
+	r.Log.Info("Executing a request", "request", request.ID, "verb", request.Verb, "names", request.Names, "dryRun", request.DryRun)
 	done := r.do(ctx, request)
 	done.Lines = slices.Concat(removedLines(answer.Lines), done.Lines)
 	return done, nil
@@ -96,11 +96,11 @@ func (r *Reconciler) refuses(request Request, wrong error, begun bool, now time.
 	case wrong != nil:
 		return wrong.Error()
 	case r.DryRun && !request.DryRun:
-		return "this calico-node-sync only reports (--mode=report): nothing was done"
+		return "this calico-node-sync runs with --mode=report: nothing was done"
 	case !begun && !now.Before(request.Until):
-		return "the request came too late, it was good until " + request.Until.UTC().Format(time.RFC3339) + ": nothing was done"
+		return "the request came too late, it was valid until " + request.Until.UTC().Format(time.RFC3339) + ": nothing was done"
 	case request.Until.Sub(now) > LongestRequestTime:
-		return fmt.Sprintf("the request would hold for more than %s: nothing was done", LongestRequestTime)
+		return fmt.Sprintf("the request would be valid for more than %s: nothing was done", LongestRequestTime)
 	}
 	return ""
 }
@@ -118,7 +118,7 @@ func (r *Reconciler) do(ctx context.Context, request Request) Answer {
 	if err != nil {
 		answer.State = AnswerFailed
 		answer.Lines = append(answer.Lines, "error: "+err.Error())
-		r.Log.Error(err, "What a person has asked for failed", "request", request.ID)
+		r.Log.Error(err, "A request failed", "request", request.ID)
 	}
 	return answer
 }

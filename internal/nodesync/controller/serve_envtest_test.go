@@ -164,7 +164,7 @@ func TestLeftoverIsRestored(t *testing.T) {
 	}
 	s.expectHeld("1", "b", 1)
 	if all, text := restore(false, entries...); !all || !strings.Contains(text, "unchanged: address") {
-		t.Errorf("once more: %t\n%s", all, text)
+		t.Errorf("again: %t\n%s", all, text)
 	}
 
 	var address Entry
@@ -185,7 +185,7 @@ func TestLeftoverIsRestored(t *testing.T) {
 	s.dropNode(t.Context(), s.name("1"))
 	stranger := address
 	stranger.MachineUID = "another"
-	if all, text := restore(false, stranger); all || !strings.Contains(text, "is not the one any more") {
+	if all, text := restore(false, stranger); all || !strings.Contains(text, "is another machine than the one") {
 		t.Errorf("another machine: %t\n%s", all, text)
 	}
 }

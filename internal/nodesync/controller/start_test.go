@@ -22,7 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// quietWorld is a cluster and a datastore in which nothing happens, or which do not answer; it counts the rounds.
+// quietWorld is a cluster and a datastore in which nothing happens, or which do not respond; it counts the rounds.
 type quietWorld struct {
 	Datastore
 	rounds atomic.Int64
@@ -117,7 +117,7 @@ func TestAnEventStartsARound(t *testing.T) {
 	})
 }
 
-// A world that does not answer is asked less and less, at most once a minute in the end, and events do not hurry it.
+// A world that does not respond is asked less and less, at most once a minute in the end, and events do not hurry it.
 func TestBackOff(t *testing.T) {
 	run(t, func(q *quietWorld, wake chan<- struct{}) {
 		q.down.Store(true)

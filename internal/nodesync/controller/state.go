@@ -21,7 +21,7 @@ const StateName = "calico-node-sync-state"
 // memoryKey is where the memory stands in the ConfigMap.
 const memoryKey = "memory.json"
 
-// maxSavedAbsences bounds the ConfigMap, which may hold 1 MiB. Absences beyond it only have their grace period begin anew after a restart.
+// maxSavedAbsences bounds the ConfigMap, which may hold 1 MiB. Absences beyond it only have their grace period begin again after a restart.
 const maxSavedAbsences = 2000
 
 // State is what outlives the process: since when Nodes have been absent, and a person's confirmation.
@@ -74,7 +74,7 @@ func parseMemory(text, namespace, name string) (memory nodesync.Memory, err erro
 		return memory, nil
 	}
 	if err = json.Unmarshal([]byte(text), &memory); err != nil {
-		return memory, fmt.Errorf("parsing %s of ConfigMap %s/%s: %w; delete the ConfigMap to begin anew", memoryKey, namespace, name, err)
+		return memory, fmt.Errorf("parsing %s of ConfigMap %s/%s: %w; delete the ConfigMap to start again", memoryKey, namespace, name, err)
 	}
 	return memory, nil
 }

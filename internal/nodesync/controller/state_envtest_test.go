@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// A restart neither shortens a grace period nor begins it anew.
+// A restart neither shortens a grace period nor begins it again.
 func TestARestartKeepsTheGracePeriod(t *testing.T) {
 	s := newStage(t, 3)
 	s.leave("0")
@@ -38,7 +38,7 @@ func TestARestartKeepsTheGracePeriod(t *testing.T) {
 	s.clock.Step(2 * time.Second)
 	rounds(s.reconciler())
 	if s.etcd.Dump(t)[node] != "" {
-		t.Error("the Node is still there: the restart began its grace period anew")
+		t.Error("the Node is still there: the restart began its grace period again")
 	}
 }
 

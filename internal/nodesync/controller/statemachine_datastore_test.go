@@ -127,12 +127,12 @@ func modelText(value any) string {
 	return string(text)
 }
 
-// names says that a host's name stands somewhere in it.
+// names reports that a host's name stands somewhere in it.
 func (g modelGarbage) names(host string) bool {
 	return slices.ContainsFunc(g.Hosts, func(text string) bool { return strings.Contains(text, host) })
 }
 
-// empty says whether a block holds nothing but what Calico reserves for Windows.
+// empty reports whether a block holds nothing but what Calico reserves for Windows.
 func (b modelBlock) empty() bool {
 	for _, a := range b.Assigned {
 		if !strings.EqualFold(a.Handle, modelWindowsHandle) {

@@ -74,7 +74,7 @@ func (a *apiModel) tell(e nodeEvent) {
 }
 
 // watchModel is one process's watch on Nodes and the store that its informer fills: events come late, and are lost when it breaks. Then the
-// Nodes are listed anew, and what is missing from that list becomes a tombstone (client-go, tools/cache: DeltaFIFO.Replace).
+// Nodes are listed again, and what is missing from that list becomes a tombstone (client-go, tools/cache: DeltaFIFO.Replace).
 type watchModel struct {
 	api     *apiModel
 	known   map[string]string
@@ -110,7 +110,7 @@ func (w *watchModel) deliver(k *KubernetesCluster, n int) {
 	w.pending = slices.Clone(w.pending[n:])
 }
 
-// relist is a watch that begins anew.
+// relist is a watch that begins again.
 func (w *watchModel) relist(k *KubernetesCluster) {
 	w.pending, w.broken, w.synced = nil, false, true
 	for _, name := range slices.Sorted(maps.Keys(w.known)) {

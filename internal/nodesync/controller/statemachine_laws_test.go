@@ -214,7 +214,7 @@ func TestAnyHistoryIsReadAlikeInAnyOrder(t *testing.T) {
 	})
 }
 
-// I15: what a round costs follows what has changed, not the size of the cluster. The watcher bounds the calls of every round besides.
+// I15: what a round costs follows what has changed, not the size of the cluster. The watcher bounds the calls of every round in addition.
 func TestCallsFollowChange(t *testing.T) {
 	t.Parallel()
 	cost := func(machines, gone int) (idle, cleaning map[string]int) {

@@ -166,7 +166,7 @@ func (u *universe) editsNode(host string, edit func(modelNode) modelNode) bool {
 	return true
 }
 
-// runsPods says that pods may start on a machine. The CNI plugin works before calico-node has started, on a machine that was one before and has
+// runsPods reports that pods may start on a machine. The CNI plugin works before calico-node has started, on a machine that was one before and has
 // kept its disk. Where the machine's names differ that is left out: without a Calico Node nothing shows whose the host is, and a controller may
 // take what a CNI plugin has begun for a leftover.
 func (u *universe) runsPods(m *modelMachine) bool {
@@ -344,7 +344,7 @@ func (u *universe) registers(m *modelMachine) {
 	}
 }
 
-// runsAny says that a pod in phase Running is bound to a Node of that name.
+// runsAny reports that a pod in phase Running is bound to a Node of that name.
 func (u *universe) runsAny(node string) bool {
 	for _, pod := range u.api.pods {
 		if pod.node == node && pod.phase == "Running" {
@@ -406,7 +406,7 @@ func (u *universe) renewsTunnel(m *modelMachine) {
 	u.assign(m, handle)
 }
 
-// leftAddress says that a host holds an address that can be released.
+// leftAddress reports that a host holds an address that can be released.
 func (u *universe) leftAddress(host string) bool {
 	return slices.ContainsFunc(u.left(host), func(what string) bool { return strings.HasPrefix(what, "address ") })
 }

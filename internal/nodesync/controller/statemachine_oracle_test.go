@@ -14,7 +14,7 @@ import (
 )
 
 // checkRest looks at a universe that a process has brought to rest: whatever is left has a reason to be, and no machine that lives is fenced.
-// confirming says that a person has confirmed what the mass guard held.
+// confirming reports that a person has confirmed what the mass guard held.
 func (x *trial) checkRest(t *rapid.T, p *process, confirming bool) {
 	t.Helper()
 	for refusal := range p.r.refused {
@@ -59,7 +59,7 @@ func (x *trial) checkHeldAll(t *rapid.T, refusal nodesync.Refusal) {
 	}
 }
 
-// massHolds says that the mass guard holds back a machine. That it does so rightly is not for here: it may, while nobody confirms.
+// massHolds reports that the mass guard holds back a machine. That it does so rightly is not for here: it may, while nobody confirms.
 func massHolds(p *process, m *modelMachine) bool {
 	return slices.ContainsFunc(refusals(p), func(r nodesync.Refusal) bool { return r.Of.Host == m.host && r.Gate == nodesync.GateMass })
 }
@@ -95,7 +95,7 @@ func (u *universe) left(host string) []string {
 	return out
 }
 
-// findable says that a controller can come upon a host: by its Node, by an affinity, or, when it sweeps, by an endpoint or an address.
+// findable reports that a controller can come upon a host: by its Node, by an affinity, or, when it sweeps, by an endpoint or an address.
 func (u *universe) findable(host string) bool {
 	return slices.ContainsFunc(u.left(host), func(key string) bool {
 		swept := strings.HasPrefix(key, modelEndpoints) || strings.HasPrefix(key, "address ")
@@ -175,7 +175,7 @@ func (u *universe) spellings(name string) []string {
 	return out
 }
 
-// alike says that a Node exists which may be the machine of this name.
+// alike reports that a Node exists which may be the machine of this name.
 func (u *universe) alike(name string) bool {
 	for listed := range u.api.nodes {
 		if listed == name || strings.HasPrefix(listed, name+".") || strings.HasPrefix(name, listed+".") {
@@ -185,7 +185,7 @@ func (u *universe) alike(name string) bool {
 	return false
 }
 
-// namesDiffer says that a Calico Node has another name than its Kubernetes Node, and no domain explains it; or may have, for want of an orchRef.
+// namesDiffer reports that a Calico Node has another name than its Kubernetes Node, and no domain explains it; or may have, for want of an orchRef.
 func (u *universe) namesDiffer() bool {
 	for _, kv := range u.etcd.scan(modelNodes, u.etcd.revision) {
 		host := strings.TrimPrefix(kv.key, modelNodes)

@@ -394,7 +394,7 @@ func (s *story) happens(t *rapid.T, of *modelMachine) {
 	}
 }
 
-// addressesMove gives addresses of a machine that is gone, or that is being cleaned up, to others, or to its own calico-node anew.
+// addressesMove gives addresses of a machine that is gone, or that is being cleaned up, to others, or to its own calico-node again.
 func (s *story) addressesMove(t *rapid.T, of *modelMachine) {
 	u, to := s.u, s.u.machines[0]
 	if other := s.machine(t); u.runsPods(other) {
@@ -473,7 +473,7 @@ func (s *story) spoils(t *rapid.T, m *modelMachine) {
 	s.count("unreadable values")
 }
 
-// accident is somebody who deletes the Calico Node of a machine that lives. Where the machine's names differ, what shows then that it lives is
+// accident is somebody who deletes the Calico Node of an existing machine. Where the machine's names differ, what shows then that it lives is
 // its running pods; without any nothing would, and that is left out.
 func (s *story) accident(m *modelMachine) {
 	value, _ := s.u.etcd.get(modelNodeKey(m.host))
@@ -541,8 +541,8 @@ func (s *story) checkDryRun(t *rapid.T, p *process) {
 	s.count("dry runs")
 }
 
-// checkTime is I4: how long it may take until the last leftover is gone, where no mass guard holds anything up. The grace period may begin anew
-// at the first round; a machine may be held for a resync period, and so may the one whose block it has an address in, and once more when
+// checkTime is I4: how long it may take until the last leftover is gone, where no mass guard holds anything up. The grace period may begin again
+// at the first round; a machine may be held for a resync period, and so may the one whose block it has an address in, and again when
 // names differ; what only a sweep finds is found a sweep period later, and waits for a grace period of its own then. Timers last up to a tenth
 // longer.
 func (s *story) checkTime(t *rapid.T, p *process, took time.Duration) {

@@ -224,7 +224,7 @@ func (x *trial) settle(t *rapid.T, p *process, confirming bool) (lastWrite time.
 			t.Fatalf("the round failed although nothing is broken: %v", p.err)
 		}
 		confirmed := confirming && x.confirms(p)
-		if x.u.etcd.revision != revision || confirmed || p.r != r { // or it has died, and begins to wait anew
+		if x.u.etcd.revision != revision || confirmed || p.r != r { // or it has died, and begins to wait again
 			last = x.u.age
 		}
 		if x.u.age-last > quiet {

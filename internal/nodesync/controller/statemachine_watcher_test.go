@@ -24,7 +24,7 @@ import (
 //   - since its last write the process has read the Node live, which said NotFound, and the Node did not exist when it was answered;
 //   - since the snapshot that the plan was made from nobody but this process has written the Calico Node, so that a machine whose
 //     calico-node has started since then loses nothing;
-//   - what is taken is as it was in that snapshot: nothing that came into being later is lost, whoever made it.
+//   - what is taken is as it was in that snapshot: nothing that came into being later is lost, no matter who made it.
 type watcher struct {
 	u          *universe
 	metrics    *Metrics
@@ -36,12 +36,12 @@ type watcher struct {
 	witnessed map[string]bool
 	// absentAt is the age of the first round, of any process, that did not find a Node in the list.
 	absentAt map[string]time.Duration
-	// wroteNode is the age at which somebody who is no process of ours last wrote a Calico Node. A round that had begun by then may take it
+	// wroteNode is the age at which somebody who is not a process of ours last wrote a Calico Node. A round that had begun by then may take it
 	// for having been there when it began.
 	wroteNode map[string]time.Duration
 	// savedAt is the age at which any process last saved its memory.
 	savedAt time.Duration
-	// jumped says that the clock was set at some time.
+	// jumped reports that the clock was set at some time.
 	jumped bool
 	// removals are the beginnings of removals that the mass guard counts.
 	removals []removal
@@ -302,7 +302,7 @@ func (k *watcher) bound(c keyChange) {
 	k.count("bindings")
 }
 
-// fenced checks a change of a Node, of which only the fence may change, and says whether it was put up.
+// fenced checks a change of a Node, of which only the fence may change, and reports whether it was put up.
 func (k *watcher) fenced(p *process, c keyChange) bool {
 	before, _ := c.before.(modelNode)
 	after, _ := c.after.(modelNode)

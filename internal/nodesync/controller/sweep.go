@@ -19,7 +19,7 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 	if due := r.strays == nil || w.Now.Sub(r.sweptAt) >= r.Config.SweepPeriod; due && r.Config.SweepPeriod > 0 && w.Calico.Ready {
 		swept, err := r.Datastore.Sweep(ctx, revision)
 		if err != nil {
-			return fmt.Errorf("looking through Calico's datastore: %w", err)
+			return fmt.Errorf("sweeping Calico's datastore: %w", err)
 		}
 		r.strays, r.sweptAt = make(map[string]bool, len(swept.Hosts)), w.Now
 		for _, host := range swept.Hosts {
@@ -42,8 +42,8 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 	return ctx.Err()
 }
 
-// tryPods looks for leftovers of pods, and reports whether that is to be tried again in the next round. A failure holds nothing else up: a list of all pods is
-// more than an API server in trouble gives, or one that grants less.
+// tryPods looks for leftovers of pods, and reports whether that is to be tried again in the next round. A failure holds nothing else up: a
+// list of all pods is more than an API server in trouble gives, or one that grants less.
 func (r *Reconciler) tryPods(ctx context.Context, w *nodesync.World, revision int64) (again bool) {
 	err := r.sweepPods(ctx, w, revision)
 	if err == nil {
@@ -52,7 +52,7 @@ func (r *Reconciler) tryPods(ctx context.Context, w *nodesync.World, revision in
 	}
 	w.Calico.PodsNotSwept = err.Error()
 	if !r.podsFailed {
-		r.Log.Error(err, "Could not look for leftovers of pods, will try again in each round")
+		r.Log.Error(err, "Failed to search for leftovers of pods, will try again in each reconcile")
 	}
 	r.podsFailed = true
 	return true
@@ -89,7 +89,7 @@ func onlyMentioned(host string) nodesync.CalicoNode {
 }
 
 // forgetEmpty drops hosts that no sweep would find now, so that they are not taken for gone machines until the next: another leader has cleaned
-// them up, or a write did whose answer was lost. Resources alone are no sign of a machine.
+// them up, or a write did whose answer was lost. Resources alone are not a sign of a machine.
 func (r *Reconciler) forgetEmpty(hosts []calico.Host) {
 	for _, h := range hosts {
 		if len(h.Endpoints)+len(h.Blocks)+len(h.Affinities)+len(h.Unreadable) == 0 {

@@ -52,8 +52,8 @@ func TestASweepFindsWhatNothingLeadsTo(t *testing.T) {
 	}
 }
 
-// Users' objects of a machine whose Calico Node somebody else removed are reported, and go by name with the kinds that are named; a block that has lost its
-// affinity key goes as it would have with it.
+// Users' objects of a machine whose Calico Node somebody else removed are reported, and go by name with the kinds that are named; a block
+// that has lost its affinity key goes as it would have with it.
 func TestWhatIsLeftAfterSomebodyElseRemovedTheNode(t *testing.T) {
 	s := newStage(t, 3)
 	before := s.etcd.Dump(t)
@@ -94,7 +94,7 @@ func TestWhatIsLeftAfterSomebodyElseRemovedTheNode(t *testing.T) {
 	s.expectUnchanged(before)
 }
 
-// A stray whose machine joins again is no stray any more, wherever in its clean-up that happens.
+// A stray whose machine joins again is not a stray any more, wherever in its clean-up that happens.
 func TestAStrayThatJoinsAgain(t *testing.T) {
 	s := newStage(t, 3)
 	s.join("9")

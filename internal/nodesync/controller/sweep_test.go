@@ -53,8 +53,8 @@ func (s *sweptWorld) Hosts(_ context.Context, _ int64, names []string) (out []ca
 	return out, nil
 }
 
-// A stray of which somebody else removes the rest, as kube-controllers does, is no machine that is gone any more: it would count for the mass guard
-// until the next sweep.
+// A stray of which somebody else removes the rest, as kube-controllers does, is not a machine that is gone any more: it would count for the
+// mass guard until the next sweep.
 func TestAStrayThatSomebodyElseCleansUp(t *testing.T) {
 	t.Parallel()
 	w := &sweptWorld{hosts: []string{"gone"}, synced: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-// Names of what may run beside.
+// Names of what may run alongside.
 const (
 	calicoNodeName      = "calico-node"
 	kubeControllersName = "calico-kube-controllers"
@@ -22,7 +22,7 @@ const (
 // nodeRef is the variable by which calico-node knows its Kubernetes Node (node/pkg/lifecycle/startup: configureNodeRef).
 const nodeRef = "CALICO_K8S_NODE_REF"
 
-// calicoNode says whether calico-node keeps its data where we look, and whether it says which Kubernetes Node it runs on.
+// calicoNode reports whether calico-node keeps its data where we look, and whether it says which Kubernetes Node it runs on.
 func calicoNode(e Evidence) []finding.Finding {
 	out := notListed(e.DaemonSets, "list DaemonSets")
 	found := false
@@ -35,7 +35,7 @@ func calicoNode(e Evidence) []finding.Finding {
 	if !found && len(out) == 0 && len(e.DaemonSets) > 0 {
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: fmt.Sprintf("there is no DaemonSet %s in %s", calicoNodeName, namespaces(e.DaemonSets)),
-			Why: "where calico-node keeps its data, and whether it says which Kubernetes Node it is, was not checked",
+			Why: "the datastore of calico-node, and whether it records its Kubernetes Node, were not checked",
 		})
 	}
 	return append(out, unreferenced(e)...)
@@ -49,13 +49,13 @@ func oneCalicoNode(e Evidence, w Workload) finding.Finding {
 	case e.Settings.Kind != "" && kind != "" && kind != e.Settings.Kind:
 		return finding.Finding{
 			Severity: finding.Problem, What: fmt.Sprintf("%s keeps its data in the %s datastore, and the settings say %s", name, kind, e.Settings.Kind),
-			Why: "what is looked at here is not what Calico uses: it may be old, and cleaning it helps nobody",
+			Why: "the datastore checked here is not the one that Calico uses: it may be old, and cleaning it has no use",
 			Do:  "give calico-node-sync the DATASTORE_TYPE and ETCD_ENDPOINTS of calico-node",
 		}
 	case strangers(w.Env["ETCD_ENDPOINTS"], e.Settings):
 		return finding.Finding{
 			Severity: finding.Problem, What: fmt.Sprintf("%s talks to etcd at %s, and the settings name none of these endpoints", name, w.Env["ETCD_ENDPOINTS"]),
-			Why: "it may be another etcd, of another cluster", Do: "give calico-node-sync the ETCD_ENDPOINTS of calico-node",
+			Why: "it may be the etcd of another cluster", Do: "give calico-node-sync the ETCD_ENDPOINTS of calico-node",
 		}
 	case kind == kindEtcd && !refers:
 		return finding.Finding{
@@ -68,8 +68,8 @@ func oneCalicoNode(e Evidence, w Workload) finding.Finding {
 	}
 	if kind == "" || kind == kindEtcd && w.Env["ETCD_ENDPOINTS"] == "" {
 		return finding.Finding{
-			Severity: finding.OK, What: name + " takes the address of its datastore from elsewhere, such as a ConfigMap, and was not compared with the settings",
-			Why: "what is looked at here should be what Calico uses", Do: "nothing, if the settings were copied from there (ConfigMap calico-config)",
+			Severity: finding.OK, What: name + " takes the address of its datastore from another place, such as a ConfigMap, and was not compared with the settings",
+			Why: "the datastore checked here should be the one that Calico uses", Do: "nothing, if the settings were copied from there (ConfigMap calico-config)",
 		}
 	}
 	return finding.Finding{Severity: finding.OK, What: name + " keeps its data where the settings say"}
@@ -90,7 +90,7 @@ func kindOf(w Workload) string {
 	}
 }
 
-// strangers says that a list of endpoints shares none with the settings.
+// strangers reports that a list of endpoints shares none with the settings.
 func strangers(endpoints string, s Settings) bool {
 	if endpoints == "" || s.Kind != kindEtcd || len(s.Endpoints) == 0 {
 		return false
@@ -117,7 +117,7 @@ func unreferenced(e Evidence) []finding.Finding {
 	}
 	return []finding.Finding{{
 		Severity: finding.Note, What: fmt.Sprintf("%s no orchRef: %s", have(len(hosts), "Calico Node"), finding.Few(hosts)),
-		Why: "they are left alone whatever becomes of them: route reflectors and bare-metal hosts look like this, and so do Kubernetes Nodes whose calico-node " +
+		Why: "they are left alone in any case: route reflectors and bare-metal hosts look like this, and so do Kubernetes Nodes whose calico-node " +
 			"lacks " + nodeRef,
 		Do: "nothing, if they are not Kubernetes Nodes; else see --adopt-unreferenced",
 	}}
@@ -131,7 +131,7 @@ func have(n int, noun string) string {
 	return finding.Plural(n, noun) + " have"
 }
 
-// kubeControllers says what Calico's own controller does beside us.
+// kubeControllers says what Calico's own controller does alongside us.
 func kubeControllers(e Evidence) []finding.Finding {
 	out := notListed(e.Deployments, "list Deployments")
 	found := false
@@ -142,7 +142,7 @@ func kubeControllers(e Evidence) []finding.Finding {
 		}
 	}
 	if !found && len(out) == 0 && len(e.Deployments) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("no %s runs in %s: nobody else removes Calico Nodes", kubeControllersName, namespaces(e.Deployments))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("no %s runs in %s: no other controller removes Calico Nodes", kubeControllersName, namespaces(e.Deployments))})
 	}
 	return out
 }
@@ -155,25 +155,25 @@ func oneKubeControllers(e Evidence, w Workload) finding.Finding {
 	}
 	switch {
 	case w.Replicas == 0:
-		return finding.Finding{Severity: finding.OK, What: name + " is scaled to 0: nobody else removes Calico Nodes"}
+		return finding.Finding{Severity: finding.OK, What: name + " is scaled to 0: no other controller removes Calico Nodes"}
 	case kind == kindKubernetes || e.Settings.Kind == kindKubernetes:
 		return finding.Finding{Severity: finding.OK, What: name + " runs with the kubernetes datastore, where it removes no Nodes; its garbage collection of addresses and ours agree"}
 	case !enabled(w, "node"):
 		return finding.Finding{
-			Severity: finding.OK, What: name + " runs without its node controller: nobody else removes Calico Nodes",
+			Severity: finding.OK, What: name + " runs without its node controller: no other controller removes Calico Nodes",
 			Why: "without it there is no garbage collection of leaked addresses of living machines, no copying of labels and no automatic host endpoint either",
 		}
 	}
 	return finding.Finding{
 		Severity: finding.Warning, What: name + " runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself",
 		Why: "it does so at once when a Kubernetes Node is deleted, and at every start, without grace period, mass guard, dry run or journal. The guards of " +
-			"calico-node-sync cannot hold back what it does; calico-node-sync then only clears away what it leaves",
-		Do: "live with both; or leave node out of ENABLED_CONTROLLERS there, which also stops its garbage collection of addresses, its labels and its automatic " +
+			"calico-node-sync cannot hold back what it does; calico-node-sync then only removes what it leaves",
+		Do: "accept both; or leave node out of ENABLED_CONTROLLERS there, which also stops its garbage collection of addresses, its labels and its automatic " +
 			"host endpoints: there is no switch for its deletions alone",
 	}
 }
 
-// enabled says whether kube-controllers runs one of its controllers: unset means what KubeControllersConfiguration says, which has all by default.
+// enabled reports whether kube-controllers runs one of its controllers: unset means what KubeControllersConfiguration says, which has all by default.
 func enabled(w Workload, controller string) bool {
 	list, set := w.Env["ENABLED_CONTROLLERS"]
 	if !set || list == "" {
@@ -196,7 +196,7 @@ func predecessor(e Evidence) []finding.Finding {
 		}
 		out = append(out, finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("Deployment %s/%s, the old %s, still runs", w.Namespace, w.Name, predecessorName),
-			Why: "it knows only etcd v2, which no Calico since version 3 uses; where it finds one, it deletes whatever one list of Nodes does not show",
+			Why: "it only supports etcd v2, which no Calico since version 3 uses; in such an etcd it deletes everything that a single list of Nodes does not show",
 			Do:  "delete the Deployment: calico-node-sync does its work",
 		})
 	}
@@ -221,15 +221,15 @@ func installations(e Evidence) []finding.Finding {
 	switch len(in) {
 	case 0:
 		return []finding.Finding{{
-			Severity: finding.Note, What: "no calico-node-sync is at work here (nobody holds its Lease)",
+			Severity: finding.Note, What: "no calico-node-sync is running here (its Lease has no holder)",
 			Why: "a controller that runs without --leader-elect would not show here", Do: "nothing, if none should run; else look at its Pods",
 		}}
 	case 1:
-		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("one calico-node-sync is at work: %s, in namespace %s", holders[0], in[0])}}
+		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("one calico-node-sync is running: %s, in namespace %s", holders[0], in[0])}}
 	}
 	return []finding.Finding{{
-		Severity: finding.Warning, What: fmt.Sprintf("%d installations of calico-node-sync are at work, in namespaces %s", len(in), finding.Few(in)),
-		Why: "no write of one can harm the other, but each counts for its own mass guard and has its own confirmations: together they may remove twice as many",
+		Severity: finding.Warning, What: fmt.Sprintf("%d installations of calico-node-sync are running, in namespaces %s", len(in), finding.Few(in)),
+		Why: "their writes cannot harm each other, but each has its own mass guard and confirmations: together they may remove twice as many",
 		Do:  "remove all but one",
 	}}
 }

@@ -17,7 +17,7 @@ import (
 // certificateNotice is how long before its end a certificate is a warning.
 const certificateNotice = 14 * 24 * time.Hour
 
-// kubernetes says whether the API server answers and which version it has.
+// kubernetes reports whether the API server answers and which version it has.
 func kubernetes(e Evidence) []finding.Finding {
 	a := e.KubernetesVersion
 	switch {
@@ -26,20 +26,20 @@ func kubernetes(e Evidence) []finding.Finding {
 	case a.Forbidden:
 		return []finding.Finding{notMade(a, "read /version of the API server")}
 	case a.Failure != "":
-		what := "the API server does not answer: " + a.Failure
+		what := "the API server does not respond: " + a.Failure
 		if e.KubernetesURL != "" {
-			what = fmt.Sprintf("the API server at %s does not answer: %s", e.KubernetesURL, a.Failure)
+			what = fmt.Sprintf("the API server at %s does not respond: %s", e.KubernetesURL, a.Failure)
 		}
 		return []finding.Finding{{
 			Severity: finding.Problem, What: what,
-			Why: "nothing can be removed while nobody says which machines exist; what Kubernetes runs was not checked either",
+			Why: "nothing can be removed while the existing machines are unknown; what Kubernetes runs was not checked either",
 			Do:  "check --kubeconfig, or the Pod's service account and network, then run doctor again",
 		}}
 	}
 	return []finding.Finding{version(ProductKubernetes, a.Value)}
 }
 
-// datastore says whether Calico's datastore answers, and how the members of etcd are.
+// datastore reports whether Calico's datastore answers, and how the members of etcd are.
 func datastore(e Evidence) []finding.Finding {
 	a := e.Datastore
 	if !a.Asked {
@@ -51,17 +51,17 @@ func datastore(e Evidence) []finding.Finding {
 	if a.Failure != "" {
 		return append(members(e), finding.Finding{
 			Severity: finding.Problem, What: a.Failure,
-			Why: "nothing can be seen or removed while the datastore does not answer; what it holds was not checked either",
-			Do:  "check the address and the certificates, and that nothing between here and there drops the connection",
+			Why: "nothing can be read or removed while the datastore does not respond; its content was not checked either",
+			Do:  "check the address and the certificates, and that no firewall in between drops the connection",
 		})
 	}
 	if e.Settings.Kind == kindKubernetes {
-		return []finding.Finding{{Severity: finding.OK, What: "Calico's datastore is the Kubernetes API, which answers"}}
+		return []finding.Finding{{Severity: finding.OK, What: "Calico's datastore is the Kubernetes API, which responds"}}
 	}
 	return members(e)
 }
 
-// members tells of each etcd endpoint. One that does not answer is told if another does: otherwise it is told of the datastore as a whole.
+// members tells of each etcd endpoint. One that does not respond is told if another does: otherwise it is told of the datastore as a whole.
 func members(e Evidence) []finding.Finding {
 	var out []finding.Finding
 	versions := map[string]bool{}
@@ -70,8 +70,8 @@ func members(e Evidence) []finding.Finding {
 		if m.Failure != "" {
 			if some {
 				out = append(out, finding.Finding{
-					Severity: finding.Warning, What: fmt.Sprintf("etcd at %s does not answer: %s", m.Endpoint, m.Failure),
-					Why: "etcd works while more than half of its members do; there is one less to lose", Do: "repair the member, or take it out of ETCD_ENDPOINTS if it is gone for good",
+					Severity: finding.Warning, What: fmt.Sprintf("etcd at %s does not respond: %s", m.Endpoint, m.Failure),
+					Why: "etcd works while more than half of its members do; it tolerates one failure less", Do: "repair the member, or take it out of ETCD_ENDPOINTS if it is gone for good",
 				})
 			}
 			continue
@@ -79,8 +79,8 @@ func members(e Evidence) []finding.Finding {
 		versions[m.Version] = true
 		if len(m.Alarms) > 0 {
 			out = append(out, finding.Finding{
-				Severity: finding.Problem, What: fmt.Sprintf("etcd at %s complains: %s", m.Endpoint, strings.Join(m.Alarms, ", ")),
-				Why: "with the alarm NOSPACE it takes no writes, with CORRUPT it cannot be believed; Calico and calico-node-sync both stand still",
+				Severity: finding.Problem, What: fmt.Sprintf("etcd at %s reports an alarm: %s", m.Endpoint, strings.Join(m.Alarms, ", ")),
+				Why: "with the alarm NOSPACE it accepts no writes, with CORRUPT its data cannot be trusted; neither Calico nor calico-node-sync can work",
 				Do:  "NOSPACE: compact, defragment, then `etcdctl alarm disarm`; CORRUPT: replace the member",
 			})
 		}
@@ -91,7 +91,7 @@ func members(e Evidence) []finding.Finding {
 	return out
 }
 
-// certificates says which end soon.
+// certificates returns which end soon.
 func certificates(e Evidence) []finding.Finding {
 	var out []finding.Finding
 	var first *Certificate
@@ -107,7 +107,7 @@ func certificates(e Evidence) []finding.Finding {
 		}
 	}
 	if first != nil {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s valid; the first that ends is %s at %s",
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s valid; the first to expire is %s at %s",
 			are(good, "certificate"), first.name(), stamp(first.NotAfter))})
 	}
 	return out
@@ -120,13 +120,13 @@ func badCertificate(c Certificate, now time.Time) (finding.Finding, bool) {
 		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s cannot be used: %s", c.name(), c.Failure), Why: why, Do: "put a valid certificate there"}, true
 	case !now.Before(c.NotAfter):
 		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s ended at %s", c.name(), stamp(c.NotAfter)), Why: why,
-			Do: "replace it; a running controller reads client certificates again by itself, but not the CA"}, true
+			Do: "replace it; a running controller reloads client certificates by itself, but not the CA"}, true
 	case now.Before(c.NotBefore):
 		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s is not valid before %s", c.name(), stamp(c.NotBefore)), Why: why,
 			Do: "check the clock of this machine, and of the one that issued it"}, true
 	case c.NotAfter.Sub(now) < certificateNotice:
 		return finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("%s ends at %s, in %s", c.name(), stamp(c.NotAfter), days(c.NotAfter.Sub(now))), Why: why,
-			Do: "renew it; a running controller reads client certificates again by itself, but not the CA"}, true
+			Do: "renew it; a running controller reloads client certificates by itself, but not the CA"}, true
 	}
 	return finding.Finding{}, false
 }
@@ -155,7 +155,7 @@ func are(n int, noun string) string {
 	return finding.Plural(n, noun) + " are"
 }
 
-// clusterInformation says whether the datastore may be written, and whose it is.
+// clusterInformation reports whether the datastore may be written, and whose it is.
 func clusterInformation(e Evidence) []finding.Finding {
 	a := e.ClusterInformation
 	switch {
@@ -177,28 +177,28 @@ func clusterInformation(e Evidence) []finding.Finding {
 	if v := a.Value.Version; v != "" {
 		return append(out, version(ProductCalico, v))
 	}
-	return append(out, finding.Finding{Severity: finding.Note, What: "ClusterInformation does not say which version of Calico runs"})
+	return append(out, finding.Finding{Severity: finding.Note, What: "ClusterInformation does not report the version of Calico"})
 }
 
 func readiness(info ClusterInformation) finding.Finding {
 	if info.Ready {
-		return finding.Finding{Severity: finding.OK, What: "ClusterInformation says that the datastore is ready"}
+		return finding.Finding{Severity: finding.OK, What: "ClusterInformation reports that the datastore is ready"}
 	}
 	return finding.Finding{
-		Severity: finding.Problem, What: "ClusterInformation does not say datastoreReady: the datastore is locked",
-		Why: "it is being migrated or upgraded, or that was broken off; nothing is removed until it ends, and Calico gives no pod an address either",
+		Severity: finding.Problem, What: "ClusterInformation does not report datastoreReady: the datastore is locked",
+		Why: "a migration or upgrade is in progress or was interrupted; nothing is removed until it ends, and Calico assigns no pod addresses either",
 		Do:  "wait for the migration; if there is none, `calicoctl datastore migrate unlock`",
 	}
 }
 
-// binding says which cluster the datastore belongs to.
+// binding returns which cluster the datastore belongs to.
 func binding(e Evidence) finding.Finding {
 	bound, uid := e.ClusterInformation.Value.BoundTo, e.ClusterUID
 	switch {
 	case uid.Asked && !uid.known():
-		return notMade(uid, "get namespace kube-system, whose UID tells clusters apart")
+		return notMade(uid, "get namespace kube-system, whose UID identifies the cluster")
 	case !uid.Asked:
-		return finding.Finding{Severity: finding.Note, What: "not checked whether the datastore belongs to this cluster: the cluster did not answer"}
+		return finding.Finding{Severity: finding.Note, What: "not checked whether the datastore belongs to this cluster: the API server did not respond"}
 	case bound == "":
 		return finding.Finding{
 			Severity: finding.Note, What: "no cluster is recorded in this datastore yet",
@@ -207,8 +207,8 @@ func binding(e Evidence) finding.Finding {
 	case bound != uid.Value:
 		return finding.Finding{
 			Severity: finding.Problem, What: fmt.Sprintf("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s", bound, uid.Value),
-			Why: "judged by this cluster, every machine of the other would look gone; nothing is removed",
-			Do: "check --kubeconfig and ETCD_ENDPOINTS; if the cluster was made anew on purpose, remove the annotation " + nodesync.BindingAnnotation + " from " +
+			Why: "compared with this cluster, every machine of the other would seem gone; nothing is removed",
+			Do: "check --kubeconfig and ETCD_ENDPOINTS; if the cluster was created again on purpose, remove the annotation " + nodesync.BindingAnnotation + " from " +
 				"ClusterInformation default",
 		}
 	}

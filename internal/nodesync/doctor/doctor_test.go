@@ -128,19 +128,19 @@ func connectionCases() []sick {
 		}},
 		{"version of Calico unknown", func(e *Evidence) { e.ClusterInformation.Value.Version = "" }},
 		{"no etcd", func(e *Evidence) {
-			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd at https://10.0.0.1:2379 does not answer a quorum read: connection refused"}
-			e.Members[0] = Member{Endpoint: "https://10.0.0.1:2379", Failure: "no answer in time"}
+			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd at https://10.0.0.1:2379 does not respond to a quorum read: connection refused"}
+			e.Members[0] = Member{Endpoint: "https://10.0.0.1:2379", Failure: "no response in time"}
 			e.ClusterInformation, e.CalicoNodes, e.Plan = Answer[ClusterInformation]{}, Answer[[]nodesync.CalicoNode]{}, Answer[nodesync.Plan]{}
 		}},
 		{"no quorum", func(e *Evidence) {
-			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd does not answer a quorum read: connection refused"}
-			e.Members = append(e.Members, Member{Endpoint: "https://10.0.0.2:2379", Failure: "no answer in time"})
+			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd does not respond to a quorum read: connection refused"}
+			e.Members = append(e.Members, Member{Endpoint: "https://10.0.0.2:2379", Failure: "no response in time"})
 		}},
 		{"no right to the datastore", func(e *Evidence) {
 			e.Datastore = Answer[struct{}]{Asked: true, Failure: "clusterinformations is forbidden", Forbidden: true}
 		}},
 		{"one member down, one full", func(e *Evidence) {
-			e.Members = append(e.Members, Member{Endpoint: "https://10.0.0.2:2379", Failure: "no answer in time"},
+			e.Members = append(e.Members, Member{Endpoint: "https://10.0.0.2:2379", Failure: "no response in time"},
 				Member{Endpoint: "https://10.0.0.3:2379", Version: "3.6.8", Alarms: []string{"memberID:1 alarm:NOSPACE"}})
 		}},
 		{"certificates", func(e *Evidence) {
@@ -160,7 +160,7 @@ func connectionCases() []sick {
 		{"whose is not known", func(e *Evidence) {
 			e.ClusterUID = Answer[string]{Asked: true, Failure: `namespaces "kube-system" is forbidden`, Forbidden: true}
 		}},
-		{"whose was not asked", func(e *Evidence) { e.ClusterUID = Answer[string]{} }},
+		{"whose was not queried", func(e *Evidence) { e.ClusterUID = Answer[string]{} }},
 		{"the kubernetes datastore", func(e *Evidence) {
 			e.Settings = Settings{Kind: kindKubernetes, Flag: kindKubernetes, Variables: map[string]string{}}
 			e.Members, e.DaemonSets[0].Value[0].Env = nil, map[string]string{"DATASTORE_TYPE": kindKubernetes}
@@ -198,7 +198,7 @@ func besideCases() []sick {
 		{"no calico-node", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]Workload(nil)) }},
 		{"nothing to be listed", func(e *Evidence) {
 			e.Deployments[0].Answer = Answer[[]Workload]{Asked: true, Failure: "deployments.apps is forbidden", Forbidden: true}
-			e.DaemonSets[1].Answer = Answer[[]Workload]{Asked: true, Failure: "no answer in time"}
+			e.DaemonSets[1].Answer = Answer[[]Workload]{Asked: true, Failure: "no response in time"}
 		}},
 		{"the predecessor", func(e *Evidence) {
 			deployments(e, Workload{Namespace: "kube-system", Name: "cleaner", Replicas: 1, Images: []string{"quay.io/x/kube-calico-controller:0.0.3"}},
@@ -329,7 +329,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// No evidence at all is no reason to break, and the order of the evidence does not matter.
+// No evidence at all is not a reason to break, and the order of the evidence does not matter.
 func TestFindingsOfAnyEvidence(t *testing.T) {
 	t.Parallel()
 	Findings(Evidence{})

@@ -50,11 +50,11 @@ type Evidence struct {
 	Plan            Answer[nodesync.Plan]
 }
 
-// Answer is what a question was answered. The zero Answer is of a question that was not asked, since nothing could have answered it.
+// Answer is what a question was answered. The zero Answer is of a question that was not queried, since nothing could have answered it.
 type Answer[T any] struct {
 	Asked bool
 	Value T
-	// Failure is why there is no Value, "" if there is one. Forbidden says that it is for want of a right.
+	// Failure is why there is no Value, "" if there is one. Forbidden says that it is because of a missing right.
 	Failure   string
 	Forbidden bool
 }
@@ -62,7 +62,7 @@ type Answer[T any] struct {
 // Answered returns the Answer that holds value.
 func Answered[T any](value T) Answer[T] { return Answer[T]{Asked: true, Value: value} }
 
-// known says that there is a Value.
+// known reports that there is a Value.
 func (a Answer[T]) known() bool { return a.Asked && a.Failure == "" }
 
 // Settings are what names the datastore.
@@ -84,7 +84,7 @@ type Member struct {
 	Endpoint string
 	// Version is such as 3.6.8.
 	Version string
-	// Failure is why it did not answer, "" if it did.
+	// Failure is why it did not respond, "" if it did.
 	Failure string
 	// Alarms are what it complains about itself, such as NOSPACE.
 	Alarms []string
@@ -134,7 +134,7 @@ type Lease struct {
 	Lasts   time.Duration
 }
 
-// alive says that somebody holds it now.
+// alive reports that somebody holds it now.
 func (l Lease) alive(now time.Time) bool { return l.Holder != "" && now.Before(l.Renewed.Add(l.Lasts)) }
 
 // VariableNames lists every environment variable that says, or once said, where Calico's datastore is; each may also be written with
@@ -146,7 +146,7 @@ func VariableNames() []string {
 	}
 }
 
-// Secret says that the value of a variable must not be shown.
+// Secret reports that the value of a variable must not be shown.
 func Secret(variable string) bool {
 	return variable == "ETCD_PASSWORD" || variable == "CALICO_ETCD_PASSWORD"
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-// names looks for Calico Nodes that cannot be told apart, or from machines that live.
+// names looks for Calico Nodes that cannot be told apart, or from existing machines.
 func names(e Evidence) []finding.Finding {
 	if !e.CalicoNodes.known() || e.Settings.Kind != kindEtcd {
 		return nil
@@ -34,25 +34,25 @@ func names(e Evidence) []finding.Finding {
 	for node, hosts := range owners {
 		if len(hosts) > 1 {
 			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("Calico Nodes %s all say that they are Kubernetes Node %s", finding.Few(hosts), node),
-				Why: "while that Node lives none of them is removed by itself, and at most one is right: the others are what a machine left under another name, " +
-					"and BGP peers that never answer",
-				Do: "look which name calico-node has on that machine (NODENAME); `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`) removes a second one, if another is called as " +
-					"the Kubernetes Node",
+				Severity: finding.Warning, What: fmt.Sprintf("Calico Nodes %s all refer to Kubernetes Node %s", finding.Few(hosts), node),
+				Why: "while that Node exists none of them is removed automatically, and at most one is correct: the others are leftovers of a machine under another name, and " +
+					"BGP peers that never respond",
+				Do: "find the name of calico-node on that machine (NODENAME); `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`) removes a second one, if another has the name " +
+					"of the Kubernetes Node",
 			})
 		}
 	}
 	if len(renamed) > 0 {
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), its(len(renamed)), finding.Few(renamed)),
-			Why: "that is fine for themselves; but what hosts without a Calico Node left is not removed then, since they may be any machine under another name",
-			Do:  "if the names differ by a domain alone, say so with --domain",
+			Why: "that is fine for these machines; but leftovers of hosts without a Calico Node are then not removed, because each may be any machine under another name",
+			Do:  "if the names differ only by a domain, name it with --domain",
 		})
 	}
 	if refusals := refusedBy(e, nodesync.GateAmbiguousName); len(refusals) > 0 {
 		out = append(out, finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
-			Why: "Kubernetes truthfully knows no Node of that name, which proves nothing while a Node of a like name lives",
+			Why: "Kubernetes has no Node with that name, which proves nothing while a Node with a similar name exists",
 			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; the old name of a machine that has joined " +
 				"under another one is removed by `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`)",
 		})
@@ -105,7 +105,7 @@ func drift(e Evidence) []finding.Finding {
 	return append(out, notSought(e)...)
 }
 
-// lockedOut says that nothing was planned, for a reason that another check tells.
+// lockedOut reports that nothing was planned, for a reason that another check tells.
 func lockedOut(e Evidence) bool {
 	return len(refusedBy(e, nodesync.GateDatastoreNotReady))+len(refusedBy(e, nodesync.GateClusterBinding)) > 0
 }
@@ -126,8 +126,8 @@ func due(e Evidence) []finding.Finding {
 		hosts = slices.Compact(hosts)
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", are(len(hosts), "machine"), finding.Few(hosts)),
-			Why: "what they left is a peer that never answers, addresses nobody gets and blocks nobody uses",
-			Do:  "let a controller do it, or see it with plan and do it with apply",
+			Why: "their leftovers are BGP peers that never respond, and addresses and blocks that cannot be used",
+			Do:  "let a controller do it, or check it with plan and do it with apply",
 		})
 	}
 	return out
@@ -143,32 +143,32 @@ type advice struct {
 // gatesForPeople are the gates that are told of, and what to do about each.
 func gatesForPeople() map[nodesync.Gate]advice {
 	return map[nodesync.Gate]advice{
-		nodesync.GateOrphanedConfiguration: {finding.Note, "host", "it may be a machine whose Calico Node somebody removed, or one that never was a Kubernetes Node, such as bare metal",
-			"if it is gone, `kubectl mooring node forget NODE --also-remove=KIND` (or `calico-node-sync apply`) removes its objects; nothing, if it lives"},
-		nodesync.GateOverlap: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+		nodesync.GateOrphanedConfiguration: {finding.Note, "host", "it may be a machine whose Calico Node was removed by hand, or one that never was a Kubernetes Node, such as bare metal",
+			"if it is gone, `kubectl mooring node forget NODE --also-remove=KIND` (or `calico-node-sync apply`) removes its objects; nothing, if it exists"},
+		nodesync.GateOverlap: {finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain; if most machines are really gone, confirm them as the message says (`kubectl mooring confirm` lists what a controller holds back), or lower --min-overlap-percent"},
-		nodesync.GateKubernetesEmpty: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+		nodesync.GateKubernetesEmpty: {finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
-		nodesync.GateKubernetesNotSynced: {finding.Problem, "everything", "that is how a wrong cluster, a wrong datastore or wrong names look; nothing is removed",
+		nodesync.GateKubernetesNotSynced: {finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
 		nodesync.GateUnreadable: {finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"},
-		nodesync.GateMass: {finding.Warning, "machine", "more machines are gone than the mass guard lets pass without a person",
+		nodesync.GateMass: {finding.Warning, "machine", "more machines are gone than the mass guard allows without a confirmation",
 			"if all are really gone, confirm them as the message says (`kubectl mooring confirm` lists what a controller holds back)"},
-		nodesync.GateGrace:             {finding.Note, "machine", "it goes in its time", ""},
-		nodesync.GatePace:              {finding.Note, "machine", "it goes in its time", ""},
-		nodesync.GateRunningPods:       {finding.Warning, "machine", "a machine with running pods may live", "wait for pod garbage collection; without kube-controller-manager, delete the pods"},
-		nodesync.GateNotConfirmed:      {finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"},
-		nodesync.GateStepFailed:        {finding.Warning, "machine", "it is tried again by itself", "if it lasts, look at what the message names"},
+		nodesync.GateGrace:             {finding.Note, "machine", "it is removed later", ""},
+		nodesync.GatePace:              {finding.Note, "machine", "it is removed later", ""},
+		nodesync.GateRunningPods:       {finding.Warning, "machine", "a machine with running pods may still exist", "wait for pod garbage collection; without kube-controller-manager, delete the pods"},
+		nodesync.GateNotConfirmed:      {finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"},
+		nodesync.GateStepFailed:        {finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"},
 		nodesync.GateForeignEndpoint:   {finding.Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"},
-		nodesync.GateForeignAddress:    {finding.Note, "block", "an address of somebody else keeps the block, and the Calico Node as its mark; they go when that pod does", ""},
-		nodesync.GateKeep:              {finding.Note, "machine", "somebody wants it kept", "remove the annotation " + nodesync.KeepAnnotation + " when that is over"},
-		nodesync.GateUserConfiguration: {finding.Note, "object", "a user wrote it, so it stays when its host goes", "remove it by hand, or name its kind in --also-remove"},
+		nodesync.GateForeignAddress:    {finding.Note, "block", "an address of another machine's pod keeps the block, and therefore the Calico Node; they are removed with that pod", ""},
+		nodesync.GateKeep:              {finding.Note, "machine", "it is annotated to be kept", "remove the annotation " + nodesync.KeepAnnotation + " when it is no longer needed"},
+		nodesync.GateUserConfiguration: {finding.Note, "object", "it was written by a user, so it stays when its host is removed", "remove it by hand, or name its kind in --also-remove"},
 		nodesync.GateOtherOrchestrator: {finding.Note, "Calico Node", "it is another orchestrator's", ""},
-		nodesync.GatePodLeftovers: {finding.Note, "machine", "pods that are gone hold addresses there, which nobody gets until they are released",
-			"name PodLeftovers in the controller's --also-remove; it reads each pod live before it releases anything"},
-		nodesync.GateLeftoverGuard: {finding.Warning, "group of leftovers", "more pods seem gone than the guard lets pass without a person",
+		nodesync.GatePodLeftovers: {finding.Note, "machine", "deleted pods hold addresses there, which cannot be assigned until they are released",
+			"name PodLeftovers in the controller's --also-remove; it reads each pod from the API server before it releases anything"},
+		nodesync.GateLeftoverGuard: {finding.Warning, "group of leftovers", "more pods seem gone than the guard allows without a confirmation",
 			"if they are really gone, confirm it as the message says (`kubectl mooring confirm` lists them)"},
-		nodesync.GateOrphanedHandle: {finding.Note, "group of IPAM handles", "an address was released and its handle forgotten; it does no harm", "nothing; or name IPAMHandle in --also-remove"},
+		nodesync.GateOrphanedHandle: {finding.Note, "group of IPAM handles", "an address was released and its handle was left; it does no harm", "nothing; or name IPAMHandle in --also-remove"},
 	}
 }
 
@@ -181,7 +181,7 @@ func adviceOn(gate nodesync.Gate) (advice, bool) {
 	if a, known := gatesForPeople()[gate]; known {
 		return a, true
 	}
-	return advice{finding.Warning, "machine", "it is not cleaned up", "see the gates in the documentation"}, true
+	return advice{finding.Warning, "machine", "it is not cleaned up", "see the gates in docs/components/calico-node-sync.md"}, true
 }
 
 // heldBack tells of each gate that holds something back, and since when.
@@ -209,7 +209,7 @@ func heldWhat(a advice, n int, gate nodesync.Gate) string {
 	return fmt.Sprintf("%s held back by %s", are(n, a.subject), gate)
 }
 
-// unsought says that a refusal is about leftovers of pods that were not looked for, which is told by itself.
+// unsought reports that a refusal is about leftovers of pods that were not looked for, which is told by itself.
 func unsought(r nodesync.Refusal) bool {
 	return strings.HasPrefix(r.Message, nodesync.LeftoversNotSought)
 }
@@ -275,13 +275,13 @@ func missing(e Evidence) []finding.Finding {
 	}
 	return []finding.Finding{{
 		Severity: finding.Warning, What: fmt.Sprintf("%s no Calico Node: %s", have(len(lacking), "Kubernetes Node"), finding.Few(lacking)),
-		Why: "calico-node has not started there with this datastore, so pods there have no network; or somebody removed the Calico Node, which only a restart " +
-			"of calico-node brings back",
-		Do: "look at the calico-node Pod there, and restart it if it runs; nothing, if the machine is not Calico's (Windows, virtual kubelet)",
+		Why: "calico-node has not started there with this datastore, so pods there have no network; or the Calico Node was removed by hand, and only " +
+			"a restart of calico-node creates it again",
+		Do: "check the calico-node Pod there, and restart it if it runs; nothing, if the machine is not Calico's (Windows, virtual kubelet)",
 	}}
 }
 
-// fenced are Calico Nodes of machines that live and that still carry our mark.
+// fenced are Calico Nodes of existing machines and that still carry our mark.
 func fenced(e Evidence) []finding.Finding {
 	alive := map[string]bool{}
 	for _, name := range e.KubernetesNodes.Value {
@@ -297,8 +297,8 @@ func fenced(e Evidence) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{
-		Severity: finding.Note, What: fmt.Sprintf("%s alive and fenced: %s", are(len(hosts), "machine"), finding.Few(hosts)),
-		Why: "a clean-up had begun when the machine came back; nothing more of it is removed, but it lacks what was removed by then",
+		Severity: finding.Note, What: fmt.Sprintf("%s back and still fenced: %s", are(len(hosts), "machine"), finding.Few(hosts)),
+		Why: "the machine came back during its clean-up; nothing more of it is removed, but it lacks what was already removed",
 		Do:  "let a controller or apply withdraw the fence, and restart calico-node there",
 	}}
 }

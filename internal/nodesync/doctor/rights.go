@@ -17,7 +17,7 @@ type Right struct {
 	// Name is of the one object it is about, "" for all.
 	Name string
 	Verb string
-	// Own says that it is about objects in the controller's own namespace.
+	// Own reports that it is about objects in the controller's own namespace.
 	Own bool
 	// In is the namespace of a role in another one, "" for any other right.
 	In string
@@ -50,7 +50,7 @@ type RightAnswer struct {
 
 // Rights lists what config/calico-node-sync gives its service account, by the kind of datastore; a test compares the two.
 func Rights(kind string) []Right {
-	const metrics, leftovers = "asking who reads /metrics", "removing what pods that are gone have left on machines that live"
+	const metrics, leftovers = "asking who reads /metrics", "removing leftovers of deleted pods on existing machines"
 	out := []Right{
 		{Resource: "nodes", Verb: "get"}, {Resource: "nodes", Verb: "list"}, {Resource: "nodes", Verb: "watch"},
 		{Resource: "pods", Verb: "list"},
@@ -64,7 +64,7 @@ func Rights(kind string) []Right {
 	for _, verb := range []string{"get", "update"} {
 		out = append(out, Right{Group: "coordination.k8s.io", Resource: "leases", Name: lease, Verb: verb, Own: true})
 	}
-	const remember = "remembering over restarts since when Nodes are absent"
+	const remember = "saving over restarts since when Nodes are absent"
 	for _, verb := range []string{"get", "update"} {
 		out = append(out, Right{Resource: "configmaps", Name: state, Verb: verb, Own: true, For: remember})
 	}
@@ -113,7 +113,7 @@ func rights(e Evidence) []finding.Finding {
 	if len(e.Rights) == 0 {
 		return nil
 	}
-	who := cmp.Or(e.RightsOf, "whoever runs doctor")
+	who := cmp.Or(e.RightsOf, "the user of doctor")
 	var missing, lesser, uses, unknown []string
 	for _, a := range e.Rights {
 		switch {
@@ -129,7 +129,7 @@ func rights(e Evidence) []finding.Finding {
 	severity, do := finding.Problem, "apply config/calico-node-sync again, or compare the ClusterRole, the Role and their bindings with it"
 	if !strings.HasPrefix(e.RightsOf, serviceAccounts) {
 		// A person who looks around need not be able to do the controller's work.
-		severity, do = finding.Warning, "nothing, if only the controller is to write: ask about its account with --as="+serviceAccounts+"NAMESPACE:calico-node-sync; else give these rights"
+		severity, do = finding.Warning, "nothing, if only the controller should write: check its account with --as="+serviceAccounts+"NAMESPACE:calico-node-sync; else give these rights"
 	}
 	var out []finding.Finding
 	if len(missing) > 0 {
@@ -141,15 +141,15 @@ func rights(e Evidence) []finding.Finding {
 			Why: "this is for " + finding.Few(uses), Do: do})
 	}
 	if len(unknown) > 0 {
-		out = append(out, finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("not found out whether %s may %s", who, strings.Join(unknown, ", ")),
-			Why: "something may be missing that nobody has looked at", Do: "run doctor again, or ask with `kubectl auth can-i`"})
+		out = append(out, finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("it is unknown whether %s may %s", who, strings.Join(unknown, ", ")),
+			Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`"})
 	}
 	if len(out) == 0 {
 		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, finding.Plural(len(e.Rights), "right"))})
 	}
 	if e.Namespace == "" {
 		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "rights on the Lease and on ConfigMaps were not asked for: the controller's namespace is not known",
+			Severity: finding.Note, What: "rights on the Lease and on ConfigMaps were not checked: the controller's namespace is not known",
 			Do: "name it with --leader-election-namespace",
 		})
 	}

@@ -18,15 +18,15 @@ const (
 	kindKubernetes = "kubernetes"
 )
 
-// settings says which datastore is meant and who says so.
+// settings returns which datastore is meant and who says so.
 func settings(e Evidence) []finding.Finding {
 	s := e.Settings
 	out := ignoredVariables(s)
 	if s.Failure != "" {
 		return append(out, finding.Finding{
 			Severity: finding.Problem, What: s.Failure,
-			Why: "calico-node-sync does not start like this, and nothing of the datastore could be looked at",
-			Do:  "set it as the DaemonSet calico-node and ConfigMap calico-config have it, then run doctor again",
+			Why: "calico-node-sync does not start with these settings, and the datastore could not be checked",
+			Do:  "set it as in the DaemonSet calico-node and ConfigMap calico-config, then run doctor again",
 		})
 	}
 	where := s.Kind
@@ -35,8 +35,8 @@ func settings(e Evidence) []finding.Finding {
 	}
 	if s.Flag == "" && s.value("DATASTORE_TYPE") == "" {
 		return append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("the datastore is %s, and nothing but %s says so", where, s.nameOf("ETCD_ENDPOINTS")),
-			Why: "if the variable gets lost, calico-node-sync does not start; Calico's own programs then take the kubernetes datastore without a word",
+			Severity: finding.Note, What: fmt.Sprintf("the datastore is %s, set only by %s", where, s.nameOf("ETCD_ENDPOINTS")),
+			Why: "without the variable calico-node-sync does not start, and Calico's own programs silently use the kubernetes datastore",
 			Do:  "set DATASTORE_TYPE=etcdv3 as well",
 		})
 	}
@@ -97,7 +97,7 @@ func ignoredVariables(s Settings) []finding.Finding {
 	}
 	if len(old) > 0 {
 		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: finding.Few(old) + " is set, which nothing has read since Calico 3",
+			Severity: finding.Warning, What: finding.Few(old) + " is set, which Calico has not read since version 3",
 			Why: "it may name another etcd than the one that is used", Do: "unset it; ETCD_ENDPOINTS holds URLs, with the scheme",
 		})
 	}

@@ -27,7 +27,7 @@ const (
 // Supported lists the versions with which calico-node-sync works; documentation is generated from it.
 func Supported() []Range {
 	return []Range{
-		{ProductKubernetes, "1.33", "1.36"},
+		{ProductKubernetes, "1.34", "1.36"},
 		{ProductEtcd, "3.5", "3.7"},
 		{ProductCalico, "3.28", "3.31"},
 	}
@@ -45,7 +45,7 @@ func version(product, text string) finding.Finding {
 	major, minor, ok := parseVersion(text)
 	switch {
 	case !ok:
-		return finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s says it is version %q, which is none that can be compared; %s", product, text, supported)}
+		return finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s reports version %q, which cannot be compared; %s", product, text, supported)}
 	case older(major, minor, r.Oldest):
 		return finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),

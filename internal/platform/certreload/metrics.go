@@ -16,13 +16,13 @@ func (r *Reloader) Collector(name string) prometheus.Collector {
 	return &collector{
 		reloader: r,
 		reloads: prometheus.NewDesc("mooring_certreload_reloads_total",
-			"Reads of the TLS files that were taken over (success) or rejected (failure).", []string{"outcome"}, labels),
+			"Reads of the TLS files that were accepted (success) or rejected (failure).", []string{"outcome"}, labels),
 		notAfter: prometheus.NewDesc("mooring_certreload_not_after_timestamp_seconds",
 			"Expiry of the certificate in use, in seconds since the epoch.", nil, labels),
 		failing: prometheus.NewDesc("mooring_certreload_failing",
 			"1 while the last read of the TLS files was rejected and an older set is in use, else 0.", nil, labels),
 		caNotAfter: prometheus.NewDesc("mooring_certreload_ca_not_after_timestamp_seconds",
-			"Expiry of the trusted CA that lasts longest, in seconds since the epoch.", nil, labels),
+			"Expiry of the trusted CA that expires last, in seconds since the epoch.", nil, labels),
 	}
 }
 

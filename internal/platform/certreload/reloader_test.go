@@ -263,7 +263,7 @@ mooring_certreload_failing{certificate="metrics"} 0
 # HELP mooring_certreload_not_after_timestamp_seconds Expiry of the certificate in use, in seconds since the epoch.
 # TYPE mooring_certreload_not_after_timestamp_seconds gauge
 mooring_certreload_not_after_timestamp_seconds{certificate="metrics"} 4e+09
-# HELP mooring_certreload_reloads_total Reads of the TLS files that were taken over (success) or rejected (failure).
+# HELP mooring_certreload_reloads_total Reads of the TLS files that were accepted (success) or rejected (failure).
 # TYPE mooring_certreload_reloads_total counter
 mooring_certreload_reloads_total{certificate="metrics",outcome="failure"} 2
 mooring_certreload_reloads_total{certificate="metrics",outcome="success"} 2

@@ -19,9 +19,9 @@ const Ready = "Ready"
 
 // Reasons that Summarize gives by itself.
 const (
-	// ReasonReady of Ready=True: all that counts is as it should be, for the current generation.
+	// ReasonReady of Ready=True: the desired state is reached, for the current generation.
 	ReasonReady = "Ready"
-	// ReasonPending of Ready=Unknown: a condition that counts has not been reported for this generation.
+	// ReasonPending of Ready=Unknown: a condition that Ready depends on has not been reported for this generation.
 	ReasonPending = "Pending"
 )
 

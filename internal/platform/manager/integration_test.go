@@ -299,7 +299,7 @@ func (s site) metricsAreGuarded(t *testing.T, metrics, addr string) {
 		t.Errorf("a token without the right: %d %s", got.code, got.body)
 	}
 	// The library answers an invalid token with 500, and plain HTTP with 400 or a closed connection; what
-	// matters is that it does not answer with metrics.
+	// matters is that it does not respond with metrics.
 	for name, got := range map[string]answer{
 		"an invalid token": s.get(t, metrics, "nonsense"),
 		"without TLS":      s.get(t, "http://"+addr+"/metrics", scraper),
@@ -432,7 +432,7 @@ func TestTheAPIServerIsAwaited(t *testing.T) {
 	restConfig.Host = "https://" + testkit.FreeAddress(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := manager.New(ctx, away, restConfig, manager.Config{Component: component, Scheme: scheme.Scheme}); err == nil || !strings.Contains(err.Error(), "did not answer until the end") {
+	if _, err := manager.New(ctx, away, restConfig, manager.Config{Component: component, Scheme: scheme.Scheme}); err == nil || !strings.Contains(err.Error(), "did not respond until the end") {
 		t.Errorf("told to end while it waits: %v", err)
 	}
 	stranger := httptest.NewTLSServer(http.NotFoundHandler())

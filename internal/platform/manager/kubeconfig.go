@@ -20,7 +20,7 @@ import (
 // serviceAccountDir is where Kubernetes mounts a Pod's credentials; fixed by the kubelet.
 const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// RESTConfig says which API server to talk to and as whom: the file of --kubeconfig, or the Pod's
+// RESTConfig returns which API server to talk to and as whom: the file of --kubeconfig, or the Pod's
 // service account, or an error of one sentence; there is no other source and no fallback. All files
 // the result depends on have been read once, so that a bad CA or key is an error here and not a
 // retried one later. userAgent is sent with every request (see buildinfo.Info.UserAgent). Client-side

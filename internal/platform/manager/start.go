@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// askEvery is how often an API server that does not answer is asked again, and askPatience is how long one answer may take.
+	// askEvery is how often an API server that does not respond is asked again, and askPatience is how long one answer may take.
 	askEvery    = 2 * time.Second
 	askPatience = 10 * time.Second
 	// stopPatience is how long a manager may take to end that has not got to where it would hold anything.
 	stopPatience = 2 * time.Second
 )
 
-// awaitServer waits until the API server answers anything, so that a process which starts together with it, or while it is away, does not end over that. An
-// answer that cannot be trusted is an error at once: that does not change by waiting.
+// awaitServer waits until the API server answers anything, so that a process which starts together with it, or while it is away, does not
+// end over that. An answer that cannot be trusted is an error at once: that does not change by waiting.
 func awaitServer(ctx context.Context, config *rest.Config, log logr.Logger, clock clock.Clock) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -50,13 +50,13 @@ func awaitServer(ctx context.Context, config *rest.Config, log logr.Logger, cloc
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("API server %s did not answer until the end: %w", config.Host, err)
+			return fmt.Errorf("API server %s did not respond until the end: %w", config.Host, err)
 		case <-timer.C():
 		}
 	}
 }
 
-// answers says whether a server answers at all: who asks, and for what, is for others to judge.
+// answers reports whether a server answers at all: who asks, and for what, is for others to judge.
 func answers(ctx context.Context, client *http.Client, address *url.URL) error {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -72,7 +72,8 @@ func answers(ctx context.Context, client *http.Client, address *url.URL) error {
 }
 
 // Start runs until ctx ends. It is controller-runtime's, but ends also while an informer has not got its first list, as without the right to list:
-// controller-runtime waits for that list for ever (pkg/manager, runnableGroup.Start). Nothing has been started by then that would have to end in order.
+// controller-runtime waits for that list for ever (pkg/manager, runnableGroup.Start). Nothing has been started by then that would have to
+// end in order.
 func (m *Manager) Start(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// trustsPublic says whether a certificate of a public authority counts.
+// trustsPublic reports whether a certificate of a public authority counts.
 func trustsPublic() bool {
 	for root := range bundle.Roots() {
 		certificate, err := x509.ParseCertificate(root.Certificate)
@@ -52,7 +52,7 @@ func trustsPublic() bool {
 	panic("the bundle holds no " + authority)
 }
 
-// trustsServer says whether an ordinary client believes the server.
+// trustsServer reports whether an ordinary client believes the server.
 func trustsServer(url string) bool {
 	answer, err := http.Get(url)
 	if err != nil {
@@ -61,7 +61,8 @@ func trustsServer(url string) bool {
 	return answer.Body.Close() == nil
 }
 
-// TestEmbeddedRootsCountOnlyWhereTheSystemHasNone runs a program in an image without certificates, and on a machine whose store holds one authority of its own.
+// TestEmbeddedRootsCountOnlyWhereTheSystemHasNone runs a program in an image without certificates, and on a machine whose store holds one
+// authority of its own.
 func TestEmbeddedRootsCountOnlyWhereTheSystemHasNone(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

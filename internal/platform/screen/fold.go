@@ -32,7 +32,7 @@ func Fold(text string, width int) string {
 	return b.String()
 }
 
-// Sentence writes one sentence in lines of the terminal's width. Where it is written to is a person's, so that errors are passed over.
+// Sentence writes one sentence in lines of the terminal's width. Where it is written to is a person's, so that errors are skipped.
 func Sentence(w io.Writer, text string) {
 	columns, _ := Terminal(w)
 	fmt.Fprint(w, prose.Wrap("", "  ", text, columns))

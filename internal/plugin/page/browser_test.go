@@ -230,7 +230,7 @@ func testWays(t *testing.T, browser *chromium.Browser) {
 	want(t, p, `[...document.querySelectorAll("#list-doctor tbody tr")].map((r) => r.cells[0].textContent).join(" ")`, "problem warning")
 	want(t, p, `document.querySelector("#list-doctor p").textContent`, "2 findings, and 1 ok, checked now")
 	want(t, p, `document.querySelector('#sections a[href="#doctor"] .count').textContent`, "1 problem, 1 not read")
-	// A reflector that is no machine leads to all that has its name.
+	// A reflector that is not a machine leads to all that has its name.
 	answered(t, p, func() { _ = p.Eval(`[...document.querySelectorAll("#list-reflectors .link")].at(-1).click()`, nil) })
 	want(t, p, `document.querySelector("#words").value`, "reflector-2")
 	want(t, p, `document.querySelector("#summary").textContent`, "0 of 5 machines match the filter.")

@@ -48,7 +48,7 @@ type Server struct {
 	host     string // address and port
 	token    string
 	ticket   string
-	// used says that the ticket was used.
+	// used reports that the ticket was used.
 	used     atomic.Bool
 	snapshot *snapshot
 }
@@ -75,7 +75,7 @@ func secret() string {
 	return base64.RawURLEncoding.EncodeToString(bits)
 }
 
-// URL is where the page is. Whoever knows it sees the page.
+// URL is where the page is. Anyone who knows it sees the page.
 func (s *Server) URL() string { return "http://" + s.host + "/" + s.token + "/" }
 
 // TicketURL leads to the page once. It is for the browser's command line, which other users of the machine may see.
@@ -142,7 +142,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // same compares in a time that says nothing of where two texts differ.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// enter lets in whoever comes first with the ticket.
+// enter lets in anyone who comes first with the ticket.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	if s.used.Swap(true) {
 		http.Error(w, "this address works once: use the one that kubectl mooring ui has printed", http.StatusGone)

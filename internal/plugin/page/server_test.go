@@ -147,7 +147,7 @@ func TestTicketWorksOnce(t *testing.T) {
 	}
 }
 
-// The cluster is read when somebody asks for it anew, once for all who ask at a time; filters cost nothing.
+// The cluster is read when somebody asks for it again, once for all who ask at a time; filters cost nothing.
 func TestReadsAreShared(t *testing.T) {
 	t.Parallel()
 	s, c := &source{world: worldOf(300)}, quietClock()
@@ -201,7 +201,7 @@ func TestFirstReadingFails(t *testing.T) {
 	}
 }
 
-// Ending the context ends a request that waits for a cluster that does not answer, and the server.
+// Ending the context ends a request that waits for a cluster that does not respond, and the server.
 func TestEndsWhileReading(t *testing.T) {
 	t.Parallel()
 	c, reading, first := quietClock(), make(chan struct{}), true

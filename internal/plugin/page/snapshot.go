@@ -20,7 +20,7 @@ const freshFor = Every * 2 / 3
 type snapshot struct {
 	read  Reader
 	clock clock.PassiveClock
-	// turn is held by whoever reads.
+	// turn is held by anyone who reads.
 	turn chan struct{}
 
 	mu   sync.Mutex // guards seen and tried
@@ -60,7 +60,8 @@ func (s *snapshot) now() seen {
 	return s.seen
 }
 
-// renew reads again unless somebody has just done so. Whoever comes while another reads waits for that. If it fails, what was read stays, and says so.
+// renew reads again unless somebody has just done so. Anyone who comes while another reads waits for that. If it fails, what was read stays,
+// and says so.
 func (s *snapshot) renew(ctx context.Context) {
 	select {
 	case s.turn <- struct{}{}:

@@ -20,8 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
-// worldOf is a cluster of so many machines, one of them without a Node, in three zones; of small ones one in sixteen disagrees and one in twenty-five is
-// unknown, of large ones a tenth of that.
+// worldOf is a cluster of so many machines, one of them without a Node, in three zones; of small ones one in sixteen disagrees and one in
+// twenty-five is unknown, of large ones a tenth of that.
 func worldOf(machines int) ui.World {
 	machines--
 	rare := 1
@@ -41,7 +41,7 @@ func worldOf(machines int) ui.World {
 		case i%(16*rare) == 1:
 			since := now.Add(-time.Duration(i+3) * time.Minute)
 			r.Verdict, r.Droplet, r.Node = agreement.Disagree, r.Droplet+", gone", "NotReady"
-			r.Findings = []agreement.Finding{{Verdict: r.Verdict, What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node is still there", Since: &since}}
+			r.Findings = []agreement.Finding{{Verdict: r.Verdict, What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node still exists", Since: &since}}
 		case i%(25*rare) == 3:
 			r.Verdict, r.Findings = agreement.Unknown, []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read: 429 Too Many Requests"}}
 		}
@@ -78,7 +78,7 @@ func lists(w *ui.World, n int, now time.Time) {
 	w.CheckedAt = now
 	w.Findings = []finding.Finding{
 		{Check: "replicas", Severity: finding.Problem, What: "Deployment mooring-system/calico-node-sync has no ready pod of 2", Why: "calico-node-sync does nothing", Do: "see why"},
-		{Check: "rbac", Severity: finding.Warning, Unread: true, What: "not read: rights: forbidden", Why: "what is wrong there does not show here", Do: "ask for the right to read it"},
+		{Check: "rbac", Severity: finding.Warning, Unread: true, What: "not read: rights: forbidden", Why: "problems there are not found", Do: "ask for the right to read it"},
 		{Check: "leader", Severity: finding.OK, What: "somebody leads"},
 	}
 	for i := range max(2, n/10) {

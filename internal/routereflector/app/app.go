@@ -16,9 +16,9 @@ func NewCommand() *cobra.Command {
 	o := newOptions()
 	root := &cobra.Command{
 		Use:   Component,
-		Short: "Keep Calico's BGP route reflectors: which nodes, in which order, without losing a packet",
-		Long: Component + " watches RouteReflectorTopologies and Nodes, chooses which nodes reflect Calico's BGP routes, and changes them one at a time, " +
-			"each only when the sessions of the one before are seen to be Established. Calico's datastore may be kubernetes or etcdv3.",
+		Short: "Manage Calico's BGP route reflectors without losing packets",
+		Long: Component + " watches RouteReflectorTopologies and Nodes, chooses the nodes that reflect Calico's BGP routes, and changes them one at a " +
+			"time, each only after the sessions of the previous one are Established. Calico's datastore may be kubernetes or etcdv3.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return operate(cmd.Context(), o) },
 	}

@@ -67,8 +67,8 @@ func openKubernetes(ctx context.Context, config *rest.Config) (*datastore, error
 	}, nil
 }
 
-// openEtcd connects. An etcd that does not answer yet is waited for (readiness tells), but one that can never be talked to, since the certificates do
-// not fit, ends the program.
+// openEtcd connects. An etcd that does not respond yet is waited for (readiness tells), but one that can never be talked to, since the
+// certificates do not fit, ends the program.
 func openEtcd(ctx context.Context, log logr.Logger, c calico.EtcdConfig, config *rest.Config) (*datastore, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -86,7 +86,7 @@ func openEtcd(ctx context.Context, log logr.Logger, c calico.EtcdConfig, config 
 		if errors.Is(err, calico.ErrUntrusted) {
 			return nil, errors.Join(err, etcd.Close())
 		}
-		log.Error(err, "Calico's datastore does not answer, will try again")
+		log.Error(err, "Calico's datastore does not respond, will try again")
 	}
 	bgp := calico.NewBGPEtcd(etcd, cluster, clock.RealClock{})
 	return &datastore{

@@ -13,10 +13,10 @@ import (
 // newPlanCommand returns the plan command that kubectl mooring has too, here for files alone.
 func newPlanCommand(c clock.PassiveClock) *cobra.Command {
 	plan := plancmd.New(c, nil)
-	plan.Use, plan.Short = "plan -f TOPOLOGY --nodes NODES", "Show, from files, what the operator would write, in order; no cluster is needed"
-	plan.Long = "plan reads a RouteReflectorTopology and the cluster's objects as kubectl prints them, and shows the topology that shall be, the writes " +
-		"that lead there in order, and with --simulate what the reachability model says of the cluster after each of them. \"-\" is standard input.\n\n" +
-		"Nodes on which no annotation of Calico's is found count with their InternalIP, nodes without a Ready condition as Ready; a note says so.\n\n" +
+	plan.Use, plan.Short = "plan -f TOPOLOGY --nodes NODES", "Show from files what the operator would write, in order; no cluster is needed"
+	plan.Long = "plan reads a RouteReflectorTopology and the cluster's objects as kubectl prints them, and shows the desired topology, the writes that lead " +
+		"to it in order, and with --simulate the verdict of the reachability model after each of them. \"-\" is standard input.\n\n" +
+		"Nodes without Calico's annotations are used with their InternalIP, and nodes without a Ready condition as Ready; a note reports it.\n\n" +
 		plancmd.ExitCodes + " \"kubectl mooring plan routereflectors\" is the same command, and reads a cluster as well."
 	plan.Example = "  kubectl get nodes -o json | " + Component + " plan -f topology.yaml --nodes - --simulate"
 	return plan

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 const topology = "apiVersion: bgp.mooring.dev/v1alpha1\nkind: RouteReflectorTopology\nmetadata: {name: main}\n"
 
@@ -180,7 +180,7 @@ func TestPlanBadInput(t *testing.T) {
 		{"", "--filename and --nodes: both are needed; see 'plan --help'"},
 		{"-f t.yaml", "--filename and --nodes: both are needed; see 'plan --help'"},
 		{"-f t.yaml --nodes nodes.json -o xml", `invalid argument "xml" for "-o, --output" flag: use one of text, json, yaml, dot, mermaid`},
-		{"-f - --nodes -", `standard input ("-") can be read for one of the flags alone`},
+		{"-f - --nodes -", `standard input ("-") can be read for only one of the flags`},
 		{"-f t.yaml --nodes none.json", "--nodes: open DIR/none.json: no such file or directory"},
 		{"-f t.yaml --nodes empty.json", "--nodes DIR/empty.json: there is no Node in it"},
 		{"-f pod.yaml --nodes nodes.json", "--filename DIR/pod.yaml: there is no RouteReflectorTopology in it"},

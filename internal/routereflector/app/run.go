@@ -50,10 +50,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Calico's datastore, kubernetes or etcdv3. Also DATASTORE_TYPE; etcd endpoints in ETCD_ENDPOINTS or CALICO_ETCD_ENDPOINTS mean etcdv3. "+
 			"Without any of these: kubernetes.")
 	fs.DurationVar(&o.timing.Settle, "settle-period", o.timing.Settle,
-		"How long confd and BIRD are given to take up a change before reflectors are asked for their sessions; 1s to 5m.")
+		"How long to wait for confd and BIRD after a change before the sessions of reflectors are read; 1s to 5m.")
 	fs.DurationVar(&o.timing.Coalesce, "coalesce-period", o.timing.Coalesce, "How long events are collected before a plan is made; 10ms to 1m.")
 	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync,
-		"The time between plans while nothing happens, from what is in memory; 1s to 1h.")
+		"The time between plans while nothing happens, from the cache; 1s to 1h.")
 }
 
 func (o *options) validate() error {

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// A topology that came back from a backup without its finalizer has reflectors although nothing is to be done. It is held all the same, or its
+// A topology that came back from a backup without its finalizer has reflectors although there is nothing to do. It is held all the same, or its
 // deletion would leave them without an owner and the mesh off.
 func TestHeldWithoutAStep(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// Finalizer on a RouteReflectorTopology: it stays until its reflectors are dismissed and the mesh is back. MUST NOT change.
+// Finalizer on a RouteReflectorTopology: holds the deletion until its reflectors are demoted and the mesh is on. MUST NOT change.
 const Finalizer = "bgp.mooring.dev/routes"
 
 // apply carries out one step with one write. What is not as the step was decided on is a [calico.ConflictError], and nothing was written.
@@ -68,13 +68,13 @@ func (r *Reconciler) changeNode(ctx context.Context, step routereflector.Step, l
 	return nil
 }
 
-// disruptive says that a step takes something away, or starts something that must be alone.
+// disruptive reports that a step takes something away, or starts something that must be alone.
 func disruptive(k routereflector.Kind) bool {
 	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff || k == routereflector.RetirePeer ||
 		k == routereflector.Leave
 }
 
-// confirm looks once more, live, before a write: whether Calico's datastore may be written to, and before a disruptive step whether the
+// confirm looks again, live, before a write: whether Calico's datastore may be written to, and before a disruptive step whether the
 // reflectors are those that the plan was made with. Informers may be behind, and somebody else may believe to be the leader.
 func (r *Reconciler) confirm(ctx context.Context, s *scene, step routereflector.Step) error {
 	ready, err := r.Calico.DatastoreReady(ctx)
@@ -82,7 +82,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *scene, step routereflector.
 		return err
 	}
 	if !ready {
-		return &calico.ConflictError{Key: "ClusterInformation default", Detail: "datastoreReady is false by now"}
+		return &calico.ConflictError{Key: "ClusterInformation default", Detail: "datastoreReady is now false"}
 	}
 	if !disruptive(step.Kind) && step.Kind != routereflector.MeshOn {
 		return nil

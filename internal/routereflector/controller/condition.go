@@ -86,7 +86,7 @@ func foreignMarks(all []routereflector.Foreign) string {
 	if more := len(all) - len(out); more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%s; nothing is decided on it; find out who wrote it (a kubelet can write its own Node), then remove label %s and annotation %s from the Node",
+	return fmt.Sprintf("%s; it has no influence on the plan; find out which program wrote it (a kubelet can write its own Node), then remove label %s and annotation %s from the Node",
 		strings.Join(out, "; "), v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation)
 }
 
@@ -190,7 +190,7 @@ func progress(s *scene, o outcome) (going bool, reason, message string) {
 	case o.plan.Waiting != "":
 		return true, reasonWaiting, fmt.Sprintf("%s waits: %s", waiter(o.plan), o.plan.Waiting)
 	case len(o.plan.Steps) == 0:
-		return false, reasonUpToDate, cmp.Or(strings.Join(s.unread, "; "), "the cluster is as the topology wants it")
+		return false, reasonUpToDate, cmp.Or(strings.Join(s.unread, "; "), "the cluster matches the topology")
 	}
 	return true, reasonStepPending, o.plan.Steps[0].String()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// plan makes the plan. Where a list of the API server would end a doubt it is made anew with that.
+// plan makes the plan. Where a list of the API server would end a doubt it is made again with that.
 func (r *Reconciler) plan(ctx context.Context, s *scene) (routereflector.Plan, error) {
 	plan := routereflector.Make(s.world)
 	if !plan.Confirm {
@@ -35,7 +35,7 @@ func (r *Reconciler) confirmNodes(ctx context.Context, s *scene) (bool, error) {
 	live := &metav1.PartialObjectMetadataList{}
 	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := r.Live.List(ctx, live); err != nil {
-		return false, fmt.Errorf("looking once more which Nodes there are: %w", err)
+		return false, fmt.Errorf("reading again which Nodes there are: %w", err)
 	}
 	is := map[types.UID]bool{}
 	for i := range live.Items {

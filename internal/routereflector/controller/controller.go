@@ -132,7 +132,7 @@ func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.R
 	}
 }
 
-// relevant says whether an update can change a plan: of Nodes most are heartbeats, of topologies many are our own reports.
+// relevant reports whether an update can change a plan: of Nodes most are heartbeats, of topologies many are our own reports.
 func relevant(before, after client.Object) bool {
 	switch is := after.(type) {
 	case *corev1.Node:
@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 	case errors.Is(err, calico.ErrConflict):
 		// The informers will tell. If it was somebody else's write that they have shown already, the next round finds out.
-		logr.FromContextOrDiscard(ctx).V(1).Info("Deciding anew", "because", err.Error())
+		logr.FromContextOrDiscard(ctx).V(1).Info("Deciding again", "because", err.Error())
 		return reconcile.Result{RequeueAfter: r.Timing.Coalesce}, nil
 	case calico.NotServed(err) || meta.IsNoMatchError(err):
 		if moved := r.Calico.Rediscover(ctx); errors.Is(moved, calico.ErrGroupMoved) && r.Stop != nil {
@@ -192,7 +192,8 @@ func (r *Reconciler) forget(name string) {
 	r.Metrics.forget(name)
 }
 
-// round observes, plans, reports, asks, and carries out at most one step, or several that are about one client each. It returns the time until the next round.
+// round observes, plans, reports, asks, and carries out at most one step, or several that are about one client each. It returns the time
+// until the next round.
 func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, error) {
 	s, err := r.observe(ctx, name)
 	if err != nil {
@@ -258,10 +259,10 @@ func (r *Reconciler) idle(s *scene, later time.Duration) time.Duration {
 	return min(cmp.Or(later, r.Timing.Resync), r.Timing.Resync)
 }
 
-// busy says that there is something to do or to ask.
+// busy reports that there is something to do or to ask.
 func busy(plan routereflector.Plan) bool { return len(plan.Steps) > 0 || len(plan.Witnesses) > 0 }
 
-// owns says that there are reflectors that a deletion must dismiss, even if there is nothing to do for now: the topology may have come back from a
+// owns reports that there are reflectors that a deletion must demote, even if there is nothing to do for now: the topology may have come back from a
 // backup without its finalizer.
 func owns(plan routereflector.Plan) bool {
 	return slices.ContainsFunc(plan.Reflectors, func(r routereflector.Reflector) bool { return r.Role != routereflector.RoleJoining })
@@ -301,7 +302,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 // lag is how long the informers are given to show what was written before it is tried again.
 const lag = 5 * time.Second
 
-// repeats says that a step is the one that has just been carried out: the informers do not show it yet.
+// repeats reports that a step is the one that has just been carried out: the informers do not show it yet.
 func (m *memory) repeats(step routereflector.Step, now time.Time) bool {
 	return m.last.Kind == step.Kind && m.last.Object == step.Object && m.last.UID == step.UID && m.last.ResourceVersion == step.ResourceVersion &&
 		now.Sub(m.done) < lag
@@ -317,7 +318,7 @@ func (m *memory) begin(o outcome, now time.Time) {
 	}
 }
 
-// failed remembers why a write failed, for the next report. That somebody else was faster is no failure.
+// failed remembers why a write failed, for the next report. That somebody else was faster is not a failure.
 func (m *memory) failed(err error) error {
 	m.trouble = ""
 	if err != nil && !errors.Is(err, calico.ErrConflict) {
@@ -326,8 +327,8 @@ func (m *memory) failed(err error) error {
 	return err
 }
 
-// steps carries out the first step, and those after it that need not wait for it ([routereflector.Plan.AtOnce]). Each is a write of its own, on what the one before has
-// left behind.
+// steps carries out the first step, and those after it that need not wait for it ([routereflector.Plan.AtOnce]). Each is a write of its own,
+// on what the one before has left behind.
 func (r *Reconciler) steps(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
 	now := plan.Steps[:max(plan.AtOnce, 1)]
 	if err := r.record(ctx, s, m, slices.DeleteFunc(slices.Clone(now), func(step routereflector.Step) bool { return step.Kind == routereflector.Demote })); err != nil {

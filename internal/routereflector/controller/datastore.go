@@ -113,7 +113,7 @@ func (d *KubernetesDatastore) Unchanged(ctx context.Context, _ calico.BGPView, n
 	live := &metav1.PartialObjectMetadataList{}
 	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := d.Live.List(ctx, live, client.HasLabels{v1alpha1.ReflectorLabel}); err != nil {
-		return fmt.Errorf("looking once more which Nodes are reflectors: %w", err)
+		return fmt.Errorf("reading again which Nodes are reflectors: %w", err)
 	}
 	var is, was []string
 	for _, n := range live.Items {
@@ -127,7 +127,7 @@ func (d *KubernetesDatastore) Unchanged(ctx context.Context, _ calico.BGPView, n
 	for _, n := range slices.Concat(is, was) {
 		if !slices.Contains(is, n) || !slices.Contains(was, n) {
 			name, _, _ := strings.Cut(n, " ")
-			return &calico.ConflictError{Key: object, Detail: "the reflectors are others than when that was decided, see Node " + name}
+			return &calico.ConflictError{Key: object, Detail: "the reflectors have changed since the plan was made, see Node " + name}
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (d *KubernetesDatastore) ChangeNode(ctx context.Context, c calico.NodeChang
 	return nil
 }
 
-// EtcdDatastore is Calico's etcdv3 datastore: its kinds are in etcd, Calico Nodes among them, beside Kubernetes' Nodes.
+// EtcdDatastore is Calico's etcdv3 datastore: its kinds are in etcd, Calico Nodes among them, alongside Kubernetes' Nodes.
 type EtcdDatastore struct {
 	*calico.BGPEtcd
 
@@ -186,7 +186,7 @@ func (d *EtcdDatastore) Informers() []client.Object { return EtcdInformers() }
 func (d *EtcdDatastore) View(context.Context) (calico.BGPView, error) { return d.BGPEtcd.View() }
 
 // NodesFrom implements Datastore. That a Calico Node has no Kubernetes Node counts from when it was first seen, so that neither a machine that joins
-// anew nor a new start of this program ends a grace period early.
+// again nor a new start of this program ends a grace period early.
 func (d *EtcdDatastore) NodesFrom(
 	v calico.BGPView, kubernetes []corev1.Node, workloads map[string]int, as uint32,
 ) ([]routereflector.Node, *routereflector.Binding) {
@@ -217,7 +217,7 @@ func (d *EtcdDatastore) Claim(ctx context.Context, v calico.BGPView, b *routeref
 	return d.Bind(ctx, info)
 }
 
-// Unchanged implements Datastore. The roles that count are those of the nodes: what the round itself has written since the view is no surprise.
+// Unchanged implements Datastore. The roles that count are those of the nodes: what the round itself has written since the view is not a surprise.
 func (d *EtcdDatastore) Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, _ string) error {
 	now := make(map[string]*routereflector.Node, len(nodes))
 	for i := range nodes {

@@ -8,6 +8,6 @@
 //	                 ▲                                             │ └─── report.go ──► status, Events, metrics
 //	CalicoNodeStatus └────────────── sessions.go ◄── witnesses ────┘
 //
-// Nothing that matters is kept in memory: after each write, and after each restart, the plan is made anew from what the cluster holds. What is
+// Nothing that matters is kept in memory: after each write, and after each restart, the plan is made again from what the cluster holds. What is
 // kept is when something was first seen, to measure time-outs, and what reflectors said a moment ago, which is asked again if it is lost.
 package controller

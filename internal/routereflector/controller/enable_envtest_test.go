@@ -177,7 +177,7 @@ func testReadyMeansSeen(t *testing.T, newStage stageMaker) {
 	}
 }
 
-// ended says that the topology is Ready, and nothing is left to be done.
+// ended reports that the topology is Ready, and nothing is left to be done.
 func (s *stage) ended(name string) bool { return s.topology(name).Status.Phase == v1alpha1.PhaseReady }
 
 // awaitDeathOr waits until the process is dead or the topology has ended.

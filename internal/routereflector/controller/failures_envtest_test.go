@@ -61,7 +61,7 @@ func (s *stage) patchNode(name, patch string) {
 	}
 }
 
-// ordinary are the nodes that are no reflectors.
+// ordinary are the nodes that are not reflectors.
 func (s *stage) ordinary(of int) []string {
 	var out []string
 	are := s.reflectors()
@@ -101,8 +101,8 @@ func (s *stage) believe(message string) {
 	s.patch("main", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ConfirmAnnotation, word))
 }
 
-// Labels that all nodes lose while no operator runs are noticed by the next one. It writes nothing but the status until they are back, or until somebody
-// says that it is meant.
+// Labels that all nodes lose while no operator runs are noticed by the next one. It writes nothing but the status until they are back, or
+// until somebody says that it is meant.
 func TestFrozenAcrossARestart(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 6)
@@ -155,7 +155,8 @@ type ahead struct {
 // Now implements clock.PassiveClock.
 func (a *ahead) Now() time.Time { return a.PassiveClock.Now().Add(time.Duration(a.by.Load())) }
 
-// Half of the Nodes vanish: nothing is written for minutes. Then a list of the API server is asked for, and what it says is believed: nobody is needed.
+// Half of the Nodes vanish: nothing is written for minutes. Then a list of the API server is asked for, and what it says is believed: nobody
+// is needed.
 func TestNodesVanish(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 9)
@@ -183,7 +184,7 @@ func TestNodesVanish(t *testing.T) {
 		t.Errorf("the baseline is %+v", is)
 	}
 	if !slices.Contains(p.tap.since(asked), "GET /api/v1/nodes") {
-		t.Error("the API server was not asked")
+		t.Error("the API server was not queried")
 	}
 	now.by.Store(0) // nobody's word would be fresh by the other clock
 	testkit.Eventually(t, "the replacement", func() string {
@@ -230,8 +231,8 @@ func TestDeletedAndCordoned(t *testing.T) {
 	s.expectOneAtATime()
 }
 
-// All reflectors are deleted at once: the mesh takes over, as many others are promoted, and the mesh goes off again, although none has been Ready for as long as the spec wants, and although the first
-// of them never says a word.
+// All reflectors are deleted at once: the mesh takes over, as many others are promoted, and the mesh goes off again, although none has been
+// Ready for as long as the spec wants, and although the first of them never says a word.
 func TestAllReflectorsGone(t *testing.T) {
 	t.Parallel()
 	inBoth(t, func(t *testing.T, newStage stageMaker) {
@@ -420,7 +421,8 @@ func TestTheFinalizerGoesLast(t *testing.T) {
 	}
 }
 
-// A reflector whose Node is not Ready is reported at once, and is not counted; when it is back it counts once its sessions have been seen again. No role changes.
+// A reflector whose Node is not Ready is reported at once, and is not counted; when it is back it counts once its sessions have been seen
+// again. No role changes.
 func TestAReflectorInTroubleIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 6)

@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test, which has the cluster to itself: the kinds are cluster-scoped.
+// stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test, which has the cluster to itself: the kinds
+// are cluster-scoped.
 type stage struct {
 	t       *testing.T
 	cluster *controlplane.Cluster
@@ -352,7 +353,8 @@ func (s *stage) topology(name string) *v1alpha1.RouteReflectorTopology {
 	return topology
 }
 
-// changes are those of roles and of the mesh in their order. What is written is seen a moment later: it waits until there are at least as many as least.
+// changes are those of roles and of the mesh in their order. What is written is seen a moment later: it waits until there are at least as
+// many as least.
 func (s *stage) changes(least int) (seen []calicostatus.Change) {
 	s.t.Helper()
 	testkit.Eventually(s.t, fmt.Sprintf("%d changes", least), func() string {
@@ -413,7 +415,7 @@ func (s *stage) reflectors() []string {
 	return out
 }
 
-// mesh says whether the mesh is on, as Calico reads it.
+// mesh reports whether the mesh is on, as Calico reads it.
 func (s *stage) mesh() bool {
 	s.t.Helper()
 	c := s.configuration()
@@ -504,7 +506,7 @@ func (t *tap) call(request string, do func() error) error {
 	return err
 }
 
-// enter counts a request, and says whether the process dies after it; or the error with which it fails.
+// enter counts a request, and reports whether the process dies after it; or the error with which it fails.
 func (t *tap) enter(kind, path string) (after bool, err error) {
 	write := kind != http.MethodGet && kind != "WATCH" && !strings.Contains(path, "/events")
 	t.mu.Lock()

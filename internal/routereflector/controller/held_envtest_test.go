@@ -259,13 +259,13 @@ func TestSilentReflector(t *testing.T) {
 	}
 	s.create("main", "redundancy: 2\nrollout: {sessionTimeout: 10s}")
 	topology := s.await("main", v1alpha1.PhaseDegraded)
-	expectCondition(t, topology, v1alpha1.ConditionDegraded, "SessionTimeout", "has not said which sessions it has")
+	expectCondition(t, topology, v1alpha1.ConditionDegraded, "SessionTimeout", "has not reported its sessions")
 	if got := s.reflectors(); len(got) != 1 {
 		t.Errorf("the reflectors are %v, want the first alone", got)
 	}
 }
 
-// What was said before a step is no evidence for the next: statuses of another moment are not believed, however well they look.
+// What was said before a step is not evidence for the next: statuses of another moment are not believed, however well they look.
 func TestStaleEvidence(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 4)
@@ -296,7 +296,7 @@ func TestStaleEvidence(t *testing.T) {
 	}
 	s.start()
 	s.patch("main", `{"spec":{"redundancy":3,"rollout":{"sessionTimeout":"10s"}}}`)
-	expectCondition(t, s.await("main", v1alpha1.PhaseDegraded), v1alpha1.ConditionDegraded, "SessionTimeout", "has not said which sessions it has")
+	expectCondition(t, s.await("main", v1alpha1.PhaseDegraded), v1alpha1.ConditionDegraded, "SessionTimeout", "has not reported its sessions")
 	if got := s.reflectors(); len(got) != 2 {
 		t.Errorf("the reflectors are %v, want two", got)
 	}
@@ -333,7 +333,7 @@ func testReplace(t *testing.T, newStage stageMaker) {
 	s.expectOneAtATime()
 }
 
-// A cluster without Calico, one without our kind, and one that does not answer: a sentence each.
+// A cluster without Calico, one without our kind, and one that does not respond: a sentence each.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	bare := controlplane.New(t)
@@ -367,7 +367,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A client whose port for BGP is blocked holds nobody up, and is named with the reason until its sessions are there; without it nobody is asked any more.
+// A client whose port for BGP is blocked holds nobody up, and is named with the reason until its sessions are there; without it nobody is
+// asked any more.
 func TestASilentClientIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 7)

@@ -35,23 +35,23 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		return g
 	}
 	m := &Metrics{
-		desired:     gauge("reflectors_desired", "Reflectors that are wanted, by zone.", "zone"),
+		desired:     gauge("reflectors_desired", "Desired reflectors, by zone.", "zone"),
 		actual:      gauge("reflectors", "Nodes that are reflectors, by zone.", "zone"),
-		expected:    gauge("sessions_expected", "Sessions between clients and reflectors that there should be, when last looked at."),
-		established: gauge("sessions_established", "Sessions between clients and reflectors that were Established when last looked at."),
-		atRisk:      gauge("clients_at_risk", "Clients seen with fewer Established sessions than there are reflectors, while sessions are looked at."),
-		paths:       gauge("paths_per_prefix", "Greatest number of paths that a node has to one prefix, by the model."),
+		expected:    gauge("sessions_expected", "Expected sessions between clients and reflectors, as of the last check."),
+		established: gauge("sessions_established", "Established sessions between clients and reflectors, as of the last check."),
+		atRisk:      gauge("clients_at_risk", "Clients with fewer Established sessions than there are reflectors, while sessions are checked."),
+		paths:       gauge("paths_per_prefix", "Maximum number of paths from a node to one prefix, by the reachability model."),
 		mesh:        gauge("mesh_enabled", "1 if the node-to-node mesh is on."),
 		frozen:      gauge("frozen", "1 if nothing is written: paused, or Calico's datastore must not be written to."),
 		degraded:    gauge("degraded", "1 if the condition Degraded is True."),
-		pending:     gauge("pending_steps", "Steps of the plan that remain."),
+		pending:     gauge("pending_steps", "Remaining steps of the plan."),
 		phase:       gauge("phase", "1 for the phase that the topology is in, 0 for the others.", "phase"),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mooring_routereflector_step_duration_seconds", Help: "Time from the step before, or from when there was something to do, to a step, by kind.",
+			Name: "mooring_routereflector_step_duration_seconds", Help: "Time from the previous step, or from the change that required it, to a step, by kind.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300},
 		}, []string{"kind"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_routereflector_writes_total", Help: "Writes tried, by kind and outcome (done, conflict or error).",
+			Name: "mooring_routereflector_writes_total", Help: "Attempted writes, by kind and outcome (done, conflict or error).",
 		}, []string{"kind", "outcome"}),
 	}
 	registry.MustRegister(m.steps, m.writes)

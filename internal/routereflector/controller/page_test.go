@@ -54,7 +54,7 @@ func constants(t *testing.T, dir, prefix string) []string {
 	return out
 }
 
-// The component's page explains just the reasons, phases and Events that there are: whoever is woken looks them up there.
+// The component's page explains just the reasons, phases and Events that there are: anyone who is woken looks them up there.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-route-reflector-operator.md"))

@@ -58,7 +58,7 @@ func listOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectL
 	}
 	list, ok := object.(client.ObjectList)
 	if !ok {
-		return nil, fmt.Errorf("%s is no list", gvk)
+		return nil, fmt.Errorf("%s is not a list", gvk)
 	}
 	return list, nil
 }

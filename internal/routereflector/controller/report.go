@@ -20,44 +20,44 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// Reasons of conditions and Events, beside those of [routereflector.Reason]. They are a contract with users' alerts: MUST NOT change.
+// Reasons of conditions and Events, alongside those of [routereflector.Reason]. They are a contract with users' alerts: MUST NOT change.
 const (
-	// reasonUpToDate of Progressing=False: nothing is to be done.
+	// reasonUpToDate of Progressing=False: there is nothing to do.
 	reasonUpToDate = "UpToDate"
-	// reasonStepPending of Progressing=True: steps are under way; the message names the first one.
+	// reasonStepPending of Progressing=True: steps are in progress; the message names the first one.
 	reasonStepPending = "StepPending"
 	// reasonWaiting of Progressing=True: a step, or the end of the last one, waits for sessions; the message says for which.
 	reasonWaiting = "WaitingForSessions"
-	// reasonSessionTimeout of Degraded=True: that wait, for sessions, is longer than spec.rollout.sessionTimeout; nothing is removed meanwhile.
+	// reasonSessionTimeout of Degraded=True: the wait for sessions is longer than spec.rollout.sessionTimeout; nothing is removed meanwhile.
 	reasonSessionTimeout = "SessionTimeout"
 	// reasonAwaitingApproval of Progressing=False: spec.rollout.mode is Manual; the message has the word that approves the plan.
 	reasonAwaitingApproval = "AwaitingApproval"
 	// reasonDryRun of Progressing=False: spec.rollout.mode is DryRun; the plan is shown and nothing is written.
 	reasonDryRun = "DryRun"
-	// reasonReflectorNotReady of Degraded=True: the Node of a reflector is not Ready; the message says what its replacement waits for, and until when.
+	// reasonReflectorNotReady of Degraded=True: the Node of a reflector is not Ready; the message says what its replacement waits for, and for how long.
 	reasonReflectorNotReady = "ReflectorNotReady"
 	// reasonSilentClients of Degraded=True: the mesh is off, and none of the reflectors of some clients has a session with them; the message names them.
 	reasonSilentClients = "SilentClients"
-	// reasonTooFew of Degraded=True: fewer nodes than wanted may be reflectors; the message counts why.
+	// reasonTooFew of Degraded=True: fewer nodes than desired may be reflectors; the message counts the reasons.
 	reasonTooFew = "TooFewReflectors"
-	// reasonNotFrozen of Frozen=False: what is seen is believed.
+	// reasonNotFrozen of Frozen=False: the observed state is trusted.
 	reasonNotFrozen = "NotFrozen"
-	// reasonNotDegraded of Degraded=False: nothing is wrong. What the message then says is worth knowing, and hurts nobody.
+	// reasonNotDegraded of Degraded=False: nothing is wrong. The message may have a note for information.
 	reasonNotDegraded = "NotDegraded"
-	// reasonAccepted of Accepted=True: the spec can be worked with.
+	// reasonAccepted of Accepted=True: the spec is valid.
 	reasonAccepted = "Accepted"
 	// reasonMeshOn of MeshDisabled=False: the node-to-node mesh is on.
 	reasonMeshOn = "MeshOn"
 	// reasonMeshOff of MeshDisabled=True: the node-to-node mesh is off.
 	reasonMeshOff = "MeshOff"
-	// reasonPodsUnread of Progressing=False: which pods run where has not been read yet.
+	// reasonPodsUnread of Progressing=False: the list of pods has not been read yet.
 	reasonPodsUnread = "PodsUnread"
-	// reasonForeignMarks of ForeignMarks=True: somebody else labeled Nodes as reflectors of this topology, or gave them its cluster ID; the message names
-	// them.
+	// reasonForeignMarks of ForeignMarks=True: another party labeled Nodes as reflectors of this topology, or gave them its cluster ID; the
+	// message names them.
 	reasonForeignMarks = "ForeignMarks"
-	// reasonNoForeignMarks of ForeignMarks=False: what looks like this topology's was written by the operator.
+	// reasonNoForeignMarks of ForeignMarks=False: all labels and cluster IDs of this topology were written by the operator.
 	reasonNoForeignMarks = "NoForeignMarks"
-	// reasonWriteFailed of Degraded=True: a write failed; the message is the API server's.
+	// reasonWriteFailed of Degraded=True: a write failed; the message is that of the API server.
 	reasonWriteFailed = "WriteFailed"
 )
 
@@ -73,7 +73,7 @@ const maxSteps = 64
 // outcome is what comes of a plan.
 type outcome struct {
 	plan routereflector.Plan
-	// act says that steps are carried out. If not, held and why say what is in the way, unless nothing is to be done.
+	// act reports that steps are carried out. If not, held and why say what is in the way, unless there is nothing to do.
 	act       bool
 	held, why string
 	// trouble is why the last write failed, "" if it did not.
@@ -81,11 +81,11 @@ type outcome struct {
 	// silent are the clients that the status names as silent, of silentCount.
 	silent      []v1alpha1.SilentClient
 	silentCount int
-	// timedOut says that the first step has waited for too long.
+	// timedOut reports that the first step has waited for too long.
 	timedOut bool
 }
 
-// decide says whether a plan is carried out.
+// decide reports whether a plan is carried out.
 func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	o := outcome{plan: plan, act: true, trouble: m.trouble}
 	rollout, exiting := s.world.Topology.Spec.Rollout, s.topology.DeletionTimestamp != nil
@@ -94,7 +94,7 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 		o.act, o.held, o.why = false, string(blocked(plan).Reason), blocked(plan).Message
 	case !s.podsRead && !exiting:
 		o.act, o.held = false, reasonPodsUnread
-		o.why = "which pods run where has not been read yet, and spec.reflectors wants to avoid them; if this lasts, the right to list and watch pods is missing"
+		o.why = "the list of pods has not been read yet, and spec.reflectors avoids nodes with workloads; if this persists, the right to list and watch pods is missing"
 	case s.world.Approval(plan) != "":
 		o.act, o.held, o.why = false, reasonDryRun, s.world.Approval(plan)
 		if rollout.Mode == v1alpha1.RolloutManual {
@@ -345,23 +345,24 @@ func (r *Reconciler) event(object *v1alpha1.RouteReflectorTopology, kind, reason
 	}
 }
 
-// Reasons of Events about steps. They are a contract with whoever watches them: MUST NOT change.
+// Reasons of Events about steps. They are a contract with anyone who watches them: MUST NOT change.
 const (
-	// eventPeerWritten, Normal: a BGPPeer was made, or put right.
+	// eventPeerWritten, Normal: a BGPPeer was created or updated.
 	eventPeerWritten = "PeerWritten"
 	// eventPeerRemoved, Normal: a BGPPeer was removed.
 	eventPeerRemoved = "PeerRemoved"
-	// eventPromoted, Normal: a node has become a reflector, and why.
+	// eventPromoted, Normal: a node became a reflector; the message has the reason.
 	eventPromoted = "Promoted"
-	// eventDemoted, Normal: a node is a reflector no more, and why.
+	// eventDemoted, Normal: a node is no longer a reflector; the message has the reason.
 	eventDemoted = "Demoted"
-	// eventAdopted, Normal: a reflector that spec.adopt names was taken over.
+	// eventAdopted, Normal: a reflector that spec.adopt names was adopted.
 	eventAdopted = "Adopted"
 	// eventPeerRetired, Normal: a BGPPeer that spec.adopt names was deleted.
 	eventPeerRetired = "PeerRetired"
 	// eventMeshEnabled, Normal: the node-to-node mesh was turned on.
 	eventMeshEnabled = "MeshEnabled"
-	// eventRecorded, Normal: the reflectors of an earlier version, or of a topology that was restored, were recorded as this topology's; the message names them.
+	// eventRecorded, Normal: the reflectors of an earlier version, or of a topology that was restored, were recorded as this topology's; the
+	// message names them.
 	eventRecorded = "ReflectorsRecorded"
 	// eventMeshDisabled, Normal: the node-to-node mesh was turned off.
 	eventMeshDisabled = "MeshDisabled"

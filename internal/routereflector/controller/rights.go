@@ -10,9 +10,9 @@ import (
 // CalicoGroups are the API groups in which Calico's kinds may be served; the operator uses one of them, and finds out which at the start.
 func CalicoGroups() []string { return []string{"projectcalico.org", "crd.projectcalico.org"} }
 
-// Rights are all rights of the operator on cluster-scoped objects and pods where Calico keeps its data in the API server. Nothing here is unused, and a
-// test runs the operator with no others.
-// Beside them it needs, in its own namespace, get, create and update on leases of coordination.k8s.io and create on events of the core group, for
+// Rights are all rights of the operator on cluster-scoped objects and pods where Calico keeps its data in the API server. Nothing here is
+// unused, and a test runs the operator with no others.
+// In addition it needs, in its own namespace, get, create and update on leases of coordination.k8s.io and create on events of the core group, for
 // leader election; and where metrics are served over TLS to authorized clients, create on tokenreviews and subjectaccessreviews.
 func Rights() []rbacv1.PolicyRule {
 	return append(commonRights(),

@@ -37,8 +37,8 @@ func TestWritesDoNotGrow(t *testing.T) {
 		if byKind["nodes"] != 3 || byKind["bgppeers"] != 2 || byKind["bgpconfigurations"] != 1 {
 			t.Errorf("%d nodes: %v, want 3 Nodes, 2 BGPPeers and 1 BGPConfiguration written", size, byKind)
 		}
-		// Beside these: six questions asked and cleared away, the finalizer, and two statuses. Who takes longer tells how far it is, and asks anew what
-		// has become old.
+		// In addition to these: six questions asked and cleared away, the finalizer, and two statuses. Who takes longer tells how far it is, and
+		// asks again what has become old.
 		slow := int(took/brisk) + 12*int(took/renewal)
 		if total > leastWrites+slow {
 			t.Errorf("%d nodes: %d writes in %s, want %d and %d for the time: %s", size, total, took, leastWrites, slow, strings.Join(p.tap.written(), "\n"))

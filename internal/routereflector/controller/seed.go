@@ -32,9 +32,9 @@ const SeedLease = "calico-route-reflector-operator-environment"
 
 // Reasons of Events about a topology that is made of variables. MUST NOT change.
 const (
-	// seedMade, Normal: the topology was made of the variables, which are not read again.
+	// seedMade, Normal: the topology was created from the environment variables, which are not read again.
 	seedMade = "MadeFromEnvironment"
-	// seedNote, Normal: something of the variables that the topology does not have, or has otherwise.
+	// seedNote, Normal: a setting of the environment variables that the topology lacks or has with another value.
 	seedNote = "EnvironmentDiffers"
 )
 
@@ -63,8 +63,8 @@ type Seeder struct {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (s *Seeder) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable. It returns at once where no variable is set, and otherwise once the matter is settled. It never fails: the operator
-// has other topologies to keep.
+// Start implements manager.Runnable. It returns at once where no variable is set, and otherwise once the matter is settled. It never fails:
+// the operator has other topologies to keep.
 func (s *Seeder) Start(ctx context.Context) error {
 	settings, set, problems := predecessor.Read(s.Getenv)
 	if !set {
@@ -76,11 +76,11 @@ func (s *Seeder) Start(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case apierrors.IsForbidden(err):
-			s.Log.Error(err, "The variables ROUTE_REFLECTOR_* are set, and a right is missing to make a topology of them: "+
-				"apply config/calico-route-reflector-operator/overlays/environment, or take them out")
+			s.Log.Error(err, "The variables ROUTE_REFLECTOR_* are set, and a right to create a topology from them is missing: "+
+				"apply config/calico-route-reflector-operator/overlays/environment, or remove them")
 			return nil
 		}
-		s.Log.Error(err, "Making a topology of the variables ROUTE_REFLECTOR_*", "again", seedRetry.String())
+		s.Log.Error(err, "Creating a topology from the variables ROUTE_REFLECTOR_*", "again", seedRetry.String())
 		timer := s.Clock.NewTimer(seedRetry)
 		select {
 		case <-ctx.Done():
@@ -91,7 +91,7 @@ func (s *Seeder) Start(ctx context.Context) error {
 	}
 }
 
-// seed does it. A topology that exists, whoever made it, settles the matter for good; so does the Lease.
+// seed does it. A topology that exists, no matter who made it, settles the matter for good; so does the Lease.
 func (s *Seeder) seed(ctx context.Context, settings predecessor.Settings, problems []string) error {
 	_, err := s.Leases.Get(ctx, SeedLease, metav1.GetOptions{})
 	if err == nil {
@@ -115,7 +115,7 @@ func (s *Seeder) seed(ctx context.Context, settings predecessor.Settings, proble
 	}
 	if len(result.Problems) > 0 {
 		s.Log.Error(errors.New(strings.Join(result.Problems, "; ")),
-			"No topology is made of the variables ROUTE_REFLECTOR_*; correct them and start again, or create a RouteReflectorTopology")
+			"No topology is created from the variables ROUTE_REFLECTOR_*; correct them and start again, or create a RouteReflectorTopology")
 		return nil
 	}
 	made := result.Topology.DeepCopy()
@@ -150,7 +150,7 @@ func (s *Seeder) result(ctx context.Context, settings predecessor.Settings, prob
 
 // tell says what was made, and what of it is otherwise than it was.
 func (s *Seeder) tell(made *v1alpha1.RouteReflectorTopology, notes []string) {
-	const note = "made of the variables ROUTE_REFLECTOR_*, which are not read again; take them out"
+	const note = "created from the variables ROUTE_REFLECTOR_*, which are not read again; remove them"
 	s.Log.Info("RouteReflectorTopology "+note, "topology", made.Name, "notes", notes)
 	if s.Events == nil {
 		return

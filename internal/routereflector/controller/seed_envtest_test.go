@@ -118,15 +118,15 @@ func TestSeedOnce(t *testing.T) {
 		t.Errorf("%+v", made.Spec)
 	}
 	for _, want := range []string{
-		"Normal MadeFromEnvironment made of the variables ROUTE_REFLECTOR_*, which are not read again; take them out",
+		"Normal MadeFromEnvironment created from the variables ROUTE_REFLECTOR_*, which are not read again; remove them",
 		"Normal EnvironmentDiffers the node-to-node mesh is on and stays so, as the old operator never turned it off (spec.mesh: Observe)",
-		"Normal EnvironmentDiffers ROUTE_REFLECTOR_WAIT_TIMEOUT is not needed: sessions are looked at, not waited for",
+		"Normal EnvironmentDiffers ROUTE_REFLECTOR_WAIT_TIMEOUT is not needed: sessions are checked, without a fixed wait",
 	} {
 		if got := <-first.told.Events; got != want {
 			t.Errorf("the Event is %q, want %q", got, want)
 		}
 	}
-	if !first.has("RouteReflectorTopology made of the variables ROUTE_REFLECTOR_*, which are not read again; take them out") {
+	if !first.has("RouteReflectorTopology created from the variables ROUTE_REFLECTOR_*, which are not read again; remove them") {
 		t.Error(first.lines)
 	}
 	env["ROUTE_REFLECTOR_MIN"] = "4"
@@ -194,7 +194,7 @@ func TestSeedRefused(t *testing.T) {
 		name, value, _ := strings.Cut(env, "=")
 		refused := s.seeder(s.config, map[string]string{name: value})
 		refused.run(t)
-		const line = "No topology is made of the variables ROUTE_REFLECTOR_*; correct them and start again, or create a RouteReflectorTopology"
+		const line = "No topology is created from the variables ROUTE_REFLECTOR_*; correct them and start again, or create a RouteReflectorTopology"
 		if !refused.has(line) || !refused.has(want) || len(refused.lines) != 1 || len(s.topologies()) > 0 {
 			t.Errorf("%v, %v", refused.lines, s.topologies())
 		}
@@ -213,7 +213,7 @@ func TestSeedRights(t *testing.T) {
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "nobody-in-particular"}
 	refused := s.seeder(limited, map[string]string{"ROUTE_REFLECTOR_MIN": "2"})
 	refused.run(t)
-	if !refused.has("apply config/calico-route-reflector-operator/overlays/environment, or take them out") || len(refused.lines) != 1 {
+	if !refused.has("apply config/calico-route-reflector-operator/overlays/environment, or remove them") || len(refused.lines) != 1 {
 		t.Error(refused.lines)
 	}
 	quiet := s.seeder(limited, map[string]string{"DATASTORE_TYPE": "kubernetes"})

@@ -23,8 +23,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/evidence"
 )
 
-// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. What was said in another one is evidence only
-// if that still holds. MUST NOT change: a new version would take the old one's objects for evidence of nothing, and leave them.
+// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. What was said in another one
+// is evidence only if that still holds. MUST NOT change: a new version would take the old one's objects for evidence of nothing, and leave them.
 const MomentAnnotation = "bgp.mooring.dev/moment"
 
 const (
@@ -32,7 +32,7 @@ const (
 	maxStatuses = 8
 	// unanswered is how long an object may remain empty before another node gets its place, at first.
 	unanswered = 15 * time.Second
-	// renewal is the age at which something that was said is asked for anew, so that a node that has fallen silent is noticed. What was said before
+	// renewal is the age at which something that was said is asked for again, so that a node that has fallen silent is noticed. What was said before
 	// counts until then.
 	renewal = routereflector.Freshness * 2 / 3
 	// renewalInTrouble is that age while a reflector's Node is not Ready: few are queried then, and often.
@@ -109,8 +109,9 @@ func (m *memory) talk(now time.Time, witnesses int) {
 	}
 }
 
-// isProven says that every reflector has been seen with its sessions in this moment. After a start the status says so if nothing was under way: it is
-// written before each step that there is something to do, and after the last one only when the sessions have been seen. A dry run asks nobody.
+// isProven reports that every reflector has been seen with its sessions in this moment. After a start the status says so if nothing was
+// under way: it is written before each step that there is something to do, and after the last one only when the sessions have been seen. A
+// dry run asks nobody.
 func (m *memory) isProven(s *scene) bool {
 	if s.world.Topology.Spec.Rollout.Mode == v1alpha1.RolloutDryRun {
 		return true
@@ -130,7 +131,7 @@ func (s *scene) returned() bool {
 	})
 }
 
-// saidProven says that by its status the topology is as wanted, with the reflectors that there are.
+// saidProven reports that by its status the topology is as wanted, with the reflectors that there are.
 func (s *scene) saidProven() bool {
 	if s.topology == nil {
 		return false
@@ -185,7 +186,7 @@ func (m *memory) wrote(over string, object *v1alpha1.RouteReflectorTopology) {
 	m.ours = object.DeepCopy()
 }
 
-// holds says whether what a node was asked in a moment is evidence now.
+// holds reports whether what a node was asked in a moment is evidence now.
 func (s *scene) holds(asked routereflector.Moment, node string) bool {
 	at := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == node })
 	return at >= 0 && s.moment.Holds(asked, &s.world.Nodes[at])
@@ -197,7 +198,7 @@ func (s *scene) asked(status *calicov3.CalicoNodeStatus) (asked routereflector.M
 	return asked, ok && s.holds(asked, status.Spec.Node)
 }
 
-// asksRoutes says that a question is about routes as well.
+// asksRoutes reports that a question is about routes as well.
 func asksRoutes(status *calicov3.CalicoNodeStatus) bool {
 	return slices.Contains(status.Spec.Classes, calicov3.NodeStatusClassTypeRoutes)
 }
@@ -210,13 +211,13 @@ func renewalOf(plan routereflector.Plan) time.Duration {
 	return renewal
 }
 
-// statusName is the name of the object that asks a node at a time. Whoever asks at about the same time gives it the same name.
+// statusName is the name of the object that asks a node at a time. Anyone who asks at about the same time gives it the same name.
 func statusName(topology, node string, moment routereflector.Moment, slot time.Duration, now time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", node, moment, now.Unix()/int64(slot/time.Second)))
 	return topology + "-" + hex.EncodeToString(sum[:6])
 }
 
-// questions says which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present moment and at most
+// questions returns which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present moment and at most
 // maxStatuses objects live. An object whose answer still holds stays as it is: calico-node keeps it up with what changes.
 func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout time.Duration) (drop []calicov3.CalicoNodeStatus, ask []string) {
 	now, witnesses, pause := s.world.Now, plan.Witnesses, len(plan.Troubles) == 0 && tired(s.world.Now, m, timeout)
@@ -250,7 +251,7 @@ func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout ti
 	return append(drop, more...), ask
 }
 
-// room says which of the questions that may go make room, the oldest first, and who can then be asked, where free more may live.
+// room returns which of the questions that may go make room, the oldest first, and who can then be asked, where free more may live.
 func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop []calicov3.CalicoNodeStatus, now []string) {
 	if len(ask) <= free {
 		return nil, ask
@@ -262,13 +263,13 @@ func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop
 	return drop, ask[:min(len(ask), free+len(drop))]
 }
 
-// tired says that a step has timed out, and it is not the time to try again.
+// tired reports that a step has timed out, and it is not the time to try again.
 func tired(now time.Time, m *memory, timeout time.Duration) bool {
 	over := now.Sub(m.since) - timeout
 	return over >= 0 && over%askEvery >= askWindow
 }
 
-// ask deletes and creates CalicoNodeStatuses. Somebody else who was faster is no error.
+// ask deletes and creates CalicoNodeStatuses. Somebody else who was faster is not an error.
 func (r *Reconciler) ask(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
 	m.talk(s.world.Now, len(plan.Witnesses))
 	drop, ask := questions(s, m, plan, r.Timing.Settle, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)

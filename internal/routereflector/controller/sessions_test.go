@@ -100,7 +100,7 @@ func TestAnotherMoment(t *testing.T) {
 	}
 }
 
-// A client that was asked for its sessions alone is asked anew for its routes, and one object for each node is enough.
+// A client that was asked for its sessions alone is asked again for its routes, and one object for each node is enough.
 func TestQuestionsAboutRoutes(t *testing.T) {
 	t.Parallel()
 	s := sceneOf("w", "v")
@@ -161,7 +161,7 @@ func answerOf(node string, asked routereflector.Moment, at time.Time) calicov3.C
 	return status
 }
 
-// Pods of DaemonSets and static ones are no workloads; each of the others counts once, until it is gone.
+// Pods of DaemonSets and static ones are not workloads; each of the others counts once, until it is gone.
 func TestWorkloads(t *testing.T) {
 	t.Parallel()
 	w := NewWorkloads(nil)

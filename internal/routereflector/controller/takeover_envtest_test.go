@@ -183,8 +183,8 @@ func TestAdoptRefused(t *testing.T) {
 	}
 }
 
-// The predecessor's multi has an ID for each reflector and BGPPeers for each client: one reflector keeps its ID, the others take it over one at a
-// time, and all those BGPPeers go.
+// The upstream project's multi has an ID for each reflector and BGPPeers for each client: one reflector keeps its ID, the others take it
+// over one at a time, and all those BGPPeers go.
 func TestAdoptMulti(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 40)

@@ -108,7 +108,7 @@ func TestHazards(t *testing.T) {
 		},
 		"a mesh that was left on": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: on},
-			want:     []string{"warning mesh: the node-to-node mesh is on beside 3 reflectors that serve clients (n0, n1, n2)"},
+			want:     []string{"warning mesh: the node-to-node mesh is on in addition to 3 reflectors that serve clients (n0, n1, n2)"},
 		},
 		"one reflector": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(4), 1, shared), Peers: usual(t), Mesh: off},
@@ -157,7 +157,7 @@ func TestHazards(t *testing.T) {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: append(usual(t),
 				peer(t, "masters", "all()", "has(node-role.kubernetes.io/master)"), peer(t, "nobody", "has(nobody)", "has(rr)"))},
 			want: []string{
-				"warning selectors: spec.peerSelector of BGPPeer masters hangs on a label that is Kubernetes' own: has(node-role.kubernetes.io/master)",
+				"warning selectors: spec.peerSelector of BGPPeer masters depends on a label of Kubernetes: has(node-role.kubernetes.io/master)",
 				"warning selectors: spec.peerSelector of BGPPeer masters selects no node: has(node-role.kubernetes.io/master)",
 				"note selectors: spec.nodeSelector of BGPPeer nobody selects no node: has(nobody)",
 			},
@@ -168,12 +168,12 @@ func TestHazards(t *testing.T) {
 				all[5].Annotations[routereflector.ClusterIDAnnotation] = "1.2.3.4%!(EXTRA int32=7)"
 				return all
 			}(), Peers: usual(t), Mesh: off},
-			want: []string{`problem cluster-ids: annotation projectcalico.org/RouteReflectorClusterID of Node n5 is "1.2.3.4%!(EXTRA int32=7)", which is no IPv4 address`},
+			want: []string{`problem cluster-ids: annotation projectcalico.org/RouteReflectorClusterID of Node n5 is "1.2.3.4%!(EXTRA int32=7)", which is not an IPv4 address`},
 		},
 		"an ID that is none, in etcd": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Etcd: true, InvalidIDs: map[string]string{"n5": "10.0.0.0/8"}},
-			want:     []string{`problem cluster-ids: spec.bgp.routeReflectorClusterID of Calico Node n5 is "10.0.0.0/8", which is no IPv4 address`},
-			why:      "BIRD takes no such file",
+			want:     []string{`problem cluster-ids: spec.bgp.routeReflectorClusterID of Calico Node n5 is "10.0.0.0/8", which is not an IPv4 address`},
+			why:      "BIRD rejects such a file",
 		},
 		"an annotation, in etcd": {
 			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
@@ -218,7 +218,7 @@ func TestHazards(t *testing.T) {
 		},
 		"topologies that may not be listed": {
 			evidence: doctor.Evidence{Nodes: nodes(3), Mesh: on, NoTopologies: "forbidden"},
-			want:     []string{"note foreign-marks: which labels of reflectors the operator wrote is not known: forbidden"},
+			want:     []string{"note foreign-marks: it is unknown which labels of reflectors the operator wrote: forbidden"},
 		},
 		"what cannot be read": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Etcd: true, Unread: []string{"BGPPeer x cannot be read"}},
@@ -230,7 +230,7 @@ func TestHazards(t *testing.T) {
 				all[0].Topology, all[1].Topology = "main", "main"
 				return append(all, peer(t, "rrs-to-rrs", "has(rr)", "has(rr)"), peer(t, "peer-to-rrs-1", "!has(rr)", "has(rr)"))
 			}()},
-			want: []string{"problem owners: 2 BGPPeers of the former calico-route-reflector-operator (peer-to-rrs-1, rrs-to-rrs) stand beside those of topology main"},
+			want: []string{"problem owners: 2 BGPPeers of the former calico-route-reflector-operator (peer-to-rrs-1, rrs-to-rrs) exist in addition to those of topology main"},
 		},
 		"the former operator's": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: []routereflector.Peer{

@@ -34,7 +34,7 @@ type Evidence struct {
 	Nodes []routereflector.Node
 	Peers []routereflector.Peer
 	Mesh  routereflector.Mesh
-	// Etcd says that Calico keeps its data in etcd: annotations of Kubernetes' Nodes are nothing to it there.
+	// Etcd reports that Calico keeps its data in etcd: annotations of Kubernetes' Nodes are nothing to it there.
 	Etcd bool
 	// InvalidIDs is what stands in the place of the cluster ID of Calico Nodes in etcd and is none, by name.
 	InvalidIDs map[string]string

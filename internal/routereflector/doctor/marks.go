@@ -18,8 +18,8 @@ func asNumbers(x examined) []finding.Finding {
 	for _, d := range routereflector.Discords(x.Nodes, x.Peers) {
 		out = append(out, finding.Finding{
 			Severity: finding.Problem, What: d.String(),
-			Why: "each end of a BGP session checks the other's AS number; and as BIRD has one neighbor for each address, it takes no other session of the two either, be it " +
-				"of the mesh or of another BGPPeer",
+			Why: "each end of a BGP session checks the other's AS number; and because BIRD has one neighbor for each address, no other session of the two comes up either, of the " +
+				"mesh or of another BGPPeer",
 			Do: "correct or remove the AS number in the BGPPeer, or give the Node that one",
 		})
 	}
@@ -55,8 +55,8 @@ func asNumbers(x examined) []finding.Finding {
 func foreignMarks(x examined) []finding.Finding {
 	if x.NoTopologies != "" {
 		return []finding.Finding{{
-			Severity: finding.Note, Unread: true, What: "which labels of reflectors the operator wrote is not known: " + x.NoTopologies,
-			Why: "status.record of RouteReflectorTopologies says it", Do: "ask with an account that may list routereflectortopologies.bgp.mooring.dev",
+			Severity: finding.Note, Unread: true, What: "it is unknown which labels of reflectors the operator wrote: " + x.NoTopologies,
+			Why: "status.record of RouteReflectorTopologies has them", Do: "run it with an account that may list routereflectortopologies.bgp.mooring.dev",
 		}}
 	}
 	var out []finding.Finding
@@ -71,7 +71,7 @@ func foreignMarks(x examined) []finding.Finding {
 		for _, f := range w.ForeignMarks() {
 			out = append(out, finding.Finding{
 				Severity: finding.Warning, What: f.What,
-				Why: "a kubelet can write its own Node; the operator decides nothing on it, but Calico may give the node sessions by it",
+				Why: "a kubelet can write its own Node; the operator ignores the label, but Calico may give the node sessions because of it",
 				Do: fmt.Sprintf("find out who wrote it, then `kubectl label node %s %s-` and `kubectl annotate node %s %s-`", f.Node, v1alpha1.ReflectorLabel, f.Node,
 					routereflector.ClusterIDAnnotation),
 			})

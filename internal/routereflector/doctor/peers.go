@@ -84,8 +84,8 @@ func selectors(x examined) []finding.Finding {
 				continue
 			}
 			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("spec.%s of BGPPeer %s hangs on a label that is Kubernetes' own: %s", field, p.Name, text),
-				Why: "an upgrade can take such a label away, and the sessions with it: node-role.kubernetes.io/master went with Kubernetes 1.24, and whole clusters lost their routes",
+				Severity: finding.Warning, What: fmt.Sprintf("spec.%s of BGPPeer %s depends on a label of Kubernetes: %s", field, p.Name, text),
+				Why: "an upgrade can remove such a label, and the sessions with it: node-role.kubernetes.io/master went with Kubernetes 1.24, and whole clusters lost their routes",
 				Do:  "select by a label of your own, or let a RouteReflectorTopology do it",
 			})
 		}
@@ -107,11 +107,11 @@ func (x examined) nobody(p *routereflector.Peer) []finding.Finding {
 	case none(p.PeerMatcher):
 		return []finding.Finding{{
 			Severity: finding.Warning, What: fmt.Sprintf("spec.peerSelector of BGPPeer %s selects no node: %s", p.Name, p.PeerSelector),
-			Why: "it gives nobody a session; if reflectors had that label once, they have lost it", Do: "put the label back, or delete the BGPPeer",
+			Why: "it creates no session; if reflectors had that label before, they have lost it", Do: "put the label back, or delete the BGPPeer",
 		}}
 	case none(p.NodeMatcher):
 		return []finding.Finding{{
-			Severity: finding.Note, What: fmt.Sprintf("spec.nodeSelector of BGPPeer %s selects no node: %s", p.Name, p.NodeSelector), Why: "it gives nobody a session",
+			Severity: finding.Note, What: fmt.Sprintf("spec.nodeSelector of BGPPeer %s selects no node: %s", p.Name, p.NodeSelector), Why: "it creates no session",
 			Do: "delete it if no node is to have that label",
 		}}
 	}
@@ -135,8 +135,8 @@ func unread(x examined) []finding.Finding {
 	out := make([]finding.Finding, 0, len(x.Unread))
 	for _, sentence := range x.Unread {
 		out = append(out, finding.Finding{
-			Severity: finding.Problem, What: sentence, Why: "what it asks for is left out of all that is said here, and Calico leaves it out as well",
-			Do: "write it anew with calicoctl, or delete it",
+			Severity: finding.Problem, What: sentence, Why: "it is ignored in these findings, and Calico ignores it as well",
+			Do: "write it again with calicoctl, or delete it",
 		})
 	}
 	return out

@@ -22,7 +22,7 @@ func redundancy(x examined) []finding.Finding {
 		if n := &x.Nodes[r]; n.Ready != corev1.ConditionTrue {
 			out = append(out, finding.Finding{
 				Severity: finding.Warning, What: fmt.Sprintf("reflector %s is not Ready", n.Name),
-				Why: "its BIRD may serve on, or not: what depends on it is not known from here", Do: "look at the machine, or make another node a reflector before this one is taken away",
+				Why: "its BIRD may still serve routes or not; this cannot be seen from here", Do: "check the machine, or promote another node before this one is removed",
 			})
 		}
 	}
@@ -64,7 +64,7 @@ func (x examined) singles(f routereflector.Family) map[string][]string {
 	return out
 }
 
-// zones says whether one zone holds all reflectors while nodes are in several.
+// zones reports whether one zone holds all reflectors while nodes are in several.
 func zones(x examined) []finding.Finding {
 	of := func(n *routereflector.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 	all, theirs := map[string]bool{}, map[string]bool{}
@@ -94,14 +94,14 @@ func clusterIDs(x examined) []finding.Finding {
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
 		id, stored := n.Annotations[routereflector.ClusterIDAnnotation], fmt.Sprintf("annotation %s of Node %s", routereflector.ClusterIDAnnotation, n.Name)
-		why := "Calico passes over it without a word: the node is no reflector, whatever its labels say, and passes no route on"
+		why := "Calico ignores it silently: the node is not a reflector, whatever its labels say, and passes no routes on"
 		if x.Etcd {
 			id, stored = x.InvalidIDs[n.Name], "spec.bgp.routeReflectorClusterID of Calico Node "+n.Name
-			why = "confd writes it into that node's bird.cfg as it is, and BIRD takes no such file: from then on the node follows no change"
+			why = "confd writes it into that node's bird.cfg as it is, and BIRD rejects such a file: from then on the node applies no changes"
 		}
 		if id != "" && n.ClusterID == "" {
 			out = append(out, finding.Finding{
-				Severity: finding.Problem, What: fmt.Sprintf("%s is %q, which is no IPv4 address", stored, id), Why: why,
+				Severity: finding.Problem, What: fmt.Sprintf("%s is %q, which is not an IPv4 address", stored, id), Why: why,
 				Do: "write an address such as 244.0.0.1, or remove it",
 			})
 		}
@@ -130,15 +130,15 @@ func owners(x examined) []finding.Finding {
 	switch {
 	case len(old) > 0 && len(topologies) > 0:
 		return []finding.Finding{{
-			Severity: finding.Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) stand beside those of topology %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old),
+			Severity: finding.Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) exist in addition to those of topology %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old),
 				finding.Few(slices.Collect(maps.Keys(topologies)))),
-			Why: "if that program still runs, the two choose reflectors against each other, and it deletes BGPPeers that it has not made",
+			Why: "if that program still runs, the two conflict over the reflectors, and it deletes BGPPeers that it has not created",
 			Do:  "scale it to zero; then remove its BGPPeers, one at a time",
 		}}
 	case len(old) > 0:
 		return []finding.Finding{{
 			Severity: finding.Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old)),
-			Why: "that program deletes every BGPPeer that it has not made, those to routers outside included (its topology multi)", Do: "do not add BGPPeers by hand while it runs",
+			Why: "that program deletes every BGPPeer that it has not created, including those to external routers (its topology multi)", Do: "do not add BGPPeers by hand while it runs",
 		}}
 	}
 	return nil

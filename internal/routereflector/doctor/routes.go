@@ -87,15 +87,15 @@ func (x examined) blackHole(f routereflector.Family, examples []reachability.Pai
 	from, to := x.index(examples[0].From), x.index(examples[0].To)
 	for _, i := range []int32{from, to} {
 		if n := &x.Nodes[i]; n.ClusterID != "" && f.Network.Sessions(i) == 0 {
-			return n.Name + " is a route reflector, which the mesh leaves out, and no BGPPeer gives it a session", "name it in a BGPPeer, or take its cluster ID away"
+			return n.Name + " is a route reflector, which the mesh leaves out, and no BGPPeer gives it a session", "name it in a BGPPeer, or remove its cluster ID"
 		}
 	}
 	for _, i := range []int32{from, to} {
 		if name := x.Nodes[i].Name; f.Network.Sessions(i) == 0 {
 			if !x.Mesh.On {
-				return "the mesh is off, and no BGPPeer gives " + name + " a session", "let the BGPPeer for clients select it, or turn the mesh on"
+				return "the mesh is off, and no BGPPeer gives " + name + " a session", "make the BGPPeer for clients select it, or turn the mesh on"
 			}
-			return name + " is in the mesh, and the other is not and has no session with it", "give it a BGPPeer to the reflectors: they are no members of the mesh"
+			return name + " is in the mesh, and the other is not and has no session with it", "give it a BGPPeer to the reflectors: they are not members of the mesh"
 		}
 	}
 	if id, left, right := x.apart(f, from, to); id != "" {
@@ -109,7 +109,7 @@ func (x examined) index(name string) int32 {
 	return int32(slices.IndexFunc(x.Nodes, func(n routereflector.Node) bool { return n.Name == name })) //nolint:gosec // there are fewer nodes
 }
 
-// apart says whether two nodes have no reflector in common although all of theirs share one cluster ID.
+// apart reports whether two nodes have no reflector in common although all of theirs share one cluster ID.
 func (x examined) apart(f routereflector.Family, a, b int32) (id string, left, right []string) {
 	for _, r := range x.reflectors {
 		ofA, ofB := f.Network.HasSession(a, r), f.Network.HasSession(b, r)
@@ -163,14 +163,14 @@ func paths(x examined) []finding.Finding {
 	}}
 }
 
-// mesh looks at the mesh beside reflectors, and at one that is large.
+// mesh looks at the mesh alongside reflectors, and at one that is large.
 func mesh(x examined) []finding.Finding {
 	serving := x.serving()
 	switch {
 	case x.Mesh.On && len(serving) > 0:
 		return []finding.Finding{{
-			Severity: finding.Warning, What: fmt.Sprintf("the node-to-node mesh is on beside %s that serve clients (%s)", finding.Plural(len(serving), "reflector"), finding.Few(serving)),
-			Why: "every node still keeps a session with every other one, which is what reflectors are to spare it; and reflectors are no members of the mesh",
+			Severity: finding.Warning, What: fmt.Sprintf("the node-to-node mesh is on in addition to %s that serve clients (%s)", finding.Plural(len(serving), "reflector"), finding.Few(serving)),
+			Why: "every node still has a session with every other one, which reflectors should replace; and reflectors are not members of the mesh",
 			Do: "when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
 				"BGPConfiguration default; a RouteReflectorTopology does that in this order",
 		}}
@@ -178,7 +178,7 @@ func mesh(x examined) []finding.Finding {
 		n := len(x.Nodes)
 		return []finding.Finding{{
 			Severity: finding.Warning, What: fmt.Sprintf("%d nodes are in a full mesh: %d sessions", n, n*(n-1)/2),
-			Why: "each node keeps a session with every other one, and each change is told to all of them", Do: "route reflectors: `spec: {}` of a RouteReflectorTopology is a start",
+			Why: "each node has a session with every other one, and each change is sent to all of them", Do: "route reflectors: `spec: {}` of a RouteReflectorTopology is a start",
 		}}
 	case x.Mesh.On:
 		return []finding.Finding{{Severity: finding.OK, What: "the node-to-node mesh is on, and no reflector serves clients"}}

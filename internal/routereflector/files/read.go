@@ -39,9 +39,9 @@ type Names struct {
 func (f *Names) AddTo(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.Topology, "filename", "f", "", "File with the RouteReflectorTopology, YAML or JSON. Further ones in it are the cluster's other topologies.")
 	flags.StringVar(&f.Nodes, "nodes", "", "File with the Nodes, a List as \"kubectl get nodes -o json\" prints it, or YAML.")
-	flags.StringVar(&f.Peers, "bgppeers", "", "File with the BGPPeers there are. Without it: none.")
+	flags.StringVar(&f.Peers, "bgppeers", "", "File with the existing BGPPeers. Without it: none.")
 	flags.StringVar(&f.Configuration, "bgpconfiguration", "", "File with BGPConfiguration default. Without it: none, so that the mesh is on.")
-	flags.StringVar(&f.Status, "status", "", "File with CalicoNodeStatuses, by which the first step waits or not. Without it nothing is known of sessions.")
+	flags.StringVar(&f.Status, "status", "", "File with CalicoNodeStatuses, which decide whether the first step waits. Without it sessions are unknown.")
 }
 
 // Reader reads files.
@@ -52,12 +52,12 @@ type Reader struct {
 	Now time.Time
 }
 
-// World reads all files for a plan; Topology and Nodes are needed, and standard input is one of them at most. told are sentences about what was assumed.
-// An error is one sentence that names the flag, the file and what is wrong in it.
+// World reads all files for a plan; Topology and Nodes are needed, and standard input is one of them at most. told are sentences about what
+// was assumed. An error is one sentence that names the flag, the file and what is wrong in it.
 func (r Reader) World(f Names) (w routereflector.World, told []string, err error) {
 	all := []string{f.Topology, f.Nodes, f.Peers, f.Configuration, f.Status}
 	if len(slices.DeleteFunc(all, func(s string) bool { return s != "-" })) > 1 {
-		return w, nil, errors.New(`standard input ("-") can be read for one of the flags alone`)
+		return w, nil, errors.New(`standard input ("-") can be read for only one of the flags`)
 	}
 	topologies, err := read[v1alpha1.RouteReflectorTopology](r, "--filename", f.Topology, "RouteReflectorTopology", true)
 	if err != nil {
@@ -216,7 +216,7 @@ func (r Reader) bytes(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// appendObjects appends the objects of the kind in a document, and in its items if it is a List. Objects of other kinds are passed over.
+// appendObjects appends the objects of the kind in a document, and in its items if it is a List. Objects of other kinds are skipped.
 func appendObjects[T any](out []T, document []byte, kind string) ([]T, error) {
 	text, err := yaml.YAMLToJSON(document)
 	if err != nil {

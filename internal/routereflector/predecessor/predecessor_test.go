@@ -111,7 +111,7 @@ func TestEachVariable(t *testing.T) {
 		"incompatible labels": {env{IncompatibleLabels: "gpu=yes, spot=,do-not-select-as-rr"}, 9, "{clusterID: 224.0.0.0, redundancy: 3, reflectors: {required: " +
 			"{matchExpressions: [{key: gpu, operator: NotIn, values: ['yes']}, {key: spot, operator: NotIn, values: ['']}, {key: do-not-select-as-rr, operator: DoesNotExist}]}}}", nil},
 		"wait timeout": {env{WaitTimeout: "30"}, 9, "{clusterID: 224.0.0.0, redundancy: 3}",
-			[]string{"ROUTE_REFLECTOR_WAIT_TIMEOUT is not needed: sessions are looked at, not waited for"}},
+			[]string{"ROUTE_REFLECTOR_WAIT_TIMEOUT is not needed: sessions are checked, without a fixed wait"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

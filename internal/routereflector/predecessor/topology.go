@@ -66,7 +66,7 @@ func (s Settings) Topology(nodes []routereflector.Node, peers []routereflector.P
 		r.note("%d reflectors of the old operator are to be adopted; nothing is written until spec.rollout.approvedPlan names the plan (status.plan.hash)", len(old))
 	}
 	if s.wait > 0 {
-		r.note("%s is not needed: sessions are looked at, not waited for", WaitTimeout)
+		r.note("%s is not needed: sessions are checked, without a fixed wait", WaitTimeout)
 	}
 	v1alpha1.SetDefaults(&r.Topology)
 	return r
@@ -147,7 +147,8 @@ func (s Settings) zoned(nodes []routereflector.Node, spec *v1alpha1.RouteReflect
 	}
 }
 
-// counted is a number for the whole cluster: that of the reflectors that there are, or by the old formula. It does not follow the size of the cluster.
+// counted is a number for the whole cluster: that of the reflectors that there are, or by the old formula. It does not follow the size of
+// the cluster.
 func (s Settings) counted(nodes []routereflector.Node, old int, spec *v1alpha1.RouteReflectorTopologySpec, r *Result) {
 	number := old
 	if old == 0 {
@@ -169,7 +170,7 @@ func (s Settings) counted(nodes []routereflector.Node, old int, spec *v1alpha1.R
 	}
 }
 
-// eligible says that the old operator would have counted the node.
+// eligible reports that the old operator would have counted the node.
 func (s Settings) eligible(n *routereflector.Node) bool {
 	return n.Ready == corev1.ConditionTrue && !n.Unschedulable && (n.IPv4.IsValid() || n.IPv6.IsValid()) &&
 		!slices.ContainsFunc(s.incompatible, func(l label) bool {

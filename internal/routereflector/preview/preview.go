@@ -24,8 +24,8 @@ type Preview struct {
 // Of plans for the World.
 func Of(w routereflector.World) Preview { return Preview{World: w, Plan: routereflector.Make(w)} }
 
-// Reported is the preview with what the first step waits for by the operator's own word, where the topology's status speaks of the same step: the operator
-// remembers what nodes have said of their sessions, and who looks once finds little of that.
+// Reported is the preview with what the first step waits for by the operator's own word, where the topology's status speaks of the same
+// step: the operator remembers what nodes have said of their sessions, and who looks once finds little of that.
 func (p Preview) Reported() Preview {
 	said := p.World.Topology.Status.Plan
 	if said == nil || said.Hash != p.Plan.Hash || len(said.Steps) == 0 || len(p.Plan.Steps) == 0 {
@@ -49,7 +49,7 @@ type Document struct {
 	// Mesh is what the node-to-node mesh is after the last step, On or Off.
 	Mesh  string                `json:"mesh"`
 	Steps []routereflector.Step `json:"steps"`
-	// More says that further steps follow these: a plan lists no more than the first writes to clients.
+	// More reports that further steps follow these: a plan lists no more than the first writes to clients.
 	More      bool                     `json:"more,omitempty"`
 	Waiting   string                   `json:"waiting,omitempty"`
 	Refusals  []routereflector.Refusal `json:"refusals,omitempty"`
@@ -89,7 +89,7 @@ func (p Preview) staying() []string {
 	return out
 }
 
-// clients counts the nodes that take their routes from the reflectors in the end: whoever becomes one is a client no more.
+// clients counts the nodes that take their routes from the reflectors in the end: anyone who becomes one is a client no more.
 func (p Preview) clients() int {
 	out := p.Plan.Clients
 	for _, r := range p.Plan.Reflectors {
@@ -201,5 +201,5 @@ func verdict(c routereflector.Checks) string {
 		prose.Plural(c.MinSessionsPerClient, "session"), prose.Plural(c.MaxPathsPerPrefix, "path"))
 }
 
-// deep says that there are groups, and spines between them.
+// deep reports that there are groups, and spines between them.
 func (p Preview) deep() bool { return p.Plan.Mode == v1alpha1.ModeHierarchical }

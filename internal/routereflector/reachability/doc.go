@@ -13,9 +13,9 @@
 //   - a session is a client session at a speaker exactly if the speaker has a cluster ID and the other end has not the same one, as far as the
 //     speaker knows: of a peer that a BGPPeer gives it by address it does not know the ID;
 //   - a route from a client goes to all other sessions, a route from a non-client to client sessions alone (RFC 4456, section 6);
-//   - whoever passes a route on adds its cluster ID to the route's cluster list; a client session neither takes in nor sends out a route whose
+//   - anyone who passes a route on adds its cluster ID to the route's cluster list; a client session neither takes in nor sends out a route whose
 //     list has the speaker's own ID, a non-client session takes in any;
-//   - a session between different AS is external: the speaker with a cluster ID is no reflector on it, but a router that passes on what it has by other sessions,
+//   - a session between different AS is external: the speaker with a cluster ID is not a reflector on it, but a router that passes on what it has by other sessions,
 //     and to all of these what it has by it. Who finds its own AS number in the path of such a route refuses it;
 //   - "add paths on": not the best path but every path is passed on, so that paths multiply with every way through the reflectors.
 //

@@ -13,7 +13,7 @@ type Speaker struct {
 	Name string
 	// ClusterID is the cluster ID of a reflector, "" for any other speaker.
 	ClusterID string
-	// Mesh says that the speaker is a member of the node-to-node mesh. A reflector never is.
+	// Mesh reports that the speaker is a member of the node-to-node mesh. A reflector never is.
 	Mesh bool
 	// AS is the speaker's AS number where it is not that of most, which is 0 here. Sessions between speakers of different AS are external (eBGP).
 	AS uint32
@@ -59,8 +59,9 @@ func (n *Network) space(list []int32) []int32 {
 	return list
 }
 
-// Part reports that no session between two speakers comes up, be it of the mesh or of a BGPPeer: one of them is configured with an AS number that is not the
-// other's. BIRD has one neighbor for each address, and was seen to refuse the right session together with the wrong one. It comes before [Network.Connect].
+// Part reports that no session between two speakers comes up, be it of the mesh or of a BGPPeer: one of them is configured with an AS number
+// that is not the other's. BIRD has one neighbor for each address, and was seen to refuse the right session together with the wrong one. It
+// comes before [Network.Connect].
 func (n *Network) Part(a, b int32) {
 	if a == b {
 		return
@@ -87,8 +88,8 @@ func (n *Network) partedFrom(a int32) []int32 {
 // External reports whether a session of two speakers is an external one (eBGP): their AS numbers differ.
 func (n *Network) External(a, b int32) bool { return n.speakers[a].AS != n.speakers[b].AS }
 
-// Blind says that the speaker with index at does not know the cluster ID of a peer, because a BGPPeer gives it the peer by its address. A reflector
-// then takes the peer for a client, even one of its own cluster ID.
+// Blind reports that the speaker with index at does not know the cluster ID of a peer, because a BGPPeer gives it the peer by its address. A
+// reflector then takes the peer for a client, even one of its own cluster ID.
 func (n *Network) Blind(at, peer int32) {
 	if n.speakers[at].ClusterID == "" {
 		return // it makes no difference
@@ -117,7 +118,7 @@ func insert(list []int32, x int32) []int32 {
 // Sessions returns the number of sessions of the speaker with index i, those of the mesh not counted.
 func (n *Network) Sessions(i int32) int { return len(n.sessions[i]) }
 
-// Connected says whether two speakers have a session, be it of the mesh.
+// Connected reports whether two speakers have a session, be it of the mesh.
 func (n *Network) Connected(a, b int32) bool {
 	if n.speakers[a].Mesh && n.speakers[b].Mesh {
 		return !n.Parted(a, b)
@@ -128,7 +129,7 @@ func (n *Network) Connected(a, b int32) bool {
 // class is a set of speakers that have the same sessions, so that whatever holds for one of them holds for all.
 type class struct {
 	members []int32
-	// reflector says that the members pass routes on; such a class has one member.
+	// reflector reports that the members pass routes on; such a class has one member.
 	reflector bool
 }
 
@@ -154,7 +155,7 @@ func (n *Network) classes() []class {
 	return out
 }
 
-// alike says whether two speakers that are no reflectors have the same sessions.
+// alike reports whether two speakers that are not reflectors have the same sessions.
 func (n *Network) alike(a, b int32) bool {
 	return n.speakers[a].Mesh == n.speakers[b].Mesh && n.speakers[a].AS == n.speakers[b].AS && slices.Equal(n.sessions[a], n.sessions[b]) &&
 		slices.Equal(n.partedFrom(a), n.partedFrom(b))
@@ -177,13 +178,13 @@ func (n *Network) hash(i int) uint64 {
 	return h
 }
 
-// HasSession says whether two speakers have a session other than the mesh's.
+// HasSession reports whether two speakers have a session other than the mesh's.
 func (n *Network) HasSession(a, b int32) bool {
 	_, found := slices.BinarySearch(n.sessions[a], b)
 	return found
 }
 
-// Same says that the two networks have the same speakers and the same sessions, so that whatever holds for one of them holds for the other.
+// Same reports that the two networks have the same speakers and the same sessions, so that whatever holds for one of them holds for the other.
 func (n *Network) Same(other *Network) bool {
 	return slices.Equal(n.speakers, other.speakers) && slices.EqualFunc(n.sessions, other.sessions, slices.Equal) && maps.Equal(n.blind, other.blind) &&
 		slices.EqualFunc(n.apart, other.apart, slices.Equal)
@@ -210,7 +211,7 @@ func (n *Network) Surviving(after *Network, reset func(a, b int32) bool) *Networ
 	return out
 }
 
-// keeps says that the session's configuration is the same at both ends: it stays a client session or a non-client one, under the same ID.
+// keeps reports that the session's configuration is the same at both ends: it stays a client session or a non-client one, under the same ID.
 func (n *Network) keeps(after *Network, a, b int32) bool {
 	same := func(x, y int32) bool {
 		return n.isClient(x, y) == after.isClient(x, y) && (!n.isClient(x, y) || n.speakers[x].ClusterID == after.speakers[x].ClusterID)

@@ -13,11 +13,12 @@ const MaxPaths = 10_000
 type arrival struct {
 	// from is the speaker it came from.
 	from int32
-	// client says that it came on a client session.
+	// client reports that it came on a client session.
 	client bool
 	// list is the cluster list, the last ID first.
 	list *clusterList
-	// external says that it came on an external session; path are the AS numbers that it has come through, the last first, without those that it never left.
+	// external reports that it came on an external session; path are the AS numbers that it has come through, the last first, without those
+	// that it never left.
 	external bool
 	path     *asPath
 }
@@ -133,13 +134,13 @@ func (n *Network) crossed(from, to int32, path *asPath) *asPath {
 	return &asPath{n.speakers[from].AS, path}
 }
 
-// isClient says whether the session with peer is a client session at speaker at.
+// isClient reports whether the session with peer is a client session at speaker at.
 func (n *Network) isClient(at, peer int32) bool {
 	own := n.speakers[at].ClusterID
 	return own != "" && !n.External(at, peer) && (n.speakers[peer].ClusterID != own || len(n.blind) > 0 && n.blind[[2]int32{at, peer}])
 }
 
-// passes says whether the reflector passes a route that it holds on to a peer.
+// passes reports whether the reflector passes a route that it holds on to a peer.
 func (n *Network) passes(reflector, peer int32, route arrival) bool {
 	if peer == route.from {
 		return false
@@ -177,8 +178,8 @@ func (n *Network) paths(origin, to int32, held holdings) int {
 	return count
 }
 
-// Learn calls visit for the prefix of every other speaker that a speaker, which is no reflector, has a path to: whether a session of the mesh brings
-// it, and which peers of other sessions do, by index. The slice is reused. It is what calico-node of that speaker lists as its routes.
+// Learn calls visit for the prefix of every other speaker that a speaker, which is not a reflector, has a path to: whether a session of the
+// mesh brings it, and which peers of other sessions do, by index. The slice is reused. It is what calico-node of that speaker lists as its routes.
 func (n *Network) Learn(at int32, visit func(origin int32, mesh bool, from []int32)) {
 	var from []int32
 	routes := n.flooder()

@@ -159,7 +159,7 @@ func TestWhoEntersTheMeshIsNotInItYet(t *testing.T) {
 	}
 }
 
-// Paths gives of every speaker what a look at the pair gives.
+// Paths gives of every speaker what a check of the pair gives.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	b := newNet(t).reflector("1.1.1.1", "r1").reflector("2.2.2.2", "r2").client("c").meshed("m", "n").full("r1", "r2", "c").link("m", "r1")
@@ -308,7 +308,7 @@ func TestClassesAgreeWithEveryPair(t *testing.T) {
 			from, to := index(t, p.From), index(t, p.To)
 			held, _ := n.flood(to)
 			if from == to || exempt[from] || exempt[to] || n.paths(to, from, held) != 0 {
-				t.Fatalf("%v is no example", p)
+				t.Fatalf("%v is not an example", p)
 			}
 		}
 		if (len(got.Examples) == 0) != (got.UnreachablePairs == 0) {
@@ -352,7 +352,8 @@ func TestWorkFollowsClasses(t *testing.T) {
 	}
 }
 
-// Networks are the same if nothing that a verdict is made from differs: who speaks, with which ID, in the mesh or not; the sessions; and who is blind.
+// Networks are the same if nothing that a verdict is made from differs: who speaks, with which ID, in the mesh or not; the sessions; and who
+// is blind.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	build := func(change func(*net)) *Network {

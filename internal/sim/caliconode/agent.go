@@ -49,7 +49,7 @@ type Host struct {
 	IPIP, VXLAN, VXLANv6, Wireguard, WireguardV6 bool
 	// ASNumber is calico-node's AS; zero leaves the Node to the cluster's default.
 	ASNumber uint32
-	// Labels are put on the Calico Node, beside those it has: what kube-controllers or an administrator do, not
+	// Labels are put on the Calico Node, alongside those it has: what kube-controllers or an administrator do, not
 	// calico-node.
 	Labels map[string]string
 }
@@ -150,7 +150,7 @@ func (a *Agent) writeNode(ctx context.Context) error {
 	})
 }
 
-// configure sets what calico-node sets, and says whether an address has changed.
+// configure sets what calico-node sets, and reports whether an address has changed.
 func (a *Agent) configure(node *libapi.Node) (newAddress bool) {
 	if node.Spec.BGP == nil {
 		node.Spec.BGP = &libapi.NodeBGPSpec{}

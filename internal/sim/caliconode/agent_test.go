@@ -42,7 +42,7 @@ func TestStartAgainRewritesTheNodeAndKeepsItsIdentity(t *testing.T) {
 	after := getNode(t, datastore, worker.Name)
 
 	if after.UID != before.UID || !after.CreationTimestamp.Equal(&before.CreationTimestamp) {
-		t.Errorf("the Node was created anew: UID %s, was %s", after.UID, before.UID)
+		t.Errorf("the Node was created again: UID %s, was %s", after.UID, before.UID)
 	}
 	if after.ResourceVersion == before.ResourceVersion {
 		t.Error("the revision of the Node has not moved")

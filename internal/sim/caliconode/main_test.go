@@ -88,7 +88,7 @@ func add(t *testing.T, agent *caliconode.Agent, p *corev1.Pod) netip.Addr {
 	return addresses[0]
 }
 
-// judge finds, as libcalico-go's own clients read the datastore, what does not fit together in it: the second judge beside
+// judge finds, as libcalico-go's own clients read the datastore, what does not fit together in it: the second judge alongside
 // the golden file.
 type judge struct {
 	*caliconode.Datastore

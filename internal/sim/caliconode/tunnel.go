@@ -159,7 +159,7 @@ func (t tunnel) poolsFor(node *libapi.Node, pools []apiv3.IPPool) ([]cnet.IPNet,
 	return cidrs, nil
 }
 
-// holdsTunnel says whether the address in the Node is, in IPAM too, the host's tunnel address, and from a right pool.
+// holdsTunnel reports whether the address in the Node is, in IPAM too, the host's tunnel address, and from a right pool.
 func (a *Agent) holdsTunnel(ctx context.Context, address string, cidrs []cnet.IPNet, t tunnel) (bool, error) {
 	ip := cnet.ParseIP(address)
 	if ip == nil {

@@ -7,7 +7,7 @@
 //
 // It shares no code with the program that it tests. What it knows of confd and BIRD:
 //
-//   - a node with a cluster ID is no member of the mesh, and the others leave it out;
+//   - a node with a cluster ID is not a member of the mesh, and the others leave it out;
 //   - a BGPPeer gives a session to each pair of a node that it is for and a node that it selects, the reverse included;
 //   - where a pair has both, the session of the mesh stays and the other one never comes up;
 //   - a change of a node's cluster ID restarts all of its sessions;

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// network is what confd on every node makes of the datastore, with the times at which sessions began anew.
+// network is what confd on every node makes of the datastore, with the times at which sessions began again.
 type network struct {
 	nodes map[string]*node
 	peers map[string]*peer
@@ -54,7 +54,7 @@ func newNetwork() network {
 	return network{nodes: map[string]*node{}, peers: map[string]*peer{}, mesh: true, cut: map[pair]bool{}, withheld: map[string]bool{}}
 }
 
-// clusterID is the node's by Calico's annotation; text that is no address is ignored, as Calico does.
+// clusterID is the node's by Calico's annotation; text that is not an address is ignored, as Calico does.
 func clusterID(annotations map[string]string) string {
 	if a, err := netip.ParseAddr(annotations["projectcalico.org/RouteReflectorClusterID"]); err == nil && a.Is4() {
 		return a.String()
@@ -134,7 +134,7 @@ func (n *network) match(have *node, now time.Time) {
 	have.from, have.to = from, to
 }
 
-// explicit says that a BGPPeer gives the pair a session.
+// explicit reports that a BGPPeer gives the pair a session.
 func (n *network) explicit(a, b *node) bool {
 	_, there := n.explicitAt(a, b)
 	return there
@@ -153,10 +153,10 @@ func (n *network) explicitAt(a, b *node) (since time.Time, there bool) {
 	return since, there
 }
 
-// inMesh says that the pair has a session of the mesh.
+// inMesh reports that the pair has a session of the mesh.
 func (n *network) inMesh(a, b *node) bool { return n.mesh && a.id == "" && b.id == "" }
 
-// up says whether a session that there is has come up by now.
+// up reports whether a session that there is has come up by now.
 func (n *network) up(a, b *node, mesh bool, now time.Time, takes time.Duration) bool {
 	since := latest(a.idAt, b.idAt)
 	if mesh {

@@ -87,12 +87,12 @@ func (n *network) reflectors(now time.Time, takes time.Duration) []reflector {
 type path struct {
 	at   reflector
 	from string
-	// client says that it came to the reflector on a client session, list is its cluster list.
+	// client reports that it came to the reflector on a client session, list is its cluster list.
 	client bool
 	list   []string
 }
 
-// passes says whether the reflector passes the route on to a node.
+// passes reports whether the reflector passes the route on to a node.
 func (p path) passes(next *node) bool {
 	client := next.id != p.at.id
 	return p.at.peers[next.name] && next.name != p.from && (p.client || client) && !(client && slices.Contains(p.list, p.at.id))

@@ -58,5 +58,5 @@ func size(slug string, memory, cpus, disk int, monthly float64) *Size {
 	}
 }
 
-// isGPU says whether droplets of a size are left out of the default list.
+// isGPU reports whether droplets of a size are left out of the default list.
 func (s *Size) isGPU() bool { return s.GPUInfo != nil }

@@ -105,7 +105,7 @@ type firewallImage struct {
 }
 
 // Image returns everything that is true now as a document that [Options.Image] takes, so that a simulator whose process was killed goes on in
-// another. Tokens are no part of it, nor are faults, counters of limits, the journal, and what lagging views would still show.
+// another. Tokens are not part of it, nor are faults, counters of limits, the journal, and what lagging views would still show.
 func (s *Simulator) Image() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -84,7 +84,7 @@ func TestImageGoesOn(t *testing.T) {
 	}
 }
 
-// Whoever has an answer to a change can rely on it that the change was told before, with an image that has it; a read is none.
+// Anyone who has an answer to a change can rely on it that the change was told before, with an image that has it; a read is none.
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	told, last := 0, ""

@@ -69,7 +69,7 @@ func (lb *loadBalancer) status(when time.Time) string {
 	return statusActive
 }
 
-// busy says whether a change would be refused.
+// busy reports whether a change would be refused.
 func (lb *loadBalancer) busy(now time.Time) bool {
 	return lb.status(now) == statusNew || now.Before(lb.busyUntil)
 }

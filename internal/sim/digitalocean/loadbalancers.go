@@ -34,7 +34,7 @@ func getLoadBalancer(c *call) result {
 	return ok(map[string]any{"load_balancer": c.account.showBalancer(lb, when)})
 }
 
-// createLoadBalancer answers 202 with a load balancer that is new, whatever the options say. With validate_only it answers
+// createLoadBalancer responds with 202 with a load balancer that is new, whatever the options say. With validate_only it answers
 // the same without an ID, and creates nothing (assumed: the description does not know validate_only).
 func createLoadBalancer(c *call) result {
 	var request balancerRequest

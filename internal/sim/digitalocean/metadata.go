@@ -12,7 +12,7 @@ import (
 )
 
 // Metadata serves /metadata/v1/..., which a droplet finds at 169.254.169.254. Where DigitalOcean knows the droplet by the wire,
-// identify says which one asks, by ID or name, and in which account (the first one if empty); false is 404.
+// identify returns which one asks, by ID or name, and in which account (the first one if empty); false is 404.
 func (s *Simulator) Metadata(identify func(*http.Request) (account, droplet string, ok bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		account, which, known := identify(r)

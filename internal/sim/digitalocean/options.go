@@ -40,7 +40,7 @@ type Options struct {
 	Faults []fault.Rule
 	// NewestFirst turns the order of all lists around. Items created between two pages then shift, and one is seen twice.
 	NewestFirst bool
-	// Changed, if it is set, is told of every change of what [Simulator.Image] holds before whoever made it has an answer. It may call image, and
+	// Changed, if it is set, is told of every change of what [Simulator.Image] holds before no matter who made it has an answer. It may call image, and
 	// no method of the simulator, whose lock is held: what it stores survives a kill of the process.
 	Changed func(image func() ([]byte, error))
 	// JournalKeep is how many entries the journal keeps: journal.DefaultKeep if zero, none if negative.
@@ -68,7 +68,7 @@ type AccountOptions struct {
 	DropletLimit int
 	// VPCs are the networks to start with. A region without one gets a default VPC when it is first used.
 	VPCs []VPC
-	// Projects are the IDs of projects besides [DefaultProject].
+	// Projects are the IDs of projects in addition to [DefaultProject].
 	Projects []string
 }
 
@@ -83,7 +83,7 @@ type Token struct {
 }
 
 // Consistency says how far behind the truth a view is. Zero is not at all. With different values an object can be in the list
-// while GET by ID answers 404 already, and the reverse.
+// while GET by ID responds with 404 already, and the reverse.
 type Consistency struct {
 	// Get is for GET by ID, List for lists, with and without filters.
 	Get  time.Duration `json:"get,omitempty"`

@@ -67,7 +67,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("an unknown account is no panic")
+			t.Error("an unknown account is not a panic")
 		}
 	}()
 	a.sim.Account("nobody")

@@ -95,7 +95,7 @@ func (c *call) decode(into any) *refusal {
 	return nil
 }
 
-// can says whether the request's token has a scope.
+// can reports whether the request's token has a scope.
 func (c *call) can(scope string) bool { return c.token.can(scope) }
 
 // whenSeenByGet is the time as of which GET by ID sees the world; whenListed is the same for lists.
@@ -128,7 +128,7 @@ func listing[V any](c *call, key string, values iter.Seq[V], show func(V) any) r
 	})
 }
 
-// leavesOut says whether a fault of this kind leaves the next item out.
+// leavesOut reports whether a fault of this kind leaves the next item out.
 func (c *call) leavesOut(kind fault.Kind) bool {
 	rule := c.decision.Fault
 	if rule.Kind != kind {

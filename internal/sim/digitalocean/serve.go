@@ -46,7 +46,7 @@ type call struct {
 // Handler serves the API below /v2. A token is expected as in Authorization: Bearer.
 //
 // Injected failures of the connection are real: net/http's client repeats a GET by itself if a connection that it had used
-// before dies without an answer, so that the journal may show a read twice. Writes are never repeated by it.
+// before dies without a response, so that the journal may show a read twice. Writes are never repeated by it.
 func (s *Simulator) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Simulator) serve(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +266,7 @@ func (s *Simulator) deliver(w http.ResponseWriter, r *http.Request, c *call, ans
 	_, _ = w.Write(payload) // a client that is gone is the client's affair
 }
 
-// reset ends the connection without an answer: with RST if the connection can be had, else without a word.
+// reset ends the connection without a response: with RST if the connection can be had, else without a word.
 func reset(w http.ResponseWriter) {
 	if hijacker, ok := w.(http.Hijacker); ok {
 		if connection, _, err := hijacker.Hijack(); err == nil {

@@ -180,7 +180,7 @@ func (s *Simulator) addToken(a *account, t Token) {
 	s.tokens[t.Value] = added
 }
 
-// can says whether the token has a scope. The scope "read" stands for all that read, as DigitalOcean's read-only tokens have.
+// can reports whether the token has a scope. The scope "read" stands for all that read, as DigitalOcean's read-only tokens have.
 func (t *token) can(scope string) bool {
 	return t.scopes == nil || t.scopes[scope] || (t.scopes["read"] && strings.HasSuffix(scope, ":read"))
 }
@@ -200,7 +200,7 @@ func uuidFrom(random *rand.Rand) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// chance says whether something of this probability happens, from the stream of identifiers.
+// chance reports whether something of this probability happens, from the stream of identifiers.
 func (s *Simulator) chance(probability float64) bool {
 	return probability > 0 && s.identifiers.Float64() < probability
 }

@@ -67,7 +67,7 @@ func getTag(c *call) result {
 	return ok(map[string]any{"tag": c.showTags(when)(name)})
 }
 
-// createTag answers 201 also for a tag that exists (assumed), and 400 in a form of its own for one that is not valid (OpenAPI).
+// createTag responds with 201 also for a tag that exists (assumed), and 400 in a form of its own for one that is not valid (OpenAPI).
 func createTag(c *call) result {
 	var request struct {
 		Name string `json:"name"`

@@ -78,7 +78,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// run calls the handler and says whether it aborted.
+// run calls the handler and reports whether it aborted.
 func (w *recorder) run(handler http.Handler, r *http.Request) (aborted bool) {
 	defer func() {
 		switch cause := recover(); cause {

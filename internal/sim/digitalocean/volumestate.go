@@ -28,7 +28,7 @@ const (
 const (
 	// smallestVolume and largestVolume are the sizes that a volume may have, in GiB.
 	smallestVolume, largestVolume = 1, 16384
-	// snapshotEvery is how far apart snapshots of one volume are at least: DigitalOcean answers 429 "one request per 10m0s" before.
+	// snapshotEvery is how far apart snapshots of one volume are at least: DigitalOcean responds with 429 "one request per 10m0s" before.
 	snapshotEvery = 10 * time.Minute
 	// volumesPerDroplet is how many volumes can be attached to a droplet.
 	volumesPerDroplet = 7
@@ -75,8 +75,8 @@ type Devices interface {
 	DeleteSnapshot(snapshot string) error
 }
 
-// Adopter is what Devices may implement besides: a simulator that goes on from an image (see [Open]) names each volume, and the droplet that it is attached
-// to, 0 for none, before anything else becomes of it.
+// Adopter is what Devices may implement in addition: a simulator that goes on from an image (see [Open]) names each volume, and the droplet that
+// it is attached to, 0 for none, before anything else becomes of it.
 type Adopter interface {
 	Adopt(volume, name string, droplet int) error
 }

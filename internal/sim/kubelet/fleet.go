@@ -143,7 +143,7 @@ func (f *Fleet) Add(spec Machine) error {
 
 // Freeze stops a machine as a hung kernel does: no heartbeats and no work on pods until [Fleet.Thaw]. Calls in flight
 // are waited for (each ends within its timeout), so that nothing is written after Freeze has returned. To freeze a
-// frozen machine is no error; an unknown name is.
+// frozen machine is not an error; an unknown name is.
 func (f *Fleet) Freeze(name string) error {
 	m, err := f.lookup(name, "freezing")
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *Fleet) Freeze(name string) error {
 	return nil
 }
 
-// Thaw lets a frozen machine go on where it stopped. To thaw a machine that is not frozen is no error; an unknown
+// Thaw lets a frozen machine go on where it stopped. To thaw a machine that is not frozen is not an error; an unknown
 // name is.
 func (f *Fleet) Thaw(name string) error {
 	m, err := f.lookup(name, "thawing")
@@ -171,7 +171,7 @@ func (f *Fleet) Thaw(name string) error {
 	return nil
 }
 
-// Restart restarts the machine's kubelet: the Node is registered anew if it is missing, which nothing else brings about,
+// Restart restarts the machine's kubelet: the Node is registered again if it is missing, which nothing else brings about,
 // and its status is reported at once. The pods keep their addresses. A frozen machine thaws. An unknown name is an
 // error.
 func (f *Fleet) Restart(name string) error {

@@ -201,7 +201,7 @@ func TestNodeWaitsForTheCloudProvider(t *testing.T) {
 	if got := node.Annotations["alpha.kubernetes.io/provided-node-ip"]; got != "192.168.7.1" {
 		t.Errorf("provided IP %q", got)
 	}
-	// The cloud provider adds an address; the kubelet leaves it, even when it reports anew.
+	// The cloud provider adds an address; the kubelet leaves it, even when it reports again.
 	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: "ExternalIP", Address: "203.0.113.7"})
 	if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

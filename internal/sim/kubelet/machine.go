@@ -71,7 +71,7 @@ func (m Machine) validate() error {
 	return errors.Join(problems...)
 }
 
-// phase says whether a machine takes part in the world.
+// phase reports whether a machine takes part in the world.
 type phase int
 
 const (
@@ -102,7 +102,7 @@ type machine struct {
 	reportJitter time.Duration         // added to the status interval until the next report
 }
 
-// begin enters an operation on behalf of the machine and says whether it may proceed. If so, end must follow.
+// begin enters an operation on behalf of the machine and reports whether it may proceed. If so, end must follow.
 func (m *machine) begin() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -109,7 +109,7 @@ func completed(id string, since, now metav1.Time) corev1.ContainerState {
 	}}
 }
 
-// readinessGatesOpen reports whether every condition that the pod asks for besides its containers' is true.
+// readinessGatesOpen reports whether every condition that the pod asks for in addition to its containers' is true.
 func readinessGatesOpen(pod *corev1.Pod) bool {
 	for _, gate := range pod.Spec.ReadinessGates {
 		i := podConditionIndex(pod.Status.Conditions, gate.ConditionType)

@@ -22,7 +22,7 @@ const (
 	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 	// annotationProvidedIP tells a cloud provider which address was given to the kubelet by --node-ip.
 	annotationProvidedIP = "alpha.kubernetes.io/provided-node-ip"
-	// annotationAttach says that volumes of the Node are attached by kube-controller-manager.
+	// annotationAttach reports that volumes of the Node are attached by kube-controller-manager.
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 

@@ -14,7 +14,7 @@ import (
 
 // task is something that falls due now and then. It is never run twice at the same time.
 type task struct {
-	// do runs the task. It returns after how long the task is due again, or false if it is not until scheduled anew.
+	// do runs the task. It returns after how long the task is due again, or false if it is not until scheduled again.
 	do func(context.Context, *task) (next time.Duration, again bool)
 
 	failures int // of do in a row; do's own

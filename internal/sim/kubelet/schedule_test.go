@@ -95,7 +95,7 @@ func TestTaskNeverRunsTwiceAtOnceAndForgetsNoRequest(t *testing.T) {
 		})
 		s.schedule(slow, 0)
 		elapse(500 * time.Millisecond)
-		s.schedule(slow, 0) // while it runs: once more afterwards
+		s.schedule(slow, 0) // while it runs: again afterwards
 		s.schedule(slow, 0)
 		elapse(time.Minute)
 		if most.Load() != 1 || runs.Load() != 2 {

@@ -21,13 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// never says that a task is not due again until it is scheduled.
+// never reports that a task is not due again until it is scheduled.
 const never = time.Duration(-1)
 
 const nodeOS = "linux"
 
-// reportStatus writes the Node's status if it is not as it should be, or if it has not been written for long. A Node
-// that is not in the cache has been deleted, or has not arrived yet: a look at the cache costs no call and is repeated.
+// reportStatus writes the Node's status if it differs from the desired state, or if it has not been written for long. A Node
+// that is not in the cache has been deleted, or has not arrived yet: a check of the cache costs no call and is repeated.
 func (f *Fleet) reportStatus(ctx context.Context, m *machine) (time.Duration, error) {
 	if !m.isRegistered() {
 		return never, nil
@@ -167,7 +167,7 @@ func conditionIndex(conditions []corev1.NodeCondition, kind corev1.NodeCondition
 	return -1
 }
 
-// statusDiffers says whether anything but heartbeat times differs between two Nodes that a status patch can carry.
+// statusDiffers reports whether anything but heartbeat times differs between two Nodes that a status patch can carry.
 func statusDiffers(a, b *corev1.Node) bool {
 	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || !equality.Semantic.DeepEqual(a.Annotations, b.Annotations) ||
 		!equality.Semantic.DeepEqual(withoutHeartbeats(a.Status), withoutHeartbeats(b.Status))
@@ -185,7 +185,7 @@ func withoutHeartbeats(status corev1.NodeStatus) corev1.NodeStatus {
 
 // statusPatch is the strategic merge patch of metadata and status that leads from one Node to the other; nil if there is
 // nothing to patch. Addresses are replaced as a whole: the API declares them to be merged by type, which would keep an
-// old address beside a new one.
+// old address alongside a new one.
 func statusPatch(from, to *corev1.Node) ([]byte, error) {
 	to = to.DeepCopy()
 	to.Spec = from.Spec

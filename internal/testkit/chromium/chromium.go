@@ -153,7 +153,7 @@ func (b *Browser) call(session, method string, params, result any) error {
 	case <-b.done:
 		return errors.New("the browser has ended")
 	case <-time.After(answerTime):
-		return errors.New("no answer")
+		return errors.New("no response")
 	}
 	if m.Error != nil {
 		return errors.New(m.Error.Message)
@@ -367,7 +367,7 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// Screenshot is a PNG of what is seen, or of the whole page.
+// Screenshot is a PNG of the observed state, or of the whole page.
 func (p *Page) Screenshot(whole bool) []byte {
 	p.b.tb.Helper()
 	var shot struct {

@@ -33,7 +33,7 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	binary string
-	// calico says that Calico's CRDs are served. They are large, and each test of a package asks for them.
+	// calico reports that Calico's CRDs are served. They are large, and each test of a package asks for them.
 	calico struct {
 		sync.Mutex
 		served bool
@@ -139,8 +139,8 @@ func start(tb testing.TB, binary string) *Cluster {
 // OnAPIServer begins the line that a test logs if it runs on a kube-apiserver that testkit.APIServerVariable names. After it stands the version.
 const OnAPIServer = "on the kube-apiserver that was named: "
 
-// LogVersion logs which kube-apiserver the test runs on, if testkit.APIServerVariable names one, and fails it if another version answers: what is tested on a
-// server that nobody meant says nothing of the one that was meant.
+// LogVersion logs which kube-apiserver the test runs on, if testkit.APIServerVariable names one, and fails it if another version answers:
+// what is tested on a server that nobody meant says nothing of the one that was meant.
 func LogVersion(tb testing.TB, c kubernetes.Interface) {
 	tb.Helper()
 	path := os.Getenv(testkit.APIServerVariable)

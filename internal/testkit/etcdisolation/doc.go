@@ -4,7 +4,7 @@
 // Package etcdisolation attacks one tenant's endpoint of an etcd that is shared, and judges whether the others notice.
 //
 // The attacker knows all that a careless operator would tell: the names of other tenants' keys and the IDs of some of their leases. It does
-// not know what is in the values, nor the names and lease IDs that are kept secret; those carry unguessable markers, and no answer may
+// not know what is in the values, nor the names and lease IDs that are kept secret; those carry unguessable markers, and no response may
 // have one. The judge stands at the core: other tenants' keys must be the same byte for byte, with versions and leases; their leases alive
 // and not renewed; members, alarms, users, the cluster version and the history of the core untouched.
 //

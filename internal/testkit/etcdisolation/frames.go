@@ -345,7 +345,7 @@ func ask(conn net.Conn) error {
 	for {
 		frame, err := reader.ReadFrame()
 		if err != nil {
-			return fmt.Errorf("reading the answer: %w", err)
+			return fmt.Errorf("reading the response: %w", err)
 		}
 		switch f := frame.(type) {
 		case *http2.DataFrame:

@@ -17,7 +17,7 @@ type Words struct {
 	Own [][]byte
 	// Hostile are keys that it has no business with: others' keys as the core names them, and bytes that upset bookkeeping.
 	Hostile [][]byte
-	// Leases are IDs of its own leases and of others', as whoever owns them sees them.
+	// Leases are IDs of its own leases and of others', as anyone who owns them sees them.
 	Leases []int64
 	// Revision is about where the store was when the campaign began.
 	Revision int64

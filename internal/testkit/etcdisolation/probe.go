@@ -49,7 +49,7 @@ const (
 	ProbeEmptyOp        = "end the process with a transaction that has an empty operation"
 )
 
-// Probe makes one known attack after the other, each on a world made anew, and returns what succeeded, by name. After each attack the judge
+// Probe makes one known attack after the other, each on a world made again, and returns what succeeded, by name. After each attack the judge
 // looks at the core as well. A campaign's worth of damage is undone as far as it can be, so that one success does not hide the next.
 func Probe(ctx context.Context, world func(ctx context.Context) (*World, error), conn *grpc.ClientConn, alive func() string) (map[string]string, error) {
 	succeeded := map[string]string{}
@@ -93,7 +93,7 @@ func leak(r Request) func(context.Context, *World, *grpc.ClientConn) string {
 	}
 }
 
-// accepted sends a request and says whether it was answered with OK.
+// accepted sends a request and reports whether it was answered with OK.
 func accepted(r Request) func(context.Context, *World, *grpc.ClientConn) string {
 	return func(ctx context.Context, _ *World, conn *grpc.ClientConn) string {
 		if send(ctx, conn, r).code == codes.OK {
@@ -195,7 +195,7 @@ func probes() []probe {
 			send(ctx, conn, request(pb.KV_Txn_FullMethodName, unary, &pb.TxnRequest{Success: []*pb.RequestOp{{}}}))
 			// A process that panics is gone soon; one that lives answers.
 			if a := send(ctx, conn, request(pb.KV_Range_FullMethodName, unary, &pb.RangeRequest{Key: []byte("a")})); a.code != codes.OK {
-				return "there is no answer afterwards: " + string(a.bytes)
+				return "there is no response afterwards: " + string(a.bytes)
 			}
 			return ""
 		}},
@@ -214,7 +214,7 @@ func ownLease(make func(id int64) Request) func(context.Context, *World, *grpc.C
 	}
 }
 
-// seesTTL says whether the answer tells that there is such a lease: for none, etcd answers with a TTL of -1.
+// seesTTL reports whether the answer tells that there is such a lease: for none, etcd answers with a TTL of -1.
 func seesTTL(a answer) string {
 	var resp pb.LeaseTimeToLiveResponse
 	if a.code != codes.OK || (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(a.body(), &resp) != nil {

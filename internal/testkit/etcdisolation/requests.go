@@ -36,10 +36,10 @@ type Request struct {
 	unknown bool
 }
 
-// OnStream says that the message belongs on a stream on which others are sent, too.
+// OnStream reports that the message belongs on a stream on which others are sent, too.
 func (r Request) OnStream() bool { return r.kind == watchStream || r.kind == keepAliveStream }
 
-// Methods of the services that etcd serves besides those of etcdserverpb; they are not in its API module.
+// Methods of the services that etcd serves in addition to those of etcdserverpb; they are not in its API module.
 const (
 	lockMethod     = "/v3lockpb.Lock/Lock"
 	unlockMethod   = "/v3lockpb.Lock/Unlock"
@@ -79,7 +79,7 @@ func (g Generator) valid() Request {
 func request(method string, kind int, m proto.Message) Request {
 	body, err := proto.Marshal(m)
 	if err != nil {
-		body = nil // a string that is no UTF-8: the empty message is as good
+		body = nil // a string that is not UTF-8: the empty message is as good
 	}
 	return Request{Method: method, Body: body, kind: kind}
 }

@@ -32,7 +32,7 @@ type Campaign struct {
 	Batch uint64
 	// Patience is how long one answer may take, 30 seconds if it is 0.
 	Patience time.Duration
-	// Alive says whether the endpoint's process lives; "" means yes.
+	// Alive reports whether the endpoint's process lives; "" means yes.
 	Alive func() string
 }
 
@@ -185,14 +185,14 @@ func (w *worker) attack(ctx context.Context, number uint64) {
 	case request.denied && answer.code == codes.OK && !mayBeAnswered(request):
 		what = request.Method + " was answered with OK"
 	case answer.code == codes.DeadlineExceeded && time.Since(began) >= w.Patience && ctx.Err() == nil:
-		what = fmt.Sprintf("no answer within %v", w.Patience)
+		what = fmt.Sprintf("no response within %v", w.Patience)
 	default:
 		return
 	}
 	w.violated(Violation{What: what, Number: number, Request: &request})
 }
 
-// mayBeAnswered says that a mutated message of a refused method became one that is allowed: alarms may be listed.
+// mayBeAnswered reports that a mutated message of a refused method became one that is allowed: alarms may be listed.
 func mayBeAnswered(r Request) bool {
 	var alarm pb.AlarmRequest
 	return r.Method == pb.Maintenance_Alarm_FullMethodName && proto.Unmarshal(r.Body, &alarm) == nil && alarm.Action == pb.AlarmRequest_GET
@@ -250,18 +250,18 @@ func (r *run) judge(ctx context.Context, first, last uint64) error {
 	return nil
 }
 
-// look asks the judge. A core that does not answer any more is what a tenant must not be able to bring about either.
+// look asks the judge. A core that no longer responds is what a tenant must not be able to bring about either.
 func (r *run) look(ctx context.Context, w *World) ([]string, error) {
 	bounded, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
 	found, err := w.Judge(bounded)
 	if err != nil && ctx.Err() == nil {
-		return []string{"the core does not answer the judge: " + err.Error()}, nil
+		return []string{"the core does not respond to the judge: " + err.Error()}, nil
 	}
 	return found, err
 }
 
-// replay makes the requests of a batch again, one after the other, on a world made anew, until the judge sees something.
+// replay makes the requests of a batch again, one after the other, on a world made again, until the judge sees something.
 func (r *run) replay(ctx context.Context, first, last uint64) (*Violation, error) {
 	again := &World{core: r.world.core, prefix: r.world.prefix, own: r.world.own, markers: r.world.markers}
 	planting, cancel := context.WithTimeout(ctx, r.Patience)

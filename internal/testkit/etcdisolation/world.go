@@ -20,10 +20,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// victimTTL is the TTL of other tenants' leases in seconds: long enough that none ends during a campaign, and whoever renews one shows.
+// victimTTL is the TTL of other tenants' leases in seconds: long enough that none ends during a campaign, and anyone who renews one shows.
 const victimTTL = 36_000
 
-// markers are what no answer may have. Each is as good as impossible to guess.
+// markers are what no response may have. Each is as good as impossible to guess.
 type markers struct {
 	key, value []byte
 	// lease is the low 49 bits of all secret lease IDs: the first seven bytes of the varint are those of the number without its top.
@@ -66,7 +66,7 @@ type victim struct {
 	keys []string
 }
 
-// World is a core etcd on which others live besides the tenant.
+// World is a core etcd on which others live in addition to the tenant.
 type World struct {
 	core   *clientv3.Client
 	prefix string
@@ -191,7 +191,7 @@ func (w *World) outside(ctx context.Context) (map[string]*mvccpb.KeyValue, int64
 	return out, after.Header.Revision, nil
 }
 
-// isLive says that the other tenant writes this key meanwhile.
+// isLive reports that the other tenant writes this key meanwhile.
 func (w *World) isLive(kv *mvccpb.KeyValue) bool {
 	return bytes.Contains(kv.Key, []byte("/live/"+string(w.key)))
 }

@@ -32,7 +32,7 @@ type Reader struct {
 }
 
 // Open opens a page of docs/ for somebody who is at the root of the repository, has a home of their own, finds kubectl, and has these variables, of
-// the form NAME=VALUE, beside those of the test.
+// the form NAME=VALUE, alongside those of the test.
 func Open(tb testing.TB, page string, env ...string) *Reader {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(tb), "docs", filepath.FromSlash(page)))
@@ -75,7 +75,8 @@ func (r *Reader) Blocks(heading string) []string {
 	return out
 }
 
-// Run runs commands from the root of the repository and returns what they print. What they export later ones have. The first that fails, fails the test.
+// Run runs commands from the root of the repository and returns what they print. What they export later ones have. The first that fails,
+// fails the test.
 func (r *Reader) Run(commands string) string {
 	r.tb.Helper()
 	out, err := r.try(r.tb.Context(), strict+commands)

@@ -82,7 +82,7 @@ func manyGets() proto.Message {
 	return &txn
 }
 
-// attack runs once until ctx ends, many times at one time. An error is no reason to end: refusals are what the attacker gets.
+// attack runs once until ctx ends, many times at one time. An error is not a reason to end: refusals are what the attacker gets.
 func attack(once func(ctx context.Context, conn *grpc.ClientConn, n int64)) Attack {
 	return func(ctx context.Context, conns []*grpc.ClientConn) int64 {
 		var made atomic.Int64

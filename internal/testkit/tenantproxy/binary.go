@@ -40,7 +40,7 @@ func NewBinary(tb testing.TB, core, prefix, tenant string, flags ...string) *Bin
 	return b
 }
 
-// HasBinary says whether NewBinary would find the binary.
+// HasBinary reports whether NewBinary would find the binary.
 func HasBinary(tb testing.TB) bool {
 	tb.Helper()
 	if os.Getenv(ProxyBinaryVariable) != "" {

@@ -40,7 +40,7 @@ type Process struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 	// Ready says how one can tell that it works.
 	Ready Readiness `json:"ready"`
-	// Once says that it ends by itself, with status 0 when its work is done; otherwise it is restarted whenever it ends.
+	// Once reports that it ends by itself, with status 0 when its work is done; otherwise it is restarted whenever it ends.
 	Once bool   `json:"once,omitempty"`
 	Log  string `json:"log"`
 }
@@ -55,7 +55,7 @@ type Port struct {
 // Readiness is a question whose answer tells that a process works. All fields empty: it counts as ready once it runs; for a process that
 // runs once: when it has ended well.
 type Readiness struct {
-	// URL answers 200 over TLS when ready. The server must prove itself with a certificate of CAFile; the question is asked with the
+	// URL responds with 200 over TLS when ready. The server must prove itself with a certificate of CAFile; the question is asked with the
 	// client certificate, if any.
 	URL      string `json:"url,omitempty"`
 	CAFile   string `json:"caFile,omitempty"`
@@ -83,7 +83,7 @@ const (
 	CloudControllerManagerPort = "digitalocean-cloud-controller-manager"
 )
 
-// portsOf says which ports a process listens on.
+// portsOf returns which ports a process listens on.
 func portsOf(process string) []string {
 	return map[string][]string{
 		Etcd:                   {EtcdClientPort, EtcdPeerPort},

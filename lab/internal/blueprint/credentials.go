@@ -10,7 +10,7 @@ import (
 )
 
 // Names of authorities, certificates and key pairs in the PKI folder. Five authorities, because each is trusted for something else: a
-// front proxy may claim to be any user, whoever reaches an etcd may do anything in it, and so may the administrator of the simulated cloud.
+// front proxy may claim to be any user, anyone who reaches an etcd may do anything in it, and so may the administrator of the simulated cloud.
 const (
 	authority           = "ca"
 	frontProxyAuthority = "front-proxy-ca"

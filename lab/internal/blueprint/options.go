@@ -80,14 +80,15 @@ type Options struct {
 	Network string `json:"network"`
 	// IPFamilies are the families in which the machines and pods of a BGP network have addresses: ipv4 (also if empty), ipv6 or ipv4,ipv6.
 	IPFamilies string `json:"ipFamilies,omitempty"`
-	// RealNodes is how many of the first machines are real, with a kubelet and a containerd each. All of the lab runs in a network namespace of its own then.
-	// Bin is the absolute path of the folder with their programs. Images, each NAME=PATH, are made of static programs of this machine, and ImageArchives are those of
-	// `make images`; all of them are absolute, and all real machines have them from the start.
+	// RealNodes is how many of the first machines are real, with a kubelet and a containerd each. All of the lab runs in a network namespace of
+	// its own then. Bin is the absolute path of the folder with their programs. Images, each NAME=PATH, are made of static programs of this
+	// machine, and ImageArchives are those of `make images`; all of them are absolute, and all real machines have them from the start.
 	RealNodes     int      `json:"realNodes,omitempty"`
 	Bin           string   `json:"-"`
 	Images        []string `json:"-"`
 	ImageArchives []string `json:"-"`
-	// With are further processes to run: CalicoNodeSync. Without are processes not to run, so that their work can be done by pods: CloudControllerManager.
+	// With are further processes to run: CalicoNodeSync. Without are processes not to run, so that their work can be done by pods:
+	// CloudControllerManager.
 	With    []string `json:"with,omitempty"`
 	Without []string `json:"without,omitempty"`
 	// NodeCount and ZoneCount describe the machines at the first start: node-1 … node-N, spread over zone-a, zone-b, ….
@@ -112,7 +113,7 @@ type Options struct {
 	CloudManifests string `json:"-"`
 	// CSIManifest is the absolute path of the volume driver's manifest.
 	CSIManifest string `json:"-"`
-	// Page says that the page is served, and PageProgram is the absolute path of kubectl-mooring, empty if it is not there.
+	// Page reports that the page is served, and PageProgram is the absolute path of kubectl-mooring, empty if it is not there.
 	Page        bool   `json:"page,omitempty"`
 	PageProgram string `json:"-"`
 	// BGPTemplates is the folder of confd's templates, Bird and Bird6 are the paths of these programs, all absolute; only for Network bgp.
@@ -178,7 +179,7 @@ func checkNumbers(o Options) error {
 	}
 }
 
-// needs says which components cannot work without which others.
+// needs returns which components cannot work without which others.
 func needs(o Options) map[string][]string {
 	table := map[string][]string{
 		APIServer:              {Etcd},
@@ -240,7 +241,7 @@ func checkCloud(o Options) error {
 	case o.Cloud != CloudDigitalOcean:
 		return fmt.Errorf("--cloud %q is unknown; use digitalocean or none", o.Cloud)
 	case o.CloudProgram == "":
-		return fmt.Errorf("--cloud digitalocean needs %s beside the lab's program; build it with `make build`, or use --cloud none", CloudControllerManager)
+		return fmt.Errorf("--cloud digitalocean needs %s alongside the lab's program; build it with `make build`, or use --cloud none", CloudControllerManager)
 	case o.CloudManifests == "":
 		return fmt.Errorf("--cloud digitalocean needs the manifests in config/%s; run the lab from the repository's bin folder, or use --cloud none",
 			CloudControllerManager)

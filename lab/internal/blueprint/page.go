@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// page describes kubectl-mooring's page of the cluster. It takes a port of its own choice, since the browser's address holds a secret anyway, and prints
-// that address into its log.
+// page describes kubectl-mooring's page of the cluster. It takes a port of its own choice, since the browser's address holds a secret
+// anyway, and prints that address into its log.
 func (d draft) page() Process {
 	p := Process{
 		Name:      Page,
@@ -32,13 +32,13 @@ func checkPage(o Options) error {
 	}
 	if o.Enclosed() {
 		return errors.New("--page and real machines exclude each other, as these have a network of their own; " +
-			"run `kubectl mooring ui --kubeconfig $(lab kubeconfig)` beside the lab")
+			"run `kubectl mooring ui --kubeconfig $(lab kubeconfig)` alongside the lab")
 	}
 	if err := checkNeeds(o, []string{Page}); err != nil {
 		return err
 	}
 	if !filepath.IsAbs(o.PageProgram) {
-		return errors.New("--page needs kubectl-mooring beside the lab's own binary; build it with `make build`")
+		return errors.New("--page needs kubectl-mooring alongside the lab's own binary; build it with `make build`")
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/pki"
 )
 
-// Processes of a lab with real machines, besides Scheduler.
+// Processes of a lab with real machines, in addition to Scheduler.
 const (
 	// RealNodes runs the real machines.
 	RealNodes = "real-nodes"
@@ -20,7 +20,8 @@ const (
 )
 
 const (
-	// RealPodCIDR is where pods of real machines have their addresses: a /24 for each machine. It is not Calico's pool, from which simulated pods have theirs.
+	// RealPodCIDR is where pods of real machines have their addresses: a /24 for each machine. It is not Calico's pool, from which simulated
+	// pods have theirs.
 	RealPodCIDR = "10.245.0.0/16"
 	// MaxRealNodes is how many real machines a lab begins with: each is a kubelet, a containerd and a kube-proxy, about 300 MB in all.
 	MaxRealNodes = 16

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// CSIDriver is the product's volume driver. It is no process of the lab but pods on its real machines, and runs when asked for.
+// CSIDriver is the product's volume driver. It is not a process of the lab but pods on its real machines, and runs when asked for.
 const CSIDriver = "digitalocean-csi-driver"
 
 // Disks is the folder of the disks that the simulated cloud's volumes are.

@@ -22,13 +22,13 @@ func findAPIServer(o blueprint.Options) (blueprint.Options, error) {
 		return o, fmt.Errorf("--kube-apiserver: %w", err)
 	}
 	if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-		return o, fmt.Errorf("--kube-apiserver %s is no program; name one, or leave it out for the lab's own", o.APIServerProgram)
+		return o, fmt.Errorf("--kube-apiserver %s is not a program; name one, or leave it out for the lab's own", o.APIServerProgram)
 	}
 	o.APIServerProgram = path
 	return o, nil
 }
 
-// findCalicoNodeSync finds that component's program beside the lab's own and its manifests in the repository both were built in.
+// findCalicoNodeSync finds that component's program alongside the lab's own and its manifests in the repository both were built in.
 func (a *app) findCalicoNodeSync(o blueprint.Options) (blueprint.Options, error) {
 	if !slices.Contains(o.With, blueprint.CalicoNodeSync) {
 		return o, nil
@@ -66,7 +66,7 @@ func (a *app) findVolumes(o blueprint.Options) (blueprint.Options, error) {
 	return o, nil
 }
 
-// findCloud finds the cloud controller manager's program beside the lab's own, and its manifests, and decides whether there is a cloud if the user
+// findCloud finds the cloud controller manager's program alongside the lab's own, and its manifests, and decides whether there is a cloud if the user
 // does not say it: there is one if it can be, unless the user has chosen which processes run.
 func (a *app) findCloud(o blueprint.Options) (blueprint.Options, error) {
 	executable, err := a.Executable()

@@ -36,7 +36,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `Start a lab with digitalocean-cloud-controller-manager and calico-node-sync, and show their main job: a droplet becomes a Node, a Service
 gets a load balancer, a droplet is destroyed, its Node goes, and the load balancer and Calico's datastore follow.
 
-On a terminal the lab then stays up until Ctrl-C. Without one it is stopped, and the exit status says whether the job was seen done. Machines that
+On a terminal the lab then stays up until Ctrl-C. Without one it is stopped, and the exit status reports whether the job was seen done. Machines that
 an earlier demo in the same folder has destroyed are brought back first.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return a.demo(command, o, victim) },

@@ -34,8 +34,8 @@ func addPageFlag(command *cobra.Command, o *blueprint.Options) {
 		"(default true on a terminal, where it can be)")
 }
 
-// findPage finds the page's program beside the lab's own, and decides whether there is a page if the user does not say it: there is one for somebody who
-// sits at a terminal and has not chosen which processes run.
+// findPage finds the page's program alongside the lab's own, and decides whether there is a page if the user does not say it: there is one
+// for somebody who sits at a terminal and has not chosen which processes run.
 func (a *app) findPage(command *cobra.Command, o blueprint.Options) (blueprint.Options, error) {
 	executable, err := a.Executable()
 	if err != nil {
@@ -56,7 +56,8 @@ func (a *app) findPage(command *cobra.Command, o blueprint.Options) (blueprint.O
 	return o, nil
 }
 
-// showPage says where the page of a lab that has just started is, if it has one, and opens it on a desktop. A page that does not come is said, and is no error.
+// showPage says where the page of a lab that has just started is, if it has one, and opens it on a desktop. A page that does not come is
+// said, and is not an error.
 func (a *app) showPage(ctx context.Context, out io.Writer, o blueprint.Options) {
 	if !o.Page {
 		return
@@ -114,7 +115,7 @@ func printPage(out io.Writer, layout blueprint.Layout, state folder.State) {
 	}
 }
 
-// browse asks the desktop to open an address. The address is no secret worth keeping from other users of this machine: the cluster is a lab.
+// browse asks the desktop to open an address. The address is not a secret worth keeping from other users of this machine: the cluster is a lab.
 func browse(ctx context.Context, url string) error {
 	command := exec.CommandContext(context.WithoutCancel(ctx), "xdg-open", url) // a browser may outlive the lab
 	if err := command.Start(); err != nil {

@@ -67,7 +67,7 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.IntVar(&o.RealNodes, "real-nodes", 0, "how many of the machines are real, with kubelet, containerd and kube-proxy each; needs root, `make real-nodes` "+
 		"and Debian's runc and nftables")
 	flags.StringArrayVar(&o.Images, "image", nil, "with --real-nodes, NAME:TAG=/PATH/OF/PROGRAM for an image of one static program, NAME=/PATH.tar for an archive of "+
-		"`make images`, or NAME:TAG alone for the program beside the lab's own with the last part of the name; may be repeated")
+		"`make images`, or NAME:TAG alone for the program alongside the lab's own with the last part of the name; may be repeated")
 	flags.StringArrayVar(&o.ImageArchives, "image-archive", nil, "with --real-nodes, a .tar of `make images` for all of them to have; may be repeated")
 	flags.StringSliceVar(&o.With, "with", nil, "run these as well: calico-node-sync, and, with --real-nodes, digitalocean-csi-driver")
 	flags.StringSliceVar(&o.Without, "without", nil, "do not run these, so that pods can do their work: digitalocean-cloud-controller-manager")
@@ -78,7 +78,7 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 	flags.DurationVar(&o.CalicoNodeSyncGrace, "calico-node-sync-grace-period", 10*time.Second, "grace period of calico-node-sync")
 }
 
-// given says which options the user chose.
+// given returns which options the user chose.
 func given(command *cobra.Command) runner.Given {
 	changed := command.Flags().Changed
 	return runner.Given{
@@ -226,8 +226,8 @@ func dryRun(command *cobra.Command, o blueprint.Options) error {
 	return nil
 }
 
-// patience is how long one process may take to come up: seconds as a rule, minutes on a machine that does much else, and longer where many machines are to
-// join. One that cannot come up ends by itself long before.
+// patience is how long one process may take to come up: seconds as a rule, minutes on a machine that does much else, and longer where many
+// machines are to join. One that cannot come up ends by itself long before.
 func patience(o blueprint.Options) time.Duration {
 	return 10*time.Minute + time.Duration(o.NodeCount)*300*time.Millisecond
 }

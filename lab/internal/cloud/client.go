@@ -40,7 +40,7 @@ type Droplet struct {
 	Size      string `json:"size"`
 	PrivateIP string `json:"privateIP,omitempty"`
 	PublicIP  string `json:"publicIP,omitempty"`
-	// Node says that the droplet is a machine of the cluster, in Zone of the lab.
+	// Node reports that the droplet is a machine of the cluster, in Zone of the lab.
 	Node bool   `json:"node"`
 	Zone string `json:"zone,omitempty"`
 }
@@ -143,7 +143,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any) 
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		return fmt.Errorf("the simulated cloud does not answer (%w); look at `lab status`", err)
+		return fmt.Errorf("the simulated cloud does not respond (%w); look at `lab status`", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= http.StatusBadRequest {

@@ -59,7 +59,7 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	if state == nil {
-		return fmt.Errorf("%s is not there; the cloud is not made anew under a running cluster", o.stateFile)
+		return fmt.Errorf("%s is not there; the cloud is not made again under a running cluster", o.stateFile)
 	}
 	asked := ctx
 	ctx, fail := context.WithCancelCause(ctx)
@@ -73,7 +73,7 @@ func (o options) run(ctx context.Context) error {
 			err = folder.WriteFile(o.stateFile, document)
 		}
 		if err != nil {
-			// Nobody may be told of what is not remembered: whoever waits for an answer gets none, as from a cloud that fails, and the process
+			// Nobody may be told of what is not remembered: anyone who waits for an answer gets none, as from a cloud that fails, and the process
 			// ends and starts again with what it remembers.
 			fail(fmt.Errorf("remembering what has changed: %w", err))
 			panic(http.ErrAbortHandler)

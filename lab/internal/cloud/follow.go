@@ -24,7 +24,7 @@ type follower struct {
 	path   string
 	logger *slog.Logger
 	sim    *digitalocean.Simulator
-	// dirty says that something has changed since the list was last written.
+	// dirty reports that something has changed since the list was last written.
 	dirty atomic.Bool
 	told  uint64 // the last request in the log
 }

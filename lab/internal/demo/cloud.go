@@ -98,8 +98,8 @@ func (s *Story) replace(ctx context.Context) error {
 	})
 }
 
-// awaitAddress waits until the load balancer serves. A machine that is destroyed while DigitalOcean still makes it would be asked for as a target after it is
-// gone, until Kubernetes knows: a refusal (422) that has nothing to do with the story.
+// awaitAddress waits until the load balancer serves. A machine that is destroyed while DigitalOcean still makes it would be asked for as a
+// target after it is gone, until Kubernetes knows: a refusal (422) that has nothing to do with the story.
 func (s *Story) awaitAddress(ctx context.Context) error {
 	err := s.until(ctx, quickly, "the address of the Service", func(ctx context.Context) (bool, error) {
 		object, err := s.api.CoreV1().Services(fleet.Namespace).Get(ctx, service, metav1.GetOptions{})
@@ -163,7 +163,7 @@ func (s *Story) droplet(ctx context.Context) (cloud.Droplet, error) {
 			return d, nil
 		}
 	}
-	return cloud.Droplet{}, errors.New("there is no droplet " + s.Victim + "; start afresh with `lab down --delete`")
+	return cloud.Droplet{}, errors.New("there is no droplet " + s.Victim + "; start again with `lab down --delete`")
 }
 
 func addresses(node *corev1.Node) []string {

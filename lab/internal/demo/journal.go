@@ -59,7 +59,7 @@ func (j *journal) next() ([]string, error) {
 	return told, nil
 }
 
-// tell turns a line of the log into one for people and the reason for it; the text is empty for a line that is no part of the story.
+// tell turns a line of the log into one for people and the reason for it; the text is empty for a line that is not a part of the story.
 func tell(line []byte) (text, reason string) {
 	var entry struct {
 		Level, Msg, Error  string

@@ -64,7 +64,7 @@ func (s *Story) Run(ctx context.Context) error {
 		return fmt.Errorf("reading %s: %w", s.Layout.Kubeconfig(), err)
 	}
 	if s.Lab.DigitalOcean == nil {
-		return errors.New("the story needs a lab with a cloud; start afresh with `lab down --delete`")
+		return errors.New("the story needs a lab with a cloud; start again with `lab down --delete`")
 	}
 	if s.cloud, err = cloud.Connect(*s.Lab.DigitalOcean); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (s *Story) takeStock(ctx context.Context) (Snapshot, []Item, error) {
 	}
 	s.chapter("What Calico's datastore holds of %s", s.Victim)
 	if len(items) == 0 {
-		return nil, nil, fmt.Errorf("calico's datastore holds nothing of %s; start afresh with `lab down --delete`", s.Victim)
+		return nil, nil, fmt.Errorf("calico's datastore holds nothing of %s; start again with `lab down --delete`", s.Victim)
 	}
 	for _, item := range items {
 		s.say("%-18s %s", item.Kind, item.Text)
@@ -178,7 +178,7 @@ func (s *Story) destroy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sayAt("its Node went: digitalocean-cloud-controller-manager asked DigitalOcean for droplet %d, which answered 404", d.ID)
+	s.sayAt("its Node went: digitalocean-cloud-controller-manager asked DigitalOcean for droplet %d, which responded with 404", d.ID)
 	snapshot, err := read(ctx, s.calico)
 	if err != nil {
 		return err

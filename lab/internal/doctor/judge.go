@@ -24,9 +24,9 @@ type Facts struct {
 	// Templates is the folder of confd's templates; TemplatesError says why there is none, and how to get it.
 	Templates      string
 	TemplatesError error
-	// Compiler, Bird, Make and Git are the paths of these programs, empty if missing. Bird is bird 1.6, with bird6 beside it.
+	// Compiler, Bird, Make and Git are the paths of these programs, empty if missing. Bird is bird 1.6, with bird6 alongside it.
 	Compiler, Bird, Make, Git string
-	// Root says that the user is root.
+	// Root reports that the user is root.
 	Root bool
 }
 

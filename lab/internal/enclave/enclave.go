@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enclave puts a whole lab with real machines into namespaces of its own, of network and mounts, which needs root. Nothing in there can be reached
-// from outside but through the ports that the caller holds, and nothing in there reaches the outside.
+// Package enclave puts a whole lab with real machines into namespaces of its own, of network and mounts, which needs root. Nothing in there
+// can be reached from outside but through the ports that the caller holds, and nothing in there reaches the outside.
 //
 // The lab's binary starts itself a second time as the first process of the namespaces (Start). That process furnishes them (Furnish), relays the
 // outside's ports to its own ones of the same numbers, and runs the lab. Namespaces have no names, and each process dies with the one that
@@ -29,7 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 )
 
-// ErrSaid says that the process in the enclave has failed and has said why by itself.
+// ErrSaid reports that the process in the enclave has failed and has said why by itself.
 var ErrSaid = errors.New("the lab has said why it ended")
 
 // Ports are sockets of the outside, listening on 127.0.0.1, by the name of the port.
@@ -103,7 +103,7 @@ func (c Command) Start(ctx context.Context) error {
 	}
 	command.Args = append(append([]string{c.Executable}, c.Args...), "--"+Flag+"="+described)
 	err = command.Start()
-	// Whoever asks must be refused once the child is gone, so the ports are the child's alone.
+	// Anyone who asks must be refused once the child is gone, so the ports are the child's alone.
 	for _, file := range command.ExtraFiles[len(c.Files):] {
 		_ = file.Close()
 	}

@@ -8,7 +8,7 @@
 //
 //	in the list, running      its kubelet registers and keeps its Node; its calico-node starts; its pods exist
 //	in the list, frozen       nothing is heard of it
-//	in the list, off          nothing is heard of it; when it is switched on again it boots: its kubelet and calico-node start anew
+//	in the list, off          nothing is heard of it; when it is switched on again it boots: its kubelet and calico-node start again
 //	not in the list           nothing is ever heard of it again
 //	list missing or damaged   nothing changes: absence is never evidence
 //

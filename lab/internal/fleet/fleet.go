@@ -47,7 +47,7 @@ type fleet struct {
 	api       kubernetes.Interface
 	kubelets  *kubelet.Fleet
 	datastore *caliconode.Datastore // nil without Calico
-	// tunnels says that calico-nodes have tunnel addresses, as in a pool of Calico's manifests. Where the pool gives none they would wait for one.
+	// tunnels reports that calico-nodes have tunnel addresses, as in a pool of Calico's manifests. Where the pool gives none they would wait for one.
 	tunnels bool
 	// families are the families in which machines and pods have addresses: one of blueprint's values.
 	families    string
@@ -55,7 +55,7 @@ type fleet struct {
 	podsPerNode int
 	// taints are on the Nodes of these machines from the start.
 	taints []corev1.Taint
-	// removesNodes says that there is no cloud controller manager, and nobody else who deletes the Node of a machine that is gone.
+	// removesNodes reports that there is no cloud controller manager, and nobody else who deletes the Node of a machine that is gone.
 	removesNodes bool
 	// uninitialized counts machines as up before a cloud controller manager has initialized their Nodes.
 	uninitialized bool
@@ -209,7 +209,7 @@ func (f *fleet) switchOn(ctx context.Context, list machines.List) error {
 	return nil
 }
 
-// LabelsOf returns what the kubelet of a machine is told to label its Node with. DigitalOcean has no zones, so that whoever wants the label there
+// LabelsOf returns what the kubelet of a machine is told to label its Node with. DigitalOcean has no zones, so that anyone who wants the label there
 // gives it to the kubelet.
 func LabelsOf(machine machines.Machine) map[string]string {
 	labels := map[string]string{OwnerLabel: "true"}

@@ -19,10 +19,10 @@ import (
 // MinFreeBytes is the disk space that a lab asks for: etcd's preallocated logs and databases, and logs.
 const MinFreeBytes = 1 << 30
 
-// ErrBusy says that a supervisor runs in the folder.
+// ErrBusy reports that a supervisor runs in the folder.
 var ErrBusy = errors.New("a lab already runs in this folder")
 
-// ErrForeign says that the folder holds something that is not a lab.
+// ErrForeign reports that the folder holds something that is not a lab.
 var ErrForeign = errors.New("the folder holds files that are not a lab's")
 
 // FreeSpace returns how many bytes the file system of dir, or of its nearest existing parent, has to give.

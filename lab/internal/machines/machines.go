@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// State says whether anything is heard of a machine.
+// State reports whether anything is heard of a machine.
 type State string
 
 // The states of a machine that exists. One that does not is not in the list.
@@ -37,7 +37,7 @@ type Machine struct {
 	ExternalCloudProvider bool `json:"externalCloudProvider,omitempty"`
 	// Droplet is the ID of the droplet that the machine is; 0 in a lab without a cloud.
 	Droplet int `json:"droplet,omitempty"`
-	// Real says that it is not simulated: it has a kubelet and a containerd of its own.
+	// Real reports that it is not simulated: it has a kubelet and a containerd of its own.
 	Real bool `json:"real,omitempty"`
 }
 
@@ -52,7 +52,7 @@ type List struct {
 	Machines []Machine `json:"machines"`
 }
 
-// ErrUnknown says that there is no machine of that name.
+// ErrUnknown reports that there is no machine of that name.
 var ErrUnknown = errors.New("there is no such machine")
 
 // Network is where machines have their addresses. Only in a lab with a BGP network does anything answer there; else addresses are only said.

@@ -13,7 +13,7 @@ import (
 // mostNames is how many names fit into a sentence.
 const mostNames = 12
 
-// Instead says which names there are, for somebody who gave one that does not exist: all of them if they are few, else those that look alike.
+// Instead returns which names there are, for somebody who gave one that does not exist: all of them if they are few, else those that look alike.
 func Instead(name string, names []string) string {
 	if len(names) <= mostNames {
 		return "there are: " + strings.Join(names, ", ")

@@ -239,7 +239,7 @@ func load(base string) (*x509.Certificate, crypto.Signer, error) {
 		return nil, nil, fmt.Errorf("encoding the public key of %s.key: %w", base, err)
 	}
 	if !bytes.Equal(certified, own) {
-		return nil, nil, fmt.Errorf("%s.crt does not belong to %s.key; delete both to have them made anew", base, base)
+		return nil, nil, fmt.Errorf("%s.crt does not belong to %s.key; delete both to have them made again", base, base)
 	}
 	return certificate, key, nil
 }
@@ -267,7 +267,7 @@ func readPEM(path, kind string) ([]byte, error) {
 	}
 	block, _ := pem.Decode(content)
 	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s holds no PEM block %q; delete it to have it made anew", path, kind)
+		return nil, fmt.Errorf("%s holds no PEM block %q; delete it to have it made again", path, kind)
 	}
 	return block.Bytes, nil
 }

@@ -26,7 +26,7 @@ type Certificate struct {
 	// DNSNames and IPs are what a serving certificate is valid for. A certificate without them cannot serve.
 	DNSNames []string `json:"dnsNames,omitempty"`
 	IPs      []string `json:"ips,omitempty"`
-	// Client says that it may be used to authenticate to a server.
+	// Client reports that it may be used to authenticate to a server.
 	Client bool `json:"client,omitempty"`
 }
 

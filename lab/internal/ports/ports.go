@@ -18,7 +18,7 @@ import (
 // Host is the only address on which anything of the lab listens.
 const Host = "127.0.0.1"
 
-// OccupiedError says that a port which the user asked for is in use by somebody else.
+// OccupiedError reports that a port which the user asked for is in use by somebody else.
 type OccupiedError struct{ Port int }
 
 // Error implements error.

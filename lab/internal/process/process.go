@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone says that the process is no longer there.
+// ErrGone reports that the process is no longer there.
 var ErrGone = errors.New("the process is gone")
 
 // Identity names one process for all times.

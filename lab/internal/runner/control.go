@@ -27,7 +27,7 @@ const (
 	killPatience = 10 * time.Second
 )
 
-// NotRunningError says that no lab runs in a folder.
+// NotRunningError reports that no lab runs in a folder.
 type NotRunningError struct{ Dir string }
 
 // Error implements error.

@@ -30,7 +30,7 @@ import (
 // Request is one start of a lab.
 type Request struct {
 	Options blueprint.Options
-	// Given says which options the user chose rather than defaults; a folder that holds a lab may contradict only those.
+	// Given returns which options the user chose rather than defaults; a folder that holds a lab may contradict only those.
 	Given Given
 	// RestoreMachines brings back the machines of the first start that have been removed since.
 	RestoreMachines bool
@@ -50,7 +50,7 @@ type Request struct {
 	Patience time.Duration
 }
 
-// Given says which options the user chose.
+// Given returns which options the user chose.
 type Given struct{ Datastore, Nodes, Zones, Cloud, Network, IPFamilies, RealNodes bool }
 
 // memory is options.json: what later starts in the same folder must agree with.
@@ -129,9 +129,9 @@ func Agree(options blueprint.Options, given Given) (blueprint.Options, error) {
 	return blueprint.Resolve(options)
 }
 
-// contradiction says which of the options that were given is not that of the lab in the folder.
+// contradiction returns which of the options that were given is not that of the lab in the folder.
 func contradiction(options blueprint.Options, given Given, remembered memory) error {
-	fresh := fmt.Sprintf("leave the option out to go on with that lab, or start afresh after `lab down --delete --dir %s`", options.Dir)
+	fresh := fmt.Sprintf("leave the option out to go on with that lab, or start again after `lab down --delete --dir %s`", options.Dir)
 	number := strconv.Itoa
 	for _, o := range []struct {
 		given           bool
@@ -153,7 +153,7 @@ func contradiction(options blueprint.Options, given Given, remembered memory) er
 	return nil
 }
 
-// families is what is meant if nothing is said.
+// families is what is intended if nothing is said.
 func families(said string) string { return cmp.Or(said, blueprint.FamilyIPv4) }
 
 // Cloud says what the machines of the lab in the folder stand on, running or not: one of the values of blueprint.Options.Cloud.

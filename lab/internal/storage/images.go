@@ -26,7 +26,7 @@ const (
 // Image is the name of an image of the lab's, for a program's name.
 func Image(program string) string { return registry + program + ":" + tag }
 
-// Sidecars are Kubernetes' programs beside a volume driver, which `make real-nodes` builds into the folder csi, by the name of their image.
+// Sidecars are Kubernetes' programs alongside a volume driver, which `make real-nodes` builds into the folder csi, by the name of their image.
 func Sidecars() []string {
 	return []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller"}
 }

@@ -82,9 +82,9 @@ func (k *keeper) wasReady() bool {
 // exit is how a process ended.
 type exit struct {
 	how string
-	// done says that it ran once and has done its work.
+	// done reports that it ran once and has done its work.
 	done bool
-	// impossible says that another attempt would end the same way.
+	// impossible reports that another attempt would end the same way.
 	impossible bool
 }
 

@@ -72,7 +72,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// StartError says that a process did not come up.
+// StartError reports that a process did not come up.
 type StartError struct {
 	Process, Log, Cause string
 }

@@ -8,6 +8,6 @@
 //	kills    the component and the cloud are killed at any time: nothing is lost, and nothing is there twice
 //	end      nothing stays behind
 //	memory   a thousand machines
-//	migration  from the predecessor and back, with the commands of docs/migration
+//	migration  from the upstream project and back, with the commands of docs/migration
 //	failover   how long it takes until the other replica acts, and that nothing is done twice
 package cloud

@@ -141,7 +141,7 @@ func (f *failover) trial(name string, before bool, end func(*pod)) measured {
 	return m
 }
 
-// leads says that nobody else has the Lease yet.
+// leads reports that nobody else has the Lease yet.
 func (f *failover) leads(old coordinationv1.LeaseSpec) string {
 	if holder := ptr.Deref(f.lease().HolderIdentity, ""); holder == "" || holder == *old.HolderIdentity {
 		return fmt.Sprintf("the Lease is %q's", holder)

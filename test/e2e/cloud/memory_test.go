@@ -16,7 +16,7 @@ import (
 )
 
 // A thousand simulated machines, with two pods and a calico-node each, are one process of at most 500 MB, all the way from its start. The short
-// form has fewer, and the bound of as many.
+// run has fewer, and the bound of as many.
 func TestThousandMachines(t *testing.T) {
 	machines, most := 1000, 500_000_000
 	if testing.Short() {

@@ -34,7 +34,7 @@ func (w *moved) kubectl(args ...string) string {
 	return string(out)
 }
 
-// theirFile is the predecessor's release file of v0.1.68 (the facts, section 1.10), with its user's variables in it.
+// theirFile is the upstream project's release file of v0.1.68 (the facts, section 1.10), with its user's variables in it.
 func theirFile(t *testing.T, variables map[string]string) []byte {
 	t.Helper()
 	const role = "system:cloud-controller-manager"
@@ -131,7 +131,7 @@ func (w *moved) things() map[string]bool {
 	return out
 }
 
-// installed are the objects of the predecessor's file as they are, without what changes with each write.
+// installed are the objects of the upstream project's file as they are, without what changes with each write.
 func (w *moved) installed() map[string]object {
 	w.t.Helper()
 	out := map[string]object{}

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// theirVariables are all variables of the predecessor's controller (the facts, section 1.1).
+// theirVariables are all variables of the upstream project's controller (the facts, section 1.1).
 func theirVariables() []string {
 	return []string{
 		"DO_ACCESS_TOKEN", "DO_OVERRIDE_URL", "DO_API_RATE_LIMIT_QPS", "REGION", "DO_CLUSTER_ID", "DO_CLUSTER_VPC_ID", "DEFAULT_LB_TYPE",
@@ -22,7 +22,7 @@ func theirVariables() []string {
 	}
 }
 
-// The page names each of the predecessor's variables, once, in its table, and every flag that it names exists.
+// The page names each of the upstream project's variables, once, in its table, and every flag that it names exists.
 func TestTheMigrationPageNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	page := migrationPage(t)
@@ -39,7 +39,7 @@ func TestTheMigrationPageNamesWhatThereIs(t *testing.T) {
 		delete(named, variable)
 	}
 	for variable := range named {
-		t.Errorf("the table names %s, which the predecessor does not have", variable)
+		t.Errorf("the table names %s, which the upstream project does not have", variable)
 	}
 	help, err := exec.CommandContext(t.Context(), testkit.Binary(t, manager), "--help").CombinedOutput()
 	if err != nil {

@@ -26,10 +26,10 @@ import (
 // cleanup is the finalizer of Kubernetes' service controller.
 const cleanup = "service.kubernetes.io/load-balancer-cleanup"
 
-// balanced is a Service as its user wrote it, and what the predecessor makes of it.
+// balanced is a Service as its user wrote it, and what the upstream project makes of it.
 type balanced struct {
 	service *corev1.Service
-	// request returns the body of the predecessor's POST and PUT (the facts, section 1.3; recorded in loadbalancer-vectors.json) for the Service as
+	// request returns the body of the upstream project's POST and PUT (the facts, section 1.3; recorded in loadbalancer-vectors.json) for the Service as
 	// the API server has stored it.
 	request func(*corev1.Service) map[string]any
 	// annotations are the user's own.
@@ -57,7 +57,7 @@ func (w *moved) join(name string) digitalocean.Droplet {
 	return d
 }
 
-// theirNode is what the predecessor makes of a Node (the facts, section 1.5).
+// theirNode is what the upstream project makes of a Node (the facts, section 1.5).
 func theirNode(n *corev1.Node, d digitalocean.Droplet) {
 	n.Spec.ProviderID = fmt.Sprintf("digitalocean://%d", d.ID)
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
@@ -81,7 +81,7 @@ func theirNode(n *corev1.Node, d digitalocean.Droplet) {
 	}
 }
 
-// initialize writes a Node as the predecessor does.
+// initialize writes a Node as the upstream project does.
 func (w *moved) initialize(d digitalocean.Droplet) {
 	w.t.Helper()
 	nodes := w.cluster.Client.CoreV1().Nodes()
@@ -106,8 +106,8 @@ func (w *moved) create(b balanced) *corev1.Service {
 	return s
 }
 
-// balance makes the load balancer of a Service as the predecessor does: the finalizer of the service controller, the POST, the two annotations, and
-// the address when there is one. It returns DigitalOcean's answer if that is a refusal.
+// balance makes the load balancer of a Service as the upstream project does: the finalizer of the service controller, the POST, the two
+// annotations, and the address when there is one. It returns DigitalOcean's answer if that is a refusal.
 func (w *moved) balance(s *corev1.Service, b balanced) string {
 	w.t.Helper()
 	services := w.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
@@ -130,14 +130,14 @@ func (w *moved) balance(s *corev1.Service, b balanced) string {
 	return ""
 }
 
-// body is the request of the predecessor with what is the cluster's: targets, tag and VPC.
+// body is the request of the upstream project with what is the cluster's: targets, tag and VPC.
 func (w *moved) body(s *corev1.Service, b balanced) object {
 	body := b.request(s)
 	body["droplet_ids"], body["tags"], body["vpc_uuid"] = w.droplets, []string{"k8s:" + movedCluster}, movedVPC
 	return body
 }
 
-// theirAnnotations are the two that the predecessor writes back.
+// theirAnnotations are the two that the upstream project writes back.
 func (w *moved) theirAnnotations(s *corev1.Service, lb digitalocean.LoadBalancer) {
 	if s.Annotations == nil {
 		s.Annotations = map[string]string{}
@@ -145,7 +145,7 @@ func (w *moved) theirAnnotations(s *corev1.Service, lb digitalocean.LoadBalancer
 	s.Annotations[annotation.LoadBalancerID], s.Annotations[annotation.Type] = lb.ID, lb.Type
 }
 
-// theirIngress is the status that the predecessor publishes: the hostname alone if there is one, else the addresses.
+// theirIngress is the status that the upstream project publishes: the hostname alone if there is one, else the addresses.
 func theirIngress(s *corev1.Service, lb digitalocean.LoadBalancer) []corev1.LoadBalancerIngress {
 	if name := s.Annotations[annotation.Hostname]; name != "" {
 		return []corev1.LoadBalancerIngress{{Hostname: strings.ToLower(name)}}
@@ -157,7 +157,7 @@ func theirIngress(s *corev1.Service, lb digitalocean.LoadBalancer) []corev1.Load
 	return out
 }
 
-// firewallBody is the predecessor's request for the firewall (the facts, section 1.6; firewall-vectors.json), for the Services of this test.
+// firewallBody is the upstream project's request for the firewall (the facts, section 1.6; firewall-vectors.json), for the Services of this test.
 func (w *moved) firewallBody() object {
 	w.t.Helper()
 	list, err := w.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).List(w.t.Context(), metav1.ListOptions{})
@@ -211,8 +211,8 @@ func (w *moved) rulesOf(f digitalocean.Firewall) map[string]bool {
 	return out
 }
 
-// theirs fails unless everything is as the predecessor leaves it: Nodes, Services, load balancers, the firewall. Load balancers and the firewall are
-// held against the predecessor's own requests: it sends them at its start, whatever there is, and none of them changes anything.
+// theirs fails unless everything is as the upstream project leaves it: Nodes, Services, load balancers, the firewall. Load balancers and the
+// firewall are held against the upstream project's own requests: it sends them at its start, whatever there is, and none of them changes anything.
 func (w *moved) theirs(when string) {
 	w.t.Helper()
 	for _, d := range w.outside.Droplets() {
@@ -222,7 +222,7 @@ func (w *moved) theirs(when string) {
 		want.Labels, want.Annotations = map[string]string{"kubernetes.io/hostname": d.Name}, nil
 		theirNode(want, d)
 		if diff := cmp.Diff(want, n); diff != "" {
-			w.t.Errorf("%s: Node %s (- the predecessor's, + is):\n%s", when, d.Name, diff)
+			w.t.Errorf("%s: Node %s (- the upstream project's, + is):\n%s", when, d.Name, diff)
 		}
 	}
 	list, err := w.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).List(w.t.Context(), metav1.ListOptions{})
@@ -241,10 +241,10 @@ func (w *moved) theirs(when string) {
 	}
 	status, answer := w.call(http.MethodPut, "/v2/firewalls/"+firewalls[0].ID, w.firewallBody())
 	if status != http.StatusOK {
-		w.t.Fatalf("%s: the predecessor's request for the firewall is answered %d %s", when, status, answer)
+		w.t.Fatalf("%s: the upstream project's request for the firewall is answered %d %s", when, status, answer)
 	}
 	if diff := cmp.Diff(w.rulesOf(firewalls[0]), w.rulesOf(w.outside.Firewalls()[0])); diff != "" {
-		w.t.Errorf("%s: the predecessor changes the firewall (- before, + after):\n%s", when, diff)
+		w.t.Errorf("%s: the upstream project changes the firewall (- before, + after):\n%s", when, diff)
 	}
 }
 
@@ -275,18 +275,18 @@ func (w *moved) theirService(when string, s *corev1.Service) {
 		got.Status.Conditions = withoutRecord(got.Status.Conditions)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("%s: Service %s (- the predecessor's, + is):\n%s", when, s.Name, diff)
+		w.t.Errorf("%s: Service %s (- the upstream project's, + is):\n%s", when, s.Name, diff)
 	}
 	status, answer := w.call(http.MethodPut, "/v2/load_balancers/"+before.ID, w.body(s, b))
 	if status != http.StatusOK {
-		w.t.Errorf("%s: the predecessor's request for Service %s is answered %d %s", when, s.Name, status, answer)
+		w.t.Errorf("%s: the upstream project's request for Service %s is answered %d %s", when, s.Name, status, answer)
 	}
 	if diff := cmp.Diff(before, w.balancer(s)); diff != "" {
-		w.t.Errorf("%s: the predecessor's request changes the load balancer of Service %s (- before, + after):\n%s", when, s.Name, diff)
+		w.t.Errorf("%s: the upstream project's request changes the load balancer of Service %s (- before, + after):\n%s", when, s.Name, diff)
 	}
 }
 
-// plain is a request with the predecessor's defaults for all that a Service does not ask for.
+// plain is a request with the upstream project's defaults for all that a Service does not ask for.
 func plain(s *corev1.Service, kind, stack string, rules ...object) object {
 	name := s.Annotations[annotation.Name]
 	if name == "" {

@@ -31,13 +31,14 @@ import (
 
 const (
 	// asItWas is the stage before us and after us.
-	asItWas    = "as the predecessor leaves it"
+	asItWas    = "as the upstream project leaves it"
 	ourImage   = "registry.example/digitalocean-cloud-controller-manager:v1"
 	theirImage = "digitalocean/digitalocean-cloud-controller-manager:v0.1.68"
 )
 
-// The predecessor's Deployment with another image takes over what the predecessor left, and changes nothing. Then machines and Services come and go,
-// and all of it is as the predecessor would have left it. Then the predecessor's image runs again, and finds what it expects.
+// The upstream project's Deployment with another image takes over what the upstream project left, and changes nothing. Then machines and
+// Services come and go, and all of it is as the upstream project would have left it. Then the upstream project's image runs again, and finds
+// what it expects.
 func TestFromThePredecessorAndBack(t *testing.T) {
 	t.Parallel()
 	w := newMoved(t)
@@ -95,7 +96,8 @@ func TestFromThePredecessorAndBack(t *testing.T) {
 	w.leaves(things)
 }
 
-// The release file goes over the predecessor's, two replicas take over, one leads, and nothing is changed; then the predecessor's file again.
+// The release file goes over the upstream project's, two replicas take over, one leads, and nothing is changed; then the upstream project's
+// file again.
 func TestFromThePredecessorToTwoReplicasAndBack(t *testing.T) {
 	t.Parallel()
 	w := newMoved(t)
@@ -128,7 +130,7 @@ func TestFromThePredecessorToTwoReplicasAndBack(t *testing.T) {
 	t.Log("the way back")
 	w.runFromPage("### The way back from two replicas", theirImage)
 	if diff := cmp.Diff(installed, w.installed()); diff != "" {
-		t.Errorf("the predecessor's objects (- before, + after):\n%s", diff)
+		t.Errorf("the upstream project's objects (- before, + after):\n%s", diff)
 	}
 	w.publishAgain()
 	w.theirs(asItWas)
@@ -151,7 +153,7 @@ func (w *moved) leader(pods ...*pod) *pod {
 	return found
 }
 
-// install applies the predecessor's file as its users do, with their settings in it.
+// install applies the upstream project's file as its users do, with their settings in it.
 func (w *moved) install(firewall bool) {
 	w.t.Helper()
 	env := map[string]string{"REGION": "nyc1", "DO_CLUSTER_ID": movedCluster, "DO_CLUSTER_VPC_ID": movedVPC, "DO_OVERRIDE_URL": w.url, "METRICS_ADDR": "127.0.0.1:9100"}
@@ -167,19 +169,19 @@ func (w *moved) install(firewall bool) {
 	w.kubectl("apply", "-f", "predecessor.yml")
 }
 
-// serve makes Services of all sorts, their load balancers and the firewall, as the predecessor does.
+// serve makes Services of all sorts, their load balancers and the firewall, as the upstream project does.
 func (w *moved) serve() {
 	w.t.Helper()
 	certificate, err := w.outside.CreateCertificate(digitalocean.CertificateSpec{Name: "web", DNSNames: []string{"web.example.com"}})
 	w.must(err)
 	for _, b := range kinds(certificate.ID) {
 		if refused := w.balance(w.create(b), b); refused != "" {
-			w.t.Fatalf("the predecessor's request for Service %s: %s", b.service.Name, refused)
+			w.t.Fatalf("the upstream project's request for Service %s: %s", b.service.Name, refused)
 		}
 	}
 	w.nodePort("direct")
 	if status, answer := w.call(http.MethodPost, "/v2/firewalls", w.firewallBody()); status != http.StatusAccepted {
-		w.t.Fatalf("the predecessor's request for the firewall: %d %s", status, answer)
+		w.t.Fatalf("the upstream project's request for the firewall: %d %s", status, answer)
 	}
 }
 
@@ -191,8 +193,8 @@ func (w *moved) nodePort(name string) {
 	w.must(err)
 }
 
-// likely fails unless the objects are the same to the last resourceVersion. The status of a Service with the PROXY protocol alone may say so, and that of one
-// whose address does not show its load balancer (it asked for a hostname) may record which it has.
+// likely fails unless the objects are the same to the last resourceVersion. The status of a Service with the PROXY protocol alone may say
+// so, and that of one whose address does not show its load balancer (it asked for a hostname) may record which it has.
 func (w *moved) likely(before, after map[string]string) {
 	w.t.Helper()
 	for _, objects := range []map[string]string{before, after} {
@@ -273,12 +275,12 @@ func (w *moved) incomplete() string {
 	return cmp.Diff(w.rulesOf(want), w.rulesOf(w.outside.Firewalls()[0]))
 }
 
-// uninitialized says that a Node has the taint that it came with.
+// uninitialized reports that a Node has the taint that it came with.
 func uninitialized(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 }
 
-// publishAgain writes the addresses of all Services as the predecessor does at its start, when it ensures each of them.
+// publishAgain writes the addresses of all Services as the upstream project does at its start, when it ensures each of them.
 func (w *moved) publishAgain() {
 	w.t.Helper()
 	services := w.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)

@@ -38,9 +38,9 @@ type recording struct {
 	}
 }
 
-// Load balancers are made by the recorded requests of the predecessor, byte for byte but for what is the cluster's own (names made of UIDs, node
-// ports), each with the Service that it was recorded for. Ours takes all of them over, and nothing is sent and nothing is written. What the API server
-// or DigitalOcean refuses today was never there.
+// Load balancers are made by the recorded requests of the upstream project, byte for byte but for what is the cluster's own (names made of UIDs, node
+// ports), each with the Service that it was recorded for. Ours takes all of them over, and nothing is sent and nothing is written. What the
+// API server or DigitalOcean refuses today was never there.
 func TestTakesOverWhatThePredecessorWasRecordedToMake(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(testkit.Shared(t, "data", "digitalocean", "loadbalancer-vectors.json"))
@@ -83,7 +83,7 @@ func TestTakesOverWhatThePredecessorWasRecordedToMake(t *testing.T) {
 	w.looked(p)
 	w.nothingSent(mark, "taking over")
 	if refused := p.counted(t, `mooring_digitalocean_loadbalancer_syncs_total{outcome="refused"}`); refused > 0 {
-		t.Errorf("%d Services are refused that the predecessor served", refused)
+		t.Errorf("%d Services are refused that the upstream project served", refused)
 	}
 	w.likely(before, w.objects())
 }

@@ -37,7 +37,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// What the predecessor's Deployment says of the cluster.
+// What the upstream project's Deployment says of the cluster.
 const (
 	movedToken    = "dop_v1_of_the_migration"
 	movedCluster  = "c63024c5-adf7-4459-8547-9c0501ad5a51"
@@ -47,17 +47,18 @@ const (
 	account       = "cloud-controller-manager"
 )
 
-// moved is a cluster that moves from the predecessor to us and back: a real API server, on which nothing else runs, and a simulated DigitalOcean.
+// moved is a cluster that moves from the upstream project to us and back: a real API server, on which nothing else runs, and a simulated
+// DigitalOcean.
 type moved struct {
 	t       *testing.T
 	cluster *controlplane.Cluster
 	cloud   *digitalocean.Simulator
 	outside *digitalocean.Account
 	url     string
-	// dir is where the commands of the page run: it has the repository's releases and the predecessor's file.
+	// dir is where the commands of the page run: it has the repository's releases and the upstream project's file.
 	dir      string
 	droplets []int
-	// balanced are the Services that have a load balancer, with what the predecessor asks DigitalOcean for.
+	// balanced are the Services that have a load balancer, with what the upstream project asks DigitalOcean for.
 	balanced map[string]balanced
 }
 
@@ -87,7 +88,7 @@ func (w *moved) must(err error) {
 	}
 }
 
-// call asks DigitalOcean as the predecessor does, and returns the status and the answer.
+// call asks DigitalOcean as the upstream project does, and returns the status and the answer.
 func (w *moved) call(method, path string, body any) (int, []byte) {
 	w.t.Helper()
 	content, err := json.Marshal(body)

@@ -173,7 +173,7 @@ func (s *site) droplet(name string) droplet {
 	return list[i]
 }
 
-// balancers asks the cloud itself; while it does not answer there is an error.
+// balancers asks the cloud itself; while it does not respond there is an error.
 func (s *site) balancers() ([]digitalocean.LoadBalancer, error) {
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.described().DigitalOcean.AdminURL+"/v1/accounts/-/load_balancers", nil)
 	if err != nil {

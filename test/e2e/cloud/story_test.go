@@ -100,7 +100,7 @@ func goes(t *testing.T, s *site) {
 	if len(nodes.Items) != 3 {
 		t.Errorf("%d Nodes are left of 4", len(nodes.Items))
 	}
-	if out := s.run("logs", manager); !strings.Contains(out, fmt.Sprintf(`"msg":"Giving up Node, its droplet is gone","node":"node-2","droplet":%d`, gone.ID)) {
+	if out := s.run("logs", manager); !strings.Contains(out, fmt.Sprintf(`"msg":"Node will be deleted, its droplet is gone","node":"node-2","droplet":%d`, gone.ID)) {
 		t.Error("the component does not say that it gave the Node up")
 	}
 	s.must(s.client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))

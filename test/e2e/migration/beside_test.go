@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 )
 
-// Calico's real kube-controllers alone, calico-node-sync beside it, calico-node-sync alone, and back. At each stage a machine joins and another is
+// Calico's real kube-controllers alone, calico-node-sync alongside it, calico-node-sync alone, and back. At each stage a machine joins and another is
 // destroyed, and nothing that belongs to others changes.
 func TestFromCalicosKubeControllersAndBack(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func (s *site) onlyKnownTraces() {
 	}
 }
 
-// matches says whether an object, as "Kind/name", is one of a row of the page's table of what is left.
+// matches reports whether an object, as "Kind/name", is one of a row of the page's table of what is left.
 func matches(row []string, object string) bool {
 	patterns := quotedIn(row[1])
 	if len(patterns) == 0 {

@@ -52,7 +52,7 @@ func TestClustersThatKopsMade(t *testing.T) {
 	t.Log("what is shown")
 	revision := s.etcd.Revision(t)
 	s.shows(0, "(no-identity)")
-	s.shows(2, "--domain says how they differ (ambiguous-name)", "--adopt-unreferenced")
+	s.shows(2, "--domain names the difference (ambiguous-name)", "--adopt-unreferenced")
 	s.shows(2, "ip-10-0-0-5, reflector-1: nothing but its name shows that it was ever a Kubernetes Node", names...)
 	if now := s.etcd.Revision(t); now != revision {
 		t.Errorf("%d writes by plans", now-revision)

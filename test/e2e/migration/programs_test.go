@@ -124,7 +124,7 @@ func (s *site) theirs(controllers string) *testkit.Process {
 	return p
 }
 
-// labeled waits until kube-controllers has done for all machines what it does beside removing them: copied labels, and made host endpoints that
+// labeled waits until kube-controllers has done for all machines what it does alongside removing them: copied labels, and made host endpoints that
 // have them. It copies when a Kubernetes Node changes; should calico-node write the Calico Node meanwhile, it tries again minutes later, or at
 // the next heartbeat.
 func (s *site) labeled() {

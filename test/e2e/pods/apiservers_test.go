@@ -37,8 +37,8 @@ const (
 	compaction = "--etcd-compaction-interval=30s"
 )
 
-// second is a kube-apiserver of its own, with no other component, on the storage team-b. Whoever reaches it may do anything: the lab's API server, by
-// way of which the test does, passes no credentials on.
+// second is a kube-apiserver of its own, with no other component, on the storage team-b. Anyone who reaches it may do anything: the lab's
+// API server, by way of which the test does, passes no credentials on.
 const second = `
 apiVersion: v1
 kind: Secret
@@ -116,8 +116,8 @@ spec:
 `
 
 // TestAPIServers runs an aggregated API server and a second kube-apiserver, both upstream's own, on two tenants of one core. Both are written to and
-// watched all the while, as the proxies are rolled and killed, the certificates and a CA are replaced, the core is killed, and both compact: nothing that was
-// acknowledged is lost, watchers that resume miss nothing and see nothing twice, and neither has a key of the other.
+// watched all the while, as the proxies are rolled and killed, the certificates and a CA are replaced, the core is killed, and both compact:
+// nothing that was acknowledged is lost, watchers that resume miss nothing and see nothing twice, and neither has a key of the other.
 func TestAPIServers(t *testing.T) {
 	needBinaries(t)
 	l := start(t, images(coreImage, "mooring/etcd-storage-operator:dev", "mooring/etcd-storage-proxy:dev", secondImage,
@@ -345,8 +345,8 @@ func (l *lab) core(name, value string) map[string]string {
 	return map[string]string{"endpoint": "https://etcd.etcd-core.svc:2379", "ca": "/ca/ca.crt", "cert": "/cert/tls.crt", "key": "/cert/tls.key", name: value}
 }
 
-// apart sees that each key of the core is one of the operator's or is one tenant's and what that one's API server writes, and that whoever asks for all
-// keys with a tenant's certificate gets that tenant's.
+// apart sees that each key of the core is one of the operator's or is one tenant's and what that one's API server writes, and that anyone
+// who asks for all keys with a tenant's certificate gets that tenant's.
 func (l *lab) apart() {
 	l.Helper()
 	core := l.keys(proxies, "administrator", l.core("prefix", ""))

@@ -234,7 +234,8 @@ func (c *chronicle) listed(alive []string) {
 // happening names what can happen to an object once.
 func happening(kind watch.EventType, name string) string { return string(kind) + " " + name }
 
-// watcher records the events of a resource. When its watch ends it resumes from the last version it has seen, as an informer does; it never lists anew.
+// watcher records the events of a resource. When its watch ends it resumes from the last version it has seen, as an informer does; it never
+// lists again.
 type watcher struct {
 	client  dynamic.ResourceInterface
 	prefix  string

@@ -50,7 +50,7 @@ type trafficReport struct {
 	Written, Read int
 	// Seen is how many writes each watch has told of, without a gap and without a second time.
 	Seen []int
-	// Ended says that the writer and the reader have ended; Found is how many keys there were then.
+	// Ended reports that the writer and the reader have ended; Found is how many keys there were then.
 	Ended bool
 	Found int
 	// Repeated counts the calls that had to be made again, although the client tries again itself where it may, by what they were and how they failed.

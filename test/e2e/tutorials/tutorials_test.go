@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// programs says what a tutorial runs beside the lab and kubectl.
+// programs says what a tutorial runs alongside the lab and kubectl.
 func programs() map[string][]string {
 	return map[string][]string{
 		"cloud.md":            {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
@@ -55,7 +55,7 @@ func needRealMachines(t *testing.T) {
 	}
 }
 
-// Each page of the folder is followed, here or beside the BGP network.
+// Each page of the folder is followed, here or alongside the BGP network.
 func TestNoTutorialIsForgotten(t *testing.T) {
 	t.Parallel()
 	found, err := filepath.Glob(filepath.Join(testkit.Root(t), "docs", "tutorials", "*.md"))

@@ -7,12 +7,12 @@ Parts of digitalocean-cloud-controller-manager. Each takes the component's value
 
 {{- define "digitaloceanCloudControllerManager.name" -}}digitalocean-cloud-controller-manager{{- end }}
 
-{{- /* What selects the pods: the predecessor's label, as it can never be changed in a Deployment, and the chart may be installed over one. */ -}}
+{{- /* What selects the pods: the upstream project's label, as it can never be changed in a Deployment, and the chart may be installed over one. */ -}}
 {{- define "digitaloceanCloudControllerManager.selectorLabels" -}}
 app: {{ include "digitaloceanCloudControllerManager.name" . }}
 {{- end }}
 
-{{- /* Refuses another namespace: the Leases, the Secret and the names are the predecessor's, and the others of our namespaces enforce the restricted standard. */ -}}
+{{- /* Refuses another namespace: the Leases, the Secret and the names are the upstream project's, and the others of our namespaces enforce the restricted standard. */ -}}
 {{- define "digitaloceanCloudControllerManager.check" -}}
 {{- if ne .Release.Namespace "kube-system" -}}
 {{- fail (printf "digitaloceanCloudControllerManager is for the namespace kube-system, where its Leases and DigitalOcean's Secret are, and not for %s: make it a release of its own with --namespace kube-system" .Release.Namespace) -}}

@@ -8,7 +8,7 @@ Parts of digitalocean-csi-driver.
 {{- /* Refuses another namespace: the names are csi-digitalocean's, and DigitalOcean's Secret is there. */ -}}
 {{- define "digitaloceanCSIDriver.check" -}}
 {{- if ne .Release.Namespace "kube-system" -}}
-{{- fail (printf "digitaloceanCSIDriver is for the namespace kube-system, where its predecessor and DigitalOcean's Secret are, and not for %s: make it a release of its own with --namespace kube-system" .Release.Namespace) -}}
+{{- fail (printf "digitaloceanCSIDriver is for the namespace kube-system, where its upstream project and DigitalOcean's Secret are, and not for %s: make it a release of its own with --namespace kube-system" .Release.Namespace) -}}
 {{- end -}}
 {{- end }}
 

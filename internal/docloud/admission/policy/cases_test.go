@@ -48,8 +48,8 @@ func TestAnnotationsPolicy(t *testing.T) {
 		{regional("protocol", "https"), regional("protocol", "https", "certificate-id", "c"), `port 80 has the protocol https, so that it needs`},
 		{regional("tls-passthrough", "1", "certificate-name", "n"), regional("tls-passthrough", "0", "certificate-name", "n"), `certificate-name is "n" and ` + p + `tls-passthrough is "1": remove one of them`},
 		{regional("http-ports", "80, 443"), regional("http-ports", "80,443"), `it must be port numbers separated by commas, without blanks`},
-		{regional("http-ports", "80", "http2-ports", "443,80", "certificate-id", "c"), regional("http-ports", "80", "http2-ports", "443", "certificate-id", "c"), `but port 80 stands in ` + p + `http-ports as well`},
-		{regional("tls-ports", "443,443", "certificate-id", "c"), regional("tls-ports", "443", "certificate-id", "c"), `where port 443 stands twice`},
+		{regional("http-ports", "80", "http2-ports", "443,80", "certificate-id", "c"), regional("http-ports", "80", "http2-ports", "443", "certificate-id", "c"), `but port 80 is in ` + p + `http-ports as well`},
+		{regional("tls-ports", "443,443", "certificate-id", "c"), regional("tls-ports", "443", "certificate-id", "c"), `where port 443 is listed twice`},
 		{regional("http3-port", "x"), service("web", "http3-port", "x"), `http3-port is "x", it must be one port number`},
 		{regional("http3-port", "443"), regional("http3-port", "443", "certificate-id", "c"), `http3-port is "443", so that it needs`},
 		{regional("http3-port", "443", "tls-passthrough", "true"), regional("http3-port", "-1", "tls-passthrough", "true"), `TLS cannot be passed through for HTTP/3`},
@@ -156,7 +156,7 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) {
 	}
 	got := refusal(t, patch(s, "web", annotate(p+"http-ports", "x")))
 	if diff := cmp.Diff([]string{`annotation ` + p + `http-ports is "x", it must be port numbers separated by commas, without blanks`}, got); diff != "" {
-		t.Errorf("a mistake beside another (- want, + got):\n%s", diff)
+		t.Errorf("a mistake alongside another (- want, + got):\n%s", diff)
 	}
 	got = refusal(t, patch(s, "web", annotate(annotation.Type, "REGIONAL_NETWORK")))
 	if len(got) != 1 || got[0] != `annotation `+annotation.Type+` is "REGIONAL_NETWORK", `+admission.TypeStays("REGIONAL") {

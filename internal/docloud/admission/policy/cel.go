@@ -43,24 +43,24 @@ func wrong(name, value, problem string) string {
 	return `"annotation " + ` + name + ` + " is " + ` + quoted(value) + ` + ", ` + strings.TrimPrefix(lit(problem), `"`)
 }
 
-// short says whether a value is looked at.
+// short reports whether a value is looked at.
 func short(v string) string { return fmt.Sprintf("size(%s) <= %d", v, Judged) }
 
 // significant are the digits of a number without sign and leading zeros.
 func significant(v string) string { return v + `.find("[1-9][0-9]*$")` }
 
-// integer says whether strconv.Atoi takes a value: 64 bits, a sign allowed.
+// integer reports whether strconv.Atoi takes a value: 64 bits, a sign allowed.
 func integer(v string) string {
 	return fmt.Sprintf(`(%[1]s.matches("^[+-]?[0-9]+$") && (size(%[2]s) < 19 || size(%[2]s) == 19 && `+
 		`%[2]s <= (%[1]s.startsWith("-") ? "9223372036854775808" : "9223372036854775807")))`, v, significant(v))
 }
 
-// unsigned says whether strconv.ParseUint takes a value: 64 bits, digits only.
+// unsigned reports whether strconv.ParseUint takes a value: 64 bits, digits only.
 func unsigned(v string) string {
 	return fmt.Sprintf(`(%[1]s.matches("^[0-9]+$") && (size(%[2]s) < 20 || size(%[2]s) == 20 && %[2]s <= "18446744073709551615"))`, v, significant(v))
 }
 
-// right says whether a value has its form.
+// right reports whether a value has its form.
 func right(f annotation.Form, v string) string {
 	check := "true"
 	switch f.Kind {
@@ -101,7 +101,7 @@ func sides() []side { return []side{{"new", "object"}, {"old", "oldObject"}} }
 // variable refers to one of the side's variables.
 func (s side) variable(name string) string { return "variables." + s.name + name }
 
-// has says whether an annotation is there.
+// has reports whether an annotation is there.
 func (s side) has(name string) string { return lit(name) + " in " + s.variable("Annotations") }
 
 // value is an annotation's, empty for none.

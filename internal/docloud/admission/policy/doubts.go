@@ -21,11 +21,11 @@ func doubts() []doubt {
 		{"unknownNames", unknownNames(), "an annotation is not known and has no effect"},
 		{"idleNames", idleNames(), "an annotation has no effect on a load balancer of type " + annotation.TypeRegionalNetwork},
 		{"keptFields", sum(kept(annotation.Network, "network", annotation.NetworkExternal), kept(annotation.NetworkStack, "network stack", "")),
-			"something is asked for that DigitalOcean does not change"},
+			"a change is requested that DigitalOcean does not make"},
 	}
 }
 
-// changed says that an annotation n is not as it was.
+// changed reports that an annotation n is not as it was.
 const changed = `!(n in variables.oldAnnotations && variables.oldAnnotations[n] == variables.newAnnotations[n])`
 
 // numberDoubts are the numbers that DigitalOcean does not document to take: one list for those that share bounds and words.

@@ -28,8 +28,8 @@ type Pair struct {
 }
 
 // All returns the policies for a cluster whose controller gives load balancers this type if a Service asks for none (DEFAULT_LB_TYPE); all but
-// REGIONAL means REGIONAL_NETWORK. Defaulted are the names of annotations for which the cluster has defaults (DO_LOAD_BALANCER_DEFAULTS): a Service is
-// not refused for what it lacks and they give it. What it carries is judged as ever.
+// REGIONAL means REGIONAL_NETWORK. Defaulted are the names of annotations for which the cluster has defaults (DO_LOAD_BALANCER_DEFAULTS): a
+// Service is not refused for what it lacks and they give it. What it carries is judged as ever.
 func All(defaultType string, defaulted ...string) []Pair {
 	if defaultType != annotation.TypeRegional {
 		defaultType = annotation.DefaultType
@@ -78,7 +78,7 @@ func ours(object string) string {
 		object + ".metadata.?annotations[?" + lit(annotation.Disown) + `].orValue("") in ` + list(yes()) + ")"
 }
 
-// Conditions are when a Service is worth a look at all. The webhook's configuration has the same.
+// Conditions are when a Service is worth a check of all. The webhook's configuration has the same.
 func Conditions() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{
 		{Name: "a-load-balancer-of-ours", Expression: ours("object")},

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
-// bits32 are as many as a port number has in Kubernetes; the controller cuts listed ports to them, as the predecessor does.
+// bits32 are as many as a port number has in Kubernetes; the controller cuts listed ports to them, as the upstream project does.
 const bits32 = 1 << 32
 
 // variables are those of one side. The last of them, Problems, is what is wrong with the Service.
@@ -47,7 +47,7 @@ func (s side) onlyOurs(expression, otherwise string) string {
 
 func yes() []string { yes, _ := annotation.Booleans(); return yes }
 
-// regional says whether the Service is to have a load balancer of the type REGIONAL.
+// regional reports whether the Service is to have a load balancer of the type REGIONAL.
 func (s side) regional() string {
 	return fmt.Sprintf("%[1]s == %[2]s || !(%[1]s in %[3]s) && variables.defaultType == %[2]s",
 		s.value(annotation.Type), lit(annotation.TypeRegional), list(annotation.FormOf(annotation.Type).Choices))
@@ -108,7 +108,7 @@ func (s side) sharedPorts() string {
 	out := "[]"
 	for i, l := range slices.Backward(lists) {
 		twice := fmt.Sprintf("%[1]s.indexOf(p) != %[1]s.lastIndexOf(p)", l.variable)
-		condition, sentence := twice, s.about(l.annotation, ", where port ", " stands twice")
+		condition, sentence := twice, s.about(l.annotation, ", where port ", " is listed twice")
 		if later := s.elsewhere(l, lists[i+1:]); later != "" {
 			sentence = twice + " ? " + sentence + " : " + later
 		}
@@ -126,7 +126,7 @@ func (s side) elsewhere(l listed, others []listed) string {
 	if len(others) == 0 {
 		return ""
 	}
-	sentence := s.about(others[0].annotation, ", but port ", " stands in "+l.annotation+" as well: it can have one protocol only")
+	sentence := s.about(others[0].annotation, ", but port ", " is in "+l.annotation+" as well: it can have one protocol only")
 	if rest := s.elsewhere(l, others[1:]); rest != "" {
 		return "p in " + others[0].variable + " ? " + sentence + " : " + rest
 	}
@@ -138,7 +138,7 @@ func (s side) about(name, before, after string) string {
 	return fmt.Sprintf(`%s + %s + %s + string(p) + %s`, lit("annotation "+name+" is "), quoted(s.value(name)), lit(before), lit(after))
 }
 
-// domains refuses a certificate by domains beside one by ID or by name.
+// domains refuses a certificate by domains alongside one by ID or by name.
 func (s side) domains() string {
 	value := s.value(annotation.CertificateDomains)
 	beside := func(name, otherwise string) string {
@@ -149,10 +149,10 @@ func (s side) domains() string {
 		right(annotation.FormOf(annotation.CertificateDomains), value), beside(annotation.CertificateID, beside(annotation.CertificateName, "[]")))
 }
 
-// supplied says whether the cluster's defaults give a Service one of these annotations.
+// supplied reports whether the cluster's defaults give a Service one of these annotations.
 func supplied(names ...string) string { return list(names) + ".exists(n, n in variables.defaulted)" }
 
-// sizes refuses a size in words beside one in units.
+// sizes refuses a size in words alongside one in units.
 func (s side) sizes() string {
 	unit, slug := s.value(annotation.SizeUnit), s.value(annotation.SizeSlug)
 	condition := fmt.Sprintf(`%s in %s && %s != "" && %s && (%s) && int(%s) %% %d > 0`, slug, list(annotation.FormOf(annotation.SizeSlug).Choices),

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// isList says whether a request reads the list of load balancers.
+// isList reports whether a request reads the list of load balancers.
 func isList(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v2/load_balancers")
 }
@@ -60,7 +60,7 @@ func TestWhatAppearsAfterTheFirstListIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// The ID is noted on the Service by the pass that has made the load balancer: whoever comes next may see lists without it.
+// The ID is noted on the Service by the pass that has made the load balancer: anyone who comes next may see lists without it.
 func TestTheIDIsNotedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	var after atomic.Bool

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// upstream makes the load balancer that the predecessor makes for a Service, byte for byte as recorded in the shared HTTP scenarios but for
+// upstream makes the load balancer that the upstream project makes for a Service, byte for byte as recorded in the shared HTTP scenarios but for
 // names, ports and droplets.
 func (w *world) upstream(s *corev1.Service, lbType string, change func(map[string]any)) digitalocean.LoadBalancer {
 	w.t.Helper()

@@ -61,7 +61,7 @@ func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) { //nolint:t
 	}
 }
 
-// Whoever asked for the load balancer is gone, and the Service is to have another name: the note on the Service tells under which name to look.
+// Anyone who asked for the load balancer is gone, and the Service is to have another name: the note on the Service tells under which name to look.
 func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 	w := newWorld(t)
 	cut, restore := w.cutPost()
@@ -133,7 +133,8 @@ func TestRenameAfterARefusalUsesTheNewName(t *testing.T) {
 	}
 }
 
-// A load balancer of this cluster's that nothing leads to, as the predecessor leaves behind when it dies between a POST and its note, is told of once.
+// A load balancer of this cluster's that nothing leads to, as the upstream project leaves behind when it dies between a POST and its note,
+// is told of once.
 func TestALeftoverIsToldOfOnce(t *testing.T) {
 	w := newWorld(t)
 	w.run()

@@ -60,7 +60,7 @@ type bubble struct {
 	sent      atomic.Int64 // events
 	watch     func(*http.Request)
 	process   *process
-	// extras are controllers that work beside the provider's own, such as that of the firewall.
+	// extras are controllers that work alongside the provider's own, such as that of the firewall.
 	extras func(*doapi.Client, provider.Common) []provider.Extra
 	// labels are the labels of Nodes that are made of tags.
 	labels instance.TagLabels
@@ -79,7 +79,8 @@ type process struct {
 	ended     func()
 }
 
-// death is before or after which of its writes a process is killed: those to DigitalOcean, and those to Kubernetes but for events and leases. 0 is none.
+// death is before or after which of its writes a process is killed: those to DigitalOcean, and those to Kubernetes but for events and
+// leases. 0 is none.
 type death struct {
 	at    int64
 	after bool
@@ -106,7 +107,7 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var response *http.Response
 	err := w.process.write(func() (err error) {
-		response, err = w.base.RoundTrip(r) //nolint:bodyclose // whoever gets it closes it, and what nobody gets is closed below
+		response, err = w.base.RoundTrip(r) //nolint:bodyclose // anyone who gets it closes it, and what nobody gets is closed below
 		return err
 	})
 	if err != nil && response != nil {
@@ -456,7 +457,7 @@ func (b *bubble) node(name string) *corev1.Node {
 	return n
 }
 
-// has says whether a Node is there.
+// has reports whether a Node is there.
 func (b *bubble) has(node string) bool {
 	_, err := b.store.CoreV1().Nodes().Get(b.t.Context(), node, metav1.GetOptions{})
 	return err == nil

@@ -166,7 +166,7 @@ func (h *history) deeds() []deed {
 		{"a load balancer loses its tag", h.untag},
 		{"the leader is killed", func() { h.b.process.kill() }},
 		{"a storm", func() { h.inject(fault.Storm(chance())...) }},
-		{"writes get no answer", func() {
+		{"writes get no response", func() {
 			for _, kind := range []fault.Kind{fault.CutAfterApply, fault.HangAfterApply, fault.Hang, fault.ErrorAfterApply} {
 				for _, method := range []string{"POST *", "PUT *", "DELETE *"} {
 					h.inject(fault.Rule{Route: method, Kind: kind, Probability: chance() / 2})

@@ -71,7 +71,7 @@ func balancerCalls(stats journal.Stats) int {
 	return n
 }
 
-// idle is an hour in which nothing happens: the predecessor's figures are those of its formula, 12 for each Node and 20 for the rest, which
+// idle is an hour in which nothing happens: the upstream project's figures are those of its formula, 12 for each Node and 20 for the rest, which
 // agrees with what was measured.
 type idle struct{ nodes, services, notReady, most, predecessor int }
 
@@ -114,7 +114,7 @@ func TestIdleHour(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				stats := i.run(t)
-				t.Logf("%d calls, the predecessor makes %d: %v", stats.Total, i.predecessor, stats.Routes)
+				t.Logf("%d calls, the upstream project makes %d: %v", stats.Total, i.predecessor, stats.Routes)
 				if stats.Total > i.most {
 					t.Errorf("%d calls, want %d at most", stats.Total, i.most)
 				}
@@ -147,7 +147,7 @@ func TestNodesInDoubtCostABoundedNumberOfCalls(t *testing.T) {
 		for _, e := range b.cloud.Requests(journal.Filter{Route: "GET /v2/droplets/{droplet_id}"}) {
 			asked[e.URL]++ // all are kept: there are fewer than 4,096
 		}
-		t.Logf("%d calls, %d in a quiet hour, the predecessor makes %d more: %v", stats.Total, quiet, lost*1440, stats.Routes)
+		t.Logf("%d calls, %d in a quiet hour, the upstream project makes %d more: %v", stats.Total, quiet, lost*1440, stats.Routes)
 		if more := stats.Total - quiet; more > 600 {
 			t.Errorf("%d more calls in an hour, want 600 at most", more)
 		}
@@ -162,8 +162,8 @@ func TestNodesInDoubtCostABoundedNumberOfCalls(t *testing.T) {
 	})
 }
 
-// A machine that joins is served although DigitalOcean refuses the droplet of one that is lost, whose Node is still there: the list that tells which are
-// lost may be older than the new machine.
+// A machine that joins is served although DigitalOcean refuses the droplet of one that is lost, whose Node is still there: the list that
+// tells which are lost may be older than the new machine.
 func TestAMachineThatJoinsIsServedWhileALostOneLingers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +227,7 @@ func (b *bubble) awaitResync() {
 	b.t.Fatal("load balancers were not looked at for 400 s")
 }
 
-// Ten Nodes join within ten seconds. The predecessor reads and writes each load balancer for each of them.
+// Ten Nodes join within ten seconds. The upstream project reads and writes each load balancer for each of them.
 func TestJoiningNodesAreOneChangeOfEachLoadBalancer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestJoiningNodesAreOneChangeOfEachLoadBalancer(t *testing.T) {
 			}
 			elapse(time.Minute)
 		})
-		t.Logf("%d calls about load balancers, the predecessor makes 120; %d in all: %v", balancerCalls(stats), stats.Total, stats.Routes)
+		t.Logf("%d calls about load balancers, the upstream project makes 120; %d in all: %v", balancerCalls(stats), stats.Total, stats.Routes)
 		if n := balancerCalls(stats); n > 8 {
 			t.Errorf("%d calls, want 8 at most", n)
 		}
@@ -276,15 +276,15 @@ func TestJoiningNodesAreDescribedAtOnce(t *testing.T) {
 			}
 		})
 		calls := stats.Total - balancerCalls(stats)
-		t.Logf("%d calls about machines, the predecessor makes 10: %v", calls, stats.Routes)
+		t.Logf("%d calls about machines, the upstream project makes 10: %v", calls, stats.Routes)
 		if calls > 12 {
 			t.Errorf("%d calls about machines for 10 that join, want 12 at most: %v", calls, stats.Routes)
 		}
 	})
 }
 
-// A machine whose public address comes after its Node was described is a target within seconds of it, not at the framework's next look at addresses; one that
-// never gets any costs a few calls.
+// A machine whose public address comes after its Node was described is a target within seconds of it, not at the framework's next look at
+// addresses; one that never gets any costs a few calls.
 func TestAPublicAddressThatComesLateIsServedSoon(t *testing.T) {
 	t.Parallel()
 	for after, most := range map[time.Duration]time.Duration{8 * time.Second: 15 * time.Second, 100 * time.Second: 100 * time.Second} {
@@ -319,7 +319,7 @@ func TestAPublicAddressThatComesLateIsServedSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			if lb := account.LoadBalancers()[0]; !slices.Contains(lb.DropletIDs, droplet.ID) {
-				t.Errorf("%s after its public address came, which took %s, the machine is no target: %v, %v", most, after, b.node("late").Status.Addresses, stats.Routes)
+				t.Errorf("%s after its public address came, which took %s, the machine is not a target: %v, %v", most, after, b.node("late").Status.Addresses, stats.Routes)
 			}
 			private("never")
 			b.join("never")
@@ -387,7 +387,7 @@ func TestRollingReplacementIsBoundedByTime(t *testing.T) {
 				const nodes, services = 100, 20
 				stats, took := rolling(t, nodes, services, every)
 				most := services * (int(took/(15*time.Second)) + 2)
-				t.Logf("%s: %d changes of load balancers, %d calls about them, the predecessor makes %d: %v", took, stats.Writes(),
+				t.Logf("%s: %d changes of load balancers, %d calls about them, the upstream project makes %d: %v", took, stats.Writes(),
 					balancerCalls(stats), 4*nodes*services, stats.Routes)
 				if n := stats.Count("POST /v2/load") + stats.Count("PUT /v2/load") + stats.Count("DELETE /v2/load"); n > most {
 					t.Errorf("%d changes of load balancers in %s, want %d at most", n, took, most)
@@ -512,7 +512,7 @@ func TestNoCallIsWastedWhileLimited(t *testing.T) {
 	})
 }
 
-// BenchmarkCalls prints the calls of an hour, and of a rolling replacement of Nodes, beside the predecessor's.
+// BenchmarkCalls prints the calls of an hour, and of a rolling replacement of Nodes, alongside the upstream project's.
 func BenchmarkCalls(b *testing.B) {
 	report := func(b *testing.B, ours, predecessor int) {
 		b.Helper()

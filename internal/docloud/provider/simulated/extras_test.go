@@ -34,7 +34,7 @@ const (
 	clusterID    = "bubble"
 )
 
-// everything are the controllers that the environment can ask for beside the framework's: the firewall's and the tag's.
+// everything are the controllers that the environment can ask for alongside the framework's: the firewall's and the tag's.
 func everything(api *doapi.Client, common provider.Common) []provider.Extra {
 	return []provider.Extra{
 		firewalls.New(firewalls.Options{

@@ -116,7 +116,7 @@ func (h *history) begin() {
 	h.b.start(h.plan)
 }
 
-// succeed gives the cluster another leader if the last one was killed, as soon as its lease has run out, and says whether it did.
+// succeed gives the cluster another leader if the last one was killed, as soon as its lease has run out, and reports whether it did.
 func (h *history) succeed(plan death) bool {
 	h.t.Helper()
 	if !h.b.process.isDead() {

@@ -15,7 +15,8 @@ type Admission struct {
 	Peer any
 	// Share names whose connection it is: no share may have more than Server.MaxPerShare. "" has no bound.
 	Share string
-	// Refused is set if all its calls will be refused: it is closed soon after the first, or when none comes, and takes no place of those that are let in.
+	// Refused is set if all its calls will be refused: it is closed soon after the first, or when none comes, and takes no place of those that
+	// are let in.
 	Refused bool
 }
 
@@ -38,8 +39,8 @@ func (s *Server) admit(c *serverConn) (ok, excess bool) {
 	return true, false
 }
 
-// begins decides whether a connection is served. One that is refused stays among those in the handshake, and has their deadline: whoever holds many of
-// them keeps nobody out.
+// begins decides whether a connection is served. One that is refused stays among those in the handshake, and has their deadline: anyone who
+// holds many of them keeps nobody out.
 func (c *serverConn) begins() bool {
 	if c.refused {
 		return true

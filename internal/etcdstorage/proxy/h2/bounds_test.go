@@ -32,7 +32,7 @@ func (p *peer) statuses(enough int) map[string]int {
 }
 
 // TestHeldRequests shows that requests that do not end are bounded, in unary and in streaming calls, that it is they that are refused and not their
-// connection, and that the room is there again afterwards.
+// connection, and that the room exists again afterwards.
 func TestHeldRequests(t *testing.T) {
 	t.Parallel()
 	whole := message(string(make([]byte, 1<<20)))

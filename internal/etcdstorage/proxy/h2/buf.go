@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Buf is a pooled buffer. Whoever holds it owns it; Release ends that.
+// Buf is a pooled buffer. Anyone who holds it owns it; Release ends that.
 type Buf struct {
 	B []byte
 

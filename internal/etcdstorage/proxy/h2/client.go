@@ -43,7 +43,7 @@ type Sink interface {
 	Done(b *Batch, status Status)
 }
 
-// errNoConn says that a connection takes no more calls; another one may.
+// errNoConn reports that a connection takes no more calls; another one may.
 var errNoConn = errors.New("the connection takes no more calls")
 
 // Conn is one connection to the core.
@@ -193,8 +193,8 @@ func (c *clientCall) Cancel(b *Batch) {
 	}
 }
 
-// Abandon gives a unary call up but for its end: what the core has begun goes on there, and the sink is told when it has ended. An answer that is large is
-// not waited for; the core has finished when it begins to come.
+// Abandon gives a unary call up but for its end: what the core has begun goes on there, and the sink is told when it has ended. An answer
+// that is large is not waited for; the core has finished when it begins to come.
 func (c *clientCall) Abandon() {
 	c.abandoned.Store(true)
 	if c.conn.answers.withdraw(&c.claim) && c.t.reset(&c.stream, Cancel, nil) {
@@ -280,7 +280,7 @@ func (s *ClientStream) Send(message []byte) error {
 	return err
 }
 
-// CloseSend says that there are no more messages.
+// CloseSend reports that there are no more messages.
 func (s *ClientStream) CloseSend() error {
 	t := s.call.t
 	t.mu.Lock()
@@ -410,7 +410,8 @@ func (c *Conn) onData(s *stream, payload []byte, end bool, b *Batch) error {
 	return nil
 }
 
-// unaryData takes in a part of a unary call's answer. One that is small fits into the window that the call began with; no window is given back for it.
+// unaryData takes in a part of a unary call's answer. One that is small fits into the window that the call began with; no window is given
+// back for it.
 func (c *clientCall) unaryData(payload []byte, b *Batch) *Status {
 	if c.claimed && c.abandoned.Load() {
 		status := abandonedStatus()

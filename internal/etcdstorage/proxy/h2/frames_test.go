@@ -385,7 +385,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestBigAnswerAndNeighbors shows that one large answer harms no call beside it on the same connection.
+// TestBigAnswerAndNeighbors shows that one large answer harms no call alongside it on the same connection.
 func TestBigAnswerAndNeighbors(t *testing.T) {
 	t.Parallel()
 	// A client that reads slowly because the machine is busy must not count as one that reads nothing.

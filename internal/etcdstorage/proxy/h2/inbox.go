@@ -13,7 +13,7 @@ import (
 // mostInbox is how many bytes of complete messages a streaming call holds before it stops giving the sender its window back.
 const mostInbox = 1 << 20
 
-// messageCost is what a message costs beside its bytes; an empty one is not free.
+// messageCost is what a message costs alongside its bytes; an empty one is not free.
 const messageCost = 64
 
 // inbox hands the messages of a streaming call from the reader to the goroutine that receives them.

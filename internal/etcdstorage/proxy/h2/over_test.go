@@ -26,7 +26,7 @@ func overGateway(t *testing.T, once bool) (*gateway, *atomic.Bool) {
 			s.OverTime = 20 * time.Millisecond
 		}
 		s.Over = func(_ any, first bool) (h2.Status, bool) {
-			return h2.Status{Code: codes.Unavailable, Message: "connect anew"}, over.Load() && (first || !once)
+			return h2.Status{Code: codes.Unavailable, Message: "connect again"}, over.Load() && (first || !once)
 		}
 	}, newCore(t).Address), over
 }
@@ -64,7 +64,7 @@ func TestOver(t *testing.T) {
 	}
 	over.Store(true)
 	p.hear()
-	if got := p.answerTo(1); got.trailer["grpc-status"] != fmtCode(codes.Unavailable) || got.trailer["grpc-message"] != "connect anew" {
+	if got := p.answerTo(1); got.trailer["grpc-status"] != fmtCode(codes.Unavailable) || got.trailer["grpc-message"] != "connect again" {
 		t.Errorf("the open-ended call: %+v", got)
 	}
 	_ = p.WriteData(3, true, message("late"))

@@ -143,8 +143,8 @@ func (p *Pool) TryStart(b *Batch, r *Request, message []byte, sink Sink) (call C
 	return Call{}, false
 }
 
-// least is the connection with the fewest calls under way, of those that were not tried yet: one that hangs, or whose member of the core is slow, gets no
-// more of them than others finish. Of equals, they take turns.
+// least is the connection with the fewest calls under way, of those that were not tried yet: one that hangs, or whose member of the core is
+// slow, gets no more of them than others finish. Of equals, they take turns.
 func (p *Pool) least(tried *uint64) *Conn {
 	n := uint32(len(p.slots))
 	first := p.next.Add(1)
@@ -417,4 +417,4 @@ func (c *Conn) tick() {
 	}
 }
 
-var errSilent = errors.New("the core does not answer pings")
+var errSilent = errors.New("the core does not respond pings")

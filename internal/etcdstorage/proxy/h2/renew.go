@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Renewable is the AuthInfo of a connection to the core whose credentials may be replaced while it lives. A connection that is outdated is made anew: the
-// new one is there before the old one is given up, and an old one for which there is no new one goes on.
+// Renewable is the AuthInfo of a connection to the core whose credentials may be replaced while it lives. A connection that is outdated is
+// made again: the new one is there before the old one is given up, and an old one for which there is no new one goes on.
 type Renewable interface {
 	credentials.AuthInfo
-	// Outdated says that a new connection would be made with other credentials. It is asked every PoolConfig.Look.
+	// Outdated reports that a new connection would be made with other credentials. It is asked every PoolConfig.Look.
 	Outdated() bool
 	// Left is how long the credentials are good for that the connection was made with; below 0 when they have ended.
 	Left() time.Duration
@@ -39,10 +39,10 @@ func lingers(left, most time.Duration) time.Duration {
 	return min(most, max(left-lingerMargin, lingerLeast))
 }
 
-// outdated says whether a connection should be made anew.
+// outdated reports whether a connection should be made again.
 func (c *Conn) outdated() bool { return c.auth != nil && c.auth.Outdated() }
 
-// keepFresh has connections made anew that are outdated. One that could not be is tried again the next time.
+// keepFresh has connections made again that are outdated. One that could not be is tried again the next time.
 func (p *Pool) keepFresh() {
 	ticker := time.NewTicker(cmp.Or(p.cfg.Look, look))
 	defer ticker.Stop()
@@ -63,7 +63,7 @@ func (p *Pool) keepFresh() {
 	}
 }
 
-// replace makes a slot's connection anew and returns the one that is used from here on: the old one if there is no new one.
+// replace makes a slot's connection again and returns the one that is used from here on: the old one if there is no new one.
 func (p *Pool) replace(i int, s *slot, old *Conn) *Conn {
 	if !old.outdated() { // it was, and has been replaced meanwhile
 		return old
@@ -80,8 +80,8 @@ func (p *Pool) replace(i int, s *slot, old *Conn) *Conn {
 	return c
 }
 
-// retire takes a connection out of use that has been replaced. Its calls come to their end; what is open-ended is told by ClientStream.Retired, and what
-// is left after a while is cut off.
+// retire takes a connection out of use that has been replaced. Its calls come to their end; what is open-ended is told by
+// ClientStream.Retired, and what is left after a while is cut off.
 func (p *Pool) retire(c *Conn) {
 	c.t.mu.Lock()
 	c.leave()

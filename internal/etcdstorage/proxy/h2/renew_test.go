@@ -134,8 +134,8 @@ func echo(tb testing.TB, s *h2.ClientStream, text string) {
 	}
 }
 
-// TestRenewal shows that a connection whose credentials were replaced makes room for a new one as soon as that is there: what is under way on the old one
-// comes to its end there, open-ended streams are told, and with the last of them the old connection goes.
+// TestRenewal shows that a connection whose credentials were replaced makes room for a new one as soon as that is there: what is under way
+// on the old one comes to its end there, open-ended streams are told, and with the last of them the old connection goes.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	r := newRenewing(t, 0)
@@ -178,7 +178,7 @@ func TestRenewal(t *testing.T) {
 	eventually(t, "the end of the old connection", r.conn(0).closed.Load)
 	echo(t, fresh, "third")
 	if n := r.renewed.Load(); n != 1 {
-		t.Errorf("made anew %d times for one change", n)
+		t.Errorf("made again %d times for one change", n)
 	}
 }
 
@@ -193,7 +193,8 @@ func callEcho(tb testing.TB, pool *h2.Pool) (h2.Status, string) {
 	return <-got.done, string(got.data)
 }
 
-// TestRenewalCutsOff shows that an old connection does not live longer than it may, whoever still uses it, and that one that nobody uses goes at once.
+// TestRenewalCutsOff shows that an old connection does not live longer than it may, no matter who still uses it, and that one that nobody
+// uses goes at once.
 func TestRenewalCutsOff(t *testing.T) {
 	t.Parallel()
 	r := newRenewing(t, 20*time.Millisecond)
@@ -306,8 +307,8 @@ func (c slowContext) Err() error {
 // AfterFunc is what context.AfterFunc asks.
 func (slowContext) AfterFunc(func()) func() bool { return func() bool { return true } }
 
-// TestNoStreamIsLeftBehind shows that a stream whose context has ended is given up on the core's side, too, when the reader is the first to notice: else it would
-// hold an old connection up.
+// TestNoStreamIsLeftBehind shows that a stream whose context has ended is given up on the core's side, too, when the reader is the first to
+// notice: else it would hold an old connection up.
 func TestNoStreamIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	r := newRenewing(t, 0)

@@ -60,9 +60,9 @@ type Server struct {
 	MaxStreams int
 	// Answers is where the answers are counted that wait for the tenant; nil is nowhere.
 	Answers *Budget
-	// MaxPerShare is how many connections each share may have (see Admission); 0 is no bound.
+	// MaxPerShare is how many connections each share may have (see Admission); 0 means no limit.
 	MaxPerShare int
-	// IdleTime is how long a connection may be without a call; 0 is no bound. It is told to go elsewhere then, and closed.
+	// IdleTime is how long a connection may be without a call; 0 means no limit. It is told to go elsewhere then, and closed.
 	IdleTime time.Duration
 	// Broken, if set, is told of panics that were not a handler's.
 	Broken func(err error)

@@ -104,10 +104,10 @@ func AtLeast(timeout string, least time.Duration) string {
 	return strconv.FormatInt(int64(least/time.Second), 10) + "S"
 }
 
-// head is what a request's headers say besides what Stream keeps.
+// head is what a request's headers say in addition to what Stream keeps.
 type head struct{ method, contentType, encoding, hasLeader string }
 
-// readHeaders reads a request's headers. ok is false when they are no HTTP/2 request at all; refusal is gRPC's answer to one that is no gRPC.
+// readHeaders reads a request's headers. ok is false when they are not HTTP/2 request at all; refusal is gRPC's answer to one that is not a gRPC.
 func (s *Stream) readHeaders(fields []hpack.HeaderField) (ok bool, refusal *Status) {
 	var h head
 	pseudo := true

@@ -36,7 +36,7 @@ type core struct {
 	lastID   int64
 	creating []*feed // in the order of their requests, which is the order of the Created answers
 
-	// Progress: unanswered counts requests without an answer: the core may have dropped them. While one is in flight the sessions that wait for
+	// Progress: unanswered counts requests without a response: the core may have dropped them. While one is in flight the sessions that wait for
 	// it are in asking, those that asked since are in next.
 	unanswered   int
 	inFlight     bool

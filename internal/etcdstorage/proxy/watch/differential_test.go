@@ -241,7 +241,7 @@ func TestDifferential(t *testing.T) {
 			s.expect(1)
 			s.progress()
 			s.expect(1)
-			// A watch from the future: no answer. It stays, since the proxy may keep a request that etcd forgets, and answer it when nothing is in its
+			// A watch from the future: no response. It stays, since the proxy may keep a request that etcd forgets, and answer it when nothing is in its
 			// way any more.
 			future := s.side.open()
 			r = on("k")

@@ -29,10 +29,10 @@
 // the answer, as it does in etcd.
 //
 // The core drops requests that it cannot answer without a word, so they are repeated while somebody waits. Which request an answer belongs to is
-// then unknown, and need not be known. A catch-up stream asks only while its one feed is live, and is used again only when no answer is outstanding.
-// A group's feed starts "now" and takes the revision R of its Created answer as its position: an answer given before the feed existed is not above R.
-// (Were a group's feed to start at a revision, the core would not answer for the shared stream before it has caught up, and before that revision
-// exists.)
+// then unknown, and need not be known. A catch-up stream asks only while its one feed is live, and is used again only when no response is
+// outstanding. A group's feed starts "now" and takes the revision R of its Created answer as its position: an answer given before the feed
+// existed is not above R. (Were a group's feed to start at a revision, the core would not respond for the shared stream before it has caught
+// up, and before that revision exists.)
 //
 // # Moving to another connection
 //
@@ -43,11 +43,11 @@
 //
 // # Slow readers
 //
-// What waits is bounded, per session and in all. A private feed is not read while there is no room for its events, so replaying a long history goes at
-// the tenant's pace; only so many watchers catch up at the same time, the others wait for their turn, and a session that keeps a turn without reading
-// ends. Large responses come from the core in fragments, and are put together to whole revisions for clients that want no fragments. The shared stream
-// waits for nobody: a session that overflows its queue ends, and so does the one with the longest queue when all together hold too much. All such
-// ends are Unavailable: the client takes up its watches where they were, on private feeds.
+// What waits is bounded, per session and in all. A private feed is not read while there is no room for its events, so replaying a long
+// history goes at the tenant's pace; only so many watchers catch up at the same time, the others wait for their turn, and a session that
+// keeps a turn without reading ends. Large responses come from the core in fragments, and are put together to whole revisions for clients
+// that want no fragments. The shared stream waits for nobody: a session that overflows its queue ends, and so does the one with the longest
+// queue when all together hold too much. All such ends are Unavailable: the client takes up its watches where they were, on private feeds.
 //
 // # Locks
 //

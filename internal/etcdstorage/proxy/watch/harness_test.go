@@ -215,7 +215,7 @@ func (s *stream) receive() *pb.WatchResponse {
 		}
 		return r.r
 	case <-time.After(patience):
-		s.tb.Fatalf("%s: no answer after\n%s", s.name, strings.Join(s.log, "\n"))
+		s.tb.Fatalf("%s: no response after\n%s", s.name, strings.Join(s.log, "\n"))
 	}
 	return nil
 }

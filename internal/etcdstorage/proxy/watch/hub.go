@@ -80,10 +80,10 @@ type Config struct {
 	Violation func(error) error
 	// Panicked reports a panic of one of the hub's goroutines, and returns the status for the tenant.
 	Panicked func(recovered any) error
-	// Watches bounds how many watches there are; 0 is no bound. Refused is told of each that is one too many; it may be nil without a bound.
+	// Watches bounds how many watches there are; 0 means no limit. Refused is told of each that is one too many; it may be nil without a bound.
 	Watches int
-	// TooMany is the reason that a watch gets that is one too many. Pace, if it is not nil, is called before each message of the tenant, and returns when it
-	// may be dealt with.
+	// TooMany is the reason that a watch gets that is one too many. Pace, if it is not nil, is called before each message of the tenant, and
+	// returns when it may be dealt with.
 	TooMany string
 	Pace    func(ctx context.Context) error
 	Refused func()

@@ -58,7 +58,7 @@ func (r *reader) next(tb testing.TB) *pb.WatchResponse {
 		}
 		tb.Fatal("the stream ended: ", <-r.err)
 	case <-time.After(patience):
-		tb.Fatal("no answer")
+		tb.Fatal("no response")
 	}
 	return nil
 }
@@ -298,8 +298,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestManyHistories opens many streams that want a long history and do not read it: what the hub holds for them is bounded, those that hold it up end,
-// and one that reads gets all of it.
+// TestManyHistories opens many streams that want a long history and do not read it: what the hub holds for them is bounded, those that hold
+// it up end, and one that reads gets all of it.
 func TestManyHistories(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)

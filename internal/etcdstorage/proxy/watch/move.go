@@ -11,9 +11,9 @@ import (
 // moveAgain is the pause before another attempt to open the stream that shall take over.
 const moveAgain = time.Second
 
-// retire is called when the connection of a stream was replaced by a newer one. The shared stream is followed by another, and one that is kept for the
-// next watcher ends. Watchers that catch up stay where they are: they soon come to the shared stream anyway, and those that do not are cut off with the
-// connection some time later, which their clients get over.
+// retire is called when the connection of a stream was replaced by a newer one. The shared stream is followed by another, and one that is
+// kept for the next watcher ends. Watchers that catch up stay where they are: they soon come to the shared stream anyway, and those that do
+// not are cut off with the connection some time later, which their clients get over.
 func (c *core) retire() {
 	if c.err != nil {
 		return
@@ -85,9 +85,9 @@ func (cl *class) forgetNext() {
 	}
 }
 
-// takeOver puts the next stream in the place of the shared one, for all groups at once, since a session's progress answer must say something of all its
-// watches. It waits until each group has handed on all that its new feed does not bring: a new feed brings everything after its position. What both
-// bring is handed on once.
+// takeOver puts the next stream in the place of the shared one, for all groups at once, since a session's progress answer must say something
+// of all its watches. It waits until each group has handed on all that its new feed does not bring: a new feed brings everything after its
+// position. What both bring is handed on once.
 func (cl *class) takeOver() {
 	old, c := cl.shared, cl.next
 	if old == nil || c == nil {
@@ -112,7 +112,7 @@ func (cl *class) takeOver() {
 	maps.Copy(c.next, old.next)
 	old.fail(errMoved)
 	c.ask()
-	if c.retired { // once more
+	if c.retired { // again
 		c.hub.moveOn(cl)
 	}
 }

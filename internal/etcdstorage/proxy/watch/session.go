@@ -389,7 +389,7 @@ func (s *session) name(w *watcher) {
 	s.watchers[w.id] = w
 }
 
-// full says that the tenant has as many watches as it may.
+// full reports that the tenant has as many watches as it may.
 func (h *Hub) full() bool {
 	if h.cfg.Watches <= 0 {
 		return false

@@ -110,7 +110,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// BenchmarkRewrite prints what one message costs. The baseline beside each is decoding it with etcd's generated code, which any proxy that
+// BenchmarkRewrite prints what one message costs. The baseline alongside each is decoding it with etcd's generated code, which any proxy that
 // works on messages does at least.
 func BenchmarkRewrite(b *testing.B) {
 	tenant := own(b)

@@ -13,7 +13,7 @@ type deleteRequest struct {
 	prevKV bool
 }
 
-// DeleteRangeInfo is what a proxy needs to know of a DeleteRange beside its bytes.
+// DeleteRangeInfo is what a proxy needs to know of a DeleteRange alongside its bytes.
 type DeleteRangeInfo struct {
 	// Single tells that one key is named, not a range.
 	Single bool

@@ -7,7 +7,7 @@
 //
 // Requests come from the tenant and are not trusted:
 //
-//   - What goes to the core is written anew from what was understood. No byte is passed on unread, so the core cannot read a message
+//   - What goes to the core is written again from what was understood. No byte is passed on unread, so the core cannot read a message
 //     differently from how it was judged here: whatever protobuf's rules are for fields that occur twice, for split messages, for the last
 //     member of a oneof, for odd varints or truncated enums, the output has each field once.
 //   - A field that is unknown is refused (Unimplemented), as a newer etcd could give it a meaning that leaves the prefix. So is a singular
@@ -16,7 +16,7 @@
 //     etcdserver/api/v3rpc/key.go and api/v3rpc/rpctypes/error.go, v3.7.3), so that nothing that etcd would refuse is rewritten into
 //     something that it would not (an empty key becomes the bare prefix). Refusals that need the store, overlapping puts and deletes of a
 //     Txn included, are left to the core: a common prefix changes no order and no equality.
-//   - Each key and range that was written is then judged once more, on the output, by tenancy.Prefix.ContainsRange.
+//   - Each key and range that was written is then judged again, on the output, by tenancy.Prefix.ContainsRange.
 //
 // Responses come from the core, which is believed to speak protobuf but not to have answered for the right tenant: a key outside the prefix,
 // a lease that was not asked for or bytes that make no sense are a BoundaryError and nothing of the response goes out. Unknown fields of a

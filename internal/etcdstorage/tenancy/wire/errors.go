@@ -28,7 +28,7 @@ type RequestError struct {
 // Error returns the message.
 func (e *RequestError) Error() string { return e.Message }
 
-// BoundaryError says that something that would have crossed the tenant's boundary, or could not be judged, was stopped: an answer of the core,
+// BoundaryError reports that something that would have crossed the tenant's boundary, or could not be judged, was stopped: an answer of the core,
 // or a request of our own making. For the client it is Internal; it is worth a metric and a log line, and Message, which holds no key, is for
 // the latter.
 type BoundaryError struct{ Message string }

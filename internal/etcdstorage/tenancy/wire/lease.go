@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// LeaseGrant is what a proxy needs to know of a LeaseGrant beside its bytes.
+// LeaseGrant is what a proxy needs to know of a LeaseGrant alongside its bytes.
 type LeaseGrant struct {
 	// Visible is the lease as the tenant names it: the ID it chose or the drawn one.
 	Visible int64

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// LeaseInfo is what a proxy needs to know of an answer to a Lease RPC beside its bytes; what an answer has not is zero.
+// LeaseInfo is what a proxy needs to know of an answer to a Lease RPC alongside its bytes; what an answer has not is zero.
 type LeaseInfo struct {
 	Header Header
 	// ID is the lease as the tenant names it.

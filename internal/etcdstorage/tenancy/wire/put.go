@@ -15,7 +15,7 @@ type putRequest struct {
 	prevKV, ignoreValue, ignoreLease bool
 }
 
-// PutInfo is what a proxy needs to know of a Put beside its bytes.
+// PutInfo is what a proxy needs to know of a Put alongside its bytes.
 type PutInfo struct {
 	// Key and Value are how many bytes the core will store: the key with its prefix.
 	Key, Value int

@@ -16,7 +16,7 @@ type rangeRequest struct {
 	minMod, maxMod, minCreate, maxCreate int64
 }
 
-// RangeInfo is what a proxy needs to know of a Range beside its bytes.
+// RangeInfo is what a proxy needs to know of a Range alongside its bytes.
 type RangeInfo struct {
 	// Revision is the one that is read; zero or less is the present.
 	Revision int64

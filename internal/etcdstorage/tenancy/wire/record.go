@@ -24,7 +24,7 @@ const (
 
 func (r record) num() protowire.Number { return protowire.Number(r.key >> 3) }
 
-// next reads the first record of a message. ok is false if it is no record: a truncated or overlong varint, a length beyond the message, a
+// next reads the first record of a message. ok is false if it is not a record: a truncated or overlong varint, a length beyond the message, a
 // field number that protobuf does not have, an end of a group that did not begin.
 func next(message []byte) (r record, rest []byte, ok bool) {
 	num, typ, n := protowire.ConsumeTag(message)
@@ -46,7 +46,7 @@ func next(message []byte) (r record, rest []byte, ok bool) {
 	return r, rest[n:], true
 }
 
-// seen remembers which singular fields of a message occurred. Field numbers are taken modulo 64, which keeps all of etcd's apart: 0 is no
+// seen remembers which singular fields of a message occurred. Field numbers are taken modulo 64, which keeps all of etcd's apart: 0 is not a
 // field number and stands for Compare.range_end, 64.
 type seen uint64
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// ResponseInfo is what a proxy needs to know of an answer to a KV RPC beside its bytes; what an answer has not is zero.
+// ResponseInfo is what a proxy needs to know of an answer to a KV RPC alongside its bytes; what an answer has not is zero.
 type ResponseInfo struct {
 	// Header is that of the answer itself, not of one inside a Txn's. HasHeader tells whether there was one: of a stream's chunks, only the
 	// last has one.
@@ -39,12 +39,13 @@ const (
 type answer struct {
 	tenant *tenancy.Tenant
 	info   ResponseInfo
-	// dst grows; whoever began the walk forgets it on an error.
+	// dst grows; anyone who began the walk forgets it on an error.
 	dst []byte
 }
 
-// AppendRangeResponse appends the tenant's RangeResponse for the core's. On any error dst comes back as it was given. As for all answers of KV RPCs, dst may
-// end where response begins, in one array: an answer never becomes longer, so that it can be rewritten where it is. What response held is gone then.
+// AppendRangeResponse appends the tenant's RangeResponse for the core's. On any error dst comes back as it was given. As for all answers of
+// KV RPCs, dst may end where response begins, in one array: an answer never becomes longer, so that it can be rewritten where it is. What
+// response held is gone then.
 func AppendRangeResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
 	if !t.Valid() {
 		return dst, ResponseInfo{}, errNoTenant

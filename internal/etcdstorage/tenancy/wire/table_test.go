@@ -158,7 +158,7 @@ func TestWithheldAnswers(t *testing.T) {
 		"txn": {"Txn", encode(t, &pb.TxnResponse{Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{
 			Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{foreign}}}}},
 		}}}}}), key},
-		"no answer":     {"Txn", field(3), "the core's ResponseOp cannot be decoded"},
+		"no response":   {"Txn", field(3), "the core's ResponseOp cannot be decoded"},
 		"two answers":   {"Txn", field(3, join(field(1), field(2))...), "the core's ResponseOp holds something else than one answer"},
 		"a new answer":  {"Txn", field(3, field(5)...), "the core's ResponseOp holds something else than one answer"},
 		"too deep":      {"Txn", encode(t, deep), "the core's TxnResponse holds more levels than any request has"},

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// TxnInfo is what a proxy needs to know of a Txn beside its bytes. The counts include Txns inside it, both branches.
+// TxnInfo is what a proxy needs to know of a Txn alongside its bytes. The counts include Txns inside it, both branches.
 type TxnInfo struct {
 	// ReadOnly and Serializable are as etcd judges them (etcdserver/txn): only ranges at the top level, and all of them serializable.
 	ReadOnly, Serializable          bool
@@ -71,7 +71,7 @@ func AppendTxnVisiting(dst []byte, t *tenancy.Tenant, request []byte, compacted 
 
 // txn appends one TxnRequest, in the order in which etcd's checkTxnRequest judges: number of operations, compares, success, failure. budget is
 // what is left of the operations; it shrinks by at least one per level, which bounds the recursion. It does not bound the whole, as each of a
-// level's Txns has it anew: MaxTxnParts does.
+// level's Txns has it again: MaxTxnParts does.
 func (w *txnWriter) txn(dst, message []byte, budget int, top bool) ([]byte, error) {
 	ops, parts, err := countTxn(message)
 	if err != nil {

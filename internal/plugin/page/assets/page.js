@@ -297,7 +297,7 @@
       }
       tick();
     } catch (err) {
-      if (asked >= state.shown) trouble("kubectl mooring ui does not answer: is it still running? (" + err.message + ")");
+      if (asked >= state.shown) trouble("kubectl mooring ui does not respond: is it still running? (" + err.message + ")");
     }
     by("summary").dataset.asked = asked; // for tests: this question was answered
   }

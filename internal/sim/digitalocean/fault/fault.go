@@ -37,13 +37,13 @@ const (
 	Error Kind = "error"
 	// ErrorAfterApply applies the request, then answers as Error does.
 	ErrorAfterApply Kind = "error-after-apply"
-	// ProxyError answers 502 with a page of HTML, as a proxy before the API does. Nothing is applied.
+	// ProxyError responds with 502 with a page of HTML, as a proxy before the API does. Nothing is applied.
 	ProxyError Kind = "proxy-error"
 	// TruncatedJSON applies the request and answers with the first half of the JSON, as if that were all.
 	TruncatedJSON Kind = "truncated-json"
 	// ShortBody applies the request and resets the connection in the middle of the body.
 	ShortBody Kind = "short-body"
-	// TooManyRequests answers 429 although no limit is reached; retry-after is Rule.Delay, absent if zero. Nothing is applied.
+	// TooManyRequests responds with 429 although no limit is reached; retry-after is Rule.Delay, absent if zero. Nothing is applied.
 	TooManyRequests Kind = "too-many-requests"
 	// OmitItems leaves items out of a list, each with a chance of Rule.Fraction; the total stays as it is.
 	OmitItems Kind = "omit-items"
@@ -59,7 +59,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Applies says whether a request is processed in spite of the fault.
+// Applies reports whether a request is processed in spite of the fault.
 func (k Kind) Applies() bool {
 	switch k {
 	case Reset, Hang, Error, ProxyError, TooManyRequests:
@@ -69,7 +69,7 @@ func (k Kind) Applies() bool {
 	}
 }
 
-// Rule says which requests fail and how.
+// Rule returns which requests fail and how.
 type Rule struct {
 	// Route is a method and the pattern of a path, "POST /v2/load_balancers" or "GET /v2/droplets/{droplet_id}". A trailing *
 	// stands for any ending: "GET *", "PUT /v2/load_balancers*". Empty means every request.
@@ -217,7 +217,7 @@ func (a *active) strikes(random *rand.Rand) bool {
 
 // Storm returns random rules of every kind that a client can get over by itself, each with this chance: what a bad day looks
 // like. Writes are cut before and after they are applied; reads are cut, late, incomplete and refused. Hanging is left out,
-// since it costs real time. A chance of 0 is no rule at all.
+// since it costs real time. A chance of 0 is not a rule at all.
 func Storm(probability float64) []Rule {
 	if probability <= 0 {
 		return nil

@@ -36,7 +36,7 @@ type Entry struct {
 	URL    string `json:"url"`
 	// Status is the response's, 0 if no response was sent.
 	Status int `json:"status"`
-	// Applied says that the request was processed, whatever the client saw of it.
+	// Applied reports that the request was processed, whatever the client saw of it.
 	Applied bool `json:"applied"`
 	// Fault is the kind of the injected fault, empty if there was none.
 	Fault string `json:"fault,omitempty"`
@@ -93,7 +93,7 @@ func (f Filter) matches(e *Entry) bool {
 		(f.Account == "" || e.Account == f.Account) && (f.Fault == "" || e.Fault == f.Fault)
 }
 
-// Journal is a list of entries and the counters beside it.
+// Journal is a list of entries and the counters alongside it.
 type Journal struct {
 	keep     int
 	number   uint64

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is what runs beside BIRD on a node of the BGP lab: Calico's own confd, which writes BIRD's configuration, and Calico's node
+// Package agent is what runs alongside BIRD on a node of the BGP lab: Calico's own confd, which writes BIRD's configuration, and Calico's node
 // status reporter, which fills in CalicoNodeStatus. Both are the code of the Calico module that go.mod pins; calico-node runs them as two
 // processes, the lab as one, which halves their memory. When one of them gives up, the process ends and the lab starts it again.
 package agent

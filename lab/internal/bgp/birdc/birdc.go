@@ -99,7 +99,7 @@ type Session struct {
 	Protocol string
 	// Peer is the address that confd has made that name of.
 	Peer netip.Addr
-	// Established says that the session is up.
+	// Established reports that the session is up.
 	Established bool
 	// Info is what the daemon says of it otherwise, such as "Active        Socket: Connection refused".
 	Info string

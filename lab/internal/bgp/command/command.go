@@ -152,7 +152,7 @@ applied at once, which shows what waiting is good for.`,
 	}
 	flags := command.Flags()
 	flags.BoolVar(&o.Burst, "burst", false, "apply all steps at once, without the operator, as a control")
-	flags.StringVar(&o.Operator, "operator", "", "program of the operator (default "+operatorName+" beside the lab's own)")
+	flags.StringVar(&o.Operator, "operator", "", "program of the operator (default "+operatorName+" alongside the lab's own)")
 	flags.StringVar(&o.CRDs, "crds", "", "folder of the CRDs (default config/crd/bases of the repository that the lab's program is in)")
 	flags.IntVar(&o.KillAt, "kill-at", 0, "kill the operator once it has done that many steps, and start it again (0: do not)")
 	flags.DurationVar(&o.KillDelay, "kill-delay", 0, "with --kill-at: time from the step to the kill")
@@ -202,7 +202,7 @@ func complete(o scenario.Options, layout blueprint.Layout) (scenario.Options, er
 	return o, nil
 }
 
-// runsOperator says whether the operator is one of the lab's own processes.
+// runsOperator reports whether the operator is one of the lab's own processes.
 func runsOperator(layout blueprint.Layout) bool {
 	var state folder.State
 	if err := folder.ReadJSON(layout.StateFile(), &state); err != nil {

@@ -42,7 +42,7 @@ const (
 	oldMeshPeer      = "rrs-to-rrs"
 	oldClientPeers   = "peer-to-rrs-"
 	// linger is for how long files and probe are watched after the last write: confd takes a second at most to render what has changed. The short
-	// form has half of it.
+	// run has half of it.
 	linger = 4 * time.Second
 )
 
@@ -116,7 +116,7 @@ func (a *adopter) unchanged(when string) {
 		if is := now[path]; is.text != was.text {
 			a.t.Errorf("%s %s is\n%s\nit was\n%s", when, path, is.text, was.text)
 		} else if !is.written.Equal(was.written) {
-			a.t.Errorf("%s confd has written %s anew, with nothing changed", when, path)
+			a.t.Errorf("%s confd has written %s again, with nothing changed", when, path)
 		}
 	}
 	if a.t.Failed() {
@@ -253,7 +253,7 @@ func isReady(t *v1alpha1.RouteReflectorTopology) error {
 }
 
 // adoptByHand makes of the scenarios' reflectors some by hand, as Calico documents it, and has a topology adopt them again. Neither costs a session:
-// no bird has its configuration written even once, and no pair of nodes has an outage. The short form leaves out the last look, at which the topology
+// no bird has its configuration written even once, and no pair of nodes has an outage. The short run leaves out the last look, at which the topology
 // becomes Ready.
 func adoptByHand(l *lab) {
 	a := l.adopter()
@@ -263,7 +263,8 @@ func adoptByHand(l *lab) {
 	}
 	a.peer(handPeer, "all()", handLabel+" == 'true'")
 	look := func() { a.unchanged("by hand") }
-	// confd watches Nodes and BGPPeers each for itself: one that hears of the end of the topology's peers before it hears of the labels has no peer for a moment.
+	// confd watches Nodes and BGPPeers each for itself: one that hears of the end of the topology's peers before it hears of the labels has no
+	// peer for a moment.
 	a.lingering(look)
 	a.release()
 	if !testing.Short() {
@@ -293,8 +294,8 @@ func adoptByHand(l *lab) {
 	}
 }
 
-// adoptMulti makes of the scenarios' reflectors what the predecessor's topology multi makes, an ID for each and a BGPPeer for each pair, and has a
-// topology adopt them: one keeps its ID, the others take it over one at a time, and nobody else has an outage.
+// adoptMulti makes of the scenarios' reflectors what the upstream project's topology multi makes, an ID for each and a BGPPeer for each
+// pair, and has a topology adopt them: one keeps its ID, the others take it over one at a time, and nobody else has an outage.
 func adoptMulti(l *lab) {
 	a := l.adopter()
 	names := slices.Sorted(maps.Keys(a.reflectors()))

@@ -61,8 +61,8 @@ func deaths() []death {
 	}
 }
 
-// TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for each: from its death until its Node is not
-// ready or gone, until the status says so, until another has taken its place, and the longest outages of its own pairs and of others.
+// TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for each: from its death
+// until the status says so, until another has taken its place, and the longest outages of its own pairs and of others.
 func TestDeaths(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv(deathsVariable))
 	if err != nil {
@@ -199,7 +199,7 @@ func (l *lab) taintAsOff(node string) {
 // TestAllReflectorsAreOff powers all reflectors off at once. The mesh carries the others until new reflectors do, and is off at the end.
 func TestAllReflectorsAreOff(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the long form")
+		t.Skip("the full run")
 	}
 	l := startScenarios(t, failing, "--zones", "3")
 	l.awaitRoutes()
@@ -232,10 +232,11 @@ func TestAllReflectorsAreOff(t *testing.T) {
 	})
 }
 
-// TestASNumbers enables reflectors where a BGPPeer gives a node a wrong AS number for another: pairs without a role lose nothing, the two included, which reach each other at the end.
+// TestASNumbers enables reflectors where a BGPPeer gives a node a wrong AS number for another: pairs without a role lose nothing, the two
+// included, which reach each other at the end.
 func TestASNumbers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the long form")
+		t.Skip("the full run")
 	}
 	l := startScenarios(t, 7)
 	l.awaitRoutes()

@@ -14,19 +14,20 @@
 // route at the end, and no question to calico-node is left over. While there is nothing to do the operator writes nothing. The control applies
 // the same steps in one burst, and must show an outage: if it does not, the harness would not see one either.
 //
-// TestFailures has reflectors fail, alone and together: BIRD, a kubelet, a machine, a zone, a pool that is replaced, all of them. The short form has two of
-// these parts. No pair may have an outage unless one of its nodes failed or changed its role; only where all reflectors die at once the others have one.
+// TestFailures has reflectors fail, alone and together: BIRD, a kubelet, a machine, a zone, a pool that is replaced, all of them. The short
+// run has two of these parts. No pair may have an outage unless one of its nodes failed or changed its role; only where all reflectors die
+// at once the others have one.
 //
-// TestEtcd does the same with Calico's data in etcd (`lab up --calico-datastore etcdv3`): confd and Calico's status reporter read and write there, and the
-// operator's roles, BGPPeers and questions are there alone. The short form enables reflectors and adds one.
+// TestEtcd does the same with Calico's data in etcd (`lab up --calico-datastore etcdv3`): confd and Calico's status reporter read and write
+// there, and the operator's roles, BGPPeers and questions are there alone. The short run enables reflectors and adds one.
 //
-// TestHierarchy has Auto make a hierarchy of a flat topology and back, twice, and ends it while it is one; in each shape the model is compared with BIRD. Nobody
-// whose role stays may have an outage. The long form only.
+// TestHierarchy has Auto make a hierarchy of a flat topology and back, twice, and ends it while it is one; in each shape the model is
+// compared with BIRD. Nobody whose role stays may have an outage. The full run only.
 //
 // The model against reality: a network is taken through generated topologies, and what package routereflector predicts of them is compared with
 // what BIRD has: sessions, paths, routes. Scenarios run in dual stack and with IPv6 alone, too.
 //
 // TestTutorial follows docs/tutorials/calico-route-reflector-operator.md, block by block: about a minute, in both forms.
 //
-// Besides, machines and pods come and go, the network is killed and comes back, and `lab down` leaves no process, namespace or interface.
+// In addition, machines and pods come and go, the network is killed and comes back, and `lab down` leaves no process, namespace or interface.
 package e2e

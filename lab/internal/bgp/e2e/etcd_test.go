@@ -34,8 +34,9 @@ type onEtcd struct {
 	access blueprint.EtcdAccess
 }
 
-// TestEtcd has the operator enable reflectors, scale them out and in, and replace one whose machine is gone, with Calico's data in etcd. The loss that is
-// expected is that of the scenarios: no pair has an outage of which neither node changed its role or died. The short form ends with three reflectors.
+// TestEtcd has the operator enable reflectors, scale them out and in, and replace one whose machine is gone, with Calico's data in etcd. The
+// loss that is expected is that of the scenarios: no pair has an outage of which neither node changed its role or died. The short run ends
+// with three reflectors.
 func TestEtcd(t *testing.T) {
 	nodes := 8
 	if testing.Short() {
@@ -121,8 +122,8 @@ func (e *onEtcd) install() {
 	})
 }
 
-// reflectors are the Calico Nodes with the topology's label, with their cluster IDs. One that has the label without an ID, or an ID without the label,
-// fails the test: the two are one write.
+// reflectors are the Calico Nodes with the topology's label, with their cluster IDs. One that has the label without an ID, or an ID without
+// the label, fails the test: the two are one write.
 func (e *onEtcd) reflectors() map[string]string {
 	e.t.Helper()
 	nodes, err := e.calico.Nodes().List(e.t.Context(), options.ListOptions{})
@@ -143,7 +144,7 @@ func (e *onEtcd) reflectors() map[string]string {
 	return out
 }
 
-// mesh says whether the mesh is on, by etcd.
+// mesh reports whether the mesh is on, by etcd.
 func (e *onEtcd) mesh() bool {
 	e.t.Helper()
 	all, err := e.calico.BGPConfigurations().List(e.t.Context(), options.ListOptions{})
@@ -177,7 +178,7 @@ func (e *onEtcd) settled(want int) []string {
 	return names
 }
 
-// under lets something happen under a probe. Nobody but whoever dies and whoever changes its role may have an outage.
+// under lets something happen under a probe. Nobody but anyone who dies and anyone who changes its role may have an outage.
 func (e *onEtcd) under(dies []string, change func()) {
 	e.t.Helper()
 	before := e.reflectors()

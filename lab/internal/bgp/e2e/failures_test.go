@@ -50,7 +50,7 @@ const failing = 9
 // TestFailures has a lab of nine nodes in three zones, with a reflector in each.
 func TestFailures(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the long form; the short one has two parts of it in TestScenarios")
+		t.Skip("the full run; the short one has two parts of it in TestScenarios")
 	}
 	l := startScenarios(t, failing, "--zones", "3")
 	l.awaitRoutes()
@@ -120,8 +120,8 @@ func (l *lab) nodes() (all map[string]corev1.Node, reflectors []string) {
 	return all, reflectors
 }
 
-// awaitReflectors waits until there are as many reflectors as are wanted, none of them among some, the topology is Ready with just them, and every node
-// has every route.
+// awaitReflectors waits until there are as many reflectors as are wanted, none of them among some, the topology is Ready with just them, and
+// every node has every route.
 func (l *lab) awaitReflectors(but []string) []string {
 	l.t.Helper()
 	reflectors := l.awaitRoles(but)
@@ -151,7 +151,7 @@ func (l *lab) awaitRoles(but []string) []string {
 	return reflectors
 }
 
-// begin starts a probe, and remembers who is a reflector; end stops it. Whoever changed its role in between, or failed, is not among the others.
+// begin starts a probe, and remembers who is a reflector; end stops it. Anyone who changed its role in between, or failed, is not among the others.
 func (l *lab) begin() (end func(failed ...string) probe.Report) {
 	l.t.Helper()
 	_, before := l.nodes()

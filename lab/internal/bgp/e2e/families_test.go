@@ -22,7 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
-// TestFamilies runs a lab in dual stack and one of IPv6 alone. The short form sees only that routes and packets are there in both families.
+// TestFamilies runs a lab in dual stack and one of IPv6 alone. The short run sees only that routes and packets are there in both families.
 func TestFamilies(t *testing.T) {
 	if testing.Short() {
 		l := start(t, 3, "--cloud", blueprint.CloudNone, "--ip-families", blueprint.BothFamilies)
@@ -110,7 +110,7 @@ func count(speaks bool, many int) int {
 	return 0
 }
 
-// sentIn says whether all pairs were probed by IPv6, and by IPv4 as well if that is there.
+// sentIn reports whether all pairs were probed by IPv6, and by IPv4 as well if that is there.
 func sentIn(r probe.Report, v4 bool) error {
 	pairs := r.Nodes * (r.Nodes - 1)
 	if v4 {

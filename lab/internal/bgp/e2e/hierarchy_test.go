@@ -22,12 +22,12 @@ import (
 // inGroups is how many machines there are in TestHierarchy: two groups of two reflectors, two spines, and three clients.
 const inGroups = 9
 
-// TestHierarchy has the nodes become too many for one group of reflectors, and few enough again: Auto makes a hierarchy of two groups, and a flat topology of
-// that. The loss that is expected is none but that of the nodes whose own role changes. In each shape BIRD has the sessions, paths and routes that the model
-// predicts.
+// TestHierarchy has the nodes become too many for one group of reflectors, and few enough again: Auto makes a hierarchy of two groups, and a
+// flat topology of that. The loss that is expected is none but that of the nodes whose own role changes. In each shape BIRD has the
+// sessions, paths and routes that the model predicts.
 func TestHierarchy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the long form; generated hierarchies are in the short form of TestModel")
+		t.Skip("the full run; generated hierarchies are in the short run of TestModel")
 	}
 	l := startScenarios(t, inGroups)
 	l.awaitRoutes()

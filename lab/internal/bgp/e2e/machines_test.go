@@ -244,10 +244,10 @@ func downLeavesNothing(l *lab, interfaces []string) {
 // TestDroplets switches a droplet of a lab with a cloud off and on, and adds and deletes one.
 func TestDroplets(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the long form")
+		t.Skip("the full run")
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(prepare(t).binary), blueprint.CloudControllerManager)); err != nil {
-		need(t, "the cloud controller manager is needed beside the lab's binary: build it with `make build`")
+		need(t, "the cloud controller manager is needed alongside the lab's binary: build it with `make build`")
 	}
 	l := start(t, 2, "--cloud", blueprint.CloudDigitalOcean)
 	l.awaitRoutes()

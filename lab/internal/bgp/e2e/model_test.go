@@ -50,7 +50,7 @@ const (
 const seeds = 1_000_000
 
 const (
-	// quiet is how long what is seen must have been what is predicted, without a change, to count as the end.
+	// quiet is how long the observed state must have been what is predicted, without a change, to count as the end.
 	quiet = 1500 * time.Millisecond
 	// still is how long it must have been the same to count as the end if it is something else. BIRD waits for up to 30 s before it tries again.
 	still = 45 * time.Second
@@ -344,7 +344,7 @@ func (b *bench) look(counts []bool) (seen facts, pending []string, err error) {
 // haste is how long a session may wait before it is hastened.
 const haste = time.Second
 
-// hasten starts one end of a session anew: where both ends have been configured at once, both call at once, refuse each other, and do so again for
+// hasten starts one end of a session again: where both ends have been configured at once, both call at once, refuse each other, and do so again for
 // up to half a minute.
 func (b *bench) hasten(i, at int, session birdc.Session) {
 	key := b.between(i, " - ", at)
@@ -358,7 +358,7 @@ func (b *bench) hasten(i, at int, session birdc.Session) {
 	}
 }
 
-// compare waits until what is seen has come to rest, and says what differs from what is predicted.
+// compare waits until the observed state has come to rest, and says what differs from what is predicted.
 func (b *bench) compare(s *shape) (summary string, err error) {
 	want, counts, unreachable, most := b.predict(s)
 	summary = fmt.Sprintf("%d sessions, %d pairs without a route, at most %d paths", len(want.sessions)/2, unreachable, most)
@@ -388,7 +388,7 @@ func (b *bench) compare(s *shape) (summary string, err error) {
 	}
 }
 
-// difference lists what is seen and not predicted, or the reverse.
+// difference lists the observed state and not predicted, or the reverse.
 func difference(want, seen facts) string {
 	lines := map[string]bool{}
 	sets := []struct {

@@ -54,7 +54,7 @@ func TestScenarios(t *testing.T) {
 	if testing.Short() {
 		l.failures(aBirdIsKilled, aReflectorDies)
 	}
-	// The last of all scenarios ends without reflectors, that of the short form with two.
+	// The last of all scenarios ends without reflectors, that of the short run with two.
 	name := scenario.Enable
 	if testing.Short() {
 		name = scenario.Disable
@@ -132,7 +132,7 @@ func (l *lab) scenario(name string, args ...string) scenario.Result {
 	return result
 }
 
-// killed is replace-all once more, with the operator killed on the way.
+// killed is replace-all again, with the operator killed on the way.
 func killed(l *lab) {
 	seed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64)
 	if err != nil {
@@ -255,7 +255,7 @@ func control(t *testing.T, r scenario.Result) {
 		t.Fatalf("%d steps, reflectors %v; want %d and %d", len(r.Changes), r.Reflectors, len(kinds), reflectors)
 	}
 	if last := time.Duration(r.Changes[len(r.Changes)-1].At - r.Changes[0].At); last > 5*time.Second {
-		t.Errorf("the steps took %v, which is no burst", last)
+		t.Errorf("the steps took %v, which is not a burst", last)
 	}
 	if r.Report.Collateral.Outages == 0 {
 		t.Errorf("all steps at once cost no pair an outage that kept its roles: %+v", r.Report.Collateral)

@@ -44,7 +44,7 @@ type kind struct {
 	make func(s *shape)
 }
 
-// kinds are in the order in which a run goes through them. Those that the short form needs most come first.
+// kinds are in the order in which a run goes through them. Those that the short run needs most come first.
 func shapeKinds() []kind {
 	return []kind{
 		{"hierarchy", (*shape).hierarchy},
@@ -54,7 +54,7 @@ func shapeKinds() []kind {
 		{"any", (*shape).any},
 		{"flat, silent nodes", (*shape).silence},
 		{"flat", (*shape).flat},
-		{"mesh beside reflectors", (*shape).beside},
+		{"mesh alongside reflectors", (*shape).beside},
 		{"overlapping peers", (*shape).overlapping},
 		{"a single reflector", (*shape).single},
 		{"foreign AS", (*shape).foreigners},
@@ -230,7 +230,7 @@ func (s *shape) hierarchy() {
 	}
 }
 
-// beside leaves the mesh on beside reflectors that only some have sessions with.
+// beside leaves the mesh on alongside reflectors that only some have sessions with.
 func (s *shape) beside() {
 	all := s.all()
 	count := s.between(1, 3)

@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotAllowed says that this process may not make a network namespace.
+// ErrNotAllowed reports that this process may not make a network namespace.
 var ErrNotAllowed = errors.New("network namespaces may not be made here; run as root, or allow unprivileged user namespaces (kernel.unprivileged_userns_clone, user.max_user_namespaces)")
 
-// ErrClosed says that the namespace has been closed.
+// ErrClosed reports that the namespace has been closed.
 var ErrClosed = errors.New("the network namespace has been closed")
 
 // Namespace is a network namespace. Its methods may be called by any goroutine, at any time.

@@ -24,7 +24,7 @@ import (
 // SocketName is the network's socket in its folder.
 const SocketName = "network.sock"
 
-// ErrDown says that nobody answers.
+// ErrDown reports that nobody answers.
 var ErrDown = errors.New("the BGP network does not run now; look at `lab logs bgp-network`")
 
 // Client talks to a running network.

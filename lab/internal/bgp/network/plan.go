@@ -111,7 +111,7 @@ func isAwaited(m machines.Machine) bool {
 // own are a machine's addresses, with the length of their networks; what it has not is the zero Prefix.
 type own struct{ v4, v6 netip.Prefix }
 
-// of says whether the addresses are those of the machine. Which families it has is what calico-node has written.
+// of reports whether the addresses are those of the machine. Which families it has is what calico-node has written.
 func (o own) of(m machines.Machine) bool {
 	return (o.v4.IsValid() || o.v6.IsValid()) &&
 		(!o.v4.IsValid() || o.v4.Addr() == m.Address) && (!o.v6.IsValid() || o.v6.Addr() == machines.IPv6(m.Address))

@@ -87,7 +87,7 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// listen makes the socket anew: one that an earlier process left is nobody's. The path is relative to the working directory, because the path
+// listen makes the socket again: one that an earlier process left is nobody's. The path is relative to the working directory, because the path
 // of a socket is limited to 107 bytes.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -64,7 +64,7 @@ func (e End) family() string {
 	return ""
 }
 
-// pair says whether packets go from one end to another: they are of different nodes and one family.
+// pair reports whether packets go from one end to another: they are of different nodes and one family.
 func (p *Prober) pair(from, to int) bool {
 	return p.ends[from].Node != p.ends[to].Node && p.ends[from].family() == p.ends[to].family()
 }

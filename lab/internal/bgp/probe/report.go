@@ -69,7 +69,7 @@ func (m Milliseconds) String() string { return time.Duration(m).Round(time.Milli
 type PairLoss struct {
 	Pair
 	Loss
-	// RoleChange says that one of the two nodes changed its role as a reflector.
+	// RoleChange reports that one of the two nodes changed its role as a reflector.
 	RoleChange bool `json:"roleChange"`
 	// OutageAt is when the longest outage began, since the start.
 	OutageAt Milliseconds `json:"outageAtMs"`

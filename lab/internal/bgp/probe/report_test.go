@@ -34,7 +34,7 @@ func TestMeasure(t *testing.T) {
 	}{
 		{"nothing sent", "", probe.Loss{}, 0},
 		{"nothing lost", "....", probe.Loss{Sent: 4}, 0},
-		{"single losses are no outage", ".x.x.x.", probe.Loss{Sent: 7, Lost: 3}, 0},
+		{"single losses are not an outage", ".x.x.x.", probe.Loss{Sent: 7, Lost: 3}, 0},
 		{"two in a row are one", "..xx..", probe.Loss{Sent: 6, Lost: 2, Outages: 1, LongestOutage: ms(40)}, ms(40)},
 		{"it lasts until the next that arrives", "xxx.", probe.Loss{Sent: 4, Lost: 3, Outages: 1, LongestOutage: ms(60)}, 0},
 		{"the longest counts", "xx..xxxx.xx.", probe.Loss{Sent: 12, Lost: 8, Outages: 3, LongestOutage: ms(80)}, ms(80)},

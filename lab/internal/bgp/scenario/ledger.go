@@ -36,7 +36,7 @@ type Change struct {
 	Reason string `json:"reason,omitempty"`
 	// Node is the node of a change of roles.
 	Node string `json:"node,omitempty"`
-	// MeshOn says whether the mesh was on before the write.
+	// MeshOn reports whether the mesh was on before the write.
 	MeshOn bool `json:"meshOn"`
 	// Reflectors are the nodes that were reflectors before the write, and how many of their sessions with all other nodes had been seen: either
 	// end had said so, asked after the last change of a BGPPeer and of the role of either end.
@@ -53,7 +53,7 @@ type Witness struct {
 	Expected    int `json:"expected"`
 }
 
-// Full says that no session was missing.
+// Full reports that no session was missing.
 func (w Witness) Full() bool { return w.Established >= w.Expected }
 
 // String is such as "node-1 5/5".
@@ -285,8 +285,8 @@ func (l *ledger) change(o observation, kind routereflector.Kind, object, node st
 	l.last = o.version
 }
 
-// seen says whether the session of two nodes by a BGPPeer, in one address family, has been seen to be Established. What either end says counts if it was asked after all
-// that may have reset the session; of two the later word.
+// seen reports whether the session of two nodes by a BGPPeer, in one address family, has been seen to be Established. What either end says
+// counts if it was asked after all that may have reset the session; of two the later word.
 func (l *ledger) seen(one, other string, family int) bool {
 	after := max(l.nodes[one].since, l.nodes[other].since, l.peered)
 	a, b := l.answers[one], l.answers[other]

@@ -66,7 +66,7 @@ func node(name, label, id string) *corev1.Node {
 	return n
 }
 
-// question is a CalicoNodeStatus without an answer; says is one with sessions by BGPPeers, or of the mesh.
+// question is a CalicoNodeStatus without a response; says is one with sessions by BGPPeers, or of the mesh.
 func question(node string) *calicov3.CalicoNodeStatus {
 	return &calicov3.CalicoNodeStatus{ObjectMeta: metav1.ObjectMeta{Name: "ask-" + node}, Spec: calicov3.CalicoNodeStatusSpec{Node: node}}
 }
@@ -187,7 +187,7 @@ func TestWitnesses(t *testing.T) {
 		members    []Witness
 	}{
 		{"nobody is asked", nil, []Witness{{"n1", 0, 2}}, nil},
-		{"asked, no answer", []client.Object{question("n1")}, []Witness{{"n1", 0, 2}}, nil},
+		{"asked, no response", []client.Object{question("n1")}, []Witness{{"n1", 0, 2}}, nil},
 		{"asked and answered", []client.Object{question("n1"), full}, []Witness{{"n1", 2, 2}}, nil},
 		{"one session is missing", []client.Object{question("n1"), says("n1", calicov3.BGPPeerTypeNodePeer, "n2")}, []Witness{{"n1", 1, 2}}, nil},
 		{"one has gone since", []client.Object{question("n1"), full, says("n1", calicov3.BGPPeerTypeNodePeer, "n2")}, []Witness{{"n1", 1, 2}}, nil},

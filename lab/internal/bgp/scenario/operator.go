@@ -39,8 +39,8 @@ type operator struct {
 	err         error // why it ended, once ended is closed
 }
 
-// Operate starts the operator beside whatever a caller does to the cluster, and returns once it is ready; its log is appended to a file. environment, which
-// may be nothing, names a datastore of Calico's that is not the cluster's own. stop lets it end and waits for that.
+// Operate starts the operator alongside whatever a caller does to the cluster, and returns once it is ready; its log is appended to a file.
+// environment, which may be nothing, names a datastore of Calico's that is not the cluster's own. stop lets it end and waits for that.
 func Operate(ctx context.Context, program, kubeconfig, log string, environment ...string) (stop func() error, err error) {
 	o, err := startOperator(ctx, program, kubeconfig, log, environment...)
 	if err != nil {

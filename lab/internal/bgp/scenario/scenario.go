@@ -69,7 +69,7 @@ type Result struct {
 	Questions []string `json:"questions"`
 	// Writes are those of Steady: there should be none.
 	Writes []string `json:"writes"`
-	// Killed says that the operator was killed and started again.
+	// Killed reports that the operator was killed and started again.
 	Killed bool `json:"killed"`
 }
 

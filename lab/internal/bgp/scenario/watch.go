@@ -94,7 +94,7 @@ func (w *watcher) enter(object runtime.Object, deleted, initial bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.err = cmp.Or(w.err, fmt.Errorf("%T %s: resourceVersion %q is no number, so that events have no order", o, o.GetName(), o.GetResourceVersion()))
+		w.err = cmp.Or(w.err, fmt.Errorf("%T %s: resourceVersion %q is not a number, so that events have no order", o, o.GetName(), o.GetResourceVersion()))
 	}
 	w.waiting = append(w.waiting, observation{at: time.Since(w.begun), version: version, object: o, deleted: deleted, initial: initial})
 }

@@ -122,7 +122,7 @@ func FindBird() (bird, bird6 string, err error) {
 	return findBird(exec.LookPath, "/usr/sbin", "/usr/local/sbin")
 }
 
-// findBird looks where look does, and then in folders that are not on everybody's PATH. There is no bird6 beside bird 2, which is one program
+// findBird looks where look does, and then in folders that are not on everybody's PATH. There is no bird6 alongside bird 2, which is one program
 // for both.
 func findBird(look func(string) (string, error), folders ...string) (bird, bird6 string, err error) {
 	for _, want := range []struct {

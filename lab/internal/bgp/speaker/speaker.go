@@ -120,7 +120,7 @@ func (s *Speakers) PIDs() map[string]int {
 // dir is in a folder for nodes alone, since a node may have any name.
 func (s *Speakers) dir(node string) string { return filepath.Join(s.config.Dir, "nodes", node) }
 
-// prepare makes a node's folder anew: what an earlier run rendered says nothing about this one.
+// prepare makes a node's folder again: what an earlier run rendered says nothing about this one.
 func (s *Speakers) prepare(node string) error {
 	dir := s.dir(node)
 	if err := os.RemoveAll(dir); err != nil {

@@ -31,8 +31,8 @@ func controllers() []string {
 	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio"}
 }
 
-// hierarchies are the folders of all hierarchies, those without a controller included (systemd's, and the empty one of version 2): a kubelet's root must
-// be in each of version 1, and runc makes groups in all.
+// hierarchies are the folders of all hierarchies, those without a controller included (systemd's, and the empty one of version 2): a
+// kubelet's root must be in each of version 1, and runc makes groups in all.
 func hierarchies() []string {
 	entries, err := os.ReadDir(Mount)
 	if err != nil {
@@ -123,7 +123,7 @@ func Make(group string) error {
 // removePatience is how long a group may be busy: the kernel empties it a moment after its last process has ended.
 const removePatience = 10 * time.Second
 
-// Remove removes a group with all groups in it from every hierarchy. One that does not exist is no error. No process may be in there any more.
+// Remove removes a group with all groups in it from every hierarchy. One that does not exist is not an error. No process may be in there any more.
 func Remove(ctx context.Context, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, removePatience)
 	defer cancel()

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package loadbalancer carries the traffic of the simulated cloud's network load balancers to real machines. As at DigitalOcean, packets for the
-// address of a load balancer come to a droplet unchanged, whose kube-proxy knows that address, and only droplets that pass the health check get any. Here that is a route: from
-// the lab's own network namespace to all healthy droplets in turn, by connection.
+// address of a load balancer come to a droplet unchanged, whose kube-proxy knows that address, and only droplets that pass the health check
+// get any. Here that is a route: from the lab's own network namespace to all healthy droplets in turn, by connection.
 //
 // Load balancers of the other type (REGIONAL), which end connections and open new ones, carry nothing here.
 package loadbalancer
@@ -34,7 +34,7 @@ import (
 
 const (
 	pollInterval = time.Second
-	// checkTimeout bounds one health check: a machine that is cut off does not answer at all.
+	// checkTimeout bounds one health check: a machine that is cut off does not respond at all.
 	checkTimeout = time.Second
 	networkType  = "REGIONAL_NETWORK"
 )

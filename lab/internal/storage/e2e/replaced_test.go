@@ -23,8 +23,9 @@ const (
 	nodeSocket      = "/var/lib/kubelet/plugins/dobs.csi.digitalocean.com/csi.sock"
 )
 
-// replaced puts workloads of csi-digitalocean's shape in the place of this project's, and back, while a counter writes to a volume: neither detaches it, and
-// both serve new claims. The programs are this project's in both, as its image is what users swap first, and as csi-digitalocean is no module of the proxy.
+// replaced puts workloads of csi-digitalocean's shape in the place of this project's, and back, while a counter writes to a volume: neither
+// detaches it, and both serve new claims. The programs are this project's in both, as its image is what users swap first, and as
+// csi-digitalocean is not a module of the proxy.
 func (l *lab) replaced() {
 	l.createSet("stays", ext4Class)
 	pod := l.awaitPod("stays-0")
@@ -105,7 +106,7 @@ func upstreamController(s *appsv1.StatefulSet) *appsv1.StatefulSet {
 	return s
 }
 
-// upstreamNode makes of the node plugin's DaemonSet one as csi-digitalocean has it, with a registrar beside the driver.
+// upstreamNode makes of the node plugin's DaemonSet one as csi-digitalocean has it, with a registrar alongside the driver.
 func upstreamNode(d *appsv1.DaemonSet) *appsv1.DaemonSet {
 	pod := &d.Spec.Template.Spec
 	for i := range pod.Containers {

@@ -75,7 +75,7 @@ func (v dropletVector) droplet() instance.Droplet {
 	return d
 }
 
-// Every vector: the same metadata, existence and shutdown, or an error where the predecessor has one.
+// Every vector: the same metadata, existence and shutdown, or an error where the upstream project has one.
 func TestDroplets(t *testing.T) {
 	t.Parallel()
 	j := &judge{t: t}
@@ -107,7 +107,7 @@ func compareDroplet(t *testing.T, v dropletVector) string {
 	return compareExistence(node, d, v)
 }
 
-// compareExistence asks about a cluster of this one Node whose list has the droplet. An error of the predecessor is a verdict of unknown.
+// compareExistence asks about a cluster of this one Node whose list has the droplet. An error of the upstream project is a verdict of unknown.
 func compareExistence(node *corev1.Node, d instance.Droplet, v dropletVector) string {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	account := instance.Account{UUID: "a"}

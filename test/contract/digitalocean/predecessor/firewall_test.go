@@ -57,7 +57,7 @@ func (all firewallVectors) input(t *testing.T, v firewallVector) firewall.Input 
 	return in
 }
 
-// Every vector through the pure function: the same request, rules as sets, and a problem where the predecessor has an error.
+// Every vector through the pure function: the same request, rules as sets, and a problem where the upstream project has an error.
 func TestFirewallRequests(t *testing.T) {
 	t.Parallel()
 	all := loadFirewallVectors(t)
@@ -99,15 +99,15 @@ func TestPlanFirewallCommand(t *testing.T) {
 	j.end("plan command")
 }
 
-// compareFirewall returns what is wrong with an answer, empty for nothing. Where the predecessor has an error, which stops it altogether, Mooring
-// leaves the Service out and says so.
+// compareFirewall returns what is wrong with an answer, empty for nothing. Where the upstream project has an error, which stops it
+// altogether, Mooring leaves the Service out and says so.
 func compareFirewall(t *testing.T, v firewallVector, request any, problem bool) string {
 	t.Helper()
 	switch {
 	case v.Error != "" && !problem:
-		return "nothing is wrong with it, the predecessor says " + v.Error
+		return "nothing is wrong with it, the upstream project says " + v.Error
 	case v.Error == "" && problem:
-		return "a Service is left out, the predecessor leaves none out"
+		return "a Service is left out, the upstream project leaves none out"
 	case v.Error != "":
 		return ""
 	}

@@ -54,19 +54,19 @@ type firewallWaiver struct {
 	applies func(*corev1.Service) bool
 }
 
-// firewallWaivers is the one list of them. They apply to vectors that the predecessor answers.
+// firewallWaivers is the one list of them. They apply to vectors that the upstream project answers.
 func firewallWaivers() []firewallWaiver {
 	balancer := func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer }
 	return []firewallWaiver{
 		{
-			reason: "the predecessor opens the ports of a load balancer to everybody although the Service names source ranges (its issue 911); Mooring opens " +
+			reason: "the upstream project opens the ports of a load balancer to everybody although the Service names source ranges (its issue 911); Mooring opens " +
 				"them for those, and for nobody where one cannot be read",
 			applies: func(s *corev1.Service) bool {
 				return balancer(s) && (len(s.Spec.LoadBalancerSourceRanges) > 0 || s.Annotations[annotation.AllowRules] != "")
 			},
 		},
 		{
-			reason: "the predecessor heeds the annotation firewall-managed of Services of type NodePort only (its issue 911); Mooring heeds it for load balancers too",
+			reason: "the upstream project respects the annotation firewall-managed of Services of type NodePort only (its issue 911); Mooring respects it for load balancers too",
 			applies: func(s *corev1.Service) bool {
 				managed, _ := annotation.IsFirewallManaged(s.Annotations)
 				return balancer(s) && !managed
@@ -91,8 +91,8 @@ func waivedFirewall(t *testing.T, v firewallVector) string {
 	return ""
 }
 
-// The waivers have reasons and are needed; and without what they are about, a waived vector is answered as the predecessor does, so that a waiver
-// hides nothing else.
+// The waivers have reasons and are needed; and without what they are about, a waived vector is answered as the upstream project does, so
+// that a waiver hides nothing else.
 func TestFirewallWaivers(t *testing.T) {
 	t.Parallel()
 	all := loadFirewallVectors(t)

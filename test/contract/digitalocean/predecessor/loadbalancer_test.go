@@ -22,7 +22,7 @@ import (
 
 func lbName(v loadBalancerVector) string { return fmt.Sprintf("loadbalancer: %d", v.ID) }
 
-// Every vector through the pure function: the same request, byte for byte, or an error where the predecessor has one.
+// Every vector through the pure function: the same request, byte for byte, or an error where the upstream project has one.
 func TestLoadBalancerRequests(t *testing.T) {
 	t.Parallel()
 	vectors := loadLoadBalancerVectors(t)
@@ -43,9 +43,9 @@ func compare(t *testing.T, vector loadBalancerVector, request any, err error) st
 	t.Helper()
 	switch {
 	case vector.Error != "" && err == nil:
-		return fmt.Sprintf("%s (%s, %s): no error, the predecessor says %s", vector.Name, vector.Context, vector.NodeSet, vector.Error)
+		return fmt.Sprintf("%s (%s, %s): no error, the upstream project says %s", vector.Name, vector.Context, vector.NodeSet, vector.Error)
 	case vector.Error == "" && err != nil:
-		return fmt.Sprintf("%s (%s, %s): %v, the predecessor sends %s", vector.Name, vector.Context, vector.NodeSet, err, vector.Request)
+		return fmt.Sprintf("%s (%s, %s): %v, the upstream project sends %s", vector.Name, vector.Context, vector.NodeSet, err, vector.Request)
 	case vector.Error != "":
 		return ""
 	}

@@ -38,7 +38,7 @@ type httpStep struct {
 	After map[string]string `json:"annotations_after"`
 }
 
-// What the predecessor sends in the course of a load balancer's life, Mooring would send too, with two differences: it sends nothing where
+// What the upstream project sends in the course of a load balancer's life, Mooring would send too, with two differences: it sends nothing where
 // nothing differs, and the network stack never changes.
 func TestHTTPScenarios(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestHTTPScenarios(t *testing.T) {
 	if sent == 0 {
 		t.Fatal("http-scenarios.json has no request")
 	}
-	t.Logf("%d requests of the predecessor compared", sent)
+	t.Logf("%d requests of the upstream project compared", sent)
 }
 
 // checkStep compares one request and returns the load balancer as it is afterwards.
@@ -77,7 +77,7 @@ func checkStep(t *testing.T, where string, in loadbalancer.Input, body json.RawM
 	}
 	want := result.Request
 	if in.Observed != nil && in.Observed.NetworkStack != "" {
-		// B2 of the facts: the predecessor lets the stack follow the Nodes.
+		// B2 of the facts: the upstream project lets the stack follow the Nodes.
 		var theirs loadbalancer.Request
 		if err := json.Unmarshal(body, &theirs); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func checkStep(t *testing.T, where string, in loadbalancer.Input, body json.RawM
 	}
 	for name, value := range result.Annotate {
 		if step.After[name] != value {
-			t.Errorf("%s: would write annotation %s: %s, the predecessor has %q", where, name, value, step.After[name])
+			t.Errorf("%s: would write annotation %s: %s, the upstream project has %q", where, name, value, step.After[name])
 		}
 	}
 	return made(result.Request, step.After[annotation.LoadBalancerID])

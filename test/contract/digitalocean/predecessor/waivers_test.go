@@ -25,20 +25,20 @@ type waiver struct {
 func waivers() []waiver {
 	return []waiver{
 		{
-			reason: "the predecessor refuses a droplet without a private network, so that its Node is never initialized; Mooring gives the addresses there are",
+			reason: "the upstream project refuses a droplet without a private network, so that its Node is never initialized; Mooring gives the addresses there are",
 			applies: func(v dropletVector) bool {
 				return strings.Contains(v.Error, "could not get private ip") && !v.has("private") && v.has("public")
 			},
 		},
 		{
-			reason: "the predecessor does not find a Node whose name is an address of its droplet, since v0.1.62; Mooring does, as its documentation promises",
+			reason: "the upstream project does not find a Node whose name is an address of its droplet, since v0.1.62; Mooring does, as its documentation promises",
 			applies: func(v dropletVector) bool {
 				address, err := netip.ParseAddr(v.identity().Metadata.Name)
 				return err == nil && v.identity().Spec.ProviderID == "" && strings.Contains(v.Error, "not found") && v.owns(address)
 			},
 		},
 		{
-			reason: "the predecessor takes a provider ID with a sign or leading zeros; Mooring takes the one that it writes, so that a droplet has one ID",
+			reason: "the upstream project takes a provider ID with a sign or leading zeros; Mooring takes the one that it writes, so that a droplet has one ID",
 			applies: func(v dropletVector) bool {
 				number, ok := strings.CutPrefix(v.identity().Spec.ProviderID, "digitalocean://")
 				id, err := strconv.Atoi(number)
@@ -58,7 +58,7 @@ func waived(v dropletVector) string {
 	return ""
 }
 
-// has says whether the droplet has an address of a kind, public of either family, private of IPv4.
+// has reports whether the droplet has an address of a kind, public of either family, private of IPv4.
 func (v dropletVector) has(kind string) bool {
 	for family, networks := range v.Droplet.Networks {
 		if kind == "private" && family != "v4" {
@@ -80,11 +80,11 @@ func (v dropletVector) identity() (node struct {
 		ProviderID string `json:"providerID"`
 	} `json:"spec"`
 }) {
-	_ = json.Unmarshal(v.Node, &node) // what is no Node has no name, and the test of the vector says so
+	_ = json.Unmarshal(v.Node, &node) // what is not a Node has no name, and the test of the vector says so
 	return node
 }
 
-// owns says whether the droplet has an address.
+// owns reports whether the droplet has an address.
 func (v dropletVector) owns(address netip.Addr) bool {
 	for _, networks := range v.Droplet.Networks {
 		if slices.ContainsFunc(networks, func(n dropletNetwork) bool { return n.Address == address }) {

@@ -40,11 +40,11 @@ const (
 // example's probe after 5.
 const patience = 5 * time.Second
 
-// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn. All the while both API servers must be ready and able to write, and the core's memory
-// and database must stay far below their limits; its history is compacted as the operator does.
+// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn. All the while both API servers must be ready and able to write, and
+// the core's memory and database must stay far below their limits; its history is compacted as the operator does.
 func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the long form runs it: it builds k8s.io/sample-apiserver")
+		t.Skip("the full run runs it: it builds k8s.io/sample-apiserver")
 	}
 	program := controlplane.BuildSampleAPIServer(t)
 	core, process := tenantproxy.StartEtcd(t, true)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bench compares etcd-storage-proxy with its core etcd and with etcd's own grpc-proxy. Clients, proxies and etcd share one
-// machine, each in a process of its own, and take turns in short rounds, so that a figure means something only beside the others of
+// machine, each in a process of its own, and take turns in short rounds, so that a figure means something only alongside the others of
 // the same round: what is printed and judged are ratios to direct etcd.
 //
 //	make bench BENCH_PKGS=./test/contract/etcdstorage/bench          everything, about six minutes

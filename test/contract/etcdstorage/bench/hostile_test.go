@@ -30,7 +30,7 @@ import (
 // asHostile makes the test binary a hostile tenant: the attack and the address in it. It is a process of its own, and a nice one, as in makeNoise.
 const asHostile = "MOORING_BENCH_AS_HOSTILE"
 
-// control is no attack: as many goroutines that keep the processors busy and call nobody. What it does to the neighbor is the machine's share.
+// control is not an attack: as many goroutines that keep the processors busy and call nobody. What it does to the neighbor is the machine's share.
 const control = "control, busy processors"
 
 func keepBusy(ctx context.Context, _ []*grpc.ClientConn) int64 {
@@ -77,7 +77,7 @@ func quietOperations() []string { return []string{"put", "get", "list", "watch"}
 type quietTenant struct {
 	client *clientv3.Client
 	events clientv3.WatchChan
-	took   map[bool]map[string][]time.Duration // beside the other one, and alone
+	took   map[bool]map[string][]time.Duration // alongside the other one, and alone
 }
 
 // measure makes operations for a while.
@@ -113,9 +113,9 @@ func (q *quietTenant) measure(b *testing.B, noisy bool, length time.Duration) {
 	}
 }
 
-// BenchmarkHostile prints a quiet tenant's p50 and p99 of put, get, list and watch (a put until its event) alone and beside a tenant that attacks with one
-// RPC at full speed, and beside processors that are busy with nothing, both with the shipped budgets. They take turns in rounds of a second. What is judged is generous, since the machine is shared: that the
-// quiet tenant is served at all.
+// BenchmarkHostile prints a quiet tenant's p50 and p99 of put, get, list and watch (a put until its event) alone and alongside a tenant that
+// attacks with one RPC at full speed, and alongside processors that are busy with nothing, both with the shipped budgets. They take turns in
+// rounds of a second. What is judged is generous, since the machine is shared: that the quiet tenant is served at all.
 func BenchmarkHostile(b *testing.B) {
 	endpoint, _ := tenantproxy.StartEtcd(b, true)
 	shipped := []string{
@@ -144,7 +144,7 @@ func BenchmarkHostile(b *testing.B) {
 	fmt.Fprint(os.Stdout, "\n"+t.String())
 }
 
-// beside measures alone and beside one attack by turns.
+// alongside measures alone and alongside one attack by turns.
 func (q *quietTenant) beside(b *testing.B, t *table, name, address string, rounds int) {
 	b.Helper()
 	self, err := os.Executable()
@@ -168,7 +168,7 @@ func (q *quietTenant) beside(b *testing.B, t *table, name, address string, round
 	for _, operation := range quietOperations() {
 		alone, together := q.took[false][operation], q.took[true][operation]
 		if len(alone) == 0 || len(together) == 0 {
-			b.Errorf("%s beside %s: %d alone, %d beside it", operation, name, len(alone), len(together))
+			b.Errorf("%s alongside %s: %d alone, %d alongside it", operation, name, len(alone), len(together))
 			continue
 		}
 		ratio := float64(percentile(together, 99)) / float64(percentile(alone, 99))

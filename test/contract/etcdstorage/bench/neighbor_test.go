@@ -33,9 +33,10 @@ const (
 	quietPause = 5 * time.Millisecond
 )
 
-// BenchmarkNeighbor prints the latency of a quiet tenant beside a noisy one at full speed, without a bound on what the noisy one has in flight at the
-// core, with the one that the operator sets by default, and with smaller ones. The core writes to the disk. The quiet tenant is alone and not alone by
-// turns, in rounds of a second, since whatever else the machine does changes from one minute to the next: the ratio is that of both within one row.
+// BenchmarkNeighbor prints the latency of a quiet tenant alongside a noisy one at full speed, without a bound on what the noisy one has in
+// flight at the core, with the one that the operator sets by default, and with smaller ones. The core writes to the disk. The quiet tenant
+// is alone and not alone by turns, in rounds of a second, since whatever else the machine does changes from one minute to the next: the
+// ratio is that of both within one row.
 func BenchmarkNeighbor(b *testing.B) {
 	endpoint, _ := tenantproxy.StartEtcd(b, true)
 	quiet := tenantproxy.Dial(b, waiting(b, tenantproxy.NewBinary(b, endpoint, "/quiet/", "quiet")))
@@ -140,7 +141,7 @@ func makeNoise(what string) error {
 	return err
 }
 
-// beside calls f by turns with a noisy tenant that is stopped, and with one at full speed, and returns how many requests that made.
+// alongside calls f by turns with a noisy tenant that is stopped, and with one at full speed, and returns how many requests that made.
 func beside(b *testing.B, core string, seats int32, load string, rounds int, f func(noisy bool)) (requests int) {
 	b.Helper()
 	proxy := tenantproxy.NewBinary(b, core, "/noisy/", "noisy", fmt.Sprintf("--max-in-flight=%d", seats))

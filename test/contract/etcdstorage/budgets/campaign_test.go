@@ -64,8 +64,8 @@ func scrape(tb testing.TB, address, name, series string) (sum float64) {
 	return sum
 }
 
-// A tenant that attacks with each RPC there is, as fast as it can, costs the core no more calls and messages than its budgets; its neighbor is served all
-// the while; the core does not run out of memory or space, and the proxy not out of its pod's memory. Afterwards nothing is in flight.
+// A tenant that attacks with each RPC there is, as fast as it can, costs the core no more calls and messages than its budgets; its neighbor
+// is served all the while; the core does not run out of memory or space, and the proxy not out of its pod's memory. Afterwards nothing is in flight.
 func TestNoAttackExceedsTheBudgets(t *testing.T) {
 	t.Parallel()
 	core, process := tenantproxy.StartEtcd(t, false)

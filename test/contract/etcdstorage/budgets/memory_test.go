@@ -73,7 +73,7 @@ func TestLargeListsFitIntoThePod(t *testing.T) {
 	before := process.PeakMemory(t)
 	unread(t, proxy.Address, 1000)
 	if _, err := client.Put(t.Context(), "small", "request"); err != nil {
-		t.Errorf("a small request beside unread lists: %v", err)
+		t.Errorf("a small request alongside unread lists: %v", err)
 	}
 	all, grown := proxy.PeakMemory(t), process.PeakMemory(t)-before
 	if all > podMemory || grown > 1<<30 {

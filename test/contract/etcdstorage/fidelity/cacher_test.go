@@ -62,7 +62,7 @@ func hurried(d time.Duration) time.Duration {
 func podAttributes(object runtime.Object) (labels.Set, fields.Set, error) {
 	pod, ok := object.(*example.Pod)
 	if !ok {
-		return nil, nil, fmt.Errorf("%T is no pod", object)
+		return nil, nil, fmt.Errorf("%T is not a pod", object)
 	}
 	return pod.Labels, fields.Set{
 		"spec.nodeName": pod.Spec.NodeName, "spec.restartPolicy": string(pod.Spec.RestartPolicy), "status.phase": string(pod.Status.Phase),
@@ -140,7 +140,7 @@ type creating struct {
 	t *testing.T
 }
 
-// indexed says that the test needs the indexes of pods, and whether it has pods outside namespaces.
+// indexed reports that the test needs the indexes of pods, and whether it has pods outside namespaces.
 func indexed(name string) []func(*cacher.Config) {
 	switch name {
 	case "NamespaceScopedList", "NamespaceScopedWatch":

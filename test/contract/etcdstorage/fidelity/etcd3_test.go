@@ -18,7 +18,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// increaseRV writes something that is no pod.
+// increaseRV writes something that is not a pod.
 func increaseRV(client *clientv3.Client) storagetesting.IncreaseRVFunc {
 	return func(ctx context.Context, t *testing.T) int64 {
 		resp, err := client.KV.Put(ctx, "increaseRV", "ok")
@@ -185,7 +185,7 @@ func storeTests() map[string]func(context.Context, *testing.T, *store) {
 	}
 }
 
-// alone says that a test cannot run beside others: it sets a feature gate of the whole process, or reads within the second that a lease lasts.
+// alone reports that a test cannot run alongside others: it sets a feature gate of the whole process, or reads within the second that a lease lasts.
 func alone(name string) bool {
 	switch name {
 	case "Get", "WatchSemantics", "WatchSemanticInitialEventsExtended", "WatchListMatchSingle", "SendInitialEventsBackwardCompatibility":

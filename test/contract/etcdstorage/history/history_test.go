@@ -272,7 +272,7 @@ func (s *site) work(t *testing.T) *recorder {
 	}
 	kills, cuts := s.trouble(working, t, rand.New(rand.NewPCG(seed, clients)))
 	wg.Wait()
-	t.Logf("%d operations, %d of them without an answer; %d kills, %d cuts", len(r.ops), r.lost, kills, cuts)
+	t.Logf("%d operations, %d of them without a response; %d kills, %d cuts", len(r.ops), r.lost, kills, cuts)
 	if len(r.ops) < 100 || kills == 0 || cuts == 0 {
 		t.Error("that is too little to show anything")
 	}

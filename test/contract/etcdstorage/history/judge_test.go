@@ -27,12 +27,12 @@ func TestTheModelRefusesWhatCannotBe(t *testing.T) {
 		history []porcupine.Operation
 		want    bool
 	}{
-		"a write is read":                        {[]porcupine.Operation{put("1", 0, 1, false), get("1", 2, 3)}, true},
-		"an old value is read":                   {[]porcupine.Operation{put("1", 0, 1, false), put("2", 2, 3, false), get("1", 4, 5)}, false},
-		"a write without an answer is read late": {[]porcupine.Operation{put("1", 0, 100, true), get("", 2, 3), get("1", 4, 5)}, true},
-		"a write is undone":                      {[]porcupine.Operation{put("1", 0, 100, true), get("1", 2, 3), get("", 4, 5)}, false},
-		"two swap the same":                      {[]porcupine.Operation{swap("", "1", true, "", 0, 10), swap("", "2", true, "", 0, 10)}, false},
-		"one of two swaps":                       {[]porcupine.Operation{swap("", "1", true, "", 0, 10), swap("", "2", false, "1", 0, 10)}, true},
+		"a write is read":                         {[]porcupine.Operation{put("1", 0, 1, false), get("1", 2, 3)}, true},
+		"an old value is read":                    {[]porcupine.Operation{put("1", 0, 1, false), put("2", 2, 3, false), get("1", 4, 5)}, false},
+		"a write without a response is read late": {[]porcupine.Operation{put("1", 0, 100, true), get("", 2, 3), get("1", 4, 5)}, true},
+		"a write is undone":                       {[]porcupine.Operation{put("1", 0, 100, true), get("1", 2, 3), get("", 4, 5)}, false},
+		"two swap the same":                       {[]porcupine.Operation{swap("", "1", true, "", 0, 10), swap("", "2", true, "", 0, 10)}, false},
+		"one of two swaps":                        {[]porcupine.Operation{swap("", "1", true, "", 0, 10), swap("", "2", false, "1", 0, 10)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -152,7 +152,7 @@ func (p *pair) compare(ctx context.Context, request etcdisolation.Request, s sor
 	want, wantBody := etcdisolation.Exchange(ctx, p.direct, request)
 	if err != nil {
 		if want.Code() == codes.OK || got.Code() == codes.OK {
-			return fmt.Sprintf("bytes that are no message were answered with %v directly and with %v through the proxy", want, got)
+			return fmt.Sprintf("bytes that are not a message were answered with %v directly and with %v through the proxy", want, got)
 		}
 		return ""
 	}
@@ -170,13 +170,13 @@ func (p *pair) compare(ctx context.Context, request etcdisolation.Request, s sor
 	return gocmp.Diff(wanted, found, protocmp.Transform())
 }
 
-// canonical says that the bytes are those that client libraries make of the message.
+// canonical reports that the bytes are those that client libraries make of the message.
 func canonical(message proto.Message, body []byte) bool {
 	again, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	return err == nil && bytes.Equal(again, body)
 }
 
-// comparable says that chance and clocks have no part in the answer, and that the request names no lease outside the tenant's numbers.
+// comparable reports that chance and clocks have no part in the answer, and that the request names no lease outside the tenant's numbers.
 func comparable(message proto.Message) bool {
 	if grant, ok := message.(*pb.LeaseGrantRequest); ok && (grant.ID <= 0 || grant.ID > 1<<32-1 || grant.TTL < 100) {
 		return false // without a TTL it gets etcd's shortest, and ends soon
@@ -231,7 +231,7 @@ func hasUnknown(m protoreflect.Message) bool {
 // order is sorted.
 func normal(m proto.Message, body []byte) (proto.Message, error) {
 	if err := proto.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("an answer is no message: %w", err)
+		return nil, fmt.Errorf("an answer is not a message: %w", err)
 	}
 	walk(m.ProtoReflect(), func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {

@@ -62,7 +62,7 @@ func TestNoRequestEscapes(t *testing.T) {
 	}
 }
 
-// TestNoConnectionEscapesOrStopsOthers breaks the rules of HTTP/2 and of gRPC on many connections, beside one that is honest. It runs alone,
+// TestNoConnectionEscapesOrStopsOthers breaks the rules of HTTP/2 and of gRPC on many connections, alongside one that is honest. It runs alone,
 // so that it can count what is left of them.
 func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 	etcd := testkit.NewEtcd(t)

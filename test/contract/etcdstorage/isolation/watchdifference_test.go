@@ -32,7 +32,7 @@ type watching struct {
 	stream grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchResponse]
 
 	mu sync.Mutex
-	// control are the answers to requests, without events, of each watch in their order: etcd finds out beside what else it does that a watch
+	// control are the answers to requests, without events, of each watch in their order: etcd finds out alongside what else it does that a watch
 	// begins before what was compacted.
 	control map[int64][]string
 	answers int
@@ -198,7 +198,7 @@ func (p *pair) watchRound(t *testing.T, words *etcdisolation.Words, seed, round 
 		}
 		requests := []*pb.WatchRequest{request}
 		if request.GetCreateRequest() == nil {
-			requests = append(requests, refusedWatch()) // to cancel what there is not has no answer, and requests are taken in order
+			requests = append(requests, refusedWatch()) // to cancel what there is not has no response, and requests are taken in order
 		}
 		sent = append(sent, requests...)
 		p.send(t, direct, proxied, requests...)
@@ -232,7 +232,7 @@ func refusedWatch() *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("fence"), StartRevision: -1}}}
 }
 
-// plain says that the answer depends on nothing but the store: progress comes when it comes, and only after what was asked before.
+// plain reports that the answer depends on nothing but the store: progress comes when it comes, and only after what was asked before.
 func plain(request *pb.WatchRequest) bool {
 	if request.GetProgressRequest() != nil || request.RequestUnion == nil {
 		return false
@@ -241,7 +241,7 @@ func plain(request *pb.WatchRequest) bool {
 	return create == nil || (!create.ProgressNotify && !(create.WatchId != 0 && wrongTwice(create)))
 }
 
-// wrongTwice says that a request is refused whatever its ID is. If the ID is taken, too, etcd names the other reason and the proxy the ID.
+// wrongTwice reports that a request is refused whatever its ID is. If the ID is taken, too, etcd names the other reason and the proxy the ID.
 func wrongTwice(create *pb.WatchCreateRequest) bool {
 	end := string(create.RangeEnd)
 	return create.StartRevision < 0 || (end != "" && end != "\x00" && end <= string(create.Key))

@@ -7,7 +7,7 @@ Parts of the admission server. Each takes the values of digitaloceanCloudControl
 
 {{- define "digitaloceanAdmission.name" -}}digitalocean-cloud-controller-manager-admission-server{{- end }}
 
-{{- /* What selects the pods: the predecessor's label, as it can never be changed in a Deployment. */ -}}
+{{- /* What selects the pods: the upstream project's label, as it can never be changed in a Deployment. */ -}}
 {{- define "digitaloceanAdmission.selectorLabels" -}}
 app: {{ include "digitaloceanAdmission.name" . }}
 {{- end }}
