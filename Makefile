@@ -38,7 +38,7 @@ E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/k
 RACE         ?=
 VERSIONS     ?=
 BENCH        ?= .
-BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench
+BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench ./test/e2e
 
 .PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
@@ -71,12 +71,13 @@ nightly: $(E2E_NEEDS) ## All tests, with the race detector and as many cases as 
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
 	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
 	@go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
+	@MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)
 
-bench: bin/lab bin/etcd build ## Plan time at growing cluster sizes, calls to DigitalOcean alongside the upstream project's, the etcd proxy alongside direct etcd (BENCH, BENCH_PKGS).
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
+bench: bin/lab bin/etcd bin/kube-controllers build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd, departures beside Calico's own controllers (BENCH, BENCH_PKGS).
+	@go test -tags e2e -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
 
 lint: bin/golangci-lint bin/actionlint ## Lint both modules, dependency directions included, and the workflows.
 	@bin/actionlint -shellcheck= -pyflakes=

@@ -5,10 +5,6 @@ package testkit
 
 import (
 	"crypto/tls"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -104,24 +100,7 @@ func (e *Etcd) EnableAuth(tb testing.TB, config clientv3.Config, rootPassword st
 // Pause stops etcd as SIGSTOP does, under which it keeps its connections and answers nothing, and returns when each of its threads has stopped.
 func (e *Etcd) Pause(tb testing.TB) {
 	tb.Helper()
-	e.process.Signal(syscall.SIGSTOP)
-	Eventually(tb, "etcd to stop", func() string {
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", e.process.PID()))
-		if err != nil || len(tasks) == 0 {
-			return fmt.Sprintf("its threads are unknown: %v", err)
-		}
-		for _, task := range tasks {
-			stat, err := os.ReadFile(task)
-			if err != nil {
-				return err.Error()
-			}
-			// The state follows the name, which is in brackets (proc(5)).
-			if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
-				return "a thread runs: " + string(stat)
-			}
-		}
-		return ""
-	})
+	PauseProcess(tb, e.process.PID())
 }
 
 // Resume ends a Pause.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -86,6 +87,29 @@ func (p *Process) Stop() {
 
 // Signal sends the process a signal, such as SIGSTOP.
 func (p *Process) Signal(signal syscall.Signal) { _ = syscall.Kill(p.cmd.Process.Pid, signal) }
+
+// PauseProcess stops a process of that number as SIGSTOP does, and returns when each of its threads has stopped.
+func PauseProcess(tb testing.TB, pid int) {
+	tb.Helper()
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	Eventually(tb, fmt.Sprintf("process %d to stop", pid), func() string {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(tasks) == 0 {
+			return fmt.Sprintf("its threads are unknown: %v", err)
+		}
+		for _, task := range tasks {
+			stat, err := os.ReadFile(task)
+			if err != nil {
+				return err.Error()
+			}
+			// The state follows the name, which is in brackets (proc(5)).
+			if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+				return "a thread runs: " + string(stat)
+			}
+		}
+		return ""
+	})
+}
 
 // PID is the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }

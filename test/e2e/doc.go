@@ -10,6 +10,9 @@
 //	badinput and others what is wrong is named in one sentence, and nothing is written
 //	nodesync            a campaign that kills anything at any time; it prints its seed, which MOORING_E2E_SEED replays, and
 //	                    MOORING_E2E_ROUNDS makes it longer
+//	storm               machines come, go, come back and are renamed beside two replicas, while these and their servers are killed and freeze: the history
+//	                    of Calico's etcd is judged change by change; MOORING_E2E_STORM_SECONDS is its length, half an hour in `make nightly`
+//	departures          a benchmark: 50 machines leave, with calico-node-sync and with Calico's kube-controllers (MOORING_E2E_MACHINES)
 //	lab, terminal       the lab's demo and its end
 //	pods                a lab with real machines: all components as pods by the chart, the etcd storage operator from its own manifests, its upgrade
 //	cloud               the cloud component in the lab: droplets and Nodes, Services and load balancers, kills at any time, memory

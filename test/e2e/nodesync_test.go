@@ -94,11 +94,17 @@ func newCampaign(t *testing.T) *campaign {
 	t.Logf("MOORING_E2E_SEED=%d replays this campaign", seed)
 	c := &campaign{site: newSite(t, controlplane.New(t), "campaign"), random: rand.New(rand.NewPCG(seed, seed))}
 	c.slow = newRelay(t, c.etcd.Endpoint)
-	authority, err := os.ReadFile(c.api.Config.CAFile)
-	c.must(err)
-	block, _ := pem.Decode(authority)
-	c.kubeconfig = writeKubeconfig(t, c.api.Config.Host, c.token, block.Bytes)
+	c.kubeconfig = c.direct()
 	return c
+}
+
+// direct writes a kubeconfig of the product's that leads to the API server itself.
+func (s *site) direct() string {
+	s.t.Helper()
+	authority, err := os.ReadFile(s.api.Config.CAFile)
+	s.must(err)
+	block, _ := pem.Decode(authority)
+	return writeKubeconfig(s.t, s.api.Config.Host, s.token, block.Bytes)
 }
 
 func number(variable string, otherwise int) int {

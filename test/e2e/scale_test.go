@@ -17,6 +17,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -60,7 +61,6 @@ func TestMemoryOfABigCluster(t *testing.T) { //nolint:paralleltest // it measure
 			t.Fatal(err)
 		}
 	}
-	const keysOfAMachine = 3 + 2*30
 	testkit.Eventually(t, "five machines to be cleaned up", func() string {
 		if gone := before - keys(t, etcd); gone != 5*keysOfAMachine {
 			return fmt.Sprintf("%d keys are gone, not %d", gone, 5*keysOfAMachine)
@@ -75,23 +75,23 @@ func TestMemoryOfABigCluster(t *testing.T) { //nolint:paralleltest // it measure
 }
 
 // keys counts what stands in etcd.
-func keys(t *testing.T, etcd *testkit.Etcd) int {
-	t.Helper()
-	answer, err := etcd.Client.Get(t.Context(), "/calico/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+func keys(tb testing.TB, etcd *testkit.Etcd) int {
+	tb.Helper()
+	answer, err := etcd.Client.Get(tb.Context(), "/calico/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return int(answer.Count)
 }
 
 // register creates the Kubernetes Nodes of the crowd.
-func register(t *testing.T, api *controlplane.Cluster, crowd caliconode.Crowd) {
-	t.Helper()
+func register(tb testing.TB, api *controlplane.Cluster, crowd caliconode.Crowd) {
+	tb.Helper()
 	config := rest.CopyConfig(api.Config)
 	config.QPS, config.Burst = -1, 0
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	numbers := make(chan int)
 	var workers sync.WaitGroup
@@ -99,8 +99,8 @@ func register(t *testing.T, api *controlplane.Cluster, crowd caliconode.Crowd) {
 		workers.Go(func() {
 			for i := range numbers {
 				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: crowd.Machine(i)}}
-				if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-					t.Errorf("registering %s: %v", node.Name, err)
+				if _, err := client.CoreV1().Nodes().Create(tb.Context(), node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+					tb.Errorf("registering %s: %v", node.Name, err)
 				}
 			}
 		})
@@ -113,22 +113,22 @@ func register(t *testing.T, api *controlplane.Cluster, crowd caliconode.Crowd) {
 }
 
 // usageOf is the most memory that a process has had resident, in MiB (Linux, proc(5): VmHWM).
-func usageOf(t *testing.T, pid int) int {
-	t.Helper()
+func usageOf(tb testing.TB, pid int) int {
+	tb.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			return kib >> 10
 		}
 	}
-	t.Fatalf("%s holds no VmHWM", status)
+	tb.Fatalf("%s holds no VmHWM", status)
 	return 0
 }
 

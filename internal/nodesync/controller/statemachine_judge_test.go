@@ -23,9 +23,13 @@ func (k *watcher) judgeTaking(p *process, w etcdWrite, t taking) {
 	node, _ := k.u.etcd.at(modelNodeKey(t.host), w.revision-1)
 	k.judgeLife(p, w, m)
 	k.judgeIdentity(p, m, node)
-	k.judgeGrace(p, m, node != nil)
-	k.judgeMass(p, m, node)
-	k.judgeOverlap(p)
+	if p.serving != nil {
+		k.judgeNamed(p, m)
+	} else {
+		k.judgeGrace(p, m, node != nil)
+		k.judgeMass(p, m, node)
+		k.judgeOverlap(p)
+	}
 	if n, there := node.(modelNode); there && !t.fence && n.Annotations[nodesync.FenceAnnotation] == "" {
 		k.violate("I1: something is taken from %s, which is not fenced", t.host)
 	}
@@ -183,7 +187,7 @@ func (k *watcher) judgeGone(p *process, w etcdWrite, c keyChange) {
 			}
 		}
 	case modelResource:
-		if !value.Automatic && !slices.Contains(p.r.Config.AlsoRemove, nodesync.ResourceKind(value.Kind)) {
+		if !value.Automatic && !slices.Contains(p.alsoRemoves(), nodesync.ResourceKind(value.Kind)) {
 			k.violate("a user wrote %s", c.key)
 		}
 	}

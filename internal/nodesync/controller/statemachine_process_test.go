@@ -44,6 +44,10 @@ type process struct {
 	// fate says what becomes of each call when nothing else is ordered, nil for nothing. trace are all calls that were made.
 	fate  func(portCall) order
 	trace []tracedCall
+	// serving is the request that it is at work on, nil for none; served says that there was one in this round.
+	serving *Request
+	served  bool
+	wrongly wrongly
 	// recalledAt is the age at which it first read the memory of an earlier process, -1 for not yet, and stale is whether that was too old then.
 	recalledAt time.Duration
 	stale      bool
@@ -56,6 +60,8 @@ type processOptions struct {
 	dryRun, journal, stateless bool
 	// reversed turns the order of everything around that has none.
 	reversed bool
+	// serves says that it answers requests.
+	serves bool
 	// blind processes have no working watch: they are synced and never see a Node go.
 	blind bool
 }
@@ -134,6 +140,9 @@ func (p *process) start() {
 	if !p.options.stateless {
 		state := &ConfigMapState{Client: reader, Namespace: "mooring-system", Name: StateName}
 		p.r.State = &statePort{p: p, state: state}
+		if p.options.serves && !p.options.dryRun {
+			p.r.Requests = &requestsPort{p: p, state: state}
+		}
 	}
 	if p.options.journal {
 		p.r.Journal = &journalPort{p: p}
@@ -160,7 +169,7 @@ func (p *process) begin() {
 		}
 	}
 	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}}
-	p.order, p.calls, p.err, p.due = proceed, map[string]int{}, nil, 0
+	p.order, p.calls, p.err, p.due, p.serving, p.served = proceed, map[string]int{}, nil, 0, nil, false
 	p.resume, p.cease = iter.Pull(func(yield func(portCall) bool) {
 		p.yield = yield
 		p.due, p.err = p.r.Round(context.Background())
@@ -367,6 +376,7 @@ func (x *ports) ForgetSightings(needed map[string]bool) {
 func (x *ports) ListNodes(ctx context.Context) ([]nodesync.KubernetesNode, error) {
 	c := portCall{"kubernetes", "ListNodes", ""}
 	nodes, err := call(x.p, c, func() ([]nodesync.KubernetesNode, error) { return x.p.cluster.ListNodes(ctx) })
+	nodes = x.p.wrongly.list(x.p, nodes)
 	x.p.seen.listedAt = x.p.u.age
 	x.p.seen.listAnswer, x.p.seen.listed = answer(x.p.orderedAnswer()), map[string]bool{}
 	for _, n := range nodes {
@@ -386,6 +396,7 @@ func (x *ports) LookUp(ctx context.Context, name string) nodesync.Lookup {
 	if err != nil {
 		lookup = nodesync.Lookup{Node: name, Verdict: nodesync.VerdictUnknown, Detail: err.Error()}
 	}
+	lookup = x.p.wrongly.lie(x.p, lookup)
 	x.p.seen.looked[name] = lookup.Verdict
 	return lookup
 }

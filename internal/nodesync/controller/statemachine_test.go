@@ -30,10 +30,11 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			t.Parallel()
 			stats := newShare(t, "clean-ups completed", "crashes during a clean-up", "rejoins during a clean-up", "conflict", "fences withdrawn", "moved addresses", "borrowed addresses",
 				"mass-guard holds", "overlap holds", "confirmations", "rounds of another cluster", "partial lists", "dry runs", "unreadable values",
-				"other cleaners", "accidents", "two rounds at once")
+				"other cleaners", "accidents", "two rounds at once", "requests by name", "removals by name")
 			cases.Check(t, func(t *rapid.T) {
 				x := newTrial(t, stats.metrics)
 				defer x.end()
+				x.serves = true
 				x.addLeaders(t, crew.leaders, crew.blind)
 				s := &story{trial: x}
 				if rapid.IntRange(0, 9).Draw(t, "another cluster first") == 0 {
@@ -96,6 +97,9 @@ func (s *story) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"a person repairs": func(*rapid.T) { s.repairs() },
+	}
+	if s.serves {
+		actions["a person names machines"] = s.asks
 	}
 	more := func(weight int, name string, action func(*rapid.T)) {
 		for i := range weight {

@@ -22,6 +22,7 @@ type trial struct {
 	*watcher
 	leaders []*process
 	stray   *process // of another cluster, whose kubeconfig or endpoints are wrong
+	serves  bool     // the leaders answer requests
 }
 
 // newTrial draws a universe with machines of all sorts and the configuration of the controllers.
@@ -143,7 +144,7 @@ func (x *trial) fork() *trial { return &trial{watcher: x.watcher.clone()} }
 func (x *trial) addLeaders(t *rapid.T, n int, blind bool) {
 	for i := range n {
 		x.leaders = append(x.leaders, x.newProcess(fmt.Sprintf("leader-%d", i+1), x.u.api, processOptions{
-			journal: rapid.Bool().Draw(t, "journal"), blind: blind || rapid.IntRange(0, 5).Draw(t, "blind") == 0,
+			journal: rapid.Bool().Draw(t, "journal"), serves: x.serves, blind: blind || rapid.IntRange(0, 5).Draw(t, "blind") == 0,
 			reversed: rapid.Bool().Draw(t, "reversed"), dryRun: rapid.IntRange(0, 9).Draw(t, "dry run") == 0,
 		}))
 	}

@@ -129,7 +129,12 @@ func (k *watcher) ended(p *process) {
 			p.presentAt[node] = p.seen.age
 		}
 	}
+	attempts := 1
+	if p.served {
+		attempts += requestRounds + 1
+	}
 	atMost := func(what string, limit int) {
+		limit *= attempts
 		if p.calls[what] > limit {
 			k.violate("I15: %s made %d calls of %s in one round, at most %d are in order", p.name, p.calls[what], what, limit)
 		}
@@ -339,7 +344,7 @@ func (k *watcher) takeReleased(t *taking, c keyChange) {
 
 // judgeHandles checks that handles which went alone are orphans.
 func (k *watcher) judgeHandles(p *process, w etcdWrite) {
-	if !slices.Contains(p.r.Config.AlsoRemove, nodesync.KindIPAMHandle) {
+	if p.serving != nil || !slices.Contains(p.r.Config.AlsoRemove, nodesync.KindIPAMHandle) {
 		k.violate("handles were removed although nobody asked for it")
 	}
 	for _, c := range w.changes {

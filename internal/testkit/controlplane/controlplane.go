@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -186,4 +188,25 @@ func (c *Cluster) Kill(tb testing.TB, process string) {
 	if out, err := exec.CommandContext(tb.Context(), c.binary, "kill", process, "--dir", c.Dir).CombinedOutput(); err != nil {
 		tb.Fatalf("killing %s: %v: %s", process, err, out)
 	}
+}
+
+// Pause stops one of its processes as SIGSTOP does, and returns what ends that.
+func (c *Cluster) Pause(tb testing.TB, process string) (resume func()) {
+	tb.Helper()
+	out, err := exec.CommandContext(tb.Context(), c.binary, "status", "--dir", c.Dir).CombinedOutput()
+	if err != nil {
+		tb.Fatalf("looking for %s: %v: %s", process, err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == process {
+			pid, err := strconv.Atoi(fields[1])
+			if err != nil {
+				tb.Fatalf("%s has no process: %s", process, line)
+			}
+			testkit.PauseProcess(tb, pid)
+			return func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
+		}
+	}
+	tb.Fatalf("there is no process %s:\n%s", process, out)
+	return nil
 }
