@@ -4,8 +4,10 @@
 package calico
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,7 +17,16 @@ import (
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 )
 
-func decodeBlock(key model.BlockKey, value []byte) (*model.AllocationBlock, error) {
+// storedBlock is a block together with the JSON object in which it is stored. A newer Calico writes fields that this program does not know: a write changes
+// what it means to change, and keeps every other field of the block and of its attributes.
+type storedBlock struct {
+	*model.AllocationBlock
+	object []byte
+	// attributes are Attributes as stored, one for one.
+	attributes []json.RawMessage
+}
+
+func decodeBlock(key model.BlockKey, value []byte) (*storedBlock, error) {
 	parsed, err := model.ParseValue(key, value)
 	if err != nil {
 		return nil, err
@@ -32,7 +43,53 @@ func decodeBlock(key model.BlockKey, value []byte) (*model.AllocationBlock, erro
 			return nil, fmt.Errorf("the allocation at position %d refers to nothing", ordinal)
 		}
 	}
-	return b, nil
+	var raw struct {
+		Attributes []json.RawMessage `json:"attributes"`
+	}
+	if err := json.Unmarshal(value, &raw); err != nil {
+		return nil, err
+	}
+	return &storedBlock{AllocationBlock: b, object: value, attributes: raw.Attributes}, nil
+}
+
+// encode returns the JSON object with what assigning and releasing change.
+func (b *storedBlock) encode() ([]byte, error) {
+	return withFields(b.object, map[string]any{
+		"allocations": b.Allocations, "unallocated": b.Unallocated, "attributes": b.attributes, "sequenceNumber": b.SequenceNumber,
+		"sequenceNumberForAllocation": b.SequenceNumberForAllocation,
+	})
+}
+
+// withFields is a JSON object with other values in some of its fields.
+func withFields(raw []byte, fields map[string]any) ([]byte, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, errors.New("it is not an object")
+	}
+	for field, value := range fields {
+		if err := put(object, field, value); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(object)
+}
+
+// unknownField is the name of a field of an attribute that says something and that this program does not know, "" for none. Whoever wrote it may mean that the
+// address is another's as well: a newer Calico names the machine to which a virtual machine moves with its address (alternate).
+func unknownField(attribute json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(attribute, &fields) != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "handle_id" && name != "secondary" && !slices.Contains([]string{"null", "{}", "[]", `""`, "false", "0"}, string(fields[name])) {
+			return name
+		}
+	}
+	return ""
 }
 
 func parseBlock(key model.BlockKey, value []byte) (Block, error) {
@@ -43,12 +100,12 @@ func parseBlock(key model.BlockKey, value []byte) (Block, error) {
 	return translateBlock(b)
 }
 
-func translateBlock(b *model.AllocationBlock) (Block, error) {
+func translateBlock(b *storedBlock) (Block, error) {
 	cidr, err := fromCalicoNet(b.CIDR)
 	if err != nil {
 		return Block{}, err
 	}
-	block := Block{CIDR: cidr, AffineTo: affineTo(b)}
+	block := Block{CIDR: cidr, AffineTo: affineTo(b.AllocationBlock)}
 	for ordinal, index := range b.Allocations {
 		if index == nil {
 			continue
@@ -58,8 +115,9 @@ func translateBlock(b *model.AllocationBlock) (Block, error) {
 			return Block{}, fmt.Errorf("position %d has no address", ordinal)
 		}
 		block.Allocations = append(block.Allocations, Allocation{
-			Address: address.Unmap(), Handle: handleOf(b, *index), Sequence: b.GetSequenceNumberForOrdinal(ordinal),
+			Address: address.Unmap(), Handle: handleOf(b.AllocationBlock, *index), Sequence: b.GetSequenceNumberForOrdinal(ordinal),
 			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode], Attributes: b.Attributes[*index].AttrSecondary,
+			Unknown: unknownField(b.attributes[*index]),
 		})
 	}
 	return block, nil
@@ -105,7 +163,7 @@ func emptyBlock(b *model.AllocationBlock) bool {
 
 // releaseFromBlock takes the assignments out of the block and returns how many each handle lost. If any of them is no longer the
 // assignment that was seen the block is left as it is, and the error says which.
-func releaseFromBlock(b *model.AllocationBlock, assignments []Assignment) (map[string]int, error) {
+func releaseFromBlock(b *storedBlock, assignments []Assignment) (map[string]int, error) {
 	ordinals := make([]int, 0, len(assignments))
 	lost := map[string]int{}
 	for _, a := range assignments {
@@ -116,11 +174,15 @@ func releaseFromBlock(b *model.AllocationBlock, assignments []Assignment) (map[s
 		if ordinal >= len(b.Allocations) || b.Allocations[ordinal] == nil {
 			return nil, fmt.Errorf("address %s is no longer assigned", a.Address)
 		}
-		if handle := handleOf(b, *b.Allocations[ordinal]); handle != a.Handle {
+		index := *b.Allocations[ordinal]
+		if handle := handleOf(b.AllocationBlock, index); handle != a.Handle {
 			return nil, fmt.Errorf("address %s is assigned to handle %s by now", a.Address, handle)
 		}
 		if sequence := b.GetSequenceNumberForOrdinal(ordinal); sequence != a.Sequence {
 			return nil, fmt.Errorf("address %s was assigned again (sequence number %d, not %d)", a.Address, sequence, a.Sequence)
+		}
+		if unknown := unknownField(b.attributes[index]); unknown != "" {
+			return nil, fmt.Errorf("address %s has attribute %q by now, which this program does not know", a.Address, unknown)
 		}
 		if slices.Contains(ordinals, ordinal) {
 			return nil, fmt.Errorf("address %s is named twice", a.Address)
@@ -140,7 +202,7 @@ func releaseFromBlock(b *model.AllocationBlock, assignments []Assignment) (map[s
 }
 
 // dropUnusedAttributes removes attributes to which no allocation refers and renumbers the others, as Calico's IPAM does.
-func dropUnusedAttributes(b *model.AllocationBlock) {
+func dropUnusedAttributes(b *storedBlock) {
 	used := make([]bool, len(b.Attributes))
 	for _, index := range b.Allocations {
 		if index != nil {
@@ -148,11 +210,11 @@ func dropUnusedAttributes(b *model.AllocationBlock) {
 		}
 	}
 	renumbered := make([]int, len(b.Attributes))
-	kept := make([]model.AllocationAttribute, 0, len(b.Attributes))
+	kept, stored := make([]model.AllocationAttribute, 0, len(b.Attributes)), make([]json.RawMessage, 0, len(b.Attributes))
 	for i, attribute := range b.Attributes {
 		renumbered[i] = len(kept)
 		if used[i] {
-			kept = append(kept, attribute)
+			kept, stored = append(kept, attribute), append(stored, b.attributes[i])
 		}
 	}
 	for ordinal, index := range b.Allocations {
@@ -160,5 +222,5 @@ func dropUnusedAttributes(b *model.AllocationBlock) {
 			b.Allocations[ordinal] = &renumbered[*index]
 		}
 	}
-	b.Attributes = kept
+	b.Attributes, b.attributes = kept, stored
 }

@@ -129,7 +129,7 @@ func FuzzBlock(f *testing.F) {
 		for _, n := range lost {
 			total += n
 		}
-		if total != len(all) || !emptyBlock(stored) || len(stored.Attributes) != 0 {
+		if total != len(all) || !emptyBlock(stored.AllocationBlock) || len(stored.Attributes) != 0 {
 			t.Fatalf("released %d of %d; left: %+v", total, len(all), stored)
 		}
 	})
@@ -171,7 +171,7 @@ func TestAReleaseMovesTheSequenceNumber(t *testing.T) {
 		Attributes:                  []model.AllocationAttribute{{AttrPrimary: &handle, AttrSecondary: map[string]string{"node": "n1"}}},
 		SequenceNumberForAllocation: map[string]uint64{"0": 7},
 	}
-	lost, err := releaseFromBlock(block, []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "h", Sequence: 7}})
+	lost, err := releaseFromBlock(stored(t, block), []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "h", Sequence: 7}})
 	if err != nil || lost["h"] != 1 || block.SequenceNumber != 8 || !emptyBlock(block) {
 		t.Errorf("got %v, %v and block %+v, want one lost, sequence number 8 and an empty block", lost, err, block)
 	}

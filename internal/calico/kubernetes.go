@@ -168,6 +168,7 @@ type blockSketch struct {
 			Handle    string `json:"handle_id"`
 			Secondary struct {
 				Node string `json:"node"`
+				Pod  string `json:"pod"`
 			} `json:"secondary"`
 		} `json:"attributes"`
 	} `json:"spec"`

@@ -31,6 +31,7 @@ const (
 	kindHandle      = "IPAMHandle"
 	kindAffinity    = "BlockAffinity"
 	kindClusterInfo = "ClusterInformation"
+	kindPool        = "IPPool"
 )
 
 // objectsPerPage bounds one answer of a list, and with it the memory that a list takes: one page at a time is kept.
@@ -47,6 +48,8 @@ func plural(kind string) string {
 		return "blockaffinities"
 	case kindClusterInfo:
 		return "clusterinformations"
+	case kindPool:
+		return "ippools"
 	}
 	return resourcePlurals()[kind]
 }
@@ -190,6 +193,28 @@ func (d *KubernetesAPI) eachRaw(ctx context.Context, kind string, visit func(raw
 			return nil
 		}
 	}
+}
+
+// create makes an object. One that is there already is a conflict, and what the account may not do says which role would let it.
+func (d *KubernetesAPI) create(ctx context.Context, kind, name string, spec any) error {
+	body, err := json.Marshal(map[string]any{"apiVersion": crdGroup.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec})
+	if err != nil {
+		return err
+	}
+	_, err = do(ctx, d.client.Post().Resource(plural(kind)).Body(body).SetHeader("Content-Type", runtime.ContentTypeJSON))
+	if apierrors.IsAlreadyExists(err) {
+		return &ConflictError{Key: kind + " " + name, Detail: "it is there by now"}
+	}
+	return explainRestore(err)
+}
+
+// explainRestore is explain for what only restoring does, which the shipped roles leave out.
+func explainRestore(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: restoring needs more than the controller's roles; apply config/calico-node-sync/samples/restore-rights.yaml or set "+
+			"calicoNodeSync.restoreRights of the chart, or run calico-node-sync restore with an account that may", err)
+	}
+	return explain(err)
 }
 
 // update writes an object, if it is still at the resourceVersion that stands in it, and returns what it became.

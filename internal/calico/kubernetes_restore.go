@@ -57,7 +57,7 @@ func (d *KubernetesAPI) restore(ctx context.Context, object Object, without []st
 		return d.acceptExisting(ctx, object.Key, kind, name, want)
 	}
 	if err != nil {
-		return fmt.Errorf("restoring %s: %w", object.Key, explain(err))
+		return fmt.Errorf("restoring %s: %w", object.Key, explainRestore(err))
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ func (s *sweeping) addCustomBlock(raw []byte) {
 	for _, a := range b.Spec.Attributes {
 		clean, _, _ := strings.Cut(a.Handle, "\r") // as in handleOf
 		s.use(clean)
+		s.namesPods = s.namesPods || a.Secondary.Pod != ""
 	}
 }
 
@@ -88,13 +89,11 @@ func (d *KubernetesAPI) deleteHandle(ctx context.Context, handle Handle) error {
 	if err := expectRevision(object, object.String(), handle.Revision); err != nil {
 		return err
 	}
-	var spec struct {
-		Block map[string]int `json:"block"`
+	counts, err := handleCounts(object)
+	if err != nil {
+		return err
 	}
-	if err := json.Unmarshal(object.spec, &spec); err != nil {
-		return fmt.Errorf("parsing %s: %w", object, err)
-	}
-	for cidr := range spec.Block {
+	for cidr := range counts {
 		if err := d.checkUnused(ctx, handle.ID, cidr); err != nil {
 			return err
 		}
@@ -116,7 +115,7 @@ func (d *KubernetesAPI) checkUnused(ctx context.Context, id, cidr string) error 
 	if err != nil {
 		return err
 	}
-	if countHandles(block)[id] > 0 {
+	if countHandles(block.AllocationBlock)[id] > 0 {
 		return &ConflictError{Key: kindHandle + " " + id, Detail: "block " + cidr + " has an address under it"}
 	}
 	return nil

@@ -8,16 +8,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 )
@@ -74,14 +71,14 @@ func (d *KubernetesAPI) releaseIf(ctx context.Context, check func(context.Contex
 	if err != nil {
 		return &ConflictError{Key: object.String(), Detail: err.Error()}
 	}
-	updated, err := withBlock(object.raw, block)
+	updated, err := withBlock(object, block)
 	if err != nil {
 		return err
 	}
 	if err := check(ctx); err != nil {
 		return err
 	}
-	left := countHandles(block)
+	left := countHandles(block.AllocationBlock)
 	for _, h := range handles {
 		if err := d.lowerHandle(ctx, h.object, cidr.String(), lost[h.id], left[h.id]); err != nil {
 			return err
@@ -141,6 +138,20 @@ func handleID(object *customResource) (string, error) {
 	return spec.HandleID, nil
 }
 
+// handleCounts says how many addresses a handle counts in each block.
+func handleCounts(object *customResource) (map[string]int, error) {
+	var spec struct {
+		Block map[string]int `json:"block"`
+	}
+	if err := json.Unmarshal(object.spec, &spec); err != nil {
+		return nil, fmt.Errorf("parsing %s: %w", object, err)
+	}
+	if spec.Block == nil {
+		return map[string]int{}, nil
+	}
+	return spec.Block, nil
+}
+
 // countHandles says how many addresses each handle has in a block.
 func countHandles(block *model.AllocationBlock) map[string]int {
 	counts := map[string]int{}
@@ -156,24 +167,18 @@ func countHandles(block *model.AllocationBlock) map[string]int {
 // addresses that the block still has under the handle (left): after a crash before the block was written it has been lowered already. It may
 // stay above them, since an assignment in progress counts its address before it takes it.
 func (d *KubernetesAPI) lowerHandle(ctx context.Context, object *customResource, cidr string, lost, left int) error {
-	var top map[string]any
-	if err := utiljson.Unmarshal(object.raw, &top); err != nil {
-		return fmt.Errorf("parsing %s: %w", object, err)
+	counts, err := handleCounts(object)
+	if err != nil {
+		return err
 	}
-	spec, _ := top["spec"].(map[string]any)
-	counts, ok := spec["block"].(map[string]any)
-	if !ok {
-		return d.remove(ctx, object) // it counts nothing
-	}
-	held, _ := counts[cidr].(int64)
-	counts[cidr] = min(held, max(held-int64(lost), int64(left)))
-	if counts[cidr].(int64) <= 0 {
+	held := counts[cidr]
+	if counts[cidr] = min(held, max(held-lost, left)); counts[cidr] <= 0 {
 		delete(counts, cidr)
 	}
 	if len(counts) == 0 {
-		return d.remove(ctx, object)
+		return d.remove(ctx, object) // it counts nothing
 	}
-	updated, err := json.Marshal(top)
+	updated, err := withSpec(object, map[string]any{"block": counts})
 	if err != nil {
 		return err
 	}
@@ -219,7 +224,7 @@ func (d *KubernetesAPI) deleteAffinity(ctx context.Context, guard Guard, cidr ne
 }
 
 func (d *KubernetesAPI) markAffinity(ctx context.Context, affinity *customResource) (*customResource, error) {
-	updated, err := withSpec(affinity.raw, map[string]any{"state": string(model.StatePendingDeletion)})
+	updated, err := withSpec(affinity, map[string]any{"state": string(model.StatePendingDeletion)})
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +246,7 @@ func (d *KubernetesAPI) checkBlock(ctx context.Context, host string, cidr netip.
 		if err != nil {
 			return nil, err
 		}
-		affine, empty = affineTo(block) == host, emptyBlock(block)
+		affine, empty = affineTo(block.AllocationBlock) == host, emptyBlock(block.AllocationBlock)
 	}
 	switch {
 	case deleteBlock && !affine:
@@ -300,7 +305,7 @@ func affinityName(host string, cidr netip.Prefix) string {
 func resourceName(cidr netip.Prefix) string { return names.CIDRToName(toCalicoNet(cidr)) }
 
 // decodeCustomBlock reads an IPAMBlock's spec, whose fields are those of the block in etcd.
-func decodeCustomBlock(object *customResource) (*model.AllocationBlock, error) {
+func decodeCustomBlock(object *customResource) (*storedBlock, error) {
 	var spec struct {
 		CIDR string `json:"cidr"`
 	}
@@ -326,33 +331,20 @@ func readBlock(object *customResource) (Block, error) {
 	return translateBlock(block)
 }
 
-// withBlock is a stored block after a release: what a release changes, and every other field as it was.
-func withBlock(raw []byte, block *model.AllocationBlock) ([]byte, error) {
-	value, err := json.Marshal(block)
+// withBlock is the object of a block as it is by now.
+func withBlock(object *customResource, block *storedBlock) ([]byte, error) {
+	spec, err := block.encode()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("changing %s: %w", object, err)
 	}
-	var fields map[string]any
-	if err := utiljson.Unmarshal(value, &fields); err != nil {
-		return nil, err
-	}
-	changed := map[string]any{}
-	for _, field := range []string{"allocations", "unallocated", "attributes", "sequenceNumber", "sequenceNumberForAllocation"} {
-		changed[field] = fields[field]
-	}
-	return withSpec(raw, changed)
+	return withFields(object.raw, map[string]any{"spec": json.RawMessage(spec)})
 }
 
-// withSpec is a stored object with other values in fields of its spec.
-func withSpec(raw []byte, fields map[string]any) ([]byte, error) {
-	var top map[string]any
-	if err := utiljson.Unmarshal(raw, &top); err != nil {
-		return nil, err
+// withSpec is a stored object with other values in fields of its spec, and every other field as it was.
+func withSpec(object *customResource, fields map[string]any) ([]byte, error) {
+	spec, err := withFields(object.spec, fields)
+	if err != nil {
+		return nil, fmt.Errorf("changing %s: %w", object, err)
 	}
-	spec, ok := top["spec"].(map[string]any)
-	if !ok {
-		return nil, errors.New("it has no spec")
-	}
-	maps.Copy(spec, fields)
-	return json.Marshal(top)
+	return withFields(object.raw, map[string]any{"spec": json.RawMessage(spec)})
 }

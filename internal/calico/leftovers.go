@@ -141,7 +141,7 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 	}
 	for _, a := range block.Allocations {
 		host, namespace, pod, ok := podOf(a.Attributes)
-		if !ok || a.Handle == "" || alive(namespace, pod) {
+		if !ok || a.Handle == "" || a.Unknown != "" || alive(namespace, pod) {
 			continue
 		}
 		p.keep(Leftover{
@@ -217,7 +217,7 @@ func (d *KubernetesAPI) DescribeLeftovers(ctx context.Context, leftovers []Lefto
 }
 
 // translateStored is translateBlock for a block that may be absent.
-func translateStored(stored *model.AllocationBlock) (Block, error) {
+func translateStored(stored *storedBlock) (Block, error) {
 	if stored == nil {
 		return Block{}, nil
 	}

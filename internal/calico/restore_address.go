@@ -17,8 +17,6 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // poolPrefix is where IPPools stand (libcalico-go, lib/backend/model resource.go).
@@ -56,7 +54,7 @@ func (d *Etcd) RestoreAddress(ctx context.Context, host string, address HeldAddr
 	if err := assignAgain(block, address); err != nil {
 		return err
 	}
-	value, err := model.SerializeValue(&model.KVPair{Key: blockModelKey(address.Block), Value: block})
+	value, err := block.encode()
 	if err != nil {
 		return err
 	}
@@ -71,7 +69,7 @@ func (d *Etcd) RestoreAddress(ctx context.Context, host string, address HeldAddr
 }
 
 // blockAgain is the block of an address, empty and affine to the host, if an IPPool still has such blocks and no other block has the address.
-func (d *Etcd) blockAgain(ctx context.Context, host string, address HeldAddress) (*model.AllocationBlock, error) {
+func (d *Etcd) blockAgain(ctx context.Context, host string, address HeldAddress) (*storedBlock, error) {
 	if other, found, err := d.blockOf(ctx, address.Address); err != nil || found {
 		if err != nil {
 			return nil, err
@@ -85,7 +83,7 @@ func (d *Etcd) blockAgain(ctx context.Context, host string, address HeldAddress)
 	for _, kv := range resp.Kvs {
 		parsed, err := model.ParseValue(model.ResourceKey{Kind: apiv3.KindIPPool, Name: strings.TrimPrefix(string(kv.Key), poolPrefix)}, kv.Value)
 		if pool, ok := parsed.(*apiv3.IPPool); err == nil && ok && poolHas(pool, address.Block) {
-			return emptyBlockFor(host, address.Block), nil
+			return emptyBlockFor(host, address.Block)
 		}
 	}
 	return nil, fmt.Errorf("%w: block %s of address %s is gone, and no enabled IPPool contains it", ErrNotRestored, address.Block, address.Address)
@@ -98,9 +96,9 @@ func poolHas(pool *apiv3.IPPool, block netip.Prefix) bool {
 		pool.Spec.BlockSize == block.Bits()
 }
 
-// emptyBlockFor is a block as libcalico-go makes it (lib/ipam: newBlock). Its sequence number begins anywhere, so that no assignment of an
-// earlier block of that CIDR has the number of a later one.
-func emptyBlockFor(host string, cidr netip.Prefix) *model.AllocationBlock {
+// emptyBlockFor is a block as libcalico-go makes it (lib/ipam: newBlock). Its sequence number begins anywhere, so that no assignment of an earlier block of
+// that CIDR has the number of a later one.
+func emptyBlockFor(host string, cidr netip.Prefix) (*storedBlock, error) {
 	affinity := model.IPAMAffinityTypeHost + ":" + host
 	block := &model.AllocationBlock{
 		CIDR: toCalicoNet(cidr), Affinity: &affinity, SequenceNumber: rand.Uint64N(1 << 62), SequenceNumberForAllocation: map[string]uint64{},
@@ -109,10 +107,11 @@ func emptyBlockFor(host string, cidr netip.Prefix) *model.AllocationBlock {
 	for i := range block.Allocations {
 		block.Unallocated = append(block.Unallocated, i)
 	}
-	return block
+	value, err := model.SerializeValue(&model.KVPair{Key: blockModelKey(cidr), Value: block})
+	return &storedBlock{AllocationBlock: block, object: value}, err
 }
 
-// affinityAgain returns the write of the host's claim on a block that is made again, and notes what it depends on.
+// affinityAgain returns the write of the host's claim on a block that is made again, and notes what it depends on. A claim that is there is confirmed.
 func (d *Etcd) affinityAgain(ctx context.Context, host string, cidr netip.Prefix, seen map[string]int64) ([]clientv3.Op, error) {
 	key, err := affinityKey(host, cidr)
 	if err != nil {
@@ -125,6 +124,8 @@ func (d *Etcd) affinityAgain(ctx context.Context, host string, cidr netip.Prefix
 	seen[key] = 0
 	if len(resp.Kvs) > 0 {
 		seen[key] = resp.Kvs[0].ModRevision
+		value, err := withFields(resp.Kvs[0].Value, map[string]any{"state": model.StateConfirmed})
+		return []clientv3.Op{clientv3.OpPut(key, string(value))}, err
 	}
 	value, err := model.SerializeValue(&model.KVPair{
 		Key:   model.BlockAffinityKey{Host: host, CIDR: toCalicoNet(cidr), AffinityType: model.IPAMAffinityTypeHost},
@@ -137,13 +138,13 @@ func (d *Etcd) affinityAgain(ctx context.Context, host string, cidr netip.Prefix
 }
 
 // assignAgain puts an assignment into a block, if the address is free there.
-func assignAgain(block *model.AllocationBlock, address HeldAddress) error {
+func assignAgain(block *storedBlock, address HeldAddress) error {
 	ordinal, err := block.IPToOrdinal(cnet.IP{IP: address.Address.AsSlice()})
 	if err != nil || ordinal >= len(block.Allocations) {
 		return fmt.Errorf("%w: address %s is not of block %s", ErrNotRestored, address.Address, block.CIDR)
 	}
 	if index := block.Allocations[ordinal]; index != nil {
-		handle := handleOf(block, *index)
+		handle := handleOf(block.AllocationBlock, *index)
 		if handle == address.Handle && maps.Equal(block.Attributes[*index].AttrSecondary, address.Attributes) {
 			return fmt.Errorf("%w: address %s is assigned just as it was", ErrUnchanged, address.Address)
 		}
@@ -161,7 +162,12 @@ func assignAgain(block *model.AllocationBlock, address HeldAddress) error {
 	block.Unallocated = free
 	index := len(block.Attributes)
 	handle := address.Handle
-	block.Attributes = append(block.Attributes, model.AllocationAttribute{AttrPrimary: &handle, AttrSecondary: address.Attributes})
+	attribute := model.AllocationAttribute{AttrPrimary: &handle, AttrSecondary: address.Attributes}
+	stored, err := json.Marshal(attribute)
+	if err != nil {
+		return err
+	}
+	block.Attributes, block.attributes = append(block.Attributes, attribute), append(block.attributes, stored)
 	block.Allocations[ordinal] = &index
 	block.SetSequenceNumberForOrdinal(ordinal)
 	block.SequenceNumber++
@@ -179,21 +185,21 @@ func (d *Etcd) raiseHandle(ctx context.Context, address HeldAddress, seen map[st
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("reading %s: %w", key, err)
 	}
-	handle := &model.IPAMHandle{HandleID: address.Handle, Block: map[string]int{}}
+	handle, stored := &model.IPAMHandle{HandleID: address.Handle, Block: map[string]int{}}, []byte(`{"block":{},"deleted":false}`)
 	seen[key] = 0
 	for _, kv := range resp.Kvs {
 		parsed, err := model.ParseValue(id, kv.Value)
-		stored, ok := parsed.(*model.IPAMHandle)
+		there, ok := parsed.(*model.IPAMHandle)
 		if err != nil || !ok {
 			return clientv3.Op{}, fmt.Errorf("parsing %s: %w", key, errors.Join(err, errors.New("the value is not an IPAM handle")))
 		}
-		handle, seen[key] = stored, kv.ModRevision
+		handle, stored, seen[key] = there, kv.Value, kv.ModRevision
 		if handle.Block == nil {
 			handle.Block = map[string]int{}
 		}
 	}
 	handle.Block[toCalicoNetText(address.Block)]++
-	value, err := model.SerializeValue(&model.KVPair{Key: id, Value: handle})
+	value, err := withFields(stored, map[string]any{"block": handle.Block})
 	return clientv3.OpPut(key, string(value)), err
 }
 
@@ -202,9 +208,10 @@ func toCalicoNetText(p netip.Prefix) string {
 	return n.String()
 }
 
-// RestoreAddress assigns an address again as it was, if it is still free in its block, which must be there. It refuses and accepts as that
-// of etcd does. The handle is counted first: a process that dies in between leaves a handle that counts one too many, which a sweep finds.
-func (d *KubernetesAPI) RestoreAddress(ctx context.Context, _ string, address HeldAddress, dryRun bool) error {
+// RestoreAddress assigns an address again as it was, if it is still free in its block, or, if that is gone, in the block made again as affine to
+// the host, as long as an IPPool contains it. It refuses and accepts as that of etcd does. The handle is counted first: a process that dies in
+// between leaves a handle that counts one too many, until the address is restored, or a sweep finds a handle of no address.
+func (d *KubernetesAPI) RestoreAddress(ctx context.Context, host string, address HeldAddress, dryRun bool) error {
 	if err := address.validate(); err != nil {
 		return err
 	}
@@ -213,7 +220,10 @@ func (d *KubernetesAPI) RestoreAddress(ctx context.Context, _ string, address He
 		return err
 	}
 	if object == nil {
-		return fmt.Errorf("%w: block %s of address %s is gone", ErrNotRestored, address.Block, address.Address)
+		if err := d.restoreInNewBlock(ctx, host, address, dryRun); err != nil {
+			return fmt.Errorf("restoring address %s: %w", address.Address, err)
+		}
+		return nil
 	}
 	block, err := decodeCustomBlock(object)
 	if err != nil {
@@ -222,56 +232,68 @@ func (d *KubernetesAPI) RestoreAddress(ctx context.Context, _ string, address He
 	if err := assignAgain(block, address); err != nil {
 		return err
 	}
-	updated, err := withBlock(object.raw, block)
+	updated, err := withBlock(object, block)
 	if err != nil || dryRun {
 		return err
 	}
 	if err := d.checkReady(ctx); err != nil {
 		return err
 	}
-	if err := d.raiseHandle(ctx, address); err != nil {
+	held := countHandles(block.AllocationBlock)[address.Handle]
+	if err := d.raiseHandle(ctx, address, held); err != nil {
 		return fmt.Errorf("restoring address %s: %w", address.Address, err)
 	}
-	if _, err := d.update(ctx, object, updated); err != nil {
+	if _, err = d.update(ctx, object, updated); errors.Is(err, ErrConflict) {
+		err = errors.Join(err, d.uncount(ctx, address))
+	}
+	if err != nil {
 		return fmt.Errorf("restoring address %s: %w", address.Address, err)
 	}
 	return nil
 }
 
-func (d *KubernetesAPI) raiseHandle(ctx context.Context, address HeldAddress) error {
+// uncount takes back what raiseHandle has counted of an address that its block did not take.
+func (d *KubernetesAPI) uncount(ctx context.Context, address HeldAddress) error {
+	handle, err := d.readHandle(ctx, address.Handle)
+	if err != nil || handle == nil {
+		return err
+	}
+	object, err := d.read(ctx, kindBlock, resourceName(address.Block))
+	if err != nil {
+		return err
+	}
+	left := 0
+	if object != nil {
+		block, err := decodeCustomBlock(object)
+		if err != nil {
+			return err
+		}
+		left = countHandles(block.AllocationBlock)[address.Handle]
+	}
+	return d.lowerHandle(ctx, handle, toCalicoNetText(address.Block), 1, left)
+}
+
+// raiseHandle has a handle count all addresses (held) that its block has under it with the one that is restored. A process that died before it wrote the block
+// has counted already, and the next one does not count twice.
+func (d *KubernetesAPI) raiseHandle(ctx context.Context, address HeldAddress, held int) error {
 	cidr := toCalicoNetText(address.Block)
 	object, err := d.readHandle(ctx, address.Handle)
 	if err != nil {
 		return err
 	}
 	if object == nil {
-		body, err := json.Marshal(map[string]any{
-			"apiVersion": crdGroup.String(), "kind": kindHandle, "metadata": map[string]any{"name": strings.ToLower(address.Handle)},
-			"spec": map[string]any{"handleID": address.Handle, "block": map[string]int{cidr: 1}, "deleted": false},
-		})
-		if err != nil {
-			return err
-		}
-		_, err = do(ctx, d.client.Post().Resource(plural(kindHandle)).Body(body).SetHeader("Content-Type", runtime.ContentTypeJSON))
-		if apierrors.IsAlreadyExists(err) {
-			return &ConflictError{Key: kindHandle + " " + address.Handle, Detail: "it is there by now"}
-		}
-		return explain(err)
+		return d.create(ctx, kindHandle, strings.ToLower(address.Handle),
+			map[string]any{"handleID": address.Handle, "block": map[string]int{cidr: held}, "deleted": false})
 	}
-	var spec struct {
-		Block map[string]int `json:"block"`
+	counts, err := handleCounts(object)
+	if err != nil {
+		return err
 	}
-	if err := json.Unmarshal(object.spec, &spec); err != nil {
-		return fmt.Errorf("parsing %s: %w", object, err)
+	if counts[cidr] >= held {
+		return nil
 	}
-	counts := map[string]any{cidr: 1}
-	for block, n := range spec.Block {
-		counts[block] = n
-		if block == cidr {
-			counts[block] = n + 1
-		}
-	}
-	updated, err := withSpec(object.raw, map[string]any{"block": counts})
+	counts[cidr] = held
+	updated, err := withSpec(object, map[string]any{"block": counts})
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type Sweep struct {
 	// OrphanedHandles are IPAM handles under which no block has an address, sorted by ID. An assignment in progress writes its handle
 	// before its block (libcalico-go, lib/ipam), so a handle is an orphan only if it is still one, at the same revision, much later.
 	OrphanedHandles []Handle
+	// NamesPods says that an address or an endpoint names a pod.
+	NamesPods bool
 }
 
 // Handle is an IPAM handle at a revision.
@@ -74,6 +76,7 @@ type sweeping struct {
 	inUse      map[uint64]struct{}
 	orphans    []Handle
 	unreadable bool
+	namesPods  bool
 }
 
 func newSweeping() *sweeping {
@@ -83,7 +86,11 @@ func newSweeping() *sweeping {
 func (s *sweeping) addEndpoint(key string) {
 	_, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
 	ids, err := names.ParseWorkloadEndpointName(name)
-	if err == nil && ids.Orchestrator == orchestratorKubernetes && !s.hosts[ids.Node] {
+	if err != nil || ids.Orchestrator != orchestratorKubernetes {
+		return
+	}
+	s.namesPods = true
+	if !s.hosts[ids.Node] {
 		s.hosts[strings.Clone(ids.Node)] = true
 	}
 }
@@ -120,6 +127,7 @@ func (s *sweeping) addBlock(value []byte) {
 		s.hosts[host] = true
 	}
 	for _, a := range block.Attributes {
+		s.namesPods = s.namesPods || a.Secondary.Pod != ""
 		if a.Handle != nil {
 			s.use(*a.Handle)
 		}
@@ -194,7 +202,7 @@ func (s *sweeping) addHandle(id string, revision int64) {
 func (s *sweeping) result() Sweep {
 	delete(s.hosts, "")
 	out := Sweep{
-		Hosts: slices.Sorted(maps.Keys(s.hosts)), ResourceHosts: slices.Sorted(maps.Keys(s.resourceHosts)), OrphanedHandles: s.orphans,
+		Hosts: slices.Sorted(maps.Keys(s.hosts)), ResourceHosts: slices.Sorted(maps.Keys(s.resourceHosts)), OrphanedHandles: s.orphans, NamesPods: s.namesPods,
 	}
 	if s.unreadable {
 		out.OrphanedHandles = nil

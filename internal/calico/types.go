@@ -106,6 +106,8 @@ type Allocation struct {
 	Host     string
 	// Attributes are all that anyone who assigned it wrote with it, Host among them.
 	Attributes map[string]string
+	// Unknown is the name of a field next to these that this program does not know, "" for none: the address may be another's as well.
+	Unknown string
 }
 
 // Affinity is a host's claim on a block.

@@ -153,13 +153,13 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	if err != nil {
 		return &ConflictError{Key: key, Detail: err.Error()}
 	}
-	value, err := model.SerializeValue(&model.KVPair{Key: blockModelKey(cidr), Value: block})
+	value, err := block.encode()
 	if err != nil {
 		return err
 	}
 	seen := map[string]int64{key: revision}
 	ops := []clientv3.Op{clientv3.OpPut(key, string(value))}
-	handleOps, err := d.lowerHandles(ctx, block, lost, seen)
+	handleOps, err := d.lowerHandles(ctx, block.CIDR.String(), lost, seen)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 }
 
 // readBlock returns the block as it is now, nil if there is none.
-func (d *Etcd) readBlock(ctx context.Context, cidr netip.Prefix) (key string, block *model.AllocationBlock, revision int64, err error) {
+func (d *Etcd) readBlock(ctx context.Context, cidr netip.Prefix) (key string, block *storedBlock, revision int64, err error) {
 	if key, err = blockKey(cidr); err != nil {
 		return "", nil, 0, err
 	}
@@ -188,7 +188,7 @@ func (d *Etcd) readBlock(ctx context.Context, cidr netip.Prefix) (key string, bl
 
 // lowerHandles returns the writes that take the lost assignments from their handles, and notes the revisions they depend on in seen.
 // A handle that does not exist is left so.
-func (d *Etcd) lowerHandles(ctx context.Context, block *model.AllocationBlock, lost map[string]int, seen map[string]int64) ([]clientv3.Op, error) {
+func (d *Etcd) lowerHandles(ctx context.Context, cidr string, lost map[string]int, seen map[string]int64) ([]clientv3.Op, error) {
 	reads := make([]clientv3.Op, 0, len(lost))
 	handles := make([]model.IPAMHandleKey, 0, len(lost))
 	keys := make([]string, 0, len(lost))
@@ -217,7 +217,7 @@ func (d *Etcd) lowerHandles(ctx context.Context, block *model.AllocationBlock, l
 			continue
 		}
 		seen[keys[i]] = kvs[0].ModRevision
-		op, err := lowerHandle(handles[i], keys[i], kvs[0].Value, block.CIDR.String(), lost[handles[i].HandleID])
+		op, err := lowerHandle(handles[i], keys[i], kvs[0].Value, cidr, lost[handles[i].HandleID])
 		if err != nil {
 			return nil, err
 		}
@@ -245,9 +245,9 @@ func lowerHandle(handleKey model.IPAMHandleKey, key string, value []byte, cidr s
 	if len(handle.Block) == 0 {
 		return clientv3.OpDelete(key), nil
 	}
-	updated, err := model.SerializeValue(&model.KVPair{Key: handleKey, Value: handle})
+	updated, err := withFields(value, map[string]any{"block": handle.Block})
 	if err != nil {
-		return clientv3.Op{}, err
+		return clientv3.Op{}, fmt.Errorf("changing %s: %w", key, err)
 	}
 	return clientv3.OpPut(key, string(updated)), nil
 }
@@ -270,7 +270,7 @@ func (d *Etcd) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefi
 	if err != nil {
 		return err
 	}
-	affine := block != nil && affineTo(block) == guard.Host
+	affine := block != nil && affineTo(block.AllocationBlock) == guard.Host
 	seen := map[string]int64{affinity: revision, key: blockRevision}
 	var ops []clientv3.Op
 	if revision != 0 {
@@ -279,7 +279,7 @@ func (d *Etcd) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefi
 	switch {
 	case deleteBlock && !affine:
 		return &ConflictError{Key: key, Detail: "it is not affine to " + guard.Host}
-	case deleteBlock && !emptyBlock(block):
+	case deleteBlock && !emptyBlock(block.AllocationBlock):
 		return &ConflictError{Key: key, Detail: "it is in use"}
 	case deleteBlock:
 		ops = append(ops, clientv3.OpDelete(key))

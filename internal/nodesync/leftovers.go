@@ -303,16 +303,30 @@ func (c Config) leftoverLimit(holdings int) int {
 	return max(c.MaxLeftovers, holdings*c.MaxLeftoversPercent/100)
 }
 
-// LeftoverSuspects returns the leftovers about which a plan for this World needs live reads: a PodLookup of each pod, and a Heartbeat of
-// each machine, whose Kubernetes Nodes are returned as well.
-func LeftoverSuspects(w World, c Config) (leftovers []Leftover, nodes []string) {
+// LeftoverMachines returns the Kubernetes Nodes of which a plan for this World needs a Heartbeat, because leftovers on them are due.
+func LeftoverMachines(w World, c Config) (nodes []string) {
 	j := judge(w, c)
 	for _, l := range j.leftovers {
-		leftovers = append(leftovers, l.Leftover)
 		nodes = append(nodes, j.machines[l.Host].subject.KubernetesNode)
 	}
 	slices.Sort(nodes)
-	return leftovers, slices.Compact(nodes)
+	return slices.Compact(nodes)
+}
+
+// LeftoverSuspects returns the leftovers of whose pods a plan for this World, which has the Heartbeats, needs a PodLookup: those on machines that are well. While
+// a machine is not, nothing is to be known of its pods, however many its leftovers are.
+func LeftoverSuspects(w World, c Config) (leftovers []Leftover) {
+	j := judge(w, c)
+	j.memory.beat(w)
+	for group := range groups(j.leftovers, func(l SeenLeftover) string { return l.Host }) {
+		if why, _ := j.memory.askMachine(w, j.machines[group[0].Host], c); why != "" {
+			continue
+		}
+		for _, l := range group {
+			leftovers = append(leftovers, l.Leftover)
+		}
+	}
+	return leftovers
 }
 
 // planLeftovers plans the removal of what live reads do not speak for, and holds the rest.
@@ -326,26 +340,29 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 	for group := range groups(j.leftovers, func(l SeenLeftover) string { return l.Host }) {
 		machine := j.machines[group[0].Host]
 		heldMachine, wait := j.memory.askMachine(w, machine, c)
+		if heldMachine != "" {
+			for _, l := range group {
+				tally.add(machine.subject, l.Leftover, heldMachine)
+			}
+			j.lookAgain(j.memory.holdLeftovers(func(l Leftover) bool { return l.Host == group[0].Host }, heldMachine, wait, w.Now, c))
+			continue
+		}
 		var going []Leftover
 		for _, l := range group {
 			pod, read := pods[[2]string{l.Namespace, l.Pod}]
-			held := heldMachine
 			switch {
-			case held != "":
 			case !read || pod.Verdict == VerdictUnknown:
-				held, wait = "whether the pod is gone is unknown: "+cmp.Or(pod.Detail, "it was not read"), 0
+				held := "whether the pod is gone is unknown: " + cmp.Or(pod.Detail, "it was not read")
+				tally.add(machine.subject, l.Leftover, held)
+				j.lookAgain(j.memory.holdLeftover(l.Leftover, held, w.Now, c))
 			case pod.Verdict == VerdictAlive:
 				j.memory.dropLeftovers(l.Leftover) // it is none
-				continue
 			default:
 				going = append(going, l.Leftover)
 				if !w.Now.Before(l.ConfirmedUntil) {
 					removed++
 				}
-				continue
 			}
-			tally.add(machine.subject, l.Leftover, held)
-			j.lookAgain(j.memory.holdLeftover(l.Leftover, held, wait, w.Now, c))
 		}
 		p.addLeftovers(machine, going)
 	}
@@ -441,21 +458,28 @@ func (m *Memory) beat(w World) {
 	m.Beats = beats
 }
 
-// holdLeftover notes that something speaks against removing a leftover now, and returns when to ask again: after the given time, or after
-// twice as long each time.
-func (m *Memory) holdLeftover(which Leftover, why string, wait time.Duration, now time.Time, c Config) time.Duration {
+// holdLeftover notes that something speaks against removing a leftover now, and returns when to ask again: after twice as long each time.
+func (m *Memory) holdLeftover(which Leftover, why string, now time.Time, c Config) time.Duration {
+	return m.holdLeftovers(func(l Leftover) bool { return l == which }, why, 0, now, c)
+}
+
+// holdLeftovers does so for some, until the given time or, with 0, after twice as long each time, and returns the shortest time until one is asked about again.
+func (m *Memory) holdLeftovers(which func(Leftover) bool, why string, wait time.Duration, now time.Time, c Config) time.Duration {
+	soonest := c.Resync
 	for i := range m.Leftovers {
 		l := &m.Leftovers[i]
-		if l.Leftover != which {
+		if !which(l.Leftover) {
 			continue
 		}
-		if wait == 0 {
-			wait = min(c.Resync, firstHold<<min(l.Holds, 10))
+		until := wait
+		if until == 0 {
+			until = min(c.Resync, firstHold<<min(l.Holds, 10))
 			l.Holds++
 		}
-		l.NotBefore, l.Held = now.Add(wait), why
+		l.NotBefore, l.Held = now.Add(until), why
+		soonest = min(soonest, until)
 	}
-	return wait
+	return soonest
 }
 
 func (m *Memory) dropLeftovers(which ...Leftover) {
@@ -477,7 +501,7 @@ func (m Memory) LeftoversTried(step RemoveLeftovers, failed string, planned, now
 		}
 	}
 	for _, l := range step.Leftovers {
-		wait = min(wait, m.holdLeftover(l, failed, 0, now, c))
+		wait = min(wait, m.holdLeftover(l, failed, now, c))
 	}
 	m.LeftoverRemovals = slices.Clone(m.LeftoverRemovals)
 	for i := range m.LeftoverRemovals {

@@ -29,6 +29,7 @@ type flat struct {
 	config   Config
 	confirm  string
 	sequence uint64
+	lookups  int // of pods
 }
 
 type flatMachine struct {
@@ -100,17 +101,19 @@ func (f *flat) world() World {
 			}
 		}
 	}
-	leftovers, nodes := LeftoverSuspects(w, f.config)
-	for _, l := range leftovers {
+	for _, node := range LeftoverMachines(w, f.config) {
+		m := f.machines[node]
+		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, Heartbeat{
+			Node: node, UID: "uid-" + node, Ready: m.ready, ReadySince: m.readySince, Renewed: m.renewed,
+		})
+	}
+	for _, l := range LeftoverSuspects(w, f.config) {
+		f.lookups++
 		verdict := VerdictGone
 		if _, alive := f.pods[l.Namespace+"/"+l.Pod]; alive {
 			verdict = VerdictAlive
 		}
 		w.Kubernetes.Pods = append(w.Kubernetes.Pods, PodLookup{Namespace: l.Namespace, Name: l.Pod, Verdict: verdict})
-	}
-	for _, node := range nodes {
-		m := f.machines[node]
-		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, Heartbeat{Node: node, UID: "uid-" + node, Ready: m.ready, ReadySince: m.readySince, Renewed: m.renewed})
 	}
 	return w
 }

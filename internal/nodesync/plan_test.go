@@ -400,3 +400,59 @@ func TestAConfirmationOpensOverlap(t *testing.T) {
 		}
 	}
 }
+
+// What a newer Calico says of an address may make it a living machine's as well: it stays, with all that leads to it, and the plan says why.
+func TestAnAddressOfWhichANewerCalicoSaysMoreStays(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	w := exampleWorld()
+	w.Memory = MakePlan(w, c).Memory
+	w.Now = w.Now.Add(c.Grace + 12*time.Second)
+	blocks := w.Calico.Hosts[0].Blocks
+	blocks[0].Allocations[0].Unknown, blocks[1].Allocations[0].Unknown = "alternate", "alternate"
+	plan := MakePlan(w, c)
+	for _, step := range plan.Steps {
+		switch s := step.(type) {
+		case ReleaseAddresses:
+			for _, a := range s.Addresses {
+				if a.Address == blocks[0].Allocations[0].Address || a.Address == blocks[1].Allocations[0].Address {
+					t.Errorf("the plan releases it: %s", s)
+				}
+			}
+		case RemoveNode:
+			t.Errorf("the Calico Node that leads to it goes: %s", s)
+		case RemoveAffinity:
+			if s.DeleteBlock && s.CIDR == blocks[0].CIDR {
+				t.Errorf("its block goes: %s", s)
+			}
+		}
+	}
+	var said []string
+	for _, r := range plan.Refusals {
+		if r.Gate == GateForeignAddress && r.Of.Host == "gone" && strings.Contains(r.Message, `"alternate"`) {
+			said = append(said, r.Message)
+		}
+	}
+	if len(said) != 2 {
+		t.Errorf("refusals that name the attribute: got %q, want one for each block", said)
+	}
+}
+
+// What holds back many machines for one reason is said once, with their names.
+func TestAPlanSaysASentenceOnce(t *testing.T) {
+	t.Parallel()
+	w := World{
+		Now: start, Kubernetes: Kubernetes{Synced: true, ClusterUID: "u"}, Calico: Calico{Ready: true, Binding: Binding{ClusterUID: "u"}},
+	}
+	for i := range 60 {
+		name := fmt.Sprintf("n%d", i)
+		w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
+		if i >= 20 {
+			w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: "uid-" + name})
+		}
+	}
+	text := MakePlan(w, DefaultConfig()).String()
+	if n := strings.Count(text, "(mass-guard)"); n != 1 || !strings.Contains(text, "and 15 more") {
+		t.Errorf("the sentence of the mass guard stands there %d times, want once for 20 machines:\n%s", n, text)
+	}
+}

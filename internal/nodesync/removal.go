@@ -112,8 +112,11 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 			affinities = append(affinities, RemoveAffinity{Of: of, CIDR: b.CIDR, Revision: claim.Revision})
 		}
 		if own := slices.DeleteFunc(foreign, func(a Allocation) bool { return a.Host != host.Name }); len(own) > 0 && b.AffineTo != host.Name {
-			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: fmt.Sprintf(
-				"its address %s in block %s has no handle, which is required to release it", own[0].Address, b.CIDR)})
+			why := "has no handle, by which alone it could be released"
+			if own[0].Unknown != "" {
+				why = ofUnknown(own[0])
+			}
+			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: fmt.Sprintf("its address %s in block %s %s", own[0].Address, b.CIDR, why)})
 		}
 	}
 	for _, a := range claims {
@@ -128,12 +131,12 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 }
 
 // splitAllocations separates the host's own assignments from those of others. An assignment without a "node" attribute counts as foreign:
-// nothing shows whose it is.
+// nothing shows whose it is. So does one of which a newer Calico says something that this program does not know, such as a second owner.
 func splitAllocations(b Block, host string) (own []Reservation, foreign []Allocation) {
 	for _, a := range b.Allocations {
 		switch {
 		case strings.EqualFold(a.Handle, windowsReservedHandle):
-		case a.Host == host && a.Handle != "":
+		case a.Host == host && a.Handle != "" && a.Unknown == "":
 			own = append(own, Reservation{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence})
 		default:
 			foreign = append(foreign, a)
@@ -147,6 +150,8 @@ func splitAllocations(b Block, host string) (own []Reservation, foreign []Alloca
 func foreignMessage(b Block, foreign []Allocation) string {
 	first, whose := foreign[0], "of "+foreign[0].Host
 	switch {
+	case first.Unknown != "":
+		whose += ", which " + ofUnknown(first)
 	case first.Host == "":
 		whose = "of an unknown owner"
 	case first.Handle == "":
@@ -154,6 +159,11 @@ func foreignMessage(b Block, foreign []Allocation) string {
 	}
 	return fmt.Sprintf("its block %s holds %s that cannot be released with it, such as %s %s; the block, its affinity and the Node stay until then",
 		b.CIDR, count(len(foreign), "address"), first.Address, whose)
+}
+
+// ofUnknown says of an address why it is left alone.
+func ofUnknown(a Allocation) string {
+	return fmt.Sprintf("has attribute %q of a newer Calico, which this program does not know: it may be another machine's as well", a.Unknown)
 }
 
 func comparePrefix(a, b netip.Prefix) int {

@@ -39,7 +39,7 @@ type Kubernetes struct {
 	RunningPods []RunningPods
 	// PodAddresses are addresses that suspects without identity hold and that a running pod has.
 	PodAddresses []PodAddress
-	// Pods are live reads of the pods of LeftoverSuspects, and Heartbeats of their machines.
+	// Heartbeats are live reads of LeftoverMachines, and Pods of the pods of LeftoverSuspects.
 	Pods       []PodLookup
 	Heartbeats []Heartbeat
 }
@@ -222,6 +222,8 @@ type Allocation struct {
 	Sequence uint64
 	// Host is the "node" attribute of the assignment, empty when it has none.
 	Host string
+	// Unknown is the name of a field of the assignment that this program does not know, empty for none. The address may be another's as well then.
+	Unknown string
 }
 
 // Affinity is the claim of a host on a block.

@@ -109,7 +109,9 @@ func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, c
 		if errors.Is(err, calico.ErrUntrusted) {
 			return nil, errors.Join(err, store.Close())
 		}
-		log.Error(err, "Calico's datastore does not respond, will try again")
+		if ctx.Err() == nil { // else it was told to end
+			log.Error(err, "Calico's datastore does not answer, will try again")
+		}
 	}
 	return store, nil
 }

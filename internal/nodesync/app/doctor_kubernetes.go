@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -129,7 +130,7 @@ func (x *examination) rights(ctx context.Context, kind, namespace string) (whose
 	} else if self, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
 		whose = self.Status.UserInfo.Username
 	}
-	for _, r := range doctor.Rights(kind) {
+	for _, r := range slices.Concat(doctor.Rights(kind), doctor.RestoreRights(kind)) {
 		if r.Own && namespace == "" {
 			continue
 		}

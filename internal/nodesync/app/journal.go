@@ -52,7 +52,7 @@ func (j *journalOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&j.dir, "journal-dir", j.dir, "Folder of the journal, one file for each clean-up of a machine. Nothing in it is ever deleted.")
 	fs.DurationVar(&j.retention, "journal-retention", j.retention, "How long the journal in ConfigMaps keeps an entry.")
 	fs.IntVar(&j.maxEntries, "journal-max-entries", j.maxEntries,
-		"How many entries the journal in ConfigMaps keeps; the oldest are deleted first, none within two hours.")
+		"How many entries the journal in ConfigMaps keeps of machines that are gone, and as many of leftovers of pods; the oldest go first, none within two hours.")
 }
 
 // kind is where the journal is: one of the constants above.

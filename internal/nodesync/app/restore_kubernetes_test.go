@@ -30,16 +30,15 @@ func onlyFile(t *testing.T, dir string) string {
 	return files[0]
 }
 
-// In the kubernetes datastore a user's object is put back, what is IPAM's is not, and nothing goes into another cluster.
-func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest // ClusterInformation is the cluster's only one
-	const name = "restored-hep"
-	api := controlplane.Shared(t)
+// kubernetesDatastore makes the cluster Calico's datastore until the test ends, since another test wants none, and returns how its objects are reached.
+func kubernetesDatastore(t *testing.T, api *controlplane.Cluster) (resource func(plural string) dynamic.ResourceInterface) {
+	t.Helper()
 	api.InstallCalicoCRDs(t)
 	raw, err := dynamic.NewForConfig(api.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resource := func(plural string) dynamic.ResourceInterface {
+	resource = func(plural string) dynamic.ResourceInterface {
 		return raw.Resource(schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: plural})
 	}
 	info := &unstructured.Unstructured{Object: map[string]any{
@@ -49,10 +48,18 @@ func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest
 	if _, err := resource("clusterinformations").Create(t.Context(), info, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // another test wants none
+	t.Cleanup(func() {
 		_ = resource("clusterinformations").Delete(context.Background(), "default", metav1.DeleteOptions{})
-		_ = resource("hostendpoints").Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
+	return resource
+}
+
+// In the kubernetes datastore a user's object is put back, what is IPAM's is not, and nothing goes into another cluster.
+func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest // ClusterInformation is the cluster's only one
+	const name = "restored-hep"
+	api := controlplane.Shared(t)
+	resource := kubernetesDatastore(t, api)
+	t.Cleanup(func() { _ = resource("hostendpoints").Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	system, err := api.Client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

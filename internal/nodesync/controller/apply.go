@@ -44,7 +44,10 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 		if failed[host] || ctx.Err() != nil {
 			continue
 		}
-		revision, err := r.tryStep(ctx, w, plan, step, unwritten, revisions[host])
+		revision, err := r.tryStep(ctx, plan, step, unwritten, revisions[host])
+		if err != nil && ctx.Err() != nil {
+			return out // the end has cut it short: that is no failure of the machine, and the next process finds out what became of the write
+		}
 		failed[host] = err != nil
 		if revision != 0 && err == nil {
 			revisions[host], out.fences[host] = revision, revision
@@ -59,10 +62,10 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 
 // tryStep journals what is to be journaled, and writes.
 func (r *Reconciler) tryStep(
-	ctx context.Context, w nodesync.World, plan nodesync.Plan, step nodesync.Step, unwritten map[nodesync.Subject]Entry, nodeRevision int64,
+	ctx context.Context, plan nodesync.Plan, step nodesync.Step, unwritten map[nodesync.Subject]Entry, nodeRevision int64,
 ) (int64, error) {
 	if s, ok := step.(nodesync.RemoveLeftovers); ok {
-		return 0, r.removeLeftovers(ctx, w, plan, s)
+		return 0, r.removeLeftovers(ctx, plan, s, unwritten)
 	}
 	if err := r.journalOnce(ctx, step, unwritten); err != nil {
 		return 0, err

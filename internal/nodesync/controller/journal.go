@@ -141,10 +141,13 @@ func entries(
 ) map[nodesync.Subject]Entry {
 	out := make(map[nodesync.Subject]Entry, len(plan.Decisions))
 	for _, d := range plan.Decisions {
-		out[d.Of] = Entry{
-			Time: w.Now, ClusterUID: w.Kubernetes.ClusterUID, Host: d.Of.Host, KubernetesNode: d.Of.KubernetesNode, Because: d.Because,
-			Objects: objects[d.Of.Host], Addresses: addresses[d.Of.Host],
+		entry := Entry{
+			Time: w.Now, ClusterUID: w.Kubernetes.ClusterUID, Host: d.Of.Host, KubernetesNode: d.Of.KubernetesNode, Because: d.Because, Leftovers: d.Of.Leftovers,
 		}
+		if !entry.Leftovers { // those are read right before they are removed
+			entry.Objects, entry.Addresses = objects[d.Of.Host], addresses[d.Of.Host]
+		}
+		out[d.Of] = entry
 	}
 	for _, s := range plan.Steps {
 		entry := out[s.Subject()]

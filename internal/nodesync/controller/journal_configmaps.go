@@ -33,6 +33,8 @@ const (
 	JournalLabel = "nodes.mooring.dev/journal"
 	// JournalHostLabel on that ConfigMap: the name of the host, shortened to fit into a label.
 	JournalHostLabel = "nodes.mooring.dev/journal-host"
+	// JournalLeftoversLabel on that ConfigMap, with value true: the entry is about pods that were gone on a machine that lived.
+	JournalLeftoversLabel = "nodes.mooring.dev/journal-leftovers"
 	// journalContentLabel tells whether two entries hold the same.
 	journalContentLabel = "nodes.mooring.dev/journal-content"
 
@@ -74,7 +76,7 @@ type ConfigMapJournal struct {
 	Client client.Client
 	// Namespace is where the ConfigMaps are.
 	Namespace string
-	// Retention is how long an entry is kept, and MaxEntries how many are; see Prune. 0 means no limit.
+	// Retention is how long an entry is kept, and MaxEntries how many of machines that are gone and as many of leftovers of pods; see Prune. 0 means no limit.
 	Retention  time.Duration
 	MaxEntries int
 
@@ -188,6 +190,9 @@ func (j *ConfigMapJournal) encode(entry Entry) ([]corev1.ConfigMap, error) {
 			Immutable:  new(true),
 			BinaryData: map[string][]byte{JournalKey: chunk},
 		})
+		if entry.Leftovers {
+			parts[i].Labels[JournalLeftoversLabel] = "true"
+		}
 	}
 	return parts, nil
 }

@@ -38,6 +38,8 @@ type KeptEntry struct {
 	// Time is when the entry was written: what it says itself or when the API server first saw it, whichever is later, so that neither's wrong clock
 	// makes it look old.
 	Time time.Time
+	// Leftovers says that it is about pods that were gone on a machine that lived.
+	Leftovers bool
 	// Objects and Steps are how many it holds.
 	Objects, Steps int
 	// Parts is of how many ConfigMaps it consists.
@@ -145,7 +147,7 @@ func readPart(item *metav1.PartialObjectMetadata) (KeptEntry, int, bool) {
 	}
 	entry := KeptEntry{
 		Name: name, Host: a[journalHostAnnotation], KubernetesNode: a[journalNodeAnnotation], Because: a[journalBecauseAnnotation],
-		Time: item.CreationTimestamp.Time, Parts: parts, Content: item.Labels[journalContentLabel],
+		Time: item.CreationTimestamp.Time, Parts: parts, Content: item.Labels[journalContentLabel], Leftovers: item.Labels[JournalLeftoversLabel] == "true",
 		digest: a[journalDigestAnnotation], found: map[int]keptPart{},
 	}
 	if at, err := time.Parse(time.RFC3339Nano, a[journalTimeAnnotation]); err == nil && at.After(entry.Time) {

@@ -67,16 +67,17 @@ func (j *ConfigMapJournal) Prune(ctx context.Context, now time.Time) (int, error
 	return pruned, errors.Join(problems...)
 }
 
-// outlived returns the entries that are not to be kept.
+// outlived returns the entries that are not to be kept. Leftovers of pods, which may be many a day, are counted apart: they push out no machine's entry, which
+// is the one that somebody will need.
 func (j *ConfigMapJournal) outlived(kept []KeptEntry, now time.Time) []KeptEntry {
 	var out []KeptEntry
-	complete := 0
+	complete := map[bool]int{}
 	for _, entry := range slices.Backward(kept) {
 		age := now.Sub(entry.Time)
 		beyond := !entry.Complete()
 		if entry.Complete() {
-			complete++
-			beyond = j.MaxEntries > 0 && complete > j.MaxEntries || j.Retention > 0 && age > j.Retention
+			complete[entry.Leftovers]++
+			beyond = j.MaxEntries > 0 && complete[entry.Leftovers] > j.MaxEntries || j.Retention > 0 && age > j.Retention
 		}
 		if beyond && age > untouched {
 			out = append(out, entry)

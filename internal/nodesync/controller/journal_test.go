@@ -128,6 +128,11 @@ func TestMarksOfTheJournal(t *testing.T) {
 	if diff := cmp.Diff(want, part.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
+	leftovers := sampleEntry("n1", 1)
+	leftovers.Leftovers = true
+	if parts, err = (&ConfigMapJournal{Namespace: "ns"}).encode(leftovers); err != nil || parts[0].Labels["nodes.mooring.dev/journal-leftovers"] != "true" {
+		t.Errorf("an entry of leftovers is not labeled as one (%v)", err)
+	}
 }
 
 // What two entries hold tells them apart, and not when and why they were written.

@@ -94,11 +94,12 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, w *nodesync.World) {
 	if r.LeftoverCluster == nil {
 		return
 	}
-	leftovers, nodes := nodesync.LeftoverSuspects(*w, r.effective())
-	for _, node := range nodes {
+	for _, node := range nodesync.LeftoverMachines(*w, r.effective()) {
 		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, r.LeftoverCluster.Heartbeat(ctx, node))
 	}
-	w.Kubernetes.Pods = r.lookUpPods(ctx, leftovers)
+	if len(w.Kubernetes.Heartbeats) > 0 {
+		w.Kubernetes.Pods = r.lookUpPods(ctx, nodesync.LeftoverSuspects(*w, r.effective()))
+	}
 }
 
 // lookUpPods reads each of the leftovers' pods once.
@@ -138,46 +139,42 @@ func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftover
 	return nil
 }
 
-// removeLeftovers is one step about leftovers: what it removes is journaled in an entry of its own, after the last look and right before the write.
-func (r *Reconciler) removeLeftovers(ctx context.Context, w nodesync.World, plan nodesync.Plan, step nodesync.RemoveLeftovers) error {
+// removeLeftovers is one step about leftovers, after a last look. Before a machine's first, what all of the plan's steps are about is journaled in one entry,
+// so that a machine has one each round.
+func (r *Reconciler) removeLeftovers(ctx context.Context, plan nodesync.Plan, step nodesync.RemoveLeftovers, unwritten map[nodesync.Subject]Entry) error {
 	if err := r.stillLeft(ctx, step); err != nil {
 		return err
 	}
-	stored := storedLeftovers(step.Leftovers)
-	if r.Journal != nil {
-		entry, err := r.leftoverEntry(ctx, w, plan, step, stored)
+	if entry, due := unwritten[step.Of]; r.Journal != nil && due {
+		entry, err := r.describeLeftovers(ctx, plan, entry)
 		if err != nil {
 			return err
 		}
 		if err := r.keep(ctx, entry); err != nil {
 			return err
 		}
+		delete(unwritten, step.Of)
 		if err := r.stillLeft(ctx, step); err != nil { // the journal may have taken its time
 			return err
 		}
 	}
-	return r.LeftoverStore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, stored)
+	return r.LeftoverStore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, storedLeftovers(step.Leftovers))
 }
 
-func (r *Reconciler) leftoverEntry(
-	ctx context.Context, w nodesync.World, plan nodesync.Plan, step nodesync.RemoveLeftovers, stored []calico.Leftover,
-) (Entry, error) {
-	objects, addresses, err := r.LeftoverStore.DescribeLeftovers(ctx, stored)
-	if err != nil {
-		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
-	}
-	uid, err := r.LeftoverStore.MachineUID(ctx, step.Of.Host)
-	if err != nil {
-		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
-	}
-	entry := Entry{
-		Time: w.Now, ClusterUID: w.Kubernetes.ClusterUID, Host: step.Of.Host, KubernetesNode: step.Of.KubernetesNode, Leftovers: true, MachineUID: uid,
-		Steps: []string{step.String()}, Objects: objects, Addresses: addresses,
-	}
-	for _, d := range plan.Decisions {
-		if d.Of == step.Of {
-			entry.Because = d.Because
+// describeLeftovers adds to the entry of a machine that lives what the plan removes of it, as it stands now.
+func (r *Reconciler) describeLeftovers(ctx context.Context, plan nodesync.Plan, entry Entry) (Entry, error) {
+	var stored []calico.Leftover
+	for _, step := range plan.Steps {
+		if s, ok := step.(nodesync.RemoveLeftovers); ok && s.Of.Host == entry.Host {
+			stored = append(stored, storedLeftovers(s.Leftovers)...)
 		}
+	}
+	var err error
+	if entry.Objects, entry.Addresses, err = r.LeftoverStore.DescribeLeftovers(ctx, stored); err != nil {
+		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
+	}
+	if entry.MachineUID, err = r.LeftoverStore.MachineUID(ctx, entry.Host); err != nil {
+		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
 	}
 	return entry, nil
 }

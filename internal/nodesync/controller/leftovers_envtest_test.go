@@ -183,13 +183,12 @@ func TestLeftoverOfPods(t *testing.T) {
 	s.expectHeld("1", "b", 0)
 	s.expectHeld("2", "a", 1)
 	s.expectHeld("2", "b", 1)
-	if n := len(s.journal.entries); n != 2 {
-		t.Fatalf("%d entries are journaled, want one for the endpoint and one for the address", n)
+	if n := len(s.journal.entries); n != 1 {
+		t.Fatalf("%d entries are journaled, want one for the machine", n)
 	}
-	for _, entry := range s.journal.entries {
-		if !entry.Leftovers || entry.MachineUID == "" || len(entry.Objects)+len(entry.Addresses) != 1 || entry.Host != s.name("1") {
-			t.Errorf("journaled: %+v", entry)
-		}
+	entry := s.journal.entries[0]
+	if !entry.Leftovers || entry.MachineUID == "" || len(entry.Objects) != 1 || len(entry.Addresses) != 1 || len(entry.Steps) != 2 || entry.Host != s.name("1") {
+		t.Errorf("journaled: %+v", entry)
 	}
 
 	s.ready["2"] = true

@@ -132,7 +132,9 @@ func translateHosts(hosts []calico.Host) []nodesync.Host {
 		for _, b := range h.Blocks {
 			block := nodesync.Block{CIDR: b.CIDR, AffineTo: b.AffineTo}
 			for _, a := range b.Allocations {
-				block.Allocations = append(block.Allocations, nodesync.Allocation{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host})
+				block.Allocations = append(block.Allocations, nodesync.Allocation{
+					Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host, Unknown: a.Unknown,
+				})
 			}
 			host.Blocks = append(host.Blocks, block)
 		}

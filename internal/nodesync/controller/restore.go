@@ -32,6 +32,9 @@ func Restore(ctx context.Context, store RestoreStore, clusterUID string, entries
 	if err := checkCluster(ctx, store, clusterUID, entries); err != nil {
 		return false, err
 	}
+	if foreign := foreignIn(entries); foreign != "" {
+		return false, say(foreign)
+	}
 	r := restorer{
 		store: store, tell: say, dryRun: dryRun, done: map[string]bool{}, held: map[string][]calico.Object{}, taken: map[netip.Addr]calico.HeldAddress{},
 		ownCluster: clusterUID != "",
@@ -45,6 +48,25 @@ func Restore(ctx context.Context, store RestoreStore, clusterUID string, entries
 		all = all && ok
 	}
 	return all, nil
+}
+
+// foreignIn returns what is wrong with entries that hold something of another machine than the one that they are about, "" for nothing. The controller writes
+// no such entry: it was put together or changed by somebody else, and nothing is put back then, also not of other entries.
+func foreignIn(entries []Entry) string {
+	const all = "not restored, and nothing else is: the entry of %s holds %s, which is not of that machine alone; the controller writes no such entry"
+	for _, entry := range entries {
+		for _, object := range entry.Objects {
+			if !object.IsOf(entry.Host) {
+				return fmt.Sprintf(all, cmp.Or(entry.Host, "no machine"), object.Key)
+			}
+		}
+		for _, address := range entry.Addresses {
+			if !address.IsOf(entry.Host) {
+				return fmt.Sprintf(all, cmp.Or(entry.Host, "no machine"), "address "+address.Address.String())
+			}
+		}
+	}
+	return ""
 }
 
 // checkCluster refuses a datastore that is locked, or that belongs to another cluster than the journal.

@@ -64,6 +64,10 @@ func choose(all []KeptEntry, name, namespace string) (KeptEntry, error) {
 		return KeptEntry{}, UnknownEntry(all, name, namespace)
 	}
 	complete := slices.DeleteFunc(slices.Clone(found), func(k KeptEntry) bool { return !k.Complete() })
+	if slices.ContainsFunc(complete, func(k KeptEntry) bool { return !k.Leftovers }) {
+		// A machine's name means the machine; what pods had left there while it lived is put back by the name of the entry.
+		complete = slices.DeleteFunc(complete, func(k KeptEntry) bool { return k.Leftovers })
+	}
 	if len(complete) == 0 {
 		last := found[len(found)-1]
 		return KeptEntry{}, fmt.Errorf("entry %s is incomplete, %d of its %d parts exist: the clean-up did not start with it, and it has nothing "+
@@ -79,7 +83,11 @@ func choose(all []KeptEntry, name, namespace string) (KeptEntry, error) {
 
 // describe is an entry in an error.
 func describe(kept KeptEntry) string {
-	return fmt.Sprintf("%s (%s)", kept.Name, counted(kept.Objects, "object"))
+	what := counted(kept.Objects, "object")
+	if kept.Leftovers {
+		what = "leftovers of pods"
+	}
+	return fmt.Sprintf("%s (%s)", kept.Name, what)
 }
 
 // UnknownEntry returns which names there are.

@@ -115,7 +115,9 @@ func (r *Reconciler) do(ctx context.Context, request Request) Answer {
 	case VerbRestore:
 		err = r.restoreNamed(ctx, request, &answer)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() != nil {
+		answer.State = AnswerRunning // the next process goes on with it
+	} else if err != nil {
 		answer.State = AnswerFailed
 		answer.Lines = append(answer.Lines, "error: "+err.Error())
 		r.Log.Error(err, "A request failed", "request", request.ID)

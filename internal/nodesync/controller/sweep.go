@@ -33,7 +33,8 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 		for _, h := range swept.OrphanedHandles {
 			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
 		}
-		r.podsDue = true
+		// Where nothing names a pod, as with another CNI plugin's addresses, there is nothing to compare the pods with, of which there may be 300,000.
+		r.podsDue, w.Calico.PodsSwept = swept.NamesPods, !swept.NamesPods && r.LeftoverCluster != nil
 	}
 	r.addStrays(w)
 	if r.podsDue && w.Calico.Ready {
@@ -51,8 +52,8 @@ func (r *Reconciler) tryPods(ctx context.Context, w *nodesync.World, revision in
 		return false
 	}
 	w.Calico.PodsNotSwept = err.Error()
-	if !r.podsFailed {
-		r.Log.Error(err, "Failed to search for leftovers of pods, will try again in each reconcile")
+	if !r.podsFailed && ctx.Err() == nil {
+		r.Log.Error(err, "Could not look for leftovers of pods, will try again in each round")
 	}
 	r.podsFailed = true
 	return true

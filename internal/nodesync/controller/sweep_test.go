@@ -28,7 +28,7 @@ type sweptWorld struct {
 
 func (s *sweptWorld) Sweep(context.Context, int64) (calico.Sweep, error) {
 	s.sweeps++
-	return calico.Sweep{Hosts: s.hosts}, nil
+	return calico.Sweep{Hosts: s.hosts, NamesPods: true}, nil
 }
 
 func (s *sweptWorld) Synced() bool { return s.synced }

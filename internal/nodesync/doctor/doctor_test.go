@@ -399,6 +399,30 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	}
 }
 
+// What restoring needs is that of the sample, and lacking it is worth a note at most.
+func TestRestoreRightsAreThoseOfTheSample(t *testing.T) {
+	t.Parallel()
+	want := given(t, filepath.Join("..", "..", "..", "config", "calico-node-sync", "samples", "restore-rights.yaml"))
+	var got []string
+	e := Evidence{RightsOf: "system:serviceaccount:mooring-system:calico-node-sync", Namespace: "mooring-system"}
+	for _, r := range Rights(kindKubernetes) {
+		e.Rights = append(e.Rights, RightAnswer{Right: r, Allowed: true})
+	}
+	for _, r := range RestoreRights(kindKubernetes) {
+		got = append(got, fmt.Sprintf("%v %s", r.Own, r))
+		e.Rights = append(e.Rights, RightAnswer{Right: r})
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights differ (-sample +asked for):\n%s", diff)
+	}
+	found := rights(e)
+	if len(found) != 2 || found[0].Severity != finding.OK || found[1].Severity != finding.Note || !strings.Contains(found[1].Do, "restore-rights.yaml") {
+		t.Errorf("got %+v, want that all is well and a note that names the sample", found)
+	}
+}
+
 // given are the rights of the roles in a manifest that are bound to the controller.
 func given(t *testing.T, file string) []string {
 	t.Helper()

@@ -23,6 +23,8 @@ type Right struct {
 	In string
 	// For says what it is for, and is empty for what a controller cannot do without.
 	For string
+	// Optional says that the roles that are shipped leave it out.
+	Optional bool
 }
 
 // String is the right as kubectl auth can-i takes it, more or less.
@@ -105,6 +107,21 @@ func crdRights() []Right {
 	return out
 }
 
+// RestoreRights lists what putting back from the journal needs beside [Rights]; a test compares it with config/calico-node-sync/samples/restore-rights.yaml.
+func RestoreRights(kind string) []Right {
+	if kind != kindKubernetes {
+		return nil
+	}
+	const group = "crd.projectcalico.org"
+	var out []Right
+	for _, resource := range []string{
+		"hostendpoints", "bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations", "ipamhandles", "ipamblocks", "blockaffinities",
+	} {
+		out = append(out, Right{Group: group, Resource: resource, Verb: "create", Optional: true})
+	}
+	return append(out, Right{Group: group, Resource: "ippools", Verb: "list", Optional: true})
+}
+
 // serviceAccounts begins the name that the API server gives to the account of a program.
 const serviceAccounts = "system:serviceaccount:"
 
@@ -113,13 +130,15 @@ func rights(e Evidence) []finding.Finding {
 	if len(e.Rights) == 0 {
 		return nil
 	}
-	who := cmp.Or(e.RightsOf, "the user of doctor")
-	var missing, lesser, uses, unknown []string
+	who := cmp.Or(e.RightsOf, "whoever runs doctor")
+	var missing, lesser, uses, unknown, optional []string
 	for _, a := range e.Rights {
 		switch {
 		case a.Failure != "":
 			unknown = append(unknown, a.Right.String()+" ("+a.Failure+")")
 		case a.Allowed:
+		case a.Right.Optional:
+			optional = append(optional, a.Right.String())
 		case a.Right.For != "":
 			lesser, uses = append(lesser, a.Right.String()), append(uses, a.Right.For)
 		default:
@@ -145,7 +164,12 @@ func rights(e Evidence) []finding.Finding {
 			Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`"})
 	}
 	if len(out) == 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, finding.Plural(len(e.Rights), "right"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, finding.Plural(len(e.Rights)-len(optional), "right"))})
+	}
+	if len(optional) > 0 {
+		out = append(out, finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s may not %s", who, strings.Join(optional, ", ")),
+			Why: "`kubectl mooring restore` needs it, and nothing else does; the roles that are shipped leave it out",
+			Do:  "nothing; to put something back, apply config/calico-node-sync/samples/restore-rights.yaml or set calicoNodeSync.restoreRights of the chart"})
 	}
 	if e.Namespace == "" {
 		out = append(out, finding.Finding{

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// An address whose restore is interrupted between handle and block, or which another write beats, is counted once when it is restored in the end. Where
+// its block is gone the block is made again, with the claim of the machine, and Calico's own IPAM goes on with it.
+func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
+	w := newKubeWorld(t)
+	const host = "kdd-restored"
+	agent := w.join(t, host, 77, 1)
+	defer func() { w.leave(t, host); w.dropPods(t, host) }()
+	held := w.read(t, host).host.Addresses
+	address := held[slices.IndexFunc(held, func(a HeldAddress) bool { return a.Attributes["pod"] != "" })]
+	before := w.specs(t)
+	release := func() {
+		t.Helper()
+		assignment := Assignment{Address: address.Address, Handle: address.Handle, Sequence: w.sequenceOf(t, host, address)}
+		if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: address.Block, Assignment: assignment}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() any {
+		t.Helper()
+		return w.get(t, kindHandle, strings.ToLower(address.Handle)).Object["spec"].(map[string]any)["block"].(map[string]any)[address.Block.String()]
+	}
+	for name, disturb := range map[string]func(store *traffic){
+		"it dies before the block": func(c *traffic) {
+			c.before = func(r *http.Request) error {
+				if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/ipamblocks/") {
+					return errCrash
+				}
+				return nil
+			}
+		},
+		"another write beats it": func(c *traffic) {
+			c.once(http.MethodPut, "/ipamblocks/", func() {
+				block := w.get(t, kindBlock, resourceName(address.Block))
+				block.SetAnnotations(map[string]string{"touched": "by another"})
+				if _, err := w.of(kindBlock).Update(t.Context(), block, metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		},
+	} {
+		release()
+		store, traffic := w.open(t)
+		disturb(traffic)
+		if err := store.RestoreAddress(t.Context(), host, address, false); !errors.Is(err, errCrash) && !errors.Is(err, ErrConflict) {
+			t.Fatalf("%s: got %v, want that it fails", name, err)
+		}
+		if err := w.store.RestoreAddress(t.Context(), host, address, false); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := count(); got != int64(1) {
+			t.Errorf("%s: the handle counts %v addresses, want 1", name, got)
+		}
+	}
+
+	release()
+	s := w.read(t, host)
+	for _, b := range s.host.Blocks { // as far as nothing else is in it
+		for _, a := range s.assignments(b) {
+			if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: b.CIDR, Assignment: a}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for kind, name := range map[string]string{kindBlock: resourceName(address.Block), kindAffinity: affinityName(host, address.Block)} {
+		if err := w.of(kind).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.store.RestoreAddress(t.Context(), host, address, true); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+	for _, a := range held {
+		if err := w.store.RestoreAddress(t.Context(), host, a, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := w.specs(t)
+	for _, specs := range []map[string]any{before, after} {
+		for key, spec := range specs {
+			if strings.HasPrefix(key, kindBlock+" ") { // what counts writes, and the order of the free
+				for _, field := range []string{"sequenceNumber", "sequenceNumberForAllocation", "unallocated", "attributes", "allocations"} {
+					delete(spec.(map[string]any), field)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the datastore after its block is made again (-want +got):\n%s", diff)
+	}
+	w.addPod(t, agent, 1)
+}
+
+// sequenceOf is the sequence number of an assigned address.
+func (w *kubeWorld) sequenceOf(t *testing.T, host string, address HeldAddress) uint64 {
+	t.Helper()
+	for _, a := range w.read(t, host).host.Addresses {
+		if a.Address == address.Address {
+			return a.Sequence
+		}
+	}
+	t.Fatalf("address %s is not assigned", address.Address)
+	return 0
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package calico
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+)
+
+// newerBlock is a block as a Calico writes it that is newer than the library of this program: fields of the block and of its attributes are unknown here, and
+// numbers are beyond what a float64 holds. Address 10.0.0.2 has a second owner, on n2.
+const newerBlock = `{"cidr":"10.0.0.0/30","affinity":"host:n1","affinityClaimTime":"2026-01-01T00:00:00Z","allocations":[0,1,2,null],"unallocated":[3],` +
+	`"attributes":[{"handle_id":"a","secondary":{"node":"n1"}},` +
+	`{"handle_id":"b","secondary":{"node":"n1"},"alternate":{},"since":9007199254740993,"more":[1.0,{"x":"<&>"}]},` +
+	`{"handle_id":"c","secondary":{"node":"n1"},"alternate":{"node":"n2","pod":"target"}}],` +
+	`"sequenceNumber":9007199254740993,"sequenceNumberForAllocation":{"0":1,"1":9007199254740991,"2":3},"deleted":false,"limits":{"max":9007199254740995}}`
+
+func stored(t *testing.T, block *model.AllocationBlock) *storedBlock {
+	t.Helper()
+	value, err := json.Marshal(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := decodeBlock(model.BlockKey{CIDR: block.CIDR}, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AllocationBlock = block
+	return s
+}
+
+func newer(t *testing.T) *storedBlock {
+	t.Helper()
+	block, err := decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(newerBlock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return block
+}
+
+// exactly parses JSON with every number as it was written.
+func exactly(t *testing.T, value []byte) any {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber()
+	var parsed any
+	if err := decoder.Decode(&parsed); err != nil {
+		t.Fatalf("%v: %s", err, value)
+	}
+	return parsed
+}
+
+func released(t *testing.T) *storedBlock {
+	t.Helper()
+	block := newer(t)
+	if _, err := releaseFromBlock(block, []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	return block
+}
+
+// newerReleased is newerBlock without its address 10.0.0.0.
+var newerReleased = strings.NewReplacer("[0,1,2,null]", "[null,0,1,null]", `"unallocated":[3]`, `"unallocated":[3,0]`,
+	`{"handle_id":"a","secondary":{"node":"n1"}},`, "",
+	`"sequenceNumber":9007199254740993`, `"sequenceNumber":9007199254740994`, `"0":1,`, "").Replace(newerBlock)
+
+func TestReleasingKeepsWhatANewerCalicoWrote(t *testing.T) {
+	t.Parallel()
+	got, err := released(t).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(exactly(t, []byte(newerReleased)), exactly(t, got)); diff != "" {
+		t.Errorf("more than the address is changed (-want +got):\n%s", diff)
+	}
+}
+
+// In the kubernetes datastore the block is the spec of an object, which may have fields of its own.
+func TestAnObjectKeepsWhatANewerCalicoWrote(t *testing.T) {
+	t.Parallel()
+	whole := func(spec string) []byte {
+		return []byte(`{"apiVersion":"v1","kind":"IPAMBlock","metadata":{"name":"x","resourceVersion":"9007199254740993"},"spec":` + spec + `,"status":{"new":1.50}}`)
+	}
+	for name, test := range map[string]struct {
+		spec, want string
+		change     func(o *customResource) ([]byte, error)
+	}{
+		"a block":     {newerBlock, newerReleased, func(o *customResource) ([]byte, error) { return withBlock(o, released(t)) }},
+		"a handle":    {`{"handleID":"h","block":{"x":2},"new":9007199254740993}`, `{"handleID":"h","block":{"x":1},"new":9007199254740993}`, withCount},
+		"an affinity": {`{"state":"confirmed","new":[9007199254740993]}`, `{"state":"pendingDeletion","new":[9007199254740993]}`, withState},
+	} {
+		object, err := parseCustomResource("IPAMBlock", whole(test.spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := test.change(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(exactly(t, whole(test.want)), exactly(t, got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func withCount(o *customResource) ([]byte, error) {
+	return withSpec(o, map[string]any{"block": map[string]int{"x": 1}})
+}
+
+func withState(o *customResource) ([]byte, error) {
+	return withSpec(o, map[string]any{"state": "pendingDeletion"})
+}
+
+// What says something of an address that this program does not know may give it to another machine: it is neither released nor taken for a pod's leftover.
+func TestAnAddressWithASecondOwnerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	block, err := translateBlock(newer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{}
+	for _, a := range block.Allocations {
+		got = append(got, a.Unknown)
+	}
+	if diff := cmp.Diff([]string{"", "more", "alternate"}, got); diff != "" {
+		t.Errorf("unknown attributes (-want +got):\n%s", diff)
+	}
+	second := Assignment{Address: netip.MustParseAddr("10.0.0.2"), Handle: "c", Sequence: 3}
+	if _, err := releaseFromBlock(newer(t), []Assignment{second}); err == nil || !strings.Contains(err.Error(), `"alternate"`) {
+		t.Errorf("releasing it: got %v, want an error that names the attribute", err)
+	}
+	var found PodHoldings
+	found.addBlock([]byte(strings.Replace(leftoverBlock, `{"handle_id":"net.a",`, `{"handle_id":"net.a","alternate":{"node":"n2"},`, 1)), nobody)
+	if len(found.Leftovers) != 0 {
+		t.Errorf("leftovers: got %+v, want none", found.Leftovers)
+	}
+}
+
+// The same on a real etcd, both ways: a release, and an address that is put back, with the handle and the affinity.
+func TestEtcdKeepsWhatANewerCalicoWrote(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 0)
+	cidr := netip.MustParsePrefix("10.0.0.0/30")
+	key, err := blockKey(cidr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const handle = "/calico/ipam/v2/handle/a"
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(key, newerBlock)
+	put(handle, `{"block":{"10.0.0.0/30":1,"10.9.0.0/30":1},"deleted":false,"new":9007199254740993}`)
+	guard := w.read(t, "n1").guard()
+	address := HeldAddress{Block: cidr, Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1, Attributes: map[string]string{"node": "n1"}}
+	if err := w.store.ReleaseAddresses(t.Context(), guard, cidr, []Assignment{{Address: address.Address, Handle: "a", Sequence: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	w.holds(t, key, newerReleased)
+	w.holds(t, handle, `{"block":{"10.9.0.0/30":1},"deleted":false,"new":9007199254740993}`)
+	if err := w.store.RestoreAddress(t.Context(), "n1", address, false); err != nil {
+		t.Fatal(err)
+	}
+	w.holds(t, handle, `{"block":{"10.0.0.0/30":1,"10.9.0.0/30":1},"deleted":false,"new":9007199254740993}`)
+	got := w.etcd.Dump(t)[key]
+	if !strings.Contains(got, `"alternate":{"node":"n2","pod":"target"}`) || !strings.Contains(got, `"limits":{"max":9007199254740995}`) {
+		t.Errorf("the block after the address is put back: %s", got)
+	}
+	second := Assignment{Address: netip.MustParseAddr("10.0.0.2"), Handle: "c", Sequence: 3}
+	if err := w.store.ReleaseAddresses(t.Context(), guard, cidr, []Assignment{second}); !errors.Is(err, ErrConflict) {
+		t.Errorf("releasing an address with a second owner: got %v, want a conflict", err)
+	}
+}
+
+func (w *world) holds(t *testing.T, key, want string) {
+	t.Helper()
+	if diff := cmp.Diff(exactly(t, []byte(want)), exactly(t, []byte(w.etcd.Dump(t)[key]))); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", key, diff)
+	}
+}

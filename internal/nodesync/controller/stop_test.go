@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// stoppedWorld has a machine to clean up, and ends the process in the middle of something.
+type stoppedWorld struct {
+	sweptWorld
+	LeftoverStore
+	LeftoverCluster
+	stop func()
+	// at is what it is in the middle of: keeping an entry, listing pods, or planning what a person asks for.
+	at string
+}
+
+func (s *stoppedWorld) end(ctx context.Context, at string) error {
+	if at == s.at {
+		s.stop()
+	}
+	return ctx.Err()
+}
+
+func (s *stoppedWorld) Hosts(_ context.Context, _ int64, names []string) (out []calico.Host, err error) {
+	for _, name := range names {
+		out = append(out, calico.Host{Name: name, Affinities: []calico.Affinity{{CIDR: netip.MustParsePrefix("10.0.0.0/26"), Revision: 1}}})
+	}
+	return out, nil
+}
+
+func (s *stoppedWorld) Record(ctx context.Context, _ Entry) error {
+	if err := s.end(ctx, "journal"); err != nil {
+		return fmt.Errorf("%w: %w", errJournal, err)
+	}
+	return nil
+}
+
+func (s *stoppedWorld) DeleteAffinity(context.Context, calico.Guard, netip.Prefix, int64, bool) error {
+	return nil
+}
+
+func (s *stoppedWorld) EachPod(ctx context.Context, _ func(namespace, name string)) error {
+	return s.end(ctx, "pods")
+}
+
+func (s *stoppedWorld) Heartbeat(context.Context, string) nodesync.Heartbeat {
+	return nodesync.Heartbeat{}
+}
+
+func (s *stoppedWorld) PodHoldings(context.Context, int64, func(namespace, name string) bool) (calico.PodHoldings, error) {
+	return calico.PodHoldings{}, nil
+}
+
+func (s *stoppedWorld) Snapshot(ctx context.Context) (calico.Snapshot, error) {
+	snapshot, err := s.sweptWorld.Snapshot(ctx)
+	if s.rounds.Load() > 1 { // the second is for the request
+		err = s.end(ctx, "request")
+	}
+	return snapshot, err
+}
+
+// An end in the middle of a round, at whatever, is no failure of a machine: nothing is logged as an error, no machine is held back, and a request goes on.
+func TestAnEndInTheMiddleIsNoError(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"journal", "pods", "request"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			ctx, stop := context.WithCancel(t.Context())
+			w := &stoppedWorld{sweptWorld: sweptWorld{hosts: []string{"gone"}, synced: true}, stop: stop, at: at}
+			request := &givenRequest{}
+			if at == "request" {
+				w.hosts = nil
+				text, err := json.Marshal(Request{ID: "1", Verb: VerbForget, Names: []string{"gone"}, Until: time.Now().Add(time.Hour)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				request.text = string(text)
+			}
+			var lines []string
+			r := &Reconciler{
+				Datastore: w, Cluster: w, LeftoverStore: w, LeftoverCluster: w, Journal: w, Requests: request, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{},
+				Log: funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), Metrics: NewMetrics(prometheus.NewRegistry()),
+			}
+			r.Config.MinOverlapPercent, r.Config.Grace = 0, 0
+			if err := r.Start(ctx); err != nil || ctx.Err() == nil {
+				t.Fatalf("Start() = %v, and the context ended with %v", err, ctx.Err())
+			}
+			for _, line := range lines {
+				if strings.Contains(line, `"error"=`) {
+					t.Errorf("logged as an error: %s", line)
+				}
+			}
+			for _, a := range r.memory.Absences {
+				if a.HeldBy == nodesync.GateStepFailed {
+					t.Errorf("%s is held back: %s", a.CalicoNode, a.Held)
+				}
+			}
+			if request.last.Final() {
+				t.Errorf("the request ends with %+v", request.last)
+			}
+		})
+	}
+}
