@@ -18,11 +18,13 @@ type Row struct {
 	// Machine is the Node's name, or the one by which another side knows a machine that has no Node.
 	Machine string `json:"machine"`
 	// Droplet, Node, CalicoNode and Reflector are what each side says, for people.
-	Droplet    string  `json:"droplet"`
-	Node       string  `json:"node"`
-	CalicoNode string  `json:"calicoNode"`
-	Reflector  string  `json:"reflector"`
-	Verdict    Verdict `json:"verdict"`
+	Droplet    string `json:"droplet"`
+	Node       string `json:"node"`
+	CalicoNode string `json:"calicoNode"`
+	Reflector  string `json:"reflector"`
+	// Volumes is how many volumes DigitalOcean has attached, and of how many at most; "" if they were not compared.
+	Volumes string  `json:"volumes,omitempty"`
+	Verdict Verdict `json:"verdict"`
 	// Findings are the reasons for the verdict, worst first; none where the sides agree.
 	Findings []Finding `json:"findings,omitempty"`
 	// HasNode reports whether there is a Kubernetes Node.
@@ -54,6 +56,7 @@ func Rows(w World) []Row {
 		row.Node = j.nodeText(n)
 		j.life(n, row)
 		j.droplet(n, row)
+		j.attachments(n, row)
 		j.calicoOf(n, row)
 	}
 	j.leftInCalico()

@@ -284,7 +284,7 @@ func TestText(t *testing.T) {
 			}
 		}
 	}
-	if got, want := agreement.Rows(mixed())[3].Wide(now()), []string{"worker-pool-3", "-", "-", "addresses", "-", "disagree", "", "Calico holds addresses for a host that is not a Kubernetes Node"}; !slices.Equal(got, want) {
+	if got, want := agreement.Rows(mixed())[3].Wide(now()), []string{"worker-pool-3", "-", "-", "addresses", "-", "disagree", "-", "", "Calico holds addresses for a host that is not a Kubernetes Node"}; !slices.Equal(got, want) {
 		t.Errorf("wide: %q", got)
 	}
 	painted := agreement.Text(agreement.Rows(mixed()), now(), 0, func(text string, well bool) string { return fmt.Sprintf("<%s %t>", text, well) })

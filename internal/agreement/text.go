@@ -19,9 +19,9 @@ type Paint func(text string, well bool) string
 // Plain paints nothing.
 func Plain(text string, _ bool) string { return text }
 
-// Columns are the names of the columns, the last two only of the wide form.
+// Columns are the names of the columns, the last three only of the wide form.
 func Columns() []string {
-	return []string{"MACHINE", "DROPLET", "NODE", "CALICO", "REFLECTOR", "VERDICT", "SINCE", "WHAT"}
+	return []string{"MACHINE", "DROPLET", "NODE", "CALICO", "REFLECTOR", "VERDICT", "VOLUMES", "SINCE", "WHAT"}
 }
 
 // FoldAbove is the number of machines above which those that agree are counted and not named.
@@ -143,7 +143,7 @@ func (r Row) Wide(now time.Time) []string {
 func (r Row) cells() []string {
 	// What every row would repeat is left out: the kind of the ID, and that a side was not queried.
 	short := strings.NewReplacer("droplet ", "", "digitalocean://", "", ", "+notAsked, "", ", "+unknown, " ?", ", ", " ")
-	cells := []string{r.Machine, short.Replace(r.Droplet), r.Node, r.CalicoNode, r.Reflector, r.Verdict.String()}
+	cells := []string{r.Machine, short.Replace(r.Droplet), r.Node, r.CalicoNode, r.Reflector, r.Verdict.String(), r.Volumes}
 	for i, c := range cells {
 		if c = strings.Join(strings.Fields(c), " "); c == "" || c == nothing {
 			c = "-"

@@ -57,6 +57,7 @@ type Node struct {
 type Cloud struct {
 	Side
 	Droplets []Droplet
+	Volumes  Volumes
 }
 
 // Existence is what is known of a droplet.

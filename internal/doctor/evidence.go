@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-// Workload is a Deployment or a DaemonSet, as far as anybody here asks.
+// Workload is a Deployment, a StatefulSet or a DaemonSet, as far as anybody here asks.
 type Workload struct {
 	Kind, Namespace, Name string
 	// Labels are the object's and its pods'.
@@ -25,6 +25,10 @@ type Workload struct {
 	Env          map[string]Variable
 	// Account is the name of the service account; empty for the namespace's own.
 	Account string
+	// Init are the commands and arguments of all init containers.
+	Init []string
+	// UdevRules reports whether the machine's folder of udev rules is mounted, Selects whether it is for some machines alone, by a selector or an affinity.
+	UdevRules, Selects bool
 }
 
 // Variable is an environment variable of a pod.

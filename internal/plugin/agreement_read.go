@@ -219,11 +219,14 @@ func (a *agreementCommand) cloud(ctx context.Context, c *cluster, nodes []corev1
 	for i := range nodes {
 		w.Nodes = append(w.Nodes, &nodes[i])
 	}
+	attached := c.attachedBefore(ctx)
 	droplets, err := a.ask(ctx, c, client, &w)
 	if err != nil {
 		return agreement.Cloud{Side: agreement.Side{Problem: strings.Join(strings.Fields(err.Error()), " ")}}, nil
 	}
-	return judged(w, droplets), nil
+	out := judged(w, droplets)
+	out.Volumes = attached.beside(ctx, nodes, droplets)
+	return out, nil
 }
 
 // cloudClient is DigitalOcean by the environment, nil if there is no token: then notAsked says so. What the variables say wrongly is an error.

@@ -86,7 +86,7 @@ func testAgreement(t *testing.T, cluster *controlplane.Cluster) {
 	if code != 2 || !slices.Equal(lines, want) { // nothing was compared
 		t.Errorf("exit code %d, %q", code, lines)
 	}
-	expect(t, 2, "", ask("-o", "wide"), "VERDICT    SINCE   WHAT\n")
+	expect(t, 2, "", ask("-o", "wide"), "VERDICT    VOLUMES   SINCE   WHAT\n")
 	if code, out, _ := run(t, ask("c1", "r1", "-o", "name")); code != 2 || out != "node/c1\nnode/r1\n" {
 		t.Errorf("names: exit code %d, %q", code, out)
 	}

@@ -25,7 +25,8 @@ const doctorLong = `Check a cluster for known hazards. Nothing is written. Witho
   controllers      two programs that do the same work, components without pods or a leader, versions that differ
   rbac             rights that a component needs and its service account does not have
   certificates     certificates that have expired or expire soon; Secrets are only counted, unless --secrets says otherwise
-  etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not healthy
+  etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not well
+  volumes          two volume drivers at once, the automount udev rule, missing topology labels, StorageClasses that differ
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
 
 Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
@@ -55,7 +56,8 @@ func doctorParts() []doctorPart {
 	return []doctorPart{
 		{"controllers", "Find controllers that conflict, and components that do not work", doctorControllersLong, lookAtControllers},
 		{"rbac", "Find rights that a component needs and does not have", doctorRBACLong, lookAtRights},
-		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not healthy", doctorStoragesLong, lookAtStorages},
+		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not well", doctorStoragesLong, lookAtStorages},
+		{"volumes", "Find what keeps DigitalOcean's volumes from being attached, mounted or made", doctorVolumesLong, lookAtVolumes},
 		{partCertificates, "Find certificates that have expired or expire soon", doctorCertificatesLong, lookAtCertificates},
 	}
 }

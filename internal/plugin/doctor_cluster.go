@@ -150,6 +150,7 @@ func workloadOf(kind string, meta *metav1.ObjectMeta, pod *corev1.PodTemplateSpe
 			w.Env[v.Name] = doctor.Variable{Value: v.Value, Elsewhere: v.ValueFrom != nil}
 		}
 	}
+	nodeOf(&w, &pod.Spec)
 	return w
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
-const statusLong = `Show the health of the cluster's parts, worst first: the machines, what waits for a person (kubectl mooring confirm), findings of the doctor
-(kubectl mooring doctor), Mooring's components with their versions and leaders, route reflectors, load balancers and tenants of etcd, and below each
-part what needs attention. It is what the page of kubectl mooring ui shows, in a few lines. Nothing is written. The environment is that of kubectl
+const statusLong = `Show the health of the cluster's parts, worst first: the machines, what waits for a person (kubectl mooring confirm), what the doctor finds
+(kubectl mooring doctor), Mooring's components with their versions and leaders, route reflectors, load balancers, volumes and tenants of etcd, and below
+each part what needs attention. It is what the page of kubectl mooring ui shows, in a few lines. Nothing is written. The environment is that of kubectl
 mooring agreement.
 
 The states of a part:

@@ -17,9 +17,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/page"
 )
 
-const uiLong = `Serve a page about the cluster to this machine's browser: the machines by zone with disagreements in red, what waits for a confirmation with the command for
-it, findings of the doctor, the topologies of route reflectors, load balancers and their targets, tenants of etcd with their usage, and recent steps of
-components with their reasons. Nothing is written.
+const uiLong = `Serve a page about the cluster to this machine's browser: the machines by zone with what disagrees in red, what waits for a person with the command
+that confirms it, what the doctor finds, the topologies of route reflectors, load balancers and their targets, volumes and what disagrees about them,
+tenants of etcd with what they use, and what components did lately and why. Nothing is written.
 
 The page reads what your kubeconfig may read, and what the environment names as for kubectl mooring agreement; no Secret is read. It is at
 127.0.0.1 alone, under an address that cannot be guessed: anyone who knows the address sees the page. It makes no requests to other hosts.

@@ -50,6 +50,9 @@ type uiReader struct {
 	// findings are the doctor's, at checkedAt.
 	findings  []finding.Finding
 	checkedAt time.Time
+
+	// volumes are those of a while ago.
+	volumes ui.Volumes
 }
 
 // read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
@@ -89,6 +92,7 @@ func (u *uiReader) read(ctx context.Context) (ui.World, error) {
 	u.topologies(&w, seen, served, problem, nodes)
 	u.waits(&w, u.cluster.confirmations(ctx, u.clock), sides.Now)
 	w.Balancers, w.BalancerProblem = problemOf(u.cluster.balancers(ctx))
+	u.readVolumes(ctx, &w)
 	u.tenants(ctx, &w)
 	x := &examination{env: u.agreement.env, cluster: u.cluster, clock: u.clock}
 	u.components(ctx, x, &w)

@@ -357,7 +357,7 @@ func uiWithFewRights(t *testing.T, cluster *controlplane.Cluster) {
 		t.Errorf("%d machines", p.Machines.Total)
 	}
 	for key, want := range map[string]string{
-		"reflectors": "listing RouteReflectorTopologies: ", "balancers": "listing Services: ", "tenants": "listing EtcdStorages: ", "journal": "listing the journal of calico-node-sync: ",
+		"reflectors": "listing RouteReflectorTopologies: ", "balancers": "listing Services: ", "volumes": "listing StorageClasses: ", "tenants": "listing EtcdStorages: ", "journal": "listing the journal of calico-node-sync: ",
 	} {
 		if problem := texts(p, key)[1]; !strings.HasPrefix(problem, want) || !strings.Contains(problem, "forbidden") {
 			t.Errorf("%s: %q", key, problem)

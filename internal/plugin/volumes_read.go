@@ -108,6 +108,9 @@ func (c *cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 	if err := c.claims(ctx, &w, names, classes, claims); err != nil {
 		return w, err
 	}
+	if len(claims) == 0 {
+		return w, c.machinesOfVolumes(ctx, &w, names) // no Pod uses any
+	}
 	err = eachPage(ctx, "Pods", func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		list, err := c.typed.CoreV1().Pods("").List(ctx, o)
 		if err != nil {
@@ -153,7 +156,7 @@ func (c *cluster) claims(ctx context.Context, w *volumes.World, names, classes, 
 	})
 }
 
-// attachments reads the VolumeAttachments of volumes of those names.
+// attachments reads the VolumeAttachments of volumes of those names; nil means of all.
 func (c *cluster) attachments(ctx context.Context, names map[string]bool) (out []volumes.Attachment, err error) {
 	err = eachPage(ctx, "VolumeAttachments", func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		list, err := c.typed.StorageV1().VolumeAttachments().List(ctx, o)
@@ -161,7 +164,7 @@ func (c *cluster) attachments(ctx context.Context, names map[string]bool) (out [
 			return "", err
 		}
 		for i := range list.Items {
-			if a, ours := attachmentOf(&list.Items[i]); ours && names[a.Volume] {
+			if a, ours := attachmentOf(&list.Items[i]); ours && (names == nil || names[a.Volume]) {
 				out = append(out, a)
 			}
 		}
@@ -279,6 +282,7 @@ func (c *cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 				continue
 			}
 			content := volumes.Content{Name: list.Items[i].GetName(), Handle: text("status", "snapshotHandle"), Volume: text("spec", "source", "volumeHandle")}
+			content.Created = list.Items[i].GetCreationTimestamp().Time
 			if content.Handle == "" {
 				content.Handle = text("spec", "source", "snapshotHandle")
 			}

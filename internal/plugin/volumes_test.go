@@ -176,6 +176,8 @@ func TestVolumes(t *testing.T) {
 	expect(t, 1, "", explainAs("pvc/nope"), `error: there is no PersistentVolumeClaim "nope" in namespace default; -n names another namespace`)
 	s.lost()
 	s.inUse()
+	s.shown()
+	s.counted(droplet.ID)
 	expect(t, 0, "", explainAs("pvc", "used"), "PersistentVolumeClaim default/used: nothing needs attention\n", "Kubernetes and DigitalOcean agree\n", "default/volumes\n")
 }
 

@@ -171,6 +171,8 @@ func (r Row) trouble(key string, now time.Time) trouble {
 			t.lines = append(t.lines, "to do: "+c[4].Text)
 		}
 		return t
+	case "volumes":
+		return r.volumeTrouble()
 	}
 	var texts []string
 	for _, x := range c {

@@ -17,7 +17,7 @@ import (
 
 // List is a section of the page that is a table.
 type List struct {
-	// Key names the section: waits, doctor, components, reflectors, balancers, tenants or journal.
+	// Key names the section: waits, doctor, components, reflectors, balancers, volumes, tenants or journal.
 	Key     string `json:"key"`
 	Title   string `json:"title"`
 	Summary string `json:"summary"`

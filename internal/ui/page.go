@@ -57,7 +57,7 @@ func View(w World, filter Filter, stale string) Page {
 	p := Page{Cluster: tidy(w.Cluster), ReadAt: w.ReadAt.UTC(), Stale: tidy(stale), Notes: some(w.Notes)}
 	p.Machines = machinesOf(w, m)
 	p.Drawing = drawingOf(w)
-	p.Lists = []List{waitsOf(w, m), doctorOf(w, m), componentsOf(w, m), reflectorsOf(w, m), balancersOf(w, m), tenantsOf(w, m), journalOf(w, m)}
+	p.Lists = []List{waitsOf(w, m), doctorOf(w, m), componentsOf(w, m), reflectorsOf(w, m), balancersOf(w, m), volumesOf(w, m), tenantsOf(w, m), journalOf(w, m)}
 	p.Health = healthOf(w, p.Lists)
 	return p
 }

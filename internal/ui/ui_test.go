@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
+	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -74,6 +75,7 @@ func small() ui.World {
 			{Namespace: "shop", Name: "back", Created: at(7), Class: "example.com/other", Local: true},
 			{Namespace: "a", Name: "going", Deleting: true, Addresses: []string{"203.0.113.3"}},
 		},
+		Volumes: someVolumes(),
 		Tenants: []ui.Tenant{
 			{Name: "quiet", Ready: "True", Since: at(60), Proxies: "3/3", Counted: true, Usage: []ui.Usage{{"bytes", 1 << 20, 4 << 20}, {"keys", 1, 0}}},
 			{Name: "full", Ready: "True", Since: at(60), Proxies: "3/3", Counted: true, Usage: []ui.Usage{{"bytes", 900, 1000}}},
@@ -140,10 +142,10 @@ func TestFilters(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff([]string{"waits 0", "doctor 0", "components 0", "reflectors 1", "balancers 0", "tenants 0", "journal 0"}, rows("zone:b")); diff != "" {
+	if diff := cmp.Diff([]string{"waits 0", "doctor 0", "components 0", "reflectors 1", "balancers 0", "volumes 1", "tenants 0", "journal 0"}, rows("zone:b")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"waits 1", "doctor 2", "components 1", "reflectors 1", "balancers 1", "tenants 4", "journal 1"}, rows("state:bad")); diff != "" {
+	if diff := cmp.Diff([]string{"waits 1", "doctor 2", "components 1", "reflectors 1", "balancers 1", "volumes 3", "tenants 4", "journal 1"}, rows("state:bad")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -265,13 +267,13 @@ func TestSentences(t *testing.T) {
 	if got.Machines.Summary != "None of 1 machine needs attention." {
 		t.Errorf("of none that needs attention: %q", got.Machines.Summary)
 	}
-	for i, want := range []string{"0 confirmations", "0 findings", "0 components", "the cluster has no kind RouteReflectorTopology", "0 load balancers", "the cluster has no kind EtcdStorage", "0 steps"} {
+	for i, want := range []string{"0 confirmations", "0 findings", "0 components", "the cluster has no kind RouteReflectorTopology", "0 load balancers", "0 volumes", "the cluster has no kind EtcdStorage", "0 steps"} {
 		if got.Lists[i].Summary != want {
 			t.Errorf("%s: %q, want %q", got.Lists[i].Key, got.Lists[i].Summary, want)
 		}
 	}
-	if got.Lists[6].Problem != "a; b" {
-		t.Errorf("problems of the journal: %q", got.Lists[6].Problem)
+	if got.Lists[7].Problem != "a; b" {
+		t.Errorf("problems of the journal: %q", got.Lists[7].Problem)
 	}
 }
 
@@ -343,6 +345,9 @@ func worlds() *rapid.Generator[ui.World] {
 		}
 		for i := range rapid.SampledFrom([]int{0, 2, 201}).Draw(t, "things") {
 			text := anything().Draw(t, "text")
+			w.Volumes.Volumes = append(w.Volumes.Volumes, anyVolume(text, i))
+			w.Volumes.Snapshots = append(w.Volumes.Snapshots, volumes.SnapshotRow{Name: text, ID: fmt.Sprint(i), Verdict: agreement.Disagree})
+			w.Volumes.NotRead = append(w.Volumes.NotRead, text)
 			w.Balancers = append(w.Balancers, ui.Balancer{Namespace: text, Name: fmt.Sprint(i), Addresses: []string{text}})
 			w.Tenants = append(w.Tenants, ui.Tenant{Name: fmt.Sprint(i, text), Ready: "False", Message: text, Counted: true, Usage: []ui.Usage{{"keys", int64(i) - 3, int64(i) % 5}}})
 			w.Waits = append(w.Waits, ui.Wait{What: text, Why: fmt.Sprint(i), Old: text, Command: text, Confirmed: text, Refused: text})
@@ -376,7 +381,7 @@ func TestAnyPage(t *testing.T) {
 		counted(t, w, f, page.Machines)
 		again := w
 		again.Machines, again.Balancers = reversed(w.Machines), reversed(w.Balancers)
-		again.Waits = reversed(w.Waits)
+		again.Waits, again.Volumes.Volumes, again.Volumes.Snapshots = reversed(w.Waits), reversed(w.Volumes.Volumes), reversed(w.Volumes.Snapshots)
 		again.Tenants, again.Entries = reversed(w.Tenants), reversed(w.Entries)
 		if diff := cmp.Diff(page, ui.View(again, f, "")); diff != "" {
 			t.Errorf("the order matters: %s", diff)

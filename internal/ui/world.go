@@ -35,6 +35,8 @@ type World struct {
 	Candidates int
 	Excluded   []Excluded
 
+	Volumes Volumes
+
 	Tenants       []Tenant
 	TenantsAbsent bool // there is no such kind
 	TenantProblem string

@@ -485,12 +485,16 @@ func (x index) nobodys(s Snapshot) agreement.Finding {
 		return agreement.Finding{Verdict: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
 	}
 	for _, c := range x.Contents {
-		if c.Handle == "" && (c.Volume == "" || c.Volume == s.Volume) {
-			return agreement.Finding{
-				Verdict: agreement.Settling, Next: "the driver records it",
-				What: "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet",
-			}
+		if c.Handle != "" || c.Volume != "" && c.Volume != s.Volume {
+			continue
 		}
+		what := "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet"
+		if x.Now.Sub(c.Created) < patience {
+			return agreement.Finding{Verdict: agreement.Settling, Next: "the driver notes it", What: what}
+		}
+		f.What += "; " + what // the driver would have noted it by now
+		f.Next = "kubectl describe volumesnapshotcontent " + c.Name + "; delete the snapshot in DigitalOcean's panel when that does not wait for it"
+		break
 	}
 	return f
 }

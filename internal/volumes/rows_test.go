@@ -261,10 +261,15 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for volume, verdict := range map[string]agreement.Verdict{"": agreement.Settling, "v1": agreement.Settling, "v2": agreement.Disagree} {
-		w.Contents = []volumes.Content{{Name: "c1", Handle: "s1"}, {Name: "c2", Volume: volume}}
+		w.Contents = []volumes.Content{{Name: "c1", Handle: "s1"}, {Name: "c2", Volume: volume, Created: now.Add(-time.Minute)}}
 		if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != verdict || r.NeedsAttention() != (verdict == agreement.Disagree) {
 			t.Errorf("one is made of %q: %+v", volume, r)
 		}
+	}
+	w.Contents[1] = volumes.Content{Name: "c2", Volume: "v1", Created: now.Add(-time.Hour)} // it is stuck
+	if r := volumes.Compare(w); r.Snapshots[0].Verdict != agreement.Disagree || r.Snapshots[0].Finding.What !=
+		"no VolumeSnapshotContent has it; it may be the one that is made for VolumeSnapshotContent c2, which has none yet" || !strings.HasPrefix(r.Snapshots[0].Finding.Next, "kubectl describe volumesnapshotcontent c2; ") {
+		t.Errorf("a content is stuck: %+v", r.Snapshots)
 	}
 	w.Contents, w.Cloud.Snapshots[1].Created = w.Contents[:1], now.Add(-time.Minute)
 	if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != agreement.Settling {

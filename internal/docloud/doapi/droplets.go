@@ -30,6 +30,8 @@ type droplet struct {
 	Tags    []string `json:"tags"`
 	VPCUUID string   `json:"vpc_uuid"`
 	Created string   `json:"created_at"`
+	// VolumeIDs is missing without the scope block_storage:read.
+	VolumeIDs []string `json:"volume_ids"`
 }
 
 type address struct {
@@ -41,7 +43,7 @@ type address struct {
 // for a field that decides nothing.
 func (d droplet) translate() instance.Droplet {
 	out := instance.Droplet{
-		ID: d.ID, Name: d.Name, Status: instance.Status(d.Status), Size: d.SizeSlug, Region: d.Region.Slug, Tags: d.Tags, VPC: d.VPCUUID,
+		ID: d.ID, Name: d.Name, Status: instance.Status(d.Status), Size: d.SizeSlug, Region: d.Region.Slug, Tags: d.Tags, VPC: d.VPCUUID, Volumes: d.VolumeIDs,
 	}
 	if created, err := time.Parse(time.RFC3339, d.Created); err == nil {
 		out.Created = created

@@ -28,6 +28,8 @@ type Droplet struct {
 	// VPC is the UUID of the droplet's VPC.
 	VPC     string
 	Created time.Time
+	// Volumes are the IDs of attached volumes, nil if the token may not see them.
+	Volumes []string
 }
 
 // Network is one address of a droplet.

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,14 +54,60 @@ func (a Awaiting) ConfirmedBy(confirmation string, now time.Time) (until time.Ti
 	return confirmed(confirmation, a.Hash, now)
 }
 
-// hashOf names a set of machines. A confirmation that names it is good for these and no others: it changes when one comes back or one more goes. The
-// machines are sorted by name.
-func hashOf(off []Machine) string {
-	h := sha256.New()
+// Offer is a set of machines that a person may confirm, and its name. Its JSON form is recorded and MUST stay readable.
+type Offer struct {
+	Hash string `json:"hash,omitempty"`
+	// Machines are digests of all machines in it, one after the other, in ascending order; none if there are more than mostOffered.
+	Machines []byte `json:"machines,omitempty"`
+}
+
+// mostOffered bounds Offer.Machines to what an annotation has room for. Of a larger set each change voids the confirmation.
+const mostOffered = 10_000
+
+// digestSize is how many bytes name a machine in an Offer: two of a cluster's machines are never alike.
+const digestSize = 6
+
+// digest names a machine.
+func digest(m Machine) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", m.Node, m.UID, m.Droplet))
+	return string(sum[:digestSize])
+}
+
+// offer returns the set of machines that are off, of all machines. It is the one that was offered before as long as nothing has happened to that but that
+// Nodes of it were deleted, as those of destroyed machines are: a person's confirmation holds until the last of them is dealt with. It is another one when a
+// machine comes back or one more goes.
+func offer(before Offer, machines, off []Machine) Offer {
+	out := map[string]bool{}
+	var sorted []string
 	for _, m := range off {
-		fmt.Fprintf(h, "%q %q %d\n", m.Node, m.UID, m.Droplet)
+		d := digest(m)
+		out[d], sorted = true, append(sorted, d)
 	}
-	return hex.EncodeToString(h.Sum(nil))[:12]
+	slices.Sort(sorted)
+	all := strings.Join(sorted, "")
+	sum := sha256.Sum256([]byte(all))
+	next := Offer{Hash: hex.EncodeToString(sum[:])[:12]}
+	if len(off) <= mostOffered {
+		next.Machines = []byte(all)
+	}
+	offered := map[string]bool{}
+	for d := range slices.Chunk(before.Machines, digestSize) {
+		offered[string(d)] = true
+	}
+	for d := range out {
+		if !offered[d] {
+			return next
+		}
+	}
+	for _, m := range machines {
+		if d := digest(m); offered[d] && !out[d] {
+			return next
+		}
+	}
+	if before.Hash == "" {
+		return next
+	}
+	return before
 }
 
 func confirms(confirmation, hash string, now time.Time) bool {

@@ -67,8 +67,9 @@ type Plan struct {
 	Verdicts []Verdict
 	// Steps are what is to be written, in the order of names; those that remove a taint are first.
 	Steps []Step
-	// Ask are droplets that are to be read by ID, in ascending order.
-	Ask []int
+	// Ask are droplets that are to be read by ID, in ascending order; AskLater those that are when there are calls to spare, since DigitalOcean has called
+	// them active: however many Nodes are not ready, they take no call from what is off.
+	Ask, AskLater []int
 	// Awaiting is what waits for a person.
 	Awaiting Awaiting
 	// Memory is to be recorded before the first step.
@@ -94,6 +95,8 @@ type SetTaint struct {
 type RemoveTaint struct {
 	Node, UID string
 	Droplet   int
+	// NotReady reports that the Node is not ready, and reports: only while that is so is the taint removed.
+	NotReady bool
 }
 
 func (SetTaint) step()    {}
@@ -112,7 +115,11 @@ func (s SetTaint) String() string {
 
 // String implements fmt.Stringer.
 func (s RemoveTaint) String() string {
-	return fmt.Sprintf("remove the taint out-of-service from node %s: droplet %d is active and the Node is ready", s.Node, s.Droplet)
+	why := "the Node is ready"
+	if s.NotReady {
+		why = "the kubelet reports again"
+	}
+	return fmt.Sprintf("remove the taint out-of-service from node %s: droplet %d is active and %s", s.Node, s.Droplet, why)
 }
 
 // MakePlan decides; the package's comment says by which rules.
@@ -122,7 +129,11 @@ func MakePlan(w World, c Config) Plan {
 	p := Plan{Memory: recent(w, c)}
 	off := offNow(machines, p.Memory)
 	allowed := c.Allowance(len(machines))
-	held := len(off) > allowed && !confirms(w.Confirmation, hashOf(off), w.Now)
+	held := false
+	if len(off) > allowed {
+		p.Memory.Offered = offer(w.Memory.Offered, machines, off)
+		held = !confirms(w.Confirmation, p.Memory.Offered.Hash, w.Now)
+	}
 	var waiting []Machine
 	var set []Step
 	for _, m := range machines {
@@ -140,10 +151,13 @@ func MakePlan(w World, c Config) Plan {
 			set = append(set, SetTaint{Node: m.Node, UID: m.UID, Droplet: m.Droplet, State: m.State})
 			p.Memory = p.Memory.with(Intent{Node: m.Node, UID: m.UID, At: w.Now})
 		case ReasonRemoved:
-			p.Steps = append(p.Steps, RemoveTaint{Node: m.Node, UID: m.UID, Droplet: m.Droplet})
+			p.Steps = append(p.Steps, RemoveTaint{Node: m.Node, UID: m.UID, Droplet: m.Droplet, NotReady: !m.Ready})
 		default:
 		}
-		if ask {
+		switch {
+		case ask && !m.Ours && m.State == StateActive:
+			p.AskLater = append(p.AskLater, m.Droplet)
+		case ask:
 			p.Ask = append(p.Ask, m.Droplet)
 		}
 		p.Verdicts = append(p.Verdicts, v)
@@ -151,8 +165,10 @@ func MakePlan(w World, c Config) Plan {
 	p.Steps = append(p.Steps, set...)
 	slices.Sort(p.Ask)
 	p.Ask = slices.Compact(p.Ask)
+	slices.Sort(p.AskLater)
+	p.AskLater = slices.DeleteFunc(slices.Compact(p.AskLater), func(id int) bool { return slices.Contains(p.Ask, id) })
 	if held {
-		p.Awaiting = awaiting(waiting, hashOf(off), len(off), allowed)
+		p.Awaiting = awaiting(waiting, p.Memory.Offered.Hash, len(off), allowed)
 	}
 	return p
 }
@@ -167,7 +183,7 @@ func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 	stale := m.StateAt.IsZero() || w.Now.Sub(m.StateAt) >= c.ProofAge
 	switch {
 	case m.Ours:
-		return judgeOurs(m, w, say, stale)
+		return judgeOurs(m, w, c, say, stale)
 	case m.Foreign && !m.Ready:
 		return say(ReasonForeign, "another party has set the taint out-of-service; it is not changed"), false
 	case m.Ready:
@@ -189,21 +205,32 @@ func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 }
 
 // judgeOurs is judge for a Node that has our taint.
-func judgeOurs(m Machine, w World, say func(Reason, string, ...any) Verdict, stale bool) (v Verdict, ask bool) {
+func judgeOurs(m Machine, w World, c Config, say func(Reason, string, ...any) Verdict, stale bool) (v Verdict, ask bool) {
 	switch {
 	case m.Ready && m.State == StateActive && w.Distrust == "":
 		return say(ReasonRemoved, "droplet %d is active and the Node is ready", m.Droplet), false
 	case m.Ready && m.State == StateActive:
 		return say(ReasonReturning, "the Node is ready, and DigitalOcean cannot be relied on: %s", w.Distrust), false
 	case m.Ready:
-		return say(ReasonReturning, "the Node is ready, and DigitalOcean does not report droplet %d as active yet", m.Droplet), stale
+		return say(ReasonReturning, "the Node is ready, and DigitalOcean does not call droplet %d active yet", m.Droplet), stale
+	case m.State == StateActive && reports(m, w, c) && !stale:
+		return say(ReasonRemoved, "droplet %d is active, its kubelet reports again, and no volume is attached: with the taint the Node might never be ready", m.Droplet), false
 	case m.State == StateActive:
-		return say(ReasonReturning, "droplet %d is active, and the Node is not ready yet", m.Droplet), false
+		return say(ReasonReturning, "droplet %d is active, and the Node is not ready yet", m.Droplet), stale && reports(m, w, c)
 	case m.State.Out():
 		return say(ReasonOutOfService, "droplet %d is %s: its Pods are deleted and its volumes detached", m.Droplet, m.State), false
 	default:
 		return say(ReasonOutOfService, "the Node is not ready, and DigitalOcean does not report droplet %d as active", m.Droplet), false
 	}
+}
+
+// reports reports whether a machine with our taint runs and is in contact, and has no volume that could be elsewhere too: the kubelet itself calls the Node
+// not ready and has renewed its Lease for the grace period, as this process has read it. What keeps the Node from being ready may be the taint: a network
+// plugin that does not tolerate it does not start on a machine that was rebuilt.
+func reports(m Machine, w World, c Config) bool {
+	l := m.Lease
+	return w.Enabled && w.Distrust == "" && m.Reports && !m.Volumes && !l.RenewedSince.IsZero() && age(w, l.RenewedSince) >= c.Grace && age(w, l.SilentSince) < c.Grace &&
+		age(w, l.ReadAt) <= c.LeaseAge
 }
 
 // judgeOut is judge for a Node that is not ready, whose droplet does not run.
@@ -217,7 +244,7 @@ func judgeOut(m Machine, w World, c Config, say func(Reason, string, ...any) Ver
 	case w.Now.Sub(silent) < c.Grace:
 		return say(ReasonKubelet, "droplet %d is %s; its kubelet must not renew its Lease for %s", m.Droplet, m.State, c.Grace), due(m, w, c)
 	case w.Now.Sub(read) > c.LeaseAge:
-		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, m.Lease.Problem), false
+		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, cmp.Or(m.Lease.Problem, "others are read first")), false
 	case !proven(m, w, c):
 		return say(ReasonProof, "droplet %d is %s; it is read again by ID", m.Droplet, m.State), due(m, w, c)
 	}
@@ -276,7 +303,8 @@ func (m Memory) with(i Intent) Memory {
 		intents = append(intents, i)
 	}
 	slices.SortFunc(intents, func(a, b Intent) int { return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.UID, b.UID)) })
-	return Memory{Intents: intents}
+	m.Intents = intents
+	return m
 }
 
 func (m Memory) has(machine Machine) bool {

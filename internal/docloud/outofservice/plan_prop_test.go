@@ -5,6 +5,7 @@ package outofservice_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -42,7 +43,11 @@ func drawMachine(t *rapid.T, id int) outofservice.Machine {
 	}
 	if rapid.IntRange(0, 5).Draw(t, "lease") > 0 {
 		m.Lease = outofservice.Lease{ReadAt: ago("read"), SilentSince: ago("silent")}
+		if rapid.Bool().Draw(t, "renewed") {
+			m.Lease.RenewedSince = ago("renewed since")
+		}
 	}
+	m.Reports, m.Volumes = !m.Ready && rapid.Bool().Draw(t, "reports"), rapid.Bool().Draw(t, "volumes")
 	if rapid.IntRange(0, 3).Draw(t, "proof") > 0 {
 		m.Proof = outofservice.Proof{State: rapid.SampledFrom(states).Draw(t, "answer")}
 		first, last := ago("first"), ago("last")
@@ -97,7 +102,7 @@ func round(w outofservice.World, p outofservice.Plan, pass time.Duration) outofs
 		if !m.Lease.SilentSince.IsZero() {
 			m.Lease.ReadAt = w.Now
 		}
-		if slices.Contains(p.Ask, m.Droplet) && m.State != outofservice.StateUnknown {
+		if slices.Contains(slices.Concat(p.Ask, p.AskLater), m.Droplet) && m.State != outofservice.StateUnknown {
 			m.Proof, m.StateAt = m.Proof.Add(m.State, w.Now), w.Now
 		}
 	}
@@ -129,6 +134,7 @@ func TestSafe(t *testing.T) {
 	seen := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w, c := drawWorld(t), outofservice.DefaultConfig()
+		confirmed := confirm(t, &w, c)
 		p := outofservice.MakePlan(w, c)
 		out := 0
 		for _, m := range w.Machines {
@@ -140,7 +146,8 @@ func TestSafe(t *testing.T) {
 			i := slices.IndexFunc(w.Machines, func(m outofservice.Machine) bool { _, uid := step.On(); return m.UID == uid })
 			m := w.Machines[i]
 			if _, remove := step.(outofservice.RemoveTaint); remove {
-				if !m.Ours || !m.Ready || m.State != outofservice.StateActive || w.Distrust != "" {
+				alive := m.Reports && !m.Volumes && w.Now.Sub(m.Lease.RenewedSince) >= c.Grace && w.Now.Sub(m.Lease.SilentSince) < c.Grace && w.Now.Sub(m.StateAt) < c.ProofAge
+				if !m.Ours || !m.Ready && !alive || m.State != outofservice.StateActive || w.Distrust != "" {
 					t.Errorf("%s, of %+v", step, m)
 				}
 				continue
@@ -154,7 +161,7 @@ func TestSafe(t *testing.T) {
 			if !slices.ContainsFunc(p.Memory.Intents, func(i outofservice.Intent) bool { return i.UID == m.UID && i.At.Equal(w.Now) }) {
 				t.Errorf("%s, and the memory has %+v", step, p.Memory)
 			}
-			if out > c.Allowance(len(w.Machines)) {
+			if allowed := c.Allowance(len(w.Machines)); out > allowed && !confirmed {
 				t.Errorf("%d of %d machines are out of service", out, len(w.Machines))
 			}
 		}
@@ -164,6 +171,72 @@ func TestSafe(t *testing.T) {
 	})
 	if seen == 0 {
 		t.Error("no world had a machine out of service: the property was not tested")
+	}
+}
+
+// confirm draws a confirmation, and reports whether it lets pass what waits: one of just these machines that has not expired.
+func confirm(t *rapid.T, w *outofservice.World, c outofservice.Config) bool {
+	waits := outofservice.MakePlan(*w, c).Awaiting
+	other := "000000000000/" + start.Add(time.Hour).Format(time.RFC3339)
+	all := map[string]bool{
+		"": false, "yes": false, other: false, waits.Confirmation(start.Add(-time.Second)): false, waits.Confirmation(start.Add(48 * time.Hour)): false,
+		waits.Confirmation(start.Add(time.Hour)): waits.Hash != "",
+	}
+	w.Confirmation = waits.Confirmation(start.Add(time.Hour))
+	if rapid.Bool().Draw(t, "another confirmation") {
+		w.Confirmation = rapid.SampledFrom(slices.Sorted(maps.Keys(all))).Draw(t, "confirmation")
+	}
+	return all[w.Confirmation]
+}
+
+// A confirmation holds while Nodes of the machines in it are deleted, in whichever order, and no longer when one comes back or one more goes.
+func TestAConfirmationHolds(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	cases.Check(t, func(t *rapid.T) {
+		c := outofservice.DefaultConfig()
+		w := drawWorld(t)
+		for id := 50; id < 50+rapid.IntRange(12, 16).Draw(t, "off"); id++ {
+			w.Machines = append(w.Machines, off(id))
+		}
+		w.Enabled, w.Distrust, w.Memory = true, "", outofservice.Memory{}
+		p := outofservice.MakePlan(w, c)
+		if p.Awaiting.Hash == "" {
+			return
+		}
+		w.Memory, w.Confirmation = p.Memory, p.Awaiting.Confirmation(start.Add(time.Hour))
+		counts := func(m outofservice.Machine) bool { return m.Ours || !m.Foreign && !m.Ready && m.State.Out() }
+		for range 6 {
+			i := slices.IndexFunc(w.Machines, counts)
+			w.Machines = slices.Delete(slices.Clone(w.Machines), i, i+1)
+			p = outofservice.MakePlan(w, c)
+			if p.Awaiting.Hash != "" || slices.ContainsFunc(p.Verdicts, func(v outofservice.Verdict) bool { return v.Reason == outofservice.ReasonMassGuard }) {
+				t.Fatalf("a Node has gone, and %+v waits", p.Awaiting)
+			}
+			w = round(w, p, time.Second)
+			if !slices.ContainsFunc(w.Machines, counts) || p.Memory.Offered.Hash == "" {
+				return // few are left
+			}
+		}
+		seen++
+		more := w
+		more.Machines = append(slices.Clone(w.Machines), off(99))
+		if p := outofservice.MakePlan(more, c); p.Memory.Offered.Hash == w.Memory.Offered.Hash {
+			t.Fatal("one more has gone, and the confirmation holds")
+		}
+		back := w
+		back.Machines = slices.Clone(w.Machines)
+		at := slices.IndexFunc(back.Machines, func(m outofservice.Machine) bool { return counts(m) && !m.Ours })
+		if at < 0 {
+			return
+		}
+		back.Machines[at].Ready, back.Machines[at].State, back.Memory.Intents = true, outofservice.StateActive, nil
+		if p := outofservice.MakePlan(back, c); p.Memory.Offered.Hash == w.Memory.Offered.Hash {
+			t.Fatal("one has come back, and the confirmation holds")
+		}
+	})
+	if seen == 0 {
+		t.Error("no confirmation was left: the property was not tested")
 	}
 }
 

@@ -198,3 +198,58 @@ func TestTaints(t *testing.T) {
 		}
 	}
 }
+
+// However many Nodes of active droplets are not ready, they take no call from a droplet that is off.
+func TestActiveOnesAreAskedLater(t *testing.T) {
+	t.Parallel()
+	w := ten()
+	for id := 100; id < 700; id++ {
+		m := off(id)
+		m.State, m.StateAt, m.Proof = outofservice.StateActive, start.Add(-time.Hour), outofservice.Proof{}
+		w.Machines = append(w.Machines, m)
+	}
+	unproven := off(99)
+	unproven.Proof = outofservice.Proof{}
+	w.Machines = append(w.Machines, unproven)
+	if p := outofservice.MakePlan(w, outofservice.DefaultConfig()); len(p.Ask) != 1 || p.Ask[0] != 99 || len(p.AskLater) != 600 {
+		t.Errorf("%v first, %d later", p.Ask, len(p.AskLater))
+	}
+}
+
+// A machine that was rebuilt may never be ready with the taint: it goes when the machine runs, is heard, and has no volume that could be elsewhere. Each rule
+// alone keeps it.
+func TestRebuilt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(w *outofservice.World, m *outofservice.Machine)
+		want   outofservice.Reason
+	}{
+		"nothing is missing":            {func(*outofservice.World, *outofservice.Machine) {}, outofservice.ReasonRemoved},
+		"the kubelet does not report":   {func(_ *outofservice.World, m *outofservice.Machine) { m.Reports = false }, outofservice.ReasonReturning},
+		"a volume is attached":          {func(_ *outofservice.World, m *outofservice.Machine) { m.Volumes = true }, outofservice.ReasonReturning},
+		"heard for a moment":            {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.RenewedSince = start.Add(-time.Second) }, outofservice.ReasonReturning},
+		"not heard any more":            {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.SilentSince = start.Add(-time.Minute) }, outofservice.ReasonReturning},
+		"never heard":                   {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.RenewedSince = time.Time{} }, outofservice.ReasonReturning},
+		"the Lease was read long ago":   {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.ReadAt = start.Add(-time.Minute) }, outofservice.ReasonReturning},
+		"active an hour ago":            {func(_ *outofservice.World, m *outofservice.Machine) { m.StateAt = start.Add(-time.Hour) }, outofservice.ReasonReturning},
+		"still off":                     {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateOff }, outofservice.ReasonOutOfService},
+		"another account":               {func(w *outofservice.World, _ *outofservice.Machine) { w.Distrust = "another" }, outofservice.ReasonReturning},
+		"without the flag nobody reads": {func(w *outofservice.World, _ *outofservice.Machine) { w.Enabled = false }, outofservice.ReasonReturning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := ready(1)
+			m.Ready, m.Ours, m.Reports, m.NotReadySince = false, true, true, start.Add(-time.Hour)
+			m.Lease = outofservice.Lease{ReadAt: start, SilentSince: start.Add(-5 * time.Second), RenewedSince: start.Add(-time.Minute)}
+			w := ten(m)
+			test.change(&w, &w.Machines[0])
+			p := outofservice.MakePlan(w, outofservice.DefaultConfig())
+			if p.Verdicts[0].Reason != test.want || (len(p.Steps) == 1) != (test.want == outofservice.ReasonRemoved) {
+				t.Errorf("%+v, steps %v", p.Verdicts[0], p.Steps)
+			}
+			if stale := name == "active an hour ago"; (len(p.Ask) == 1) != stale {
+				t.Errorf("asks %v", p.Ask)
+			}
+		})
+	}
+}

@@ -57,6 +57,8 @@ type Machine struct {
 	State   State
 	StateAt time.Time
 	Proof   Proof
+	// Reports reports whether the kubelet itself calls the Node not ready (False, not Unknown), Volumes whether volumes are attached to it.
+	Reports, Volumes bool
 	// Ours and Foreign report whether the Node has the taint with our value, and with another value or effect.
 	Ours, Foreign bool
 }
@@ -66,6 +68,8 @@ type Lease struct {
 	// ReadAt is when it was read last, and SilentSince since when this process reads the same renewal. Both are zero before it was read, or when there
 	// is no such Lease.
 	ReadAt, SilentSince time.Time
+	// RenewedSince is since when this process has read one new renewal after the other, the zero time while the kubelet is silent.
+	RenewedSince time.Time
 	// Problem says why the last attempt to read it failed, empty if it did not.
 	Problem string
 }
@@ -89,6 +93,8 @@ func (p Proof) Add(state State, at time.Time) Proof {
 type Memory struct {
 	// Intents are machines that are about to get the taint, in the order of their Nodes' names.
 	Intents []Intent `json:"intents,omitempty"`
+	// Offered is the set of machines that a person has confirmed, or may.
+	Offered Offer `json:"offered,omitzero"`
 }
 
 // Intent is one machine that is about to get the taint.

@@ -82,7 +82,7 @@ func (c *Controller) do(ctx context.Context, step outofservice.Step) (*corev1.No
 	case outofservice.SetTaint:
 		taints, err = c.withTaint(ctx, node, s)
 	case outofservice.RemoveTaint:
-		taints, err = withoutTaint(node)
+		taints, err = withoutTaint(node, s)
 	default:
 		return nil, fmt.Errorf("unknown step %T", step)
 	}
@@ -121,8 +121,9 @@ func (c *Controller) withTaint(ctx context.Context, node *corev1.Node, step outo
 }
 
 // withoutTaint returns the taints of a Node without ours.
-func withoutTaint(node *corev1.Node) ([]corev1.Taint, error) {
-	if ours, _ := outofservice.Taints(node.Spec.Taints); !ours || !ready(node) {
+func withoutTaint(node *corev1.Node, step outofservice.RemoveTaint) ([]corev1.Taint, error) {
+	back := ready(node) || step.NotReady && reporting(node) && len(node.Status.VolumesAttached) == 0
+	if ours, _ := outofservice.Taints(node.Spec.Taints); !ours || !back {
 		return nil, fmt.Errorf("node %s is not ready, or does not have the taint: %w", node.Name, errChanged)
 	}
 	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), outofservice.IsOurs), nil

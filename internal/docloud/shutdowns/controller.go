@@ -52,6 +52,8 @@ type Timing struct {
 	Every time.Duration
 	// LeaseEvery is how old what is known of a kubelet's Lease may be before it is read again (8 s).
 	LeaseEvery time.Duration
+	// LeaseBurst is how many Leases one reconcile reads (100): at client-go's twenty requests a second that is five seconds.
+	LeaseBurst int
 	// AskBurst and AskEvery bound GETs of droplets by ID: so many at once, and one more in each AskEvery (30, 5 s).
 	AskBurst int
 	AskEvery time.Duration
@@ -63,7 +65,7 @@ type Timing struct {
 
 func (t Timing) withDefaults() Timing {
 	return Timing{
-		Every: cmp.Or(t.Every, 5*time.Second), LeaseEvery: cmp.Or(t.LeaseEvery, 8*time.Second), AskBurst: cmp.Or(t.AskBurst, 30),
+		Every: cmp.Or(t.Every, 5*time.Second), LeaseEvery: cmp.Or(t.LeaseEvery, 8*time.Second), LeaseBurst: cmp.Or(t.LeaseBurst, 100), AskBurst: cmp.Or(t.AskBurst, 30),
 		AskEvery: cmp.Or(t.AskEvery, 5*time.Second), RecordEvery: cmp.Or(t.RecordEvery, 2*time.Minute), Departure: cmp.Or(t.Departure, 2*time.Minute),
 	}
 }
@@ -91,7 +93,8 @@ type Controller struct {
 	Options
 	timing Timing
 	loop   *loop.Loop
-	turns  *budget.Turns
+	turns  *budget.Turns // of Plan.Ask
+	later  *budget.Turns // of Plan.AskLater
 
 	client kubernetes.Interface   // set by Start, before the loop starts
 	nodes  corelisters.NodeLister // set by Follow, before the loop follows
@@ -120,7 +123,10 @@ func New(o Options) *Controller {
 		Options: o, timing: o.Timing.withDefaults(), seen: map[types.UID]*sighting{}, leaving: map[types.UID]time.Time{},
 		record: recordKeeper{name: cmp.Or(o.RecordName, outofservice.RecordName)},
 	}
-	c.turns = budget.NewTurns(o.Clock.Now(), c.timing.AskBurst, c.timing.AskEvery, 3*c.timing.Every)
+	// A third of the calls is for droplets that are called active, so that both together are what Timing says.
+	later := max(1, c.timing.AskBurst/3)
+	c.turns = budget.NewTurns(o.Clock.Now(), max(1, c.timing.AskBurst-later), c.timing.AskEvery*3/2, 3*c.timing.Every)
+	c.later = budget.NewTurns(o.Clock.Now(), later, c.timing.AskEvery*3, 3*c.timing.Every)
 	c.loop = loop.New(loop.Options{
 		Name: "digitalocean-out-of-service", Clock: o.Clock, Gate: o.Gate, Pass: c.reconcile, Keys: func() []string { return []string{key} },
 		First: time.Second, Resync: time.Minute, FirstRetry: c.timing.Every, LastRetry: time.Minute,
@@ -199,7 +205,7 @@ func (c *Controller) round(ctx context.Context) (doubt, wrote bool, err error) {
 	}
 	w := c.world(ctx)
 	plan := outofservice.MakePlan(w, c.Config)
-	if c.ask(ctx, plan.Ask) {
+	if c.ask(ctx, plan) {
 		w = c.world(ctx)
 		plan = outofservice.MakePlan(w, c.Config)
 	}
@@ -218,7 +224,7 @@ func (c *Controller) withoutRecord(ctx context.Context) (wrote bool, err error) 
 	w := c.world(ctx)
 	w.Enabled = false
 	plan := outofservice.MakePlan(w, c.Config)
-	if c.ask(ctx, plan.Ask) {
+	if c.ask(ctx, plan) {
 		w = c.world(ctx)
 		w.Enabled = false
 		plan = outofservice.MakePlan(w, c.Config)
@@ -232,7 +238,7 @@ func (c *Controller) world(ctx context.Context) outofservice.World {
 	out := false
 	for _, s := range c.seen {
 		w.Machines = append(w.Machines, s.Machine)
-		out = out || !s.Ready && s.State.Out() || s.Ours && s.Ready
+		out = out || !s.Ready && s.State.Out() || s.Ours && (s.Ready || s.State == outofservice.StateActive)
 	}
 	if out {
 		if err := c.Surroundings.Trusted(ctx); err != nil {
@@ -243,11 +249,16 @@ func (c *Controller) world(ctx context.Context) outofservice.World {
 }
 
 // ready reports whether a Node's condition Ready is True.
-func ready(node *corev1.Node) bool {
+func ready(node *corev1.Node) bool { return readiness(node) == corev1.ConditionTrue }
+
+// reporting reports whether it is False, which only a kubelet writes: of one that is silent it becomes Unknown.
+func reporting(node *corev1.Node) bool { return readiness(node) == corev1.ConditionFalse }
+
+func readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
+			return condition.Status
 		}
 	}
-	return false
+	return ""
 }

@@ -4,9 +4,12 @@
 package shutdowns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +28,8 @@ import (
 type sighting struct {
 	outofservice.Machine
 
-	renewed string // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
+	renewed string    // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
+	tried   time.Time // when its Lease was last read, or that was tried
 }
 
 // look takes in the Nodes as they are now, and reports whether any is in doubt: with our taint, or not ready where taints may be set.
@@ -50,7 +54,7 @@ func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
 			c.seen[node.UID] = s
 		}
 		s.Ours, s.Foreign = outofservice.Taints(node.Spec.Taints)
-		s.Ready = ready(node)
+		s.Ready, s.Reports, s.Volumes = ready(node), reporting(node), len(node.Status.VolumesAttached) > 0
 		switch {
 		case s.Ready:
 			s.NotReadySince, s.Lease, s.Proof, s.renewed = time.Time{}, outofservice.Lease{}, outofservice.Proof{}, ""
@@ -118,10 +122,15 @@ func stateOf(d instance.Droplet) outofservice.State {
 }
 
 // ask reads droplets by ID as far as it is their turn, and reports whether anything was learned.
-func (c *Controller) ask(ctx context.Context, ids []int) bool {
+func (c *Controller) ask(ctx context.Context, p outofservice.Plan) bool {
+	first := c.askEach(ctx, p.Ask, c.turns)
+	return c.askEach(ctx, p.AskLater, c.later) || first
+}
+
+func (c *Controller) askEach(ctx context.Context, ids []int, turns *budget.Turns) bool {
 	learned := false
 	for _, id := range ids {
-		if ctx.Err() != nil || !c.turns.Take(c.Clock.Now(), id) {
+		if ctx.Err() != nil || !turns.Take(c.Clock.Now(), id) {
 			continue
 		}
 		at := c.Clock.Now()
@@ -148,21 +157,32 @@ func (c *Controller) ask(ctx context.Context, ids []int) bool {
 	return learned
 }
 
-// readLeases reads the Leases of the kubelets whose machines do not run, where what is known is not new.
+// readLeases reads the Leases of the kubelets whose machines do not run, or run again with our taint, where what is known is not new: so many in one
+// reconcile, those first that were tried longest ago.
 func (c *Controller) readLeases(ctx context.Context) {
 	if !c.Enabled {
 		return
 	}
+	var due []*sighting
 	for _, s := range c.seen {
-		if !s.Ready && !s.Ours && !s.Foreign && s.State.Out() && c.Clock.Since(s.Lease.ReadAt) >= c.timing.LeaseEvery {
-			c.readLease(ctx, s)
+		matters := !s.Ours && !s.Foreign && s.State.Out() || s.Ours && s.State == outofservice.StateActive
+		if !s.Ready && matters && c.Clock.Since(s.tried) >= c.timing.LeaseEvery {
+			due = append(due, s)
 		}
+	}
+	slices.SortFunc(due, func(a, b *sighting) int { return cmp.Or(a.tried.Compare(b.tried), strings.Compare(a.Node, b.Node)) })
+	for _, s := range due[:min(len(due), c.timing.LeaseBurst)] {
+		if ctx.Err() != nil {
+			return
+		}
+		c.readLease(ctx, s)
 	}
 }
 
 // readLease reads a kubelet's Lease. A failure leaves what is known in place, which becomes old.
 func (c *Controller) readLease(ctx context.Context, s *sighting) {
 	at := c.Clock.Now()
+	s.tried = at
 	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.Node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -176,8 +196,16 @@ func (c *Controller) readLease(ctx context.Context, s *sighting) {
 		return
 	}
 	renewed := fmt.Sprint(lease.UID, " ", lease.Spec.RenewTime.UnixNano())
-	if renewed != s.renewed || s.Lease.SilentSince.IsZero() {
+	switch again := renewed != s.renewed; {
+	case s.renewed == "" || s.Lease.SilentSince.IsZero():
+		s.renewed, s.Lease.SilentSince, s.Lease.RenewedSince = renewed, at, time.Time{}
+	case again:
 		s.renewed, s.Lease.SilentSince = renewed, at
+		if s.Lease.RenewedSince.IsZero() {
+			s.Lease.RenewedSince = at
+		}
+	case at.Sub(s.Lease.SilentSince) >= c.Config.Grace:
+		s.Lease.RenewedSince = time.Time{}
 	}
 	s.Lease.ReadAt, s.Lease.Problem = at, ""
 }

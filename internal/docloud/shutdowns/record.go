@@ -108,7 +108,7 @@ func (c *Controller) save(ctx context.Context, p outofservice.Plan, doubt bool) 
 	case !c.Enabled:
 		return nil // nothing is recorded without the flag, which has no right to it
 	case c.record.lease == nil, before.Enabled != next.Enabled, !slices.Equal(before.Machines, next.Machines), before.More != next.More, before.Awaiting.Hash != next.Awaiting.Hash,
-		before.Awaiting.Count != next.Awaiting.Count, added(before.Memory, next.Memory):
+		before.Awaiting.Count != next.Awaiting.Count, before.Memory.Offered.Hash != next.Memory.Offered.Hash, added(before.Memory, next.Memory):
 	case doubt && next.SavedAt.Sub(before.SavedAt) >= c.timing.RecordEvery:
 	default:
 		return nil

@@ -248,7 +248,7 @@ func testKeyboard(t *testing.T, browser *chromium.Browser) {
 	p.Go(server.URL())
 	drawn(p)
 	for _, next := range []string{
-		"Skip", "words", "attention", "refresh", "Machines", "Waits", "Doctor", "Route", "Load", "Tenants", "Components", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "Copy",
+		"Skip", "words", "attention", "refresh", "Machines", "Waits", "Doctor", "Route", "Load", "Volumes", "Tenants", "Components", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "Copy",
 		"drawing",
 	} {
 		p.Press("Tab", false)

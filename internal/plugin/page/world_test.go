@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/page"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
+	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
 // worldOf is a cluster of so many machines, one of them without a Node, in three zones; of small ones one in sixteen disagrees and one in
@@ -90,6 +91,14 @@ func lists(w *ui.World, n int, now time.Time) {
 			b.Addresses = nil
 		}
 		w.Balancers = append(w.Balancers, b)
+		v := volumes.Row{
+			Volume: fmt.Sprintf("pvc-%04d", i), ID: fmt.Sprintf("506f78a4-%04d", i), Claim: fmt.Sprintf("shop/data-%d", i), Pods: []string{fmt.Sprintf("shop/db-%d", i)}, Droplet: i + 1, GiB: 100,
+			State: volumes.InUse, Verdict: agreement.Agree,
+		}
+		if i == 1 {
+			v.Verdict, v.Findings = agreement.Disagree, []agreement.Finding{{Verdict: agreement.Disagree, What: "its volume is gone: DigitalOcean answers 404 for its ID", Next: "restore it from a snapshot or a backup"}}
+		}
+		w.Volumes.Volumes = append(w.Volumes.Volumes, v)
 		ten := ui.Tenant{
 			Name: fmt.Sprintf("tenant-%d", i+1), Proxies: "3/3", Ready: "True", Since: now.Add(-48 * time.Hour), Counted: true,
 			Usage: []ui.Usage{{What: "bytes", Used: int64(i+1) * 3 << 20, Limit: 64 << 20}, {What: "keys", Used: int64(i+1) * 913, Limit: 10_000}, {What: "leases", Used: int64(i)}},

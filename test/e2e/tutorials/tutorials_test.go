@@ -24,6 +24,7 @@ func programs() map[string][]string {
 		"cloud.md":            {"digitalocean-cloud-controller-manager", "kubectl-mooring"},
 		"calico-node-sync.md": {"calico-node-sync", "kubectl-mooring"},
 		"etcd-storage.md":     {"etcd", "etcd-storage-operator", "etcd-storage-proxy", "kubectl-mooring"},
+		"volumes.md":          {"digitalocean-cloud-controller-manager", "digitalocean-csi-driver", "kubectl-mooring"},
 	}
 }
 
@@ -35,7 +36,11 @@ func TestTutorials(t *testing.T) {
 			for _, name := range append([]string{"lab", "kubectl"}, programs...) {
 				testkit.Binary(t, name)
 			}
-			if page == "etcd-storage.md" {
+			switch page {
+			case "volumes.md":
+				needDisks(t)
+				needRealMachines(t)
+			case "etcd-storage.md":
 				needRealMachines(t)
 			}
 			pages.Follow(t, "tutorials/"+page)
@@ -55,7 +60,17 @@ func needRealMachines(t *testing.T) {
 	}
 }
 
-// Each page of the folder is followed, here or alongside the BGP network.
+// needDisks skips the test where volumes of real machines cannot be.
+func needDisks(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"/dev/loop-control", "/sbin/mkfs.ext4", "/sbin/mkfs.xfs", filepath.Join(testkit.Root(t), "bin", "csi", "counter")} {
+		if _, err := os.Stat(path); err != nil {
+			testkit.Skip(t, "volumes of real machines need loop devices, e2fsprogs, xfsprogs and make real-nodes: %v", err)
+		}
+	}
+}
+
+// Each page of the folder is followed, here or beside the BGP network.
 func TestNoTutorialIsForgotten(t *testing.T) {
 	t.Parallel()
 	found, err := filepath.Glob(filepath.Join(testkit.Root(t), "docs", "tutorials", "*.md"))

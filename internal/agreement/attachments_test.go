@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agreement_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+)
+
+// withVolumes is healthy machines, of which n1 has the volumes a and b of Kubernetes.
+func withVolumes() agreement.World {
+	w := healthy()
+	w.Cloud.Volumes = agreement.Volumes{
+		Names: map[string]string{"a": "pvc-a", "b": "pvc-b", "c": "pvc-c"},
+		Nodes: []agreement.NodeVolumes{
+			{Node: "n1", Limit: 7, Cloud: []string{"b", "a"}, Attachments: []agreement.Attachment{{ID: "a", Attached: true}, {ID: "b", Attached: true}}}, {Node: "n2", Cloud: []string{}},
+		},
+	}
+	return w
+}
+
+// A machine's volumes attached by DigitalOcean are counted beside VolumeAttachments and the CSINode.
+func TestAttachments(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(v *agreement.Volumes, n *agreement.NodeVolumes)
+		want   string
+		count  string
+	}{
+		"all well":       {func(*agreement.Volumes, *agreement.NodeVolumes) {}, "agree", "2 of 7"},
+		"without driver": {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Limit = 0 }, "agree", "2"},
+		"Kubernetes lacks one": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = append(n.Cloud, "c") },
+			"disagree\ndisagree: DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): pvc-c > kubectl mooring volumes", "3 of 7",
+		},
+		"DigitalOcean lacks one": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = n.Cloud[:1] },
+			"disagree\ndisagree: Kubernetes calls volumes attached to it that DigitalOcean has not attached: pvc-a > kubectl mooring volumes", "1 of 7",
+		},
+		"being attached": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments[0].Attached = n.Cloud[:1], false
+			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 7",
+		},
+		"being detached": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments[0].Changing = n.Cloud[:1], true
+			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 7",
+		},
+		"by hand": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = append(n.Cloud, "x", "y") },
+			"disagree\ndisagree: 2 volumes of DigitalOcean attached by hand, so that there is room for 5 of Kubernetes', and its CSINode says 7 > " +
+				"delete the volume driver's node plugin Pod there: it counts again when it starts", "4 of 7",
+		},
+		"by hand, and counted": {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 6 }, "agree", "3 of 6"},
+		"one more than 7":      {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 15 }, "agree", "3 of 15"},
+		"a PersistentVolume that has just come is not by hand": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments = append(n.Cloud, "new"), append(n.Attachments, agreement.Attachment{ID: "pvc-new", Changing: true})
+			}, "settling\nsettling: volumes are being attached or detached: pvc-new > the driver attaches and detaches them", "3 of 7",
+		},
+		"not queried": {func(v *agreement.Volumes, n *agreement.NodeVolumes) { v.NotAsked, n.Cloud = "no driver", nil }, "agree", ""},
+		"forbidden": {
+			func(v *agreement.Volumes, _ *agreement.NodeVolumes) { v.Problem = "forbidden" },
+			"unknown\nunknown: it has volumes, and what Kubernetes has attached could not be read: forbidden", "",
+		},
+		"a token without the scope": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Unseen = nil, true },
+			"unknown\nunknown: it has volumes, and the token may not see what DigitalOcean has attached (scope block_storage:read)", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := withVolumes()
+			test.change(&w.Cloud.Volumes, &w.Cloud.Volumes.Nodes[0])
+			if got := found(w, "n1"); got != test.want {
+				t.Errorf("%s\nwant\n%s", got, test.want)
+			}
+			for _, r := range agreement.Rows(w) {
+				if r.Machine == "n1" && r.Volumes != test.count {
+					t.Errorf("%q, want %q", r.Volumes, test.count)
+				}
+				if r.Machine == "n2" && r.Verdict != agreement.Agree {
+					t.Errorf("the other machine: %s", found(w, "n2"))
+				}
+			}
+		})
+	}
+}
+
+// Whatever is attached: the order changes nothing, and sides that have the same agree.
+func TestAnyAttachments(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		ids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "x", "y"}), 0, 5, rapid.ID[string])
+		w := withVolumes()
+		n := &w.Cloud.Volumes.Nodes[0]
+		n.Cloud, n.Attachments, n.Limit = ids.Draw(t, "cloud"), nil, rapid.IntRange(0, 9).Draw(t, "limit")
+		for _, id := range ids.Draw(t, "kubernetes") {
+			n.Attachments = append(n.Attachments, agreement.Attachment{ID: id, Attached: rapid.Bool().Draw(t, "attached"), Changing: rapid.Bool().Draw(t, "changing")})
+		}
+		rows := agreement.Rows(w)
+		reversed := w
+		reversed.Cloud.Volumes.Nodes = []agreement.NodeVolumes{w.Cloud.Volumes.Nodes[1], {Node: "n1", Limit: n.Limit}}
+		for i := range n.Cloud {
+			reversed.Cloud.Volumes.Nodes[1].Cloud = append(reversed.Cloud.Volumes.Nodes[1].Cloud, n.Cloud[len(n.Cloud)-1-i])
+		}
+		for i := range n.Attachments {
+			reversed.Cloud.Volumes.Nodes[1].Attachments = append(reversed.Cloud.Volumes.Nodes[1].Attachments, n.Attachments[len(n.Attachments)-1-i])
+		}
+		if diff := cmp.Diff(rows, agreement.Rows(reversed)); diff != "" {
+			t.Fatalf("the order matters: %s", diff)
+		}
+		n.Attachments = nil
+		for _, id := range n.Cloud {
+			n.Attachments = append(n.Attachments, agreement.Attachment{ID: id, Attached: true})
+		}
+		for _, r := range agreement.Rows(w) {
+			if r.Verdict != agreement.Agree {
+				t.Fatalf("equal sides differ: %s", found(w, r.Machine))
+			}
+		}
+	})
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shutdowns
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+)
+
+// counting is a DigitalOcean where all droplets are off, and which counts what it was asked.
+type counting map[int]int
+
+// Droplet implements API.
+func (c counting) Droplet(_ context.Context, id int) (instance.Droplet, error) {
+	c[id]++
+	return instance.Droplet{ID: id, Status: instance.StatusOff}, nil
+}
+
+// Epoch implements API.
+func (counting) Epoch() uint64 { return 0 }
+
+// offAtOnce is a controller that has seen so many machines go off, by a clock of the test.
+func offAtOnce(n int) (*Controller, *testingclock.FakeClock, counting, *fake.Clientset) {
+	clock, api, client := testingclock.NewFakeClock(time.Now()), counting{}, fake.NewClientset()
+	c := New(Options{API: api, Clock: clock, Log: logr.Discard(), Enabled: true, Config: outofservice.DefaultConfig()})
+	c.client = client
+	for i := range n {
+		name := fmt.Sprintf("n%04d", i)
+		c.seen[types.UID(name)] = &sighting{Machine: outofservice.Machine{Node: name, UID: name, Droplet: i + 1, State: outofservice.StateOff, NotReadySince: clock.Now()}}
+	}
+	return c, clock, api, client
+}
+
+// However many machines are off at a time, one reconcile reads so many Leases at most, and none twice before all others were.
+func TestLeasesAreReadInTurns(t *testing.T) {
+	t.Parallel()
+	const many = 2500
+	c, clock, _, client := offAtOnce(many)
+	for i := range many {
+		now := metav1.NewMicroTime(clock.Now())
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: fmt.Sprintf("n%04d", i)}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
+		if err := client.Tracker().Add(lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 2 * many / 100 {
+		clock.Step(10 * time.Second)
+		client.ClearActions()
+		c.readLeases(t.Context())
+		if n := len(client.Actions()); n != 100 {
+			t.Fatalf("reconcile %d reads %d Leases", round, n)
+		}
+	}
+	for _, s := range c.seen { // each was read twice, and all the same renewal
+		if silent := s.Lease.ReadAt.Sub(s.Lease.SilentSince); silent != many/100*10*time.Second {
+			t.Fatalf("%s is silent for %s", s.Node, silent)
+		}
+	}
+}
+
+// Six hundred Nodes of active droplets that are not ready do not keep a droplet that is off from being proven.
+func TestActiveOnesTakeNoTurn(t *testing.T) {
+	t.Parallel()
+	c, clock, api, _ := offAtOnce(601)
+	var p outofservice.Plan
+	p.Ask = []int{601}
+	for id := range 600 {
+		p.AskLater = append(p.AskLater, id+1)
+	}
+	for range 12 {
+		c.ask(t.Context(), p)
+		clock.Step(5 * time.Second)
+	}
+	if api[601] < 8 {
+		t.Errorf("it was read %d times in a minute", api[601])
+	}
+	total := 0
+	for _, n := range api {
+		total += n
+	}
+	if total < 20 || total > 30+12 {
+		t.Errorf("%d GETs in a minute", total)
+	}
+}
+
+// A machine that was rebuilt: its kubelet reports, and its network does not start while the Node has the taint. It goes when the machine has been heard for a
+// while and has no volume attached.
+func TestRebuiltMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.run()
+	w.switchOff(1)
+	w.until(1)
+	node := w.droplets[1].Name
+	status := func(body string) {
+		t.Helper()
+		_, err := w.cluster.Client.CoreV1().Nodes().PatchStatus(t.Context(), node, []byte(body))
+		w.must(err)
+	}
+	status(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","message":"cni plugin not initialized"}],
+		"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`)
+	w.switchOn(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			lease, err := w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
+			if err == nil {
+				now := metav1.NowMicro()
+				lease.Spec.RenewTime = &now
+				_, _ = w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, lease, metav1.UpdateOptions{})
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	w.stands(1, outofservice.ReasonReturning)
+	w.passes(20)
+	if got := w.tainted(); len(got) != 1 {
+		t.Fatalf("%v have the taint while a volume is attached", got)
+	}
+	status(`{"status":{"volumesAttached":[]}}`)
+	w.until()
+}
+
+// A Node whose machine is gone does not stay for ever when its volumes are not detached.
+func TestDepartureEnds(t *testing.T) {
+	t.Parallel()
+	c, clock, _, _ := offAtOnce(0)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}, Status: corev1.NodeStatus{VolumesAttached: []corev1.AttachedVolume{{Name: "v"}}}}
+	if err := c.Departing(node); err == nil {
+		t.Fatal("it goes at once")
+	}
+	clock.Step(2*time.Minute - time.Second)
+	if err := c.Departing(node); err == nil {
+		t.Fatal("it goes before its time")
+	}
+	clock.Step(time.Second)
+	if err := c.Departing(node); err != nil {
+		t.Fatalf("after two minutes: %v", err)
+	}
+	clock.Step(time.Hour)
+	other := node.DeepCopy()
+	other.UID = "another"
+	if err := c.Departing(other); err == nil || len(c.leaving) != 1 {
+		t.Errorf("another one: %v, and %d are remembered", err, len(c.leaving))
+	}
+}
