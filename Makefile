@@ -54,7 +54,7 @@ test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec bin/csi-sani
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
-packages: ## Install the Debian packages that some tests use, as root: a C compiler, BIRD, Chromium, e2fsprogs, xfsprogs, runc, nftables.
+packages: ## Install the Debian packages that some tests use, as root: a C compiler, BIRD, Chromium, e2fsprogs, xfsprogs, runc, nftables, BusyBox.
 	@hack/packages.sh
 
 e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).
@@ -66,7 +66,7 @@ e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route
 e2e-nodes: bin/lab bin/etcd bin/kubectl bin/helm build bin/gotestsum bin/testexec real-nodes ## Of these, labs with real machines and the product as pods on them (needs root, runc and nftables).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/realnode/e2e test/e2e/pods
 
-nightly: $(E2E_NEEDS) ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
+nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
 	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
@@ -146,6 +146,10 @@ bin/csi/.built: go.csi.mod go.csi.sum $(wildcard lab/cmd/counter/*.go lab/cmd/re
 	@cp "$$(go list -modfile=go.csi.mod -m -f '{{.Dir}}' github.com/kubernetes-csi/external-snapshotter/client/v8)"/config/crd/snapshot.storage.k8s.io_*.yaml bin/csi/crds/
 	@cd lab && go build -buildvcs=false -ldflags '-s -w' -o ../bin/csi/ ./cmd/counter ./cmd/registrar
 	@touch $@
+
+# Kubernetes' own storage tests, and what their pods run (TestKubernetesStorageSuite).
+bin/storage-e2e: FORCE
+	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/ ./cmd/storage-e2e ./cmd/agnhost
 
 # Tools are copies in bin/, not `go tool` at each call: the same pins (go.tools.mod), but they also run from lab/ and start at once. The tag keeps
 # the clients of twenty clouds out of promtool. A tool's package is read off the file, as asking Go would download every other tool's modules too.

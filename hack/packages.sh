@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Installs those packages of Debian that the tests use and that are not there: a C compiler for the race detector, BIRD for route reflectors, a browser for
-# the page, mkfs and its kin for volumes, runc and nftables for real machines. A test that lacks one says what it needs: it is skipped, and fails under
-# CI=true. No service is started. As root it also allows as many inotify instances as real machines take. Exit code 1 if something could not be had.
+# the page, mkfs and its kin for volumes, runc and nftables for real machines, BusyBox for pods of Kubernetes' storage tests. A test that lacks one says what
+# it needs: it is skipped, and fails under CI=true, but for BusyBox. No service is started. As root it also allows as many inotify instances as real machines
+# take. Exit code 1 if something could not be had.
 set -uo pipefail
 missing=0
 
@@ -17,6 +18,7 @@ command -v chromium >/dev/null || wanted+=(chromium)
 [ -x /usr/sbin/mkfs.xfs ] || wanted+=(xfsprogs)
 [ -x /usr/sbin/runc ] || wanted+=(runc)
 [ -x /usr/sbin/nft ] || wanted+=(nftables)
+command -v busybox >/dev/null || wanted+=(busybox-static)
 
 # install installs each package by itself, so that one that cannot be had takes no other with it. What it puts into policy-rc.d keeps services from starting.
 install() {

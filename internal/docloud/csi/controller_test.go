@@ -240,6 +240,26 @@ func TestOneSnapshotInTenMinutes(t *testing.T) {
 	})
 }
 
+// TestADeletedSnapshotCounts at DigitalOcean, and the driver no longer sees it: the error names no time, which would be later with each attempt.
+func TestADeletedSnapshotCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, taking(0))
+		volume := a.volume("pvc-1", 1)
+		first, err := a.CreateSnapshot(t.Context(), &spec.CreateSnapshotRequest{Name: "one", SourceVolumeId: volume})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.DeleteSnapshot(t.Context(), &spec.DeleteSnapshotRequest{SnapshotId: first.GetSnapshot().GetSnapshotId()}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.CreateSnapshot(t.Context(), &spec.CreateSnapshotRequest{Name: "two", SourceVolumeId: volume})
+		want(t, err, codes.ResourceExhausted, "that is deleted by now counts")
+		if strings.Contains(err.Error(), "UTC") {
+			t.Errorf("it names a time: %v", err)
+		}
+	})
+}
+
 // TestARestoreToALargerSizeIsResumed where a process died before it resized the volume.
 func TestARestoreToALargerSizeIsResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

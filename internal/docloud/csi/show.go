@@ -145,7 +145,11 @@ func (c *Controller) soon(err error, all []volume.Snapshot, of string) error {
 	if !errors.Is(err, doapi.ErrTooSoon) {
 		return err
 	}
-	next := volume.NextSnapshot(all, of, c.o.Clock.Now())
+	next, known := volume.NextSnapshot(all, of, c.o.Clock.Now())
+	if !known {
+		return fmt.Errorf("DigitalOcean takes one snapshot of a volume in %s, and one of volume %s that is deleted by now counts: it is tried again: %w",
+			volume.SnapshotInterval, of, err)
+	}
 	return fmt.Errorf("DigitalOcean takes one snapshot of a volume in %s: volume %s can have the next one at %s, at which it is tried again: %w",
 		volume.SnapshotInterval, of, next.UTC().Format("15:04:05 UTC"), err)
 }

@@ -185,17 +185,15 @@ func FindSnapshot(all []Snapshot, name, of string) (Snapshot, bool, error) {
 	return Snapshot{}, false, nil
 }
 
-// NextSnapshot is when DigitalOcean takes another snapshot of a volume, given those that it has and when one was refused. One that was deleted meanwhile counts at
-// DigitalOcean and is not seen here: then it is the latest that it can be.
-func NextSnapshot(all []Snapshot, of string, refused time.Time) time.Time {
+// NextSnapshot is when DigitalOcean takes another snapshot of a volume, given those that it has and when one was refused. It reports false if that is not
+// known: a snapshot that was deleted meanwhile counts at DigitalOcean and is not seen here.
+func NextSnapshot(all []Snapshot, of string, refused time.Time) (time.Time, bool) {
 	var last time.Time
 	for _, s := range all {
 		if s.Volume == of && s.Created.After(last) {
 			last = s.Created
 		}
 	}
-	if next := last.Add(SnapshotInterval); next.After(refused) {
-		return next
-	}
-	return refused.Add(SnapshotInterval)
+	next := last.Add(SnapshotInterval)
+	return next, next.After(refused)
 }

@@ -24,7 +24,9 @@ import (
 
 // picture is an image to be: files of this machine by their path in it.
 type picture struct {
-	files      map[string]string
+	files map[string]string
+	// links are symbolic links, by their path in it.
+	links      map[string]string
 	entrypoint string
 	// user is UID:GID.
 	user string
@@ -134,7 +136,9 @@ func (p picture) pack(tag string) ([]byte, error) {
 	for _, digest := range slices.Sorted(maps.Keys(blobs)) {
 		err = errors.Join(err, put(w, "blobs/sha256/"+digest, 0o644, blobs[digest]))
 	}
-	return out.Bytes(), errors.Join(err, w.Close())
+	// The archive is whole once it is closed: before that, its end is missing.
+	err = errors.Join(err, w.Close())
+	return out.Bytes(), err
 }
 
 // layer is the file system.
@@ -162,7 +166,14 @@ func (p picture) layer() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return out.Bytes(), w.Close()
+	for _, inside := range slices.Sorted(maps.Keys(p.links)) {
+		header := &tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(inside, "/"), Linkname: p.links[inside], Mode: 0o777}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", inside, err)
+		}
+	}
+	err := w.Close()
+	return out.Bytes(), err
 }
 
 func put(w *tar.Writer, name string, mode int64, content []byte) error {

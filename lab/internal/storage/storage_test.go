@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,9 +108,17 @@ func TestPack(t *testing.T) {
 	if err := os.WriteFile(program, []byte("a program"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	archive, err := picture{files: map[string]string{"/usr/sbin/program": program, "/bin/other": program}, entrypoint: "/bin/other", user: nobody}.pack("lab")
+	archive, err := picture{
+		files: map[string]string{"/usr/sbin/program": program, "/bin/other": program}, links: map[string]string{"/bin/link": "other"},
+		entrypoint: "/bin/other", user: nobody,
+	}.pack("lab")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Two empty blocks end an archive; without them other programs than Go's call it cut off.
+	ending := make([]byte, 1024)
+	if !bytes.HasSuffix(archive, ending) {
+		t.Error("the archive has no end")
 	}
 	files := untar(t, archive)
 	var index struct {
@@ -126,7 +135,10 @@ func TestPack(t *testing.T) {
 		t.Fatalf("%s: %v", blob(index.Manifests[0].Digest), err)
 	}
 	layer := untar(t, blob(manifest.Layers[0].Digest))
-	want := []string{"bin/", "bin/other", "usr/", "usr/sbin/", "usr/sbin/program"}
+	if !bytes.HasSuffix(blob(manifest.Layers[0].Digest), ending) {
+		t.Error("the layer has no end")
+	}
+	want := []string{"bin/", "bin/link", "bin/other", "usr/", "usr/sbin/", "usr/sbin/program"}
 	if got := slices.Sorted(maps.Keys(layer)); !slices.Equal(got, want) || string(layer["bin/other"]) != "a program" {
 		t.Errorf("the layer has %v, want %v", got, want)
 	}
@@ -148,6 +160,38 @@ func TestSystemPrograms(t *testing.T) {
 	if err := p.addSystem("no-such-program"); err == nil || !strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestSuiteImages: each image that a storage test runs has a shell and agnhost, and no other image is made.
+func TestSuiteImages(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "agnhost"), []byte("a program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exec.LookPath("busybox"); err != nil {
+		t.Skipf("it needs BusyBox (apt-get install busybox-static): %v", err)
+	}
+	archives, err := MakeSuiteImages(t.Context(), bin, filepath.Join(bin, "images"), []string{"r.example/busybox:1", "r.example/perl:5", "r.example/agnhost:2"})
+	if err != nil || len(archives) != 2 || archives[0].Repository != "r.example/busybox" || archives[1].Repository != "r.example/agnhost" {
+		t.Fatalf("%+v, %v", archives, err)
+	}
+	content, err := os.ReadFile(archives[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, blob := range untar(t, content) {
+		if strings.HasPrefix(name, "blobs/") && len(blob) > 1<<16 {
+			layer := untar(t, blob)
+			for _, want := range []string{"agnhost", "bin/busybox", "bin/sh", "bin/dd"} {
+				if _, there := layer[want]; !there {
+					t.Errorf("%s is missing", want)
+				}
+			}
+			return
+		}
+	}
+	t.Error("there is no layer")
 }
 
 func untar(t *testing.T, content []byte) map[string][]byte {

@@ -54,8 +54,8 @@ type lab struct {
 	patience time.Duration
 }
 
-// start starts a lab with real machines, some simulated ones, and volumes; it stops it, come what may, at the end of the test.
-func start(t *testing.T, args ...string) *lab {
+// labBinary is the path of the lab's binary.
+func labBinary(t *testing.T) string {
 	t.Helper()
 	binary := os.Getenv(binaryVariable)
 	if binary == "" {
@@ -68,6 +68,13 @@ func start(t *testing.T, args ...string) *lab {
 	if _, err := os.Stat(binary); err != nil {
 		testkit.Skip(t, "the lab's binary is needed: build it with `make bin/lab` or name it in %s", binaryVariable)
 	}
+	return binary
+}
+
+// start starts a lab with real machines, some simulated ones, and volumes; it stops it, come what may, at the end of the test.
+func start(t *testing.T, args ...string) *lab {
+	t.Helper()
+	binary := labBinary(t)
 	bin := filepath.Dir(binary)
 	for _, err := range []error{realnode.Judge(realnode.Examine(bin)), storage.Check(bin), loopDevices()} {
 		if err != nil {
