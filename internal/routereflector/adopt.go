@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
 // Adoption takes over reflectors that somebody else made, as spec.adopt names them:
@@ -138,35 +137,6 @@ func (w gates) unadopted(reflectors []Reflector) string {
 		return "no reflector of this topology is Ready"
 	}
 	return w.unsettled(working)
-}
-
-// afterAll is the state after a step, and with the first RetirePeer after all of them: more sessions than those of the last state never take a path
-// away, so that what holds when the last one is gone holds at every prefix. An old cluster has thousands of them.
-func (w checks) afterAll(s state, step Step) state {
-	if step.Kind != RetirePeer {
-		return s.after(step, w.Topology)
-	}
-	for _, p := range w.adoptedPeers() {
-		s = s.after(Step{Kind: RetirePeer, Peer: p}, w.Topology)
-	}
-	return s
-}
-
-// retired reports that the judged state lacks the BGPPeer of a RetirePeer already.
-func (j judged) retired(step Step) bool {
-	return step.Kind == RetirePeer && !slices.ContainsFunc(j.peers, func(p Peer) bool { return p.Name == step.Peer.Name })
-}
-
-// mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over, the first of them gets
-// a session with every client before the number falls with each ID that goes, so that for as long it may be twice as many; uncounted ones
-// are too many. most is what a state like the one after the step may bring.
-func (w checks) mostPaths(step Step, before, most int) int {
-	limit := max(most, before)
-	n, _ := w.node(step.Node)
-	if (step.Kind == Adopt || step.Kind == Promote) && n.adoptedBy(&w.Topology) {
-		return min(max(limit, 2*before), reachability.MaxPaths-1)
-	}
-	return limit
 }
 
 // adoption refuses what cannot be taken over without resetting sessions that need no reset.

@@ -5,6 +5,7 @@ package routereflector
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -116,8 +117,24 @@ func (w facts) parts(f family, a, b *Node) bool {
 	return false
 }
 
-// becauseOfASNumbers returns which objects with AS numbers of their own have to do with pairs of nodes without a path, or with clients that
-// lack sessions: "" for none.
+// apart are the addresses of the nodes with which no session of a node comes up; see [facts.parts].
+func (w facts) apart(f family, n *Node) map[netip.Addr]bool {
+	var out map[netip.Addr]bool
+	if !slices.ContainsFunc(w.Peers, func(p Peer) bool { return p.numbers() }) {
+		return out
+	}
+	for i := range w.Nodes {
+		if other := &w.Nodes[i]; f(other).IsValid() && w.parts(f, n, other) {
+			if out == nil {
+				out = map[netip.Addr]bool{}
+			}
+			out[f(other)] = true
+		}
+	}
+	return out
+}
+
+// becauseOfASNumbers says which objects with AS numbers of their own have to do with pairs of nodes without a path, or with clients that lack sessions: "" for none.
 func (w facts) becauseOfASNumbers(pairs []reachability.Pair) string {
 	var out []string
 	for _, d := range Discords(w.Nodes, w.Peers) {

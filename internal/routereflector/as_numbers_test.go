@@ -4,11 +4,19 @@
 package routereflector
 
 import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/api/pkg/lib/numorstring"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
 // wrongAS is a BGPPeer that gives a node a peer with an AS number that is not the peer's.
@@ -125,5 +133,104 @@ func TestTheMeshWaitsForAnotherAS(t *testing.T) {
 	}
 	if got := Make(w).Waiting; !strings.HasSuffix(got, "has no Established session with node-00008") {
 		t.Errorf("it waits for %q", got)
+	}
+}
+
+// A reflector with which one node can have no session still has to bring what everybody else announces. What that node announces another one may bring, and one
+// has to.
+func TestRoutesOfAReflectorThatOneNodeIsPartedFrom(t *testing.T) {
+	t.Parallel()
+	w := beforeMeshOff(t, 12, 3)
+	p := Make(w)
+	reflectors := factsOf(&w).working(nil)
+	client, _ := factsOf(&w).node(p.Samples[0])
+	apart, _ := factsOf(&w).node(w.others()[slices.IndexFunc(w.others(), func(name string) bool { return !slices.Contains(p.Samples, name) })])
+	free, _ := factsOf(&w).node(p.Samples[1])
+	w.Peers = append(slices.Clone(w.Peers), wrongAS(t, &apart, &reflectors[0])...)
+	first := reflectors[0].IPv4
+	lost := w.said(client.Name, func(s *Sighting) { s.Routes = s.Routes.but(first, block(apart.IPv4)) })
+	for name, c := range map[string]struct {
+		w    World
+		want string
+	}{
+		"the others bring it":      {lost, ""},
+		"nobody brings it":         {lost.said(client.Name, func(s *Sighting) { s.Routes = s.Routes.only(block(apart.IPv4)) }), "no route to 1 of 8 destinations"},
+		"another one's is lacking": {lost.said(client.Name, func(s *Sighting) { s.Routes = s.Routes.but(first, block(free.IPv4)) }), "no route to 1 of 8 destinations"},
+	} {
+		if got := gatesOf(&c.w).unrouted(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: it waits for %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// only is the routes without one destination, whoever brings it but the mesh.
+func (r Routes) only(but netip.Prefix) *Routes {
+	out := &r
+	for peer := range r.By {
+		out = out.but(peer, but)
+	}
+	return out
+}
+
+// A client that cannot have a session with one of the reflectors, and has none with the others, has too few.
+func TestAClientThatIsPartedFromOneReflector(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, cluster(9, 3), nil)
+	client, _ := factsOf(&w).node(w.others()[0])
+	reflector, _ := factsOf(&w).node(factsOf(&w).marked()[0])
+	w.Peers = append(slices.Clone(w.Peers), wrongAS(t, &client, &reflector)...)
+	for i := range w.Peers {
+		if w.Peers[i].Name == "main-clients" {
+			w.Peers[i].NodeMatcher = allBut(client.Name)
+		}
+	}
+	if got := checksOf(&w).judge(w.state()).checks.MinSessionsPerClient; got != 0 {
+		t.Errorf("the least is %d", got)
+	}
+}
+
+// allBut matches every node but one.
+type allBut string
+
+func (m allBut) Evaluate(labels map[string]string) bool {
+	return labels[corev1.LabelHostname] != string(m)
+}
+
+// A reflector that works is replaced although a client of another AS is there, to which reflectors pass on what each of them has from the others.
+func TestReplacedBesideANodeOfAnotherAS(t *testing.T) {
+	t.Parallel()
+	for _, redundancy := range []int32{1, 2, 3, 5} {
+		w := cluster(16, 3).with(otherAS, "node-00015")
+		w.Topology.Spec.Redundancy = &redundancy
+		w, _ = carryOut(t, w, nil)
+		if w.Mesh.On {
+			t.Fatalf("%d reflectors: the mesh is on", redundancy)
+		}
+		old := factsOf(&w).marked()
+		w, done := carryOut(t, w.with(cordon, old...), nil)
+		p := Make(w)
+		if now := factsOf(&w).marked(); len(now) != int(redundancy) || slices.ContainsFunc(now, func(n string) bool { return slices.Contains(old, n) }) || len(p.Refusals) > 0 {
+			t.Errorf("%d reflectors: %v after %v, %+v", redundancy, now, kinds(done), p.Refusals)
+		}
+	}
+}
+
+// What another AS's node has more does not make more of the others' paths pass.
+func TestPathsOfNodesOfTheClustersASAreBounded(t *testing.T) {
+	t.Parallel()
+	w := cluster(16, 3).with(otherAS, "node-00015")
+	w, _ = carryOut(t, w, nil)
+	many := w.state()
+	many.nodes = slices.Clone(many.nodes)
+	for i := range many.nodes[:7] { // reflectors of cluster IDs of their own multiply paths
+		n := &many.nodes[i]
+		n.Labels = maps.Clone(n.Labels)
+		n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = "main", fmt.Sprintf("1.1.1.%d", i)
+	}
+	is := checksOf(&w)
+	before, after := is.judge(many), is.judge(many)
+	before.verdicts = []reachability.Verdict{{MaxPaths: 3}}
+	if got := is.breaks(before, after, Step{Kind: EnsurePeer}, 3); !strings.Contains(got, "paths to one prefix, where 12 are the most") {
+		t.Errorf("%q", got)
 	}
 }

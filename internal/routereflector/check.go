@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,6 +111,14 @@ type judged struct {
 	checks   Checks
 }
 
+// paths are the greatest numbers of paths that a node of the cluster's AS, and one of another, has to one prefix.
+func (j judged) paths() (own, foreign int) {
+	for _, v := range j.verdicts {
+		own, foreign = max(own, v.MaxPaths), max(foreign, v.ForeignPaths)
+	}
+	return own, foreign
+}
+
 // judge asks the model about a state in which everything has settled. known are states of the same nodes that it has been asked about.
 func (w checks) judge(s state, known ...judged) judged {
 	j := judged{state: s}
@@ -120,14 +129,9 @@ func (w checks) judge(s state, known ...judged) judged {
 	return j
 }
 
-// verdict looks at networks, one for each family. exempt names a node whose own traffic does not count, "" for none.
-func (w checks) verdict(s state, networks []*reachability.Network, exempt string, known ...judged) Checks {
-	checks, _ := w.verdicts(s, networks, exempt, known...)
-	return checks
-}
-
-// verdicts is verdict, and what was said of each family. What is known of a network is not queried again: most steps change it for few nodes
-// or none, no step changes who is up, and to follow all routes is most of the work of a plan.
+// verdicts looks at networks, one for each family, and returns what was said of each as well. exempt names a node whose own traffic does not count, "" for
+// none. What is known of a network is not asked again: most steps change it for few nodes or none, no step changes who is up, and to follow all routes is
+// most of the work of a plan.
 func (w checks) verdicts(s state, networks []*reachability.Network, exempt string, known ...judged) (Checks, []reachability.Verdict) {
 	out := Checks{MinSessionsPerClient: -1}
 	var verdicts []reachability.Verdict
@@ -144,7 +148,7 @@ func (w checks) verdicts(s state, networks []*reachability.Network, exempt strin
 		}
 		verdicts = append(verdicts, v)
 		out.UnreachablePairs += v.UnreachablePairs
-		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths)
+		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths, v.ForeignPaths)
 		out.Examples = append(out.Examples, v.Examples...)
 		if least := w.leastSessions(f, s, networks[i], exempt); least >= 0 && (out.MinSessionsPerClient < 0 || least < out.MinSessionsPerClient) {
 			out.MinSessionsPerClient = least
@@ -174,7 +178,7 @@ func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt
 				count++
 			}
 		}
-		if count == 0 && slices.ContainsFunc(reflectors, func(r int32) bool { return n.Parted(int32(i), r) }) {
+		if count == 0 && len(reflectors) > 0 && !slices.ContainsFunc(reflectors, func(r int32) bool { return !n.Parted(int32(i), r) }) {
 			continue // no step gives it any, and it must not make the others' of no account
 		}
 		if least < 0 || count < least {
@@ -192,7 +196,8 @@ func (w checks) transit(before, after judged, step Step) Checks {
 	for i := range networks {
 		networks[i] = before.networks[i].Surviving(after.networks[i], reset)
 	}
-	return w.verdict(after.state, networks, step.exempt(), before, after)
+	checks, _ := w.verdicts(after.state, networks, step.exempt(), before, after)
+	return checks
 }
 
 // changesRole reports that the step makes a node a reflector, or an ordinary one.
@@ -223,13 +228,17 @@ func (w checks) resetByStep(before state, step Step) func(a, b int32) bool {
 func (w checks) breaks(before, after judged, step Step, wanted int) string {
 	others := before.checks
 	if step.exempt() != "" {
-		others = w.verdict(before.state, before.networks, step.exempt())
+		others, _ = w.verdicts(before.state, before.networks, step.exempt())
+	}
+	parted := 0
+	if step.Kind == MeshOff && w.Topology.Status.Emergency != nil {
+		parted = w.partedBefore(before.state)
 	}
 	for _, moment := range []struct {
 		when    string
 		was, is Checks
 	}{{"for a moment", others, w.transit(before, after, step)}, {"for good", before.checks, after.checks}} {
-		if more := moment.is.UnreachablePairs - moment.was.UnreachablePairs; more > 0 {
+		if more := moment.is.UnreachablePairs - max(moment.was.UnreachablePairs, parted); more > 0 {
 			return fmt.Sprintf("it would leave %d pairs of nodes without a path %s%s%s", more, moment.when, example(moment.is.Examples),
 				w.becauseOfASNumbers(moment.is.Examples))
 		}
@@ -239,14 +248,38 @@ func (w checks) breaks(before, after judged, step Step, wanted int) string {
 				w.becauseOfASNumbers(nil))
 		}
 	}
-	limit := w.mostPaths(step, before.checks.MaxPathsPerPrefix, w.pathLimit(after.state, wanted))
-	if after.checks.MaxPathsPerPrefix > limit {
-		return fmt.Sprintf("nodes would have up to %d paths to one prefix, and the maximum is %d", after.checks.MaxPathsPerPrefix, limit)
+	// A reflector passes on to another AS whatever it has, and it has each route from every other reflector as well: as many times more paths as there are
+	// reflectors, and no more, since who is of that AS passes nothing on.
+	limit := w.pathLimit(after.state, wanted)
+	own, foreign := before.paths()
+	ownThen, foreignThen := after.paths()
+	for _, p := range []struct{ was, is, most int }{{own, ownThen, limit}, {foreign, foreignThen, limit * wanted}} {
+		if most := w.mostPaths(step, p.was, p.most); p.is > most {
+			return fmt.Sprintf("nodes would have up to %d paths to one prefix, where %d are the most", p.is, most)
+		}
 	}
 	return ""
 }
 
-// liveClients reports whether there is a live client but for one.
+// partedBefore counts the pairs of nodes that had no path before an emergency, and have one by the mesh that is on since: the best reflector that there can be,
+// which has a session with every client and every reflector, would give them none. A node that came later does not count: it has lost nothing to the emergency.
+func (w checks) partedBefore(s state) int {
+	id := w.Topology.Spec.ClusterID
+	s.nodes = append(slices.Clone(s.nodes), Node{
+		Labels: map[string]string{v1alpha1.ReflectorLabel: w.Topology.Name}, ClusterID: id, Written: &Mark{Group: firstGroup, ClusterID: id}, Ready: corev1.ConditionTrue,
+		IPv4: netip.AddrFrom4([4]byte{192, 0, 2, 1}), IPv6: netip.MustParseAddr("2001:db8::1"), // of ranges for documentation, which no node has
+	})
+	best, count := len(s.nodes)-1, 0
+	for _, f := range familiesOf(w.Nodes) {
+		count += f.network(s.nodes, s.peers, false).Judge(func(at int32) bool {
+			n := &s.nodes[at]
+			return int(at) == best || !f.up(n) || n.Created.After(w.Topology.Status.Emergency.Since.Time)
+		}).UnreachablePairs
+	}
+	return count
+}
+
+// liveClients says whether there is a live client but for one.
 func (w checks) liveClients(s state, but string) bool {
 	return slices.ContainsFunc(s.nodes, func(n Node) bool { return n.Name != but && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) })
 }
@@ -274,4 +307,81 @@ func example(pairs []reachability.Pair) string {
 		return ""
 	}
 	return fmt.Sprintf(", such as %s to %s", pairs[0].From, pairs[0].To)
+}
+
+// fallback plans what remains in an emergency in which no node may be a reflector: the mesh, if it is the topology's to switch, and not too large
+// with the Nodes that there were.
+func (w checks) fallback(p *Plan, now judged) {
+	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLargeByFar() {
+		return
+	}
+	step := w.meshStep(MeshOn, "no reflector lives, and no node may become one; the mesh takes over")
+	p.Target = w.judge(now.state.after(step, w.Topology)).checks
+	p.Steps, p.Simulated, p.AtOnce = []Step{step}, []Simulated{{Step: step, Checks: p.Target}}, 1
+}
+
+// maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
+const maxClientSteps = 8
+
+// check keeps the steps that the model lets pass, up to the first that it does not, and returns the World after them.
+func (w checks) check(p *Plan, now judged, chosen choice) (at World) {
+	role := map[string]Reflector{}
+	for _, r := range p.Reflectors {
+		role[r.Node] = r
+	}
+	clients := 0
+	for at = *w.World; ; {
+		stage := stagesOf(&at).stage(chosen, role)
+		if len(stage) == 0 {
+			return at
+		}
+		for _, step := range stage {
+			if step.ofClient() {
+				if clients++; clients > maxClientSteps {
+					p.More = true
+					return at
+				}
+			}
+			next := now
+			if !now.retired(step) {
+				next = w.judge(w.afterAll(now.state, step), now)
+				if broken := w.breaks(now, next, step, chosen.least()); broken != "" && !w.abandons() {
+					p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
+					return at
+				}
+			}
+			p.Steps = append(p.Steps, step)
+			p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
+			p.Target, now, at = next.checks, next, at.in(next.state)
+		}
+	}
+}
+
+// afterAll is the state after a step, and with the first RetirePeer after all of them: more sessions than those of the last state never take a path
+// away, so that what holds when the last one is gone holds at every prefix. An old cluster has thousands of them.
+func (w checks) afterAll(s state, step Step) state {
+	if step.Kind != RetirePeer {
+		return s.after(step, w.Topology)
+	}
+	for _, p := range w.adoptedPeers() {
+		s = s.after(Step{Kind: RetirePeer, Peer: p}, w.Topology)
+	}
+	return s
+}
+
+// mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over, the first of them gets a session
+// with every client before the number falls with each ID that goes, so that for as long it may be twice as many; uncounted ones are too many.
+// most is what a state like the one after the step may bring.
+func (w checks) mostPaths(step Step, before, most int) int {
+	limit := max(most, before)
+	n, _ := w.node(step.Node)
+	if (step.Kind == Adopt || step.Kind == Promote) && n.adoptedBy(&w.Topology) {
+		return min(max(limit, 2*before), reachability.MaxPaths-1)
+	}
+	return limit
+}
+
+// retired says that the judged state lacks the BGPPeer of a RetirePeer already.
+func (j judged) retired(step Step) bool {
+	return step.Kind == RetirePeer && !slices.ContainsFunc(j.peers, func(p Peer) bool { return p.Name == step.Peer.Name })
 }

@@ -6,10 +6,12 @@ package routereflector
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
@@ -38,67 +40,6 @@ type Reflector struct {
 // defaultRedundancy is the number of reflectors where the spec names none.
 const defaultRedundancy = 3
 
-// candidate is a node that may be chosen.
-type candidate struct {
-	node      *Node
-	incumbent bool
-	suits     suitability
-	score     int
-	hash      uint64
-	// domains are the values of the topology keys.
-	domains []string
-}
-
-// eligible lists who may be chosen: reflectors that are fit and not lost, nodes that are fit to become one, and those who are better than nobody.
-func (w candidates) eligible() []candidate {
-	keys := w.Topology.Spec.TopologyKeys
-	var out []candidate
-	var domains []string // of all candidates, one after the other
-	parted := partedPairs(w.Nodes, w.Peers)
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		incumbent, suits := n.marked(&w.Topology) || n.adoptedBy(&w.Topology), w.suitability(n)
-		if suits == never {
-			continue
-		}
-		c := candidate{node: n, incumbent: incumbent, suits: suits, score: w.score(n) + w.adoptionScore(n) - min(parted[n.Name], mostParted), hash: rendezvous(w.Topology.Name, n.Name)}
-		for _, key := range keys {
-			domains = append(domains, n.Labels[key])
-		}
-		c.domains = domains[len(domains)-len(keys):]
-		out = append(out, c)
-	}
-	slices.SortFunc(out, func(a, b candidate) int { return cmp.Compare(a.node.Name, b.node.Name) })
-	return out
-}
-
-// idleScore outweighs every sum of preferences short of the greatest, since pods on a reflector are what a change of roles hurts.
-const idleScore = 1000
-
-// mostParted is how many points a node may lose for nodes with which no session comes up.
-const mostParted = idleScore / 2
-
-// score says how well a node suits, without regard to where it stands.
-func (w candidates) score(n *Node) int {
-	s := &w.Topology.Spec.Reflectors
-	score := 0
-	if (s.AvoidWorkloads == nil || *s.AvoidWorkloads) && n.Workloads == 0 {
-		score += idleScore
-	}
-	for _, p := range s.Preferred {
-		if selects(p.Selector, n.Labels) {
-			score += int(p.Weight)
-		}
-	}
-	return score
-}
-
-// rendezvous orders nodes that suit equally well, so that the choice depends on nothing but the names.
-func rendezvous(topology, node string) uint64 {
-	sum := sha256.Sum256([]byte(topology + "\x00" + node))
-	return binary.BigEndian.Uint64(sum[:8])
-}
-
 // choice is who shall be a reflector.
 type choice struct {
 	design design
@@ -126,8 +67,11 @@ func (c choice) least() int {
 
 // choose picks the nodes that shall be reflectors. Anyone who is one stays one in its group, unless that leaves a zone without a reflector in
 // which there could be one, or is about to leave the cluster. A tainted incumbent stays: it works. Where there are too few nodes, the groups whose
-// reflectors are made first have theirs.
+// reflectors are made first have theirs. At the end of a topology it is nobody.
 func (w choices) choose(d design) choice {
+	if w.exiting() {
+		return choice{design: d}
+	}
 	all := w.eligible()
 	out := choice{design: d, groups: map[string]int{}}
 	for _, g := range w.promoted(d) {
@@ -155,13 +99,6 @@ func (w choices) pickGroup(d design, g int, from []candidate) []string {
 		chosen = append(chosen, w.pick(in, w.perZone(*perZone, zone))...)
 	}
 	return chosen
-}
-
-func (w facts) redundancy() int {
-	if r := w.Topology.Spec.Redundancy; r != nil {
-		return int(*r)
-	}
-	return defaultRedundancy
 }
 
 func (w choices) zones(all []candidate) []string {
@@ -293,14 +230,6 @@ func (w choices) reflectors(chosen choice) []Reflector {
 	return out
 }
 
-// groupTitle is what a group is called in reports: that of a flat topology as the topology.
-func (w designs) groupTitle(d design, g int) string {
-	if g == firstGroup && !d.hierarchical() {
-		return w.Topology.Name
-	}
-	return groupName(g)
-}
-
 // asTheyAre is the choice of those who are reflectors already.
 func (w choices) asTheyAre(d design) choice {
 	out := choice{design: d, groups: map[string]int{}}
@@ -310,13 +239,6 @@ func (w choices) asTheyAre(d design) choice {
 		}
 	}
 	return out
-}
-
-func (w facts) zone(n *Node) string {
-	if keys := w.Topology.Spec.TopologyKeys; len(keys) > 0 {
-		return n.Labels[keys[0]]
-	}
-	return ""
 }
 
 func (w choices) whyChosen(n *Node, r Reflector) string {
@@ -342,4 +264,116 @@ func (w choices) whyLeaving(n *Node) string {
 		return fmt.Sprintf("group %s has enough others, or is to go", groupName(g))
 	}
 	return "there are enough others, or they are in zones without one"
+}
+
+// standing ranks who is a reflector over who is not, and one whose Node is Ready over one that is only heard of by others.
+func (c candidate) standing() int {
+	return boolInt(c.incumbent) + boolInt(c.incumbent && c.node.Ready == corev1.ConditionTrue)
+}
+
+// pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not enough, reflectors that should go.
+//
+// Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is the only one of its zone: its
+// replacement, on which all observers have to be queried again, would go otherwise.
+func (w candidates) pick(all []candidate, count int) []string {
+	ready := 0
+	for _, c := range all {
+		ready += boolInt(c.incumbent && c.suits == fit && c.node.Ready == corev1.ConditionTrue)
+	}
+	if ready >= count {
+		all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.incumbent && w.overdue(c.node) })
+	}
+	of := func(s suitability) []candidate {
+		return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.suits != s })
+	}
+	taken := spread(nil, of(fit), count)
+	if len(taken) < count {
+		taken = spread(taken, of(fresh), w.pressed(count))
+	}
+	taken = spread(taken, of(retiring), count)
+	taken = spread(taken, of(unwanted), count)
+	var names []string
+	for _, c := range taken {
+		names = append(names, c.node.Name)
+	}
+	return names
+}
+
+// pressed is up to which number nodes that are fresh must do: so many that clients are left with all sessions but one, or in an emergency with all.
+// Without this a pool of nodes that is replaced faster than its nodes are trusted would run out of reflectors.
+func (w candidates) pressed(count int) int {
+	switch {
+	case w.rescuing(), w.emergency():
+		return count
+	case !w.served():
+		return 0
+	}
+	return count - 1
+}
+
+// promoted lists the groups in the order in which reflectors are made: that of the design; but where groups beyond the first work and no spine
+// links them, the spines come before all. A client that is moving reaches the reflectors of both groups; made a reflector of one, it would reach the
+// other's by a spine alone.
+func (w choices) promoted(d design) []int {
+	working := w.working(nil)
+	if !d.hierarchical() || len(groupOf(working, spines)) > 0 || len(groupOf(working, d.groups[1:]...)) == 0 {
+		return d.order()
+	}
+	return slices.Concat([]int{spines}, d.groups)
+}
+
+// roles lists the nodes that shall become reflectors, and those that shall cease to be.
+func (w choices) roles(chosen choice) (joining, leaving []string) {
+	for _, r := range w.reflectors(chosen) {
+		switch r.Role {
+		case RoleJoining:
+			joining = append(joining, r.Node)
+		case RoleLeaving:
+			leaving = append(leaving, r.Node)
+		case RoleReflector:
+		}
+	}
+	return joining, leaving
+}
+
+// groups describes the groups that there shall be.
+func (w choices) groups(reflectors []Reflector, d design) []Group {
+	load := w.roster().loads(*w.World)
+	order := slices.Clone(d.groups)
+	if d.hierarchical() {
+		order = append(order, spines)
+	}
+	var out []Group
+	for _, g := range order {
+		group := Group{Name: w.groupTitle(d, g), ClusterID: d.ids[g], Clients: load[g], Reflectors: []string{}}
+		for _, r := range reflectors {
+			if r.Group == group.Name && r.Role != RoleLeaving {
+				group.Reflectors = append(group.Reflectors, r.Node)
+			}
+		}
+		out = append(out, group)
+	}
+	return out
+}
+
+// hash names what shall be.
+func (w choices) hash(chosen choice) string {
+	h := sha256.New()
+	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen.names(), w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
+	if chosen.design.hierarchical() {
+		for _, name := range chosen.names() {
+			fmt.Fprintln(h, name, chosen.groups[name], chosen.design.ids[chosen.groups[name]])
+		}
+	}
+	for _, p := range wantedPeers(w.Topology) {
+		fmt.Fprintln(h, p.Name, p.PeerSpec)
+	}
+	if a := w.Topology.Spec.Adopt; a != nil {
+		fmt.Fprintln(h, "adopt", calicoSelector(a.Nodes), a.BGPPeers)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+func inRole(reflectors []Reflector, role Role) []Reflector {
+	return slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role != role })
 }

@@ -211,18 +211,19 @@ func unusable(networkInterface string) bool {
 // routesFrom keeps the routes that were learned from other nodes. BIRD lists every path, so that a destination comes up once for each peer that
 // brings it, in use or not.
 func routesFrom(list []calicov3.CalicoNodeRoute) *Routes {
-	out := &Routes{By: map[netip.Addr][]netip.Prefix{}}
+	out := &Routes{Mesh: map[netip.Addr][]netip.Prefix{}, By: map[netip.Addr][]netip.Prefix{}}
 	for _, r := range list {
 		d, err := netip.ParsePrefix(r.Destination)
 		if err != nil || unusable(r.Interface) {
 			continue
 		}
+		from, err := netip.ParseAddr(r.LearnedFrom.PeerIP)
 		switch r.LearnedFrom.SourceType {
 		case calicov3.RouteSourceTypeNodeMesh:
-			out.Mesh = append(out.Mesh, d)
+			out.Mesh[from] = append(out.Mesh[from], d)
 		case calicov3.RouteSourceTypeBGPPeer:
-			if a, err := netip.ParseAddr(r.LearnedFrom.PeerIP); err == nil {
-				out.By[a] = append(out.By[a], d)
+			if err == nil {
+				out.By[from] = append(out.By[from], d)
 			}
 		case calicov3.RouteSourceTypeKernel, calicov3.RouteSourceTypeStatic, calicov3.RouteSourceTypeDirect:
 		}
@@ -231,9 +232,10 @@ func routesFrom(list []calicov3.CalicoNodeRoute) *Routes {
 		slices.SortFunc(list, netip.Prefix.Compare)
 		return slices.Compact(list)
 	}
-	out.Mesh = sorted(out.Mesh)
-	for a, list := range out.By {
-		out.By[a] = sorted(list)
+	for _, by := range []map[netip.Addr][]netip.Prefix{out.Mesh, out.By} {
+		for a, list := range by {
+			by[a] = sorted(list)
+		}
 	}
 	return out
 }

@@ -4,6 +4,8 @@
 package routereflector
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,124 +14,106 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// suitability says how well a node suits, before all else. Who is of a lesser one is chosen only where there are too few of the others.
-type suitability int
+// When no reflector of a flat topology is left, the mesh takes over within seconds, before others become reflectors:
+//
+//	no reflector serves ── mesh on ── reflectors come back, or others are made ── their sessions and routes are seen, and have stood for a minute ── mesh off
+//
+// The status says from the first of these to the last that it is an emergency, so that a new process carries it to its end. In a hierarchy the mesh cannot take
+// over: clients of the groups whose reflectors live would lose nothing and their nodes not be reached by the members of the mesh, which pass nothing on.
 
-const (
-	// never is who may not be chosen.
-	never suitability = iota
-	// unwanted is a reflector that works and that the spec wants no more, or that is about to be deleted.
-	unwanted
-	// retiring is one that is cordoned.
-	retiring
-	// fresh is a node that has not been Ready for long enough to become one.
-	fresh
-	// fit is everybody else.
-	fit
-)
+// MeshStays is for how long the mesh stays on once reflectors carry the clients again: reflectors that fall ill in turn are to switch it once, not each time.
+const MeshStays = time.Minute
 
-func (w candidates) suitability(n *Node) suitability {
-	unfit := w.unfit(n)
-	if n.marked(&w.Topology) || n.adoptedBy(&w.Topology) {
-		switch {
-		case w.lost(n) != "":
-			return never
-		case unfit == "" && n.retires():
-			return retiring
-		case unfit == "":
-			return fit
-		case n.isReflectorOf(&w.Topology) && n.speaks() && w.lacksFamily(n) == "":
-			return unwanted
-		}
-		return never
+// adrift says why the mesh takes over at once, "" if it must not. All of these hold: clients depend on the reflectors of a flat topology and no reflector
+// serves; the mesh is the topology's to switch, and not too large; and most Nodes that there were are there.
+func (w candidates) adrift() string {
+	if !w.served() || w.Topology.Spec.Mesh != v1alpha1.MeshManage || !w.isFlat() || w.meshTooLargeByFar() || w.othersServe() {
+		return ""
 	}
-	switch {
-	case unfit != "":
-		return never
-	case w.unfitToBecome(n) == "":
-		return fit
-	}
-	old := *n
-	old.ReadySince = time.Time{}
-	if w.unfitToBecome(&old) == "" {
-		return fresh
-	}
-	return never
-}
-
-// retires reports that somebody has cordoned the node, which is what comes before it is drained, started again or deleted. Anyone who means
-// to keep a reflector through that says so with an annotation.
-func (n *Node) retires() bool {
-	_, keep := n.Annotations[v1alpha1.KeepAnnotation]
-	return n.Unschedulable && !keep
-}
-
-// reluctance says why a reflector that works is to be replaced as soon as another can take its place, "" if it is not.
-func (w candidates) reluctance(n *Node) string {
-	switch w.suitability(n) {
-	case retiring:
-		return "it is cordoned"
-	case unwanted:
-		return w.unfit(n)
-	case never, fresh, fit:
-	}
-	return ""
-}
-
-// unwanted counts those of the chosen that stay only because nobody can take their place.
-func (w candidates) unwanted(chosen []string) int {
-	count := 0
+	var down []string
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		count += boolInt(n.marked(&w.Topology) && slices.Contains(chosen, n.Name) && w.suitability(n) == unwanted)
+		if !n.marked(&w.Topology) {
+			continue
+		}
+		if w.serves(n) {
+			return ""
+		}
+		down = append(down, n.Name)
 	}
-	return count
+	slices.Sort(down)
+	if len(down) == 0 {
+		return "the Nodes of all reflectors are gone"
+	}
+	return "no reflector is left: " + Few(down)
 }
 
-// standing ranks who is a reflector over who is not, and one whose Node is Ready over one that is only heard of by others.
-func (c candidate) standing() int {
-	return boolInt(c.incumbent) + boolInt(c.incumbent && c.node.Ready == corev1.ConditionTrue)
+// serves reports whether a reflector has to be counted on: until two of those who are queried about it have lost it and none holds it, its machine is off, or
+// its grace period is over. One that only falls silent is BIRD's to judge.
+func (w candidates) serves(n *Node) bool {
+	t, troubled := w.trouble(n)
+	if !troubled {
+		return n.isReflectorOf(&w.Topology) && n.speaks()
+	}
+	lost := len(t.Held) == 0 && len(t.Lost) > 0 && len(t.Lost) >= min(quorum, len(t.observers()))
+	return !t.Off && !lost && !t.gone(w.Now)
 }
 
-// pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not enough, reflectors that
-// should go.
-//
-// Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is the only one of its zone: its
-// replacement, on which all observers have to be queried again, would go otherwise.
-func (w candidates) pick(all []candidate, count int) []string {
-	ready := 0
-	for _, c := range all {
-		ready += boolInt(c.incumbent && c.suits == fit && c.node.Ready == corev1.ConditionTrue)
+// meshTooLargeByFar reports that the mesh would be too large with the Nodes that are there and those that were; or that most of these are missing, so that
+// nobody can say how large it would be.
+func (w candidates) meshTooLargeByFar() bool {
+	b := w.Topology.Status.Baseline
+	if b == nil {
+		return w.meshTooLarge()
 	}
-	if ready >= count {
-		all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.incumbent && w.overdue(c.node) })
-	}
-	of := func(s suitability) []candidate {
-		return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.suits != s })
-	}
-	taken := spread(nil, of(fit), count)
-	if len(taken) < count {
-		taken = spread(taken, of(fresh), w.pressed(count))
-	}
-	taken = spread(taken, of(retiring), count)
-	taken = spread(taken, of(unwanted), count)
-	var names []string
-	for _, c := range taken {
-		names = append(names, c.node.Name)
-	}
-	return names
+	c := w.census()
+	return vanished(b, c) || w.meshNodes()+int(c.gone(b)) > w.meshLimit()
 }
 
-// pressed is up to which number nodes that are fresh must do: so many that clients are left with all sessions but one, or in an emergency with all.
-// Without this a pool of nodes that is replaced faster than its nodes are trusted would run out of reflectors.
-func (w candidates) pressed(count int) int {
+// rescuing reports that the mesh of a flat topology is on because no reflector was left, and is to go off again.
+func (w candidates) rescuing() bool {
+	return w.Topology.Status.Emergency != nil && w.Mesh.On && w.isFlat() && w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.exiting()
+}
+
+// emergencyStatus is what the status says of an emergency: it begins before the mesh is turned on, and ends when that is off again. Where the mesh may not be
+// turned on it lasts until a reflector lives: without it nobody would know, once the status names no reflectors, that clients depend on any.
+func (w candidates) emergencyStatus() *v1alpha1.Emergency {
 	switch {
-	case w.rescuing(), w.emergency():
-		return count
-	case !w.served():
-		return 0
+	case w.rescuing():
+		return w.Topology.Status.Emergency
+	case w.adrift() != "", w.emergency():
+		if begun := w.Topology.Status.Emergency; begun != nil {
+			return begun
+		}
+		return &v1alpha1.Emergency{Since: second(w.Now)}
 	}
-	return count - 1
+	return nil
+}
+
+// meshStays says until when the mesh stays on after an emergency, "" if it need not: every reflector must have been Ready, and the mesh on, for [MeshStays].
+// One that may still come back within its grace period is waited for, no longer than that.
+func (w gates) meshStays() string {
+	if !w.rescuing() {
+		return ""
+	}
+	for _, t := range w.troubles() {
+		if w.Now.Before(t.Until) {
+			return fmt.Sprintf("all reflectors were lost, and the mesh stays on until %s is Ready again or, at %s, its grace period is over", t.Node,
+				t.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	from := w.Topology.Status.Emergency.Since.Time
+	for _, r := range w.working(nil) {
+		if r.ReadySince.After(from) {
+			from = r.ReadySince
+		}
+	}
+	until := from.Add(cmp.Or(w.MeshStays, MeshStays))
+	if !w.Now.Before(until) {
+		return ""
+	}
+	return fmt.Sprintf("all reflectors were lost, and the mesh stays on until %s, when they have been Ready for %s", until.UTC().Format(time.RFC3339),
+		cmp.Or(w.MeshStays, MeshStays))
 }
 
 // served reports that clients depend on the topology's reflectors: the mesh is off, and there are reflectors, or were when the status was written.
@@ -156,39 +140,4 @@ func (w candidates) emergency() bool {
 		}
 		return n.ClusterID != "" && n.Ready == corev1.ConditionTrue && w.servesOthers(&n)
 	})
-}
-
-// atOnce counts the first steps that are done in one round: in an emergency all that add something. Anyone who is chosen first may be ill as
-// well, and to wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
-func (w checks) atOnce(p Plan) int {
-	one := min(len(p.Steps), 1)
-	if !w.emergency() && !w.rescuing() || one > 0 && p.Steps[0].Kind == MeshOn {
-		return max(retiredAtOnce(p.Steps), w.clientsAtOnce(p), one)
-	}
-	first := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind != EnsurePeer && s.Kind != Promote })
-	if first < 0 {
-		first = len(p.Steps)
-	}
-	return max(first, one)
-}
-
-// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of each other: a client
-// passes nothing on. A plan lists no more than [maxClientSteps] of them.
-func (w checks) clientsAtOnce(p Plan) int {
-	count := slices.IndexFunc(p.Steps, func(s Step) bool { return !s.ofClient() || w.wait(s, p.Reflectors) != "" })
-	if count < 0 {
-		count = len(p.Steps)
-	}
-	return count
-}
-
-// fallback plans what remains in an emergency in which no node may be a reflector: the mesh, if it is the topology's to switch, and not too large
-// with the Nodes that there were.
-func (w checks) fallback(p *Plan, now judged) {
-	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLargeByFar() {
-		return
-	}
-	step := w.meshStep(MeshOn, "no reflector is running, and no node may become one; the mesh takes over")
-	p.Target = w.judge(now.state.after(step, w.Topology)).checks
-	p.Steps, p.Simulated, p.AtOnce = []Step{step}, []Simulated{{Step: step, Checks: p.Target}}, 1
 }

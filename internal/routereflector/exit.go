@@ -55,16 +55,6 @@ func (w objections) exitRefused() *Refusal {
 	return r
 }
 
-// forced reports that somebody has accepted what a refusal of the exit warns of.
-func (w facts) forced(r Reason) bool {
-	return w.Topology.Annotations[v1alpha1.ForceExitAnnotation] == string(r)
-}
-
-// abandons reports that the reflectors go without a mesh that takes over, as somebody has asked for: nothing is waited for, and no loss is too great.
-func (w facts) abandons() bool {
-	return w.exiting() && !w.Mesh.On && w.Topology.Spec.Mesh != v1alpha1.MeshManage && w.forced(ReasonMeshNotManaged)
-}
-
 // sessionOptionsOfMany refuses other options of sessions where the mesh, which would carry the clients meanwhile, would be too large.
 func (w objections) sessionOptionsOfMany() *Refusal {
 	if !w.meshTooLarge() {

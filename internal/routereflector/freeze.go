@@ -22,10 +22,10 @@ import (
 //	Nodes that are still there     and are selected no more have lost a label. If half of them have, only a person can say whether that is meant: labels
 //	                               are taken from all nodes at once by upgrades, and never by an autoscaler.
 //
-// Both may happen little by little: what has been believed for a while becomes the new baseline, and so does at once whatever only adds to it.
+// Both may happen little by little: what has been less for a while becomes the new baseline, and so does at once whatever only adds to it.
 const (
-	// DoubtPeriod is how long a loss must have stood to be believed, and how long a baseline holds against a lesser one. A Node that was
-	// deleted by mistake is registered again by its kubelet well before.
+	// DoubtPeriod is how long a loss must have stood to be believed, be it one that is doubted or a lesser one. A Node that was deleted by mistake
+	// is registered anew by its kubelet well before.
 	DoubtPeriod = 5 * time.Minute
 	// leastVanished is how many Nodes must be gone before that is noticed: of two or three one may well go.
 	leastVanished = 2
@@ -143,6 +143,7 @@ func (w candidates) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 	}
 	if doubt := w.doubt(); doubt != nil {
 		kept := b.DeepCopy()
+		kept.FewerSince = nil
 		if kept.DoubtedSince == nil {
 			since := second(w.Now)
 			kept.DoubtedSince = &since
@@ -150,14 +151,22 @@ func (w candidates) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 		return kept, doubt.Reason == ReasonNodesVanished && w.stood(b)
 	}
 	kept := b.DeepCopy()
-	kept.DoubtedSince = nil
+	kept.DoubtedSince, kept.FewerSince = nil, nil
 	meant := w.Topology.Annotations[v1alpha1.ConfirmAnnotation] == word(b) || b.Selectors != c.now.Selectors
 	switch {
 	case c.same(kept):
 		return kept, false
 	case vanished(b, c) && !meant && !w.Confirmed:
 		return b.DeepCopy(), false // in an emergency what is gone is acted on, not believed
-	case meant, c.grown(b), vanished(b, c), w.Now.Sub(b.Time.Time) >= DoubtPeriod:
+	case meant, c.grown(b), vanished(b, c):
+		return &c.now, false
+	}
+	// A list that lacks some Nodes for a moment lowers nothing: what is missing counts until it has been missing for a while.
+	since := second(w.Now)
+	if b.FewerSince != nil {
+		since = *b.FewerSince
+	}
+	if kept.FewerSince = &since; w.Now.Sub(since.Time) >= DoubtPeriod {
 		return &c.now, false
 	}
 	return kept, false

@@ -229,11 +229,22 @@ func TestBaseline(t *testing.T) {
 	if got := *grown.Topology.Status.Baseline; got.Nodes != 21 || got.Clients != 21 || !got.Newest.Time.Equal(late.Created) || !got.Time.Time.Equal(w.Now) {
 		t.Errorf("grown it is %+v", got)
 	}
+	grown.Now = grown.Now.Add(24 * time.Hour) // an old baseline is lowered no faster than a new one
 	fewer := grown.without(grown.first(3)...)
-	if got := *Make(fewer).Baseline; got.Nodes != 21 {
+	if got := *Make(fewer).Baseline; got.Nodes != 21 || !got.FewerSince.Time.Equal(fewer.Now) {
 		t.Errorf("at once it is %+v", got)
 	}
-	fewer.Now = fewer.Now.Add(DoubtPeriod + time.Second)
+	fewer = fewer.remembering()
+	fewer.Now = fewer.Now.Add(DoubtPeriod - time.Second)
+	if got := *Make(fewer).Baseline; got.Nodes != 21 {
+		t.Errorf("before its time it is %+v", got)
+	}
+	back := fewer
+	back.Nodes = grown.Nodes
+	if got := *Make(back).Baseline; got.FewerSince != nil || got.Nodes != 21 {
+		t.Errorf("once they are back it is %+v", got)
+	}
+	fewer.Now = fewer.Now.Add(2 * time.Second)
 	if got := *Make(fewer).Baseline; got.Nodes != 18 || !got.Time.Time.Equal(fewer.Now) {
 		t.Errorf("later it is %+v", got)
 	}
@@ -243,6 +254,8 @@ func TestBaseline(t *testing.T) {
 	next.Created, next.Labels["bgp"] = grown.Now.Add(time.Minute), "yes"
 	swapped.Nodes = append(slices.Clone(swapped.Nodes), next)
 	swapped.Now = swapped.Now.Add(2 * DoubtPeriod)
+	swapped = swapped.remembering()
+	swapped.Now = swapped.Now.Add(DoubtPeriod)
 	if got := *Make(swapped).Baseline; got.Nodes != 21 || !got.Time.Time.Equal(swapped.Now) {
 		t.Errorf("after an exchange it is %+v", got)
 	}

@@ -6,7 +6,6 @@ package routereflector
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -69,25 +68,8 @@ func (w gates) unproven() string {
 	return w.unsettled(w.working(nil))
 }
 
-// working lists the topology's reflectors on live nodes, but for some.
-func (w facts) working(but []Reflector) []Node {
-	var out []Node
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		if !n.isReflectorOf(&w.Topology) {
-			continue
-		}
-		left := slices.ContainsFunc(but, func(r Reflector) bool { return r.Node == n.Name })
-		if n.speaks() && n.Ready == corev1.ConditionTrue && !left {
-			out = append(out, *n)
-		}
-	}
-	slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// unsettled returns which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no
-// session with any of them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
+// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no session with any of
+// them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
 func (w gates) unsettled(reflectors []Node) string {
 	clients := w.roster()
 	for i := range reflectors {
@@ -105,40 +87,6 @@ func (w gates) unsettled(reflectors []Node) string {
 		}
 	}
 	return ""
-}
-
-// manned reports that each group of clients has a working reflector. Until then the mesh stays: whether the reflectors come back or are
-// replaced shows within their grace periods.
-func (w facts) manned(d design) bool {
-	working := w.working(nil)
-	return !slices.ContainsFunc(d.groups, func(g int) bool { return len(groupOf(working, g)) == 0 })
-}
-
-// missing lists the live nodes with which one node should have a session, by who, and has not in every family that both speak. A session
-// that cannot come up is not waited for.
-func (w facts) missing(established map[netip.Addr]bool, of Node, who func(Node) bool) []Node {
-	var out []Node
-	for _, n := range w.Nodes {
-		if n.Name == of.Name || !who(n) {
-			continue
-		}
-		for _, f := range families() {
-			if f.up(&n) && f.up(&of) && !established[f(&n)] && !w.parts(f, &of, &n) {
-				out = append(out, n)
-				break
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
-// cutOff reports that none of the reflectors has a session with the node.
-func (w facts) cutOff(n Node, reflectors []Node) bool {
-	return !slices.ContainsFunc(reflectors, func(r Node) bool {
-		s, seen := w.sighting(r.Name)
-		return !seen || s.Established[n.IPv4] || s.Established[n.IPv6]
-	})
 }
 
 // meshUnsettled says what is missing until a sample of clients has been seen with a session to every other node of the mesh.
@@ -166,15 +114,6 @@ func (w gates) meshUnsettled() string {
 		return fmt.Sprintf("%d of %d sampled nodes have reported that their mesh sessions are Established", full, want)
 	}
 	return ""
-}
-
-// sighting is what a node said last, if that is fresh or vouched for.
-func (w facts) sighting(node string) (Sighting, bool) {
-	i := slices.IndexFunc(w.Sightings, func(s Sighting) bool { return s.Node == node })
-	if i < 0 || !w.Sightings[i].Current && w.Now.Sub(w.Sightings[i].At) > Freshness {
-		return Sighting{}, false
-	}
-	return w.Sightings[i], true
 }
 
 func names(nodes []Node) string {
@@ -237,4 +176,41 @@ func (w World) Approval(p Plan) string {
 		return fmt.Sprintf("set spec.rollout.approvedPlan to %s to have the plan carried out", p.Hash)
 	}
 	return ""
+}
+
+// atOnce counts the first steps that are done in one round: in an emergency all that add something. Whoever is chosen first may be ill as well, and to
+// wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
+func (w gates) atOnce(p Plan) int {
+	one := min(len(p.Steps), 1)
+	if !w.emergency() && !w.rescuing() || one > 0 && p.Steps[0].Kind == MeshOn {
+		return max(retiredAtOnce(p.Steps), w.clientsAtOnce(p), one)
+	}
+	first := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Kind != EnsurePeer && s.Kind != Promote })
+	if first < 0 {
+		first = len(p.Steps)
+	}
+	return max(first, one)
+}
+
+// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of each other: a client passes nothing
+// on. A plan lists no more than [maxClientSteps] of them.
+func (w gates) clientsAtOnce(p Plan) int {
+	count := slices.IndexFunc(p.Steps, func(s Step) bool { return !s.ofClient() || w.wait(s, p.Reflectors) != "" })
+	if count < 0 {
+		count = len(p.Steps)
+	}
+	return count
+}
+
+// gate says what the first step waits for, or the end of the last one, and whose word is needed for that.
+func (w gates) gate(p *Plan) {
+	p.AtOnce = w.atOnce(*p)
+	switch {
+	case len(p.Steps) > 0:
+		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
+		p.Lasting = p.Waiting != "" && p.Steps[0].Kind == MeshOff && p.Waiting == w.meshStays()
+	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
+		p.Waiting = w.unproven()
+	}
+	p.Witnesses, p.Samples = w.witnesses(*p)
 }

@@ -6,8 +6,6 @@ package routereflector
 import (
 	"fmt"
 	"slices"
-
-	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
 // leaveWaits says what is missing until a client can leave the group that it moves from: every working reflector of the group that it moves
@@ -61,31 +59,4 @@ func (w gates) concerned(step Step, reflectors []Reflector) []Node {
 	}
 	open := w.roster().open
 	return slices.DeleteFunc(stay, func(n Node) bool { return !n.linked(&leaving) && n.group() != open })
-}
-
-// groupIDs looks for the cluster IDs of a hierarchy's groups.
-func (w objections) groupIDs(d design) *Refusal {
-	if !d.hierarchical() {
-		return nil
-	}
-	for _, g := range d.order() {
-		id := d.ids[g]
-		if id == "" {
-			return refuse(ReasonClusterID, "spec.clusterIDRange %q: has no free address for group %s; make it larger", w.Topology.Spec.ClusterIDRange, groupName(g))
-		}
-	}
-	return nil
-}
-
-// shape refuses a hierarchy that cannot be.
-func (w objections) shape(d design) *Refusal {
-	switch {
-	case w.Topology.Spec.Mode != v1alpha1.ModeHierarchical || d.hierarchical():
-		return nil
-	case w.keepsShape() && w.Topology.Spec.Sizing.PerZone == nil: // that says what is wrong, or passes
-		return nil
-	case w.Topology.Spec.Sizing.PerZone != nil:
-		return refuse(ReasonHierarchy, "spec.mode Hierarchical and spec.sizing.perZone: set one of them; perZone divides the reflectors of a flat topology among zones")
-	}
-	return refuse(ReasonHierarchy, "spec.mode Hierarchical: %s; use Auto, or let more nodes be reflectors", d.short)
 }

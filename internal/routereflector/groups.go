@@ -6,7 +6,6 @@ package routereflector
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -148,24 +147,6 @@ func (w designs) design() design {
 	return d
 }
 
-func (w facts) groupRedundancy() int {
-	if r := w.Topology.Spec.Redundancy; r != nil {
-		return int(*r)
-	}
-	return groupRedundancy
-}
-
-// presentGroups are the groups of clients that have a reflector, sorted.
-func (w facts) presentGroups() []int {
-	seen := map[int]bool{}
-	for i := range w.Nodes {
-		if n := &w.Nodes[i]; n.marked(&w.Topology) && n.group() >= firstGroup {
-			seen[n.group()] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
-
 // groupCount is how many groups there shall be: as few as the limit of clients for each reflector allows, and no fewer than there are until a limit
 // that is lower by the hysteresis allows it as well. It counts nodes, whatever their role, so that a change of roles changes nothing here.
 func (w designs) groupCount(present []int) (count int, short string) {
@@ -234,18 +215,6 @@ func (w designs) groupsFor(nodes, limit, least int) int {
 		}
 	}
 	return maxGroups
-}
-
-// memberCount counts the nodes that are clients of the topology, or would be if they were not its reflectors.
-func (w facts) memberCount() int {
-	count := 0
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		if foreign := n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology); n.speaks() && !foreign && selects(w.Topology.Spec.ClientSelector, n.Labels) {
-			count++
-		}
-	}
-	return count
 }
 
 // keptGroups are the groups that stay, and new ones with the lowest free numbers. Those with the fewest clients go, never the first.
@@ -328,4 +297,12 @@ func (w designs) idAfter(a netip.Addr) netip.Addr {
 		return next
 	}
 	return netip.Addr{}
+}
+
+// groupTitle is what a group is called in reports: that of a flat topology as the topology.
+func (w designs) groupTitle(d design, g int) string {
+	if g == firstGroup && !d.hierarchical() {
+		return w.Topology.Name
+	}
+	return groupName(g)
 }

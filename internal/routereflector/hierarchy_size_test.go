@@ -16,7 +16,7 @@ import (
 // inTheEnd is a cluster as its plan would leave it: with the reflectors that are chosen, the BGPPeers that are wanted, the clients dealt
 // out, and no mesh.
 func inTheEnd(w World) World {
-	chosen := choicesOf(&w).chosen()
+	chosen := choicesOf(&w).choose(choicesOf(&w).design())
 	w.Peers, w.Mesh.On = designsOf(&w).finalPeers(chosen.design), false
 	groups, dealt := chosen.design.groups, 0
 	for i := range w.Nodes {

@@ -229,3 +229,30 @@ func TestAnEmergencyIsRemembered(t *testing.T) {
 		}
 	}
 }
+
+// Two nodes of one other AS, which came after the mesh had gone, have no path to each other. An emergency gives them one, and is over all the same. What came
+// in the emergency keeps the mesh on.
+func TestWhatWasPartedBeforeAnEmergency(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		created time.Duration
+		on      bool
+	}{"before": {-time.Hour, false}, "in it": {time.Hour, true}} {
+		_, w := drifting(t)
+		w = w.with(otherAS, w.others()[:2]...)
+		w = w.with(func(n *Node) { n.Created = w.Now.Add(c.created) }, w.others()[0])
+		before := factsOf(&w).marked()
+		w = w.settled()
+		if first := Make(w).Steps[0]; first.Kind != MeshOn {
+			t.Fatalf("%s: %s", name, first)
+		}
+		w = w.After(Make(w).Steps[0])
+		w.Now = w.Now.Add(20 * time.Second)
+		w = w.with(func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, before...)
+		w.Now = w.Now.Add(MeshStays)
+		w, done := carryOut(t, w, nil)
+		if p := Make(w); w.Mesh.On != c.on || (p.Emergency != nil) != c.on || c.on != (len(p.Refusals) == 1 && p.Refusals[0].Reason == ReasonUnsafe) {
+			t.Errorf("%s: the mesh is on: %v after %v, %+v, %+v", name, w.Mesh.On, kinds(done), p.Emergency, p.Refusals)
+		}
+	}
+}

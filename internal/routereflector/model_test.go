@@ -99,12 +99,18 @@ func (w World) planned() (World, Plan) {
 	}
 }
 
+// verdict is what the model says of networks, one for each family.
+func (w checks) verdict(s state, networks []*reachability.Network, exempt string, known ...judged) Checks {
+	checks, _ := w.verdicts(s, networks, exempt, known...)
+	return checks
+}
+
 // say is what a node says of its sessions, and of its routes.
 func (w World) say(name string, networks []*reachability.Network, routes bool) Sighting {
 	at := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == name })
 	s := Sighting{Node: name, At: w.Now, Established: map[netip.Addr]bool{}, Mesh: map[netip.Addr]bool{}}
 	if routes {
-		s.Routes = &Routes{By: map[netip.Addr][]netip.Prefix{}}
+		s.Routes = &Routes{Mesh: map[netip.Addr][]netip.Prefix{}, By: map[netip.Addr][]netip.Prefix{}}
 	}
 	for i, f := range families() {
 		if !f.up(&w.Nodes[at]) {
@@ -125,7 +131,7 @@ func (w World) say(name string, networks []*reachability.Network, routes bool) S
 		networks[i].Learn(int32(at), func(origin int32, mesh bool, from []int32) {
 			d := block(f(&w.Nodes[origin]))
 			if mesh {
-				s.Routes.Mesh = append(s.Routes.Mesh, d)
+				s.Routes.Mesh[d.Addr()] = append(s.Routes.Mesh[d.Addr()], d)
 			}
 			for _, r := range from {
 				s.Routes.By[f(&w.Nodes[r])] = append(s.Routes.By[f(&w.Nodes[r])], d)
@@ -133,7 +139,6 @@ func (w World) say(name string, networks []*reachability.Network, routes bool) S
 		})
 	}
 	if routes {
-		slices.SortFunc(s.Routes.Mesh, netip.Prefix.Compare)
 		for _, list := range s.Routes.By {
 			slices.SortFunc(list, netip.Prefix.Compare)
 		}

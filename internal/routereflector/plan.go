@@ -4,12 +4,7 @@
 package routereflector
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
@@ -174,11 +169,13 @@ func Make(w World) Plan {
 	now := is.judge(w.state())
 	p.Checks, p.Target = now.checks, now.checks
 	if p.Refusals = objectionsOf(&w).refusals(d); len(p.Refusals) > 0 {
-		is.describe(&p, is.asTheyAre(d))
+		p.Reflectors = is.reflectors(is.asTheyAre(d))
+		p.Groups = is.groups(p.Reflectors, d)
 		return p
 	}
-	chosen := is.chosenFor(d)
-	is.describe(&p, chosen)
+	chosen := is.choose(d)
+	p.Reflectors = is.reflectors(chosen)
+	p.Groups = is.groups(p.Reflectors, d)
 	p.Stale, p.Hash = is.stale(p.Reflectors), is.hash(chosen)
 	if !is.exiting() {
 		p.Peers, p.Notes = is.finalPeers(d), is.notes(p.Clients, chosen)
@@ -203,147 +200,6 @@ func (w checks) observed(d design) Plan {
 	p := Plan{Mode: d.mode(), Clients: w.clients(), Record: w.Topology.Status.Record, Foreign: w.foreign(d), Emergency: w.Topology.Status.Emergency, Troubles: w.troubles()}
 	p.Baseline, p.Confirm = w.believe()
 	return p
-}
-
-// describe says who is and shall be a reflector, and in which group.
-func (w choices) describe(p *Plan, c choice) {
-	p.Reflectors = w.reflectors(c)
-	p.Groups = w.groups(p.Reflectors, c.design)
-}
-
-// gate says what the first step waits for, or the end of the last one, and whose word is needed for that.
-func (w checks) gate(p *Plan) {
-	p.AtOnce = w.atOnce(*p)
-	switch {
-	case len(p.Steps) > 0:
-		p.Waiting = w.wait(p.Steps[0], p.Reflectors)
-		p.Lasting = p.Waiting != "" && p.Steps[0].Kind == MeshOff && p.Waiting == w.meshStays()
-	case w.Unproven && len(p.Refusals) == 0 && !w.exiting():
-		p.Waiting = w.unproven()
-	}
-	p.Witnesses, p.Samples = w.witnesses(*p)
-}
-
-// maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do, as it is carried out.
-const maxClientSteps = 8
-
-// check keeps the steps that the model lets pass, up to the first that it does not, and returns the World after them.
-func (w checks) check(p *Plan, now judged, chosen choice) (at World) {
-	role := map[string]Reflector{}
-	for _, r := range p.Reflectors {
-		role[r.Node] = r
-	}
-	clients := 0
-	for at = *w.World; ; {
-		stage := stagesOf(&at).stage(chosen, role)
-		if len(stage) == 0 {
-			return at
-		}
-		for _, step := range stage {
-			if step.ofClient() {
-				if clients++; clients > maxClientSteps {
-					p.More = true
-					return at
-				}
-			}
-			next := now
-			if !now.retired(step) {
-				next = w.judge(w.afterAll(now.state, step), now)
-				if broken := w.breaks(now, next, step, chosen.least()); broken != "" && !w.abandons() {
-					p.Refusals = append(p.Refusals, Refusal{ReasonUnsafe, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)})
-					return at
-				}
-			}
-			p.Steps = append(p.Steps, step)
-			p.Simulated = append(p.Simulated, Simulated{Step: step, Checks: next.checks})
-			p.Target, now, at = next.checks, next, at.in(next.state)
-		}
-	}
-}
-
-// chosen is who shall be a reflector: nobody at the end of a topology.
-func (w choices) chosen() choice { return w.chosenFor(w.design()) }
-
-func (w choices) chosenFor(d design) choice {
-	if w.exiting() {
-		return choice{design: d}
-	}
-	return w.choose(d)
-}
-
-// marked lists the nodes that have the topology's label.
-func (w facts) marked() []string {
-	var out []string
-	for i := range w.Nodes {
-		if n := &w.Nodes[i]; n.marked(&w.Topology) {
-			out = append(out, n.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// clients counts the nodes that are clients.
-func (w facts) clients() int {
-	count := 0
-	for i := range w.Nodes {
-		if w.Nodes[i].isClient(&w.Topology) {
-			count++
-		}
-	}
-	return count
-}
-
-// idTakenBy names who has the topology's cluster ID alongside its own reflectors. A Node is named only before the topology has begun: a kubelet
-// can give its own Node any cluster ID, and must not hold up a topology that carries routes ([World.foreign] reports it).
-func (w objections) idTakenBy() string {
-	first := w.firstNode(func(n *Node) bool {
-		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
-	})
-	if first != "" && !w.begun() {
-		return "Node " + first
-	}
-	for _, o := range w.Others {
-		if o.Spec.ClusterID == w.Topology.Spec.ClusterID && older(o, w.Topology) {
-			return "RouteReflectorTopology " + o.Name
-		}
-	}
-	return ""
-}
-
-// overlap finds an older topology with a client of this one.
-func (w objections) overlap() (topology, node string) {
-	for _, o := range slices.SortedFunc(slices.Values(w.Others), func(a, b v1alpha1.RouteReflectorTopology) int { return strings.Compare(a.Name, b.Name) }) {
-		if !older(o, w.Topology) {
-			continue
-		}
-		both := w.firstNode(func(n *Node) bool {
-			return selects(o.Spec.ClientSelector, n.Labels) && selects(w.Topology.Spec.ClientSelector, n.Labels)
-		})
-		if both != "" {
-			return o.Name, both
-		}
-	}
-	return "", ""
-}
-
-// older returns which of two topologies has the right of way.
-func older(a, b v1alpha1.RouteReflectorTopology) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
-}
-
-// firstNode is the first by name of the nodes of which something is true, "" for none.
-func (w facts) firstNode(is func(n *Node) bool) string {
-	first := ""
-	for i := range w.Nodes {
-		if n := &w.Nodes[i]; (first == "" || n.Name < first) && is(n) {
-			first = n.Name
-		}
-	}
-	return first
 }
 
 // notes are warnings.
@@ -375,101 +231,4 @@ func (w choices) notes(clients int, chosen choice) []Note {
 		advise("there are more routes than a CalicoNodeStatus can hold, so that before the mesh is turned off a sample of clients reports its sessions, not its routes")
 	}
 	return out
-}
-
-// whyNobody counts the reasons for which nodes may not become reflectors.
-func (w candidates) whyNobody() string {
-	counts := map[string]int{}
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		if n.marked(&w.Topology) {
-			continue
-		}
-		why := w.unfit(n)
-		if why == "" {
-			why = w.unfitToBecome(n)
-		}
-		if why != "" {
-			counts[why]++
-		}
-	}
-	var out []string
-	for why, count := range counts {
-		out = append(out, fmt.Sprintf("%d because %s", count, why))
-	}
-	slices.Sort(out)
-	if len(out) == 0 {
-		return "there are no other nodes"
-	}
-	return "of the other nodes " + strings.Join(out, ", ")
-}
-
-// hash names what shall be.
-func (w choices) hash(chosen choice) string {
-	h := sha256.New()
-	fmt.Fprintln(h, w.Topology.UID, w.exiting(), chosen.names(), w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
-	if chosen.design.hierarchical() {
-		for _, name := range chosen.names() {
-			fmt.Fprintln(h, name, chosen.groups[name], chosen.design.ids[chosen.groups[name]])
-		}
-	}
-	for _, p := range wantedPeers(w.Topology) {
-		fmt.Fprintln(h, p.Name, p.PeerSpec)
-	}
-	if a := w.Topology.Spec.Adopt; a != nil {
-		fmt.Fprintln(h, "adopt", calicoSelector(a.Nodes), a.BGPPeers)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:12]
-}
-
-// groups describes the groups that there shall be.
-func (w choices) groups(reflectors []Reflector, d design) []Group {
-	load := w.roster().loads(*w.World)
-	order := slices.Clone(d.groups)
-	if d.hierarchical() {
-		order = append(order, spines)
-	}
-	var out []Group
-	for _, g := range order {
-		group := Group{Name: w.groupTitle(d, g), ClusterID: d.ids[g], Clients: load[g], Reflectors: []string{}}
-		for _, r := range reflectors {
-			if r.Group == group.Name && r.Role != RoleLeaving {
-				group.Reflectors = append(group.Reflectors, r.Node)
-			}
-		}
-		out = append(out, group)
-	}
-	return out
-}
-
-// Fitness says of a node what the planner thinks of it as a reflector: "" if it may be one, else why not.
-func (w World) Fitness(n Node) string {
-	if why := candidatesOf(&w).unfit(&n); why != "" {
-		return why
-	}
-	if n.marked(&w.Topology) {
-		return cmp.Or(candidatesOf(&w).lost(&n), candidatesOf(&w).reluctance(&n))
-	}
-	return candidatesOf(&w).unfitToBecome(&n)
-}
-
-// ClientOf reports whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat
-// topology is called as the topology, and a client that no group has taken yet has "". A client that moves is in the group that it leaves
-// until the move is over.
-func (w World) ClientOf(n Node) (group string, client bool) {
-	if !n.isClient(&w.Topology) {
-		return "", false
-	}
-	r := factsOf(&w).roster()
-	in, _ := n.membership()
-	switch {
-	case r.flat:
-		return w.Topology.Name, true
-	case n.unlabeled():
-		in = r.open
-	}
-	if in == nowhere {
-		return "", true
-	}
-	return groupName(in), true
 }

@@ -200,7 +200,7 @@ func (h *history) settledBefore(w World, step Step) {
 	if step.Kind != Promote && step.Kind != MeshOff && (step.Kind != Demote || gatesOf(&w).gatedByMesh()) {
 		return
 	}
-	leaving := inRole(choicesOf(&w).reflectors(choicesOf(&w).chosen()), RoleLeaving)
+	leaving := inRole(choicesOf(&w).reflectors(choicesOf(&w).choose(choicesOf(&w).design())), RoleLeaving)
 	if step.Kind != Demote {
 		leaving = nil
 	}

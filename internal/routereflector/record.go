@@ -127,11 +127,6 @@ func (w World) record() *v1alpha1.Record {
 	return out
 }
 
-// begun reports that the topology has written BGPPeers.
-func (w facts) begun() bool {
-	return slices.ContainsFunc(w.Peers, func(p Peer) bool { return p.Topology == w.Topology.Name })
-}
-
 // Recorded is the record as it must be before a step that labels a node as a reflector, and after one that takes the label away. Other steps change
 // nothing, and neither does any where there is no record.
 func Recorded(record *v1alpha1.Record, step Step, t v1alpha1.RouteReflectorTopology) *v1alpha1.Record {
@@ -172,14 +167,6 @@ func (w facts) stale(reflectors []Reflector) []string {
 		}
 	}
 	return out
-}
-
-// servesOthers reports that somebody else's BGPPeer names the node as a peer. Its cluster ID alone says nothing: a kubelet may write it.
-func (w facts) servesOthers(n *Node) bool {
-	return !n.ForeignMark && slices.ContainsFunc(w.Peers, func(p Peer) bool {
-		return p.Topology != w.Topology.Name && (p.PeerMatcher != nil && p.PeerMatcher.Evaluate(n.Labels) ||
-			p.PeerIP.IsValid() && (p.PeerIP == n.IPv4 || p.PeerIP == n.IPv6))
-	})
 }
 
 // honest is the World without the nodes that made themselves reflectors: neither the paths that they multiply nor those that they lack may hold up a step.

@@ -6,6 +6,8 @@ package routereflector
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
@@ -125,4 +127,72 @@ func (w objections) sessionOptions(d design) *Refusal {
 	}
 	return refuse(ReasonSessionOptions, "spec.session has changed, which would reset every session at once; set spec.mesh to Manage, so that the mesh "+
 		"can carry the clients meanwhile, or change it back")
+}
+
+// idTakenBy names who has the topology's cluster ID beside its own reflectors. A Node is named only before the topology has begun: a kubelet can give its
+// own Node any cluster ID, and must not hold up a topology that carries routes ([World.foreign] reports it).
+func (w objections) idTakenBy() string {
+	first := w.firstNode(func(n *Node) bool {
+		return n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && n.ClusterID == w.Topology.Spec.ClusterID
+	})
+	if first != "" && !w.begun() {
+		return "Node " + first
+	}
+	for _, o := range w.Others {
+		if o.Spec.ClusterID == w.Topology.Spec.ClusterID && older(o, w.Topology) {
+			return "RouteReflectorTopology " + o.Name
+		}
+	}
+	return ""
+}
+
+// overlap finds an older topology with a client of this one.
+func (w objections) overlap() (topology, node string) {
+	for _, o := range slices.SortedFunc(slices.Values(w.Others), func(a, b v1alpha1.RouteReflectorTopology) int { return strings.Compare(a.Name, b.Name) }) {
+		if !older(o, w.Topology) {
+			continue
+		}
+		both := w.firstNode(func(n *Node) bool {
+			return selects(o.Spec.ClientSelector, n.Labels) && selects(w.Topology.Spec.ClientSelector, n.Labels)
+		})
+		if both != "" {
+			return o.Name, both
+		}
+	}
+	return "", ""
+}
+
+// older says which of two topologies has the right of way.
+func older(a, b v1alpha1.RouteReflectorTopology) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// shape refuses a hierarchy that cannot be.
+func (w objections) shape(d design) *Refusal {
+	switch {
+	case w.Topology.Spec.Mode != v1alpha1.ModeHierarchical || d.hierarchical():
+		return nil
+	case w.keepsShape() && w.Topology.Spec.Sizing.PerZone == nil: // that says what is wrong, or passes
+		return nil
+	case w.Topology.Spec.Sizing.PerZone != nil:
+		return refuse(ReasonHierarchy, "spec.mode Hierarchical and spec.sizing.perZone: set one of them; perZone divides the reflectors of a flat topology among zones")
+	}
+	return refuse(ReasonHierarchy, "spec.mode Hierarchical: %s; use Auto, or let more nodes be reflectors", d.short)
+}
+
+// groupIDs looks for the cluster IDs of a hierarchy's groups.
+func (w objections) groupIDs(d design) *Refusal {
+	if !d.hierarchical() {
+		return nil
+	}
+	for _, g := range d.order() {
+		id := d.ids[g]
+		if id == "" {
+			return refuse(ReasonClusterID, "spec.clusterIDRange %q: has no free address for group %s; make it larger", w.Topology.Spec.ClusterIDRange, groupName(g))
+		}
+	}
+	return nil
 }

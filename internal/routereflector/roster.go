@@ -92,3 +92,23 @@ func (r roster) loads(w World) map[int]int {
 func groupOf(nodes []Node, groups ...int) []Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return !slices.Contains(groups, n.group()) })
 }
+
+// ClientOf says whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat topology is
+// called as the topology, and a client that no group has taken yet has "". A client that moves is in the group that it leaves until the move is over.
+func (w World) ClientOf(n Node) (group string, client bool) {
+	if !n.isClient(&w.Topology) {
+		return "", false
+	}
+	r := factsOf(&w).roster()
+	in, _ := n.membership()
+	switch {
+	case r.flat:
+		return w.Topology.Name, true
+	case n.unlabeled():
+		in = r.open
+	}
+	if in == nowhere {
+		return "", true
+	}
+	return groupName(in), true
+}

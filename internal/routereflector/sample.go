@@ -98,7 +98,7 @@ func (w facts) tooManyRoutes() bool {
 // client has not from the mesh either, the mesh's end does not take away.
 func (w gates) unrouted() string {
 	all, clients := w.working(nil), w.roster()
-	routes, parted := !w.tooManyRoutes(), partedPairs(w.Nodes, w.Peers)
+	routes := !w.tooManyRoutes()
 	for _, c := range w.sample() {
 		reflectors := slices.DeleteFunc(slices.Clone(all), func(r Node) bool { return !clients.has(&c, r.group()) })
 		s, seen := w.sighting(c.Name)
@@ -112,11 +112,7 @@ func (w gates) unrouted() string {
 			continue
 		}
 		for _, r := range reflectors {
-			others := reflectors
-			if parted[r.Name] == 0 {
-				others = nil // it has its sessions with all
-			}
-			if why := s.Routes.lacking(c, r, others); why != "" {
+			if why := w.lacking(*s.Routes, c, r, reflectors); why != "" {
 				return why
 			}
 		}
@@ -128,31 +124,34 @@ func isOneOf(n Node, nodes []Node) bool {
 	return slices.ContainsFunc(nodes, func(other Node) bool { return other.Name == n.Name })
 }
 
-// lacking returns which destinations that the client has from the mesh it has not from a reflector, by the families that both speak; "" if it has
-// all. Of a reflector with which not everybody can have a session it need not have what one of the others brings.
-func (r Routes) lacking(client, reflector Node, others []Node) string {
+// lacking says which destinations that the client has from the mesh it has not from a reflector, by the families that both speak and have a session in; "" if
+// it has all. What nobody announces but nodes with which no session of the reflector comes up, another reflector may bring.
+func (w gates) lacking(routes Routes, client, reflector Node, all []Node) string {
 	for _, f := range families() {
-		if !f.up(&client) || !f.up(&reflector) {
+		if !f.up(&client) || !f.up(&reflector) || w.parts(f, &client, &reflector) {
 			continue
 		}
-		have, total := r.By[f(&reflector)], 0
+		due, apart := map[netip.Prefix]bool{}, w.apart(f, &reflector) // whether the reflector itself must bring it
+		for from, list := range routes.Mesh {
+			for _, d := range list {
+				if d.Addr().Is4() == f(&reflector).Is4() {
+					due[d] = due[d] || !apart[from]
+				}
+			}
+		}
+		brings := func(by *Node, d netip.Prefix) bool {
+			_, found := slices.BinarySearchFunc(routes.By[f(by)], d, netip.Prefix.Compare)
+			return found
+		}
 		var lacks []netip.Prefix
-		for _, d := range r.Mesh {
-			if d.Addr().Is4() != f(&reflector).Is4() {
-				continue
-			}
-			total++
-			brings := func(have []netip.Prefix) bool {
-				_, found := slices.BinarySearchFunc(have, d, netip.Prefix.Compare)
-				return found
-			}
-			if !brings(have) && !slices.ContainsFunc(others, func(o Node) bool { return brings(r.By[f(&o)]) }) {
+		for d, own := range due {
+			if !brings(&reflector, d) && (own || !slices.ContainsFunc(all, func(o Node) bool { return brings(&o, d) })) {
 				lacks = append(lacks, d)
 			}
 		}
 		if len(lacks) > 0 {
 			return fmt.Sprintf("client %s has from reflector %s no route to %d of %d destinations that the mesh brings, such as %s",
-				client.Name, reflector.Name, len(lacks), total, lacks[0])
+				client.Name, reflector.Name, len(lacks), len(due), slices.MinFunc(lacks, netip.Prefix.Compare))
 		}
 	}
 	return ""

@@ -77,7 +77,7 @@ func TestTheMeshWaitsForASampleOfClients(t *testing.T) {
 		"a route short":    {func(s *Sighting) { s.Routes = s.Routes.but(r.IPv4, block(other.IPv4)) }, "client %s has from reflector " + reflector + " no route to 1 of 8 destinations that the mesh brings, such as " + block(other.IPv4).String()},
 		"no routes at all": {func(s *Sighting) { s.Routes = &Routes{Mesh: s.Routes.Mesh} }, "client %s has from reflector " + p.Reflectors[0].Node + " no route to 8 of 8 destinations that the mesh brings, such as "},
 		"what the mesh lacks is not waited for": {func(s *Sighting) {
-			s.Routes = &Routes{Mesh: []netip.Prefix{block(other.IPv4)}, By: s.Routes.By}
+			s.Routes = &Routes{Mesh: map[netip.Addr][]netip.Prefix{other.IPv4: {block(other.IPv4)}}, By: s.Routes.By}
 		}, ""},
 	} {
 		want := c.want
@@ -197,7 +197,7 @@ func TestRoutesFrom(t *testing.T) {
 	said, _ := SightingFrom(s)
 	p, a := netip.MustParsePrefix, netip.MustParseAddr
 	want := &Routes{
-		Mesh: []netip.Prefix{p("10.1.1.0/26"), p("10.1.2.0/26")},
+		Mesh: map[netip.Addr][]netip.Prefix{a("192.0.2.1"): {p("10.1.1.0/26")}, a("192.0.2.2"): {p("10.1.2.0/26")}, a("192.0.2.3"): {p("10.1.1.0/26")}},
 		By:   map[netip.Addr][]netip.Prefix{a("192.0.2.9"): {p("10.1.1.0/26")}, a("fd01::9"): {p("fd00::/122")}},
 	}
 	if diff := cmp.Diff(want, said.Routes, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {

@@ -178,9 +178,6 @@ const (
 	spinesPeer     = "spines"
 )
 
-// peerName is the name of one of the topology's BGPPeers.
-func (w facts) peerName(kind string) string { return w.Topology.Name + "-" + kind }
-
 // newPeer is a BGPPeer of a topology.
 func newPeer(t *v1alpha1.RouteReflectorTopology, kind string, from, to interface {
 	Matcher
@@ -279,3 +276,34 @@ func (s PeerSpec) SameSessions(other PeerSpec) bool {
 	s.NodeSelector, s.PeerSelector, other.NodeSelector, other.PeerSelector = "", "", "", ""
 	return s == other
 }
+
+// changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these selects no more
+// must have its sessions by another.
+func (w designs) changedPeers(d design) []Step {
+	var missing, changed []Step
+	for _, want := range w.peersFor(d) {
+		have, exists := w.peer(want.Name)
+		step := Step{Kind: EnsurePeer, Object: "BGPPeer/" + want.Name, Peer: want, UID: have.UID, ResourceVersion: have.ResourceVersion}
+		switch {
+		case !exists:
+			step.Reason = "there is no such BGPPeer"
+			missing = append(missing, step)
+		case !have.plain() || have.PeerSpec != want.PeerSpec:
+			step.Reason = "it is not as the topology wants it"
+			changed = append(changed, step)
+		}
+	}
+	return append(missing, changed...)
+}
+
+// resetsSessions says whether one of the steps changes options of sessions that there are.
+func (w designs) resetsSessions(peers []Step) bool {
+	return slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.isReflectorOf(&w.Topology) }) &&
+		slices.ContainsFunc(peers, func(s Step) bool {
+			have, exists := w.peer(s.Peer.Name)
+			return exists && !have.SameSessions(s.Peer.PeerSpec)
+		})
+}
+
+// plain says that the BGPPeer uses none of the fields that Mooring leaves empty.
+func (p Peer) plain() bool { return p.Node == "" && !p.PeerIP.IsValid() && !p.Other }

@@ -63,9 +63,6 @@ type Step struct {
 // meshObject is the object that holds the switch of the mesh.
 const meshObject = "BGPConfiguration/default"
 
-// exiting reports that the topology is being deleted, so that nothing of it shall remain.
-func (w facts) exiting() bool { return w.Topology.DeletionTimestamp != nil }
-
 // stage lists the writes that come next and are alike, none if everything is as it shall be. What was measured prescribes the order: BGPPeers, then
 // reflectors one at a time, then the mesh; a reflector leaves after the one that takes its place has its sessions. In a hierarchy clients move once
 // the new group's reflectors are made, and before the old one's go. role says what a node was described as when the plan was begun.
@@ -117,20 +114,6 @@ func (w stages) renewal(role map[string]Reflector) []Step {
 	return w.demotions(slices.DeleteFunc(w.marked(), func(name string) bool { return role[name].Role == RoleJoining }), role)
 }
 
-// roles lists the nodes that shall become reflectors, and those that shall cease to be.
-func (w choices) roles(chosen choice) (joining, leaving []string) {
-	for _, r := range w.reflectors(chosen) {
-		switch r.Role {
-		case RoleJoining:
-			joining = append(joining, r.Node)
-		case RoleLeaving:
-			leaving = append(leaving, r.Node)
-		case RoleReflector:
-		}
-	}
-	return joining, leaving
-}
-
 // exitStage lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors of all groups but one, then the
 // reflectors of that one, and what is left. As long as a group has clients, the reflectors of the others need its reflectors to reach them.
 func (w stages) exitStage(chosen choice, role map[string]Reflector) []Step {
@@ -165,22 +148,6 @@ func (w stages) lastGroup() int {
 	return last
 }
 
-// outside lists the reflectors that are not of a group: of other groups first, then the spines that link them.
-func (w facts) outside(group int) []string {
-	var out []string
-	for i := range w.Nodes {
-		if n := &w.Nodes[i]; n.marked(&w.Topology) && n.group() != group {
-			out = append(out, n.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func inRole(reflectors []Reflector, role Role) []Reflector {
-	return slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role != role })
-}
-
 // nodeStep is a write to a node.
 func (w stages) nodeStep(kind Kind, name, reason string) Step {
 	n, _ := w.node(name)
@@ -206,17 +173,6 @@ func (w stages) promotions(names []string, chosen choice, role map[string]Reflec
 		}
 	}
 	return out
-}
-
-// promoted lists the groups in the order in which reflectors are made: that of the design; but where groups beyond the first work and no spine
-// links them, the spines come before all. A client that is moving reaches the reflectors of both groups; made a reflector of one, it would reach the
-// other's by a spine alone.
-func (w choices) promoted(d design) []int {
-	working := w.working(nil)
-	if !d.hierarchical() || len(groupOf(working, spines)) > 0 || len(groupOf(working, d.groups[1:]...)) == 0 {
-		return d.order()
-	}
-	return slices.Concat([]int{spines}, d.groups)
 }
 
 // ungrouped is what takes all labels of groups away.
@@ -268,37 +224,6 @@ func (w stages) meshStep(kind Kind, reason string) Step {
 	return Step{Kind: kind, Object: meshObject, Reason: reason, UID: w.Mesh.UID, ResourceVersion: w.Mesh.ResourceVersion}
 }
 
-// changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these
-// selects no more must have its sessions by another.
-func (w designs) changedPeers(d design) []Step {
-	var missing, changed []Step
-	for _, want := range w.peersFor(d) {
-		have, exists := w.peer(want.Name)
-		step := Step{Kind: EnsurePeer, Object: "BGPPeer/" + want.Name, Peer: want, UID: have.UID, ResourceVersion: have.ResourceVersion}
-		switch {
-		case !exists:
-			step.Reason = "there is no such BGPPeer"
-			missing = append(missing, step)
-		case !have.plain() || have.PeerSpec != want.PeerSpec:
-			step.Reason = "it differs from the topology"
-			changed = append(changed, step)
-		}
-	}
-	return append(missing, changed...)
-}
-
-// plain reports that the BGPPeer uses none of the fields that Mooring leaves empty.
-func (p Peer) plain() bool { return p.Node == "" && !p.PeerIP.IsValid() && !p.Other }
-
-// resetsSessions reports whether one of the steps changes options of sessions that there are.
-func (w designs) resetsSessions(peers []Step) bool {
-	return slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.isReflectorOf(&w.Topology) }) &&
-		slices.ContainsFunc(peers, func(s Step) bool {
-			have, exists := w.peer(s.Peer.Name)
-			return exists && !have.SameSessions(s.Peer.PeerSpec)
-		})
-}
-
 // stalePeers are steps that remove the topology's BGPPeers that it wants no more.
 func (w stages) stalePeers(d design) []Step {
 	var out []Step
@@ -317,22 +242,6 @@ func (w stages) stalePeers(d design) []Step {
 	}
 	slices.SortFunc(out, func(a, b Step) int { return cmp.Compare(a.Object, b.Object) })
 	return out
-}
-
-func (w facts) peer(name string) (Peer, bool) {
-	i := slices.IndexFunc(w.Peers, func(p Peer) bool { return p.Name == name })
-	if i < 0 {
-		return Peer{}, false
-	}
-	return w.Peers[i], true
-}
-
-func (w facts) node(name string) (Node, bool) {
-	i := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == name })
-	if i < 0 {
-		return Node{}, false
-	}
-	return w.Nodes[i], true
 }
 
 // String is the step in a line.

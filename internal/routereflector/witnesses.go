@@ -75,12 +75,7 @@ func (w gates) meshOffWitnesses(p Plan) (needed []Node, samples []string) {
 	return slices.Concat(reflectors, sample), w.asksRoutes(sample)
 }
 
-// hasSpoken reports that there is a sighting of the node, be it an old one.
-func (w facts) hasSpoken(n Node) bool {
-	return slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return s.Node == n.Name })
-}
-
-// gatedByMesh reports that a reflector that goes now leaves the mesh to carry the routes.
+// gatedByMesh says that a reflector that goes now leaves the mesh to carry the routes.
 func (w gates) gatedByMesh() bool {
 	return w.exiting() || w.Mesh.On && w.resetsSessions(w.changedPeers(w.design()))
 }

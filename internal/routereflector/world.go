@@ -139,8 +139,8 @@ type Sighting struct {
 
 // Routes are the destinations to which a node has usable routes, by whom it learned them from. Each list is sorted and has no doubles.
 type Routes struct {
-	// Mesh are those that came from the node-to-node mesh.
-	Mesh []netip.Prefix
+	// Mesh are those that came from the node-to-node mesh, by the address of the node that announced them; the zero Addr where that was not said.
+	Mesh map[netip.Addr][]netip.Prefix
 	// By are those that came from the peer of a BGPPeer with that address.
 	By map[netip.Addr][]netip.Prefix
 }

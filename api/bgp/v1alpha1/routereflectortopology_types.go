@@ -500,6 +500,9 @@ type Baseline struct {
 	// doubtedSince is the time since which the observed state is not trusted.
 	// +optional
 	DoubtedSince *metav1.Time `json:"doubtedSince,omitempty"`
+	// fewerSince is since when fewer have been seen, which is believed when it has stood for a while.
+	// +optional
+	FewerSince *metav1.Time `json:"fewerSince,omitempty"`
 }
 
 // SessionCount counts sessions.

@@ -234,10 +234,7 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 
 // proceed asks and carries out, with the finalizer put on before the first write and taken away after the last. later is when a report is due.
 func (r *Reconciler) proceed(ctx context.Context, s *scene, m *memory, o outcome, later time.Duration) (time.Duration, error) {
-	plan, exiting, held := o.plan, s.topology.DeletionTimestamp != nil, slices.Contains(s.topology.Finalizers, Finalizer)
-	if !o.act {
-		plan.Witnesses, plan.Samples, plan.Steps = nil, nil, nil
-	}
+	plan, exiting, held := o.permitted(), s.topology.DeletionTimestamp != nil, slices.Contains(s.topology.Finalizers, Finalizer)
 	if (busy(plan) || o.act && owns(plan)) && !exiting && !held {
 		return r.Timing.Coalesce, r.hold(ctx, s, m, true)
 	}

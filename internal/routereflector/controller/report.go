@@ -92,7 +92,7 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	switch {
 	case blocked(plan) != nil:
 		o.act, o.held, o.why = false, string(blocked(plan).Reason), blocked(plan).Message
-	case !s.podsRead && !exiting:
+	case !s.podsRead && !exiting && !rescues(plan): // the mesh is turned on whoever has pods
 		o.act, o.held = false, reasonPodsUnread
 		o.why = "the list of pods has not been read yet, and spec.reflectors avoids nodes with workloads; if this persists, the right to list and watch pods is missing"
 	case s.world.Approval(plan) != "":
@@ -110,6 +110,25 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	}
 	o.timedOut = s.world.Now.Sub(m.waitingSince) >= rollout.SessionTimeout.Duration
 	return o
+}
+
+// rescues reports that the first step turns the mesh on because no reflector is left.
+func rescues(plan routereflector.Plan) bool {
+	return plan.Emergency != nil && len(plan.Steps) > 0 && plan.Steps[0].Kind == routereflector.MeshOn
+}
+
+// permitted is what of the plan may be done: all of it, or nothing. Where nothing but the list of pods is missing, nodes are asked about reflectors in trouble
+// all the same, as what they say may turn the mesh on.
+func (o outcome) permitted() routereflector.Plan {
+	plan := o.plan
+	if o.act {
+		return plan
+	}
+	plan.Steps = nil
+	if o.held != reasonPodsUnread || len(plan.Troubles) == 0 {
+		plan.Witnesses, plan.Samples = nil, nil
+	}
+	return plan
 }
 
 // blocked is the refusal for which nothing is done, nil if steps remain that may be carried out.

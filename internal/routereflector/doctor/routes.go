@@ -137,7 +137,8 @@ func (x examined) apart(f routereflector.Family, a, b int32) (id string, left, r
 func paths(x examined) []finding.Finding {
 	most := 0
 	for _, f := range x.families {
-		most = max(most, f.Network.Judge(func(i int32) bool { return !f.Up[i] }).MaxPaths)
+		v := f.Network.Judge(func(i int32) bool { return !f.Up[i] })
+		most = max(most, v.MaxPaths, v.ForeignPaths)
 	}
 	number := fmt.Sprint(most)
 	if most >= reachability.MaxPaths {

@@ -18,8 +18,9 @@ type Verdict struct {
 	UnreachablePairs int
 	// Examples names some of them, the first in the order of the speakers.
 	Examples []Pair
-	// MaxPaths is the greatest number of paths that a speaker has to one prefix, at most the constant of that name.
-	MaxPaths int
+	// MaxPaths is the greatest number of paths that a speaker of the cluster's AS has to one prefix, ForeignPaths the same for speakers of another AS, to which
+	// reflectors pass on what they have from each other; both are at most [MaxPaths].
+	MaxPaths, ForeignPaths int
 }
 
 // Judge looks at all ordered pairs of speakers, but for those with a speaker for which exempt is true. The work grows with the number of
@@ -64,7 +65,11 @@ func (n *Network) judgeOrigin(v *Verdict, classes []class, counted []int, i int,
 			receiver, pairs = to.members[1], counted[i]*(counted[i]-1)
 		}
 		paths := n.paths(origin, receiver, held)
-		v.MaxPaths = min(max(v.MaxPaths, paths), MaxPaths)
+		most := &v.MaxPaths
+		if n.speakers[receiver].AS != 0 {
+			most = &v.ForeignPaths
+		}
+		*most = min(max(*most, paths), MaxPaths)
 		if paths == 0 && pairs > 0 {
 			v.UnreachablePairs += pairs
 			n.example(v, to, classes[i], exempt)

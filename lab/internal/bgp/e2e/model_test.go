@@ -271,7 +271,7 @@ func (b *bench) predict(s *shape) (want facts, counts []bool, unreachable, most 
 			want.paths[b.between(to, " to ", origin)] = paths[to]
 		}
 	}
-	return want, family.Up, verdict.UnreachablePairs, verdict.MaxPaths
+	return want, family.Up, verdict.UnreachablePairs, max(verdict.MaxPaths, verdict.ForeignPaths)
 }
 
 func (b *bench) between(from int, word string, to int) string {
