@@ -60,6 +60,12 @@ func TestCheckFindsForbiddenEdges(t *testing.T) {
 		"nothing imports the lab":                  {from: "internal/testkit", imports: "lab/internal/ports", bad: true},
 		"nothing imports the lab, tests included":  {from: "test/e2e", testImports: "lab/internal/ports", bad: true},
 		"nothing but main imports the plugin":      {from: "internal/nodesync/app", imports: "internal/plugin", bad: true},
+		"a command does not import another":        {from: "internal/plugin/status", imports: "internal/plugin/ui", bad: true},
+		"a command reads by observe":               {from: "internal/plugin/status", imports: "internal/plugin/observe/overview"},
+		"what reads does not know its commands":    {from: "internal/plugin/observe/evidence", imports: "internal/plugin/explain", bad: true},
+		"what judges does not read":                {from: "internal/explain", imports: "internal/plugin/observe", bad: true},
+		"what prints does not judge":               {from: "internal/platform/screen", imports: "internal/agreement", bad: true},
+		"a new command needs a room":               {from: "internal/plugin/news", imports: "strings", bad: true},
 		"a package in a new folder needs a room":   {from: "internal/utils", imports: "strings", bad: true},
 		"a path that only begins alike is another": {from: "internal/nodesyncer", imports: "strings", bad: true},
 	} {

@@ -87,6 +87,13 @@ func Pure(folder string) bool {
 	return ok && slices.Equal(room.Outside, pureOutside())
 }
 
+// pluginCommands are the packages below internal/plugin that are commands. None imports another.
+func pluginCommands() []string {
+	return []string{
+		"agreement", "confirm", "doctor", "etcd", "explain", "migrate", "node", "plan", "status", "topology", "ui", "version", "volumes",
+	}
+}
+
 // Rooms returns the directions of the whole repository.
 func Rooms() []Room {
 	tests := []string{"testkit", "sim"}
@@ -101,6 +108,7 @@ func Rooms() []Room {
 	}
 	adapters := []string{"calico"}
 	everything := slices.Concat([]string{"api", "prose", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
+	rooms = append(rooms, pluginRooms(everything, tests)...)
 	return append(rooms,
 		Room{
 			Name: "calico", Packages: []string{"internal/calico/..."},
@@ -120,7 +128,7 @@ func Rooms() []Room {
 			Reason: "what people are shown of several components is decided and drawn from values, so that it can be tested without a cluster",
 		},
 		Room{
-			Name: "explain", Packages: []string{"internal/explain"}, MayImport: []string{"api", "people", "prose", "nodesync", "routereflector", "docloud"},
+			Name: "explain", Packages: []string{"internal/explain", "internal/waiting"}, MayImport: []string{"api", "people", "prose", "nodesync", "routereflector", "docloud"},
 			Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "why an object is as it is follows from what the planners say, and they say it to nobody but a function of values",
 		},
@@ -131,10 +139,6 @@ func Rooms() []Room {
 		Room{
 			Name: "platform", Packages: []string{"internal/platform/..."}, MayImport: []string{"api", "finding", "prose"}, TestsMayImport: tests,
 			Reason: "shared plumbing that knew a component would tie all components together",
-		},
-		Room{
-			Name: "plugin", Packages: []string{"internal/plugin/..."}, MayImport: everything, TestsMayImport: tests,
-			Reason: "the plugin reads every component; it starts none",
 		},
 		Room{
 			Name: "cmd", Packages: []string{"cmd/..."}, MayImport: slices.Concat(apps, []string{"plugin", "platform"}), TestsMayImport: tests,
@@ -165,6 +169,34 @@ func Rooms() []Room {
 		Room{
 			Name: "lab", Packages: []string{"lab/..."}, MayImport: slices.Concat([]string{"sim"}, everything, apps), TestsMayImport: []string{"testkit"},
 			Reason: "the lab sees every component, and nothing imports the lab",
+		},
+	)
+}
+
+// pluginRooms returns a room for each command of the plugin, and for what they share.
+func pluginRooms(everything, tests []string) []Room {
+	var commands []string
+	var rooms []Room
+	for _, name := range pluginCommands() {
+		room := "command " + name
+		commands = append(commands, room)
+		rooms = append(rooms, Room{
+			Name: room, Packages: []string{"internal/plugin/" + name}, MayImport: append([]string{"observe", "page"}, everything...), TestsMayImport: tests,
+			Reason: "a command reads by observe, judges by pure packages and prints by platform/screen: it knows no other command, and starts no component",
+		})
+	}
+	return append(rooms,
+		Room{
+			Name: "observe", Packages: []string{"internal/plugin/observe/...", "internal/plugin/annotate"}, MayImport: everything, TestsMayImport: tests,
+			Reason: "the plugin reads every component; what reads does not know which command shows it",
+		},
+		Room{
+			Name: "page", Packages: []string{"internal/plugin/page"}, MayImport: []string{"people", "finding", "platform"}, TestsMayImport: tests,
+			Reason: "it serves what a function reads, and does not know who reads",
+		},
+		Room{
+			Name: "plugin", Packages: []string{"internal/plugin"}, MayImport: append([]string{"observe", "platform"}, commands...), TestsMayImport: append(everything, tests...),
+			Reason: "it wires the commands: one list of them, and nothing else",
 		},
 	)
 }

@@ -51,5 +51,5 @@ func (s *volumesStage) counted(droplet int) {
 	check("disagree; DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): pvc-late", "2 of 7")
 	s.attach("volumes-late", "pvc-late", machine)
 	s.must(s.account.AttachVolume(s.volume("by-hand"), droplet))
-	check("disagree; 1 volume of DigitalOcean attached by hand, so that there is room for 6 of Kubernetes', and its CSINode says 7; volumes are being attached or detached: pvc-late", "3 of 7")
+	check("disagree; 1 volume that no PersistentVolume has, so that there is room for 6 of Kubernetes', and its CSINode says 7; volumes are being attached or detached: pvc-late", "3 of 7")
 }

@@ -6,13 +6,11 @@ package plugin
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
-)
 
-// completionTime bounds how long a shell waits for names from the cluster.
-const completionTime = 3 * time.Second
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+)
 
 // kubectlScript is what kubectl runs, under the name kubectl_complete-mooring, to complete the words
 // after "kubectl mooring".
@@ -36,7 +34,7 @@ For "kubectl-mooring" itself, load the script of your shell:
   source <(kubectl-mooring completion zsh)         # zsh, also in ~/.zshrc
   kubectl-mooring completion fish | source         # fish`
 
-func newCompletion(*Env) *cobra.Command {
+func newCompletion(*observe.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion (kubectl|bash|zsh|fish)",
 		Short: "Print a completion script",
@@ -55,7 +53,7 @@ func newCompletion(*Env) *cobra.Command {
 			Use:   shell.name,
 			Short: "Print the completion script for " + shell.name,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				if err := shell.print(cmd.Root(), out(cmd)); err != nil {
+				if err := shell.print(cmd.Root(), cmd.OutOrStdout()); err != nil {
 					return fmt.Errorf("printing the completion script: %w", err)
 				}
 				return nil

@@ -24,8 +24,9 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
-	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 // confirmStage is a namespace of Mooring's with the state of a calico-node-sync, as its own code writes it.
@@ -322,7 +323,7 @@ func TestConfirmTexts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.UTC)
 	for _, columns := range []int{80, 120} {
-		golden(t, fmt.Sprintf("confirm-%d", columns), plugin.ConfirmText(now, columns))
+		golden(t, fmt.Sprintf("confirm-%d", columns), confirmText(now, columns))
 	}
 }
 
@@ -375,4 +376,31 @@ func confirmTopologies(t *testing.T, cluster *controlplane.Cluster) {
 	if !slices.Equal([]string{word}, strings.Fields(word)) || len(word) != 8 {
 		t.Errorf("the word is %q", word)
 	}
+}
+
+// confirmText is what a list of one thing of each kind looks like.
+func confirmText(now time.Time, columns int) string {
+	held := nodesync.Awaiting{
+		Hash: "3f2a9c01d4be", Gate: nodesync.GateMass, Count: 12, Why: "12 nodes are gone whose deletion was not watched, including removals of the last 1h0m0s; the mass guard allows 4 of 40",
+		Machines: []string{"node-00", "node-01", "node-02", "node-03", "node-04", "node-05", "node-06", "node-07", "node-08", "node-09"},
+	}
+	old := nodesync.Awaiting{
+		Hash: "5a5a5a5a5a5a", Gate: nodesync.GateOverlap, Count: 1, Machines: []string{"a\x1b[2J"}, Why: "only 0 of 1 Calico Nodes have their Kubernetes Node, less than 50 % (--min-overlap-percent): " +
+			"check that this is the right cluster and the right datastore",
+	}
+	given := held.Confirmation(now.Add(time.Hour))
+	in := func(confirmation string) waiting.Nodes {
+		return waiting.NodesIn("mooring-system", held, now.Add(-40*time.Second), confirmation, now)
+	}
+	return command.Printable(waiting.List{
+		Nodes: []waiting.Nodes{
+			in(""), in("0123456789ab/2026-01-31T04:00:00Z"), in(given), waiting.NodesIn("kube-system", old, now.Add(-3*time.Hour), "", now),
+		},
+		Topologies: []waiting.Topology{
+			{Name: "main", Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa", Command: "kubectl mooring confirm topology main 5d0c77aa"},
+			{Name: "old", Reason: "MeshNotManaged", Why: "the topology is being deleted", Word: "MeshNotManaged", Command: "kubectl mooring confirm topology old MeshNotManaged"},
+			{Name: "rack", Reason: "SelectorMatchesNothing", Why: "spec.clientSelector selects none of the 20 Nodes", Word: "aabbccdd", Confirmed: true},
+		},
+		Unread: []string{"reading ConfigMap kube-system/calico-node-sync-state: configmaps is forbidden"},
+	}.Text(now, columns))
 }

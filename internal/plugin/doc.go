@@ -1,16 +1,12 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is `kubectl mooring`: one command for people, in front of all components.
+// Package plugin is `kubectl mooring`: one command for people, in front of all components. [Builtin] is the one list of everything that it can do.
 //
-// Commands are built by [Builder] functions from an [Env], which holds what they share: kubectl's
-// connection flags, and the output printer behind -o. [Builtin] is the one list of everything the
-// plugin can do; a new command is a file with a Builder in it and a line in that list.
+// Each command is a package below this one, which no other command imports. It reads a cluster by package observe (the doctor's checks, the evidence of explain
+// and what status and the page show are packages beside that), has what was read judged by pure packages (agreement, explain, doctor, topology, volumes, waiting,
+// ui), and prints that by package screen, which alone knows terminals, tables, JSON and YAML. JSON and YAML are contracts with scripts, tables are for eyes and
+// may change. Exit codes are those of package command.
 //
-// Commands print their result through [Output], which alone knows table, JSON and YAML: a command hands
-// over one value and never asks which format is wanted. JSON and YAML are contracts with scripts, tables
-// are for eyes and may change.
-//
-// Exit codes: 0 done and nothing to report, 1 could not do it, 2 done and the answer needs attention
-// (a plan that would change something, a check that found a problem); see package command.
+// Tests in this package run the whole program, most of them against one API server that they share. What a package does by itself is tested there.
 package plugin

@@ -92,7 +92,7 @@ func (p patient) leader() {
 	ask := p.ask("controllers")
 	expect(p.T, 2, "", ask, "PROBLEM  replicas: Deployment mooring-system/calico-node-sync has no ready pod of 2\n", "ok       components: of Mooring there is calico-node-sync\n")
 	p.pods(2)
-	expect(p.T, 2, "", ask, "PROBLEM  leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, by which")
+	expect(p.T, 2, "", ask, "PROBLEM  leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which")
 	p.renewed(time.Hour)
 	expect(p.T, 2, "", ask, "PROBLEM  leader: Lease mooring-system/calico-node-sync.nodes.mooring.dev was last renewed 1h0m0s ago, by pod-1\n",
 		"do:  read the log: kubectl -n mooring-system logs deployment/calico-node-sync\n")

@@ -109,7 +109,7 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 		args []string
 		want string
 	}{
-		{ask(), "error: nothing is named: " + form + "; for KIND " + kinds},
+		{ask(), "error: no object is named: " + form + "; for KIND " + kinds},
 		{ask("pod", "x"), `error: unsupported kind "pod": ` + kinds},
 		{ask("node"), "error: explain node needs a name: " + form},
 		{ask("svc/"), "error: explain service needs a name: " + form},
@@ -145,7 +145,7 @@ func testExplain(t *testing.T, cluster *controlplane.Cluster) {
 	kubeconfig := readOnly(t, cluster)
 	explainNodes(t, cluster, kubeconfig)
 	explainInEtcd(t, kubeconfig)
-	explainService(t, cluster, kubeconfig)
+	service(t, cluster, kubeconfig)
 	explainTenant(t, cluster, kubeconfig)
 	explainCompletes(t, kubeconfig)
 	mustKubectl(t, cluster, "", "delete", "-n", "shop", "service/web")
@@ -173,7 +173,7 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 
 	lines := explains(t, kubeconfig, 2, "node", "c1") // nobody has made a ClusterInformation, and no operator runs
 	has(t, lines, "Node: Ready", "Calico: 10.0.0.2", "not queried: DigitalOcean: there is no token in DO_ACCESS_TOKEN",
-		"!held back: nothing at all is removed: Calico's ClusterInformation does not say datastoreReady", "role: no reflector",
+		"!held back: nothing at all is removed: Calico's ClusterInformation does not report datastoreReady", "role: not a reflector",
 		"!held back: Calico's ClusterInformation says datastoreReady=false")
 	told := 0
 	for _, line := range lines {
@@ -253,7 +253,7 @@ func explainInEtcd(t *testing.T, kubeconfig string) {
 	clearEnvironment(t)
 }
 
-func explainService(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
+func service(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`, "create", "-f", "-")
 	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","annotations":{"service.beta.kubernetes.io/do-loadbalancer-protocol":"http"}},
@@ -262,7 +262,7 @@ func explainService(t *testing.T, cluster *controlplane.Cluster, kubeconfig stri
 	about := `{"kind":"Service","name":"web","namespace":"shop"}`
 	tell(t, cluster, "shop", "made", "digitalocean-cloud-controller-manager", about, "null", "is being made")
 	lines := explains(t, kubeconfig, 2, "svc", "web", "-n", "shop", "--default-type=REGIONAL")
-	has(t, lines, "!answers at: nothing yet: status.loadBalancer is empty", "DigitalOcean: not queried: there is no token in DO_ACCESS_TOKEN", "forwards: http:80 → http:3",
+	has(t, lines, "answers at: nothing yet: the Service is ", "DigitalOcean: not queried: there is no token in DO_ACCESS_TOKEN", "forwards: http:80 → http:3",
 		`protocol: "http": forwards http:80 → http:3`, "targets: 1: c1 (no provider ID yet)", "!left out: node no-calico has no IPv4 address")
 	if !slices.ContainsFunc(lines, func(l string) bool {
 		return strings.HasSuffix(l, "Told: is being made (unverified, source digitalocean-cloud-controller-manager)")
@@ -295,7 +295,7 @@ func explainService(t *testing.T, cluster *controlplane.Cluster, kubeconfig stri
 func explainTenant(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Helper()
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", etcdv1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
-	mustKubectl(t, cluster, "", "wait", "--for=condition=Established", "crd/etcdstorages."+etcdv1alpha1.GroupVersion.Group, "--timeout=60s")
+	served(t, cluster, "etcdstorages."+etcdv1alpha1.GroupVersion.Group)
 	mustKubectl(t, cluster, `{"apiVersion":"`+etcdv1alpha1.GroupVersion.String()+`","kind":"EtcdStorage","metadata":{"name":"team-a"},"spec":{"quota":{"keys":200}}}`, "create", "-f", "-")
 	has(t, explains(t, kubeconfig, 2, "ets", "team-a"), "!pending: the operator has not reported on it yet: check that etcd-storage-operator runs")
 	mustKubectl(t, cluster, "", "patch", "ets", "team-a", "--type=merge", "--subresource=status", "-p", `{"status":{"observedGeneration":1,"proxies":"3/3","readyReplicas":3,

@@ -25,7 +25,7 @@ spec: {type: LoadBalancer, ports: [{port: 443, nodePort: 30443}]}
 func TestPlansWithDefaults(t *testing.T) {
 	t.Parallel()
 	folder := planFiles(t, map[string]string{
-		"services.yaml": plainService, "nodes.yaml": planNodes, "defaults.yaml": planDefaults, "wrong.yaml": "service.beta.kubernetes.io/do-loadbalancer-name: x\n",
+		"services.yaml": plainService, "nodes.yaml": nodes, "defaults.yaml": planDefaults, "wrong.yaml": "service.beta.kubernetes.io/do-loadbalancer-name: x\n",
 	})
 	file := func(name string) string { return filepath.Join(folder, name) }
 	lb := []string{"plan", "loadbalancer", "-f", file("services.yaml"), "--nodes", file("nodes.yaml"), "--region", "nyc1", "--droplet", "node-2=102", "--default-type", "REGIONAL"}

@@ -95,7 +95,7 @@ func TestPlanFirewallRefuses(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"--name x", "--name goes with -f"},
+		{"--name x", "--name needs -f; without -f everything is in the JSON object on standard input"},
 		{"-f x --name x", "give the firewall's --name and at least one --tag"},
 		{"-f x --name x --tag y --default-type z", "--default-type is \"z\", it must be REGIONAL or REGIONAL_NETWORK"},
 		{"-f /nowhere --name x --tag y", "reading Services: open /nowhere"},

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin"
 )
 
-const planNodes = `apiVersion: v1
+const nodes = `apiVersion: v1
 kind: List
 items:
 - apiVersion: v1
@@ -116,7 +116,7 @@ func runWith(t *testing.T, stdin string, args ...string) (code int, stdout, stde
 // What a person sees.
 func TestPlanLoadBalancerForPeople(t *testing.T) {
 	t.Parallel()
-	dir := planFiles(t, map[string]string{"nodes.yaml": planNodes, "services.yaml": planServices, "bad.yaml": badServices})
+	dir := planFiles(t, map[string]string{"nodes.yaml": nodes, "services.yaml": planServices, "bad.yaml": badServices})
 	args := func(file string, flags ...string) []string {
 		return append([]string{"plan", "loadbalancer", "--nodes", filepath.Join(dir, "nodes.yaml"), "--region", "nyc1", "--cluster-id", "c1", "--vpc-id", "vpc",
 			"--certificate", "web=cert-1", "--droplet", "node-2=102", "-f", filepath.Join(dir, file)}, flags...)
@@ -146,7 +146,7 @@ func TestPlanLoadBalancerForPeople(t *testing.T) {
 // The same plan, whichever way it is printed and the Services are read.
 func TestPlanLoadBalancerFormats(t *testing.T) {
 	t.Parallel()
-	dir := planFiles(t, map[string]string{"nodes.yaml": planNodes})
+	dir := planFiles(t, map[string]string{"nodes.yaml": nodes})
 	args := []string{"plan", "lb", "--nodes", filepath.Join(dir, "nodes.yaml"), "--droplet", "node-2=102", "--certificate", "web=cert-1", "-f", "-", "-o"}
 	_, asYAML, _ := runWith(t, planServices, append(args, "yaml")...)
 	_, asJSON, _ := runWith(t, planServices, append(args, "json")...)
@@ -194,7 +194,7 @@ func TestPlanLoadBalancerForPrograms(t *testing.T) {
 func TestPlanLoadBalancerErrors(t *testing.T) {
 	t.Parallel()
 	dir := planFiles(t, map[string]string{
-		"nodes.yaml": planNodes, "empty.yaml": "---\n", "broken.yaml": "kind: Service\n---\n{", "typo.yaml": "kind: Service\nspec: {ports: 80}\n",
+		"nodes.yaml": nodes, "empty.yaml": "---\n", "broken.yaml": "kind: Service\n---\n{", "typo.yaml": "kind: Service\nspec: {ports: 80}\n",
 		"text.yaml": "hello", "nokind.yaml": "metadata: {name: x}\n", "item.yaml": "kind: List\nitems: [{kind: Service, spec: []}]\n",
 		"odd.yaml": "kind: List\nitems: [3]\n", "service.yaml": badServices,
 	})
@@ -328,7 +328,7 @@ func FuzzPlanLoadBalancer(f *testing.F) {
 	f.Add([]byte("kind: List\nitems: [{kind: Service}, null]"), true)
 	dir := f.TempDir()
 	path := filepath.Join(dir, "nodes.yaml")
-	if err := os.WriteFile(path, []byte(planNodes), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(nodes), 0o600); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, stdin []byte, human bool) {

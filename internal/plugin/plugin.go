@@ -4,30 +4,30 @@
 package plugin
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/plugin/agreement"
+	"github.com/mooring-dev/mooring/internal/plugin/confirm"
+	"github.com/mooring-dev/mooring/internal/plugin/doctor"
+	"github.com/mooring-dev/mooring/internal/plugin/etcd"
+	"github.com/mooring-dev/mooring/internal/plugin/explain"
+	"github.com/mooring-dev/mooring/internal/plugin/migrate"
+	"github.com/mooring-dev/mooring/internal/plugin/node"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/plan"
+	"github.com/mooring-dev/mooring/internal/plugin/status"
+	"github.com/mooring-dev/mooring/internal/plugin/topology"
+	"github.com/mooring-dev/mooring/internal/plugin/ui"
+	"github.com/mooring-dev/mooring/internal/plugin/version"
+	"github.com/mooring-dev/mooring/internal/plugin/volumes"
 )
 
-// Name is the executable's name. It MUST not be changed: kubectl finds plugins as kubectl-NAME.
-const Name = "kubectl-mooring"
-
 // Builder makes one subcommand. It must not do work before the command runs.
-type Builder func(*Env) *cobra.Command
-
-// Env is what the plugin's commands share.
-type Env struct {
-	// Kube holds kubectl's connection flags; Kube.RESTConfig dials nothing before it is called.
-	Kube *KubeFlags
-	// namespaces are those of Mooring's components.
-	namespaces []string
-}
+type Builder func(*observe.Env) *cobra.Command
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{newStatus, newAgreement, newTopology, newVolumes, newExplain, newUI, newPlan, newConfirm, newNode, newRestore, newDoctor, newMigrate, newEtcd, newVersion, newCompletion}
+	return []Builder{status.New, agreement.New, topology.New, volumes.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, migrate.New, etcd.New, version.New, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.
@@ -42,7 +42,7 @@ All of kubectl's connection flags work (--server, --as, --token, ...); the help 
 // NewCommand returns the plugin's root command with the given subcommands.
 func NewCommand(builders ...Builder) *cobra.Command {
 	root := &cobra.Command{
-		Use:   Name,
+		Use:   observe.Name,
 		Short: "See and explain what Mooring does in a cluster",
 		Long:  long,
 		// kubectl runs the plugin as "kubectl mooring", so help and errors should say that.
@@ -50,18 +50,10 @@ func NewCommand(builders ...Builder) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // ours knows kubectl's convention
 		DisableAutoGenTag: true,
 	}
-	env := &Env{Kube: NewKubeFlags()}
-	env.Kube.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringSliceVar(&env.namespaces, "mooring-namespace", defaultNamespaces(),
-		"Namespaces of Mooring's components: Events and state from other namespaces are not trusted.")
+	env := &observe.Env{}
+	env.AddFlags(root.PersistentFlags())
 	for _, build := range builders {
 		root.AddCommand(build(env))
 	}
 	return root
 }
-
-// exitAttention is the exit code of an answer that needs attention. It MUST NOT change: scripts depend on it.
-const exitAttention = command.ExitAttention
-
-// out is where a command's result goes.
-func out(cmd *cobra.Command) io.Writer { return cmd.OutOrStdout() }

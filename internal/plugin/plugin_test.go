@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -219,13 +220,13 @@ func TestKubectlCompletionScriptCallsThePlugin(t *testing.T) {
 
 // probe is a command as later ones will be: it uses the connection flags and its exit code speaks.
 func probe(seen *string) plugin.Builder {
-	return func(env *plugin.Env) *cobra.Command {
+	return func(env *observe.Env) *cobra.Command {
 		return &cobra.Command{Use: "probe", Short: "Test", RunE: func(*cobra.Command, []string) error {
-			config, err := env.Kube.RESTConfig()
+			config, err := env.RESTConfig()
 			if err != nil {
 				return err
 			}
-			namespace, explicit, err := env.Kube.Namespace()
+			namespace, explicit, err := env.Namespace()
 			if err != nil {
 				return err
 			}

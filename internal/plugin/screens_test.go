@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
-
 	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 // view prints what a command shows of fixed inputs.
@@ -43,7 +43,7 @@ func allScreens() map[string]screens {
 		"plan-routereflectors": {screenPlanReflectors(false), screenPlanReflectors(true)},
 		"plan-loadbalancer":    {screenOffline("plan", "loadbalancer", "-f", "service.yaml", "--nodes", "nodes.yaml", "--region", "nyc1"), screenOffline("plan", "loadbalancer", "-f", "bad-service.yaml", "--nodes", "nodes.yaml", "--region", "nyc1")},
 		"plan-firewall":        {screenOffline("plan", "firewall", "-f", "service.yaml", "--name", "k8s-public", "--tag", "k8s:worker"), screenOffline("plan", "firewall", "-f", "bad-service.yaml", "--name", "k8s-public", "--tag", "k8s:worker")},
-		"confirm":              {screenConfirm(confirmations{}), screenConfirm(waiting())},
+		"confirm":              {screenConfirm(waiting.List{}), screenConfirm(waitingList())},
 		"doctor":               {screenDoctor(wellFindings()), screenDoctor(illFindings())},
 		"migrate-etcdstorage":  {screenOffline("migrate", "etcdstorage", "-f", "old.yaml"), screenOffline("migrate", "etcdstorage", "-f", "old-strange.yaml")},
 		"etcd-retained":        {screenRetained(), screenRetained([]string{"team-a", "/team-a/", "1200"}, []string{strings.Repeat("a-long-name-", 5), "/" + strings.Repeat("a-long-name-", 5) + "/", "3"})},

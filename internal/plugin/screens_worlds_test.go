@@ -30,10 +30,17 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
+	agreementcmd "github.com/mooring-dev/mooring/internal/plugin/agreement"
+	"github.com/mooring-dev/mooring/internal/plugin/etcd"
+	explaincmd "github.com/mooring-dev/mooring/internal/plugin/explain"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/overview"
+	"github.com/mooring-dev/mooring/internal/plugin/status"
+	topologycmd "github.com/mooring-dev/mooring/internal/plugin/topology"
+	"github.com/mooring-dev/mooring/internal/plugin/version"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
-
-	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 // screenTime is when everything on a screen is read.
@@ -44,7 +51,7 @@ func earlier(d time.Duration) time.Time { return screenTime().Add(-d) }
 // prints fails the test for an error that is not an exit code.
 func prints(t *testing.T, err error) {
 	t.Helper()
-	if err != nil && command.Code(err) != exitAttention {
+	if err != nil && command.Code(err) != command.ExitAttention {
 		t.Error(err)
 	}
 }
@@ -88,14 +95,15 @@ func illWorld() ui.World {
 	w.Machines, w.Findings, w.Topologies = agreement.Rows(screenMachines(true)), illFindings(), screenMaps(true)
 	w.Notes = []string{"DigitalOcean not queried: there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
 	w.Components[0].Problem, w.Balancers[0].Addresses = "no pod of 2 pods is ready", nil
-	(&uiReader{}).waits(&w, waiting(), screenTime())
+	overview.Waits(&w, waitingList(), screenTime())
 	return w
 }
 
 func screenStatus(world func() ui.World) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		prints(t, printStatus(world(), &Output{format: formatText}, to))
+		output := screen.NewFormat(screen.Text)
+		prints(t, status.Print(world(), &output, to))
 	}
 }
 
@@ -103,10 +111,9 @@ func screenAgreement(ill bool) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
 		w := screenMachines(ill)
-		a := agreementCommand{output: Output{format: FormatTable}}
-		prints(t, a.print(agreementList{Machines: agreement.Rows(w), world: w}, to))
-		a.output.format = FormatWide
-		prints(t, a.print(agreementList{Machines: agreement.Rows(w)[:1], world: w}, to))
+		table, wide := screen.NewFormat(screen.FormatTable), screen.NewFormat(screen.FormatWide)
+		prints(t, agreementcmd.Print(agreement.Rows(w), w.Now, &table, to))
+		prints(t, agreementcmd.Print(agreement.Rows(w)[:1], w.Now, &wide, to))
 	}
 }
 
@@ -127,14 +134,16 @@ func screenMaps(ill bool) []topology.Map {
 func screenTopology(ill bool) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		prints(t, printTopologies(screenMaps(ill), &Output{format: formatTree}, to))
+		output := screen.NewFormat("tree")
+		prints(t, topologycmd.Print(screenMaps(ill), &output, to))
 	}
 }
 
 func screenExplain(e explain.Explanation) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		prints(t, (&explainCommand{output: Output{format: formatText}}).print(e, to))
+		output := screen.NewFormat(screen.Text)
+		prints(t, explaincmd.Print(e, &output, to))
 	}
 }
 
@@ -218,7 +227,8 @@ func screenPlanNodes(gone int) view {
 			w.Memory.Absences = append(w.Memory.Absences, nodesync.Absence{CalicoNode: name, KubernetesNode: name, Since: earlier(time.Hour), Revision: 7, Witnessed: i == 0})
 		}
 		plan := nodesync.MakePlan(w, nodesync.DefaultConfig())
-		prints(t, screen.WriteFolded(to, plan.String()))
+		output := screen.NewFormat(screen.Text)
+		prints(t, output.Print(to, plan.String(), nil))
 	}
 }
 
@@ -290,18 +300,20 @@ func screenOffline(args ...string) view {
 	}
 }
 
-// waiting is one thing of each kind that waits for a person.
-func waiting() confirmations {
+// waitingList is one thing of each kind that waits for a person.
+func waitingList() waiting.List {
 	held := nodesync.Awaiting{
 		Hash: "3f2a9c01d4be", Gate: nodesync.GateMass, Count: 12, Why: "12 nodes are gone whose deletion was not watched, including removals of the last 1h0m0s; the mass guard allows 4 of 40",
 		Machines: []string{"pool-workers-fra1-1", "pool-workers-fra1-2", "pool-workers-fra1-3"},
 	}
-	state := nodeState{namespace: "mooring-system", waits: held, savedAt: earlier(40 * time.Second)}
-	old := nodeState{namespace: "kube-system", waits: held, savedAt: earlier(3 * time.Hour)}
-	old.waits.Hash, old.waits.Gate, old.confirmation = "5a5a5a5a5a5a", nodesync.GateOverlap, "0123456789ab/2026-01-31T04:00:00Z"
-	return confirmations{
-		Nodes: []nodesAwaiting{state.awaiting(screenTime()), old.awaiting(screenTime())},
-		Topologies: []topologyAwaiting{
+	old := held
+	old.Hash, old.Gate = "5a5a5a5a5a5a", nodesync.GateOverlap
+	return waiting.List{
+		Nodes: []waiting.Nodes{
+			waiting.NodesIn("mooring-system", held, earlier(40*time.Second), "", screenTime()),
+			waiting.NodesIn("kube-system", old, earlier(3*time.Hour), "0123456789ab/2026-01-31T04:00:00Z", screenTime()),
+		},
+		Topologies: []waiting.Topology{
 			{Name: "main", Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa", Command: "kubectl mooring confirm topology main 5d0c77aa"},
 			{Name: "rack", Reason: "MeshNotManaged", Why: "the topology is being deleted", Word: "MeshNotManaged", Confirmed: true},
 		},
@@ -309,11 +321,11 @@ func waiting() confirmations {
 	}
 }
 
-func screenConfirm(is confirmations) view {
+func screenConfirm(is waiting.List) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		columns, _ := terminal(to)
-		_, err := io.WriteString(to, is.text(screenTime(), columns))
+		columns, _ := screen.Terminal(to)
+		_, err := io.WriteString(to, command.Printable(is.Text(screenTime(), columns)))
 		prints(t, err)
 	}
 }
@@ -337,7 +349,7 @@ func illFindings() []finding.Finding {
 func screenDoctor(findings []finding.Finding) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		format := doctorFormat()
+		format := screen.NewFormat(screen.Text)
 		prints(t, screen.Findings(findings, &format, to))
 	}
 }
@@ -345,16 +357,14 @@ func screenDoctor(findings []finding.Finding) view {
 func screenRetained(rows ...[]string) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		table := retainedTable()
-		table.Rows = rows
-		prints(t, printRetained(table, to))
+		prints(t, etcd.PrintRetained(rows, to))
 	}
 }
 
 func screenPurge(keys int64) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		screen.Sentence(to, "would delete "+left(operator.Owner{Tenant: "team-a", Prefix: "/team-a-with-a-very-long-name-that-somebody-chose/"}, operator.Core{Keys: keys, Records: 1}))
+		screen.Sentence(to, "would delete "+etcd.Left(operator.Owner{Tenant: "team-a", Prefix: "/team-a-with-a-very-long-name-that-somebody-chose/"}, operator.Core{Keys: keys, Records: 1}))
 	}
 }
 
@@ -368,14 +378,14 @@ func screenDefragment(full bool) view {
 		if full {
 			h.NoSpace = []string{"8e9e05c52164694d", "91bc3c398fb3c146", "fd422379fda50e48"}
 		}
-		(&defragmentation{out: to}).announce(h)
+		etcd.Announce(to, h, false)
 	}
 }
 
 func screenVersion(whole bool) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		v := versionResult{Client: buildinfo.Info{
+		v := version.Result{Client: buildinfo.Info{
 			Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Date: "2026-11-22T12:00:00Z", GoVersion: "go1.26.8", Platform: "linux/amd64",
 		}, Kubernetes: "v1.36.3"}
 		if whole { // versions that differ
@@ -383,6 +393,7 @@ func screenVersion(whole bool) view {
 				v.Components = append(v.Components, doctor.Component{Name: name, Namespace: "mooring-system", Version: "v0.0." + fmt.Sprint(len(name))})
 			}
 		}
-		prints(t, (&Output{}).Print(to, v))
+		output := screen.NewFormat(screen.FormatTable)
+		prints(t, v.Print(&output, to))
 	}
 }

@@ -24,8 +24,14 @@ import (
 func installTopologies(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	mustKubectl(t, cluster, "", "apply", "--server-side", "-f", filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	testkit.Eventually(t, "the kind to be served", func() string { // kubectl wait ends at once where a kind has no conditions yet
-		if out, err := kubectl(t, cluster, "", "get", "routereflectortopologies."+v1alpha1.GroupVersion.Group); err != nil {
+	served(t, cluster, "routereflectortopologies."+v1alpha1.GroupVersion.Group)
+}
+
+// served waits until a kind is: kubectl wait ends at once where it has no conditions yet.
+func served(t *testing.T, cluster *controlplane.Cluster, kind string) {
+	t.Helper()
+	testkit.Eventually(t, "the kind to be served", func() string {
+		if out, err := kubectl(t, cluster, "", "get", kind); err != nil {
 			return out
 		}
 		return ""

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -390,17 +389,4 @@ func uiRefusals(t *testing.T, cluster *controlplane.Cluster) {
 	defer func() { _ = taken.Close() }()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	expect(t, 1, "", []string{"ui", "--kubeconfig", cluster.Kubeconfig, "--no-browser", "--port", port}, "error: listening for the browser, pass --port for another port: ")
-}
-
-// The components whose Events are shown are called as their binaries are, but for the controllers of k8s.io/cloud-provider.
-func TestEventSourcesAreBinaries(t *testing.T) {
-	t.Parallel()
-	for source := range plugin.EventSources() {
-		if slices.Contains([]string{"cloud-node-controller", "cloud-node-lifecycle-controller", "service-controller"}, source) {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(testkit.Root(t), "cmd", source)); err != nil {
-			t.Error(err)
-		}
-	}
 }

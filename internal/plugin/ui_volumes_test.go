@@ -34,5 +34,5 @@ func (s *volumesStage) shown() {
 			s.Errorf("%+v", tile)
 		}
 	}
-	expect(s.T, 2, "", []string{"status", "--kubeconfig", s.cluster.Kubeconfig}, "  ! default/lost disagree: its volume is gone: DigitalOcean answers 404 for its ID\n")
+	expect(s.T, 2, "", []string{"status", "--kubeconfig", s.cluster.Kubeconfig}, "  ! default/lost disagree: its volume is gone: DigitalOcean responds with 404 for its ID\n")
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
-	"github.com/mooring-dev/mooring/internal/plugin"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -244,28 +243,5 @@ func (s *volumesStage) inUse() {
 	r := s.report(2)
 	if v := s.row(r, "pvc-used"); v.Verdict != agreement.Agree || v.State != volumes.InUse || len(v.Pods) != 1 {
 		s.Errorf("%+v", v)
-	}
-}
-
-// A claim is explained by its own volume, not by that of an earlier claim of its name.
-func TestRowOfClaim(t *testing.T) {
-	t.Parallel()
-	mine, old := volumes.Row{Volume: "pvc-1", Claim: "shop/data", State: volumes.InUse}, volumes.Row{Volume: "pvc-0", Claim: "shop/data", State: volumes.Released}
-	waits, another := volumes.Row{Claim: "shop/data", State: volumes.Pending}, volumes.Row{Volume: "pvc-1", Claim: "shop/other"}
-	for name, test := range map[string]struct {
-		rows   []volumes.Row
-		volume string
-		want   *volumes.Row
-	}{
-		"its own":               {[]volumes.Row{old, mine, old}, "pvc-1", &mine},
-		"it waits":              {[]volumes.Row{waits, old}, "", &waits},
-		"bound since":           {[]volumes.Row{old, mine, old}, "", &mine},
-		"only an earlier one's": {[]volumes.Row{old}, "", nil},
-		"only another volume":   {[]volumes.Row{old, another}, "pvc-1", nil},
-	} {
-		got := plugin.RowOf(test.rows, "shop/data", test.volume)
-		if (got == nil) != (test.want == nil) || got != nil && got.Volume != test.want.Volume {
-			t.Errorf("%s: %+v", name, got)
-		}
 	}
 }

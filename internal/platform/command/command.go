@@ -38,6 +38,14 @@ type exitError struct {
 // have already printed all there is to say.
 func Exit(code int, err error) error { return &exitError{code: code, err: err} }
 
+// Attention is the silent [ExitAttention] if the answer needs attention, else nil.
+func Attention(needed bool) error {
+	if needed {
+		return Exit(ExitAttention, nil)
+	}
+	return nil
+}
+
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit code %d", e.code)

@@ -28,8 +28,5 @@ func Findings(findings []finding.Finding, format *Format, out io.Writer) error {
 		return err
 	}
 	unread := slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Unread })
-	if worst == finding.Problem || worst == finding.Warning || unread {
-		return command.Exit(command.ExitAttention, nil)
-	}
-	return nil
+	return command.Attention(worst == finding.Problem || worst == finding.Warning || unread)
 }

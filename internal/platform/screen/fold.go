@@ -38,11 +38,9 @@ func Sentence(w io.Writer, text string) {
 	fmt.Fprint(w, prose.Wrap("", "  ", text, columns))
 }
 
-// WriteFolded writes text for people, folded to the terminal's width.
-func WriteFolded(w io.Writer, text string) error {
-	columns, _ := Terminal(w)
-	_, err := io.WriteString(w, Fold(text, columns))
-	return err
+// Paragraph writes text in lines of at most 80 columns: first begins the first line, next the others. Errors are passed over, as by [Sentence].
+func Paragraph(w io.Writer, first, next, text string) {
+	fmt.Fprint(w, prose.Wrap(first, next, text, 80))
 }
 
 // folded breaks one line.

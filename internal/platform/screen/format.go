@@ -14,9 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The formats that most commands know.
+// The formats that most commands know, and those of single ones: more columns, and kind/name alone, a line each.
 const (
 	Text        = "text"
+	FormatTable = "table"
+	FormatWide  = "wide"
+	FormatName  = "name"
 	FormatJSON  = "json"
 	FormatYAML  = "yaml"
 	outputUsage = "Output format: "
@@ -55,6 +58,12 @@ func (f *Format) Set(s string) error {
 
 // Print writes v as JSON or YAML, or else the text, folded to the terminal's width.
 func (f *Format) Print(w io.Writer, text string, v any) error {
+	columns, _ := Terminal(w)
+	return f.Write(w, Fold(text, columns), v)
+}
+
+// Write writes v as JSON or YAML, or else the text as it is.
+func (f *Format) Write(w io.Writer, text string, v any) error {
 	var err error
 	switch f.value {
 	case FormatJSON:
@@ -62,7 +71,7 @@ func (f *Format) Print(w io.Writer, text string, v any) error {
 	case FormatYAML:
 		err = YAML(w, v)
 	default:
-		err = WriteFolded(w, text)
+		_, err = io.WriteString(w, text)
 	}
 	if err != nil {
 		return fmt.Errorf("printing the result: %w", err)

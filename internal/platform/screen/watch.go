@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package screen
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-dev/mooring/internal/platform/command"
+)
+
+// watchEvery is how often -w reads again: a little less often than kubelets report, and the page does the same.
+const watchEvery = 10 * time.Second
+
+// AddWatch gives cmd -w/--watch.
+func AddWatch(cmd *cobra.Command, watch *bool) {
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, fmt.Sprintf("Read again every %s and print what has changed, until Ctrl-C.", watchEvery))
+}
+
+// Repeat runs show once, or with watch until the context ends; then it prints only what differs from the last reading, each time in full. An error ends it
+// at the first reading only: later ones are printed, and it tries again. While it watches, what needs attention is not an exit code.
+func Repeat(cmd *cobra.Command, watch bool, show func(context.Context, io.Writer) error) error {
+	out := cmd.OutOrStdout()
+	if !watch {
+		return show(cmd.Context(), out)
+	}
+	columns, _ := Terminal(out)
+	var last []byte
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for first := true; ; first = false {
+		var now bytes.Buffer
+		err := show(cmd.Context(), &Sized{Writer: &now, Columns: columns})
+		switch {
+		case cmd.Context().Err() != nil:
+			return nil
+		case err == nil || command.Code(err) == command.ExitAttention:
+		case first:
+			return err
+		default:
+			fmt.Fprintln(&now, "error: "+command.Printable(command.OneLine(err.Error())))
+		}
+		if !bytes.Equal(last, now.Bytes()) {
+			if !first {
+				now = *bytes.NewBuffer(append([]byte("\n"), now.Bytes()...))
+			}
+			if _, err := out.Write(now.Bytes()); err != nil {
+				return fmt.Errorf("printing the result: %w", err)
+			}
+			last = bytes.TrimPrefix(now.Bytes(), []byte("\n"))
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agreement is the command of that name: what each side knows of each machine, and whether they agree.
+package agreement
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+)
+
+const long = `Show each machine with what each side reports: its droplet, its Node, its Calico Node and its role as route reflector. Nothing is written.
+
+The verdict is the worst finding, with what happens next:
+  down      its Node is NotReady, or its droplet is off
+  disagree  two sides contradict each other, and no component resolves it
+  unknown   a side could not be read, so that it cannot be compared
+  settling  the machine joins or leaves, and a component completes that
+  one side  only Kubernetes was queried, so that nothing was compared
+  agree     at least two sides were compared and nothing was found
+
+Nodes and RouteReflectorTopologies are read from the cluster of the kubeconfig. Other sides are read by environment variables:
+  DO_ACCESS_TOKEN, or DO_ACCESS_TOKEN_FILE   DigitalOcean; DO_OVERRIDE_URL for another address. Without a token it is not queried.
+  ETCD_ENDPOINTS and related variables       Calico's etcdv3 datastore, as for calicoctl. Otherwise it is the kubernetes datastore.
+
+Above 50 machines those that agree are counted; -o wide shows all.
+
+Exit codes: 0 all agree or settle; 2 a machine is down, disagrees, is unknown, or was not compared; 1 the cluster cannot be read.`
+
+const example = `  kubectl mooring agreement
+  DO_ACCESS_TOKEN=... kubectl mooring agreement -o wide
+  kubectl mooring agreement worker-1 -o json`
+
+type comparison struct {
+	env    *observe.Env
+	clock  clock.PassiveClock
+	output screen.Format
+	watch  bool
+}
+
+// New is kubectl mooring agreement.
+func New(env *observe.Env) *cobra.Command {
+	a := &comparison{env: env, clock: clock.RealClock{}}
+	a.output = screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML, screen.FormatName)
+	cmd := &cobra.Command{
+		Use:     "agreement [MACHINE...]",
+		Short:   "Compare what the cloud, Kubernetes, Calico and reflectors report of each machine",
+		Long:    long,
+		Example: example,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return screen.Repeat(cmd, a.watch, func(ctx context.Context, out io.Writer) error { return a.run(ctx, args, out, cmd.ErrOrStderr()) })
+		},
+		ValidArgsFunction: observe.Unnamed(env, observe.NodeNames),
+	}
+	a.output.AddTo(cmd)
+	screen.AddWatch(cmd, &a.watch)
+	return cmd
+}
+
+func (a *comparison) run(ctx context.Context, args []string, out, notes io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	defer cancel()
+	c, err := a.env.Cluster()
+	if err != nil {
+		return err
+	}
+	w, err := observe.Machines(ctx, c, a.clock)
+	if err != nil {
+		return err
+	}
+	rows, err := agreement.Only(agreement.Rows(w), args)
+	if err != nil {
+		return err
+	}
+	for _, s := range w.Sides() {
+		if s.Side.NotAsked != "" {
+			fmt.Fprintf(notes, "note: %s not queried: %s\n", s.Name, s.Side.NotAsked)
+		}
+	}
+	return Print(rows, w.Now, &a.output, out)
+}
+
+// list is what JSON and YAML have.
+type list struct {
+	Machines []agreement.Row `json:"machines"`
+}
+
+// wide is the table with all columns.
+func wide(rows []agreement.Row, now time.Time) screen.Table {
+	t := screen.Table{Columns: agreement.Columns()}
+	for _, r := range rows {
+		t.Rows = append(t.Rows, r.Wide(now))
+	}
+	return t
+}
+
+// names are kind/name, a line each.
+func names(rows []agreement.Row) string {
+	var b strings.Builder
+	for _, r := range rows {
+		kind := "machine/" // which no API knows
+		if r.HasNode {
+			kind = "node/"
+		}
+		b.WriteString(kind + r.Machine + "\n")
+	}
+	return b.String()
+}
+
+// Print prints the rows; whether one needs attention is in the exit code.
+func Print(rows []agreement.Row, now time.Time, output *screen.Format, out io.Writer) error {
+	columns, brush := screen.Brush(out)
+	text := ""
+	switch output.String() {
+	case screen.FormatTable:
+		text = agreement.Text(rows, now, columns, brush)
+	case screen.FormatWide:
+		text = wide(rows, now).Text(columns)
+	case screen.FormatName:
+		text = names(rows)
+	}
+	if err := output.Write(out, text, list{rows}); err != nil {
+		return err
+	}
+	return command.Attention(slices.ContainsFunc(rows, func(r agreement.Row) bool { return r.Verdict.NeedsAttention() }))
+}

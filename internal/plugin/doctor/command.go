@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor is the command of that name: the checks of package observe/checks, together or one by one.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
+)
+
+const long = `Check a cluster for known hazards. Nothing is written. Without a subcommand all checks run, one after the other:
+  controllers      two programs that do the same work, components without pods or a leader, versions that differ
+  rbac             rights that a component needs and its service account does not have
+  certificates     certificates that have expired or expire soon; Secrets are only counted, unless --secrets says otherwise
+  etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not healthy
+  volumes          two volume drivers at once, the automount udev rule, missing topology labels, StorageClasses that differ
+  routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
+
+Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
+
+` + screen.FindingExitCodes
+
+const example = `  kubectl mooring doctor
+  kubectl mooring doctor -o json | jq '.findings[] | select(.severity == "problem")'`
+
+// format is -o of every doctor.
+func format() screen.Format {
+	return screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
+}
+
+// examiner runs some of the doctors.
+type examiner struct {
+	env    *observe.Env
+	parts  []checks.Check
+	output screen.Format
+	// secrets reports that certificates in Secrets are read.
+	secrets bool
+}
+
+// New is the command that runs every doctor, and the group of each. They write nothing.
+func New(env *observe.Env) *cobra.Command {
+	cmd := (&examiner{env: env, parts: checks.All()}).command("doctor", "Check for known hazards, without changing anything", long, example)
+	for _, part := range checks.Parts() {
+		cmd.AddCommand((&examiner{env: env, parts: []checks.Check{part}}).command(part.Name, part.Short, part.Long, "  kubectl mooring doctor "+part.Name))
+	}
+	cmd.AddCommand(newRouteReflectors(env))
+	return cmd
+}
+
+func (d *examiner) command(use, short, long, example string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	if slices.ContainsFunc(d.parts, func(p checks.Check) bool { return p.Name == checks.Certificates }) {
+		cmd.Flags().BoolVar(&d.secrets, "secrets", false, "Read the certificates (tls.crt) in Secrets of type kubernetes.io/tls, too.")
+	}
+	d.output = format()
+	d.output.AddTo(cmd)
+	return cmd
+}
+
+func (d *examiner) run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	defer cancel()
+	c, err := d.env.Cluster()
+	if err != nil {
+		return err
+	}
+	// One question that everybody may ask tells a cluster that does not respond from sides that may not be read.
+	if _, err := c.Typed.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	x := checks.New(c, clock.RealClock{})
+	x.Secrets = d.secrets
+	return screen.Findings(x.Findings(ctx, d.parts), &d.output, out)
+}

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checks
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+)
+
+const certificatesLong = `Find certificates that have expired, or expire within 14 days, or within the last sixth of their validity if that is shorter: automatic renewal happens after
+two thirds of the validity.
+
+Only public data is read: the CA bundles of webhooks and aggregated API servers, the expiry of the certificates of EtcdStorages, the CA bundles
+that their tenants and the core have in ConfigMaps, and the client CAs of the API server. Secrets are only counted; with --secrets
+the tls.crt of those of type kubernetes.io/tls is read. The API server also sends their keys, which are neither read nor printed.`
+
+// authenticationConfigMap is where an API server publishes its CAs of clients (k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust).
+const authenticationConfigMap = "extension-apiserver-authentication"
+
+// lookAtCertificates reads what is public, and Secrets if it is asked to.
+func lookAtCertificates(ctx context.Context, x *Examination) []finding.Finding {
+	l := &certificateLook{Examination: x}
+	l.webhooks(ctx)
+	l.apiServices(ctx)
+	l.storages(ctx)
+	l.configMaps(ctx)
+	if x.Secrets {
+		l.secrets(ctx)
+	} else {
+		l.count(ctx)
+	}
+	l.evidence.Now = x.clock.Now()
+	return doctor.Certificates(l.evidence)
+}
+
+// certificateLook gathers certificates.
+type certificateLook struct {
+	*Examination
+	evidence doctor.CertificateEvidence
+	// maps are the ConfigMaps with certificates, by what says that they are there.
+	maps []etcdv1alpha1.Destination
+}
+
+func (l *certificateLook) unread(side string, err error) {
+	l.evidence.Unread = append(l.evidence.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
+}
+
+func (l *certificateLook) trusts(where string, bundle []byte) {
+	if len(bundle) > 0 { // none means the CAs of the machine, or that somebody is yet to write it
+		l.evidence.Bundles = append(l.evidence.Bundles, doctor.Bundle{Where: where, PEM: bundle})
+	}
+}
+
+// webhooks are those of admission.
+func (l *certificateLook) webhooks(ctx context.Context) {
+	api := l.cluster.Typed.AdmissionregistrationV1()
+	if validating, err := api.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
+		l.unread("ValidatingWebhookConfigurations", err)
+	} else {
+		for _, c := range validating.Items {
+			for _, w := range c.Webhooks {
+				l.trusts(fmt.Sprintf("ValidatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
+			}
+		}
+	}
+	mutating, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		l.unread("MutatingWebhookConfigurations", err)
+		return
+	}
+	for _, c := range mutating.Items {
+		for _, w := range c.Webhooks {
+			l.trusts(fmt.Sprintf("MutatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
+		}
+	}
+}
+
+// objects lists objects of a kind that this program has no types for, or that a cluster may not have; none if it has not.
+func (l *certificateLook) objects(ctx context.Context, kind string, resource schema.GroupVersionResource) []unstructured.Unstructured {
+	all, _, err := l.cluster.List(ctx, resource)
+	if err != nil {
+		l.unread(kind, err)
+	}
+	return all
+}
+
+// apiServices are those of aggregated API servers.
+func (l *certificateLook) apiServices(ctx context.Context) {
+	for _, o := range l.objects(ctx, "APIServices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}) {
+		text, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle") // another type there is not what the API server would take
+		if bundle, err := base64.StdEncoding.DecodeString(text); err == nil {
+			l.trusts("APIService "+o.GetName(), bundle)
+		}
+	}
+}
+
+// storages are EtcdStorages, whose status says when what ends.
+func (l *certificateLook) storages(ctx context.Context) {
+	for _, o := range l.objects(ctx, "EtcdStorages", observe.EtcdStorages()) {
+		var s etcdv1alpha1.EtcdStorage
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &s); err != nil {
+			l.unread("EtcdStorage "+o.GetName(), err)
+			continue
+		}
+		etcdv1alpha1.SetDefaults(&s)
+		l.maps = append(l.maps, s.Spec.CACertConfigMaps...)
+		if times := s.Status.Certificates; times != nil {
+			l.ends(s.Name, "the CA of its endpoint", times.ServingCA, s.Spec.SigningCertificateValidity)
+			l.ends(s.Name, "the CA of its clients", times.ClientCA, s.Spec.SigningCertificateValidity)
+			l.ends(s.Name, "its proxies' certificate", times.Serving, s.Spec.ServingCertificateValidity)
+			l.ends(s.Name, "a client's certificate", times.Client, s.Spec.ClientCertificateValidity)
+		}
+	}
+}
+
+func (l *certificateLook) ends(name, what string, at *metav1.Time, lasts metav1.Duration) {
+	if at != nil {
+		l.evidence.Ends = append(l.evidence.Ends, doctor.End{Where: "EtcdStorage " + name, What: what, At: at.Time, Lasts: lasts.Duration})
+	}
+}
+
+// configMaps are those that are known to hold authorities: tenants', the core's, and the API server's own.
+func (l *certificateLook) configMaps(ctx context.Context) {
+	for _, c := range doctor.CoreAuthorities(l.workloads(ctx)) {
+		l.maps = append(l.maps, etcdv1alpha1.Destination{Namespace: c.Namespace, Name: c.Name})
+	}
+	l.maps = append(l.maps, etcdv1alpha1.Destination{Namespace: metav1.NamespaceSystem, Name: authenticationConfigMap})
+	seen := map[etcdv1alpha1.Destination]bool{}
+	for _, d := range l.maps {
+		if seen[d] {
+			continue
+		}
+		seen[d] = true
+		where := "ConfigMap " + d.Namespace + "/" + d.Name
+		m, err := l.cluster.Typed.CoreV1().ConfigMaps(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // what should make it says so
+		}
+		if err != nil {
+			l.unread(where, err)
+			continue
+		}
+		for _, key := range certificateKeys(m) {
+			l.trusts(where+", key "+key, []byte(m.Data[key]))
+		}
+	}
+}
+
+// certificateKeys are the keys under which our components and the API server keep authorities.
+func certificateKeys(m *corev1.ConfigMap) []string {
+	known := []string{"serving-ca.crt", "ca.crt", "client-ca-file", "requestheader-client-ca-file"}
+	return slices.DeleteFunc(known, func(key string) bool { return m.Data[key] == "" })
+}
+
+// tlsSecrets chooses Secrets of type kubernetes.io/tls.
+func tlsSecrets(options metav1.ListOptions) metav1.ListOptions {
+	options.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeTLS)).String()
+	return options
+}
+
+// secrets reads the public part of Secrets.
+func (l *certificateLook) secrets(ctx context.Context) {
+	bundles, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Bundle, string, error) {
+		list, err := l.cluster.Typed.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, tlsSecrets(options))
+		if err != nil {
+			return nil, "", err
+		}
+		var out []doctor.Bundle
+		for _, s := range list.Items {
+			out = append(out, doctor.Bundle{Where: "Secret " + s.Namespace + "/" + s.Name, PEM: s.Data[corev1.TLSCertKey], Leaf: true})
+		}
+		return out, list.Continue, nil
+	})
+	if err != nil {
+		l.unread("Secrets", err)
+	}
+	l.evidence.Bundles = append(l.evidence.Bundles, bundles...)
+}
+
+// count counts Secrets by their metadata alone.
+func (l *certificateLook) count(ctx context.Context) {
+	client, err := metadata.NewForConfig(l.cluster.Config)
+	if err == nil {
+		var all []metav1.PartialObjectMetadata
+		all, err = observe.Pages(func(options metav1.ListOptions) ([]metav1.PartialObjectMetadata, string, error) {
+			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List(ctx, tlsSecrets(options))
+			if err != nil {
+				return nil, "", err
+			}
+			return list.Items, list.Continue, nil
+		})
+		l.evidence.Closed = len(all)
+	}
+	if err != nil {
+		l.evidence.ClosedProblem = observe.OneLine(err)
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checks
+
+import (
+	"context"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+)
+
+// Examination is one look at a cluster by one or more doctors, which share what they read.
+type Examination struct {
+	cluster *observe.Cluster
+	clock   clock.PassiveClock
+	// Secrets says that certificates in Secrets are read.
+	Secrets bool
+	// listings are the workloads, controllers what else was read of who does which work, once they were read.
+	listings    []doctor.Listing
+	controllers *doctor.ControllerEvidence
+}
+
+// New returns one that has read nothing yet.
+func New(c *observe.Cluster, now clock.PassiveClock) *Examination {
+	return &Examination{cluster: c, clock: now}
+}
+
+// lookAtControllers judges who does which work.
+func lookAtControllers(ctx context.Context, x *Examination) []finding.Finding {
+	return doctor.Controllers(ControllerEvidence(ctx, x))
+}
+
+// ControllerEvidence reads who does which work.
+func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEvidence {
+	if x.controllers != nil {
+		return *x.controllers
+	}
+	e := doctor.ControllerEvidence{Workloads: x.workloads(ctx)}
+	leases, err := observe.Pages(func(options metav1.ListOptions) ([]coordinationv1.Lease, string, error) {
+		list, err := x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, "", err
+		}
+		return list.Items, list.Continue, nil
+	})
+	if err != nil {
+		e.LeaseProblem = observe.OneLine(err)
+	}
+	for i := range leases {
+		e.Leases = append(e.Leases, observe.LeaseOf(&leases[i]))
+	}
+	e.Now = x.clock.Now()
+	x.controllers = &e
+	return e
+}
+
+// workloads reads what runs in all namespaces.
+func (x *Examination) workloads(ctx context.Context) []doctor.Listing {
+	if x.listings != nil {
+		return x.listings
+	}
+	apps := x.cluster.Typed.AppsV1()
+	deployments, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Workload, string, error) {
+		list, err := apps.Deployments(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, "", err
+		}
+		var out []doctor.Workload
+		for i := range list.Items {
+			out = append(out, deploymentOf(&list.Items[i]))
+		}
+		return out, list.Continue, nil
+	})
+	x.listings = append(x.listings, listing("Deployments", deployments, err))
+	daemonSets, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Workload, string, error) {
+		list, err := apps.DaemonSets(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, "", err
+		}
+		var out []doctor.Workload
+		for i := range list.Items {
+			out = append(out, daemonSetOf(&list.Items[i]))
+		}
+		return out, list.Continue, nil
+	})
+	x.listings = append(x.listings, listing("DaemonSets", daemonSets, err))
+	return x.listings
+}
+
+func listing(kind string, workloads []doctor.Workload, err error) doctor.Listing {
+	l := doctor.Listing{Kind: kind, Workloads: workloads}
+	if err != nil {
+		l.Workloads, l.Problem = nil, observe.OneLine(err)
+	}
+	return l
+}
+
+func deploymentOf(d *appsv1.Deployment) doctor.Workload {
+	w := workloadOf("Deployment", &d.ObjectMeta, &d.Spec.Template)
+	w.Wanted, w.Ready = 1, int(d.Status.ReadyReplicas) // unset means one
+	if d.Spec.Replicas != nil {
+		w.Wanted = int(*d.Spec.Replicas)
+	}
+	return w
+}
+
+func daemonSetOf(d *appsv1.DaemonSet) doctor.Workload {
+	w := workloadOf("DaemonSet", &d.ObjectMeta, &d.Spec.Template)
+	w.Wanted, w.Ready = int(d.Status.DesiredNumberScheduled), int(d.Status.NumberReady)
+	return w
+}
+
+func workloadOf(kind string, meta *metav1.ObjectMeta, pod *corev1.PodTemplateSpec) doctor.Workload {
+	w := doctor.Workload{
+		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Labels: map[string]string{}, Env: map[string]doctor.Variable{}, Account: pod.Spec.ServiceAccountName,
+	}
+	maps.Copy(w.Labels, meta.Labels)
+	maps.Copy(w.Labels, pod.Labels)
+	for _, c := range pod.Spec.Containers {
+		w.Images = append(w.Images, c.Image)
+		w.Args = append(append(w.Args, c.Command...), c.Args...)
+		for _, v := range c.Env {
+			w.Env[v.Name] = doctor.Variable{Value: v.Value, Elsewhere: v.ValueFrom != nil}
+		}
+	}
+	nodeOf(&w, &pod.Spec)
+	return w
+}

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/explain"
+)
+
+// Page is how many objects one answer of the API server holds.
+const Page = 500
+
+// Cluster reads the cluster of the kubeconfig. It writes nothing but the annotations of a confirmation that a person has given, or of a request.
+type Cluster struct {
+	// Name is what people call it.
+	Name    string
+	Config  *rest.Config
+	Typed   kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Namespaces are those of the components: what is written there is believed.
+	Namespaces []string
+}
+
+// Cluster makes the clients; nothing is asked yet.
+func (e *Env) Cluster() (*Cluster, error) {
+	config, err := e.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces}
+	if c.Typed, err = kubernetes.NewForConfig(config); err == nil {
+		c.Dynamic, err = dynamic.NewForConfig(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return c, nil
+}
+
+// Nodes lists all of them.
+func (c *Cluster) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
+	err = EachPage(ctx, "Nodes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		page, err := c.Typed.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		nodes = append(nodes, page.Items...)
+		return page.Continue, nil
+	})
+	return nodes, err
+}
+
+// Topologies lists the RouteReflectorTopologies; served reports whether the cluster has the kind at all.
+func (c *Cluster) Topologies(ctx context.Context) (list []v1alpha1.RouteReflectorTopology, served bool, err error) {
+	all, served, err := c.List(ctx, v1alpha1.GroupVersion.WithResource("routereflectortopologies"))
+	if err != nil {
+		return nil, served, fmt.Errorf("listing RouteReflectorTopologies: %w", err)
+	}
+	list = make([]v1alpha1.RouteReflectorTopology, len(all))
+	for i := range all {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[i].Object, &list[i]); err != nil {
+			return nil, true, fmt.Errorf("decoding RouteReflectorTopology %s: %w", all[i].GetName(), err)
+		}
+	}
+	return list, served, nil
+}
+
+// InNamespace is the cluster with the namespace that flag or context name.
+func (e *Env) InNamespace() (*Cluster, string, error) {
+	c, err := e.Cluster()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, _, err := e.Namespace()
+	return c, namespace, err
+}
+
+// List reads all objects of a kind; served reports whether the API server serves it at all.
+func (c *Cluster) List(ctx context.Context, resource schema.GroupVersionResource) (all []unstructured.Unstructured, served bool, err error) {
+	all, err = Pages(func(options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
+		list, err := c.Dynamic.Resource(resource).List(ctx, options)
+		if err != nil {
+			return nil, "", err
+		}
+		return list.Items, list.GetContinue(), nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	return all, err == nil, err
+}
+
+// EachPage reads a list page by page.
+func EachPage(ctx context.Context, what string, page func(context.Context, metav1.ListOptions) (next string, err error)) error {
+	options := metav1.ListOptions{Limit: Page}
+	for {
+		next, err := page(ctx, options)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", what, err)
+		}
+		if options.Continue = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// Pages reads a list page by page. A part of a list is none.
+func Pages[T any](page func(metav1.ListOptions) (items []T, next string, err error)) ([]T, error) {
+	var out []T
+	options := metav1.ListOptions{Limit: Page}
+	for {
+		items, next, err := page(options)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, items...)
+		if options.Continue = next; next == "" {
+			return out, nil
+		}
+	}
+}
+
+// OneLine is an error in one line.
+func OneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// EtcdStorages is the path of EtcdStorages.
+func EtcdStorages() schema.GroupVersionResource {
+	return etcdv1alpha1.GroupVersion.WithResource("etcdstorages")
+}
+
+// LeaseOf is what the doctor judges a Lease by.
+func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
+	out := doctor.Lease{Namespace: l.Namespace, Name: l.Name}
+	if l.Spec.HolderIdentity != nil {
+		out.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.RenewTime != nil {
+		out.Renewed = l.Spec.RenewTime.Time
+	}
+	return out
+}
+
+// SideOf is what became of a side that could not be read, in one line; a side that was read if nothing went wrong.
+func SideOf(err error) explain.Side {
+	if err == nil {
+		return explain.Side{}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return explain.Side{Problem: "no response in time"}
+	}
+	return explain.Side{Problem: OneLine(err)}
+}

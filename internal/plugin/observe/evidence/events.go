@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package evidence
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+)
+
+// eventsAbout are the Events about one object, in the namespace where they are recorded: its own, or default if it has none.
+func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name string) ([]explain.Event, explain.Side) {
+	list, _, err := c.Events(ctx, cmp.Or(namespace, metav1.NamespaceDefault), fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
+	var out []explain.Event
+	for i := range list {
+		out = append(out, eventOf(c, &list[i]))
+	}
+	return out, observe.SideOf(err)
+}
+
+// eventsOfMachine are the Events of Mooring's components that are about a machine: those about its Node, and those that name it, since a Node that is
+// gone has none.
+func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([]explain.Event, explain.Side) {
+	var out []explain.Event
+	list, _, err := c.MooringEvents(ctx, math.MaxInt)
+	for i := range list {
+		if concerns(&list[i], names) {
+			out = append(out, eventOf(c, &list[i]))
+		}
+	}
+	return out, observe.SideOf(err)
+}
+
+// concerns reports whether an Event is about one of the names of a machine.
+func concerns(e *corev1.Event, names []string) bool {
+	for _, name := range names {
+		about := e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name
+		related := e.Related != nil && e.Related.Kind == "Node" && e.Related.Name == name
+		if about || related || regexp.MustCompile(`(?i)\bnode[ /]"?`+regexp.QuoteMeta(name)+`([^-.a-z0-9]|\.?$|\.\s)`).MatchString(e.Message) {
+			return true
+		}
+	}
+	return false
+}
+
+func eventOf(c *observe.Cluster, e *corev1.Event) explain.Event {
+	at, count := observe.LastSeen(e)
+	return explain.Event{
+		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: observe.SourceOf(e), Count: count,
+		Unverified: c.TrustIn(e) != observe.Verified,
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// Node reads what there is of a machine that any side knows.
+func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name string) (evidence explain.NodeEvidence, err error) {
+	w, err := observe.Machines(ctx, c, now)
+	if err != nil {
+		return evidence, err
+	}
+	rows, err := agreement.Only(agreement.Rows(w), []string{name})
+	if err != nil {
+		return evidence, err
+	}
+	config, err := observe.Datastore()
+	if err != nil {
+		return evidence, err
+	}
+	evidence = explain.NodeEvidence{Name: name, Machine: rows[0]}
+	for _, s := range w.Sides() {
+		if s.Side.NotAsked != "" {
+			evidence.NotAsked = append(evidence.NotAsked, explain.Named{Name: s.Name, Text: s.Side.NotAsked})
+		}
+	}
+	for _, n := range w.Calico.Nodes {
+		if n.Kubernetes == name {
+			evidence.CalicoNames = append(evidence.CalicoNames, n.Name)
+		}
+	}
+	evidence.OutOfService = outOfService(ctx, c, name)
+	evidence.NodeSync, evidence.Reflectors.Side = explain.NodeSync{Side: explain.Side(w.Calico.Side)}, explain.Side(w.Calico.Side)
+	if w.Calico.Side == (agreement.Side{}) {
+		limits := nodesync.DefaultConfig()
+		limits.SweepPeriod = 0 // what no Node leads to is not this machine's
+		evidence.NodeSync = observe.PreviewNodeSync(ctx, c, config, limits, now)
+		evidence.Reflectors = reflectorsOfNode(ctx, c, now, config, append([]string{name}, evidence.CalicoNames...))
+	}
+	evidence.Events, evidence.EventsRead = eventsOfMachine(ctx, c, append([]string{name}, evidence.CalicoNames...))
+	evidence.Now = now.Now()
+	return evidence, nil
+}
+
+// outOfService reads what digitalocean-cloud-controller-manager has recorded of a machine that is off, and the Node's taints.
+func outOfService(ctx context.Context, c *observe.Cluster, name string) explain.OutOfService {
+	var out explain.OutOfService
+	node, err := c.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return out
+	case err != nil:
+		out.Side = observe.SideOf(fmt.Errorf("reading node %s: %w", name, err))
+		return out
+	}
+	out.Ours, out.Foreign = outofservice.Taints(node.Spec.Taints)
+	out.NotReady = !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	off, err := c.MachinesOff(ctx)
+	if err != nil {
+		out.Side = observe.SideOf(err)
+		return out
+	}
+	out.Recorded, out.Enabled, out.At, out.Partial = off.Lease != nil, off.Record.Enabled, off.Record.SavedAt, off.Record.More > 0
+	for i, v := range off.Record.Machines {
+		if v.Node == name {
+			out.Verdict = &off.Record.Machines[i]
+		}
+	}
+	return out
+}
+
+// reflectorsOfNode plans as the route reflectors' operator would, for each topology.
+func reflectorsOfNode(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, config calico.Config, names []string) explain.Reflectors {
+	s, served, err := observe.ReadBGP(ctx, c, config, now)
+	switch {
+	case err != nil:
+		return explain.Reflectors{Side: observe.SideOf(err)}
+	case !served:
+		return explain.Reflectors{Side: explain.Side{NotAsked: "there is no kind RouteReflectorTopology"}}
+	}
+	var out explain.Reflectors
+	for i := range s.Topologies {
+		w, unread := s.World(i)
+		t := explain.Topology{World: w, Plan: routereflector.Make(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}
+		for _, n := range w.Nodes {
+			if slices.Contains(names[1:], n.Name) {
+				t.Node = n.Name
+			}
+		}
+		out.Topologies = append(out.Topologies, t)
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+)
+
+// Name is the executable's name. It MUST not be changed: kubectl finds plugins as kubectl-NAME.
+const Name = "kubectl-mooring"
+
+// How long the cluster is read for one answer, and how long a shell waits for names from it.
+const (
+	ReadTime       = time.Minute
+	CompletionTime = 3 * time.Second
+)
+
+// Env is what the plugin's commands share: kubectl's own flags for which cluster, as whom, and in which namespace. The rules are kubectl's too (KUBECONFIG,
+// then ~/.kube/config): a person typed the command and expects what kubectl does. Controllers have stricter rules; see package manager. Nothing is dialed
+// before [Env.RESTConfig] is called.
+type Env struct {
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+	// namespaces are those of Mooring's components.
+	namespaces []string
+}
+
+// AddFlags binds --kubeconfig, --context, --cluster, --user, -n/--namespace, --server, --token and the rest of kubectl's connection flags, and the namespaces
+// of the components.
+func (e *Env) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&e.kubeconfig, "kubeconfig", e.kubeconfig, "Path to the kubeconfig file to use for CLI requests")
+	fs.StringSliceVar(&e.namespaces, "mooring-namespace", defaultNamespaces(),
+		"Namespaces of Mooring's components: Events and state from other namespaces are not trusted.")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&e.overrides, connection, names)
+	connection.VisitAll(func(f *pflag.Flag) {
+		f.Hidden = !slices.Contains(shownFlags(), f.Name)
+		fs.AddFlag(f)
+	})
+}
+
+// shownFlags are the connection flags in the help text; kubectl, too, keeps the others out of it.
+func shownFlags() []string {
+	return []string{clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout}
+}
+
+// RESTConfig returns which API server to talk to and as whom.
+func (e *Env) RESTConfig() (*rest.Config, error) {
+	if timeout := e.overrides.Timeout; timeout != "" {
+		if _, err := clientcmd.ParseTimeout(timeout); err != nil {
+			return nil, fmt.Errorf("invalid value %q for --%s: use a number and a unit, such as 30s or 2m", timeout, clientcmd.FlagTimeout)
+		}
+	}
+	config, err := e.loader().ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no kubeconfig says which cluster to use: set KUBECONFIG, or pass --kubeconfig")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig, pass --kubeconfig or --context to choose another: %w", err)
+	}
+	config.UserAgent = buildinfo.Get().UserAgent(Name)
+	return config, nil
+}
+
+// Namespace is the one asked for by flag, or the context's, or "default". explicit tells whether a flag
+// asked for it.
+func (e *Env) Namespace() (namespace string, explicit bool, err error) {
+	namespace, explicit, err = e.loader().Namespace()
+	if err != nil {
+		return "", false, fmt.Errorf("reading the namespace from the kubeconfig: %w", err)
+	}
+	return namespace, explicit, nil
+}
+
+// describe names the cluster at a host for people: by the context that is used, if there is one.
+func (e *Env) describe(host string) string {
+	name := e.overrides.CurrentContext
+	if name == "" {
+		if raw, err := e.loader().RawConfig(); err == nil { // an error would have shown before
+			name = raw.CurrentContext
+		}
+	}
+	if name == "" {
+		return host
+	}
+	return name + " at " + host
+}
+
+func (e *Env) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = e.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &e.overrides)
+}

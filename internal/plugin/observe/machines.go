@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+
+	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// The cloud component's variables, with its meaning.
+const (
+	envDOToken     = "DO_ACCESS_TOKEN"
+	envDOTokenFile = "DO_ACCESS_TOKEN_FILE"
+	envDOURL       = "DO_OVERRIDE_URL"
+)
+
+// Where the cloud component keeps whose droplets the cluster's are (package docloud/machines, which links Kubernetes' cloud controllers).
+const (
+	accountLease      = "digitalocean-cloud-controller-manager-account"
+	accountAnnotation = "cloud.mooring.dev/account"
+	teamAnnotation    = "cloud.mooring.dev/team"
+)
+
+// mostAsked bounds how many droplets are asked for by ID: those that a complete list does not have. Others stay unknown.
+const mostAsked = 50
+
+// uninitializedTaint is on Nodes that wait for a cloud controller (k8s.io/cloud-provider/api).
+const uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// autoscalerTaint is on Nodes whose machine cluster-autoscaler is about to delete (k8s.io/autoscaler, utils/taints).
+const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+
+// CalicoKinds is where Calico's kubernetes datastore is.
+const CalicoKinds = "crd.projectcalico.org/v1"
+
+// Machines reads every side. Calico and topologies are read before the Nodes: what they know of a machine by then has its Node by now, if it has one.
+func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreement.World, err error) {
+	if w.Calico, err = ReadCalico(ctx, c); err != nil {
+		return w, err
+	}
+	w.Reflectors = ReflectorsFrom(c.Topologies(ctx))
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return w, err
+	}
+	for i := range nodes {
+		w.Nodes = append(w.Nodes, AgreementNode(&nodes[i]))
+	}
+	if w.Cloud, err = Droplets(ctx, c, nodes, now); err != nil {
+		return w, err
+	}
+	if w.CleanUps, err = CleanUps(ctx, c, w, now); err != nil {
+		return w, err
+	}
+	w.Now = now.Now()
+	return w, nil
+}
+
+// CleanUps asks what calico-node-sync does, if Calico has anything of a machine that has no Node: most of the time it has not.
+func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.PassiveClock) ([]agreement.CleanUp, error) {
+	known := map[string]bool{}
+	for i := range w.Nodes {
+		known[w.Nodes[i].Name] = true
+	}
+	if w.Calico.Side != (agreement.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) {
+		return nil, nil
+	}
+	config, err := Datastore()
+	if err != nil {
+		return nil, err
+	}
+	return cleanUps(ctx, c, config, now), nil
+}
+
+// Datastore is Calico's by the environment, the kubernetes one where it names none.
+func Datastore() (calico.Config, error) {
+	config, err := calico.ResolveOrKubernetes("", os.LookupEnv)
+	if config.Kind == calico.EtcdV3 {
+		logrus.SetOutput(io.Discard) // libcalico-go's; what cannot be read is said
+	}
+	return config, err
+}
+
+// AgreementNode is a Node as far as it is compared with other sides.
+func AgreementNode(n *corev1.Node) agreement.Node {
+	known := routereflector.NodeFrom(n, 0, 0)
+	out := agreement.Node{
+		Name: n.Name, ProviderID: n.Spec.ProviderID, Created: n.CreationTimestamp.Time, Ready: string(known.Ready), ReadySince: known.ReadySince,
+		Deleting: known.Deleting, ClusterID: known.ClusterID, Reflector: n.Labels[v1alpha1.ReflectorLabel],
+		Uninitialized: slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedTaint }),
+		Leaving:       n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == autoscalerTaint }),
+	}
+	if address := known.IPv4; address.IsValid() {
+		out.Address = address.String()
+	} else if known.IPv6.IsValid() {
+		out.Address = known.IPv6.String()
+	}
+	return out
+}
+
+// ReflectorsFrom is what a list of the topologies says.
+func ReflectorsFrom(list []v1alpha1.RouteReflectorTopology, served bool, err error) agreement.Reflectors {
+	out := agreement.Reflectors{}
+	switch {
+	case err != nil:
+		out.Problem = err.Error()
+	case !served:
+		out.NotAsked = "there is no kind RouteReflectorTopology"
+	}
+	for _, t := range list {
+		out.Topologies = append(out.Topologies, t.Name)
+		for _, r := range t.Status.Reflectors {
+			out.Reflectors = append(out.Reflectors, agreement.Reflector{
+				Topology: t.Name, Node: r.Node, Group: r.Group, ClusterID: r.ClusterID, Role: r.Role,
+			})
+		}
+	}
+	return out
+}
+
+// ReadCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
+// read is part of the answer.
+func ReadCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
+	config, err := Datastore()
+	if err != nil {
+		return agreement.Calico{}, err
+	}
+	out := agreement.Calico{OnNodes: config.Kind == calico.Kubernetes}
+	if out.OnNodes {
+		if _, err := c.Typed.Discovery().ServerResourcesForGroupVersion(CalicoKinds); apierrors.IsNotFound(err) {
+			out.NotAsked = "no kinds of Calico; set ETCD_ENDPOINTS for etcdv3"
+			return out, nil
+		}
+	}
+	snapshot, err := snapshotOf(ctx, c, config)
+	if err != nil {
+		return agreement.Calico{OnNodes: out.OnNodes, Side: agreement.Side{Problem: OneLine(err)}}, nil
+	}
+	for _, n := range snapshot.Nodes {
+		out.Nodes = append(out.Nodes, agreement.CalicoNode{Name: n.Name, Kubernetes: kubernetesName(n), Host: n.Implied})
+	}
+	for _, key := range snapshot.Unreadable {
+		out.Unreadable = append(out.Unreadable, path.Base(key))
+	}
+	return out, nil
+}
+
+// kubernetesName is the Kubernetes Node that a Calico Node names, "" if it names none.
+func kubernetesName(n calico.Node) string {
+	for _, ref := range n.OrchRefs {
+		if ref.Orchestrator == "k8s" && ref.NodeName != "" {
+			return ref.NodeName
+		}
+	}
+	return ""
+}
+
+func snapshotOf(ctx context.Context, c *Cluster, config calico.Config) (calico.Snapshot, error) {
+	store, done, err := openStore(c, config)
+	if err != nil {
+		return calico.Snapshot{}, err
+	}
+	defer done()
+	snapshot, err := store.Snapshot(ctx)
+	if err != nil || config.Kind == calico.Kubernetes {
+		return snapshot, err
+	}
+	system, err := c.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return snapshot, fmt.Errorf("reading namespace kube-system: %w", err)
+	}
+	if bound := snapshot.ClusterInformation.Annotations[routereflector.BindingAnnotation]; bound != "" && bound != string(system.UID) {
+		return snapshot, fmt.Errorf("this etcd belongs to the cluster whose namespace kube-system has UID %s, and this one's has %s", bound, system.UID)
+	}
+	return snapshot, nil
+}
+
+// Droplets asks DigitalOcean, if there is a token. What the variables say wrongly is an error.
+func Droplets(ctx context.Context, c *Cluster, nodes []corev1.Node, now clock.PassiveClock) (agreement.Cloud, error) {
+	client, notAsked, err := CloudClient(now)
+	if err != nil || client == nil {
+		return agreement.Cloud{Side: agreement.Side{NotAsked: notAsked}}, err
+	}
+	w := instance.World{Answers: map[int]instance.Answer{}}
+	for i := range nodes {
+		w.Nodes = append(w.Nodes, &nodes[i])
+	}
+	attached := c.attachedBefore(ctx)
+	list, err := ask(ctx, c, client, &w, now)
+	if err != nil {
+		return agreement.Cloud{Side: agreement.Side{Problem: OneLine(err)}}, nil
+	}
+	out := judged(w, list)
+	out.Volumes = attached.beside(ctx, nodes, list)
+	return out, nil
+}
+
+// CloudClient is DigitalOcean by the environment, nil if there is no token: then notAsked says so. What the variables say wrongly is an error.
+func CloudClient(c clock.PassiveClock) (client *doapi.Client, notAsked string, err error) {
+	token, file := os.Getenv(envDOToken), os.Getenv(envDOTokenFile)
+	var source doapi.TokenSource = doapi.StaticToken(token)
+	switch {
+	case token == "" && file == "":
+		return nil, "there is no token in " + envDOToken, nil
+	case token != "" && file != "":
+		return nil, "", errors.New(envDOToken + " and " + envDOTokenFile + " are both set: unset one of them")
+	case file != "":
+		if source, err = doapi.NewFileToken(file, c); err != nil {
+			return nil, "", err
+		}
+	default:
+		if err := doapi.ValidateToken(token); err != nil {
+			return nil, "", fmt.Errorf("the DigitalOcean token in %s: %w", envDOToken, err)
+		}
+	}
+	client, err = doapi.New(doapi.Options{URL: os.Getenv(envDOURL), Token: source, UserAgent: buildinfo.Get().UserAgent(Name)})
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", envDOURL, err)
+	}
+	return client, "", nil
+}
+
+// evidence is by which rules a droplet counts as gone: the cloud component's, but for the pace, since nothing is deleted here.
+func evidence() instance.Config {
+	config := instance.DefaultConfig()
+	config.Percent = 100
+	return config
+}
+
+// ask reads the account, all droplets, and by ID those that the list does not have.
+func ask(ctx context.Context, c *Cluster, client *doapi.Client, w *instance.World, now clock.PassiveClock) ([]instance.Droplet, error) {
+	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, accountLease, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		w.Recorded = instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+	}
+	if w.Current, err = client.Account(ctx); err != nil {
+		return nil, fmt.Errorf("asking for the account: %w", err)
+	}
+	w.List.At = now.Now()
+	droplets, err := client.Droplets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing droplets: %w", err)
+	}
+	w.List.Complete = true
+	for _, d := range droplets {
+		w.List.Droplets = append(w.List.Droplets, d.ID)
+	}
+	w.Now = now.Now()
+	missing := instance.Decide(*w, evidence()).Ask
+	for _, id := range missing[:min(len(missing), mostAsked)] {
+		at := now.Now()
+		found, err := client.Droplet(ctx, id)
+		switch {
+		case err == nil:
+			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerFound}
+			droplets = append(droplets, found)
+		case errors.Is(err, doapi.ErrNotFound):
+			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerNotFound}
+		default:
+			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerFailed, Problem: err.Error()}
+		}
+	}
+	w.Now = now.Now()
+	return droplets, nil
+}
+
+// judged is the cloud component's verdict on each Node.
+func judged(w instance.World, droplets []instance.Droplet) agreement.Cloud {
+	off := map[int]bool{}
+	for _, d := range droplets {
+		off[d.ID] = instance.IsShutdown(d)
+	}
+	var out agreement.Cloud
+	for _, v := range instance.Decide(w, evidence()).Verdicts {
+		out.Droplets = append(out.Droplets, agreement.Droplet{
+			Node: v.Node, ID: v.Droplet, Existence: agreement.Existence(v.Existence), Message: v.Message, Off: off[v.Droplet],
+		})
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"cmp"
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/volumes"
+)
+
+// nodeVolumes is what Kubernetes has attached to machines. It is read around DigitalOcean's droplets, so that what changes meanwhile is known.
+type nodeVolumes struct {
+	cluster *Cluster
+	side    agreement.Side
+	// limits are how many volumes each Node can have, by its name, for those that have the driver.
+	limits map[string]int
+	// ids are the volumes' IDs by the PersistentVolumes' names.
+	ids    map[string]string
+	before []volumes.Attachment
+}
+
+// attachedBefore reads what Kubernetes has attached before DigitalOcean is queried. A cluster of which no machine has the driver has nothing to compare.
+func (c *Cluster) attachedBefore(ctx context.Context) *nodeVolumes {
+	v := &nodeVolumes{cluster: c, limits: map[string]int{}, ids: map[string]string{}}
+	v.side.Problem = problem(v.read(ctx))
+	if v.side.Problem == "" && len(v.limits)+len(v.before) == 0 {
+		v.side.NotAsked = "no machine has the driver " + volumes.Driver
+	}
+	return v
+}
+
+func problem(err error) string {
+	if err != nil {
+		return OneLine(err)
+	}
+	return ""
+}
+
+func (v *nodeVolumes) read(ctx context.Context) error {
+	registered, err := v.cluster.Registered(ctx)
+	if err != nil || len(registered) == 0 {
+		return err
+	}
+	for node, driver := range registered {
+		v.limits[node] = 0
+		if driver.Allocatable != nil && driver.Allocatable.Count != nil {
+			v.limits[node] = int(*driver.Allocatable.Count)
+		}
+	}
+	err = EachPage(ctx, "PersistentVolumes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := v.cluster.Typed.CoreV1().PersistentVolumes().List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if p, ours := volumeOf(&list.Items[i]); ours {
+				v.ids[p.Name] = p.ID
+			}
+		}
+		return list.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	v.before, err = v.cluster.attachments(ctx, nil)
+	return err
+}
+
+// beside adds what Kubernetes has attached to the droplets, which were read since.
+func (v *nodeVolumes) beside(ctx context.Context, nodes []corev1.Node, droplets []instance.Droplet) agreement.Volumes {
+	out := agreement.Volumes{Side: v.side, Names: map[string]string{}}
+	var after []volumes.Attachment
+	if v.side == (agreement.Side{}) {
+		var err error
+		if after, err = v.cluster.attachments(ctx, nil); err != nil {
+			out.Problem = OneLine(err)
+		}
+	}
+	for name, id := range v.ids {
+		out.Names[id] = name
+	}
+	seen := map[int]*instance.Droplet{}
+	for i := range droplets {
+		seen[droplets[i].ID] = &droplets[i]
+	}
+	by := v.compared(after)
+	for i := range nodes {
+		n := agreement.NodeVolumes{Node: nodes[i].Name, Limit: v.limits[nodes[i].Name], Attachments: by[nodes[i].Name]}
+		id, _ := providerid.Parse(nodes[i].Spec.ProviderID) // a machine of another kind has none
+		d := seen[id]
+		if d == nil {
+			continue
+		}
+		n.Cloud, n.Unseen = d.Volumes, d.Volumes == nil
+		if _, registered := v.limits[n.Node]; registered || len(n.Cloud)+len(n.Attachments) > 0 {
+			out.Nodes = append(out.Nodes, n)
+		}
+	}
+	return out
+}
+
+// compared are the VolumeAttachments by Node, with what has changed between two readings.
+func (v *nodeVolumes) compared(after []volumes.Attachment) map[string][]agreement.Attachment {
+	type key struct{ volume, node string }
+	states := map[key]volumes.Attachment{}
+	out := map[string][]agreement.Attachment{}
+	for _, a := range after {
+		states[key{a.Volume, a.Node}] = a
+	}
+	for _, a := range v.before {
+		now, there := states[key{a.Volume, a.Node}]
+		delete(states, key{a.Volume, a.Node})
+		changing := !there || a.Deleting || now.Deleting || a.Attached != now.Attached || v.ids[a.Volume] == ""
+		out[a.Node] = append(out[a.Node], agreement.Attachment{ID: v.id(a.Volume), Attached: a.Attached, Changing: changing, Problem: now.Problem})
+	}
+	for k, now := range states { // made since
+		out[k.node] = append(out[k.node], agreement.Attachment{ID: v.id(k.volume), Changing: true, Problem: now.Problem})
+	}
+	return out
+}
+
+// id is a volume's ID, or the name of its PersistentVolume if that came later or is gone.
+func (v *nodeVolumes) id(name string) string { return cmp.Or(v.ids[name], name) }
+
+// Registered is what the CSINodes have of the driver, by the names of Nodes.
+func (c *Cluster) Registered(ctx context.Context) (map[string]storagev1.CSINodeDriver, error) {
+	out := map[string]storagev1.CSINodeDriver{}
+	err := EachPage(ctx, "CSINodes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := c.Typed.StorageV1().CSINodes().List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			for _, d := range list.Items[i].Spec.Drivers {
+				if d.Name == volumes.Driver {
+					out[list.Items[i].Name] = d
+				}
+			}
+		}
+		return list.Continue, nil
+	})
+	return out, err
+}

@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package overview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
+	"github.com/mooring-dev/mooring/internal/topology"
+	"github.com/mooring-dev/mooring/internal/ui"
+	"github.com/mooring-dev/mooring/internal/waiting"
+)
+
+// How long what DigitalOcean said stands. A page is read again many times an hour, and an account has 5,000 requests in one, of which 5,000 droplets
+// take 25. Nodes that were not there then are asked for sooner.
+const (
+	cloudStands    = 5 * time.Minute
+	cloudStandsNew = time.Minute
+)
+
+// The doctor makes hundreds of small requests, of which few have another answer a minute later: it runs again after doctorStands, and within
+// doctorTime, so that a side that hangs does not hold up the rest: with volumesTime it leaves enough of observe.ReadTime. What it could not read by then is a
+// finding.
+const (
+	doctorStands = 2 * time.Minute
+	doctorTime   = observe.ReadTime / 3
+)
+
+// Reader reads all that status and the page show.
+type Reader struct {
+	cluster *observe.Cluster
+	clock   clock.PassiveClock
+
+	// cloud is what DigitalOcean said, at cloudAt.
+	cloud   agreement.Cloud
+	cloudAt time.Time
+
+	// findings are the doctor's, at checkedAt.
+	findings  []finding.Finding
+	checkedAt time.Time
+
+	// volumes are those of a while ago.
+	volumes ui.Volumes
+}
+
+// NewReader returns one that has read nothing yet.
+func NewReader(c *observe.Cluster, now clock.PassiveClock) *Reader {
+	return &Reader{cluster: c, clock: now}
+}
+
+// Read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
+func (u *Reader) Read(ctx context.Context) (ui.World, error) {
+	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	defer cancel()
+	w := ui.World{Cluster: u.cluster.Name, Zones: map[string]string{}}
+	// Calico and topologies before the Nodes, as for the command agreement.
+	sides := agreement.World{}
+	var err error
+	if sides.Calico, err = observe.ReadCalico(ctx, u.cluster); err != nil {
+		return w, err
+	}
+	seen, served, problem := u.cluster.Topologies(ctx)
+	sides.Reflectors = observe.ReflectorsFrom(seen, served, problem)
+	nodes, err := u.cluster.Nodes(ctx)
+	if err != nil {
+		return w, err
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		sides.Nodes = append(sides.Nodes, observe.AgreementNode(n))
+		w.Zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
+		if reason := loadbalancer.Excluded(n); reason != "" {
+			w.Excluded = append(w.Excluded, ui.Excluded{Node: n.Name, Reason: reason})
+		}
+	}
+	w.Candidates = len(nodes)
+	if sides.Cloud, err = u.droplets(ctx, nodes); err != nil {
+		return w, err
+	}
+	if sides.CleanUps, err = observe.CleanUps(ctx, u.cluster, sides, u.clock); err != nil {
+		return w, err
+	}
+	sides.Now = u.clock.Now()
+	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
+	u.topologies(&w, seen, served, problem, nodes)
+	Waits(&w, u.cluster.Waiting(ctx, sides.Now), sides.Now)
+	w.Balancers, w.BalancerProblem = problemOf(balancers(ctx, u.cluster))
+	u.readVolumes(ctx, &w)
+	u.tenants(ctx, &w)
+	x := checks.New(u.cluster, u.clock)
+	u.components(ctx, x, &w)
+	u.doctor(ctx, x, &w)
+	w.Entries, w.JournalProblems = entries(ctx, u.cluster)
+	if err := ctx.Err(); err != nil {
+		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
+	}
+	w.ReadAt = u.clock.Now()
+	return w, nil
+}
+
+// problemOf is a list, or one sentence about why there is none.
+func problemOf[T any](list []T, err error) ([]T, string) {
+	if err != nil {
+		return nil, err.Error()
+	}
+	return list, ""
+}
+
+// notesOf returns which sides nobody asked.
+func notesOf(w agreement.World) []string {
+	var out []string
+	for _, s := range w.Sides() {
+		if s.Side.NotAsked != "" {
+			out = append(out, s.Name+" not queried: "+s.Side.NotAsked)
+		}
+		if s.Side.Problem != "" {
+			out = append(out, s.Name+" could not be read: "+s.Side.Problem)
+		}
+	}
+	return out
+}
+
+// droplets asks DigitalOcean, or takes what it said before.
+func (u *Reader) droplets(ctx context.Context, nodes []corev1.Node) (agreement.Cloud, error) {
+	age, now := cloudStands, u.clock.Now()
+	known := map[string]bool{}
+	for _, d := range u.cloud.Droplets {
+		known[d.Node] = true
+	}
+	if slices.ContainsFunc(nodes, func(n corev1.Node) bool { return !known[n.Name] }) || u.cloud.Problem != "" || u.cloud.Volumes.Problem != "" {
+		age = cloudStandsNew
+	}
+	if !u.cloudAt.IsZero() && now.Sub(u.cloudAt) < age {
+		return u.cloud, nil
+	}
+	cloud, err := observe.Droplets(ctx, u.cluster, nodes, u.clock)
+	if err == nil {
+		u.cloud, u.cloudAt = cloud, now
+	}
+	return cloud, err
+}
+
+// Waits fills in what waits for a person, as kubectl mooring confirm has it.
+func Waits(w *ui.World, is waiting.List, now time.Time) {
+	w.WaitProblem = strings.Join(is.Unread, "; ")
+	for _, n := range is.Nodes {
+		x := ui.Wait{What: n.Head() + ": " + n.First(), Why: n.Why, Reported: n.SavedAt, Old: n.Old(now), Refused: n.Refused, Command: n.Command}
+		if !n.ConfirmedUntil.IsZero() {
+			x.Command, x.Confirmed = "", "confirmed; calico-node-sync has yet to act on it"
+		}
+		w.Waits = append(w.Waits, x)
+	}
+	for _, m := range is.Machines {
+		x := ui.Wait{What: m.Head() + ": " + m.First(), Why: m.Why, Reported: m.SavedAt, Old: m.Old(now), Refused: m.Refused, Command: m.Command}
+		if !m.ConfirmedUntil.IsZero() {
+			x.Command, x.Confirmed = "", "confirmed; digitalocean-cloud-controller-manager has yet to act on it"
+		}
+		w.Waits = append(w.Waits, x)
+	}
+	for _, t := range is.Topologies {
+		x := ui.Wait{What: t.Head(), Why: t.Why, Command: t.Command}
+		if t.Confirmed {
+			x.Command, x.Confirmed = "", "confirmed; calico-route-reflector-operator has yet to act on it"
+		}
+		w.Waits = append(w.Waits, x)
+	}
+}
+
+// doctor fills in the doctor's findings: new ones, or those of a while ago with their age.
+func (u *Reader) doctor(ctx context.Context, x *checks.Examination, w *ui.World) {
+	if now := u.clock.Now(); u.checkedAt.IsZero() || now.Sub(u.checkedAt) >= doctorStands {
+		ctx, cancel := context.WithTimeout(ctx, doctorTime)
+		defer cancel()
+		u.findings, u.checkedAt = x.Findings(ctx, checks.All()), now
+	}
+	w.Findings, w.CheckedAt = u.findings, u.checkedAt
+}
+
+// components fills in Mooring's own programs.
+func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.World) {
+	e := checks.ControllerEvidence(ctx, x)
+	var problems []string
+	for _, l := range e.Workloads {
+		if l.Problem != "" {
+			problems = append(problems, l.Kind+": "+l.Problem)
+		}
+	}
+	if e.LeaseProblem != "" {
+		problems = append(problems, "Leases: "+e.LeaseProblem)
+	}
+	w.ComponentProblem = strings.Join(problems, "; ")
+	for _, c := range doctor.Components(e, u.cluster.Namespaces) {
+		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
+		if c.Workload == "" {
+			shown.Where = c.Namespace + ", known by its Lease only"
+		} else {
+			shown.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
+		}
+		if !slices.Contains(u.cluster.Namespaces, c.Namespace) && c.Problem == "" {
+			shown.Problem = "its Events and state are not trusted: pass --mooring-namespace " + c.Namespace
+		}
+		if c.Renewed != nil {
+			shown.Renewed = *c.Renewed
+		}
+		w.Components = append(w.Components, shown)
+	}
+}
+
+// topologies fills in what is drawn.
+func (*Reader) topologies(w *ui.World, seen []v1alpha1.RouteReflectorTopology, served bool, problem error, nodes []corev1.Node) {
+	w.TopologiesAbsent = !served && problem == nil
+	if problem == nil {
+		w.Topologies, problem = topology.Maps(seen, observe.DrawnNodes(nodes))
+	}
+	if problem != nil {
+		w.TopologyProblem = problem.Error()
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/topology"
+)
+
+// mostCounted is how many Nodes a cluster may have for its pods to be counted: to list those of a greater one takes longer than a person waits.
+const mostCounted = 1000
+
+// BGP is what all topologies' Worlds are made of.
+type BGP struct {
+	now        time.Time
+	view       calico.BGPView
+	cluster    string
+	nodes      []corev1.Node
+	workloads  map[string]int
+	Uncounted  string
+	Topologies []v1alpha1.RouteReflectorTopology
+}
+
+// ReadBGP reads it; served reports whether the cluster has the kind of topologies at all. Where there is no topology nothing else is read.
+func ReadBGP(ctx context.Context, c *Cluster, config calico.Config, now clock.PassiveClock) (s BGP, served bool, err error) {
+	if s.Topologies, served, err = c.Topologies(ctx); err != nil || len(s.Topologies) == 0 {
+		return s, served, err
+	}
+	if s.view, s.cluster, err = lookAtBGP(ctx, c, config); err != nil {
+		return s, true, err
+	}
+	if s.nodes, err = c.Nodes(ctx); err != nil {
+		return s, true, err
+	}
+	s.workloads, s.Uncounted = countedPods(ctx, c, s.Topologies, len(s.nodes))
+	s.now = now.Now()
+	return s, true, nil
+}
+
+// World is the World of one topology. Nodes come from a list just made, so that what it shows is confirmed.
+func (s BGP) World(at int) (w routereflector.World, unread []string) {
+	w = routereflector.World{Now: s.now, Confirmed: true, Topology: *s.Topologies[at].DeepCopy()}
+	v1alpha1.SetDefaults(&w.Topology)
+	w.Others = slices.Delete(slices.Clone(s.Topologies), at, at+1)
+	configuration, unread := s.view.Into(&w)
+	as := routereflector.ASNumberFrom(configuration)
+	if s.cluster == "" {
+		for i := range s.nodes {
+			w.Nodes = append(w.Nodes, routereflector.NodeFrom(&s.nodes[i], s.workloads[s.nodes[i].Name], as))
+		}
+	} else {
+		b := routereflector.Binding{Cluster: s.cluster, Recorded: s.view.Recorded()}
+		w.Nodes, b.Present, b.Referenced = routereflector.NodesFrom(s.view.Nodes, s.nodes, s.workloads, as)
+		w.Binding = &b
+		for i := range w.Nodes {
+			if w.Nodes[i].ReadySince.IsZero() {
+				w.Nodes[i].ReadySince = s.now // since when a Calico Node has no Kubernetes Node is known to who watches
+			}
+		}
+	}
+	for i := range s.view.Statuses {
+		if status := &s.view.Statuses[i]; status.Labels[v1alpha1.TopologyLabel] == w.Topology.Name {
+			if sighting, filled := routereflector.SightingFrom(status); filled {
+				w.Sightings = append(w.Sightings, sighting)
+			}
+		}
+	}
+	return w, unread
+}
+
+// lookAtBGP reads Calico's side of route reflectors. cluster is the UID of the cluster where the datastore is alongside it, else "".
+func lookAtBGP(ctx context.Context, c *Cluster, config calico.Config) (view calico.BGPView, cluster string, err error) {
+	if config.Kind == calico.Kubernetes {
+		bgp, err := calico.OpenBGP(ctx, c.Config)
+		if err != nil {
+			return view, "", err
+		}
+		view, err = bgp.Look(ctx)
+		return view, "", err
+	}
+	system, err := c.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return view, "", fmt.Errorf("reading namespace kube-system: %w", err)
+	}
+	etcd, err := calico.OpenEtcd(config.Etcd)
+	if err != nil {
+		return view, "", err
+	}
+	defer func() { _ = etcd.Close() }()
+	cluster = string(system.UID)
+	view, err = calico.NewBGPEtcd(etcd, cluster, clock.RealClock{}).Look(ctx)
+	return view, cluster, err
+}
+
+// countedPods counts the pods of nodes if a topology wants to know; uncounted says why nobody did, although one does.
+func countedPods(ctx context.Context, c *Cluster, topologies []v1alpha1.RouteReflectorTopology, nodes int) (counts map[string]int, uncounted string) {
+	wanted := slices.ContainsFunc(topologies, func(t v1alpha1.RouteReflectorTopology) bool {
+		v1alpha1.SetDefaults(&t)
+		s := t.Spec.Reflectors
+		return s.Dedicated || s.AvoidWorkloads == nil || *s.AvoidWorkloads
+	})
+	if !wanted {
+		return nil, ""
+	}
+	if nodes > mostCounted {
+		return nil, fmt.Sprintf("the cluster has more than %d Nodes", mostCounted)
+	}
+	counts = map[string]int{}
+	ended := fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)
+	err := EachPage(ctx, "pods", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		o.FieldSelector = ended.String()
+		page, err := c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range page.Items {
+			if p := &page.Items[i]; routereflector.IsWorkload(p) {
+				counts[p.Spec.NodeName]++
+			}
+		}
+		return page.Continue, nil
+	})
+	if err != nil {
+		return nil, SideOf(err).Problem
+	}
+	return counts, ""
+}
+
+// DrawnNodes are the Nodes as far as drawings are concerned.
+func DrawnNodes(nodes []corev1.Node) []topology.Node {
+	drawn := make([]topology.Node, len(nodes))
+	anyone := false
+	for i := range nodes {
+		calico := routereflector.NodeFrom(&nodes[i], 0, 0)
+		drawn[i] = topology.Node{Name: nodes[i].Name, Labels: nodes[i].Labels, Speaks: calico.IPv4.IsValid() || calico.IPv6.IsValid(), NotReady: calico.Ready != corev1.ConditionTrue}
+		anyone = anyone || drawn[i].Speaks
+	}
+	for i := range drawn {
+		// With Calico's etcdv3 datastore no Node says its address here, so that each counts.
+		drawn[i].Speaks = drawn[i].Speaks || !anyone
+	}
+	return drawn
+}

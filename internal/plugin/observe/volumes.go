@@ -1,0 +1,339 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/volumes"
+)
+
+// ProvisionerAnnotation names the driver that a claim's volume is, or was, made by.
+const ProvisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
+
+// Volumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is. VolumeAttachments
+// are read again after it, so that what was attached in between is known.
+func Volumes(ctx context.Context, c *Cluster, now clock.PassiveClock) (volumes.World, error) {
+	w, err := c.volumes(ctx)
+	if err != nil {
+		return w, err
+	}
+	client, notAsked, err := CloudClient(now)
+	if err != nil {
+		return w, err
+	}
+	if client == nil {
+		w.Cloud.NotAsked = notAsked
+	} else if err := volumesOfCloud(ctx, c, client, &w); err != nil {
+		w.Cloud = volumes.Cloud{Side: agreement.Side{Problem: OneLine(err)}}
+	} else {
+		names := map[string]bool{}
+		for _, v := range w.Volumes {
+			names[v.Name] = true
+		}
+		again, err := c.attachments(ctx, names)
+		if err != nil {
+			return w, err
+		}
+		w.Again(again)
+	}
+	w.Now = now.Now()
+	return w, nil
+}
+
+// gib is a quantity in GiB, rounded up.
+func gib(list corev1.ResourceList) int64 {
+	const unit = 1 << 30
+	size := list[corev1.ResourceStorage]
+	return (size.Value() + unit - 1) / unit
+}
+
+// volumes reads what Kubernetes has.
+func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
+	classes, err := c.classesOfDriver(ctx)
+	if err != nil {
+		return w, err
+	}
+	names, claims := map[string]bool{}, map[string]bool{}
+	err = EachPage(ctx, "PersistentVolumes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := c.Typed.CoreV1().PersistentVolumes().List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if v, ours := volumeOf(&list.Items[i]); ours {
+				w.Volumes = append(w.Volumes, v)
+				names[v.Name] = true
+			}
+		}
+		return list.Continue, nil
+	})
+	if err != nil {
+		return w, err
+	}
+	if err := c.claims(ctx, &w, names, classes, claims); err != nil {
+		return w, err
+	}
+	if len(claims) == 0 {
+		return w, c.machinesOfVolumes(ctx, &w, names) // no Pod uses any
+	}
+	err = EachPage(ctx, "Pods", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := c.Typed.CoreV1().Pods("").List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if p, uses := podOf(&list.Items[i], claims); uses {
+				w.Pods = append(w.Pods, p)
+			}
+		}
+		return list.Continue, nil
+	})
+	if err != nil {
+		return w, err
+	}
+	return w, c.machinesOfVolumes(ctx, &w, names)
+}
+
+// claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by
+// namespace/name.
+func (c *Cluster) claims(ctx context.Context, w *volumes.World, names, classes, into map[string]bool) error {
+	return EachPage(ctx, "PersistentVolumeClaims", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := c.Typed.CoreV1().PersistentVolumeClaims("").List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			ofClass := p.Spec.StorageClassName != nil && classes[*p.Spec.StorageClassName]
+			lost := p.Status.Phase == corev1.ClaimLost
+			waits := p.Spec.VolumeName == "" && ofClass
+			if !names[p.Spec.VolumeName] && !waits && !(lost && (ofClass || p.Annotations[ProvisionerAnnotation] == volumes.Driver)) {
+				continue
+			}
+			claim := volumes.Claim{
+				Name: p.Namespace + "/" + p.Name, UID: string(p.UID), Volume: p.Spec.VolumeName, GiB: gib(p.Spec.Resources.Requests), Created: p.CreationTimestamp.Time,
+				Lost: lost,
+			}
+			into[claim.Name] = true
+			w.Claims = append(w.Claims, claim)
+		}
+		return list.Continue, nil
+	})
+}
+
+// attachments reads the VolumeAttachments of volumes of those names; nil means of all.
+func (c *Cluster) attachments(ctx context.Context, names map[string]bool) (out []volumes.Attachment, err error) {
+	err = EachPage(ctx, "VolumeAttachments", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := c.Typed.StorageV1().VolumeAttachments().List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if a, ours := attachmentOf(&list.Items[i]); ours && (names == nil || names[a.Volume]) {
+				out = append(out, a)
+			}
+		}
+		return list.Continue, nil
+	})
+	return out, err
+}
+
+// machinesOfVolumes reads VolumeAttachments, Nodes and VolumeSnapshotContents.
+func (c *Cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names map[string]bool) (err error) {
+	if w.Attachments, err = c.attachments(ctx, names); err != nil {
+		return err
+	}
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		n := volumes.Node{Name: nodes[i].Name}
+		n.Droplet, _ = providerid.Parse(nodes[i].Spec.ProviderID) // a machine of another kind has none
+		for _, condition := range nodes[i].Status.Conditions {
+			n.Ready = n.Ready || condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+		}
+		w.Nodes = append(w.Nodes, n)
+	}
+	w.Contents, w.ContentsSide = c.snapshotContents(ctx)
+	return nil
+}
+
+// classesOfDriver are the names of the driver's classes.
+func (c *Cluster) classesOfDriver(ctx context.Context) (map[string]bool, error) {
+	list, err := c.Typed.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing StorageClasses: %w", err)
+	}
+	names := map[string]bool{}
+	for _, class := range list.Items {
+		if class.Provisioner == volumes.Driver {
+			names[class.Name] = true
+		}
+	}
+	return names, nil
+}
+
+func volumeOf(p *corev1.PersistentVolume) (v volumes.PersistentVolume, ours bool) {
+	if p.Spec.CSI == nil || p.Spec.CSI.Driver != volumes.Driver {
+		return v, false
+	}
+	v = volumes.PersistentVolume{
+		Name: p.Name, ID: p.Spec.CSI.VolumeHandle, Phase: string(p.Status.Phase), Reclaim: string(p.Spec.PersistentVolumeReclaimPolicy),
+		GiB: gib(p.Spec.Capacity), Deleting: p.DeletionTimestamp != nil,
+	}
+	switch {
+	case p.DeletionTimestamp != nil:
+		v.Since = p.DeletionTimestamp.Time
+	case p.Status.LastPhaseTransitionTime != nil:
+		v.Since = p.Status.LastPhaseTransitionTime.Time
+	}
+	if ref := p.Spec.ClaimRef; ref != nil {
+		v.Claim, v.ClaimUID = ref.Namespace+"/"+ref.Name, string(ref.UID)
+	}
+	return v, true
+}
+
+// podOf is a Pod that has not ended and uses one of the claims.
+func podOf(p *corev1.Pod, claims map[string]bool) (out volumes.Pod, uses bool) {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return out, false
+	}
+	out = volumes.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Created: p.CreationTimestamp.Time, Running: p.Status.Phase == corev1.PodRunning}
+	for _, v := range p.Spec.Volumes {
+		name := ""
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			name = p.Namespace + "/" + v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			name = p.Namespace + "/" + p.Name + "-" + v.Name
+		}
+		if claims[name] {
+			out.Claims = append(out.Claims, name)
+		}
+	}
+	return out, len(out.Claims) > 0
+}
+
+func attachmentOf(a *storagev1.VolumeAttachment) (out volumes.Attachment, ours bool) {
+	if a.Spec.Attacher != volumes.Driver || a.Spec.Source.PersistentVolumeName == nil {
+		return out, false
+	}
+	out = volumes.Attachment{Volume: *a.Spec.Source.PersistentVolumeName, Node: a.Spec.NodeName, Attached: a.Status.Attached, Deleting: a.DeletionTimestamp != nil}
+	switch {
+	case a.Status.DetachError != nil && out.Deleting:
+		out.Problem = "it cannot be detached: " + a.Status.DetachError.Message
+	case a.Status.AttachError != nil && !out.Attached:
+		out.Problem = "it cannot be attached: " + a.Status.AttachError.Message
+	}
+	return out, true
+}
+
+// snapshotContents reads VolumeSnapshotContents, a kind that not all clusters have.
+func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, side agreement.Side) {
+	resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"}
+	err := EachPage(ctx, "VolumeSnapshotContents", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := c.Dynamic.Resource(resource).List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			object := list.Items[i].Object
+			text := func(fields ...string) string {
+				s, _, _ := unstructured.NestedString(object, fields...) // what is of another form is not there
+				return s
+			}
+			if text("spec", "driver") != volumes.Driver {
+				continue
+			}
+			content := volumes.Content{Name: list.Items[i].GetName(), Handle: text("status", "snapshotHandle"), Volume: text("spec", "source", "volumeHandle")}
+			content.Created = list.Items[i].GetCreationTimestamp().Time
+			if content.Handle == "" {
+				content.Handle = text("spec", "source", "snapshotHandle")
+			}
+			content.Snapshot = text("spec", "volumeSnapshotRef", "namespace") + "/" + text("spec", "volumeSnapshotRef", "name")
+			out = append(out, content)
+		}
+		return list.GetContinue(), nil
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, agreement.Side{NotAsked: "there is no kind VolumeSnapshotContent"}
+	case err != nil:
+		return nil, agreement.Side{Problem: SideOf(err).Problem}
+	}
+	return out, side
+}
+
+// volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is recorded.
+func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *volumes.World) error {
+	account, err := client.Account(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for the account: %w", err)
+	}
+	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, accountLease, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		recorded := instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
+		if recorded != (instance.Account{}) && !recorded.SameOwner(account) {
+			return fmt.Errorf("the token is one of account %s, and the cluster's droplets are in account %s", account, recorded)
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+	}
+	list, err := client.Volumes(ctx, "")
+	if err != nil {
+		return fmt.Errorf("listing volumes: %w", err)
+	}
+	listed := map[string]bool{}
+	for _, v := range list {
+		listed[v.ID] = true
+		w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{
+			ID: v.ID, Name: v.Name, Description: v.Description, GiB: int64(v.Size), Droplet: v.AttachedTo(), Tags: v.Tags, Created: v.Created,
+		})
+	}
+	w.Cloud.Answers = map[string]volumes.Answer{}
+	for _, v := range w.Volumes {
+		if listed[v.ID] || len(w.Cloud.Answers) >= mostAsked {
+			continue
+		}
+		found, err := client.Volume(ctx, v.ID)
+		switch {
+		case err == nil:
+			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{
+				ID: found.ID, Name: found.Name, Description: found.Description, GiB: int64(found.Size), Droplet: found.AttachedTo(), Tags: found.Tags, Created: found.Created,
+			})
+		case errors.Is(err, doapi.ErrNotFound):
+			w.Cloud.Answers[v.ID] = volumes.Answer{Gone: true}
+		default:
+			w.Cloud.Answers[v.ID] = volumes.Answer{Problem: err.Error()}
+		}
+	}
+	snapshots, err := client.VolumeSnapshots(ctx)
+	if err != nil {
+		w.Cloud.SnapshotsSide.Problem = OneLine(err)
+		return nil
+	}
+	for _, s := range snapshots {
+		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{
+			ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Created: s.Created,
+		})
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/waiting"
+)
+
+// Waiting reads what waits: what the command, status and the page show. Nothing is called settled that was not read.
+func (c *Cluster) Waiting(ctx context.Context, now time.Time) waiting.List {
+	var is waiting.List
+	states, unread := c.NodeStates(ctx)
+	is.Unread = unread
+	for _, s := range states {
+		if s.Waits.Hash != "" {
+			is.Nodes = append(is.Nodes, s.Awaiting(now))
+		}
+	}
+	if off, err := c.MachinesOff(ctx); err != nil {
+		is.Unread = append(is.Unread, SideOf(err).Problem)
+	} else if off.Record.Awaiting.Hash != "" {
+		is.Machines = append(is.Machines, waiting.MachinesOff(off.Record, off.confirmation, now))
+	}
+	topologies, _, err := c.Topologies(ctx)
+	if err != nil {
+		is.Unread = append(is.Unread, SideOf(err).Problem)
+	}
+	for i := range topologies {
+		if t, waits := waiting.TopologyOf(&topologies[i]); waits {
+			is.Topologies = append(is.Topologies, t)
+		}
+	}
+	return is
+}
+
+// NodeState is what a calico-node-sync has saved in one of Mooring's namespaces.
+type NodeState struct {
+	// Object is where it is saved.
+	Object       *corev1.ConfigMap
+	confirmation string
+	Waits        nodesync.Awaiting
+	SavedAt      time.Time
+}
+
+// NodeStates reads what each calico-node-sync has saved in Mooring's namespaces. A ConfigMap of that name elsewhere is anybody's (ADR 16).
+func (c *Cluster) NodeStates(ctx context.Context) (states []NodeState, unread []string) {
+	for _, namespace := range c.Namespaces {
+		object, err := c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, nodesynccontroller.StateName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			unread = append(unread, SideOf(fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, nodesynccontroller.StateName, err)).Problem)
+			continue
+		}
+		memory, confirmation, err := nodesynccontroller.Recorded(object)
+		if err != nil {
+			unread = append(unread, err.Error())
+			continue
+		}
+		// What is left of machines that are gone and what pods have left on existing machines wait each by themselves.
+		for _, waits := range []nodesync.Awaiting{memory.Awaiting, memory.AwaitingLeftovers} {
+			states = append(states, NodeState{Object: object, confirmation: confirmation, Waits: waits, SavedAt: memory.SavedAt})
+		}
+	}
+	return states, unread
+}
+
+// Awaiting is what it waits for, with the confirmation that somebody has given.
+func (s NodeState) Awaiting(now time.Time) waiting.Nodes {
+	return waiting.NodesIn(s.Object.Namespace, s.Waits, s.SavedAt, s.confirmation, now)
+}
+
+// OffRecord is what digitalocean-cloud-controller-manager has recorded of machines that are off. Lease is nil if there is no record.
+type OffRecord struct {
+	Lease        *coordinationv1.Lease
+	Record       outofservice.Record
+	confirmation string
+}
+
+// MachinesOff reads the record.
+func (c *Cluster) MachinesOff(ctx context.Context) (OffRecord, error) {
+	const name = outofservice.RecordNamespace + "/" + outofservice.RecordName
+	lease, err := c.Typed.CoordinationV1().Leases(outofservice.RecordNamespace).Get(ctx, outofservice.RecordName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return OffRecord{}, nil
+	case err != nil:
+		return OffRecord{}, fmt.Errorf("reading Lease %s: %w", name, err)
+	}
+	out := OffRecord{Lease: lease}
+	out.Record, out.confirmation, err = outofservice.Recorded(lease)
+	return out, err
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status is the command of that name: the health of all parts, worst first.
+package status
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/overview"
+	"github.com/mooring-dev/mooring/internal/ui"
+)
+
+const long = `Show the health of the cluster's parts, worst first: the machines, what waits for a person (kubectl mooring confirm), findings of the doctor
+(kubectl mooring doctor), Mooring's components with their versions and leaders, route reflectors, load balancers, volumes and tenants of etcd, and below
+each part what needs attention. It is what the page of kubectl mooring ui shows, in a few lines. Nothing is written. The environment is that of kubectl
+mooring agreement.
+
+The states of a part:
+  bad       something needs attention
+  unread    it could not be read, or nothing was compared
+  changing  something joins, leaves or is replaced, and ends by itself
+  good      it was read, and nothing needs attention
+  absent    the cluster has nothing of the kind
+
+Exit codes: 0 nothing needs attention; 2 a part is bad or could not be read; 1 the cluster cannot be read.`
+
+const example = `  kubectl mooring status
+  kubectl mooring status -w
+  kubectl mooring status -o json | jq -r '.health[] | .key + " " + .state'`
+
+// result is what JSON and YAML have. Its form is a contract with programs.
+type result struct {
+	Health     []ui.Tile       `json:"health"`
+	Machines   []agreement.Row `json:"machines"`
+	Components []ui.Component  `json:"components"`
+	// Waits is what waits for a person; Findings are the doctor's.
+	Waits    []ui.Wait         `json:"waits"`
+	Findings []finding.Finding `json:"findings"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+// New is kubectl mooring status.
+func New(env *observe.Env) *cobra.Command {
+	output := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the health of machines and components, worst first", Long: long, Example: example,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := env.Cluster()
+			if err != nil {
+				return err
+			}
+			reader := overview.NewReader(c, clock.RealClock{})
+			return screen.Repeat(cmd, watch, func(ctx context.Context, out io.Writer) error { return run(ctx, reader, &output, out) })
+		},
+	}
+	output.AddTo(cmd)
+	screen.AddWatch(cmd, &watch)
+	return cmd
+}
+
+// run prints one reading.
+func run(ctx context.Context, reader *overview.Reader, output *screen.Format, out io.Writer) error {
+	w, err := reader.Read(ctx)
+	if err != nil {
+		return err
+	}
+	return Print(w, output, out)
+}
+
+// Print prints what was read; what needs attention is in the exit code.
+func Print(w ui.World, output *screen.Format, out io.Writer) error {
+	columns, brush := screen.Brush(out)
+	p := ui.View(w, ui.Filter{}, "")
+	result := result{Health: p.Health, Machines: w.Machines, Components: w.Components, Waits: w.Waits, Findings: w.Findings, Notes: p.Notes}
+	if err := output.Write(out, ui.Text(w, columns, brush), result); err != nil {
+		return err
+	}
+	return command.Attention(ui.NeedsAttention(p.Health))
+}

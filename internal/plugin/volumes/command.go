@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volumes is the command of that name: DigitalOcean's volumes with their claims, Pods and machines.
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/volumes"
+)
+
+const long = `Show each volume of DigitalOcean with its claim, Pod, machine and droplet, disagreements, and the billed size in GiB. Nothing is written.
+
+The verdict is the worst finding, with what to do:
+  disagree  no claim uses the volume, its claim or the volume itself is gone, it is attached where no Pod uses it or where Kubernetes does not know of it, or a
+            snapshot has no VolumeSnapshotContent
+  unknown   a side could not be read, or a volume may be another cluster's
+  settling  the driver or Kubernetes is working on it
+  one side  only Kubernetes was queried, so that nothing was compared
+  agree     both sides were compared and nothing was found
+
+Kubernetes is read from the cluster of the kubeconfig: PersistentVolumes, claims, Pods, VolumeAttachments, Nodes and, where the kind exists,
+VolumeSnapshotContents; list on all of them is needed. DigitalOcean is read by environment variables: DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE, and DO_OVERRIDE_URL
+for another address; scopes account:read, block_storage:read and block_storage_snapshot:read. What a list of DigitalOcean lacks proves nothing: a volume is gone when
+reading it by ID responds with 404 while others of the cluster are visible.
+
+Volumes of the account with the tag of another cluster, or that the driver has not created, are counted and not listed.
+
+Exit codes: 0 all agree or settle; 2 something disagrees, is unknown, or was not compared; 1 the cluster cannot be read.`
+
+const example = `  DO_ACCESS_TOKEN=... kubectl mooring volumes
+  DO_ACCESS_TOKEN=... kubectl mooring volumes -o wide
+  kubectl mooring volumes -o json`
+
+type comparison struct {
+	env    *observe.Env
+	clock  clock.PassiveClock
+	output screen.Format
+	watch  bool
+}
+
+// New is kubectl mooring volumes.
+func New(env *observe.Env) *cobra.Command {
+	v := &comparison{env: env, clock: clock.RealClock{}}
+	v.output = screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML)
+	cmd := &cobra.Command{
+		Use: "volumes", Aliases: []string{"volume"}, Short: "Compare what Kubernetes and DigitalOcean report of each volume, and what it costs",
+		Long: long, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return screen.Repeat(cmd, v.watch, func(ctx context.Context, out io.Writer) error { return v.run(ctx, out) })
+		},
+	}
+	v.output.AddTo(cmd)
+	screen.AddWatch(cmd, &v.watch)
+	return cmd
+}
+
+func (v *comparison) run(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	defer cancel()
+	c, err := v.env.Cluster()
+	if err != nil {
+		return err
+	}
+	w, err := observe.Volumes(ctx, c, v.clock)
+	if err != nil {
+		return err
+	}
+	report := volumes.Compare(w)
+	columns, brush := screen.Brush(out)
+	text := ""
+	switch v.output.String() {
+	case screen.FormatTable:
+		text = printable(report).Text(columns, brush)
+	case screen.FormatWide:
+		text = wide(printable(report)).Text(columns)
+	}
+	if err := v.output.Write(out, text, report); err != nil {
+		return err
+	}
+	return command.Attention(report.NeedsAttention())
+}
+
+// wide is the table with all columns.
+func wide(report volumes.Report) screen.Table {
+	t := screen.Table{Columns: volumes.Columns()}
+	for _, r := range report.Volumes {
+		t.Rows = append(t.Rows, r.Cells())
+	}
+	for _, s := range report.Snapshots {
+		row := slices.Repeat([]string{""}, len(t.Columns))
+		row[4], row[5], row[6], row[7], row[8], row[9] = fmt.Sprint(s.GiB), "snapshot", s.Verdict.String(), s.Name, s.ID, s.Finding.What
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// printable is a report without anything that a terminal would take for an order: names at DigitalOcean, and messages, are anybody's.
+func printable(r volumes.Report) volumes.Report {
+	finding := func(f agreement.Finding) agreement.Finding {
+		f.What, f.Next = command.Printable(f.What), command.Printable(f.Next)
+		return f
+	}
+	r.Volumes, r.Snapshots, r.NotRead = slices.Clone(r.Volumes), slices.Clone(r.Snapshots), slices.Clone(r.NotRead)
+	for i := range r.Volumes {
+		v := &r.Volumes[i]
+		v.Volume, v.ID, v.Claim, v.Machine = command.Printable(v.Volume), command.Printable(v.ID), command.Printable(v.Claim), command.Printable(v.Machine)
+		v.Pods, v.Findings = slices.Clone(v.Pods), slices.Clone(v.Findings)
+		for n := range v.Pods {
+			v.Pods[n] = command.Printable(v.Pods[n])
+		}
+		for n := range v.Findings {
+			v.Findings[n] = finding(v.Findings[n])
+		}
+	}
+	for i := range r.Snapshots {
+		s := &r.Snapshots[i]
+		s.Name, s.ID, s.Finding = command.Printable(s.Name), command.Printable(s.ID), finding(s.Finding)
+	}
+	for i := range r.NotRead {
+		r.NotRead[i] = command.Printable(r.NotRead[i])
+	}
+	return r
+}
