@@ -90,7 +90,7 @@ func TestFieldsSayTheirBounds(t *testing.T) {
 func TestEveryMarkIsDocumented(t *testing.T) {
 	t.Parallel()
 	// The plugin reads what others write, and draws it.
-	readers := []string{"internal/plugin", "internal/topology"}
+	readers := []string{"internal/plugin/observe", "internal/plugin/observe/overview", "internal/topology"}
 	// Entries of the journal, which a command reads for people.
 	own := regexp.MustCompile(`^nodes\.mooring\.dev/(journal-(content|entry|part|sha256)|host|kubernetes-node|because|time|objects|steps)$`)
 	all, err := marks(filepath.Join("..", ".."))

@@ -65,8 +65,8 @@ func variableGroups() []variableGroup {
 			},
 		},
 		{
-			folder: "internal/plugin", title: "kubectl-mooring",
-			about: "In addition to `KUBECONFIG`, which is kubectl's. The other programs do not read `KUBECONFIG`.",
+			folder: "internal/plugin/observe", title: "kubectl-mooring",
+			about: "Beside `KUBECONFIG`, which is kubectl's. The other programs do not read that.",
 			all: []variable{
 				{"DO_ACCESS_TOKEN", "", "The DigitalOcean token for commands that read droplets. Without it droplets are not read."},
 				{"DO_ACCESS_TOKEN_FILE", "", "A file with the same."},

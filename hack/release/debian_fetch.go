@@ -92,7 +92,7 @@ func download(ctx context.Context, url string, size int64) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", url, response.Status)
+		return nil, fmt.Errorf("%s responds with %s", url, response.Status)
 	}
 	return io.ReadAll(io.LimitReader(response.Body, size+1))
 }

@@ -37,6 +37,9 @@ const SettleTime = 2 * time.Minute
 // goneTime is for how long the Node of a droplet that is gone may stay: its cloud controller needs proof, and deletes it then.
 const goneTime = 5 * time.Minute
 
+// BalancerGrace is how long a Service may be without an address, because DigitalOcean takes some minutes to make a load balancer, before a person has to look.
+const BalancerGrace = 5 * time.Minute
+
 // The words of a side that has nothing, was not queried, or could not be read.
 const (
 	nothing  = "none"

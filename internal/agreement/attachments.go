@@ -42,6 +42,8 @@ type Attachment struct {
 	ID string
 	// Attached is Kubernetes' word before DigitalOcean was queried, Changing reports that it was another one before than after, or is about to be.
 	Attached, Changing bool
+	// Problem is what the driver's last attempt to attach or detach it came to, if that failed.
+	Problem string
 }
 
 // attachments compares the volumes of a Node's machine.
@@ -75,12 +77,14 @@ func (j *judge) attachments(n *Node, row *Row) {
 // attached compares one machine's volumes one by one.
 func (j *judge) attached(v NodeVolumes, row *Row) {
 	by := map[string]Attachment{}
-	var changing, missing, unknown []string
+	var changing, missing, unknown, stuck []string
 	foreign, strange := 0, false
 	for _, a := range v.Attachments {
 		by[a.ID] = a
 		strange = strange || j.Cloud.Volumes.Names[a.ID] == ""
 		switch there := slices.Contains(v.Cloud, a.ID); {
+		case a.Problem != "":
+			stuck = append(stuck, j.volume(a.ID)+": "+a.Problem)
 		case a.Changing || !a.Attached:
 			changing = append(changing, j.volume(a.ID))
 		case !there:
@@ -103,12 +107,23 @@ func (j *judge) attached(v NodeVolumes, row *Row) {
 	if len(missing) > 0 {
 		row.add(Disagree, time.Time{}, next, "Kubernetes calls volumes attached to it that DigitalOcean has not attached: %s", few(missing))
 	}
+	if len(stuck) > 0 {
+		row.add(Disagree, time.Time{}, next, "volumes that the driver could not attach or detach: %s", few(stuck))
+	}
 	if len(changing) > 0 {
 		row.settle(time.Time{}, "the driver attaches and detaches them", "volumes are being attached or detached: %s", few(changing))
 	}
-	if room := mostAttached - foreign; !strange && v.Limit > room && v.Limit <= mostAttached {
-		row.add(Disagree, time.Time{}, "delete the volume driver's node plugin Pod there: it counts again when it starts",
-			"%s of DigitalOcean attached by hand, so that there is room for %d of Kubernetes', and its CSINode says %d", prose.Plural(foreign, "volume"), max(room, 0), v.Limit)
+	if !strange {
+		room(v, foreign, row)
+	}
+}
+
+// room compares how many volumes of Kubernetes there is room for beside foreign ones with what the scheduler knows, which is never less than 1.
+func room(v NodeVolumes, foreign int, row *Row) {
+	if left := max(1, mostAttached-foreign); v.Limit > left && v.Limit <= mostAttached {
+		row.add(Disagree, time.Time{},
+			"detach those that nobody needs, then delete the volume driver's node plugin Pod there: when it starts it counts again those that are not named pvc-...",
+			"%s that no PersistentVolume has, so that there is room for %d of Kubernetes', and its CSINode says %d", prose.Plural(foreign, "volume"), left, v.Limit)
 	}
 }
 

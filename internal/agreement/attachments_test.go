@@ -25,6 +25,10 @@ func withVolumes() agreement.World {
 	return w
 }
 
+// countAgain is what to do where the driver has counted other volumes than there are.
+const countAgain = "detach those that nobody needs, then delete the volume driver's node plugin Pod there: " +
+	"when it starts it counts again those that are not named pvc-..."
+
 // A machine's volumes attached by DigitalOcean are counted beside VolumeAttachments and the CSINode.
 func TestAttachments(t *testing.T) {
 	t.Parallel()
@@ -48,6 +52,16 @@ func TestAttachments(t *testing.T) {
 				n.Cloud, n.Attachments[0].Attached = n.Cloud[:1], false
 			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 7",
 		},
+		"cannot be attached": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments[0].Attached, n.Attachments[0].Problem = n.Cloud[:1], false, "it cannot be attached: 422"
+			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it cannot be attached: 422 > kubectl mooring volumes", "1 of 7",
+		},
+		"cannot be detached": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Attachments[0].Changing, n.Attachments[0].Problem = true, "it cannot be detached: 500"
+			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it cannot be detached: 500 > kubectl mooring volumes", "2 of 7",
+		},
 		"being detached": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
 				n.Cloud, n.Attachments[0].Changing = n.Cloud[:1], true
@@ -55,8 +69,18 @@ func TestAttachments(t *testing.T) {
 		},
 		"by hand": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = append(n.Cloud, "x", "y") },
-			"disagree\ndisagree: 2 volumes of DigitalOcean attached by hand, so that there is room for 5 of Kubernetes', and its CSINode says 7 > " +
-				"delete the volume driver's node plugin Pod there: it counts again when it starts", "4 of 7",
+			"disagree\ndisagree: 2 volumes that no PersistentVolume has, so that there is room for 5 of Kubernetes', and its CSINode says 7 > " + countAgain, "4 of 7",
+		},
+		"room for none": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments = []string{"1", "2", "3", "4", "5", "6", "7"}, nil
+			},
+			"disagree\ndisagree: 7 volumes that no PersistentVolume has, so that there is room for 1 of Kubernetes', and its CSINode says 7 > " + countAgain, "7 of 7",
+		},
+		"room for none, and the driver says the least that it can": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments, n.Limit = []string{"1", "2", "3", "4", "5", "6", "7"}, nil, 1
+			}, "agree", "7 of 1",
 		},
 		"by hand, and counted": {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 6 }, "agree", "3 of 6"},
 		"one more than 7":      {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 15 }, "agree", "3 of 15"},

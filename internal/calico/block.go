@@ -77,15 +77,29 @@ func withFields(raw []byte, fields map[string]any) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// unknownField is the name of a field of an attribute that says something and that this program does not know, "" for none. Whoever wrote it may mean that the
-// address is another's as well: a newer Calico names the machine to which a virtual machine moves with its address (alternate).
+// unknownField is the name of a field of an attribute that says something and that this program does not know, "" for none. Whatever wrote it may mean that the
+// address is another's as well: a newer Calico names the machine to which a virtual machine moves with its address (alternate), and, among what it says of the
+// owner (secondary), the virtual machine, which keeps its address when its pod and its host are gone.
 func unknownField(attribute json.RawMessage) string {
-	var fields map[string]json.RawMessage
+	var fields, owner map[string]json.RawMessage
 	if json.Unmarshal(attribute, &fields) != nil {
 		return ""
 	}
+	if name := fieldBeside(fields, "handle_id", "secondary"); name != "" {
+		return name
+	}
+	if json.Unmarshal(fields["secondary"], &owner) != nil {
+		return ""
+	}
+	// What Calico up to v3.31 writes for pods (cni-plugin, pkg/ipamplugin) and for tunnels of every kind (node/pkg/allocateip).
+	return fieldBeside(owner, model.IPAMBlockAttributePod, model.IPAMBlockAttributeNamespace, model.IPAMBlockAttributeNode,
+		model.IPAMBlockAttributeTimestamp, model.IPAMBlockAttributeType)
+}
+
+// fieldBeside is the name of the first field that says something and is none of these, "" for none.
+func fieldBeside(fields map[string]json.RawMessage, known ...string) string {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if name != "handle_id" && name != "secondary" && !slices.Contains([]string{"null", "{}", "[]", `""`, "false", "0"}, string(fields[name])) {
+		if !slices.Contains(known, name) && !slices.Contains([]string{"null", "{}", "[]", `""`, "false", "0"}, string(fields[name])) {
 			return name
 		}
 	}
@@ -161,9 +175,10 @@ func emptyBlock(b *model.AllocationBlock) bool {
 	return true
 }
 
-// releaseFromBlock takes the assignments out of the block and returns how many each handle lost. If any of them is no longer the
-// assignment that was seen the block is left as it is, and the error says which.
-func releaseFromBlock(b *storedBlock, assignments []Assignment) (map[string]int, error) {
+// releaseFromBlock takes a host's assignments out of the block and returns how many each handle lost. If any of them is no longer the
+// assignment that was seen the block is left as it is, and the error says which. Handle and sequence number do not say all: with a newer Calico
+// the address of a virtual machine that moves keeps both, and names another host.
+func releaseFromBlock(b *storedBlock, host string, assignments []Assignment) (map[string]int, error) {
 	ordinals := make([]int, 0, len(assignments))
 	lost := map[string]int{}
 	for _, a := range assignments {
@@ -180,6 +195,9 @@ func releaseFromBlock(b *storedBlock, assignments []Assignment) (map[string]int,
 		}
 		if sequence := b.GetSequenceNumberForOrdinal(ordinal); sequence != a.Sequence {
 			return nil, fmt.Errorf("address %s was assigned again (sequence number %d, not %d)", a.Address, sequence, a.Sequence)
+		}
+		if of := b.Attributes[index].AttrSecondary[model.IPAMBlockAttributeNode]; of != "" && of != host {
+			return nil, fmt.Errorf("address %s is of host %s by now", a.Address, of)
 		}
 		if unknown := unknownField(b.attributes[index]); unknown != "" {
 			return nil, fmt.Errorf("address %s has attribute %q by now, which this program does not know", a.Address, unknown)

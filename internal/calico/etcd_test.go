@@ -144,6 +144,8 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 	s := w.read(t, "n1")
 	block := s.host.Blocks[0]
 	stale := Guard{Host: "n1", Revision: s.node.Revision - 1}
+	machine(t, w.calico, "n3", 3, 0)
+	elsewhere := w.read(t, "n3").guard()
 	otherSequence := s.assignments(block)
 	otherSequence[0].Sequence++
 	otherHandle := s.assignments(block)
@@ -157,6 +159,12 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 		"addresses under a stale guard":      func() error { return w.store.ReleaseAddresses(t.Context(), stale, block.CIDR, s.assignments(block)) },
 		"an address that was assigned again": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherSequence) },
 		"an address of another handle":       func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, otherHandle) },
+		"an address that has moved to another host": func() error {
+			return w.store.ReleaseAddresses(t.Context(), elsewhere, block.CIDR, s.assignments(block))
+		},
+		"a leftover that has moved to another host": func() error {
+			return w.store.RemoveLeftovers(t.Context(), elsewhere, []Leftover{{Host: "n3", Block: block.CIDR, Assignment: s.assignments(block)[0]}})
+		},
 		"an affinity under a stale guard": func() error {
 			return w.store.DeleteAffinity(t.Context(), stale, block.CIDR, s.host.Affinities[0].Revision, false)
 		},

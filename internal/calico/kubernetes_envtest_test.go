@@ -406,6 +406,13 @@ func TestKubernetesDatastoreRefusesWhatChanged(t *testing.T) {
 	writes := map[string]func() error{
 		"an address that was assigned again": func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, wrongSequence) },
 		"an address of another handle":       func() error { return w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, wrongHandle) },
+		"an address that has moved to another host": func() error {
+			return w.store.ReleaseAddresses(t.Context(), Guard{Host: "kdd-elsewhere"}, block.CIDR, s.assignments(block))
+		},
+		"a leftover that has moved to another host": func() error {
+			leftover := Leftover{Host: "kdd-elsewhere", Block: block.CIDR, Assignment: s.assignments(block)[0]}
+			return w.store.RemoveLeftovers(t.Context(), Guard{Host: "kdd-elsewhere"}, []Leftover{leftover})
+		},
 		"a block that is not there": func() error {
 			return w.store.ReleaseAddresses(t.Context(), s.guard(), netip.MustParsePrefix("10.99.0.0/26"), s.assignments(block))
 		},

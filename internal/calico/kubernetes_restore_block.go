@@ -6,15 +6,18 @@ package calico
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // restoreInNewBlock makes the block of an address again, affine to the host and with that address alone. It goes as libcalico-go does (lib/ipam): the claim is
-// pending until the block is there. A process that dies in between leaves a claim that Calico's IPAM takes up, or a handle of no address, which a sweep finds.
+// pending until the block is there. A process that dies in between leaves a claim that Calico's IPAM takes up, or a handle of no address, which a sweep finds;
+// where the API server refuses a write, what this call has written is taken back.
 func (d *KubernetesAPI) restoreInNewBlock(ctx context.Context, host string, address HeldAddress, dryRun bool) error {
 	if err := d.mayMakeBlock(ctx, address); err != nil {
 		return err
@@ -36,39 +39,79 @@ func (d *KubernetesAPI) restoreInNewBlock(ctx context.Context, host string, addr
 	if err := d.checkReady(ctx); err != nil {
 		return err
 	}
-	if err := d.claimAgain(ctx, host, address.Block, model.StatePending); err != nil {
+	made, err := d.claimAgain(ctx, host, address.Block, model.StatePending)
+	if err != nil {
 		return err
 	}
 	if err := d.raiseHandle(ctx, address, 1); err != nil {
-		return err
+		return errors.Join(err, d.unclaim(ctx, host, address.Block, made && refused(err)))
 	}
 	if err := d.create(ctx, kindBlock, resourceName(address.Block), json.RawMessage(spec)); err != nil {
+		if refused(err) {
+			err = errors.Join(err, d.uncount(ctx, address), d.unclaim(ctx, host, address.Block, made))
+		}
 		return err
 	}
-	return d.claimAgain(ctx, host, address.Block, model.StateConfirmed)
+	_, err = d.claimAgain(ctx, host, address.Block, model.StateConfirmed)
+	return err
 }
 
-// claimAgain writes the host's claim on a block.
-func (d *KubernetesAPI) claimAgain(ctx context.Context, host string, cidr netip.Prefix, state model.BlockAffinityState) error {
+// refused reports that the API server has answered that it did not write. After any other error it may have, or may yet: claim and count are right then.
+func refused(err error) bool {
+	return errors.Is(err, ErrConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+}
+
+// claimAgain writes the host's claim on a block, and reports whether it has made it.
+func (d *KubernetesAPI) claimAgain(ctx context.Context, host string, cidr netip.Prefix, state model.BlockAffinityState) (made bool, err error) {
 	name := affinityName(host, cidr)
 	object, err := d.read(ctx, kindAffinity, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if object == nil {
-		return d.create(ctx, kindAffinity, name, map[string]any{
+		err := d.create(ctx, kindAffinity, name, map[string]any{
 			"state": string(state), "node": host, "type": model.IPAMAffinityTypeHost, "cidr": cidr.String(), "deleted": "false",
 		})
+		return err == nil, err
 	}
 	if of, _, err := readAffinity(object); err != nil || of != host {
-		return &ConflictError{Key: object.String(), Detail: "it is not a claim of " + host}
+		return false, &ConflictError{Key: object.String(), Detail: "it is not a claim of " + host}
 	}
 	updated, err := withSpec(object, map[string]any{"state": string(state)})
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = d.update(ctx, object, updated)
-	return err
+	return false, err
+}
+
+// unclaim takes back a claim that claimAgain has made, unless the host has taken it up: it has confirmed it, or has the block by now. It is marked first,
+// as by DeleteAffinity.
+func (d *KubernetesAPI) unclaim(ctx context.Context, host string, cidr netip.Prefix, made bool) error {
+	if !made {
+		return nil
+	}
+	claim, err := d.read(ctx, kindAffinity, affinityName(host, cidr))
+	if err != nil || claim == nil {
+		return err
+	}
+	if of, a, err := readAffinity(claim); err != nil || of != host || a.State != string(model.StatePending) {
+		return err
+	}
+	object, err := d.read(ctx, kindBlock, resourceName(cidr))
+	if err != nil {
+		return err
+	}
+	if object != nil {
+		block, err := decodeCustomBlock(object)
+		if err != nil || affineTo(block.AllocationBlock) == host {
+			return err
+		}
+	}
+	if claim, err = d.markAffinity(ctx, claim); err != nil {
+		return err
+	}
+	return d.remove(ctx, claim)
 }
 
 // mayMakeBlock refuses a block that no enabled IPPool gives out any more, and one of which another block has the address by now.

@@ -4,13 +4,16 @@
 package calico
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -18,7 +21,7 @@ import (
 // its block is gone the block is made again, with the claim of the machine, and Calico's own IPAM goes on with it.
 func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 	w := newKubeWorld(t)
-	const host = "kdd-restored"
+	const host = "kdd-reassigned"
 	agent := w.join(t, host, 77, 1)
 	defer func() { w.leave(t, host); w.dropPods(t, host) }()
 	held := w.read(t, host).host.Addresses
@@ -90,6 +93,11 @@ func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, a := range held {
+		if err := w.store.RestoreAddress(t.Context(), host, a, false); !errors.Is(err, ErrUnchanged) {
+			t.Errorf("restoring %s again: got %v, want that it is assigned just as it was", a.Address, err)
+		}
+	}
 	after := w.specs(t)
 	for _, specs := range []map[string]any{before, after} {
 		for key, spec := range specs {
@@ -105,6 +113,72 @@ func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 	}
 	w.addPod(t, agent, 1)
 }
+
+// Where another makes the block first, or the API server takes no block, nothing is left of the attempt: no handle that counts what is not there,
+// and no claim of the host, unless the host itself has the block by now.
+func TestARestoreThatIsBeatenToTheBlockLeavesNothing(t *testing.T) {
+	w := newKubeWorld(t)
+	const host, other = "kdd-beaten", "kdd-beater"
+	address := HeldAddress{
+		Block: netip.MustParsePrefix("10.244.250.0/26"), Address: netip.MustParseAddr("10.244.250.7"), Handle: "k8s-pod-network.kdd-beaten",
+		Attributes: map[string]string{"node": host, "pod": "p", "namespace": "default"},
+	}
+	name := resourceName(address.Block)
+	blockOf := func(owner string) {
+		block, err := emptyBlockFor(owner, address.Block)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		spec := map[string]any{}
+		if err := json.Unmarshal(block.object, &spec); err != nil {
+			t.Error(err)
+		}
+		spec["strictAffinity"], spec["attributes"] = false, []any{}
+		w.create(t, kindBlock, map[string]any{"metadata": map[string]any{"name": name}, "spec": spec})
+	}
+	for _, test := range []struct {
+		name    string
+		disturb func(c *traffic)
+		claimed bool
+		refused func(error) bool
+	}{
+		{"another host's block", func(c *traffic) { c.once(http.MethodPost, "/ipamblocks", func() { blockOf(other) }) }, false, isConflict},
+		{"the host's own block", func(c *traffic) { c.once(http.MethodPost, "/ipamblocks", func() { blockOf(host) }) }, true, isConflict},
+		{"no right to make blocks", func(c *traffic) {
+			c.answer = func(r *http.Request) *http.Response {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/ipamblocks") {
+					response := page404(r)
+					response.StatusCode, response.Status = http.StatusForbidden, "403 Forbidden"
+					return response
+				}
+				return nil
+			}
+		}, false, apierrors.IsForbidden},
+	} {
+		store, traffic := w.open(t)
+		test.disturb(traffic)
+		before := w.specs(t)
+		if err := store.RestoreAddress(t.Context(), host, address, false); !test.refused(err) {
+			t.Fatalf("%s: got %v, want that it is refused", test.name, err)
+		}
+		after := w.specs(t)
+		if claim := kindAffinity + " " + affinityName(host, address.Block); (after[claim] != nil) != test.claimed {
+			t.Errorf("%s: the host's claim is %v, want that there is one: %v", test.name, after[claim], test.claimed)
+		} else {
+			delete(after, claim)
+		}
+		delete(after, kindBlock+" "+name)
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s: the attempt leaves something (-want +got):\n%s", test.name, diff)
+		}
+		w.drop(t, kindBlock, name)
+		w.drop(t, kindAffinity, affinityName(host, address.Block))
+		w.drop(t, kindHandle, address.Handle)
+	}
+}
+
+func isConflict(err error) bool { return errors.Is(err, ErrConflict) }
 
 // sequenceOf is the sequence number of an assigned address.
 func (w *kubeWorld) sequenceOf(t *testing.T, host string, address HeldAddress) uint64 {

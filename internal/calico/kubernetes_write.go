@@ -42,14 +42,16 @@ func (d *KubernetesAPI) DeleteNode(context.Context, Guard) error { return errNot
 // calls, and two for each handle.
 func (d *KubernetesAPI) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
 	check := func(ctx context.Context) error { return d.checkGuard(ctx, guard) }
-	if err := d.releaseIf(ctx, check, cidr, assignments); err != nil {
+	if err := d.releaseIf(ctx, check, guard.Host, cidr, assignments); err != nil {
 		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, cidr, err)
 	}
 	return nil
 }
 
-// releaseIf frees addresses if the check, which comes right before the first write, passes.
-func (d *KubernetesAPI) releaseIf(ctx context.Context, check func(context.Context) error, cidr netip.Prefix, assignments []Assignment) error {
+// releaseIf frees a host's addresses if the check, which comes right before the first write, passes.
+func (d *KubernetesAPI) releaseIf(
+	ctx context.Context, check func(context.Context) error, host string, cidr netip.Prefix, assignments []Assignment,
+) error {
 	// Handles are read before the block: a machine that is back takes a tunnel's address again under the same handle, and whatever it does to
 	// the handle after this look makes our write a conflict.
 	handles, err := d.readHandles(ctx, assignments)
@@ -67,7 +69,7 @@ func (d *KubernetesAPI) releaseIf(ctx context.Context, check func(context.Contex
 	if err != nil {
 		return err
 	}
-	lost, err := releaseFromBlock(block, assignments)
+	lost, err := releaseFromBlock(block, host, assignments)
 	if err != nil {
 		return &ConflictError{Key: object.String(), Detail: err.Error()}
 	}

@@ -297,7 +297,7 @@ func (d *KubernetesAPI) RemoveLeftovers(ctx context.Context, guard Guard, leftov
 	case len(endpoints) > 0:
 		return errNotInKubernetes
 	}
-	if err := d.releaseIf(ctx, d.checkReady, block, assignments); err != nil {
+	if err := d.releaseIf(ctx, d.checkReady, guard.Host, block, assignments); err != nil {
 		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, block, err)
 	}
 	return nil

@@ -40,7 +40,7 @@ func TestASweepFindsHostsAndOrphanedHandles(t *testing.T) {
 	n2 := machine(t, w.calico, "n-2", 2, 0) // has tunnels alone
 	machine(t, w.calico, "n1.example.com", 3, 1)
 	names := []string{"n-2", "n1", "n1.example.com"}
-	want := Sweep{Hosts: names, ResourceHosts: names} // each has its own FelixConfiguration
+	want := Sweep{Hosts: names, ResourceHosts: names, NamesPods: true} // each has its own FelixConfiguration
 	if diff := cmp.Diff(want, w.sweep(t)); diff != "" {
 		t.Errorf("of machines that live:\n%s", diff)
 	}

@@ -106,7 +106,7 @@ type Allocation struct {
 	Host     string
 	// Attributes are all that anyone who assigned it wrote with it, Host among them.
 	Attributes map[string]string
-	// Unknown is the name of a field next to these that this program does not know, "" for none: the address may be another's as well.
+	// Unknown is the name of an attribute, or of a field next to them, that this program does not know, "" for none: the address may be another's as well.
 	Unknown string
 }
 

@@ -61,7 +61,7 @@ func exactly(t *testing.T, value []byte) any {
 func released(t *testing.T) *storedBlock {
 	t.Helper()
 	block := newer(t)
-	if _, err := releaseFromBlock(block, []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}); err != nil {
+	if _, err := releaseFromBlock(block, "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	return block
@@ -134,13 +134,49 @@ func TestAnAddressWithASecondOwnerIsLeftAlone(t *testing.T) {
 		t.Errorf("unknown attributes (-want +got):\n%s", diff)
 	}
 	second := Assignment{Address: netip.MustParseAddr("10.0.0.2"), Handle: "c", Sequence: 3}
-	if _, err := releaseFromBlock(newer(t), []Assignment{second}); err == nil || !strings.Contains(err.Error(), `"alternate"`) {
+	if _, err := releaseFromBlock(newer(t), "n1", []Assignment{second}); err == nil || !strings.Contains(err.Error(), `"alternate"`) {
 		t.Errorf("releasing it: got %v, want an error that names the attribute", err)
 	}
 	var found PodHoldings
 	found.addBlock([]byte(strings.Replace(leftoverBlock, `{"handle_id":"net.a",`, `{"handle_id":"net.a","alternate":{"node":"n2"},`, 1)), nobody)
 	if len(found.Leftovers) != 0 {
 		t.Errorf("leftovers: got %+v, want none", found.Leftovers)
+	}
+}
+
+// A newer Calico names a virtual machine among what it says of an address's owner: the machine keeps its address when pod and host are gone. What Calico writes
+// for pods and tunnels up to this program's version is known.
+func TestAnAddressOfAVirtualMachineIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for secondary, want := range map[string]string{
+		`{"namespace":"default","node":"n1","pod":"a","timestamp":"2026-01-01 00:00:00 UTC"}`:                                     "",
+		`{"namespace":"default","node":"n1","pod":"a"}`:                                                                           "",
+		`{"node":"n1","timestamp":"2026-01-01 00:00:00 UTC"}`:                                                                     "",
+		`{"node":"n1","type":"ipipTunnelAddress"}`:                                                                                "",
+		`{"node":"n1","type":"vxlanTunnelAddress"}`:                                                                               "",
+		`{"node":"n1","type":"vxlanV6TunnelAddress"}`:                                                                             "",
+		`{"node":"n1","type":"wireguardTunnelAddress"}`:                                                                           "",
+		`{"node":"n1","type":"wireguardV6TunnelAddress"}`:                                                                         "",
+		`{"node":"n1","vmi":""}`:                                                                                                  "",
+		`{"node":"n1","namespace":"default","pod":"a","timestamp":"2026-01-01 00:00:00 UTC","vmi-name":"v","vmi-uid":"1"}`:        "vmi-name",
+		`{"node":"n1","namespace":"default","pod":"a","timestamp":"2026-01-01 00:00:00 UTC","vm-uid":"9","vmi-uid":"1","vmi":""}`: "vm-uid",
+	} {
+		value := strings.Replace(newerBlock, `{"handle_id":"a","secondary":{"node":"n1"}}`, `{"handle_id":"a","secondary":`+secondary+`}`, 1)
+		block, err := decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := translateBlock(block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := seen.Allocations[0].Unknown; got != want {
+			t.Errorf("%s: the unknown attribute is %q, want %q", secondary, got, want)
+		}
+		first := Assignment{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}
+		if _, err := releaseFromBlock(block, "n1", []Assignment{first}); (err == nil) != (want == "") {
+			t.Errorf("%s: releasing it: got %v, want an error only of an unknown attribute", secondary, err)
+		}
 	}
 }
 

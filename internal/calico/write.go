@@ -149,7 +149,7 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	if block == nil {
 		return &ConflictError{Key: key, Detail: "it is absent"}
 	}
-	lost, err := releaseFromBlock(block, assignments)
+	lost, err := releaseFromBlock(block, guard.Host, assignments)
 	if err != nil {
 		return &ConflictError{Key: key, Detail: err.Error()}
 	}

@@ -7,14 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
-
-// Paint colors text that tells of something that is well, or is not. It must not change what is visible.
-type Paint func(text string, well bool) string
-
-// Plain paints nothing.
-func Plain(text string, _ bool) string { return text }
 
 // The words of the first line.
 const (
@@ -26,7 +21,7 @@ const (
 const leastText = 30
 
 // Text is the explanation for a terminal of that width in columns, 0 for one without end. Lines that need attention begin with an exclamation mark.
-func Text(e Explanation, width int, paint Paint) string {
+func Text(e Explanation, width int, paint agreement.Paint) string {
 	var b strings.Builder
 	word := wordWell
 	if e.Attention {
@@ -47,7 +42,7 @@ func Text(e Explanation, width int, paint Paint) string {
 }
 
 // write writes a line in a section whose longest topic has so many columns.
-func (l Line) write(b *strings.Builder, topics, width int, paint Paint) {
+func (l Line) write(b *strings.Builder, topics, width int, paint agreement.Paint) {
 	mark := " "
 	if l.Attention {
 		mark = paint("!", false)

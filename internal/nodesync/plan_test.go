@@ -412,19 +412,18 @@ func TestAnAddressOfWhichANewerCalicoSaysMoreStays(t *testing.T) {
 	blocks[0].Allocations[0].Unknown, blocks[1].Allocations[0].Unknown = "alternate", "alternate"
 	plan := MakePlan(w, c)
 	for _, step := range plan.Steps {
-		switch s := step.(type) {
-		case ReleaseAddresses:
+		if s, ok := step.(ReleaseAddresses); ok {
 			for _, a := range s.Addresses {
 				if a.Address == blocks[0].Allocations[0].Address || a.Address == blocks[1].Allocations[0].Address {
 					t.Errorf("the plan releases it: %s", s)
 				}
 			}
-		case RemoveNode:
+		}
+		if s, ok := step.(RemoveNode); ok {
 			t.Errorf("the Calico Node that leads to it goes: %s", s)
-		case RemoveAffinity:
-			if s.DeleteBlock && s.CIDR == blocks[0].CIDR {
-				t.Errorf("its block goes: %s", s)
-			}
+		}
+		if s, ok := step.(RemoveAffinity); ok && s.DeleteBlock && s.CIDR == blocks[0].CIDR {
+			t.Errorf("its block goes: %s", s)
 		}
 	}
 	var said []string

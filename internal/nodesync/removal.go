@@ -150,10 +150,10 @@ func splitAllocations(b Block, host string) (own []Reservation, foreign []Alloca
 func foreignMessage(b Block, foreign []Allocation) string {
 	first, whose := foreign[0], "of "+foreign[0].Host
 	switch {
-	case first.Unknown != "":
-		whose += ", which " + ofUnknown(first)
 	case first.Host == "":
 		whose = "of an unknown owner"
+	case first.Unknown != "":
+		whose += ", which " + ofUnknown(first)
 	case first.Handle == "":
 		whose = "without a handle"
 	}

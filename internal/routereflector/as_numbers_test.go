@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/api/pkg/lib/numorstring"
@@ -233,4 +234,63 @@ func TestPathsOfNodesOfTheClustersASAreBounded(t *testing.T) {
 	if got := is.breaks(before, after, Step{Kind: EnsurePeer}, 3); !strings.Contains(got, "paths to one prefix, where 12 are the most") {
 		t.Errorf("%q", got)
 	}
+}
+
+// A client that a BGPPeer parts from the only reflector that is left does not keep another from being made.
+func TestAReflectorIsMadeBesideAClientThatIsPartedFromTheLast(t *testing.T) {
+	t.Parallel()
+	w := cluster(9, 3)
+	two := int32(2)
+	w.Topology.Spec.Redundancy = &two
+	w, _ = carryOut(t, w, nil)
+	reflectors := factsOf(&w).working(nil)
+	client, _ := factsOf(&w).node(w.others()[0])
+	w.Peers = append(slices.Clone(w.Peers), wrongAS(t, &client, &reflectors[0])...)
+	w = w.with(silentSince(w.Now), reflectors[1].Name).with(func(n *Node) { n.Workloads = 1 }, client.Name)
+	w.Now = w.Now.Add(2 * time.Minute)
+	w, done := carryOut(t, w, nil)
+	p := Make(w)
+	if order(done) != "Promote Demote" || len(p.Refusals) > 0 || p.Checks.UnreachablePairs != 0 || p.Checks.MinSessionsPerClient != 1 {
+		t.Errorf("%v, %+v, %+v", kinds(done), p.Refusals, p.Checks)
+	}
+}
+
+// In a hierarchy a client that is parted from both reflectors of its group has too few sessions by no step, whatever reflectors other groups have; one that
+// is parted from those of another group has as many as it should.
+func TestAClientThatIsPartedFromItsGroup(t *testing.T) {
+	t.Parallel()
+	w := inTheEnd(limited(24, 2, 12))
+	w = w.settled()
+	client := w.Nodes[slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Labels[v1alpha1.ClientLabel] == "2" })]
+	part := func(group int) World {
+		w := w
+		w.Peers = slices.Clone(w.Peers)
+		for _, r := range groupOf(factsOf(&w).working(nil), group) {
+			w.Peers = append(w.Peers, wrongAS(t, &client, &r)...)
+		}
+		return w
+	}
+	for group, want := range map[int]int{2: 2, firstGroup: 2, spines: 2} {
+		at := part(group)
+		if got := checksOf(&at).judge(at.state()).checks.MinSessionsPerClient; got != want {
+			t.Errorf("parted from group %s: the least is %d, want %d", groupName(group), got, want)
+		}
+	}
+	// With both in no BGPPeer for clients it has none from a reflector that could have one.
+	at := part(firstGroup)
+	for i := range at.Peers {
+		if at.Peers[i].NodeMatcher != nil && at.Peers[i].Topology != "" {
+			at.Peers[i].NodeMatcher = both{at.Peers[i].NodeMatcher, allBut(client.Name)}
+		}
+	}
+	if got := checksOf(&at).judge(at.state()).checks.MinSessionsPerClient; got != 0 {
+		t.Errorf("without sessions, parted from another group: the least is %d", got)
+	}
+}
+
+// both matches what two matchers do.
+type both [2]Matcher
+
+func (m both) Evaluate(labels map[string]string) bool {
+	return m[0].Evaluate(labels) && m[1].Evaluate(labels)
 }

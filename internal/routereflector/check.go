@@ -166,7 +166,8 @@ func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt
 			reflectors = append(reflectors, int32(i))
 		}
 	}
-	least := -1
+	at, least := w.in(s), -1
+	clients := factsOf(&at).roster()
 	for i := range s.nodes {
 		node := &s.nodes[i]
 		if node.Name == exempt || !f.up(node) || !node.isClient(&w.Topology) {
@@ -178,7 +179,9 @@ func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt
 				count++
 			}
 		}
-		if count == 0 && len(reflectors) > 0 && !slices.ContainsFunc(reflectors, func(r int32) bool { return !n.Parted(int32(i), r) }) {
+		if count == 0 && partedFromAll(n, int32(i), slices.DeleteFunc(slices.Clone(reflectors), func(r int32) bool {
+			return s.nodes[r].Name == exempt || !clients.has(node, s.nodes[r].group())
+		})) {
 			continue // no step gives it any, and it must not make the others' of no account
 		}
 		if least < 0 || count < least {
@@ -186,6 +189,11 @@ func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt
 		}
 	}
 	return least
+}
+
+// partedFromAll reports that a client has reflectors, and no session comes up with any. The reflector that a step makes has none yet, and is not among them.
+func partedFromAll(n *reachability.Network, client int32, reflectors []int32) bool {
+	return len(reflectors) > 0 && !slices.ContainsFunc(reflectors, func(r int32) bool { return !n.Parted(client, r) })
 }
 
 // transit says what the model sees between a step and the moment at which new sessions are up: only what is there before and after, and is the
@@ -262,24 +270,29 @@ func (w checks) breaks(before, after judged, step Step, wanted int) string {
 }
 
 // partedBefore counts the pairs of nodes that had no path before an emergency, and have one by the mesh that is on since: the best reflector that there can be,
-// which has a session with every client and every reflector, would give them none. A node that came later does not count: it has lost nothing to the emergency.
+// which has a session with every client and every reflector, would give them none, and neither would those of somebody else's that are dead now, as if they
+// had lived: they may have died in the emergency. A node that came later does not count: it has lost nothing to the emergency.
 func (w checks) partedBefore(s state) int {
-	id := w.Topology.Spec.ClusterID
+	id, now := w.Topology.Spec.ClusterID, s.nodes
 	s.nodes = append(slices.Clone(s.nodes), Node{
 		Labels: map[string]string{v1alpha1.ReflectorLabel: w.Topology.Name}, ClusterID: id, Written: &Mark{Group: firstGroup, ClusterID: id}, Ready: corev1.ConditionTrue,
 		IPv4: netip.AddrFrom4([4]byte{192, 0, 2, 1}), IPv6: netip.MustParseAddr("2001:db8::1"), // of ranges for documentation, which no node has
 	})
-	best, count := len(s.nodes)-1, 0
+	for i := range now {
+		if n := &s.nodes[i]; n.foreignReflector(&w.Topology) && w.servesOthers(n) {
+			n.Ready = corev1.ConditionTrue
+		}
+	}
+	best, count := len(now), 0
 	for _, f := range familiesOf(w.Nodes) {
 		count += f.network(s.nodes, s.peers, false).Judge(func(at int32) bool {
-			n := &s.nodes[at]
-			return int(at) == best || !f.up(n) || n.Created.After(w.Topology.Status.Emergency.Since.Time)
+			return int(at) == best || !f.up(&now[at]) || now[at].Created.After(w.Topology.Status.Emergency.Since.Time)
 		}).UnreachablePairs
 	}
 	return count
 }
 
-// liveClients says whether there is a live client but for one.
+// liveClients reports whether there is a live client but for one.
 func (w checks) liveClients(s state, but string) bool {
 	return slices.ContainsFunc(s.nodes, func(n Node) bool { return n.Name != but && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) })
 }
@@ -315,7 +328,7 @@ func (w checks) fallback(p *Plan, now judged) {
 	if !w.emergency() && w.adrift() == "" || w.Topology.Spec.Mesh != v1alpha1.MeshManage || w.meshTooLargeByFar() {
 		return
 	}
-	step := w.meshStep(MeshOn, "no reflector lives, and no node may become one; the mesh takes over")
+	step := w.meshStep(MeshOn, "no reflector is running, and no node may become one; the mesh takes over")
 	p.Target = w.judge(now.state.after(step, w.Topology)).checks
 	p.Steps, p.Simulated, p.AtOnce = []Step{step}, []Simulated{{Step: step, Checks: p.Target}}, 1
 }

@@ -25,7 +25,7 @@ import (
 // Both may happen little by little: what has been less for a while becomes the new baseline, and so does at once whatever only adds to it.
 const (
 	// DoubtPeriod is how long a loss must have stood to be believed, be it one that is doubted or a lesser one. A Node that was deleted by mistake
-	// is registered anew by its kubelet well before.
+	// is registered again by its kubelet well before.
 	DoubtPeriod = 5 * time.Minute
 	// leastVanished is how many Nodes must be gone before that is noticed: of two or three one may well go.
 	leastVanished = 2
@@ -161,7 +161,8 @@ func (w candidates) believe() (baseline *v1alpha1.Baseline, confirm bool) {
 	case meant, c.grown(b), vanished(b, c):
 		return &c.now, false
 	}
-	// A list that lacks some Nodes for a moment lowers nothing: what is missing counts until it has been missing for a while.
+	// A list that lacks some Nodes for a moment lowers nothing: until some have been missing for a while, all of them count. FewerSince is the time of
+	// the first loss, and another one does not put it off, so that who vanished last counts for a shorter while.
 	since := second(w.Now)
 	if b.FewerSince != nil {
 		since = *b.FewerSince

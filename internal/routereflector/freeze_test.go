@@ -75,7 +75,7 @@ func TestFrozen(t *testing.T) {
 		reason Reason
 		words  string
 	}{
-		"clients: none":            {w.unlabel(20, "bgp", anybody), ReasonMatchesNothing, "spec.clientSelector selects none of the 20 Nodes that it selected at 2026-11-21T03:00:00Z and that are still there"},
+		"clients: none":            {w.unlabel(20, "bgp", anybody), ReasonMatchesNothing, "spec.clientSelector selects none of the 20 Nodes that it selected at 2026-11-21T03:00:00Z and that still exist"},
 		"clients: less than half":  {w.unlabel(11, "bgp", anybody), ReasonMatchesTooFew, "spec.clientSelector selects only 9 of the 20 Nodes that it selected"},
 		"clients: half":            {w.unlabel(10, "bgp", anybody), "", ""},
 		"required: none":           {w.unlabel(20, "pool", inPool), ReasonMatchesNothing, "spec.reflectors.required selects none of the 6 Nodes that it selected"},

@@ -178,7 +178,7 @@ func (w World) Approval(p Plan) string {
 	return ""
 }
 
-// atOnce counts the first steps that are done in one round: in an emergency all that add something. Whoever is chosen first may be ill as well, and to
+// atOnce counts the first steps that are done in one round: in an emergency all that add something. The one that is chosen first may be ill as well, and to
 // wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
 func (w gates) atOnce(p Plan) int {
 	one := min(len(p.Steps), 1)

@@ -256,3 +256,39 @@ func TestWhatWasPartedBeforeAnEmergency(t *testing.T) {
 		}
 	}
 }
+
+// A reflector of somebody else's, which two nodes of one other AS reached each other by, died in the emergency as well: the mesh stays on until it is back.
+func TestAForeignReflectorDiedInTheEmergency(t *testing.T) {
+	t.Parallel()
+	_, w := drifting(t)
+	own, x := factsOf(&w).marked(), w.others()[:3]
+	w = w.with(otherAS, x...)
+	w = w.with(func(n *Node) { n.ClusterID = "9.9.9.9" }, x[0])
+	x0, _ := factsOf(&w).node(x[0])
+	w.Peers = append(slices.Clone(w.Peers), Peer{Name: "rack", PeerIP: x0.IPv4, ASNumber: 65001})
+	if got := checksOf(&w).judge(w.state()).checks.UnreachablePairs; got == 0 {
+		t.Fatal("their reflector does more than its own")
+	}
+	lived := w.with(func(n *Node) { n.Ready = corev1.ConditionTrue }, own...)
+	if got := checksOf(&lived).judge(lived.state()).checks; got.UnreachablePairs != 0 {
+		t.Fatalf("before the emergency: %+v", got)
+	}
+	w = w.with(silentSince(w.Now), x[0]).settled()
+	if first := Make(w).Steps[0]; first.Kind != MeshOn {
+		t.Fatalf("first %s", first)
+	}
+	w = w.After(Make(w).Steps[0])
+	w.Now = w.Now.Add(20 * time.Second)
+	w = w.with(func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, own...)
+	w.Now = w.Now.Add(MeshStays)
+	w, done := carryOut(t, w, nil)
+	if p := Make(w); !w.Mesh.On || p.Emergency == nil || len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonUnsafe {
+		t.Errorf("the mesh is on: %v after %v, %+v, %+v", w.Mesh.On, kinds(done), p.Emergency, p.Refusals)
+	}
+	w = w.with(func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, x[0])
+	w.Now = w.Now.Add(time.Hour)
+	w, done = carryOut(t, w, nil)
+	if got := Make(w).Checks.UnreachablePairs; order(done) != "MeshOff" || w.Mesh.On || got != 0 {
+		t.Errorf("once it is back: %v, %d pairs without a path", kinds(done), got)
+	}
+}

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// speaks says whether the node runs Calico's BGP for this cluster: on Windows confd and BIRD do not run, and without an address calico-node
+// speaks reports whether the node runs Calico's BGP for this cluster: on Windows confd and BIRD do not run, and without an address calico-node
 // has not (or not yet) set BGP up.
 func (n *Node) speaks() bool { return n.runsBGP() && !n.ForeignAS }
 
@@ -76,7 +76,7 @@ func (n *Node) departs() bool {
 	})
 }
 
-// retires says that somebody has cordoned the node, which is what comes before it is drained, started anew or deleted. Whoever means to keep a reflector
+// retires says that somebody has cordoned the node, which is what comes before it is drained, restarted or deleted. Anyone who means to keep a reflector
 // through that says so with an annotation.
 func (n *Node) retires() bool {
 	_, keep := n.Annotations[v1alpha1.KeepAnnotation]

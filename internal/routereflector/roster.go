@@ -93,7 +93,7 @@ func groupOf(nodes []Node, groups ...int) []Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return !slices.Contains(groups, n.group()) })
 }
 
-// ClientOf says whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat topology is
+// ClientOf reports whether a node takes its routes from the topology's reflectors, and of which group by what is written now: that of a flat topology is
 // called as the topology, and a client that no group has taken yet has "". A client that moves is in the group that it leaves until the move is over.
 func (w World) ClientOf(n Node) (group string, client bool) {
 	if !n.isClient(&w.Topology) {

@@ -296,7 +296,7 @@ func (w designs) changedPeers(d design) []Step {
 	return append(missing, changed...)
 }
 
-// resetsSessions says whether one of the steps changes options of sessions that there are.
+// resetsSessions reports whether one of the steps changes options of sessions that there are.
 func (w designs) resetsSessions(peers []Step) bool {
 	return slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.isReflectorOf(&w.Topology) }) &&
 		slices.ContainsFunc(peers, func(s Step) bool {

@@ -7,17 +7,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Paint colors text that tells of something that is well, or is not. It must not change what is visible.
-type Paint func(text string, well bool) string
-
-// Plain paints nothing.
-func Plain(text string, _ bool) string { return text }
-
 // Tree is the topologies as text for a terminal of that width in columns; 0 is one without end. Names of clients wrap, other lines do not.
-func Tree(maps []Map, width int, paint Paint) string {
+func Tree(maps []Map, width int, paint agreement.Paint) string {
 	var b strings.Builder
 	t := tree{out: &b, width: width, paint: paint, grouped: grouped(maps)}
 	for i, m := range maps {
@@ -32,7 +27,7 @@ func Tree(maps []Map, width int, paint Paint) string {
 type tree struct {
 	out     *strings.Builder
 	width   int
-	paint   Paint
+	paint   agreement.Paint
 	grouped bool
 }
 

@@ -80,15 +80,9 @@ type line struct {
 
 // list filters and bounds. The lines are in their final order.
 func (m matcher) list(l List, thing string, lines []line) List {
-	matched, settling := 0, 0
-	l.All = len(lines)
+	matched := 0
+	l.count(lines)
 	for _, x := range lines {
-		if x.row.Ill {
-			l.Ill++
-		}
-		if x.settling {
-			settling++
-		}
 		state := Good
 		if x.row.Ill {
 			state = Bad
@@ -98,6 +92,29 @@ func (m matcher) list(l List, thing string, lines []line) List {
 		}
 		if matched++; matched <= MostShown {
 			l.Rows = append(l.Rows, x.row)
+		}
+	}
+	if matched > MostShown {
+		l.More = fmt.Sprintf("and %d more; filter to see them", matched-MostShown)
+	}
+	if (m.narrows() || m.attention) && len(lines) > 0 {
+		l.Summary = fmt.Sprintf("%d of %s", matched, prose.Plural(len(lines), thing))
+	} else if l.Summary == "" {
+		l.Summary = prose.Plural(len(lines), thing)
+	}
+	return l
+}
+
+// count fills in what the list is as a whole, whatever the filter.
+func (l *List) count(lines []line) {
+	settling := 0
+	l.All = len(lines)
+	for _, x := range lines {
+		if x.row.Ill {
+			l.Ill++
+		}
+		if x.settling {
+			settling++
 		}
 	}
 	l.Problem = tidy(l.Problem)
@@ -112,15 +129,6 @@ func (m matcher) list(l List, thing string, lines []line) List {
 	case l.All == 0:
 		l.State, l.Text = Absent, "none"
 	}
-	if matched > MostShown {
-		l.More = fmt.Sprintf("and %d more; filter to see them", matched-MostShown)
-	}
-	if (m.narrows() || m.attention) && len(lines) > 0 {
-		l.Summary = fmt.Sprintf("%d of %s", matched, prose.Plural(len(lines), thing))
-	} else if l.Summary == "" {
-		l.Summary = prose.Plural(len(lines), thing)
-	}
-	return l
 }
 
 // cells are tidy texts.

@@ -43,6 +43,8 @@ const (
 	stormSlots, stormStays = 8, 3
 	// stormEnd begins the keys with which the history ends when it is read.
 	stormEnd = "/e2e/storm-end-"
+	// answered begins the names of counters of answers.
+	answered = "requests answered "
 )
 
 // storm is a cluster of machines that come and go at random, and what disturbs those that clean up after them.
@@ -72,7 +74,8 @@ type replica struct {
 // Two replicas of the real program work beside machines that depart, join, join again in the middle of their clean-up and are renamed, while they
 // are killed, put to sleep, and their servers freeze, and while a person asks for machines by name, that are gone or not. The history of Calico's
 // etcd, change by change, must hold no removal of anything of a machine or pod that lived at that moment; in the end nothing of machines that are
-// gone may be left. MOORING_E2E_STORM_SECONDS makes it longer.
+// gone may be left. What pods left on machines that stay is younger than its 15 minutes, and must stay as well: that it goes later, other tests show.
+// MOORING_E2E_STORM_SECONDS makes it longer.
 func TestStorm(t *testing.T) { //nolint:paralleltest // its servers freeze, and it needs the machine for itself
 	if testing.Short() {
 		t.Skip("it takes minutes; make e2e runs it")
@@ -102,16 +105,18 @@ func TestTheStormFindsANaiveController(t *testing.T) { //nolint:paralleltest // 
 	defer func() { _ = store.Close() }()
 	naive := st.alongside(func(ctx context.Context) { st.beNaive(ctx, store.Client()) })
 	st.populate()
-	for range 4 {
-		<-time.After(15 * time.Second)
-		if o := st.judge(); len(o.violations) > 0 {
-			st.end(naive)
-			t.Logf("it had done %d wrongs in a history of %d writes, of which the first: %s", len(o.violations), o.writes, o.violations[0])
-			return
+	defer st.end(naive)
+	testkit.Eventually(t, "a naive controller to do wrong to a Node, and to a block or an address", func() string {
+		<-time.After(5 * time.Second)
+		o := st.judge()
+		node := slices.IndexFunc(o.violations, func(v string) bool { return strings.Contains(v, nodePrefix) })
+		ipam := slices.IndexFunc(o.violations, func(v string) bool { return strings.Contains(v, ipamPrefix) })
+		if node < 0 || ipam < 0 {
+			return fmt.Sprintf("it had done %d wrongs in a history of %d writes: %q", len(o.violations), o.writes, o.violations)
 		}
-	}
-	st.end(naive)
-	t.Error("a naive controller did no wrong in a minute: the storm is none")
+		t.Logf("it had done %d wrongs in a history of %d writes, such as %s; %s", len(o.violations), o.writes, o.violations[node], o.violations[ipam])
+		return ""
+	})
 }
 
 func newStorm(t *testing.T) *storm {
@@ -207,17 +212,33 @@ func (st *storm) startReplica(r *replica) {
 		"--mass-guard-nodes=100000", "--min-overlap-percent=0", "--also-remove=HostEndpoint,BGPPeer,PodLeftovers")...)
 }
 
-// revive starts replicas again that have ended by themselves, as Kubernetes would: they do when they lose the lease.
+// revive starts replicas again that have ended by themselves, as Kubernetes would.
 func (st *storm) revive() {
 	st.t.Helper()
 	for _, r := range st.replicas {
 		select {
 		case <-r.Done():
-			st.count("ends of a replica that lost its lease")
+			st.count(st.whyEnded(r))
 			st.startReplica(r)
 		default:
 		}
 	}
+}
+
+// whyEnded says why a replica has ended by itself, and fails the test where it may not: it may when it has lost its lease, and when it cannot begin since a
+// server is frozen.
+func (st *storm) whyEnded(r *replica) string {
+	st.t.Helper()
+	output := r.Output()
+	crashed := r.ExitCode() != 1 || strings.Contains(output, "panic:") || strings.Contains(output, "fatal error:")
+	switch {
+	case !crashed && strings.Contains(output, "leader election lost"):
+		return "ends of a replica that lost its lease"
+	case !crashed && !strings.Contains(output, `"Starting"`):
+		return "starts of a replica that a frozen server prevented"
+	}
+	st.t.Fatalf("a replica ended by itself, with exit code %d:\n%s", r.ExitCode(), tail(r.Process))
+	return ""
 }
 
 // rage disturbs replicas and servers at random for a time.
@@ -302,7 +323,7 @@ func (st *storm) forget(ctx context.Context, id string, names []string) {
 	for ctx.Err() == nil {
 		if state, err := states.Get(ctx, controller.StateName, metav1.GetOptions{}); err == nil {
 			if answer := controller.ParseAnswer(state.Annotations[nodesync.AnswerAnnotation]); answer.ID == id && answer.Final() {
-				st.count("requests answered " + answer.State)
+				st.count(answered + answer.State)
 				return
 			}
 		}
@@ -364,6 +385,25 @@ func (st *storm) rest() {
 		<-time.After(time.Second)
 	}
 	st.expectAlive(alive)
+	st.expectAnswer(gone)
+}
+
+// expectAnswer fails unless the replicas have answered a request by name. If servers froze over all of those in the storm, they answer one now.
+func (st *storm) expectAnswer(gone []string) {
+	st.t.Helper()
+	testkit.Eventually(st.t, "an answer to a request by name", func() string {
+		st.revive()
+		st.mu.Lock()
+		counts := maps.Clone(st.counts)
+		st.mu.Unlock()
+		for what := range counts {
+			if strings.HasPrefix(what, answered) {
+				return ""
+			}
+		}
+		st.forget(st.t.Context(), fmt.Sprintf("last-%d", st.next.Add(1)), gone[:min(len(gone), 1)])
+		return fmt.Sprintf("of %d requests none is answered", counts["requests by name"])
+	})
 }
 
 // renamed are those that are gone whose other name lives.
@@ -435,12 +475,15 @@ func (st *storm) report(o *oracle) {
 	for _, what := range slices.Sorted(maps.Keys(st.counts)) {
 		fmt.Fprintf(&lines, "%7d %s\n", st.counts[what], what)
 	}
-	fmt.Fprintf(&lines, "%7d writes to Calico's etcd\n%7d removals of machines that were gone\n%7d removals of pods that were gone, on machines that live\n",
+	fmt.Fprintf(&lines, "%7d writes to Calico's etcd\n%7d removals of machines that were gone\n%7d removals of leftovers of pods on machines that live, which are too young in a short storm\n",
 		o.writes, o.removed, o.leftovers)
 	fmt.Fprintf(&lines, "%7d violations", len(o.violations))
 	st.t.Logf("the storm:\n%s", lines.String())
 	for _, violation := range o.violations[:min(len(o.violations), 20)] {
 		st.t.Error(violation)
+	}
+	if o.removed == 0 {
+		st.t.Error("nothing of machines that were gone was removed: the replicas did no work")
 	}
 }
 

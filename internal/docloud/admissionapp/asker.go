@@ -131,7 +131,7 @@ func (a *asker) judge(ctx context.Context, q admission.Question, answer admissio
 	case ctx.Err() != nil:
 		return unknown(a.rest(a.clock.Now().Add(restFailed), "it does not respond in time"))
 	case failure != nil && failure.Status != 0:
-		return unknown(a.rest(a.clock.Now().Add(restFailed), fmt.Sprintf("it answers %d", failure.Status)))
+		return unknown(a.rest(a.clock.Now().Add(restFailed), fmt.Sprintf("it responds with %d", failure.Status)))
 	}
 	return unknown(a.rest(a.clock.Now().Add(restFailed), "it cannot be reached"))
 }

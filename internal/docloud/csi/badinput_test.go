@@ -199,7 +199,7 @@ func (i *input) toControl() []bad {
 		{"snapshots: a foreign token", call(c.ListSnapshots, &spec.ListSnapshotsRequest{StartingToken: "x"}, none[shots]), codes.Aborted, "begin the list again"},
 		{"delete snapshot: no ID", call(c.DeleteSnapshot, &spec.DeleteSnapshotRequest{}, none), codes.InvalidArgument, "no snapshot ID"},
 		{"get snapshot: gone", call(c.GetSnapshot, &spec.GetSnapshotRequest{SnapshotId: gone}, none), codes.NotFound, gone},
-		{"capacity", call(c.GetCapacity, &spec.GetCapacityRequest{}, none), codes.Unimplemented, "does not say"},
+		{"capacity", call(c.GetCapacity, &spec.GetCapacityRequest{}, none), codes.Unimplemented, "does not report"},
 	}
 }
 

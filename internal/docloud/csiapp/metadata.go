@@ -62,7 +62,7 @@ func askMetadataOnce(ctx context.Context, target string) (string, error) {
 	case err != nil:
 		return "", err
 	case response.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("it answers %d", response.StatusCode)
+		return "", fmt.Errorf("it responds with %d", response.StatusCode)
 	case value == "":
 		return "", errors.New("its response is empty")
 	}

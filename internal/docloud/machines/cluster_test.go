@@ -246,7 +246,7 @@ func TestLargeScaleDown(t *testing.T) {
 	}
 	testkit.Eventually(t, "an event about the pace", func() string {
 		for _, d := range lost {
-			if w.event(d.Name, EventNotItsTurn, "not its turn") == "" {
+			if w.event(d.Name, EventNotItsTurn, "it has to wait") == "" {
 				return ""
 			}
 		}

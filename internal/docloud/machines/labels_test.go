@@ -121,7 +121,7 @@ func TestLabelsFollowTags(t *testing.T) {
 	const record = `{"x.example/env":"prod"}`
 	testkit.Eventually(t, "the label", func() string { return w.labels(ours.Name, map[string]string{envLabel: "prod", teamLabel: ""}, record) })
 	testkit.Eventually(t, "an event about both", func() string {
-		return w.event(theirs.Name, EventTagNoLabel, `label x.example/env is "own" by somebody else`, "the droplet has 2 tags for label x.example/team")
+		return w.event(theirs.Name, EventTagNoLabel, `label x.example/env has the value "own" from another owner`, "the droplet has 2 tags for label x.example/team")
 	})
 	if problem := w.labels(theirs.Name, map[string]string{envLabel: "own", teamLabel: ""}, ""); problem != "" {
 		t.Error(problem)
@@ -228,7 +228,7 @@ func TestLabelsAreWrittenToWhatIsThere(t *testing.T) {
 	w.patchNode(stale.Name, `{"metadata":{"labels":{"x.example/env":"mine","x.example/other":"1"}}}`)
 	tags := instance.LabelWorld{Tags: []string{"env:prod", "team:db"}, Complete: true}
 	wrote, problems, err := m.writeLabels(t.Context(), stale, tags)
-	if err != nil || !wrote || len(problems) != 1 || !strings.Contains(problems[0], `"mine" by somebody else`) {
+	if err != nil || !wrote || len(problems) != 1 || !strings.Contains(problems[0], `"mine" from another owner`) {
 		t.Errorf("%v, %q, %v", wrote, problems, err)
 	}
 	const record = `{"x.example/team":"db"}`

@@ -75,7 +75,7 @@ func digest(m Machine) string {
 
 // offer returns the set of machines that are off, of all machines. It is the one that was offered before as long as nothing has happened to that but that
 // Nodes of it were deleted, as those of destroyed machines are: a person's confirmation holds until the last of them is dealt with. It is another one when a
-// machine comes back or one more goes.
+// machine comes back or one more goes. A machine of which a new process does not know yet whether it is off has not come back.
 func offer(before Offer, machines, off []Machine) Offer {
 	out := map[string]bool{}
 	var sorted []string
@@ -90,24 +90,53 @@ func offer(before Offer, machines, off []Machine) Offer {
 	if len(off) <= mostOffered {
 		next.Machines = []byte(all)
 	}
-	offered := map[string]bool{}
-	for d := range slices.Chunk(before.Machines, digestSize) {
-		offered[string(d)] = true
-	}
+	offered := before.digests()
 	for d := range out {
 		if !offered[d] {
 			return next
 		}
 	}
-	for _, m := range machines {
-		if d := digest(m); offered[d] && !out[d] {
-			return next
-		}
-	}
-	if before.Hash == "" {
+	if _, back := before.since(machines, out); back || before.Hash == "" {
 		return next
 	}
 	return before
+}
+
+// kept returns the offer that is to be remembered while few machines are off: the one before, as long as it is not known of a machine of it whether that is
+// off, and none has come back. So it is after a new process has begun to lead, which reads the droplets one after the other.
+func kept(before Offer, machines, off []Machine) Offer {
+	out := map[string]bool{}
+	for _, m := range off {
+		out[digest(m)] = true
+	}
+	if unknown, back := before.since(machines, out); !unknown || back {
+		return Offer{}
+	}
+	return before
+}
+
+// digests are the machines of an offer.
+func (o Offer) digests() map[string]bool {
+	all := map[string]bool{}
+	for d := range slices.Chunk(o.Machines, digestSize) {
+		all[string(d)] = true
+	}
+	return all
+}
+
+// since reports what has become of the machines of an offer that are not among those that are off: whether it is not known of one yet, and whether one is back.
+func (o Offer) since(machines []Machine, out map[string]bool) (unknown, back bool) {
+	offered := o.digests()
+	for _, m := range machines {
+		switch d := digest(m); {
+		case !offered[d] || out[d]:
+		case m.Ready || m.Foreign || m.State != StateUnknown:
+			back = true
+		default:
+			unknown = true
+		}
+	}
+	return unknown, back
 }
 
 func confirms(confirmation, hash string, now time.Time) bool {

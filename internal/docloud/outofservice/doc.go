@@ -12,7 +12,11 @@
 //	the account    is the cluster's, and shows droplets of the cluster
 //	the guard      not more than a share of the cluster is off at a time, unless a person has confirmed just these machines
 //
-//	         off, not ready                 proven, let pass                 active and ready
+// It is removed when the droplet is active and the Node is ready. A Node that cannot be ready with the taint, as on a machine that was rebuilt, loses it
+// too: when a GET by ID has lately called the droplet active, its kubelet reports (Ready is False, not Unknown) and has renewed its Lease for the grace
+// period, and no volume is attached.
+//
+//	         off, not ready                 proven, let pass                 active, and ready or reporting
 //	in service ──────────> waiting: Reason ──────────────────> out of service ──────────────> in service
 //	                         │        ^
 //	                         └────────┴── mass-guard: waits for a person

@@ -115,11 +115,15 @@ func (s SetTaint) String() string {
 
 // String implements fmt.Stringer.
 func (s RemoveTaint) String() string {
-	why := "the Node is ready"
+	return fmt.Sprintf("remove the taint out-of-service from node %s: droplet %d is active and %s", s.Node, s.Droplet, s.Why())
+}
+
+// Why says what shows, in addition to the active droplet, that the machine is back.
+func (s RemoveTaint) Why() string {
 	if s.NotReady {
-		why = "the kubelet reports again"
+		return "the kubelet reports again"
 	}
-	return fmt.Sprintf("remove the taint out-of-service from node %s: droplet %d is active and %s", s.Node, s.Droplet, why)
+	return "the Node is ready"
 }
 
 // MakePlan decides; the package's comment says by which rules.
@@ -130,7 +134,9 @@ func MakePlan(w World, c Config) Plan {
 	off := offNow(machines, p.Memory)
 	allowed := c.Allowance(len(machines))
 	held := false
-	if len(off) > allowed {
+	if len(off) <= allowed {
+		p.Memory.Offered = kept(w.Memory.Offered, machines, off)
+	} else {
 		p.Memory.Offered = offer(w.Memory.Offered, machines, off)
 		held = !confirms(w.Confirmation, p.Memory.Offered.Hash, w.Now)
 	}

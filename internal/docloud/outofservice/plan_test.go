@@ -5,6 +5,7 @@ package outofservice_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -251,5 +252,44 @@ func TestRebuilt(t *testing.T) {
 				t.Errorf("asks %v", p.Ask)
 			}
 		})
+	}
+}
+
+// A new process knows of no droplet yet whether it is gone: the confirmation of the one before holds until it does, but not when a machine has come back.
+func TestAConfirmationOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := outofservice.DefaultConfig()
+	gone := func(id int) outofservice.Machine {
+		m := off(id)
+		m.State, m.Proof.State = outofservice.StateGone, outofservice.StateGone
+		return m
+	}
+	w := ten(gone(1), gone(2), gone(3), gone(4), gone(5))
+	p := outofservice.MakePlan(w, c)
+	hash := p.Awaiting.Hash
+	w.Memory, w.Confirmation = p.Memory, p.Awaiting.Confirmation(start.Add(time.Hour))
+	for _, known := range []int{0, 1, 2, 3, 4} { // of none to all but one of the five
+		led := w
+		led.Machines = slices.Clone(w.Machines)
+		for i := known; i < 5; i++ {
+			led.Machines[i].State, led.Machines[i].StateAt, led.Machines[i].Proof = outofservice.StateUnknown, time.Time{}, outofservice.Proof{}
+		}
+		p := outofservice.MakePlan(led, c)
+		if p.Memory.Offered.Hash != hash || p.Awaiting.Hash != "" || len(p.Steps) != known {
+			t.Fatalf("%d of five are known: %v, %+v, waits %+v", known, p.Steps, p.Memory, p.Awaiting)
+		}
+		led.Memory, led.Machines = p.Memory, slices.Clone(w.Machines[1:]) // all are known, and the Node of one is deleted
+		led.Memory.Intents = nil
+		if p := outofservice.MakePlan(led, c); p.Memory.Offered.Hash != hash || len(p.Steps) != 4 {
+			t.Errorf("after %d of five were known: %v, %+v, waits %+v", known, p.Steps, p.Memory, p.Awaiting)
+		}
+		led.Memory, led.Machines = w.Memory, slices.Clone(w.Machines)
+		led.Machines[0] = ready(1)
+		for i := 1 + known; i < 5; i++ {
+			led.Machines[i].State = outofservice.StateUnknown
+		}
+		if p := outofservice.MakePlan(led, c); p.Memory.Offered.Hash == hash {
+			t.Errorf("one has come back while %d of the others are known, and the confirmation holds", known)
+		}
 	}
 }

@@ -6,6 +6,7 @@ package shutdowns
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // counting is a DigitalOcean where all droplets are off, and which counts what it was asked.
@@ -97,6 +99,61 @@ func TestActiveOnesTakeNoTurn(t *testing.T) {
 	}
 }
 
+// While no droplet is called active, all calls are for those that are off.
+func TestAllTurnsAreForThoseThatAreOff(t *testing.T) {
+	t.Parallel()
+	c, clock, api, _ := offAtOnce(600)
+	var p outofservice.Plan
+	for id := range 600 {
+		p.Ask = append(p.Ask, id+1)
+	}
+	for range 12 {
+		c.ask(t.Context(), p)
+		clock.Step(5 * time.Second)
+	}
+	total := 0
+	for _, n := range api {
+		total += n
+	}
+	if total < 30+8 || total > 30+12 {
+		t.Errorf("%d GETs in a minute", total)
+	}
+}
+
+// The Leases of machines that are proven to be off are read before others, while the proof is new.
+func TestLeasesOfProvenMachinesAreFirst(t *testing.T) {
+	t.Parallel()
+	c, clock, _, client := offAtOnce(300)
+	proven := c.seen["n0299"]
+	proven.Proof = outofservice.Proof{State: outofservice.StateOff, First: clock.Now(), Last: clock.Now()}
+	for round := range 3 {
+		clock.Step(10 * time.Second)
+		client.ClearActions()
+		c.readLeases(t.Context())
+		if len(client.Actions()) != 100 || !proven.tried.Equal(clock.Now()) {
+			t.Errorf("reconcile %d does not read its Lease", round)
+		}
+	}
+	clock.Step(10 * time.Second)
+	if c.readLeases(t.Context()); proven.tried.Equal(clock.Now()) {
+		t.Error("its proof is old, and its Lease is read before those that were not")
+	}
+}
+
+// What a kubelet renewed before its machine went off says nothing about whether the machine is back.
+func TestRenewalsOfBeforeDoNotCount(t *testing.T) {
+	t.Parallel()
+	c, clock, _, _ := offAtOnce(2)
+	for _, s := range c.seen {
+		s.Ours, s.Lease.RenewedSince = true, clock.Now()
+	}
+	c.seen["n0001"].State = outofservice.StateActive
+	c.readLeases(t.Context())
+	if at := c.seen["n0000"].Lease.RenewedSince; !at.IsZero() {
+		t.Errorf("a machine that is off has renewed its Lease since %s", at)
+	}
+}
+
 // A machine that was rebuilt: its kubelet reports, and its network does not start while the Node has the taint. It goes when the machine has been heard for a
 // while and has no volume attached.
 func TestRebuiltMachine(t *testing.T) {
@@ -118,7 +175,13 @@ func TestRebuiltMachine(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		pause := time.NewTicker(20 * time.Millisecond) // it is not to take the machine from the others
+		defer pause.Stop()
 		for ctx.Err() == nil {
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+			}
 			lease, err := w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
 			if err == nil {
 				now := metav1.NowMicro()
@@ -138,6 +201,16 @@ func TestRebuiltMachine(t *testing.T) {
 	}
 	status(`{"status":{"volumesAttached":[]}}`)
 	w.until()
+	testkit.Eventually(t, "the Event", func() string {
+		list, err := w.cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node})
+		w.must(err)
+		for _, e := range list.Items {
+			if e.Reason == EventTaintRemoved && strings.Contains(e.Message, "active and the kubelet reports again") {
+				return ""
+			}
+		}
+		return fmt.Sprintf("there are %d others", len(list.Items))
+	})
 }
 
 // A Node whose machine is gone does not stay for ever when its volumes are not detached.

@@ -77,6 +77,9 @@ func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
 // doubtful reports whether DigitalOcean's word about a machine matters.
 func (s *sighting) doubtful() bool { return !s.Ready || s.Ours }
 
+// returns reports whether the machine runs again while its Node has our taint.
+func (s *sighting) returns() bool { return s.Ours && s.State == outofservice.StateActive }
+
 // hear takes in a word of DigitalOcean that was asked for at a time. What is older than another says nothing.
 func (s *sighting) hear(state outofservice.State, at time.Time) {
 	if !at.Before(s.StateAt) {
@@ -123,14 +126,18 @@ func stateOf(d instance.Droplet) outofservice.State {
 
 // ask reads droplets by ID as far as it is their turn, and reports whether anything was learned.
 func (c *Controller) ask(ctx context.Context, p outofservice.Plan) bool {
+	if len(p.AskLater) == 0 {
+		return c.askEach(ctx, p.Ask, c.turns, c.later) // nobody else wants those
+	}
 	first := c.askEach(ctx, p.Ask, c.turns)
 	return c.askEach(ctx, p.AskLater, c.later) || first
 }
 
-func (c *Controller) askEach(ctx context.Context, ids []int, turns *budget.Turns) bool {
+// askEach reads droplets whose turn it is in any of turns.
+func (c *Controller) askEach(ctx context.Context, ids []int, turns ...*budget.Turns) bool {
 	learned := false
 	for _, id := range ids {
-		if ctx.Err() != nil || !turns.Take(c.Clock.Now(), id) {
+		if ctx.Err() != nil || !slices.ContainsFunc(turns, func(t *budget.Turns) bool { return t.Take(c.Clock.Now(), id) }) {
 			continue
 		}
 		at := c.Clock.Now()
@@ -158,19 +165,30 @@ func (c *Controller) askEach(ctx context.Context, ids []int, turns *budget.Turns
 }
 
 // readLeases reads the Leases of the kubelets whose machines do not run, or run again with our taint, where what is known is not new: so many in one
-// reconcile, those first that were tried longest ago.
+// reconcile, those first whose droplets are proven to be off, since the proof does not last, and then those that were tried longest ago.
 func (c *Controller) readLeases(ctx context.Context) {
 	if !c.Enabled {
 		return
 	}
 	var due []*sighting
 	for _, s := range c.seen {
-		matters := !s.Ours && !s.Foreign && s.State.Out() || s.Ours && s.State == outofservice.StateActive
+		matters := !s.Ours && !s.Foreign && s.State.Out() || s.returns()
+		if !s.returns() {
+			s.Lease.RenewedSince = time.Time{} // it counts from when the machine is back
+		}
 		if !s.Ready && matters && c.Clock.Since(s.tried) >= c.timing.LeaseEvery {
 			due = append(due, s)
 		}
 	}
-	slices.SortFunc(due, func(a, b *sighting) int { return cmp.Or(a.tried.Compare(b.tried), strings.Compare(a.Node, b.Node)) })
+	old := func(s *sighting) int {
+		if s.Proof.State == s.State && c.Clock.Since(s.Proof.Last) <= c.Config.ProofAge {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(due, func(a, b *sighting) int {
+		return cmp.Or(cmp.Compare(old(a), old(b)), a.tried.Compare(b.tried), strings.Compare(a.Node, b.Node))
+	})
 	for _, s := range due[:min(len(due), c.timing.LeaseBurst)] {
 		if ctx.Err() != nil {
 			return

@@ -93,7 +93,11 @@ func (c *Controller) done(node *corev1.Node, step outofservice.Step) {
 			"Droplet %d is %s, the Node is not ready and its kubelet does not renew its Lease: set the taint %s, so that its Pods and volumes go elsewhere", s.Droplet, s.State, corev1.TaintNodeOutOfService)
 		return
 	}
-	c.events.Eventf(node, corev1.EventTypeNormal, EventTaintRemoved, "The droplet is active and the Node is ready: removed the taint %s", corev1.TaintNodeOutOfService)
+	why := "the Node is ready"
+	if r, remove := step.(outofservice.RemoveTaint); remove {
+		why = r.Why()
+	}
+	c.events.Eventf(node, corev1.EventTypeNormal, EventTaintRemoved, "The droplet is active and %s: removed the taint %s", why, corev1.TaintNodeOutOfService)
 }
 
 // tell records an Event on the machines that wait for a person, when others wait than before.

@@ -134,7 +134,7 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		change func(*sight)
 	}{
 		{"Ready", "True", "Ready", "", func(*sight) {}},
-		{"Ready", "False", "NoProxyReady", "ProxyReady: 0 of 3 proxies are ready; see what keeps them", func(g *sight) { g.proxies(0, 0) }},
+		{"Ready", "False", "NoProxyReady", "ProxyReady: 0 of 3 proxies are ready; find the cause with: kubectl", func(g *sight) { g.proxies(0, 0) }},
 		{"Ready", "False", "PrefixTaken", "choose another one", func(g *sight) { g.refused(operator.ReasonPrefixTaken, "choose another one") }},
 		{"Ready", "False", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},
 		{"CertificatesReady", "False", "ForeignCore", "accept", func(g *sight) { g.refused(operator.ReasonForeignCore, "accept") }},

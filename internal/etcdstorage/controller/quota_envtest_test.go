@@ -63,7 +63,7 @@ func TestAQuotaHoldsAndIsTold(t *testing.T) {
 	c := g.startProxy(name, ns)
 	g.full(c)
 	g.measured(name)
-	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "3 keys of 3, 2 leases of 2; proxies refuse what would grow")
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "3 keys of 3, 2 leases of 2; proxies refuse writes that need space")
 	g.expect(name, "Ready", metav1.ConditionTrue, "Ready", "")
 	usage := g.get(name).Status.Usage
 	if usage.Keys != 3 || usage.Leases != 2 || usage.Bytes.Value() != 3*int64(len("/bounded/k0v")) || usage.ObservedAt.IsZero() {
@@ -199,7 +199,7 @@ func TestADefaultQuotaHoldsWhereNoneIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.measured(name)
-	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "bytes of 1Mi; proxies refuse what would grow")
+	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "bytes of 1Mi; proxies refuse writes that need space")
 	g.r.Settings.QuotaBytes = 0
 	g.measured(name)
 	g.sync(name)

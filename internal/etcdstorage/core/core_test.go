@@ -268,7 +268,7 @@ func TestAnUnreadableRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"})
-	if !strings.Contains(got.Problem, "the record /.etcd.mooring.dev/owners/z in the core etcd cannot be read, and whose it is must be settled first") {
+	if !strings.Contains(got.Problem, "the record /.etcd.mooring.dev/owners/z in the core etcd cannot be read, and its owner must be found first") {
 		t.Errorf("%q", got.Problem)
 	}
 }

@@ -37,7 +37,7 @@ func TestApplyRemovesNothingOfAMachineThatItShowedAlive(t *testing.T) {
 	s.fence(e, "2")
 	before := s.left("1")
 	err := e.run(t.Context(), func(_ context.Context, _ *account, plan nodesync.Plan) error {
-		if text := plan.String(); strings.Count(text, "exists again") != 2 {
+		if text := plan.String(); strings.Count(text, "withdraw the fence") != 2 {
 			t.Errorf("shown: %s", text)
 		}
 		s.leave("1")

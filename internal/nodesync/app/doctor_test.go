@@ -104,7 +104,7 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 		}
 	}
 	put(strings.Replace(info, `"datastoreReady":true`, `"datastoreReady":false`, 1))
-	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "does not say datastoreReady")
+	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "does not report datastoreReady")
 	put(strings.Replace(info, `cluster-uid":"`, `cluster-uid":"x`, 1))
 	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore belongs to the cluster whose kube-system has UID x")
 	put("{")
@@ -227,10 +227,10 @@ func TestDoctorCommandWithoutThisOrThat(t *testing.T) {
 	noCluster.expect(t, finding.OK, doctor.CheckNames, "each Calico Node of Kubernetes refers")
 
 	nobody := examine(t, s.settings(), "--kubeconfig", kubeconfigAs(t, s.cluster.Kubeconfig, "nobody"), "--leader-election-namespace=default")
-	nobody.expect(t, finding.Note, doctor.CheckKubeControllers, "for want of the right to list Deployments in namespace kube-system")
-	nobody.expect(t, finding.Note, doctor.CheckInstallations, "for want of the right to list Leases")
-	nobody.expect(t, finding.Note, doctor.CheckClusterInformation, "for want of the right to get namespace kube-system")
-	nobody.expect(t, finding.Note, doctor.CheckDrift, "for want of the right to list Kubernetes Nodes")
+	nobody.expect(t, finding.Note, doctor.CheckKubeControllers, "because of the missing right to list Deployments in namespace kube-system")
+	nobody.expect(t, finding.Note, doctor.CheckInstallations, "because of the missing right to list Leases")
+	nobody.expect(t, finding.Note, doctor.CheckClusterInformation, "because of the missing right to get namespace kube-system")
+	nobody.expect(t, finding.Note, doctor.CheckDrift, "because of the missing right to list Kubernetes Nodes")
 	nobody.expect(t, finding.Warning, doctor.CheckRights, "nobody may not get nodes, list nodes")
 	nobody.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
 

@@ -66,10 +66,7 @@ func runPlan(ctx context.Context, o *options, output *screen.Format, out io.Writ
 	if err := output.Print(out, command.Printable(plan.String()), plan); err != nil {
 		return err
 	}
-	if len(plan.Steps) > 0 || nodesync.Held(plan.Refusals) {
-		return command.Exit(command.ExitAttention, nil)
-	}
-	return nil
+	return command.Attention(len(plan.Steps) > 0 || nodesync.Held(plan.Refusals))
 }
 
 // unknown refuses names under which there is nothing.

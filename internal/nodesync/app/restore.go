@@ -100,10 +100,7 @@ func (o *restoreOptions) run(ctx context.Context, names []string, out io.Writer)
 	if err != nil {
 		return err
 	}
-	if !all {
-		return command.Exit(command.ExitAttention, nil)
-	}
-	return nil
+	return command.Attention(!all)
 }
 
 // journal returns the journal in ConfigMaps.

@@ -251,7 +251,7 @@ func TestRestoreOfSeveralEntries(t *testing.T) {
 	fenced.Value = strings.Replace(fenced.Value, `"uid"`, `"annotations":{"nodes.mooring.dev/decommission":"cut"},"uid"`, 1)
 	a.record("cut", 0, nodeOf("cut", "u1"), felixOf("cut"))
 	a.record("cut", 10, fenced)
-	out := a.expect(1, "machine cut has 2 different entries: name the one to put back", false, "cut")
+	out := a.expect(1, "machine cut has 2 different entries: name the one to restore", false, "cut")
 	both := a.entries("cut")
 	for _, name := range both {
 		if !strings.Contains(out, name) {
@@ -324,5 +324,5 @@ func TestRestoreOfAnIncompleteEntry(t *testing.T) {
 		t.Fatal("the entry is complete, so this proves nothing")
 	}
 	a.expect(1, "is incomplete, 1 of its 2 parts exist", false, "half")
-	a.expect(0, "1 of its 2 parts exist, so nothing was removed on its account", false, "--list")
+	a.expect(0, "1 of its 2 parts exist, so nothing was removed because of it", false, "--list")
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,15 @@ func TestACleanStopIsNoError(t *testing.T) { //nolint:paralleltest // ClusterInf
 						}
 						return "it says " + p.Output()
 					})
-					p.Stop()
+					p.Signal(syscall.SIGTERM)
+					testkit.Eventually(t, "its end", func() string {
+						select {
+						case <-p.Done():
+							return ""
+						default:
+							return "it says " + p.Output()
+						}
+					})
 					if code := p.ExitCode(); code != 0 {
 						t.Errorf("exit code %d", code)
 					}

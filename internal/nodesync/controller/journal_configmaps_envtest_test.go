@@ -313,7 +313,7 @@ func TestRecordOverAnothersConfigMap(t *testing.T) {
 	if err := client.Create(t.Context(), &parts[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := journal.Record(t.Context(), entry); !errors.Is(err, errJournal) || !strings.Contains(err.Error(), "holds something else") {
+	if err := journal.Record(t.Context(), entry); !errors.Is(err, errJournal) || !strings.Contains(err.Error(), "already exists with other content") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if kept := mustList(t, journal); len(kept) > 0 {

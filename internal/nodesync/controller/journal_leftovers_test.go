@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,7 +134,7 @@ func TestAnEntryWithSomethingOfAnotherMachineIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			foreign.Host, foreign.Objects = "n1", append(own[:len(own):len(own)], foreign.Objects...)
+			foreign.Host, foreign.Objects = "n1", append(slices.Clip(own), foreign.Objects...)
 			var lines []string
 			all, err := Restore(t.Context(), &untouchedStore{t: t}, "", []Entry{{Host: "n1", Objects: own}, foreign}, false, func(line string) error {
 				lines = append(lines, line)

@@ -407,7 +407,8 @@ func (d *datastoreModel) ReleaseAddresses(_ context.Context, guard calico.Guard,
 	lost, addresses := map[string]int{}, make([]netip.Addr, 0, len(assignments))
 	for _, a := range assignments {
 		now, assigned := block.Assigned[a.Address]
-		if !assigned || now.Handle != a.Handle || now.Sequence != a.Sequence || slices.Contains(addresses, a.Address) {
+		moved := now.Host != "" && now.Host != guard.Host
+		if !assigned || now.Handle != a.Handle || now.Sequence != a.Sequence || moved || slices.Contains(addresses, a.Address) {
 			return &calico.ConflictError{Key: key, Detail: fmt.Sprintf("address %s is not the assignment that was seen", a.Address)}
 		}
 		lost[a.Handle]++
@@ -459,10 +460,10 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 	if err != nil {
 		return calico.Sweep{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
 	}
-	hosts, used, unreadable := map[string]bool{}, map[string]bool{}, false
+	hosts, used, unreadable, namesPods := map[string]bool{}, map[string]bool{}, false, false
 	for _, kv := range endpoints {
 		if ids := modelEndpointIDs(kv.key); ids.Orchestrator == "k8s" {
-			hosts[ids.Node] = true
+			hosts[ids.Node], namesPods = true, true
 		}
 	}
 	for _, kv := range d.etcd.scan(modelBlocks, revision) {
@@ -470,7 +471,7 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 		unreadable = unreadable || !ok
 		others := false // have an address of the host there
 		for _, a := range block.Assigned {
-			used[a.Handle] = true
+			used[a.Handle], namesPods = true, namesPods || a.Of == "pod"
 			if a.Of != "" {
 				hosts[a.Host] = true
 			}
@@ -481,7 +482,7 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 		}
 	}
 	delete(hosts, "")
-	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts)), ResourceHosts: d.resourceHosts(revision)}
+	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts)), ResourceHosts: d.resourceHosts(revision), NamesPods: namesPods}
 	for _, kv := range d.etcd.scan(modelHandles, revision) {
 		if id := strings.TrimPrefix(kv.key, modelHandles); !used[id] && !unreadable {
 			sweep.OrphanedHandles = append(sweep.OrphanedHandles, calico.Handle{ID: id, Revision: kv.revision})

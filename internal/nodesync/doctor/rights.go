@@ -130,7 +130,7 @@ func rights(e Evidence) []finding.Finding {
 	if len(e.Rights) == 0 {
 		return nil
 	}
-	who := cmp.Or(e.RightsOf, "whoever runs doctor")
+	who := cmp.Or(e.RightsOf, "the user who runs doctor")
 	var missing, lesser, uses, unknown, optional []string
 	for _, a := range e.Rights {
 		switch {

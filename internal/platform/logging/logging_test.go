@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"os"
@@ -166,6 +168,8 @@ func TestInstall(t *testing.T) {
 		{"level": "INFO", "msg": "Via slog"},
 		{"level": "INFO", "msg": "Via log"},
 		{"level": "INFO", "msg": "Via klog"},
+		{"level": "INFO", "msg": "Stopped by the end", "err": "reading: context canceled"},
+		{"level": "ERROR", "msg": "An error", "err": "EOF"},
 		{"level": "DEBUG", "v": 2.0, "msg": "Via klog at 2", "k": "v"},
 		{"level": "INFO", "msg": "Via controller-runtime", "logger": "c"},
 		{"level": "DEBUG", "v": 1.0, "msg": "Via logr"},
@@ -181,6 +185,8 @@ func installAndLog() {
 	slog.Info("Via slog") //nolint:sloglint // the default logger is what is tested
 	log.Print("Via log")
 	klog.Info("Via klog")
+	klog.ErrorS(fmt.Errorf("reading: %w", context.Canceled), "Stopped by the end")
+	klog.ErrorS(io.EOF, "An error")
 	klog.V(2).InfoS("Via klog at 2", "k", "v")
 	klog.V(3).Info("Hidden")
 	ctrllog.FromContext(context.Background()).WithName("c").Info("Via controller-runtime")

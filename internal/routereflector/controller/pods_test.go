@@ -44,8 +44,13 @@ func TestPodsHoldNoMeshBack(t *testing.T) {
 	if o := decide(s, &memory{}, routereflector.Plan{Steps: steps(routereflector.Promote)}); !o.act {
 		t.Errorf("once the pods have been read it is held by %q", o.held)
 	}
-	s.world.Topology.Spec.Rollout.Mode = v1alpha1.RolloutDryRun
-	if got := decide(s, &memory{}, routereflector.Plan{Steps: steps(routereflector.Promote), Troubles: troubles, Witnesses: []string{"a"}}).permitted(); len(got.Witnesses) != 0 {
-		t.Error("a dry run asks")
+	for _, read := range []bool{true, false} {
+		for _, mode := range []v1alpha1.RolloutMode{v1alpha1.RolloutDryRun, v1alpha1.RolloutManual} {
+			s.podsRead, s.world.Topology.Spec.Rollout.Mode = read, mode
+			plan := routereflector.Plan{Steps: steps(routereflector.Promote), Troubles: troubles, Witnesses: []string{"a"}, Hash: "unapproved"}
+			if got := decide(s, &memory{}, plan).permitted(); len(got.Steps)+len(got.Witnesses) != 0 {
+				t.Errorf("%s with pods read %v: steps %v, and %v are asked", mode, read, got.Steps, got.Witnesses)
+			}
+		}
 	}
 }

@@ -76,6 +76,8 @@ type outcome struct {
 	// act reports that steps are carried out. If not, held and why say what is in the way, unless there is nothing to do.
 	act       bool
 	held, why string
+	// asks reports that nodes are asked although no step is carried out.
+	asks bool
 	// trouble is why the last write failed, "" if it did not.
 	trouble string
 	// silent are the clients that the status names as silent, of silentCount.
@@ -92,8 +94,9 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	switch {
 	case blocked(plan) != nil:
 		o.act, o.held, o.why = false, string(blocked(plan).Reason), blocked(plan).Message
-	case !s.podsRead && !exiting && !rescues(plan): // the mesh is turned on whoever has pods
+	case !s.podsRead && !exiting && !rescues(plan): // the mesh is turned on wherever pods run
 		o.act, o.held = false, reasonPodsUnread
+		o.asks = len(plan.Troubles) > 0 && s.world.Approval(plan) == ""
 		o.why = "the list of pods has not been read yet, and spec.reflectors avoids nodes with workloads; if this persists, the right to list and watch pods is missing"
 	case s.world.Approval(plan) != "":
 		o.act, o.held, o.why = false, reasonDryRun, s.world.Approval(plan)
@@ -117,15 +120,15 @@ func rescues(plan routereflector.Plan) bool {
 	return plan.Emergency != nil && len(plan.Steps) > 0 && plan.Steps[0].Kind == routereflector.MeshOn
 }
 
-// permitted is what of the plan may be done: all of it, or nothing. Where nothing but the list of pods is missing, nodes are asked about reflectors in trouble
-// all the same, as what they say may turn the mesh on.
+// permitted is what of the plan may be done: all of it, or nothing. Where nothing but the list of pods is missing, no approval either, nodes are asked about
+// reflectors in trouble all the same, as what they say may turn the mesh on.
 func (o outcome) permitted() routereflector.Plan {
 	plan := o.plan
 	if o.act {
 		return plan
 	}
 	plan.Steps = nil
-	if o.held != reasonPodsUnread || len(plan.Troubles) == 0 {
+	if !o.asks {
 		plan.Witnesses, plan.Samples = nil, nil
 	}
 	return plan

@@ -88,10 +88,7 @@ func (p *planner) run(cmd *cobra.Command, args []string) error {
 	if err := p.output.Print(cmd.OutOrStdout(), p.text(plans), plans); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(plans.Topologies, Plan.attention) {
-		return command.Exit(command.ExitAttention, nil)
-	}
-	return nil
+	return command.Attention(slices.ContainsFunc(plans.Topologies, Plan.attention))
 }
 
 func (p *planner) scenes(cmd *cobra.Command, args []string) ([]Scene, error) {

@@ -138,7 +138,7 @@ func TestDeletingACopyKeepsTheOriginalsLoadBalancer(t *testing.T) {
 	w.create("original")
 	lb := w.balancer("original")
 	w.create("copy", annotation.LoadBalancerID, lb.ID)
-	w.told("copy", "LoadBalancerForeign", w.name+"/original", "better claim")
+	w.told("copy", "LoadBalancerForeign", w.name+"/original", "has precedence")
 	w.must(w.client.CoreV1().Services(w.name).Delete(t.Context(), "copy", *deleteNow()))
 	w.gone("copy")
 	w.looked()

@@ -61,8 +61,8 @@ func deaths() []death {
 	}
 }
 
-// TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for each: from its death
-// until the status says so, until another has taken its place, and the longest outages of its own pairs and of others.
+// TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for each: from its death until its Node is not
+// ready or gone, until the status says so, until another has taken its place, and the longest outages of its own pairs and of others.
 func TestDeaths(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv(deathsVariable))
 	if err != nil {

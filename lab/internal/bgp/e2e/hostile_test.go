@@ -32,12 +32,8 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
-const (
-	// tolerable is the longest outage that pairs may have that have no part in what somebody does by hand, or while the API server does not answer.
-	tolerable = 2 * time.Second
-	// frozenFor is for how long the API server does not answer.
-	frozenFor = time.Minute
-)
+// frozenFor is for how long the API server does not answer.
+const frozenFor = time.Minute
 
 // reflecting starts a lab of nine machines whose mesh is off. Three reflectors are wanted there, of which two are made.
 func reflecting(t *testing.T) *lab {
@@ -65,13 +61,13 @@ func (l *lab) aClient() string {
 	return name
 }
 
-// longestOfOthers logs what the others lost, and fails if one of them had an outage that is too long.
-func (l *lab) longestOfOthers(what string, r probe.Report) {
+// logOthers logs what the others lost, of which the operator promises nothing: how long that takes says as much of the machine as of it.
+func (l *lab) logOthers(what string, r probe.Report) {
 	l.t.Helper()
-	longest := time.Duration(r.Collateral.LongestOutage)
-	l.t.Logf("| %s | %d of %d | %d | %v |", what, r.Collateral.Lost, r.Collateral.Sent, r.Collateral.Outages, longest.Round(10*time.Millisecond))
-	if r.Collateral.Sent == 0 || longest > tolerable {
-		l.t.Errorf("%s: an outage of %v between nodes that have no part in it, want %v at most", what, longest, tolerable)
+	l.t.Logf("| %s | %d of %d | %d | %v |", what, r.Collateral.Lost, r.Collateral.Sent, r.Collateral.Outages,
+		time.Duration(r.Collateral.LongestOutage).Round(10*time.Millisecond))
+	if r.Collateral.Sent == 0 {
+		l.t.Errorf("%s: no pair kept its roles, so that nothing was measured", what)
 	}
 }
 
@@ -204,13 +200,17 @@ func TestTheAPIServerIsFrozen(t *testing.T) {
 	if _, err := l.kubernetes().CoreV1().Nodes().Patch(t.Context(), before[0], types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	server := l.runningState().Identities[blueprint.APIServer]
+	var are []string
 	l.await("a promotion", func() error {
-		if _, are := l.nodes(); slices.Equal(are, before) {
+		if _, are = l.nodes(); slices.Equal(are, before) {
 			return fmt.Errorf("the reflectors are %v", are)
 		}
 		return nil
 	})
-	server := l.runningState().Identities[blueprint.APIServer]
+	if !slices.Contains(are, before[0]) {
+		t.Fatalf("the reflectors are %v: %s has been demoted already, and nothing is under way", are, before[0])
+	}
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestTheAPIServerIsFrozen(t *testing.T) {
 	l.operated(func(l *lab) {
 		l.awaitReflectors(before[:1])
 		l.observe()
-		l.longestOfOthers("the API server frozen for a minute", end())
+		l.logOthers("the API server frozen for a minute", end())
 	})
 }
 
@@ -272,7 +272,7 @@ func TestByHand(t *testing.T) {
 				l.undone(b)
 				l.awaitReflectors(nil)
 				l.observe()
-				l.longestOfOthers(deed.name, end(involved...))
+				l.logOthers(deed.name, end(involved...))
 			}) {
 				return
 			}
@@ -280,12 +280,19 @@ func TestByHand(t *testing.T) {
 	})
 }
 
-// undone waits until the operator has put right what somebody did. A BGPPeer without its label is somebody else's, and is given back first.
+// undone waits until the operator has put right what somebody did. A BGPPeer without its label is somebody else's, and is given back once the status says so.
 func (l *lab) undone(b *bench) {
 	l.t.Helper()
 	name := l.topology().Name
 	p := &calicov3.BGPPeer{}
 	if err := b.api.Get(l.t.Context(), client.ObjectKey{Name: name + "-clients"}, p); err == nil && p.Labels[v1alpha1.TopologyLabel] == "" {
+		l.await("the status to say that it is somebody else's", func() error {
+			conditions := l.topology().Status.Conditions
+			if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Reason == string(routereflector.ReasonConflict) }) {
+				return fmt.Errorf("the conditions are %+v", conditions)
+			}
+			return nil
+		})
 		metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.TopologyLabel, name)
 		b.must(b.api.Update(l.t.Context(), p))
 	}

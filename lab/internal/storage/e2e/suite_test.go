@@ -25,6 +25,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/storage"
 )
 
@@ -141,7 +142,7 @@ func startSuite(t *testing.T) *lab {
 	bin := filepath.Dir(labBinary(t))
 	program := filepath.Join(bin, suiteProgram)
 	if _, err := os.Stat(program); err != nil {
-		t.Skipf("%s is not built: make bin/%s builds it", suiteProgram, suiteProgram)
+		testkit.Skip(t, "%s is not built: make bin/%s builds it", suiteProgram, suiteProgram)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -205,6 +206,10 @@ func (l *lab) runPart(p part) []spec {
 				specs = append(specs, s)
 			}
 		}
+	}
+	noneFailed := !slices.ContainsFunc(specs, func(s spec) bool { return s.State != "passed" && s.State != "skipped" })
+	if problem != nil && noneFailed {
+		l.Errorf("no spec failed, but the suite: %v: %s", problem, output[max(0, len(output)-5000):])
 	}
 	l.Logf("%s: %d specs in %v", p.name, len(specs), time.Since(began).Round(time.Second))
 	return specs
