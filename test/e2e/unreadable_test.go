@@ -115,7 +115,7 @@ func TestAnUnreadableClusterInformationHoldsEverythingBack(t *testing.T) {
 	s.photograph()
 	process := s.start(s.through, unboundFlags()...)
 	testkit.Eventually(t, "the reason", func() string {
-		if log := process.Output(); strings.Contains(log, string(nodesync.GateDatastoreNotReady)) && strings.Contains(log, "does not say datastoreReady") {
+		if log := process.Output(); strings.Contains(log, string(nodesync.GateDatastoreNotReady)) && strings.Contains(log, "does not report datastoreReady") {
 			return ""
 		}
 		return "its log:\n" + tail(process)
