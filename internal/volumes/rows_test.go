@@ -368,3 +368,15 @@ func TestProperties(t *testing.T) {
 		}
 	})
 }
+
+// An account without volumes is told in one sentence: there is nothing to count.
+func TestSummaryOfNothing(t *testing.T) {
+	t.Parallel()
+	if got, want := (volumes.Report{}).Summary(), "There are no volumes of DigitalOcean."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	unread := volumes.Report{Totals: volumes.Totals{Snapshots: -1}}
+	if got := unread.Summary(); !strings.HasSuffix(got, "; snapshots were not read.") {
+		t.Errorf("%q", got)
+	}
+}

@@ -75,12 +75,13 @@ func (r Report) Summary() string {
 		}
 		out = prose.Plural(len(r.Volumes), "volume") + ": " + counts.String() + "."
 	}
-	out += fmt.Sprintf(" %d GiB are claimed, %d GiB are not", r.Totals.Claimed, r.Totals.Unclaimed)
-	switch {
-	case r.Totals.Snapshots < 0:
-		out += "; snapshots were not read."
-	default:
-		out += fmt.Sprintf("; snapshots of them have %d GiB.", r.Totals.Snapshots)
+	if len(r.Volumes) > 0 || r.Totals.Snapshots != 0 {
+		out += fmt.Sprintf(" %d GiB are claimed, %d GiB are not", r.Totals.Claimed, r.Totals.Unclaimed)
+		if r.Totals.Snapshots < 0 {
+			out += "; snapshots were not read."
+		} else {
+			out += fmt.Sprintf("; snapshots of them have %d GiB.", r.Totals.Snapshots)
+		}
 	}
 	if r.Totals.Others > 0 {
 		out += fmt.Sprintf(" %s of the account %s not this cluster's.", prose.Plural(r.Totals.Others, "other volume"), map[bool]string{true: "is", false: "are"}[r.Totals.Others == 1])

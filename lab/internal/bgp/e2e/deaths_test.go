@@ -199,7 +199,7 @@ func (l *lab) taintAsOff(node string) {
 // TestAllReflectorsAreOff powers all reflectors off at once. The mesh carries the others until new reflectors do, and is off at the end.
 func TestAllReflectorsAreOff(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the full run")
+		t.Skip("it takes minutes: -short leaves it out")
 	}
 	l := startScenarios(t, failing, "--zones", "3")
 	l.awaitRoutes()
@@ -236,7 +236,7 @@ func TestAllReflectorsAreOff(t *testing.T) {
 // included, which reach each other at the end.
 func TestASNumbers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the full run")
+		t.Skip("it takes minutes: -short leaves it out")
 	}
 	l := startScenarios(t, 7)
 	l.awaitRoutes()

@@ -50,7 +50,7 @@ const failing = 9
 // TestFailures has a lab of nine nodes in three zones, with a reflector in each.
 func TestFailures(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the full run; the short one has two parts of it in TestScenarios")
+		t.Skip("it takes minutes: -short leaves it out; the short one has two parts of it in TestScenarios")
 	}
 	l := startScenarios(t, failing, "--zones", "3")
 	l.awaitRoutes()

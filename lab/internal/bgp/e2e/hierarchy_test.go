@@ -27,7 +27,7 @@ const inGroups = 9
 // sessions, paths and routes that the model predicts.
 func TestHierarchy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the full run; generated hierarchies are in the short run of TestModel")
+		t.Skip("it takes minutes: -short leaves it out; generated hierarchies are in the short run of TestModel")
 	}
 	l := startScenarios(t, inGroups)
 	l.awaitRoutes()

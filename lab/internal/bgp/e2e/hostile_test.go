@@ -39,7 +39,7 @@ const frozenFor = time.Minute
 func reflecting(t *testing.T) *lab {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("the long form")
+		t.Skip("it takes minutes: -short leaves it out")
 	}
 	l := startScenarios(t, failing, "--zones", "3")
 	l.awaitRoutes()

@@ -244,7 +244,7 @@ func downLeavesNothing(l *lab, interfaces []string) {
 // TestDroplets switches a droplet of a lab with a cloud off and on, and adds and deletes one.
 func TestDroplets(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the full run")
+		t.Skip("it takes minutes: -short leaves it out")
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(prepare(t).binary), blueprint.CloudControllerManager)); err != nil {
 		need(t, "the cloud controller manager is needed alongside the lab's binary: build it with `make build`")
