@@ -38,8 +38,8 @@ func TestTutorials(t *testing.T) {
 			}
 			switch page {
 			case "volumes.md":
-				needDisks(t)
 				needRealMachines(t)
+				needDisks(t)
 			case "etcd-storage.md":
 				needRealMachines(t)
 			}
