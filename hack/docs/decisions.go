@@ -17,7 +17,8 @@ func decisionsPage(root string) ([]byte, error) {
 		return nil, err
 	}
 	var b strings.Builder
-	b.WriteString(header + "# Decisions\n\nEach with its reasons and what it costs. Written by `make generate` from the titles; do not edit. [The form of one](0000-template.md).\n\n")
+	b.WriteString(header + "# Decisions\n\nArchitecture decision records, with reasons and consequences ([template](0000-template.md)). " +
+		"Generated from their titles by `make generate`; do not edit.\n\n")
 	for _, path := range paths { // Glob sorts them
 		name := filepath.Base(path)
 		if name == "0000-template.md" {

@@ -78,7 +78,8 @@ func pages(root string) (map[string][]byte, error) {
 // index lists all pages by what stands in their headings.
 func index(all map[string][]byte) []byte {
 	var b strings.Builder
-	b.WriteString(header + "# Reference\n\nWritten by `make generate` from the code, as all pages here are; do not edit. `make verify` fails when one is out of date.\n\n")
+	b.WriteString(header + "# Reference\n\nAll pages in this folder are generated from the code by `make generate`; do not edit them. " +
+		"`make verify` fails if one is out of date.\n\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		_, title, _ := strings.Cut(string(all[name]), "\n# ")
 		title, _, _ = strings.Cut(title, "\n")
