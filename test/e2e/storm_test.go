@@ -56,6 +56,9 @@ type storm struct {
 	over  chan struct{}
 	began int64
 
+	// pending is the request by name that is not answered yet; the person's until the storm is over.
+	pending *asked
+
 	mu      sync.Mutex // guards the two below
 	counts  map[string]int
 	lenders map[int]*caliconode.Agent
@@ -287,7 +290,7 @@ func (st *storm) end(more func()) {
 	more()
 }
 
-// askByName is a person who asks the controller to forget machines, whatever has become of them.
+// askByName is a person who asks the controller to forget machines, whatever has become of them, and waits for each answer.
 func (st *storm) askByName(ctx context.Context) {
 	random := rand.New(rand.NewPCG(st.seed, 1<<33))
 	for n := 0; ctx.Err() == nil; n++ {
@@ -299,39 +302,81 @@ func (st *storm) askByName(ctx context.Context) {
 		alive, gone := st.truth.alive()
 		all := slices.Concat(alive, gone)
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		st.forget(ctx, fmt.Sprintf("storm-%d", n), all[:min(len(all), 1+random.IntN(4))])
+		valid := time.Duration(5+random.IntN(56)) * time.Second
+		for st.pending = st.forget(ctx, fmt.Sprintf("storm-%d", n), all[:min(len(all), 1+random.IntN(4))], valid); st.pending != nil && !st.isAnswered(st.pending); {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+		st.pending = nil
 	}
 }
 
-// forget asks for machines by name, and waits for the answer for a while.
-func (st *storm) forget(ctx context.Context, id string, names []string) {
-	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
-	defer cancel()
-	text, err := json.Marshal(controller.Request{ID: id, Verb: controller.VerbForget, Names: names, Until: time.Now().Add(20 * time.Second)})
+// asked is a request by name.
+type asked struct {
+	id    string
+	names []string
+	at    time.Time
+}
+
+// forget asks for machines by name, however long servers freeze. There is one request at a time: the next one may be written when this one is answered.
+func (st *storm) forget(ctx context.Context, id string, names []string, valid time.Duration) *asked {
+	request := &asked{id: id, names: names, at: time.Now()}
+	text, err := json.Marshal(controller.Request{ID: id, Verb: controller.VerbForget, Names: names, Until: request.at.Add(valid)})
 	if err != nil {
-		return
+		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodesync.RequestAnnotation: string(text)}}})
 	if err != nil {
-		return
+		return nil
 	}
-	states := st.api.Client.CoreV1().ConfigMaps(st.namespace)
-	if _, err := states.Patch(ctx, controller.StateName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return
+	written := st.persist("asking for machines by name", func(attempt context.Context) error {
+		_, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Patch(attempt, controller.StateName, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) && ctx.Err() != nil {
+			return nil // no replica has come to make it
+		}
+		return err
+	})
+	if !written {
+		return nil
 	}
 	st.count("requests by name")
-	for ctx.Err() == nil {
-		if state, err := states.Get(ctx, controller.StateName, metav1.GetOptions{}); err == nil {
-			if answer := controller.ParseAnswer(state.Annotations[nodesync.AnswerAnnotation]); answer.ID == id && answer.Final() {
-				st.count(answered + answer.State)
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
+	return request
+}
+
+// isAnswered reports whether a request has its last answer, and counts that.
+func (st *storm) isAnswered(request *asked) bool {
+	ctx, cancel := context.WithTimeout(st.t.Context(), 20*time.Second)
+	defer cancel()
+	state, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Get(ctx, controller.StateName, metav1.GetOptions{})
+	if err != nil {
+		return false
 	}
+	answer := controller.ParseAnswer(state.Annotations[nodesync.AnswerAnnotation])
+	if answer.ID != request.id || !answer.Final() {
+		return false
+	}
+	st.count(answered + answer.State)
+	st.t.Logf("request %s for %q: %s after %s: %q", request.id, request.names, answer.State, time.Since(request.at).Round(time.Second), answer.Lines)
+	return true
+}
+
+// expectAnswer fails unless a request is answered, now that it is calm.
+func (st *storm) expectAnswer(request *asked) {
+	st.t.Helper()
+	if request == nil {
+		return
+	}
+	testkit.Eventually(st.t, fmt.Sprintf("an answer to request %s for %q", request.id, request.names), func() string {
+		st.revive()
+		if !st.isAnswered(request) {
+			<-time.After(500 * time.Millisecond)
+			return "there is none:\n" + tail(st.replicas[0].Process) + "\n" + tail(st.replicas[1].Process)
+		}
+		return ""
+	})
 }
 
 // beNaive is the controller that anybody would write first.
@@ -356,6 +401,7 @@ func (st *storm) rest() {
 	st.t.Helper()
 	st.lives.Wait()
 	st.t.Log("the machines have come to rest")
+	st.expectAnswer(st.pending) // by processes that were there when it was written, if there is one: what they have lost shows
 	for _, r := range st.replicas {
 		r.Kill()
 		st.startReplica(r)
@@ -376,7 +422,7 @@ func (st *storm) rest() {
 				tail(st.replicas[0].Process), tail(st.replicas[1].Process))
 		}
 		if named := renamed(gone, alive); len(named) > 0 && time.Since(asked) > 20*time.Second {
-			st.forget(st.t.Context(), fmt.Sprintf("rest-%d", n), named[:min(len(named), 50)])
+			st.expectAnswer(st.forget(st.t.Context(), fmt.Sprintf("rest-%d", n), named[:min(len(named), 50)], 20*time.Second))
 			asked = time.Now()
 		}
 		if n%20 == 0 {
@@ -385,25 +431,6 @@ func (st *storm) rest() {
 		<-time.After(time.Second)
 	}
 	st.expectAlive(alive)
-	st.expectAnswer(gone)
-}
-
-// expectAnswer fails unless the replicas have answered a request by name. If servers froze over all of those in the storm, they answer one now.
-func (st *storm) expectAnswer(gone []string) {
-	st.t.Helper()
-	testkit.Eventually(st.t, "an answer to a request by name", func() string {
-		st.revive()
-		st.mu.Lock()
-		counts := maps.Clone(st.counts)
-		st.mu.Unlock()
-		for what := range counts {
-			if strings.HasPrefix(what, answered) {
-				return ""
-			}
-		}
-		st.forget(st.t.Context(), fmt.Sprintf("last-%d", st.next.Add(1)), gone[:min(len(gone), 1)])
-		return fmt.Sprintf("of %d requests none is answered", counts["requests by name"])
-	})
 }
 
 // renamed are those that are gone whose other name lives.

@@ -54,6 +54,10 @@ func run(ctx context.Context, o *options) error {
 	logrusbridge.Install(logrus.StandardLogger(), handler) //nolint:contextcheck // it sets up, nothing there can be canceled
 
 	mgr, err := newManager(ctx, o, log)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // the API server was waited for
+		log.Info("Stopped")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

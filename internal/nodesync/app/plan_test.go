@@ -78,6 +78,31 @@ func TestPlanCommand(t *testing.T) {
 	}
 }
 
+// Names and keys that somebody has written into the datastore reach no terminal as they are.
+func TestNoKeyReachesATerminalRaw(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "raw", 2)
+	if code, out := s.run("apply", "--grace-period=0s", "--yes"); code != 0 {
+		t.Fatalf("recording the cluster: got exit code %d and %s", code, out)
+	}
+	for key, value := range map[string]string{
+		"/calico/resources/v3/projectcalico.org/nodes/evil\x1b[2J":                "{",
+		"/calico/ipam/v2/handle/evil\x1b]0;x\a":                                   `{"block":{},"deleted":false}`,
+		"/calico/ipam/v2/host/evil\x1b[31m/ipv4/block/10.244.99.0-26":             `{"state":"confirmed"}`,
+		"/calico/resources/v3/projectcalico.org/hostendpoints/evil-host-endpoint": `{"kind":"HostEndpoint","spec":{"node":"evil\u001b[5m"}}`,
+	} {
+		if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"plan", "--grace-period=0s"}, {"apply", "--grace-period=0s", "--yes"}, {"doctor"}} {
+		_, out := s.run(command[0], command[1:]...)
+		if strings.ContainsAny(out, "\x1b\a") || !strings.Contains(out, `evil\x1b`) {
+			t.Errorf("%v prints %q", command, out)
+		}
+	}
+}
+
 // The upstream project's manifest needs only its image changed.
 func TestPredecessorsFlags(t *testing.T) {
 	t.Parallel()

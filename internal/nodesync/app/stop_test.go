@@ -45,25 +45,52 @@ func TestACleanStopIsNoError(t *testing.T) { //nolint:paralleltest // ClusterInf
 						}
 						return "it says " + p.Output()
 					})
-					p.Signal(syscall.SIGTERM)
-					testkit.Eventually(t, "its end", func() string {
-						select {
-						case <-p.Done():
-							return ""
-						default:
-							return "it says " + p.Output()
-						}
-					})
-					if code := p.ExitCode(); code != 0 {
-						t.Errorf("exit code %d", code)
-					}
-					for line := range strings.SplitSeq(p.Output(), "\n") {
-						if strings.Contains(line, `"level":"ERROR"`) {
-							t.Errorf("a clean stop is no error: %s", line)
-						}
-					}
+					expectCleanStop(t, p)
 				})
 			}
+		}
+	}
+}
+
+// Neither has one that is told to end while it waits for the API server.
+func TestAStopBeforeTheServerRespondsIsNoError(t *testing.T) {
+	t.Parallel()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
+"users":[{"name":"a","user":{"token":"a"}}],"clusters":[{"name":"a","cluster":{"server":"https://%s"}}]}`, testkit.FreeAddress(t))
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := testkit.Start(t, filepath.Join(t.TempDir(), "log"), []string{"DATASTORE_TYPE=kubernetes", asProgram + "=1"}, os.Args[0], "--kubeconfig", kubeconfig,
+		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	t.Cleanup(p.Stop)
+	testkit.Eventually(t, "it to wait for the API server", func() string {
+		if strings.Contains(p.Output(), "Waiting for the API server") {
+			return ""
+		}
+		return "it says " + p.Output()
+	})
+	expectCleanStop(t, p)
+}
+
+// expectCleanStop tells a process to end, and fails unless it ends with exit code 0 and without complaint.
+func expectCleanStop(t *testing.T, p *testkit.Process) {
+	t.Helper()
+	p.Signal(syscall.SIGTERM)
+	testkit.Eventually(t, "its end", func() string {
+		select {
+		case <-p.Done():
+			return ""
+		default:
+			return "it says " + p.Output()
+		}
+	})
+	if code := p.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for line := range strings.SplitSeq(p.Output(), "\n") {
+		if strings.Contains(line, `"level":"ERROR"`) || strings.HasPrefix(line, "error:") {
+			t.Errorf("a clean stop is not an error: %s", line)
 		}
 	}
 }

@@ -379,13 +379,22 @@ func TestLeftoverInTheKubernetesDatastore(t *testing.T) {
 	r := s.reconciler()
 	r.Datastore = store
 	r.Config.MinOverlapPercent, r.Config.MaxUnwitnessed, r.Config.MaxLeftovers = 0, 1000, 1000 // what other tests have left is there as well
+	handles := func() (a, b bool) {
+		for key := range s.custom() {
+			a, b = a || key == "ipamhandles "+caliconode.HandleID(pods["a"]), b || key == "ipamhandles "+caliconode.HandleID(pods["b"])
+		}
+		return a, b
+	}
+	s.rounds(r, 2*time.Hour)
+	if a, b := handles(); !a || !b || slices.ContainsFunc(s.journal.entries, func(e Entry) bool { return e.Leftovers }) {
+		t.Errorf("without the flag handles are there: %t of the pod that lives, %t of the one that is gone; journaled: %+v", a, b, s.journal.entries)
+	}
+	if !slices.ContainsFunc(keysOf(r.refused), func(x nodesync.Refusal) bool { return x.Gate == nodesync.GatePodLeftovers && x.Of.Host == s.name("1") }) {
+		t.Errorf("without the flag the leftovers are not reported: %v", r.refused)
+	}
 	r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
 	s.rounds(r, 2*time.Hour)
-	handles := map[string]bool{}
-	for key := range s.custom() {
-		handles[key] = true
-	}
-	if a, b := handles["ipamhandles "+caliconode.HandleID(pods["a"])], handles["ipamhandles "+caliconode.HandleID(pods["b"])]; !a || b {
+	if a, b := handles(); !a || b {
 		t.Errorf("handles are there: %t of the pod that lives, %t of the one that is gone", a, b)
 	}
 	if n := len(s.journal.entries); n == 0 || len(s.journal.entries[n-1].Addresses) != 1 || s.journal.entries[n-1].MachineUID == "" {

@@ -11,10 +11,29 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
+
+// Kubernetes Nodes without a Calico Node are counted, while both sides are known and each machine should have one.
+func TestNodesWithoutACalicoNodeAreCounted(t *testing.T) {
+	t.Parallel()
+	r := &Reconciler{Config: nodesync.DefaultConfig(), Metrics: NewMetrics(prometheus.NewRegistry())}
+	w := nodesync.World{
+		Kubernetes: nodesync.Kubernetes{Synced: true, Nodes: []nodesync.KubernetesNode{{Name: "a"}, {Name: "b"}, {Name: "c"}}},
+		Calico:     nodesync.Calico{Nodes: []nodesync.CalicoNode{{Name: "a", OrchRefs: []nodesync.OrchRef{{Orchestrator: nodesync.OrchestratorKubernetes, NodeName: "a"}}}}},
+	}
+	r.countUnserved(w)
+	if got := testutil.ToFloat64(r.Metrics.unserved); got != 2 {
+		t.Errorf("%v are counted, want 2", got)
+	}
+	w.Kubernetes.Synced, w.Kubernetes.Nodes = false, nil
+	if r.countUnserved(w); testutil.ToFloat64(r.Metrics.unserved) != 2 {
+		t.Error("what is not known is counted")
+	}
+}
 
 // Metric names are a contract with dashboards; the component's page explains each of them, and each gate.
 func TestMetricsAndGatesAreDocumented(t *testing.T) {

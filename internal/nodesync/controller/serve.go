@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,7 +53,7 @@ func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 	given := r.unsent
 	if err == nil {
 		if given.State == AnswerRunning && !now.Before(request.Until) {
-			given.State = AnswerHeld
+			given.State = given.atTheEnd()
 		}
 		err = r.Requests.Answer(ctx, text, given)
 	}
@@ -68,7 +69,8 @@ func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 	if given.Final() {
 		return 0, nil
 	}
-	return requestAgain, nil
+	// A person who waits is answered when the request ends.
+	return max(time.Second, min(requestAgain, request.Until.Sub(now))), nil
 }
 
 // attempt does what is asked once, unless the request is withdrawn or, begun long ago, over. The answer is what the last one was.
@@ -79,7 +81,7 @@ func (r *Reconciler) attempt(ctx context.Context, text string, request Request, 
 	}
 	if answer.ID != "" && !now.Before(request.Until) {
 		line := "the request was valid until " + request.Until.UTC().Format(time.RFC3339) + ": nothing more was done"
-		return Answer{ID: request.ID, State: AnswerHeld, Lines: append(slices.Clone(answer.Lines), line), At: now}, nil
+		return Answer{ID: request.ID, State: answer.atTheEnd(), Lines: append(slices.Clone(answer.Lines), line), At: now}, nil
 	}
 	if err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerRunning, Lines: answer.Lines, At: now}); err != nil {
 		return Answer{}, err
@@ -115,11 +117,17 @@ func (r *Reconciler) do(ctx context.Context, request Request) Answer {
 	case VerbRestore:
 		err = r.restoreNamed(ctx, request, &answer)
 	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		answer.State = AnswerRunning // the next process goes on with it
-	} else if err != nil {
+	case err != nil && request.Verb == VerbForget && !request.DryRun:
+		// It could not read what it needs, and may be able to before the request ends.
+		answer.State = AnswerRunning
+		answer.Lines = append(answer.Lines, errorMark+err.Error())
+		r.Log.Error(err, "A request could not be executed, will try again until it ends", "request", request.ID)
+	case err != nil:
 		answer.State = AnswerFailed
-		answer.Lines = append(answer.Lines, "error: "+err.Error())
+		answer.Lines = append(answer.Lines, errorMark+err.Error())
 		r.Log.Error(err, "A request failed", "request", request.ID)
 	}
 	return answer
@@ -132,9 +140,11 @@ func (r *Reconciler) named(request Request) *Reconciler {
 	config.AlsoRemove = slices.DeleteFunc(slices.Concat(r.Config.AlsoRemove, request.AlsoRemove), func(kind nodesync.ResourceKind) bool {
 		return !slices.Contains(nodesync.ResourceKinds(), kind)
 	})
+	memory := r.memory
+	memory.Leftovers = nil // of pods, which are for the controller's own rounds, on machines that are not to be forgotten
 	return &Reconciler{
 		Datastore: r.Datastore, Cluster: r.Cluster, Config: config, Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Clock: r.Clock, Log: r.Log,
-		Metrics: NewMetrics(prometheus.NewRegistry()), memory: r.memory, kept: maps.Clone(r.kept), loaded: true,
+		Metrics: NewMetrics(prometheus.NewRegistry()), memory: memory, kept: maps.Clone(r.kept), loaded: true,
 		strays: maps.Clone(r.strays), mentioned: maps.Clone(r.mentioned), sweptAt: r.sweptAt, announced: r.announced.clone(),
 	}
 }
@@ -186,11 +196,23 @@ func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *A
 	return nil
 }
 
-// removedMark begins a line of what was done, which stays when the request is tried again.
-const removedMark = "done: "
+const (
+	// removedMark begins a line of what was done, which stays when the request is tried again.
+	removedMark = "done: "
+	// errorMark begins the line of what made an attempt fail.
+	errorMark = "error: "
+)
+
+// atTheEnd is the last state of a request that runs until it ends: failed if that is why its last attempt did not do it.
+func (a Answer) atTheEnd() string {
+	if slices.ContainsFunc(a.Lines, func(line string) bool { return strings.HasPrefix(line, errorMark) }) {
+		return AnswerFailed
+	}
+	return AnswerHeld
+}
 
 func removedLines(lines []string) []string {
-	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return len(line) < len(removedMark) || line[:len(removedMark)] != removedMark })
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.HasPrefix(line, removedMark) })
 }
 
 // account adds what a round did and, if it is the last, what is left alone. It returns whether a step failed.

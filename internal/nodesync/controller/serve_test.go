@@ -6,14 +6,18 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
@@ -66,6 +70,59 @@ func TestARequestThatIsOver(t *testing.T) {
 	}
 }
 
+// A datastore that does not respond for a while, as in a change of its leader, does not end a request that has time left. It ends then, and says why.
+func TestARequestOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]bool{"it comes back": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := clocktesting.NewFakeClock(time.Now())
+			text, err := json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, Until: now.Now().Add(requestAgain + 10*time.Second)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, w := &givenRequest{text: string(text)}, &frozenWorld{sweptWorld: sweptWorld{synced: true}, frozen: true}
+			r := &Reconciler{
+				Datastore: w, Cluster: w, Requests: g, Config: nodesync.DefaultConfig(), Clock: now, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
+			}
+			again, err := r.serve(t.Context())
+			if err != nil || again != requestAgain || g.last.Final() {
+				t.Fatalf("served again in %s, %v; answered %+v", again, err, g.last)
+			}
+			now.Step(again)
+			if again, err = r.serve(t.Context()); err != nil || again != 10*time.Second || g.last.Final() {
+				t.Fatalf("then served again in %s, %v; answered %+v", again, err, g.last)
+			}
+			w.frozen = !back
+			if back {
+				now.Step(time.Second)
+			} else {
+				now.Step(again)
+			}
+			if _, err = r.serve(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			why := strings.Contains(strings.Join(g.last.Lines, "\n"), "etcd does not respond")
+			if back && (g.last.State != AnswerDone || why) || !back && (g.last.State != AnswerFailed || !why) {
+				t.Errorf("in the end answered %+v", g.last)
+			}
+		})
+	}
+}
+
+// frozenWorld is a world whose datastore does not respond while it is frozen.
+type frozenWorld struct {
+	sweptWorld
+	frozen bool
+}
+
+func (w *frozenWorld) Snapshot(ctx context.Context) (calico.Snapshot, error) {
+	if w.frozen {
+		return calico.Snapshot{}, errors.New("etcd does not respond")
+	}
+	return w.sweptWorld.Snapshot(ctx)
+}
+
 func TestARequestThatIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	if reads := serveOne(t, &givenRequest{withdrawn: true}, time.Minute); reads != 0 {
@@ -107,12 +164,16 @@ func TestWhatIsLeftAloneIsHeld(t *testing.T) {
 func TestAControllerForARequest(t *testing.T) {
 	t.Parallel()
 	r := &Reconciler{
+		memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "n9"}}, Leftovers: []nodesync.SeenLeftover{{}}},
 		strays: map[string]bool{"n9": true}, mentioned: map[string]bool{"n8": true}, sweptAt: time.Unix(1, 0),
 		announced: announced{said: map[string]time.Time{}, leftovers: map[string]bool{"n7": true}},
 	}
 	sub := r.named(Request{Names: []string{"n9"}})
 	if !sub.strays["n9"] || !sub.mentioned["n8"] || !sub.sweptAt.Equal(r.sweptAt) || !sub.announced.leftovers["n7"] {
 		t.Errorf("it does not know what is known: %+v", sub)
+	}
+	if len(sub.memory.Absences) != 1 || len(sub.memory.Leftovers) != 0 || len(r.memory.Leftovers) != 1 {
+		t.Errorf("it is about leftovers of pods: %+v", sub.memory)
 	}
 	clear(sub.strays)
 	sub.announced.said["warning"] = time.Unix(1, 0)

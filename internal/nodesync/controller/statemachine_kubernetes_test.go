@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,9 @@ type apiModel struct {
 	uid   string            // of kube-system
 	nodes map[string]string // UIDs by name
 	pods  map[string]modelPod
+	// kubelets are by Node.
+	kubelets map[string]*modelKubelet
+	now      func() time.Time
 	// configMap is the controller's, nil for none.
 	configMap *unstructured.Unstructured
 	version   int
@@ -40,13 +44,17 @@ type modelPod struct {
 }
 
 func newAPIModel(uid string) *apiModel {
-	return &apiModel{uid: uid, nodes: map[string]string{}, pods: map[string]modelPod{}}
+	return &apiModel{uid: uid, nodes: map[string]string{}, pods: map[string]modelPod{}, kubelets: map[string]*modelKubelet{}}
 }
 
 // clone copies all but the watches, whose ends are elsewhere.
 func (a *apiModel) clone() *apiModel {
 	c := newAPIModel(a.uid)
 	c.nodes, c.pods, c.version = maps.Clone(a.nodes), maps.Clone(a.pods), a.version
+	for name, kubelet := range a.kubelets {
+		copied := *kubelet
+		c.kubelets[name] = &copied
+	}
 	if a.configMap != nil {
 		c.configMap = a.configMap.DeepCopy()
 	}
@@ -56,12 +64,14 @@ func (a *apiModel) clone() *apiModel {
 func (a *apiModel) createNode(name string) {
 	a.version++
 	a.nodes[name] = fmt.Sprintf("uid-%s-%d", name, a.version)
+	a.kubelets[name] = &modelKubelet{ready: true, readySince: a.now()}
 	a.tell(nodeEvent{name: name, uid: a.nodes[name]})
 }
 
 func (a *apiModel) deleteNode(name string) {
 	uid := a.nodes[name]
 	delete(a.nodes, name)
+	delete(a.kubelets, name)
 	a.tell(nodeEvent{name: name, uid: uid, gone: true})
 }
 
@@ -175,7 +185,7 @@ func (c *clientModel) failure(resource, name string) error {
 
 func (c *clientModel) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	resource := map[string]string{"Node": "nodes", "Namespace": "namespaces", "ConfigMap": "configmaps"}[kind]
+	resource := map[string]string{"Node": "nodes", "Namespace": "namespaces", "ConfigMap": "configmaps", "Pod": "pods", "Lease": "leases"}[kind]
 	if err := c.failure(resource, key.Name); err != nil {
 		return err
 	}
@@ -190,6 +200,22 @@ func (c *clientModel) Get(_ context.Context, key client.ObjectKey, object client
 		}
 		object.SetName(key.Name)
 		object.SetUID(types.UID(c.api.nodes[key.Name]))
+		if whole, ok := object.(*unstructured.Unstructured); ok {
+			return setReady(whole, *c.api.kubelets[key.Name])
+		}
+	case "Lease":
+		kubelet := c.api.kubelets[key.Name]
+		if kubelet == nil {
+			return notFound
+		}
+		renewed := kubelet.lease(c.api.now()).UTC().Format(metav1.RFC3339Micro)
+		return unstructured.SetNestedField(object.(*unstructured.Unstructured).Object, renewed, "spec", "renewTime")
+	case "Pod":
+		pod, there := c.api.pods[key.Name]
+		if !there {
+			return notFound
+		}
+		return unstructured.SetNestedField(object.(*unstructured.Unstructured).Object, pod.phase, "status", "phase")
 	case "ConfigMap":
 		if c.api.configMap == nil {
 			return notFound
@@ -228,12 +254,19 @@ func (c *clientModel) List(_ context.Context, list client.ObjectList, options ..
 		return fmt.Errorf("the model has no %q", kind)
 	}
 	switch a := c.answers(); {
-	case a == emptyList && kind == "NodeList":
+	case a == emptyList:
 		items = nil
-	case a == partly && kind == "NodeList":
+	case a == partly:
 		items = items[:len(items)/2]
 	}
 	return meta.SetList(list, items)
+}
+
+// setReady writes the condition Ready into a Node.
+func setReady(node *unstructured.Unstructured, k modelKubelet) error {
+	status := map[bool]string{true: "True", false: "Unknown"}[k.ready]
+	condition := map[string]any{"type": "Ready", "status": status, "lastTransitionTime": k.readySince.UTC().Format(time.RFC3339)}
+	return unstructured.SetNestedSlice(node.Object, []any{condition}, "status", "conditions")
 }
 
 // podItem is a pod as it stands in a list of this kind.

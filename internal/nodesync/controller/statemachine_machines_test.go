@@ -31,6 +31,8 @@ type universe struct {
 	serial   int // for names that occur once
 	sequence uint64
 	pool     []netip.Prefix
+	// sandboxes are those of pods, by the handles of their addresses.
+	sandboxes map[string]modelSandbox
 	// stopAfter is how many more writes a dying machine makes; below 0 for all.
 	stopAfter int
 }
@@ -62,8 +64,9 @@ var modelStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newUniverse(blocks int) *universe {
 	u := &universe{
 		etcd: newEtcdModel(), api: newAPIModel("uid-of-the-cluster"), foreign: newAPIModel("uid-of-another-cluster"),
-		clock: clocktesting.NewFakeClock(modelStart), sequence: 1_000, stopAfter: -1,
+		clock: clocktesting.NewFakeClock(modelStart), sequence: 1_000, stopAfter: -1, sandboxes: map[string]modelSandbox{},
 	}
+	u.api.now, u.foreign.now = u.clock.Now, u.clock.Now
 	for i := range blocks {
 		u.pool = append(u.pool, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 0}), 30))
 	}
@@ -76,6 +79,7 @@ func (u *universe) clone() *universe {
 	c := *u
 	c.etcd, c.api, c.foreign = u.etcd.clone(), u.api.clone(), u.foreign.clone()
 	c.clock = clocktesting.NewFakeClock(u.clock.Now())
+	c.api.now, c.foreign.now, c.sandboxes = c.clock.Now, c.clock.Now, maps.Clone(u.sandboxes)
 	c.machines = make([]*modelMachine, len(u.machines))
 	for i, m := range u.machines {
 		copied := *m
@@ -88,6 +92,7 @@ func (u *universe) clone() *universe {
 func (u *universe) pass(d time.Duration) {
 	u.clock.Step(d)
 	u.age += max(d, 0)
+	u.kubeletsWork(max(d, 0))
 }
 
 func (u *universe) next() int { u.serial++; return u.serial }
@@ -190,6 +195,7 @@ func (u *universe) startsPod(m *modelMachine) {
 	u.write("cni", endpoint, modelEndpoint{Node: m.host, Orchestrator: "k8s", Pod: name, Address: address, Handle: handle})
 	if u.stopAfter != 0 {
 		u.api.pods[name] = modelPod{node: m.kube, phase: "Running", address: address.String(), handle: handle, endpoint: endpoint}
+		u.runsSandbox(m, name, handle, endpoint)
 	}
 }
 
@@ -200,6 +206,7 @@ func (u *universe) stopsPod(name string) {
 	if pod.handle == "" {
 		return
 	}
+	delete(u.sandboxes, pod.handle)
 	u.releaseHandle("cni", pod.handle)
 	u.write("cni", pod.endpoint, nil)
 }
@@ -331,6 +338,7 @@ func (u *universe) leaves(m *modelMachine) {
 		return
 	}
 	m.up = false
+	maps.DeleteFunc(u.sandboxes, func(_ string, s modelSandbox) bool { return s.host == m.host })
 	if u.exists(m) {
 		u.api.deleteNode(m.kube)
 	}
@@ -392,6 +400,7 @@ func (u *universe) takes(to *modelMachine, block modelBlock, address netip.Addr)
 	endpoint := modelEndpointKey("ns", modelEndpointName(to.host, "k8s", name))
 	u.write("cni", endpoint, modelEndpoint{Node: to.host, Orchestrator: "k8s", Pod: name, Address: address, Handle: handle})
 	u.api.pods[name] = modelPod{node: to.kube, phase: "Running", address: address.String(), handle: handle, endpoint: endpoint}
+	u.runsSandbox(to, name, handle, endpoint)
 }
 
 // renewsTunnel is a machine that gives its tunnel address back and takes one again, most often the same, under the same handle: calico-node

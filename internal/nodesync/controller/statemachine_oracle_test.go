@@ -23,6 +23,7 @@ func (x *trial) checkRest(t *rapid.T, p *process, confirming bool) {
 			return
 		}
 	}
+	x.checkLeftovers(t, p)
 	for _, m := range x.u.machines {
 		value, _ := x.u.etcd.get(modelNodeKey(m.host))
 		node, _ := value.(modelNode)

@@ -48,6 +48,8 @@ type process struct {
 	serving *Request
 	served  bool
 	wrongly wrongly
+	// removing reports that it is removing leftovers of pods.
+	removing bool
 	// recalledAt is the age at which it first read the memory of an earlier process, -1 for not yet, and stale is whether that was too old then.
 	recalledAt time.Duration
 	stale      bool
@@ -62,6 +64,8 @@ type processOptions struct {
 	reversed bool
 	// serves says that it answers requests.
 	serves bool
+	// leftovers says that it looks for what pods have left on machines that live.
+	leftovers bool
 	// blind processes have no working watch: they are synced and never see a Node go.
 	blind bool
 }
@@ -116,6 +120,8 @@ type roundView struct {
 	removed map[string]bool // hosts that it has begun to remove
 	// running are, for the Nodes whose running pods it has asked for, whether there were any.
 	running map[string]bool
+	// pods are the live reads of pods since the last removal of leftovers: whether they existed.
+	pods map[string]bool
 }
 
 // start begins a process afresh: nothing is left of an earlier one but what is outside of it.
@@ -136,6 +142,9 @@ func (p *process) start() {
 	ports := &ports{p: p, datastore: &datastoreModel{etcd: p.u.etcd, by: p.name}}
 	p.r = &Reconciler{
 		Datastore: ports, Cluster: ports, Config: p.u.config, DryRun: p.options.dryRun, Clock: clockOf, Log: logr.Discard(), Metrics: p.watcher.metrics,
+	}
+	if p.options.leftovers {
+		p.r.LeftoverStore, p.r.LeftoverCluster = ports, ports
 	}
 	if !p.options.stateless {
 		state := &ConfigMapState{Client: reader, Namespace: "mooring-system", Name: StateName}
@@ -168,7 +177,7 @@ func (p *process) begin() {
 			p.watcher.count("two rounds at once")
 		}
 	}
-	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}}
+	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}, pods: map[string]bool{}}
 	p.order, p.calls, p.err, p.due, p.serving, p.served = proceed, map[string]int{}, nil, 0, nil, false
 	p.resume, p.cease = iter.Pull(func(yield func(portCall) bool) {
 		p.yield = yield

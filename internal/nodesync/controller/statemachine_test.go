@@ -30,11 +30,13 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			t.Parallel()
 			stats := newShare(t, "clean-ups completed", "crashes during a clean-up", "rejoins during a clean-up", "conflict", "fences withdrawn", "moved addresses", "borrowed addresses",
 				"mass-guard holds", "overlap holds", "confirmations", "rounds of another cluster", "partial lists", "dry runs", "unreadable values",
-				"other cleaners", "accidents", "two rounds at once", "requests by name", "removals by name")
+				"other cleaners", "accidents", "two rounds at once", "requests by name", "removals by name", "killed pods", "dead kubelets", "pods that come again",
+				"interrupted removals of leftovers", "leftovers removed", "leftovers in the end")
 			cases.Check(t, func(t *rapid.T) {
 				x := newTrial(t, stats.metrics)
 				defer x.end()
 				x.serves = true
+				x.watchesPods(t)
 				x.addLeaders(t, crew.leaders, crew.blind)
 				s := &story{trial: x}
 				if rapid.IntRange(0, 9).Draw(t, "another cluster first") == 0 {
@@ -97,6 +99,9 @@ func (s *story) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"a person repairs": func(*rapid.T) { s.repairs() },
+	}
+	if s.leftovers {
+		actions["what a pod left goes"], actions["pods make trouble"], actions["pods make more trouble"] = s.leftoversGo, s.podTrouble, s.podTrouble
 	}
 	if s.serves {
 		actions["a person names machines"] = s.asks
@@ -263,7 +268,7 @@ func (s *story) goesWrong(t *rapid.T, p *process) {
 		orders = append(orders, refused, dieBefore, dieAfter)
 	case "kubernetes":
 		orders = append(orders, order(timesOut), order(forbidden), order(other404))
-		if p.waiting.name == "ListNodes" {
+		if p.waiting.name == "ListNodes" || p.waiting.name == "EachPod" {
 			orders = append(orders, order(emptyList), order(partly), order(emptyList), order(partly))
 		}
 	}
@@ -510,7 +515,7 @@ func (s *story) rest(t *rapid.T) {
 	}
 	if p.options.dryRun {
 		s.checkDryRun(t, p)
-		p = s.newProcess("successor", s.u.api, processOptions{journal: true})
+		p = s.newProcess("successor", s.u.api, processOptions{journal: true, leftovers: s.leftovers})
 	}
 	if p.watch.broken {
 		p.watch.relist(p.cluster)
@@ -557,7 +562,7 @@ func (s *story) checkTime(t *rapid.T, p *process, took time.Duration) {
 	}
 	c := p.r.Config
 	bound := 2*c.Grace + 4*c.Resync + 2*c.SweepPeriod + time.Duration(len(s.u.machines))*c.Pace + time.Second + time.Duration(s.counts["clock jumps"])*smallJump
-	if limit := bound + bound/10; took > limit && s.counts["mass-guard holds"] == 0 {
+	if limit := bound + bound/10 + 2*p.slowness(); took > limit && s.counts["mass-guard holds"] == 0 {
 		t.Errorf("I4: the last write came %s after the trouble was over, %s is the limit", took, limit)
 	}
 }

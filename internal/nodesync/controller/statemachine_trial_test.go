@@ -23,6 +23,8 @@ type trial struct {
 	leaders []*process
 	stray   *process // of another cluster, whose kubeconfig or endpoints are wrong
 	serves  bool     // the leaders answer requests
+	// leftovers says that the leaders look for what pods have left on machines that live.
+	leftovers bool
 }
 
 // newTrial draws a universe with machines of all sorts and the configuration of the controllers.
@@ -144,7 +146,7 @@ func (x *trial) fork() *trial { return &trial{watcher: x.watcher.clone()} }
 func (x *trial) addLeaders(t *rapid.T, n int, blind bool) {
 	for i := range n {
 		x.leaders = append(x.leaders, x.newProcess(fmt.Sprintf("leader-%d", i+1), x.u.api, processOptions{
-			journal: rapid.Bool().Draw(t, "journal"), serves: x.serves, blind: blind || rapid.IntRange(0, 5).Draw(t, "blind") == 0,
+			journal: rapid.Bool().Draw(t, "journal"), serves: x.serves, leftovers: x.leftovers, blind: blind || rapid.IntRange(0, 5).Draw(t, "blind") == 0,
 			reversed: rapid.Bool().Draw(t, "reversed"), dryRun: rapid.IntRange(0, 9).Draw(t, "dry run") == 0,
 		}))
 	}
@@ -215,8 +217,8 @@ func (x *trial) settle(t *rapid.T, p *process, confirming bool) (lastWrite time.
 	t.Helper()
 	began, last := x.u.age, x.u.age
 	c := p.r.Config
-	quiet := 3*c.Resync + c.Grace + 2*c.SweepPeriod + time.Duration(x.counts["clock jumps"])*smallJump
-	for range 400 {
+	quiet := 3*c.Resync + c.Grace + 2*c.SweepPeriod + time.Duration(x.counts["clock jumps"])*smallJump + p.slowness()
+	for range 2000 {
 		revision, r := x.u.etcd.revision, p.r
 		p.watchAll()
 		p.round()
@@ -235,6 +237,16 @@ func (x *trial) settle(t *rapid.T, p *process, confirming bool) (lastWrite time.
 	}
 	t.Fatalf("%s does not come to rest", p)
 	return 0
+}
+
+// slowness is for how much longer a process may wait that removes leftovers of pods: for a sweep long enough after the first, and until a kubelet has been
+// seen at work for as long.
+func (p *process) slowness() time.Duration {
+	c := p.r.Config
+	if !p.options.leftovers || !slices.Contains(c.AlsoRemove, nodesync.KindPodLeftovers) {
+		return 0
+	}
+	return 2*max(c.Grace, c.LeftoverAge) + 2*c.SweepPeriod + 2*c.Resync + c.LeftoverAge
 }
 
 // dump is all that stands in the datastore, without what tells of history: revisions, sequence numbers, how often calico-node has written.

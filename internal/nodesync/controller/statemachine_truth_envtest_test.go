@@ -59,9 +59,11 @@ func TestModelOfTheDatastoreIsTrue(t *testing.T) {
 		d := &double{t: t, x: x, client: client, store: store, model: &datastoreModel{etcd: x.u.etcd, by: "leader"}}
 		d.begin()
 		s := &story{trial: x}
+		x.leftovers = true
 		x.leaders = append(x.leaders, x.newProcess("idle", x.u.api, processOptions{dryRun: true}))
 		for range rapid.IntRange(3, 12).Draw(rt, "turns") {
 			if rapid.IntRange(0, 2).Draw(rt, "world") == 0 {
+				s.podTrouble(rt)
 				s.happens(rt, nil)
 				d.replay()
 				d.compare(rt)
@@ -197,6 +199,23 @@ func (d *double) compare(t *rapid.T) {
 	if diff := cmp.Diff(modelSweep, realSweep, options); diff != "" {
 		t.Fatalf("sweeps differ (-model +real):\n%s", diff)
 	}
+	modelPods, err := d.model.PodHoldings(ctx, at, d.alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	realPods, err := d.store.PodHoldings(ctx, d.real(at), d.alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(modelPods, realPods, options, cmpopts.SortSlices(func(a, b calico.Leftover) bool {
+		return fmt.Sprint(a.Endpoint.Name, a.Block, a.Address) < fmt.Sprint(b.Endpoint.Name, b.Block, b.Address)
+	})); diff != "" {
+		t.Fatalf("leftovers of pods differ (-model +real):\n%s", diff)
+	}
+}
+
+func (d *double) alive(namespace, name string) bool {
+	return namespace == "ns" && d.x.u.api.alive(name)
 }
 
 // compareKeys holds every key with its revision against the model's, and what the handles count.
@@ -263,6 +282,8 @@ func (d *double) drawWrite(t *rapid.T) doubleWrite {
 		return d.drawRelease(t, seen, guard)
 	case 4:
 		return d.drawAffinity(t, host, seen, guard)
+	case 7:
+		return d.drawLeftovers(t, host, guard)
 	case 5:
 		if len(seen.Resources) > 0 {
 			r := rapid.SampledFrom(seen.Resources).Draw(t, "resource")
@@ -328,6 +349,35 @@ func (d *double) drawRelease(t *rapid.T, seen calico.Host, guard func(func(int64
 	}
 	return doubleWrite{fmt.Sprintf("ReleaseAddresses %s %v", cidr, assignments), func(to Datastore, revision func(int64) int64) error {
 		return to.ReleaseAddresses(d.t.Context(), guard(revision), cidr, assignments)
+	}}
+}
+
+// drawLeftovers draws the removal of what is left of pods on a host, endpoints or addresses of one block.
+func (d *double) drawLeftovers(t *rapid.T, host string, guard func(func(int64) int64) calico.Guard) doubleWrite {
+	found, err := d.model.PodHoldings(d.t.Context(), d.x.u.etcd.revision, d.alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var leftovers []calico.Leftover
+	for _, l := range found.Leftovers {
+		if first := len(leftovers) == 0; l.Host == host && (first || l.Block == leftovers[0].Block) && rapid.IntRange(0, 2).Draw(t, "this one") > 0 {
+			leftovers = append(leftovers, l)
+		}
+	}
+	if len(leftovers) > 0 {
+		switch l := &leftovers[0]; {
+		case l.Endpoint.Name != "":
+			l.Endpoint.Revision = d.wrong(t, l.Endpoint.Revision)
+		case rapid.IntRange(0, 5).Draw(t, "wrong assignment") == 0:
+			l.Sequence++
+		}
+	}
+	return doubleWrite{fmt.Sprintf("RemoveLeftovers %v", leftovers), func(to Datastore, revision func(int64) int64) error {
+		translated := slices.Clone(leftovers)
+		for i := range translated {
+			translated[i].Endpoint.Revision = revision(translated[i].Endpoint.Revision)
+		}
+		return to.(LeftoverStore).RemoveLeftovers(d.t.Context(), guard(revision), translated)
 	}}
 }
 
@@ -438,7 +488,7 @@ func realAttributes(a modelAssignment) map[string]string {
 	}
 	switch a.Of {
 	case "pod":
-		out[model.IPAMBlockAttributePod] = "some-pod"
+		out[model.IPAMBlockAttributeNamespace], out[model.IPAMBlockAttributePod] = "ns", modelPodOf(a)
 	case "tunnel":
 		out[model.IPAMBlockAttributeType] = model.IPAMBlockAttributeTypeIPIP
 	}

@@ -139,7 +139,7 @@ func (k *watcher) ended(p *process) {
 			k.violate("I15: %s made %d calls of %s in one round, at most %d are in order", p.name, p.calls[what], what, limit)
 		}
 	}
-	for _, once := range []string{"Snapshot", "Hosts", "Sweep", "ListNodes", "UID", "State.Read", "ForgetSightings"} {
+	for _, once := range []string{"Snapshot", "Hosts", "Sweep", "ListNodes", "UID", "State.Read", "ForgetSightings", "EachPod", "PodHoldings"} {
 		atMost(once, 1)
 	}
 	atMost("State.Save", 2)
@@ -256,6 +256,8 @@ func (k *watcher) judge(p *process, w etcdWrite) {
 	case harmless:
 	case t.host == "":
 		k.judgeHandles(p, w)
+	case p.removing:
+		k.judgeLeftovers(p, w, t)
 	default:
 		k.judgeTaking(p, w, t)
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -432,7 +433,8 @@ func TestTheAPIServerIsAwaited(t *testing.T) {
 	restConfig.Host = "https://" + testkit.FreeAddress(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := manager.New(ctx, away, restConfig, manager.Config{Component: component, Scheme: scheme.Scheme}); err == nil || !strings.Contains(err.Error(), "did not respond until the end") {
+	if _, err := manager.New(ctx, away, restConfig, manager.Config{Component: component, Scheme: scheme.Scheme}); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "did not respond until the end") {
 		t.Errorf("told to end while it waits: %v", err)
 	}
 	stranger := httptest.NewTLSServer(http.NotFoundHandler())

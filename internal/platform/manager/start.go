@@ -26,7 +26,7 @@ const (
 )
 
 // awaitServer waits until the API server answers anything, so that a process which starts together with it, or while it is away, does not
-// end over that. An answer that cannot be trusted is an error at once: that does not change by waiting.
+// end over that. An answer that cannot be trusted is an error at once: that does not change by waiting. When ctx ends, the error wraps its cause.
 func awaitServer(ctx context.Context, config *rest.Config, log logr.Logger, clock clock.Clock) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -50,7 +50,7 @@ func awaitServer(ctx context.Context, config *rest.Config, log logr.Logger, cloc
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("API server %s did not respond until the end: %w", config.Host, err)
+			return fmt.Errorf("API server %s did not respond until the end: %w (%w)", config.Host, err, context.Cause(ctx))
 		case <-timer.C():
 		}
 	}

@@ -6,12 +6,18 @@
 package migration
 
 import (
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -74,6 +80,66 @@ func table(t *testing.T, heading string) [][]string {
 		t.Fatalf("behind %q there is no table", heading)
 	}
 	return rows[2:]
+}
+
+// What the page says that its rights grant is what config/calico-node-sync/base/rbac.yaml grants, as its command applies it; the right on all ConfigMaps, which
+// is more than anybody would expect, stands in a sentence of its own.
+func TestThePageNamesTheRights(t *testing.T) {
+	t.Parallel()
+	named := map[string][]string{}
+	for _, row := range table(t, "## From kube-calico-controller") {
+		resources, name, one := strings.Cut(row[1], " named ")
+		for resource := range strings.SplitSeq(resources, ", ") {
+			what := row[0] + " " + resource
+			if one {
+				what += " named " + name
+			}
+			named[what] = strings.Split(row[2], ", ")
+		}
+	}
+	if diff := cmp.Diff(grantedRights(t), named); diff != "" {
+		t.Errorf("the rights (-granted +on the page):\n%s", diff)
+	}
+	if text := strings.Join(strings.Fields(page(t)), " "); !strings.Contains(text, "it may list and delete *all* ConfigMaps in `kube-system`") {
+		t.Error("the page does not say that all ConfigMaps of kube-system may be listed and deleted")
+	}
+}
+
+// grantedRights are the verbs of rbac.yaml, by what they are on in the words of the page.
+func grantedRights(t *testing.T) map[string][]string {
+	t.Helper()
+	file, err := os.Open(filepath.Join(testkit.Root(t), "config", "calico-node-sync", "base", "rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	granted := map[string][]string{}
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		var role rbacv1.ClusterRole // a Role has the same rules
+		err := decoder.Decode(&role)
+		if errors.Is(err, io.EOF) {
+			return granted
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		where := map[string]string{"ClusterRole": "cluster", "Role": "`kube-system`"}[role.Kind]
+		if where == "" || strings.HasSuffix(role.Name, "-metrics-reader") { // bound to nobody
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				what := where + " `" + resource + "`"
+				for _, name := range rule.ResourceNames {
+					if resource == "deployments" {
+						name = oldAccount // the command changes it
+					}
+					what += " named `" + name + "`"
+				}
+				granted[what] = append(granted[what], rule.Verbs...)
+			}
+		}
+	}
 }
 
 var quoted = regexp.MustCompile("`([^`]+)`")

@@ -97,6 +97,23 @@ func TestFromKubeCalicoControllerAndBack(t *testing.T) {
 	p = manifest("-grace-period=1s", "-leader-elect")
 	s.becomes(want, "nothing but what belongs to machines that live")
 
+	t.Log("without a journal it needs no rights on all ConfigMaps")
+	p.Stop()
+	roles := s.api.Client.RbacV1().Roles(s.namespace)
+	role, err := roles.Get(t.Context(), "calico-node-sync", metav1.GetOptions{})
+	s.must(err)
+	before := len(role.Rules)
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "delete") })
+	if len(role.Rules) != before-1 {
+		t.Errorf("%d of its rules let it delete something, the page names one", before-len(role.Rules))
+	}
+	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+	s.must(err)
+	p = manifest("-grace-period=1s", "-leader-elect", "-journal=none")
+	want = s.without(m[2])
+	s.destroy(m[2])
+	s.becomes(want, "nothing but what belongs to machines that live")
+
 	t.Log("the way back")
 	p.Stop()
 	s.settle()

@@ -1,0 +1,536 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// modelSandbox is a pod's sandbox on its machine, by the handle of its address. It is what uses the address, whatever Kubernetes knows of the pod.
+type modelSandbox struct {
+	host, kube, pod, endpoint string
+	// static sandboxes run although the API server knows of no pod.
+	static bool
+	// fails says that the CNI plugin will not be able to release what it has.
+	fails bool
+	// seen is for how long the kubelet has been at work since the pod is gone.
+	seen time.Duration
+}
+
+// modelKubelet is what Kubernetes shows of a machine's kubelet.
+type modelKubelet struct {
+	dead, ready         bool
+	readySince, renewed time.Time
+}
+
+// lease is when the kubelet renewed its Lease last: it does so every 10 s.
+func (k modelKubelet) lease(now time.Time) time.Time {
+	if k.dead {
+		return k.renewed
+	}
+	return now.Truncate(10 * time.Second)
+}
+
+// modelHandlePrefix begins the handle of a pod's address; what follows a # tells sandboxes of one pod's name apart.
+const modelHandlePrefix = "k8s-pod-network."
+
+// modelPodOf is the pod that an assignment names, "" for none.
+func modelPodOf(a modelAssignment) string {
+	if a.Of != "pod" {
+		return ""
+	}
+	pod, _, _ := strings.Cut(strings.TrimPrefix(a.Handle, modelHandlePrefix), "#")
+	return pod
+}
+
+// alive reports that Kubernetes has a pod of that name which has not finished.
+func (a *apiModel) alive(pod string) bool {
+	p, there := a.pods[pod]
+	return there && p.phase != "Succeeded" && p.phase != "Failed"
+}
+
+func (u *universe) runsSandbox(m *modelMachine, pod, handle, endpoint string) {
+	u.sandboxes[handle] = modelSandbox{host: m.host, kube: m.kube, pod: pod, endpoint: endpoint}
+}
+
+// takesDown is for how long a kubelet must be at work at most until it has taken down the sandbox of a pod that is gone.
+func (u *universe) takesDown() time.Duration { return u.config.LeftoverAge / 3 }
+
+// kubeletsWork lets the kubelets work for a time: they take down sandboxes whose pods are gone.
+func (u *universe) kubeletsWork(d time.Duration) {
+	for _, handle := range slices.Sorted(maps.Keys(u.sandboxes)) {
+		s := u.sandboxes[handle]
+		kubelet := u.api.kubelets[s.kube]
+		if s.static || kubelet == nil || kubelet.dead || u.api.alive(s.pod) && u.api.pods[s.pod].handle == handle {
+			continue
+		}
+		if s.seen += d; s.seen < u.takesDown() {
+			u.sandboxes[handle] = s
+			continue
+		}
+		delete(u.sandboxes, handle)
+		if !s.fails {
+			u.releaseHandle("cni", handle)
+			if value, _ := u.etcd.get(s.endpoint); value != nil && value.(modelEndpoint).Handle == handle {
+				u.write("cni", s.endpoint, nil)
+			}
+		}
+	}
+}
+
+// podTrouble is what leaves something of pods on machines that live, or looks as if it did.
+func (s *story) podTrouble(t *rapid.T) {
+	u := s.u
+	m := s.machine(t)
+	switch rapid.IntRange(0, 7).Draw(t, "pod trouble") {
+	case 0:
+		if kubelet := u.api.kubelets[m.kube]; kubelet != nil && !kubelet.dead {
+			kubelet.dead, kubelet.renewed = true, u.clock.Now()
+			if rapid.Bool().Draw(t, "and it shows") {
+				kubelet.ready, kubelet.readySince = false, u.clock.Now()
+			}
+			s.count("dead kubelets")
+		}
+	case 1:
+		s.kubeletReturns(m)
+	case 2:
+		s.comesAgain(t)
+	case 3:
+		if u.runsPods(m) {
+			handle, pod := fmt.Sprintf("%sstatic-%s#%d", modelHandlePrefix, m.kube, u.next()), "static-"+m.kube
+			if address, ok := u.assign(m, handle); ok {
+				endpoint := modelEndpointKey("ns", modelEndpointName(m.host, "k8s", pod))
+				u.write("cni", endpoint, modelEndpoint{Node: m.host, Orchestrator: "k8s", Pod: pod, Address: address, Handle: handle})
+				u.sandboxes[handle] = modelSandbox{host: m.host, kube: m.kube, pod: pod, endpoint: endpoint, static: true}
+			}
+		}
+	default:
+		s.killsPod(t)
+	}
+}
+
+func (s *story) kubeletReturns(m *modelMachine) {
+	if kubelet := s.u.api.kubelets[m.kube]; kubelet != nil && kubelet.dead {
+		kubelet.dead = false
+		if !kubelet.ready {
+			kubelet.ready, kubelet.readySince = true, s.u.clock.Now()
+		}
+	}
+}
+
+// killsPod lets a pod be deleted by force, or finish. Its sandbox is taken down when its kubelet is at work, and the CNI plugin may fail then.
+func (s *story) killsPod(t *rapid.T) {
+	var handles []string
+	for _, handle := range slices.Sorted(maps.Keys(s.u.sandboxes)) {
+		sandbox := s.u.sandboxes[handle]
+		if pod := s.u.api.pods[sandbox.pod]; s.u.api.alive(sandbox.pod) && pod.handle == handle && sandbox.kube != "always" && !s.pinnedTo(sandbox.kube) {
+			handles = append(handles, handle)
+		}
+	}
+	if len(handles) == 0 {
+		return
+	}
+	handle := rapid.SampledFrom(handles).Draw(t, "killed")
+	sandbox := s.u.sandboxes[handle]
+	sandbox.fails = rapid.IntRange(0, 3).Draw(t, "and something is left") > 0
+	s.u.sandboxes[handle] = sandbox
+	if rapid.IntRange(0, 3).Draw(t, "it finishes") == 0 {
+		pod := s.u.api.pods[sandbox.pod]
+		pod.phase = "Failed"
+		s.u.api.pods[sandbox.pod] = pod
+	} else {
+		delete(s.u.api.pods, sandbox.pod)
+	}
+	s.count("killed pods")
+}
+
+// pinnedTo reports that pods of a Node are all that shows that its machine lives.
+func (s *story) pinnedTo(kube string) bool {
+	return slices.ContainsFunc(s.u.machines, func(m *modelMachine) bool { return m.kube == kube && m.pinned })
+}
+
+// comesAgain is a pod under the name of one that has left something, as a StatefulSet has them.
+func (s *story) comesAgain(t *rapid.T) {
+	u := s.u
+	var left []string
+	for _, kv := range u.etcd.scan(modelEndpoints, u.etcd.revision) {
+		if e, ok := kv.value.(modelEndpoint); ok && e.Orchestrator == "k8s" && !u.api.alive(e.Pod) && !strings.HasPrefix(e.Pod, "static-") {
+			left = append(left, kv.key)
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	key := rapid.SampledFrom(left).Draw(t, "comes again")
+	value, _ := u.etcd.get(key)
+	endpoint := value.(modelEndpoint)
+	m := u.machineOf(endpoint.Node)
+	if m == nil || !u.runsPods(m) {
+		return
+	}
+	handle := fmt.Sprintf("%s%s#%d", modelHandlePrefix, endpoint.Pod, u.next())
+	address, ok := u.assign(m, handle)
+	if !ok {
+		return
+	}
+	endpoint.Address, endpoint.Handle = address, handle
+	u.write("cni", key, endpoint)
+	u.api.pods[endpoint.Pod] = modelPod{node: m.kube, phase: "Running", address: address.String(), handle: handle, endpoint: key}
+	u.runsSandbox(m, endpoint.Pod, handle, key)
+	s.count("pods that come again")
+}
+
+// leftoversGo brings a process to the removal of what a pod has left, stops it before that write, and lets something happen there.
+func (s *story) leftoversGo(t *rapid.T) {
+	p := s.leader(t)
+	if m := s.machine(t); m.identity == byReference {
+		s.u.registers(m)
+		s.u.startsCalicoNode(m)
+		s.u.startsPod(m)
+	}
+	s.killsPod(t)
+	for range 40 {
+		p.finish()
+		p.watchAll()
+		p.begin()
+		if p.until(func(c portCall) bool { return c.name == "RemoveLeftovers" }) {
+			break
+		}
+		s.must(t)
+		s.u.pass(min(p.wait(), time.Minute))
+	}
+	if !p.inRound() {
+		return
+	}
+	s.count("interrupted removals of leftovers")
+	if rapid.Bool().Draw(t, "the call itself") {
+		s.goesWrong(t, p)
+	} else if s.podTrouble(t); rapid.Bool().Draw(t, "and more") {
+		s.happens(t, nil)
+	}
+	s.must(t)
+	p.finish()
+}
+
+// judgeLeftovers checks a write that takes what pods have left on a machine that lives: nothing that a sandbox may hold, nobody's but a pod's that was looked
+// for and was gone, and only where that is asked for.
+func (k *watcher) judgeLeftovers(p *process, w etcdWrite, t taking) {
+	if p.serving != nil || !slices.Contains(p.r.Config.AlsoRemove, nodesync.KindPodLeftovers) {
+		k.violate("leftovers of pods were removed although nobody asked for it")
+	}
+	value, _ := k.u.etcd.at(modelNodeKey(t.host), w.revision-1)
+	node, ok := value.(modelNode)
+	if !ok || node.Annotations[nodesync.KeepAnnotation] != "" || node.Annotations[nodesync.FenceAnnotation] != "" {
+		k.violate("leftovers were removed from %s, which is to be kept, is fenced, or cannot be read: %v", t.host, value)
+	}
+	taken := map[string]bool{} // pods
+	for _, c := range t.gone {
+		endpoint, ok := c.before.(modelEndpoint)
+		if !ok || endpoint.Orchestrator != nodesync.OrchestratorKubernetes {
+			k.violate("I2: %s is not an endpoint of a pod", c.key)
+		}
+		taken[endpoint.Pod] = true
+		for handle, sandbox := range k.u.sandboxes {
+			if sandbox.endpoint == c.key {
+				k.violate("I3: the sandbox of %s has endpoint %s", handle, c.key)
+			}
+		}
+	}
+	for address, a := range t.released {
+		taken[modelPodOf(a)] = true
+		if sandbox, runs := k.u.sandboxes[a.Handle]; runs {
+			k.violate("I3: address %s is that of the sandbox of pod %s", address, sandbox.pod)
+		}
+	}
+	for pod := range taken {
+		if existed, looked := p.seen.pods[pod]; pod == "" || existed || !looked {
+			k.violate("I1: pod %q existed when it was looked for, or was not looked for (%t)", pod, looked)
+		}
+	}
+	k.judgeReleases(p, t)
+	if p.options.journal {
+		k.judgeLeftoverJournal(t)
+	}
+	k.count("leftovers removed")
+}
+
+func (k *watcher) judgeLeftoverJournal(t taking) {
+	kept := map[string]bool{}
+	for _, r := range k.journal {
+		for _, o := range r.entry.Objects {
+			kept[journalText(o.Key, o.Revision, o.Value)] = true
+		}
+		for _, a := range r.entry.Addresses {
+			kept[fmt.Sprint(a.Address, a.Handle, a.Sequence)] = true
+		}
+	}
+	for _, c := range t.gone {
+		if !kept[journalText(c.key, c.modified, modelText(c.before))] {
+			k.violate("I11: %s is not in the journal", c.key)
+		}
+	}
+	for address, a := range t.released {
+		if !kept[fmt.Sprint(address, a.Handle, a.Sequence)] {
+			k.violate("I11: address %s is not in the journal", address)
+		}
+	}
+}
+
+// checkLeftovers looks, at rest, for what pods have left on machines whose kubelets are at work: it is found, and gone if that was asked for.
+func (x *trial) checkLeftovers(t *rapid.T, p *process) {
+	t.Helper()
+	none := !slices.ContainsFunc(slices.Collect(maps.Keys(x.u.api.pods)), x.u.api.alive)
+	if !p.options.leftovers || x.u.config.SweepPeriod == 0 || none {
+		return
+	}
+	removes := slices.Contains(x.u.config.AlsoRemove, nodesync.KindPodLeftovers)
+	for _, m := range x.u.machines {
+		left := x.u.podLeftovers(m)
+		if len(left) == 0 {
+			continue
+		}
+		x.count("leftovers in the end")
+		if removes {
+			t.Errorf("%s is left of pods on %s: %v", strings.Join(left, ", "), m.host, refusals(p))
+		} else if !slices.ContainsFunc(refusals(p), func(r nodesync.Refusal) bool { return r.Gate == nodesync.GatePodLeftovers && r.Of.Host == m.host }) {
+			t.Errorf("%s is left of pods on %s, and nothing says so: %v", strings.Join(left, ", "), m.host, refusals(p))
+		}
+	}
+}
+
+// podLeftovers are what pods have left on a machine that nothing is doubtful about: whatever names a pod that is gone and that no sandbox has.
+func (u *universe) podLeftovers(m *modelMachine) (left []string) {
+	value, _ := u.etcd.get(modelNodeKey(m.host))
+	node, readable := value.(modelNode)
+	kubelet := u.api.kubelets[m.kube]
+	twice := slices.ContainsFunc(u.machines, func(other *modelMachine) bool { return other != m && other.kube == m.kube })
+	if kubelet == nil || kubelet.dead || !readable || m.identity != byReference || twice || node.Annotations[nodesync.KeepAnnotation] != "" {
+		return nil
+	}
+	gone := func(pod string) bool { return pod != "" && !u.api.alive(pod) && !strings.HasSuffix(pod, "-"+m.kube) }
+	held := map[string]bool{}
+	for handle, sandbox := range u.sandboxes {
+		held[handle], held[sandbox.endpoint] = true, true
+	}
+	for _, kv := range u.etcd.scan(modelEndpoints, u.etcd.revision) {
+		if e, ok := kv.value.(modelEndpoint); ok && e.Node == m.host && e.Orchestrator == nodesync.OrchestratorKubernetes && gone(e.Pod) && !held[kv.key] {
+			left = append(left, kv.key)
+		}
+	}
+	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
+		block, _ := kv.value.(modelBlock)
+		for address, a := range block.Assigned {
+			if a.Host == m.host && gone(modelPodOf(a)) && !held[a.Handle] {
+				left = append(left, "address "+address.String())
+			}
+		}
+	}
+	return left
+}
+
+// PodHoldings and the three below make the model a LeftoverStore, as calico.Etcd is (internal/calico/leftovers.go).
+func (d *datastoreModel) PodHoldings(_ context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error) {
+	endpoints, err := d.etcd.list(modelEndpoints, revision)
+	if err != nil {
+		return calico.PodHoldings{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
+	}
+	var found calico.PodHoldings
+	for _, kv := range endpoints {
+		ids := modelEndpointIDs(kv.key)
+		if ids.Orchestrator != nodesync.OrchestratorKubernetes {
+			continue
+		}
+		namespace, name, _ := strings.Cut(strings.TrimPrefix(kv.key, modelEndpoints), "/")
+		if found.Count++; !alive(namespace, ids.Pod) {
+			found.Leftovers = append(found.Leftovers, calico.Leftover{
+				Host: ids.Node, Namespace: namespace, Pod: ids.Pod, Endpoint: calico.EndpointRef{Namespace: namespace, Name: name, Revision: kv.revision},
+			})
+		}
+	}
+	for _, kv := range d.etcd.scan(modelBlocks, revision) {
+		block, _ := kv.value.(modelBlock)
+		for _, address := range slices.SortedFunc(maps.Keys(block.Assigned), netip.Addr.Compare) {
+			a := block.Assigned[address]
+			pod := modelPodOf(a)
+			if pod == "" || a.Host == "" || a.Handle == "" {
+				continue
+			}
+			if found.Count++; !alive("ns", pod) {
+				found.Leftovers = append(found.Leftovers, calico.Leftover{
+					Host: a.Host, Namespace: "ns", Pod: pod, Block: block.CIDR,
+					Assignment: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
+				})
+			}
+		}
+	}
+	return found, nil
+}
+
+func (d *datastoreModel) DescribeLeftovers(_ context.Context, leftovers []calico.Leftover) (objects []calico.Object, addresses []calico.HeldAddress, err error) {
+	for _, l := range leftovers {
+		if l.Endpoint.Name != "" {
+			key := modelEndpointKey(l.Endpoint.Namespace, l.Endpoint.Name)
+			if value, revision := d.etcd.get(key); value != nil {
+				objects = append(objects, calico.Object{Key: key, Revision: revision, Value: modelText(value)})
+			}
+			continue
+		}
+		value, _ := d.etcd.get(modelBlockKey(l.Block))
+		block, _ := value.(modelBlock)
+		if a, assigned := block.Assigned[l.Address]; assigned && a.Handle == l.Handle && a.Sequence == l.Sequence {
+			addresses = append(addresses, calico.HeldAddress{Block: l.Block, Address: l.Address, Handle: l.Handle, Sequence: l.Sequence})
+		}
+	}
+	return objects, addresses, nil
+}
+
+func (d *datastoreModel) MachineUID(_ context.Context, host string) (string, error) {
+	value, _ := d.etcd.get(modelNodeKey(host))
+	node, ok := value.(modelNode)
+	if value != nil && !ok {
+		return "", fmt.Errorf("parsing Calico Node %s: it cannot be parsed", host)
+	}
+	return node.UID, nil
+}
+
+func (d *datastoreModel) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error {
+	if guard.Revision == 0 {
+		return errors.New("removing leftovers needs the revision at which the Calico Node was seen")
+	}
+	if len(leftovers) == 0 {
+		return errors.New("nothing is no write")
+	}
+	var endpoints []calico.EndpointRef
+	var assignments []calico.Assignment
+	for _, l := range leftovers {
+		if l.Endpoint.Name != "" {
+			endpoints = append(endpoints, l.Endpoint)
+		} else {
+			assignments = append(assignments, l.Assignment)
+		}
+	}
+	if len(endpoints) > 0 {
+		return d.DeleteEndpoints(ctx, guard, endpoints)
+	}
+	return d.ReleaseAddresses(ctx, guard, leftovers[0].Block, assignments)
+}
+
+// The ports of a process for leftovers.
+
+func (x *ports) PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error) {
+	found, err := call(x.p, portCall{"read", "PodHoldings", ""}, func() (calico.PodHoldings, error) { return x.datastore.PodHoldings(ctx, revision, alive) })
+	found.Leftovers = turned(x.p, found.Leftovers)
+	return found, err
+}
+
+func (x *ports) DescribeLeftovers(ctx context.Context, leftovers []calico.Leftover) (objects []calico.Object, addresses []calico.HeldAddress, err error) {
+	_, err = call(x.p, portCall{"read", "DescribeLeftovers", ""}, func() (struct{}, error) {
+		objects, addresses, err = x.datastore.DescribeLeftovers(ctx, leftovers)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return objects, addresses, nil
+}
+
+func (x *ports) MachineUID(ctx context.Context, host string) (string, error) {
+	return call(x.p, portCall{"read", "MachineUID", host}, func() (string, error) { return x.datastore.MachineUID(ctx, host) })
+}
+
+func (x *ports) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error {
+	err := x.write("RemoveLeftovers", guard.Host, func() error {
+		x.p.removing = true
+		defer func() { x.p.removing = false }()
+		return x.datastore.RemoveLeftovers(ctx, guard, leftovers)
+	})
+	x.p.seen.pods = map[string]bool{}
+	return err
+}
+
+func (x *ports) EachPod(ctx context.Context, visit func(namespace, name string)) error {
+	_, err := call(x.p, portCall{"kubernetes", "EachPod", ""}, func() (struct{}, error) { return struct{}{}, x.p.cluster.EachPod(ctx, visit) })
+	return err
+}
+
+func (x *ports) LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup {
+	lookup, err := call(x.p, portCall{"kubernetes", "LookUpPod", name}, func() (nodesync.PodLookup, error) {
+		x.p.seen.pods[name] = x.p.u.api.alive(name)
+		return x.p.cluster.LookUpPod(ctx, namespace, name), nil
+	})
+	if err != nil {
+		return nodesync.PodLookup{Namespace: namespace, Name: name, Verdict: nodesync.VerdictUnknown, Detail: err.Error()}
+	}
+	return lookup
+}
+
+func (x *ports) Heartbeat(ctx context.Context, node string) nodesync.Heartbeat {
+	heartbeat, err := call(x.p, portCall{"kubernetes", "Heartbeat", node}, func() (nodesync.Heartbeat, error) { return x.p.cluster.Heartbeat(ctx, node), nil })
+	if err != nil {
+		return nodesync.Heartbeat{Node: node, Detail: err.Error()}
+	}
+	if x.p.wrongly == trustsKubelets && heartbeat.Detail == "" {
+		heartbeat.Ready, heartbeat.ReadySince, heartbeat.Renewed = true, modelStart.Add(-24*time.Hour), x.p.u.clock.Now()
+	}
+	return heartbeat
+}
+
+// trustsKubelets takes every kubelet to be at work.
+const trustsKubelets wrongly = "trusts kubelets"
+
+// What takes a pod that was deleted by force for one whose sandbox is gone is found out by the same checks.
+func TestTheHistoriesFindWrongWaysToJudgeLeftovers(t *testing.T) {
+	t.Parallel()
+	metrics := NewMetrics(prometheus.NewRegistry())
+	history := rapid.Custom(func(t *rapid.T) []string {
+		x := newTrial(t, metrics)
+		defer x.end()
+		x.watchesPods(t)
+		x.u.config.AlsoRemove, x.u.config.SweepPeriod = []nodesync.ResourceKind{nodesync.KindPodLeftovers}, 30*time.Second
+		x.addLeaders(t, 1, false)
+		s := &story{trial: x}
+		p := x.leaders[0]
+		p.wrongly = trustsKubelets
+		for range 20 {
+			s.podTrouble(t)
+			x.u.startsPod(s.machine(t))
+		}
+		for range 30 {
+			p.watchAll()
+			p.round()
+			x.u.pass(min(p.wait(), time.Minute))
+		}
+		return x.violations
+	})
+	for seed := range 200 {
+		if violations := history.Example(seed); len(violations) > 0 {
+			t.Logf("after %d histories: %s", seed, violations[0])
+			return
+		}
+	}
+	t.Error("200 histories have not found it")
+}
+
+// watchesPods lets the leaders of a trial look for leftovers of pods, and perhaps remove them.
+func (x *trial) watchesPods(t *rapid.T) {
+	x.leftovers = true
+	x.u.config.LeftoverAge = 6 * time.Minute
+	if rapid.Bool().Draw(t, "leftovers of pods go") {
+		x.u.config.AlsoRemove = append(x.u.config.AlsoRemove, nodesync.KindPodLeftovers)
+	}
+}
