@@ -26,6 +26,7 @@ type Etcd struct {
 	config    clientv3.Config
 	tls       *tls.Config // nil for http
 	endpoints string
+	nodes     nodeCache
 
 	mu     sync.Mutex // guards client and ready
 	client *clientv3.Client

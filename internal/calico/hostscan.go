@@ -26,6 +26,8 @@ type hostScan struct {
 	addresses map[netip.Addr]string
 	// doubled are the names with their dashes doubled.
 	doubled map[string]bool
+	// lengths are those of the names, up to the longest that is told apart.
+	lengths [256]bool
 	// unlikeWords reports that a name has characters that no word has.
 	unlikeWords bool
 }
@@ -37,6 +39,7 @@ func newHostScan(hostNames []string) *hostScan {
 			s.hosts[name] = &Host{Name: name}
 			s.names = append(s.names, name)
 			s.doubled[strings.ReplaceAll(name, "-", "--")] = true
+			s.lengths[min(len(name), len(s.lengths)-1)] = true
 			s.unlikeWords = s.unlikeWords || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !inWord(byte(r)) })
 		}
 	}
@@ -245,7 +248,7 @@ func (s *hostScan) mentions(value []byte) bool {
 		for end < len(rest) && inWord(rest[end]) {
 			end++
 		}
-		if s.hosts[string(rest[:end])] != nil {
+		if s.lengths[min(end, len(s.lengths)-1)] && s.hosts[string(rest[:end])] != nil {
 			return true
 		}
 		rest = rest[min(end+1, len(rest)):]

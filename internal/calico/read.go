@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	keysPerPage      = 500
-	bareKeysPerPage  = 10_000
-	endpointsPerRead = 100
+	keysPerPage = 500
+	// bareKeysPerPage is more: with each page etcd counts all keys that are left, which for half a million is more work than the page.
+	bareKeysPerPage = 30_000
+	// readsPerCall is how many keys or ranges one transaction reads: etcd allows 128 operations by default (--max-txn-ops).
+	readsPerCall = 100
 )
 
 // Snapshot reads all Calico Nodes, ClusterInformation and whose affinities there are, with quorum, in one transaction and so at one
@@ -41,13 +43,14 @@ func (d *Etcd) Snapshot(ctx context.Context) (Snapshot, error) {
 	}
 	s := Snapshot{Revision: resp.Header.Revision}
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		node, err := parseNode(string(kv.Key), kv.Value, kv.ModRevision)
-		if err != nil {
+		node, readable := d.nodes.parse(kv)
+		if !readable {
 			s.Unreadable = append(s.Unreadable, string(kv.Key))
 			continue
 		}
 		s.Nodes = append(s.Nodes, node)
 	}
+	d.nodes.forget()
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
 		s.readClusterInformation(kv.Value, kv.ModRevision)
 	}
@@ -159,13 +162,11 @@ func (d *Etcd) scanEndpoints(ctx context.Context, revision int64, scan *hostScan
 	if err != nil {
 		return err
 	}
-	for start := 0; start < len(wanted); start += endpointsPerRead {
-		chunk := wanted[start:min(start+endpointsPerRead, len(wanted))]
-		if err := d.fetchEndpoints(ctx, revision, chunk, scan); err != nil {
-			return err
-		}
+	reads := make([]clientv3.Op, 0, len(wanted))
+	for _, key := range wanted {
+		reads = append(reads, clientv3.OpGet(key, clientv3.WithRev(revision)))
 	}
-	return nil
+	return d.readMany(ctx, reads, func(_ int, kv *mvccpb.KeyValue) { scan.addEndpoint(string(kv.Key), kv.Value, kv.ModRevision) })
 }
 
 // mayOwn is a cheap test before a WorkloadEndpoint's key is parsed, of which there may be half a million: its name begins with that of a
@@ -198,57 +199,64 @@ func endpointHost(key string) string {
 	return ids.Node
 }
 
-func (d *Etcd) fetchEndpoints(ctx context.Context, revision int64, keys []string, scan *hostScan) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	reads := make([]clientv3.Op, len(keys))
-	for i, key := range keys {
-		reads[i] = clientv3.OpGet(key, clientv3.WithRev(revision))
-	}
-	txn, err := d.txn(ctx)
-	if err != nil {
-		return err
-	}
-	resp, err := txn.Then(reads...).Commit()
-	if err != nil {
-		return err
-	}
-	for _, r := range resp.Responses {
-		for _, kv := range r.GetResponseRange().GetKvs() {
-			scan.addEndpoint(string(kv.Key), kv.Value, kv.ModRevision)
-		}
-	}
-	return nil
-}
-
-// scanNodes reads the hosts' Nodes again, since a snapshot keeps only what is decided on.
-func (d *Etcd) scanNodes(ctx context.Context, revision int64, scan *hostScan) error {
-	for _, name := range scan.names {
-		resp, err := d.get(ctx, nodeKey(name), clientv3.WithRev(revision))
+// readMany reads keys or ranges, many in one call, and visits what is found with the number of its read.
+func (d *Etcd) readMany(ctx context.Context, reads []clientv3.Op, visit func(read int, kv *mvccpb.KeyValue)) error {
+	for start := 0; start < len(reads); start += readsPerCall {
+		responses, err := d.readTogether(ctx, reads[start:min(start+readsPerCall, len(reads))])
 		if err != nil {
 			return err
 		}
-		for _, kv := range resp.Kvs {
-			scan.hosts[name].keep(string(kv.Key), kv.Value, kv.ModRevision)
-			if node, err := parseCalicoNode(name, kv.Value); err == nil {
-				scan.addNode(node)
+		for i, kvs := range responses {
+			for _, kv := range kvs {
+				visit(start+i, kv)
 			}
 		}
 	}
 	return nil
 }
 
-func (d *Etcd) scanAffinities(ctx context.Context, revision int64, scan *hostScan) error {
-	for _, name := range scan.names {
-		resp, err := d.get(ctx, affinityPrefix+name+"/", clientv3.WithPrefix(), clientv3.WithRev(revision))
-		if err != nil {
-			return err
-		}
-		for _, kv := range resp.Kvs {
-			scan.addAffinity(name, string(kv.Key), kv.Value, kv.ModRevision)
-		}
+// readTogether is one transaction of reads, at most etcd's limit of operations.
+func (d *Etcd) readTogether(ctx context.Context, reads []clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	txn, err := d.txn(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	resp, err := txn.Then(reads...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]*mvccpb.KeyValue, len(resp.Responses))
+	for i, r := range resp.Responses {
+		found[i] = r.GetResponseRange().GetKvs()
+	}
+	return found, nil
+}
+
+// scanNodes reads the hosts' Nodes again, since a snapshot keeps only what is decided on.
+func (d *Etcd) scanNodes(ctx context.Context, revision int64, scan *hostScan) error {
+	reads := make([]clientv3.Op, 0, len(scan.names))
+	for _, name := range scan.names {
+		reads = append(reads, clientv3.OpGet(nodeKey(name), clientv3.WithRev(revision)))
+	}
+	return d.readMany(ctx, reads, func(read int, kv *mvccpb.KeyValue) {
+		name := scan.names[read]
+		scan.hosts[name].keep(string(kv.Key), kv.Value, kv.ModRevision)
+		if node, err := parseCalicoNode(name, kv.Value); err == nil {
+			scan.addNode(node)
+		}
+	})
+}
+
+func (d *Etcd) scanAffinities(ctx context.Context, revision int64, scan *hostScan) error {
+	reads := make([]clientv3.Op, 0, len(scan.names))
+	for _, name := range scan.names {
+		reads = append(reads, clientv3.OpGet(affinityPrefix+name+"/", clientv3.WithPrefix(), clientv3.WithRev(revision)))
+	}
+	return d.readMany(ctx, reads, func(read int, kv *mvccpb.KeyValue) {
+		scan.addAffinity(scan.names[read], string(kv.Key), kv.Value, kv.ModRevision)
+	})
 }
 
 func (d *Etcd) scanResources(ctx context.Context, revision int64, kind, prefix string, scan *hostScan) error {

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -142,7 +144,24 @@ func (d *Etcd) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 }
 
 func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
-	key, block, revision, err := d.readBlock(ctx, cidr)
+	key, err := blockKey(cidr)
+	if err != nil {
+		return err
+	}
+	handles, keys, err := handlesOf(assignments)
+	if err != nil {
+		return err
+	}
+	// The block and the handles are read together: an address whose handle is another by now is a conflict all the same.
+	reads := []clientv3.Op{clientv3.OpGet(key)}
+	for _, handle := range keys {
+		reads = append(reads, clientv3.OpGet(handle))
+	}
+	found, err := d.readTogether(ctx, reads)
+	if err != nil {
+		return fmt.Errorf("reading the block and its handles: %w", err)
+	}
+	block, revision, err := storedBlockOf(key, cidr, found[0])
 	if err != nil {
 		return err
 	}
@@ -157,14 +176,37 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	if err != nil {
 		return err
 	}
-	seen := map[string]int64{key: revision}
-	ops := []clientv3.Op{clientv3.OpPut(key, string(value))}
-	handleOps, err := d.lowerHandles(ctx, block.CIDR.String(), lost, seen)
-	if err != nil {
-		return err
+	seen, ops := map[string]int64{key: revision}, []clientv3.Op{clientv3.OpPut(key, string(value))}
+	for i, handle := range handles {
+		seen[keys[i]] = 0
+		for _, kv := range found[i+1] {
+			seen[keys[i]] = kv.ModRevision
+			op, err := lowerHandle(model.IPAMHandleKey{HandleID: handle}, keys[i], kv.Value, block.CIDR.String(), lost[handle])
+			if err != nil {
+				return err
+			}
+			ops = append(ops, op)
+		}
 	}
-	_, err = d.commitReady(ctx, &guard, seen, append(ops, handleOps...)...)
+	_, err = d.commitReady(ctx, &guard, seen, ops...)
 	return err
+}
+
+// handlesOf are the handles of the assignments, each once, with their keys.
+func handlesOf(assignments []Assignment) (handles, keys []string, err error) {
+	for _, a := range assignments {
+		handles = append(handles, a.Handle)
+	}
+	slices.Sort(handles)
+	handles = slices.Compact(handles)
+	for _, handle := range handles {
+		key, err := handleKey(handle)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, key)
+	}
+	return handles, keys, nil
 }
 
 // readBlock returns the block as it is now, nil if there is none.
@@ -176,54 +218,20 @@ func (d *Etcd) readBlock(ctx context.Context, cidr netip.Prefix) (key string, bl
 	if err != nil {
 		return key, nil, 0, fmt.Errorf("reading the block: %w", err)
 	}
-	if len(resp.Kvs) == 0 {
-		return key, nil, 0, nil
-	}
-	block, err = decodeBlock(blockModelKey(cidr), resp.Kvs[0].Value)
-	if err != nil {
-		return key, nil, 0, fmt.Errorf("parsing %s: %w", key, err)
-	}
-	return key, block, resp.Kvs[0].ModRevision, nil
+	block, revision, err = storedBlockOf(key, cidr, resp.Kvs)
+	return key, block, revision, err
 }
 
-// lowerHandles returns the writes that take the lost assignments from their handles, and notes the revisions they depend on in seen.
-// A handle that does not exist is left so.
-func (d *Etcd) lowerHandles(ctx context.Context, cidr string, lost map[string]int, seen map[string]int64) ([]clientv3.Op, error) {
-	reads := make([]clientv3.Op, 0, len(lost))
-	handles := make([]model.IPAMHandleKey, 0, len(lost))
-	keys := make([]string, 0, len(lost))
-	for handle := range lost {
-		key, err := handleKey(handle)
-		if err != nil {
-			return nil, err
-		}
-		handles, keys, reads = append(handles, model.IPAMHandleKey{HandleID: handle}), append(keys, key), append(reads, clientv3.OpGet(key))
+// storedBlockOf is the block that a read of its key has found, nil if it has found none.
+func storedBlockOf(key string, cidr netip.Prefix, found []*mvccpb.KeyValue) (*storedBlock, int64, error) {
+	if len(found) == 0 {
+		return nil, 0, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	txn, err := d.txn(ctx)
+	block, err := decodeBlock(blockModelKey(cidr), found[0].Value)
 	if err != nil {
-		return nil, err
+		return nil, 0, fmt.Errorf("parsing %s: %w", key, err)
 	}
-	resp, err := txn.Then(reads...).Commit()
-	if err != nil {
-		return nil, fmt.Errorf("reading handles: %w", err)
-	}
-	var ops []clientv3.Op
-	for i, r := range resp.Responses {
-		kvs := r.GetResponseRange().GetKvs()
-		if len(kvs) == 0 {
-			seen[keys[i]] = 0
-			continue
-		}
-		seen[keys[i]] = kvs[0].ModRevision
-		op, err := lowerHandle(handles[i], keys[i], kvs[0].Value, cidr, lost[handles[i].HandleID])
-		if err != nil {
-			return nil, err
-		}
-		ops = append(ops, op)
-	}
-	return ops, nil
+	return block, found[0].ModRevision, nil
 }
 
 // lowerHandle takes n assignments in a block from a handle; a handle that counts nothing any more is deleted.

@@ -57,7 +57,7 @@ type Config struct {
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
 	// NodesPerRound is how many nodes one plan cleans whose deletion was not watched; with those that were watched it cleans up to Backlog. Pace
-	// is the time between such plans.
+	// is the time after a plan that removes what nobody watched, and the longest after any other.
 	NodesPerRound int
 	Pace          time.Duration
 	// Resync is how long to wait when there is nothing to do.
@@ -91,6 +91,9 @@ func DefaultConfig() Config {
 	}
 }
 
+// shortestPace is the least time between two plans.
+const shortestPace = time.Second
+
 // mostPerRound bounds how many nodes one plan cleans, and so what is read about them at a time.
 const mostPerRound = 250
 
@@ -117,7 +120,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the kinds to remove as well are %q: each must be one of %q", c.AlsoRemove, OptionalKinds())
 	case c.NodesPerRound < 1:
 		return fmt.Errorf("the number of nodes cleaned per round is %d: it must be at least 1; 5 is the default", c.NodesPerRound)
-	case c.Pace < time.Second:
+	case c.Pace < shortestPace:
 		return fmt.Errorf("the pace between rounds is %s: it must be at least 1s; 5s is the default", c.Pace)
 	case c.Resync < time.Second:
 		return fmt.Errorf("the resync period is %s: it must be at least 1s; 5m is the default", c.Resync)

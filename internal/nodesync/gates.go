@@ -232,13 +232,13 @@ func (j *judgement) orderDue(now time.Time, c Config) {
 		case !cand.vouched(now) && unvouched > c.NodesPerRound:
 			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s whose deletion was not watched, and a reconcile starts every %s",
 				count(c.NodesPerRound, "node"), c.Pace))
+			j.lookAgain(c.Pace)
 		case len(due) == c.Backlog():
-			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s, and a reconcile starts every %s", count(c.Backlog(), "node"), c.Pace))
+			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s", count(c.Backlog(), "node")))
+			j.lookAgain(shortestPace)
 		default:
 			due = append(due, cand)
-			continue
 		}
-		j.lookAgain(c.Pace)
 	}
 	j.due = due
 }
@@ -247,6 +247,6 @@ func (j *judgement) refuse(s Subject, g Gate, message string) {
 	j.refusals = append(j.refusals, Refusal{Of: s, Gate: g, Message: message})
 }
 
-func (j *judgement) lookAgain(after time.Duration) { j.next = min(j.next, max(after, time.Second)) }
+func (j *judgement) lookAgain(after time.Duration) { j.next = min(j.next, max(after, shortestPace)) }
 
 func clusterRefusal(g Gate, message string) Refusal { return Refusal{Gate: g, Message: message} }

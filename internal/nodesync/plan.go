@@ -27,6 +27,9 @@ type Plan struct {
 	Memory Memory
 	// Next is how long to wait before looking again, if nothing happens before.
 	Next time.Duration
+	// Pace is how long to wait at least after the steps, whatever happens: Config.Pace, or a second if all of them are about machines whose deletion was
+	// watched or confirmed. 0 without steps.
+	Pace time.Duration
 }
 
 // Decision is the reason for the steps of one Subject.
@@ -108,11 +111,27 @@ func MakePlan(w World, c Config) Plan {
 	j.planLeftovers(w, c, &p)
 	slices.SortFunc(j.refusals, compareRefusals)
 	p.Leftovers = j.leftoverCount
-	p.Refusals, p.Memory, p.Next = j.refusals, j.memory, j.next
+	p.Refusals, p.Memory, p.Next, p.Pace = j.refusals, j.memory, j.next, paceAfter(p.Steps, j.due, w.Now, c)
 	if len(c.Named) > 0 {
 		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })
 	}
 	return p
+}
+
+// paceAfter is the pace after the steps. Evidence sets it: what was watched is no more in doubt a second later, and the next machine that goes need not
+// wait for it; what was not is removed slowly enough for a person to see it and to step in.
+func paceAfter(steps []Step, due []candidate, now time.Time, c Config) time.Duration {
+	if len(steps) == 0 {
+		return 0
+	}
+	vouched := make(map[Subject]bool, len(due))
+	for _, cand := range due {
+		vouched[cand.subject] = cand.vouched(now)
+	}
+	if slices.ContainsFunc(steps, func(s Step) bool { return !vouched[s.Subject()] }) {
+		return c.Pace
+	}
+	return shortestPace
 }
 
 // onlyUsers reports whether all that is left alone is what users wrote.

@@ -309,12 +309,13 @@ func TestEvidenceSetsThePace(t *testing.T) {
 	c := DefaultConfig()
 	for name, tt := range map[string]struct {
 		watched, unwatched, cleaned int
-		next                        time.Duration
+		next, pace                  time.Duration
 	}{
-		"a node pool that was scaled down": {watched: 50, cleaned: 50, next: c.Pace},
-		"more than is read at a time":      {watched: 300, cleaned: 250, next: c.Pace},
-		"nobody watched":                   {unwatched: 20, cleaned: 5, next: c.Pace},
-		"both":                             {watched: 40, unwatched: 20, cleaned: 45, next: c.Pace},
+		"a node pool that was scaled down": {watched: 50, cleaned: 50, next: c.Pace, pace: time.Second},
+		"more than is read at a time":      {watched: 300, cleaned: 250, next: time.Second, pace: time.Second},
+		"nobody watched":                   {unwatched: 20, cleaned: 5, next: c.Pace, pace: c.Pace},
+		"both":                             {watched: 40, unwatched: 20, cleaned: 45, next: c.Pace, pace: c.Pace},
+		"nothing":                          {next: c.Resync},
 	} {
 		w := World{Now: start, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true, Binding: Binding{Implied: true}}}
 		for i := range 1000 {
@@ -343,8 +344,8 @@ func TestEvidenceSetsThePace(t *testing.T) {
 				waiting++
 			}
 		}
-		if len(cleaned) != tt.cleaned || waiting != tt.watched+tt.unwatched-tt.cleaned || p.Next != tt.next {
-			t.Errorf("%s: %d cleaned, %d wait their turn, next in %s; want %d cleaned", name, len(cleaned), waiting, p.Next, tt.cleaned)
+		if len(cleaned) != tt.cleaned || waiting != tt.watched+tt.unwatched-tt.cleaned || p.Next != tt.next || p.Pace != tt.pace {
+			t.Errorf("%s: %d cleaned, %d wait their turn, next in %s, not before %s; want %+v", name, len(cleaned), waiting, p.Next, p.Pace, tt)
 		}
 	}
 }

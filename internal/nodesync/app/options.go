@@ -121,7 +121,7 @@ func (o *options) addDecisionFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.alsoRemove, "also-remove", nil,
 		"Kinds of users' objects that are removed with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; IPAMHandle, handles without an address; and PodLeftovers, addresses and endpoints of deleted pods on existing machines.")
 	fs.IntVar(&o.config.NodesPerRound, "nodes-per-round", o.config.NodesPerRound, "How many nodes one reconcile cleans whose deletion was not watched. With those that were watched it is fifty times as many, up to 250.")
-	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time between reconciles while there is more to clean.")
+	fs.DurationVar(&o.config.Pace, "round-interval", o.config.Pace, "The time after a reconcile that removed nodes whose deletion was not watched; after any other it is the longest.")
 	fs.DurationVar(&o.config.Resync, "resync-period", o.config.Resync, "The time between reconciles while nothing happens.")
 	fs.DurationVar(&o.config.SweepPeriod, "sweep-period", o.config.SweepPeriod,
 		"The time between sweeps of the whole datastore, for leftovers that no Node and no affinity leads to; 0 turns them off.")

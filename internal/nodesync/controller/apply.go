@@ -73,14 +73,12 @@ func (r *Reconciler) tryStep(
 	return r.write(ctx, step, nodeRevision)
 }
 
-// journalOnce keeps all that is to be removed of a machine before the first step that touches it.
+// journalOnce keeps all that is to be removed of a machine before the first step that touches it. Whether the machine is still gone is asked right after
+// that, by the step.
 func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwritten map[nodesync.Subject]Entry) error {
 	entry, due := unwritten[step.Subject()]
 	if r.Journal == nil || !due || harmless(step) {
 		return nil
-	}
-	if err := r.stillGone(ctx, step.Subject()); err != nil {
-		return err
 	}
 	delete(unwritten, step.Subject())
 	return r.keep(ctx, entry)

@@ -29,6 +29,8 @@ const (
 	lastRetry  = time.Minute
 	// confirmationPeriod is how often a confirmation is looked for while something waits for one: a read of one object, where a round reads everything.
 	confirmationPeriod = 10 * time.Second
+	// readingShare is how many times as long as its reading took a round that removed something is followed by none, up to the pace of what nobody watched.
+	readingShare = 4
 	// shownAtOnce is how many machines a dry run reads and shows.
 	shownAtOnce = 500
 )
@@ -67,6 +69,7 @@ type Reconciler struct {
 	loaded   bool                // what an earlier process saved has been read
 	given    string              // the confirmation as it was read last
 	busy     bool                // the last round had steps
+	pace     time.Duration       // how long the next round must wait for the last one's steps
 	refused  map[nodesync.Refusal]bool
 	// unsent is the answer to a request that is done, and could not be given yet.
 	unsent Answer
@@ -97,10 +100,10 @@ func (r *Reconciler) Start(ctx context.Context) error {
 		next, err := r.Round(ctx)
 		if err == nil {
 			retry = firstRetry
-			if r.busy {
+			if r.pace > 0 {
 				// The pace holds whatever happens meanwhile.
-				r.sleep(ctx, r.Config.Pace, nil)
-				next = max(next-r.Config.Pace, 0)
+				r.sleep(ctx, r.pace, nil)
+				next = max(next-r.pace, 0)
 			}
 			r.rest(ctx, next)
 			continue
@@ -202,10 +205,12 @@ func (r *Reconciler) gather(ctx context.Context) (nodesync.World, error) {
 }
 
 func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
+	began := r.Clock.Now()
 	world, err := r.gather(ctx)
 	if err != nil {
 		return 0, err
 	}
+	reading := r.Clock.Since(began)
 	plan := nodesync.MakePlan(world, r.effective())
 	r.Metrics.planned.Set(float64(len(plan.Steps)))
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
@@ -213,6 +218,11 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.countUnserved(world)
 	r.Metrics.podLeftovers.Set(float64(plan.Leftovers))
 	r.busy = len(plan.Steps) > 0
+	// Machines that go one after the other are gathered the longer, the more it costs to read what they left.
+	r.pace = min(max(plan.Pace, readingShare*reading), max(plan.Pace, r.Config.Pace))
+	if !r.busy {
+		r.pace = 0
+	}
 	r.memory = plan.Memory
 	var out outcome
 	if !r.DryRun {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -60,7 +61,10 @@ func encodeEntry(entry Entry, indent string) ([]byte, error) {
 			return nil, fmt.Errorf("%w: object %q of %s is not valid UTF-8 and could not be kept as it is", errJournal, object.Key, entry.Host)
 		}
 	}
-	data, err := json.MarshalIndent(entry, "", indent)
+	data, err := json.Marshal(entry)
+	if indent != "" {
+		data, err = json.MarshalIndent(entry, "", indent)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: encoding the entry of %s: %w", errJournal, entry.Host, err)
 	}
@@ -122,13 +126,21 @@ func (r *Reconciler) keep(ctx context.Context, entry Entry) error {
 
 // contentHash is the same for two entries that hold the same objects at the same revisions and the same steps, whenever and why ever.
 func contentHash(entry Entry) (string, error) {
-	entry.Time, entry.Because = time.Time{}, ""
+	hash := sha256.New()
+	write := func(text string) { _, _ = fmt.Fprintf(hash, "%d:%s", len(text), text) } // no two sequences of texts are written alike
+	for _, object := range entry.Objects {
+		write(object.Key)
+		write(strconv.FormatInt(object.Revision, 10))
+		write(object.Value)
+	}
+	// The objects are nearly all of it, and need no JSON of their own.
+	entry.Time, entry.Because, entry.Objects = time.Time{}, "", nil
 	data, err := json.Marshal(entry)
 	if err != nil {
 		return "", fmt.Errorf("%w: encoding the entry of %s: %w", errJournal, entry.Host, err)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16]), nil
+	write(string(data))
+	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
 // sameEntryLife is how long an entry stands for another one with the same content: for the next attempt, after a restart, or after an answer that got

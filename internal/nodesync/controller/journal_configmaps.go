@@ -81,7 +81,13 @@ type ConfigMapJournal struct {
 	MaxEntries int
 
 	part int // the size of a part; 0 means partSize
+	// known are the contents of which there may be an entry already: those of the entries that were there before the first Record, and those recorded
+	// since. Only they are worth a search, which costs the API server a look at the whole journal. nil until it is read; Record is called by one goroutine.
+	known map[string]bool
 }
+
+// mostKnown bounds how many contents are known by heart; then they are read again.
+const mostKnown = 10_000
 
 // NewConfigMapJournal returns the journal of a namespace, with a client of its own that caches nothing.
 func NewConfigMapJournal(config *rest.Config, namespace string) (*ConfigMapJournal, error) {
@@ -102,11 +108,10 @@ func (j *ConfigMapJournal) Record(ctx context.Context, entry Entry) error {
 	if err != nil {
 		return err
 	}
-	same, err := j.list(ctx, client.MatchingLabels{JournalLabel: journalVersion, journalContentLabel: parts[0].Labels[journalContentLabel]})
+	same, err := j.sameAs(ctx, parts[0].Labels[journalContentLabel], entry.Host)
 	if err != nil {
 		return fmt.Errorf("%w: looking for earlier entries of %s: %w", errJournal, entry.Host, err)
 	}
-	same = slices.DeleteFunc(same, func(kept KeptEntry) bool { return !kept.Complete() || kept.Host != entry.Host })
 	if slices.ContainsFunc(same, func(kept KeptEntry) bool { return entry.Time.Sub(kept.Time).Abs() < sameEntryLife }) {
 		return nil // a controller that starts again and again does not fill the namespace with copies
 	}
@@ -121,6 +126,30 @@ func (j *ConfigMapJournal) Record(ctx context.Context, entry Entry) error {
 		_ = j.drop(ctx, kept)
 	}
 	return nil
+}
+
+// sameAs returns the complete entries of the host that hold the same, as they are now. An entry that another process writes meanwhile may be missed: then
+// there are two.
+func (j *ConfigMapJournal) sameAs(ctx context.Context, content, host string) ([]KeptEntry, error) {
+	if len(j.known) > mostKnown {
+		j.known = nil
+	}
+	if j.known == nil {
+		kept, err := j.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		j.known = make(map[string]bool, len(kept))
+		for _, entry := range kept {
+			j.known[entry.Content] = true
+		}
+	}
+	if !j.known[content] {
+		j.known[content] = true
+		return nil, nil
+	}
+	same, err := j.list(ctx, client.MatchingLabels{JournalLabel: journalVersion, journalContentLabel: content})
+	return slices.DeleteFunc(same, func(kept KeptEntry) bool { return !kept.Complete() || kept.Host != host }), err
 }
 
 // create writes one part. One that is there already, with just this content, is an earlier attempt whose answer got lost.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -205,9 +206,17 @@ func decodeEntry(packed []byte) (Entry, error) {
 	return parseEntry(data)
 }
 
+// compressors are used again: the state of one is most of a megabyte, many times what an entry needs.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 func compress(data []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, ok := compressors.Get().(*gzip.Writer)
+	if !ok {
+		w = gzip.NewWriter(nil)
+	}
+	defer compressors.Put(w)
+	w.Reset(&out)
 	if _, err := w.Write(data); err != nil {
 		return nil, err
 	}

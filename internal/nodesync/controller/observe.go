@@ -34,7 +34,9 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 		return w, fmt.Errorf("reading namespace kube-system: %w", err)
 	}
 	w.Sightings = r.Cluster.Sightings()
-	r.observeLeftovers(ctx, &w)
+	if len(w.Memory.Leftovers)+len(w.Calico.Leftovers) > 0 {
+		r.observeLeftovers(ctx, &w)
+	}
 	suspects := nodesync.Suspects(w, r.effective())
 	if len(suspects) == 0 {
 		return w, nil
