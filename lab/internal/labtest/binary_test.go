@@ -16,35 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
 
-// binaryVariable names the lab's binary when it is not bin/lab of the repository.
-const binaryVariable = "MOORING_LAB_BINARY"
-
 // patience is how long anything may take on a busy machine.
 const patience = 15 * time.Minute
-
-func binary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv(binaryVariable)
-	if path == "" {
-		path = filepath.Join("..", "..", "..", "bin", "lab")
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		message := "the lab's binary is needed: build it with `make build` or name it in " + binaryVariable
-		if os.Getenv("CI") == "true" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
-	return path
-}
 
 // lab is a lab in a folder of its own.
 type lab struct {
@@ -62,7 +40,7 @@ func (l *lab) try(args ...string) (string, error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, binary(l.t), append(args, "--dir", l.Dir)...)
+	command := exec.CommandContext(ctx, testkit.Binary(l.t, "lab"), append(args, "--dir", l.Dir)...)
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	err := command.Run()

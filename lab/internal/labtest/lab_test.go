@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/demo"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
@@ -341,7 +342,7 @@ func TestTwoLabs(t *testing.T) {
 // foreground starts the lab in the foreground and returns its output and a function which stops it by ending its standard input.
 func (l *lab) foreground(args ...string) (*bufio.Scanner, func()) {
 	l.t.Helper()
-	command := exec.Command(binary(l.t), append([]string{"up", "--foreground", "--stop-with-stdin", "--dir", l.Dir}, args...)...)
+	command := exec.Command(testkit.Binary(l.t, "lab"), append([]string{"up", "--foreground", "--stop-with-stdin", "--dir", l.Dir}, args...)...)
 	stdin, err := command.StdinPipe()
 	if err != nil {
 		l.t.Fatal(err)
@@ -382,7 +383,7 @@ func TestEtcdAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	readyFile := filepath.Join(dir, "ready.json")
-	command := exec.CommandContext(t.Context(), binary(t), "etcd", "--data-dir", filepath.Join(dir, "data"),
+	command := exec.CommandContext(t.Context(), testkit.Binary(t, "lab"), "etcd", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-client", "http://127.0.0.1:0", "--listen-peer", "http://127.0.0.1:0", "--unsafe-no-fsync", "--ready-file", readyFile)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	if err := command.Start(); err != nil {

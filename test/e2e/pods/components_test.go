@@ -219,8 +219,8 @@ func (l *lab) machineGoes() {
 	if affinities() == "" {
 		l.Fatalf("Calico's datastore knows nothing of %s", machine)
 	}
-	if out, err := l.command(l.Context(), "droplet", "delete", machine).CombinedOutput(); err != nil {
-		l.Fatalf("lab droplet delete: %v\n%s", err, out)
+	if _, err := l.try("droplet", "delete", machine); err != nil {
+		l.Fatal(err)
 	}
 	testkit.Eventually(l, "the end of what is known of "+machine, func() string {
 		if node := l.kubectl("", "get", "node", machine, "--ignore-not-found", "-o", "name"); node != "" {

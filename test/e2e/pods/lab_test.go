@@ -6,13 +6,13 @@
 package pods
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,16 +57,16 @@ func startLab(t *testing.T, flags ...string) *lab {
 		if t.Failed() {
 			l.tellLogs()
 		}
-		if out, err := l.command(context.Background(), "down", "--delete").CombinedOutput(); err != nil {
-			t.Logf("lab down: %v\n%s", err, out)
+		if out, err := l.try("down", "--delete"); err != nil {
+			t.Log(err, out)
 		}
 	})
-	out, err := l.command(t.Context(), append([]string{"up"}, flags...)...).CombinedOutput()
-	if err != nil && strings.Contains(string(out), "lab up: --real-nodes: ") {
-		testkit.Skip(t, "it needs real machines: %s", out)
+	out, err := l.try(append([]string{"up"}, flags...)...)
+	if err != nil && strings.Contains(err.Error(), "lab up: --real-nodes: ") {
+		testkit.Skip(t, "it needs real machines: %v", err)
 	}
 	if err != nil {
-		t.Fatalf("lab up: %v\n%s", err, out)
+		t.Fatal(err, out)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
 	if err != nil {
@@ -89,9 +89,9 @@ func (l *lab) account(namespace string) {
 	})
 }
 
-func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
-	l.Helper()
-	return exec.CommandContext(ctx, testkit.Binary(l, "lab"), append(args, "--dir", l.dir)...)
+// try runs a command of the lab.
+func (l *lab) try(args ...string) (string, error) {
+	return testkit.TryLab(l, 10*time.Minute, l.dir, args...)
 }
 
 // tellLogs prints the end of what the machines' programs and the pods have written.
@@ -101,11 +101,7 @@ func (l *lab) tellLogs() {
 		found, _ := filepath.Glob(filepath.Join(l.dir, pattern))
 		logs = append(logs, found...)
 	}
-	for _, path := range logs {
-		content, err := os.ReadFile(path)
-		const most = 2000
-		l.Logf("%s, %v:\n%s", path, err, content[max(0, len(content)-most):])
-	}
+	testkit.LogEnds(l, 2000, logs...)
 }
 
 // kubectl runs kubectl with a manifest as its input.

@@ -95,7 +95,7 @@ func inFamilies(l *lab, v4, v6 bool) {
 		}
 	}
 	var report probe.Report
-	if err := json.Unmarshal(l.run("probe", "--for", "2s", "--output", "json"), &report); err != nil {
+	if err := json.Unmarshal([]byte(l.run("probe", "--for", "2s", "--output", "json")), &report); err != nil {
 		l.t.Fatal(err)
 	}
 	if err := sentIn(report, v4); err != nil || report.All.Outages > 0 || report.All.Lost == report.All.Sent {

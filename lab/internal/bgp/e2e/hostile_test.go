@@ -27,6 +27,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/probe"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/scenario"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
@@ -135,7 +136,7 @@ func (l *lab) nft(node, script string) {
 // names the client, and forgets it when the port is open again.
 func TestPort179IsBlocked(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
-		need(t, "nft is needed")
+		testkit.Skip(t, "nft is needed")
 	}
 	reflecting(t).operated(func(l *lab) {
 		jammed := l.aClient()

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
@@ -26,26 +26,13 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
 
-// binaryVariable names the lab's binary when it is not bin/lab of the repository.
-const binaryVariable = "MOORING_LAB_BINARY"
-
 // patience is how long anything may take on a busy machine.
 const patience = 5 * time.Minute
 
 // lab is a lab with a BGP network.
 type lab struct {
-	t      *testing.T
-	binary string
+	t *testing.T
 	blueprint.Layout
-}
-
-// need skips the test, or fails it where everything has been installed.
-func need(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }
 
 // start starts a lab with a BGP network and stops it, come what may, at the end of the test. More arguments are those of `lab up`.
@@ -55,7 +42,7 @@ func start(t *testing.T, nodes int, args ...string) *lab {
 	args = append([]string{"up", "--network", blueprint.NetworkBGP, "--nodes", strconv.Itoa(nodes), "--pods-per-node", "1"}, args...)
 	_, err := l.try(args...)
 	if err != nil && strings.Contains(err.Error(), netns.ErrNotAllowed.Error()) {
-		need(t, err.Error())
+		testkit.Skip(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -67,20 +54,10 @@ func start(t *testing.T, nodes int, args ...string) *lab {
 func prepare(t *testing.T) *lab {
 	t.Helper()
 	if _, _, err := speaker.FindBird(); err != nil {
-		need(t, err.Error())
+		testkit.Skip(t, "%v", err)
 	}
-	binary := os.Getenv(binaryVariable)
-	if binary == "" {
-		binary = filepath.Join("..", "..", "..", "..", "bin", "lab")
-	}
-	binary, err := filepath.Abs(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(binary); err != nil {
-		need(t, "the lab's binary is needed: build it with `make bin/lab` or name it in "+binaryVariable)
-	}
-	l := &lab{t: t, binary: binary, Layout: blueprint.Layout{Dir: filepath.Join(t.TempDir(), "lab")}}
+	testkit.Binary(t, "lab")
+	l := &lab{t: t, Layout: blueprint.Layout{Dir: filepath.Join(t.TempDir(), "lab")}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			l.showLogs()
@@ -92,13 +69,8 @@ func prepare(t *testing.T) *lab {
 
 // showLogs logs the ends of what the network and its machines have said.
 func (l *lab) showLogs() {
-	const most = 4000
 	speakers, _ := filepath.Glob(filepath.Join(l.BGPNetwork(), "nodes", "*", "logs", "*"))
-	for _, path := range append([]string{l.Log(blueprint.BGPNetwork), l.Log(blueprint.Nodes)}, speakers...) {
-		if content, err := os.ReadFile(path); err == nil && len(content) > 0 {
-			l.t.Logf("log %s:\n%s", strings.TrimPrefix(path, l.Dir), content[max(0, len(content)-most):])
-		}
-	}
+	testkit.LogEnds(l.t, 4000, append([]string{l.Log(blueprint.BGPNetwork), l.Log(blueprint.Nodes)}, speakers...)...)
 }
 
 // stopNetwork sends a signal to the process that holds the network. The supervisor starts it again.
@@ -121,42 +93,18 @@ func (l *lab) runningState() folder.State {
 
 func (l *lab) client() *network.Client { return network.Connect(l.BGPNetwork()) }
 
-func (l *lab) try(args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), patience)
-	defer cancel()
-	c := exec.CommandContext(ctx, l.binary, append(args, "--dir", l.Dir)...)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	var out, problems bytes.Buffer
-	c.Stdout, c.Stderr = &out, &problems
-	if err := c.Run(); err != nil {
-		return out.Bytes(), fmt.Errorf("lab %v: %w\n%s", args, err, problems.String())
-	}
-	return out.Bytes(), nil
+func (l *lab) try(args ...string) (string, error) {
+	return testkit.TryLab(l.t, patience, l.Dir, args...)
 }
 
-func (l *lab) run(args ...string) []byte {
+func (l *lab) run(args ...string) string {
 	l.t.Helper()
-	out, err := l.try(args...)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return out
+	return testkit.RunLab(l.t, patience, l.Dir, args...)
 }
 
-// await polls until nothing is wrong any more.
 func (l *lab) await(what string, wrong func() error) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for err := wrong(); err != nil; err = wrong() {
-		select {
-		case <-ctx.Done():
-			l.t.Fatalf("waited %v for %s: %v", patience, what, err)
-		case <-ticker.C:
-		}
-	}
+	testkit.Await(l.t, patience, what, wrong)
 }
 
 // awaitRoutes waits for every route and returns how long that took.

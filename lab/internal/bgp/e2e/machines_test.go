@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/probe"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
@@ -50,7 +51,7 @@ func TestMachines(t *testing.T) {
 		{"the network is killed", theNetworkIsKilled},
 		{"down", func(l *lab) { downLeavesNothing(l, interfaces) }},
 	} {
-		if !t.Run(part.name, func(t *testing.T) { part.run(&lab{t: t, binary: l.binary, Layout: l.Layout}) }) {
+		if !t.Run(part.name, func(t *testing.T) { part.run(&lab{t: t, Layout: l.Layout}) }) {
 			break
 		}
 	}
@@ -98,13 +99,13 @@ func aMachineComes(l *lab) {
 		}
 	}
 	var report probe.Report
-	if err := json.Unmarshal(l.run("probe", "--for", "3s", "--output", "json"), &report); err != nil {
+	if err := json.Unmarshal([]byte(l.run("probe", "--for", "3s", "--output", "json")), &report); err != nil {
 		l.t.Fatal(err)
 	}
 	if report.Pairs != 12 || report.All.Sent == 0 || report.All.Outages > 0 || report.All.Lost == report.All.Sent {
 		l.t.Errorf("between 4 machines: %d pairs, %+v", report.Pairs, report.All)
 	}
-	if out := string(l.run("status")); !strings.Contains(out, "network: BGP, 4 machines, 12 of 12 routes to pods of others\n") {
+	if out := l.run("status"); !strings.Contains(out, "network: BGP, 4 machines, 12 of 12 routes to pods of others\n") {
 		l.t.Errorf("status does not show the network:\n%s", out)
 	}
 }
@@ -246,9 +247,7 @@ func TestDroplets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes minutes: -short leaves it out")
 	}
-	if _, err := os.Stat(filepath.Join(filepath.Dir(prepare(t).binary), blueprint.CloudControllerManager)); err != nil {
-		need(t, "the cloud controller manager is needed alongside the lab's binary: build it with `make build`")
-	}
+	testkit.Binary(t, blueprint.CloudControllerManager)
 	l := start(t, 2, "--cloud", blueprint.CloudDigitalOcean)
 	l.awaitRoutes()
 	for _, step := range []struct {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
@@ -44,9 +45,9 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath(c.before[0]); err != nil {
-				need(t, c.before[0]+" is needed: "+err.Error())
+				testkit.Skip(t, "%s is needed: %v", c.before[0], err)
 			}
-			args := append(c.before[1:len(c.before):len(c.before)], l.binary, "up", "--network", blueprint.NetworkBGP, "--dir", l.Dir)
+			args := append(c.before[1:len(c.before):len(c.before)], testkit.Binary(t, "lab"), "up", "--network", blueprint.NetworkBGP, "--dir", l.Dir)
 			command := exec.CommandContext(t.Context(), c.before[0], args...)
 			command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 			out, err := command.CombinedOutput()

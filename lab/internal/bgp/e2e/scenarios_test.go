@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/scenario"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
@@ -77,7 +78,7 @@ func TestSize(t *testing.T) {
 func startScenarios(t *testing.T, nodes int, args ...string) *lab {
 	t.Helper()
 	if _, err := os.Stat(operator()); err != nil {
-		need(t, "the operator's binary is needed: build it with `make build` or name it in "+operatorVariable)
+		testkit.Skip(t, "the operator's binary is needed: build it with `make build` or name it in %s", operatorVariable)
 	}
 	l := start(t, nodes, append(args, "--cloud", blueprint.CloudNone)...)
 	t.Cleanup(func() {
@@ -119,7 +120,7 @@ func (l *lab) scenario(name string, args ...string) scenario.Result {
 	}
 	out := l.run(args...)
 	var result scenario.Result
-	if err := json.Unmarshal(out, &result); err != nil {
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		l.t.Fatalf("%v\n%s", err, out)
 	}
 	all, collateral := result.Report.All, result.Report.Collateral

@@ -8,14 +8,16 @@ package e2e_test
 import (
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/pages"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 )
 
 // TestTutorial follows the tutorial of the route reflectors as it stands there.
 func TestTutorial(t *testing.T) {
-	if err := network.Try(t.Context(), prepare(t).binary); err != nil {
-		need(t, err.Error())
+	prepare(t)
+	if err := network.Try(t.Context(), testkit.Binary(t, "lab")); err != nil {
+		testkit.Skip(t, "%v", err)
 	}
 	pages.Follow(t, "tutorials/calico-route-reflector-operator.md")
 }

@@ -38,7 +38,7 @@ type foreground struct {
 func (l *lab) begin(machines int) *foreground {
 	l.t.Helper()
 	count := fmt.Sprint(machines)
-	f := &foreground{lab: l, command: l.command(l.t.Context(), "up", "--real-nodes", count, "--nodes", count, "--calico-datastore", "none", "--cloud", "none",
+	f := &foreground{lab: l, command: testkit.LabCommand(l.t.Context(), l.t, l.Dir, "up", "--real-nodes", count, "--nodes", count, "--calico-datastore", "none", "--cloud", "none",
 		"--foreground", "--stop-with-stdin")}
 	problems := &strings.Builder{}
 	f.command.Stderr = problems
@@ -169,10 +169,10 @@ func TestRefusal(t *testing.T) {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		testkit.Skip(t, "setpriv is needed: %v", err)
 	}
-	l.before = []string{"setpriv", "--bounding-set", "-sys_admin"}
-	_, err := l.try("up", "--real-nodes", "1", "--nodes", "1", "--calico-datastore", "none", "--cloud", "none")
-	if err == nil || !strings.Contains(err.Error(), netns.ErrNotAllowed.Error()) {
-		t.Fatalf("without permission: %v", err)
+	up := testkit.LabCommand(t.Context(), t, l.Dir, "up", "--real-nodes", "1", "--nodes", "1", "--calico-datastore", "none", "--cloud", "none")
+	out, err := exec.CommandContext(t.Context(), "setpriv", append([]string{"--bounding-set", "-sys_admin"}, up.Args...)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), netns.ErrNotAllowed.Error()) {
+		t.Fatalf("without permission: %v, %s", err, out)
 	}
 	if _, err := os.Stat(l.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("something was begun: %v", err)

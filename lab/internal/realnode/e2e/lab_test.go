@@ -12,11 +12,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,18 +29,12 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/realnode/cgroup"
 )
 
-// binaryVariable names the lab's binary when it is not bin/lab of the repository.
-const binaryVariable = "MOORING_LAB_BINARY"
-
 // patience is how long anything may take on a busy machine.
 const patience = 10 * time.Minute
 
 // lab is a lab with real machines.
 type lab struct {
-	t      *testing.T
-	binary string
-	// before are words before those of the lab's command.
-	before []string
+	t *testing.T
 	blueprint.Layout
 }
 
@@ -52,21 +44,10 @@ func prepare(t *testing.T) *lab {
 	if testing.Short() {
 		t.Skip("what real machines run takes ten CPU minutes to build: make e2e-nodes builds it and runs this")
 	}
-	binary := os.Getenv(binaryVariable)
-	if binary == "" {
-		binary = filepath.Join("..", "..", "..", "..", "bin", "lab")
-	}
-	binary, err := filepath.Abs(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(binary); err != nil {
-		testkit.Skip(t, "the lab's binary is needed: build it with `make bin/lab` or name it in %s", binaryVariable)
-	}
-	if err := realnode.Judge(realnode.Examine(filepath.Dir(binary))); err != nil {
+	if err := realnode.Judge(realnode.Examine(filepath.Dir(testkit.Binary(t, "lab")))); err != nil {
 		testkit.Skip(t, "%v", err)
 	}
-	l := &lab{t: t, binary: binary, Layout: blueprint.Layout{Dir: filepath.Join(t.TempDir(), "lab")}}
+	l := &lab{t: t, Layout: blueprint.Layout{Dir: filepath.Join(t.TempDir(), "lab")}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			l.showLogs()
@@ -78,44 +59,20 @@ func prepare(t *testing.T) *lab {
 
 // showLogs logs the ends of what the lab's processes and its machines' programs have written.
 func (l *lab) showLogs() {
-	const most = 2000
 	files, _ := filepath.Glob(filepath.Join(l.RealNodes(), "*", "logs", "*.log"))
 	for _, name := range []string{"supervisor", blueprint.Setup, blueprint.RealNodes, blueprint.LoadBalancers} {
 		files = append(files, l.Log(name))
 	}
-	for _, file := range files {
-		if content, err := os.ReadFile(file); err == nil {
-			l.t.Logf("%s:\n%s", file, content[max(0, len(content)-most):])
-		}
-	}
-}
-
-func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
-	words := append(append(append([]string{}, l.before...), l.binary), append(args, "--dir", l.Dir)...)
-	c := exec.CommandContext(ctx, words[0], words[1:]...)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	return c
+	testkit.LogEnds(l.t, 2000, files...)
 }
 
 func (l *lab) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), patience)
-	defer cancel()
-	c := l.command(ctx, args...)
-	var out, problems bytes.Buffer
-	c.Stdout, c.Stderr = &out, &problems
-	if err := c.Run(); err != nil {
-		return out.String(), fmt.Errorf("lab %v: %w\n%s", args, err, problems.String())
-	}
-	return out.String(), nil
+	return testkit.TryLab(l.t, patience, l.Dir, args...)
 }
 
 func (l *lab) run(args ...string) string {
 	l.t.Helper()
-	out, err := l.try(args...)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return out
+	return testkit.RunLab(l.t, patience, l.Dir, args...)
 }
 
 // state is what the supervisor has written of itself and its processes.
@@ -162,20 +119,9 @@ func (l *lab) dial(ctx context.Context, network, address string) (c net.Conn, er
 	return c, <-done
 }
 
-// await polls until nothing is wrong any more.
 func await(t *testing.T, what string, wrong func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for err := wrong(); err != nil; err = wrong() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited %v for %s: %v", patience, what, err)
-		case <-ticker.C:
-		}
-	}
+	testkit.Await(t, patience, what, wrong)
 }
 
 // left names what is left of a lab that has ended: processes, which its folder's path or its control groups give away, and with folders also control

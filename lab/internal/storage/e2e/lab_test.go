@@ -6,18 +6,14 @@
 package e2e_test
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,18 +30,14 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/storage"
 )
 
-// binaryVariable names the lab's binary when it is not bin/lab of the repository.
-const binaryVariable = "MOORING_LAB_BINARY"
-
 // patience is how long anything may take on a busy machine.
 const patience = 8 * time.Minute
 
 // lab is a lab with real machines and volumes.
 type lab struct {
 	*testing.T
-
-	binary string
 	blueprint.Layout
+
 	api     kubernetes.Interface
 	dynamic dynamic.Interface
 	// records is the folder of what counters say that they have written.
@@ -54,35 +46,17 @@ type lab struct {
 	patience time.Duration
 }
 
-// labBinary is the path of the lab's binary.
-func labBinary(t *testing.T) string {
-	t.Helper()
-	binary := os.Getenv(binaryVariable)
-	if binary == "" {
-		binary = filepath.Join("..", "..", "..", "..", "bin", "lab")
-	}
-	binary, err := filepath.Abs(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(binary); err != nil {
-		testkit.Skip(t, "the lab's binary is needed: build it with `make bin/lab` or name it in %s", binaryVariable)
-	}
-	return binary
-}
-
 // start starts a lab with real machines, some simulated ones, and volumes; it stops it, come what may, at the end of the test.
 func start(t *testing.T, args ...string) *lab {
 	t.Helper()
-	binary := labBinary(t)
-	bin := filepath.Dir(binary)
+	bin := filepath.Dir(testkit.Binary(t, "lab"))
 	for _, err := range []error{realnode.Judge(realnode.Examine(bin)), storage.Check(bin), loopDevices()} {
 		if err != nil {
 			testkit.Skip(t, "%v", err)
 		}
 	}
 	top := t.TempDir()
-	l := &lab{T: t, binary: binary, Layout: blueprint.Layout{Dir: filepath.Join(top, "lab")}, records: filepath.Join(top, "records"), patience: patience}
+	l := &lab{T: t, Layout: blueprint.Layout{Dir: filepath.Join(top, "lab")}, records: filepath.Join(top, "records"), patience: patience}
 	l.must(os.MkdirAll(l.records, 0o700))
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -123,23 +97,12 @@ func (l *lab) with(t *testing.T) *lab {
 }
 
 func (l *lab) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), patience)
-	defer cancel()
-	c := exec.CommandContext(ctx, l.binary, append(args, "--dir", l.Dir)...)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	var out, problems bytes.Buffer
-	c.Stdout, c.Stderr = &out, &problems
-	if err := c.Run(); err != nil {
-		return out.String(), fmt.Errorf("lab %v: %w\n%s", args, err, problems.String())
-	}
-	return out.String(), nil
+	return testkit.TryLab(l.T, patience, l.Dir, args...)
 }
 
 func (l *lab) run(args ...string) string {
 	l.Helper()
-	out, err := l.try(args...)
-	l.must(err)
-	return out
+	return testkit.RunLab(l.T, patience, l.Dir, args...)
 }
 
 func (l *lab) must(err error) {
@@ -149,22 +112,9 @@ func (l *lab) must(err error) {
 	}
 }
 
-// await polls until nothing is wrong any more, and returns how long that took.
 func (l *lab) await(what string, wrong func() error) time.Duration {
 	l.Helper()
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(l.Context(), l.patience)
-	defer cancel()
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for err := wrong(); err != nil; err = wrong() {
-		select {
-		case <-ctx.Done():
-			l.Fatalf("waited %v for %s: %v", l.patience, what, err)
-		case <-ticker.C:
-		}
-	}
-	return time.Since(began)
+	return testkit.Await(l.T, l.patience, what, wrong)
 }
 
 // see is where a path of a machine is to be seen from here: by way of the machine's first process.
@@ -184,7 +134,6 @@ func (l *lab) see(machine, path string) (string, error) {
 
 // showLogs logs the ends of what the processes, machines and containers have said.
 func (l *lab) showLogs() {
-	const most = 3000
 	var files []string
 	for _, name := range []string{"supervisor", blueprint.Setup, blueprint.RealNodes, blueprint.DigitalOcean, blueprint.ControllerManager} {
 		files = append(files, l.Log(name))
@@ -193,11 +142,7 @@ func (l *lab) showLogs() {
 		more, _ := filepath.Glob(filepath.Join(l.RealNodes(), pattern))
 		files = append(files, more...)
 	}
-	for _, file := range files {
-		if content, err := os.ReadFile(file); err == nil && len(content) > 0 {
-			l.Logf("%s:\n%s", file, content[max(0, len(content)-most):])
-		}
-	}
+	testkit.LogEnds(l.T, 3000, files...)
 }
 
 // ask reads something of the simulated cloud as its administrator.

@@ -139,7 +139,7 @@ func TestKubernetesStorageSuite(t *testing.T) {
 // startSuite starts a lab with the images that the suite's pods run.
 func startSuite(t *testing.T) *lab {
 	t.Helper()
-	bin := filepath.Dir(labBinary(t))
+	bin := filepath.Dir(testkit.Binary(t, "lab"))
 	program := filepath.Join(bin, suiteProgram)
 	if _, err := os.Stat(program); err != nil {
 		testkit.Skip(t, "%s is not built: make bin/%s builds it", suiteProgram, suiteProgram)
@@ -181,7 +181,7 @@ func (l *lab) runPart(p part) []spec {
 	if !p.alone {
 		skip = append(skip, `\[Serial\]`)
 	}
-	bin := filepath.Dir(l.binary)
+	bin := filepath.Dir(testkit.Binary(l.T, "lab"))
 	args := []string{
 		"--storage.testdriver=" + definition, "--kubeconfig=" + l.Kubeconfig(), "--kubectl-path=" + filepath.Join(bin, "kubectl"), "--provider=skeleton",
 		"--ginkgo.timeout=3h", "--ginkgo.no-color", "--ginkgo.json-report=" + report,
