@@ -19,7 +19,7 @@ func admissionVariables() []variable {
 		{"DEFAULT_LB_TYPE", "`REGIONAL_NETWORK`", "Must have the same value as for the cloud controller manager: the type of load balancers of Services without the annotation."},
 		{"DO_LOAD_BALANCER_DEFAULTS", "none", "Must have the same value as for the cloud controller manager: defaults for annotations of Services."},
 		{"DO_LOAD_BALANCER_DEFAULTS_FILE", "", "As `--load-balancer-defaults-file`: a file with the same, read once. Set only one of them."},
-		{"DO_API_RATE_LIMIT_QPS", "no bound", "Calls to DigitalOcean a second at most, a positive number."},
+		{"DO_API_RATE_LIMIT_QPS", "no limit", "Maximum number of calls to DigitalOcean per second, a positive number."},
 		{"METRICS_ADDR", "", "As `--metrics-bind-address`, which wins."},
 		{"DO_OVERRIDE_URL", "`https://api.digitalocean.com/`", "The URL of DigitalOcean's API, for simulators."},
 		{"DO_METADATA_URL", "`http://169.254.169.254/`", "The URL of the metadata service, for simulators. Mooring's own."},

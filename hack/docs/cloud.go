@@ -19,14 +19,14 @@ func variables() []variable {
 	return []variable{
 		{"DO_ACCESS_TOKEN", "", "The DigitalOcean token, read once. It or a file is needed; both together are refused."},
 		{"DO_ACCESS_TOKEN_FILE", "", "As `--token-file`: a file with the token, which may be replaced at any time. Mooring's own."},
-		{"REGION", "that of the droplet, by its metadata service", "The slug of the region in which load balancers are made. DigitalOcean must have it."},
+		{"REGION", "that of the droplet, by its metadata service", "The slug of the region in which load balancers are created. It must exist at DigitalOcean."},
 		{"DO_CLUSTER_ID", "", "Load balancers carry the tag `k8s:<ID>`, which distinguishes the clusters of one account; load balancers without it get it."},
 		{"DO_CLUSTER_VPC_ID", "the region's default VPC", "The UUID of the VPC of load balancers."},
 		{"DEFAULT_LB_TYPE", "`REGIONAL_NETWORK`", "The type of load balancers of Services without the annotation: `REGIONAL` or `REGIONAL_NETWORK`. Any other value means the default."},
-		{"DO_LOAD_BALANCER_DEFAULTS", "none", "Defaults for annotations of Services, one `NAME: VALUE` to a line as on a Service; the [reference](digitalocean-annotations.md) lists those that can " +
+		{"DO_LOAD_BALANCER_DEFAULTS", "none", "Defaults for annotations of Services, one `NAME: VALUE` per line as on a Service; the [reference](digitalocean-annotations.md) lists those that can " +
 			"have one. Mooring's own."},
 		{"DO_LOAD_BALANCER_DEFAULTS_FILE", "", "As `--load-balancer-defaults-file`: a file with the same, read once. Set only one of them. Mooring's own."},
-		{"DO_API_RATE_LIMIT_QPS", "no bound", "Calls to DigitalOcean a second at most, a positive number."},
+		{"DO_API_RATE_LIMIT_QPS", "no limit", "Maximum number of calls to DigitalOcean per second, a positive number."},
 		{"PUBLIC_ACCESS_FIREWALL_NAME", "no firewall is managed", "The name of the firewall that opens what Services serve, and nothing else. It is created if it does not exist."},
 		{"PUBLIC_ACCESS_FIREWALL_TAGS", "", "The tags of the droplets that it covers, separated by commas. Set both or neither."},
 		{"DO_NODE_LABELS_FROM_TAGS", "no labels", "Labels of Nodes from their droplets' tags, as `TAG=LABEL,TAG=LABEL`: " +
@@ -46,7 +46,8 @@ func environment() string {
 	for _, v := range variables() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.name, cell(v.fallback), cell(v.meaning))
 	}
-	b.WriteString("\n## Flags\n\nAll but `--token-file` and `--load-balancer-defaults-file` are those of Kubernetes' framework for cloud controller managers.\n\n")
+	b.WriteString("\n## Flags\n\nMooring's own flags are `--allow-load-balancer-take-over`, `--firewall-allow-reserved-ports`, `--load-balancer-defaults-file`, " +
+		"`--out-of-service-grace-period`, `--out-of-service-taint` and `--token-file`. All others are those of Kubernetes' framework for cloud controller managers.\n\n")
 	return b.String()
 }
 
@@ -56,9 +57,9 @@ func annotations(table []annotation.Entry) []byte {
 	b.WriteString(header)
 	b.WriteString("# DigitalOcean: annotations of Services\n\n" +
 		"Written by `make generate` from the table that the program itself reads (package annotation); do not edit. " +
-		"[Examples](../examples/digitalocean/README.md) show them at work, and `kubectl mooring plan loadbalancer` prints what they make of a Service.\n\n" +
-		"R and N say which types of load balancer use an annotation: `REGIONAL` and `REGIONAL_NETWORK`. Where one has no effect a warning says so. " +
-		"A wrong value is refused with an Event that names the allowed values; a value that is *accepted with a warning* is sent unchanged.\n\n" +
+		"[Examples](../examples/digitalocean/README.md) show their use, and `kubectl mooring plan loadbalancer` prints their effect on a Service.\n\n" +
+		"R and N show which types of load balancer use an annotation: `REGIONAL` and `REGIONAL_NETWORK`. An annotation without effect causes a warning. " +
+		"An invalid value is refused with an Event that names the allowed values; a value that is *accepted with a warning* is sent unchanged.\n\n" +
 		"`" + annotation.FirewallManaged + "` is for the firewall ([PUBLIC_ACCESS_FIREWALL_NAME](digitalocean-cloud-controller-manager.md)).\n\n" +
 		"A cluster may have [defaults](../components/digitalocean-cloud-controller-manager.md#defaults-of-a-cluster) for most of them.\n\n")
 	b.WriteString("| annotation | values | default | R | N | effect |\n|---|---|---|---|---|---|\n")

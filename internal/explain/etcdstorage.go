@@ -81,7 +81,7 @@ func sentences(kind string) (yes, no, unknown string) {
 	case v1alpha1.ConditionCoreHealthy:
 		return "the members of the core etcd are healthy", "the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown"
 	case v1alpha1.ConditionCertificatesReady:
-		return "every certificate is where it belongs", "a certificate or bundle is missing", "whether certificates are where they belong is not known"
+		return "every certificate is in place", "a certificate or bundle is missing", "whether certificates are in place is unknown"
 	case v1alpha1.ConditionProxyReady:
 		return "a proxy serves", "no proxy of the current template serves", "whether a proxy serves is not known"
 	case v1alpha1.ConditionDeployed:

@@ -79,7 +79,7 @@ func TestConditionsInWords(t *testing.T) {
 		v1alpha1.ConditionConflict:              {"!an object or data of another owner prevents the work", "no object or data of another owner prevents the work", "whether there is a conflict is unknown"},
 		v1alpha1.ConditionCoreReachable:         {"the core etcd responds", "!the core etcd cannot be used", "!whether the core etcd responds is not known"},
 		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are healthy", "!the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown"},
-		v1alpha1.ConditionCertificatesReady:     {"every certificate is where it belongs", "!a certificate or bundle is missing", "!whether certificates are where they belong is not known"},
+		v1alpha1.ConditionCertificatesReady:     {"every certificate is in place", "!a certificate or bundle is missing", "!whether certificates are in place is unknown"},
 		v1alpha1.ConditionProxyReady:            {"a proxy serves", "!no proxy of the current template serves", "!whether a proxy serves is not known"},
 		v1alpha1.ConditionDeployed:              {"it is deployed", "!it is not deployed", "!whether it is deployed is not known"},
 		v1alpha1.ConditionQuotaExceeded:         {"!it is at a limit of its quota", "it is within its quota", "what it stores has not been counted yet"},

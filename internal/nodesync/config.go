@@ -57,7 +57,7 @@ type Config struct {
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
 	// NodesPerRound is how many nodes one plan cleans whose deletion was not watched; with those that were watched it cleans up to Backlog. Pace
-	// is the time after a plan that removes what nobody watched, and the longest after any other.
+	// is the time after a plan that removes such nodes, and the longest after any other.
 	NodesPerRound int
 	Pace          time.Duration
 	// Resync is how long to wait when there is nothing to do.

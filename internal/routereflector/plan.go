@@ -101,7 +101,7 @@ const (
 	ReasonOverlap Reason = "OverlappingTopology"
 	// ReasonConflict of Accepted=False: a BGPPeer with the required name belongs to another owner.
 	ReasonConflict Reason = "ForeignObject"
-	// ReasonNoClients of Accepted=False: no node is selected that runs Calico's BGP.
+	// ReasonNoClients of Accepted=False: spec.clientSelector matches no node that runs Calico's BGP.
 	ReasonNoClients Reason = "NoClients"
 	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts the reasons.
 	ReasonNoReflectors Reason = "NoEligibleReflectors"
@@ -117,14 +117,14 @@ const (
 	ReasonMatchesNothing Reason = "SelectorMatchesNothing"
 	// ReasonMatchesTooFew of Frozen=True: a selector of the spec no longer selects most of its nodes, although they still exist.
 	ReasonMatchesTooFew Reason = "SelectorMatchesTooFew"
-	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until this has lasted for a time, or a person confirms it.
+	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until this has lasted for five minutes, or a person confirms it.
 	ReasonNodesVanished Reason = "NodesVanished"
 	// ReasonMeshTooLarge of Accepted=False: the topology is being deleted, and the mesh would have more nodes than spec.sizing.maxMeshNodes.
 	ReasonMeshTooLarge Reason = "MeshTooLarge"
 	// ReasonMeshNotManaged of Accepted=False: the topology is being deleted while the mesh is off, and spec.mesh does not let the program turn it on.
 	ReasonMeshNotManaged Reason = "MeshNotManaged"
-	// ReasonCannotAdopt of Accepted=False: what spec.adopt names cannot be adopted without resetting sessions that need no reset; the message
-	// says what to do.
+	// ReasonCannotAdopt of Accepted=False: the objects in spec.adopt cannot be adopted without unnecessary session resets; the message says what to
+	// do.
 	ReasonCannotAdopt Reason = "CannotAdopt"
 )
 

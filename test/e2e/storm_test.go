@@ -359,7 +359,8 @@ func (st *storm) isAnswered(request *asked) bool {
 		return false
 	}
 	st.count(answered + answer.State)
-	st.t.Logf("request %s for %q: %s after %s: %q", request.id, request.names, answer.State, time.Since(request.at).Round(time.Second), answer.Lines)
+	why := slices.DeleteFunc(answer.Lines, func(line string) bool { return strings.HasPrefix(line, "done: ") })
+	st.t.Logf("request %s for %q: %s after %s: %.300q", request.id, request.names, answer.State, time.Since(request.at).Round(time.Second), strings.Join(why, "; "))
 	return true
 }
 

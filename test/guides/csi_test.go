@@ -39,7 +39,7 @@ func TestMigrationFromCSIDigitalOcean(t *testing.T) {
 	s.pages.Run("kubectl apply -f " + old + "\n") // as people did it
 	before, node := s.controller(), s.node()
 	s.scheduled()
-	if out := s.pages.Run(s.pages.Blocks("## Look first")[0]); !strings.Contains(out, "ok       volume-drivers: one controller and one node plugin run driver") ||
+	if out := s.pages.Run(s.pages.Blocks("## Preview")[0]); !strings.Contains(out, "ok       volume-drivers: one controller and one node plugin run driver") ||
 		!strings.Contains(out, "DaemonSet kube-system/csi-do-node removes the udev rule") {
 		t.Errorf("%s", out)
 	}
@@ -62,7 +62,7 @@ func TestMigrationFromCSIDigitalOcean(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 
-	s.pages.Run("export OLD=" + old + "\n" + s.pages.Blocks("## The way back")[0])
+	s.pages.Run("export OLD=" + old + "\n" + s.pages.Blocks("## Rollback")[0])
 	back := s.controller()
 	if diff := cmp.Diff(before.Spec, back.Spec); diff != "" || back.UID != before.UID {
 		t.Errorf("the controller is another one (-before +back): %s", diff)

@@ -55,7 +55,7 @@ func TestMigrationFromEtcdproxyController(t *testing.T) {
 		t.Errorf("a second run: %s", out)
 	}
 
-	r.Run(r.Blocks("## The way back")[0])
+	r.Run(r.Blocks("## Rollback")[0])
 	if diff := cmp.Diff(data, s.data()); diff != "" {
 		t.Errorf("the way back changed the data:\n%s", diff)
 	}

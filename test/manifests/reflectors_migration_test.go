@@ -145,7 +145,7 @@ func (m *migration) approve() string {
 // back takes the way back, with the block that puts the old BGPPeers back first.
 func (m *migration) back(r *reflectorsRun, first string) {
 	m.t.Helper()
-	blocks := m.blocks["The way back"]
+	blocks := m.blocks["Rollback"]
 	m.must(blocks[0])
 	r.Stop()
 	m.must(first)
@@ -179,7 +179,7 @@ RetirePeer BGPPeer/peer-with-route-reflectors: spec.adopt names it, and the topo
 		t.Errorf("the plan is\n%s", plan)
 	}
 	m.expect("adopted", ids, []string{"main-clients", "main-reflectors", "rack"}, true)
-	first, _, _ := strings.Cut(m.blocks["The way back"][1], "\nEND\n")
+	first, _, _ := strings.Cut(m.blocks["Rollback"][1], "\nEND\n")
 	m.back(r, first+"\nEND")
 	m.expect("back", ids, old, false)
 }
@@ -210,7 +210,7 @@ func TestReflectorsMigrationFromTheOldOperator(t *testing.T) {
 	m.expect("before the approval", ids, simple, false)
 	m.approve()
 	m.expect("simple", ids, []string{"main-clients", "main-reflectors"}, true)
-	m.back(r, m.blocks["The way back"][2])
+	m.back(r, m.blocks["Rollback"][2])
 	m.expect("back to simple", ids, simple, false)
 
 	m.must("kubectl -n mooring-system delete lease " + controller.SeedLease)

@@ -144,7 +144,7 @@ func TestReflectorsPagesCommandsWork(t *testing.T) {
 	openDatastore(t, admin, calicoCRDs())
 	before := bgpStateOf(t, admin)
 
-	s.lookFirst(blocks["Look first"])
+	s.lookFirst(blocks["Preview"])
 	s.must("KUBECTL=kubectl COMPONENT=" + reflectorsName + " IMG=registry.example/x:1 hack/deploy.sh deploy")
 	r := startReflectors(t, c, admin, calicoCRDs())
 	out := s.must(blocks["Installing"][0])
@@ -194,7 +194,7 @@ func (s *shell) lookFirst(blocks []string) {
 func (s *shell) byHand(admin client.Client, r *reflectorsRun, blocks []string) {
 	s.t.Helper()
 	s.must("kubectl apply -f config/" + reflectorsName + "/samples/manual.yaml")
-	look := commandsOf(s.t, reflectorsPage)["Look first"][1]
+	look := commandsOf(s.t, reflectorsPage)["Preview"][1]
 	s.must(`kubectl patch rrt main --type merge -p '{"spec":{"reflectors":{"required":{"matchLabels":null},"dedicated":false},"topologyKeys":["topology.kubernetes.io/zone"]}}'`)
 	var hash string
 	testkit.Eventually(s.t, "the plan to be shown", func() string {

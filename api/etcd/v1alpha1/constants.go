@@ -34,8 +34,8 @@ const (
 
 // Types of conditions, alongside Ready, which is their summary.
 const (
-	// ConditionCertificatesReady: every certificate and bundle is where it belongs. If False, the message says what is missing and which
-	// command repairs it.
+	// ConditionCertificatesReady: every certificate and bundle is in place. If False, the message says what is missing and which command
+	// fixes it.
 	ConditionCertificatesReady = "CertificatesReady"
 	// ConditionProxyReady: a proxy of the current template serves.
 	ConditionProxyReady = "ProxyReady"

@@ -38,15 +38,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"method"}),
 		actions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mooring_csi_action_duration_seconds",
-			Help: "How long actions of volumes took at DigitalOcean, by kind (attach, detach, resize) and result (completed, failed).", Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300},
+			Help: "How long volume actions took at DigitalOcean, by kind (attach, detach, resize) and result (completed, failed).", Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300},
 		}, []string{"kind", "result"}),
 	}
 	m.volumes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mooring_csi_volumes",
-		Help: "Volumes that this driver made, as of the last complete ListVolumes, by state: attached, off (its droplet is off), lost (its droplet does not exist), free.",
+		Help: "Volumes that this driver created, as of the last complete ListVolumes, by state: attached, off (its droplet is off), lost (its droplet does not exist), free.",
 	}, []string{"state"})
 	registry.MustRegister(m.requests, m.seconds, m.actions, m.volumes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mooring_csi_actions_in_flight", Help: "Actions of volumes that are under way at DigitalOcean.",
+		Name: "mooring_csi_actions_in_flight", Help: "Volume actions in progress at DigitalOcean.",
 	}, func() float64 {
 		if p := m.inFlight.Load(); p != nil {
 			return float64(p.inFlight())

@@ -5,7 +5,7 @@
 // one write per pass.
 //
 //	Service changes ──> gathered for a moment ──┐
-//	every five minutes ──> read again ───────────┼──> pass: observe, decide, write
+//	every minute ──> read again ────────────────┼──> pass: observe, decide, write
 //	something failed ──> later and later ───────┘
 //
 // Between readings the firewall is remembered, so that a change of Services that matters to nobody costs no call. Before a write it is read again,

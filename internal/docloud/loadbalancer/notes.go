@@ -39,7 +39,7 @@ const (
 	ReasonRecreated = "LoadBalancerRecreated"
 	// ReasonLeftOver, Warning: a load balancer with this cluster's tag and the Service's ports belongs to no Service; it may be left over.
 	ReasonLeftOver = "LoadBalancerLeftOver"
-	// ReasonPending, Normal: DigitalOcean is making the load balancer; its address follows.
+	// ReasonPending, Normal: DigitalOcean is creating the load balancer; its address follows.
 	ReasonPending = "LoadBalancerPending"
 	// ReasonCertPending, Normal: the certificate is being issued; the message says what is needed.
 	ReasonCertPending = "LoadBalancerCertificatePending"

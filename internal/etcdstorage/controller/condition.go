@@ -19,7 +19,7 @@ import (
 
 // Reasons of conditions, alongside those of [operator.Reason]. They are a contract with users' alerts: MUST NOT change.
 const (
-	// reasonIssued of CertificatesReady=True: all certificates and bundles are where they belong.
+	// reasonIssued of CertificatesReady=True: all certificates and bundles are in place.
 	reasonIssued = "Issued"
 	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown: certificates are not issued or delivered yet; the message says what
 	// comes first.

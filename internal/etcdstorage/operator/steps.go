@@ -115,8 +115,8 @@ type Reason string
 
 // The reasons for which nothing, or not everything, is done.
 const (
-	// ReasonInvalidSpec of CertificatesReady=False, Ready=False: the spec is not possible. If the object cannot be read at all, all other conditions
-	// are Unknown.
+	// ReasonInvalidSpec of CertificatesReady=False, Ready=False: the spec is invalid. If the object cannot be decoded, all other conditions are
+	// Unknown.
 	ReasonInvalidSpec Reason = "InvalidSpec"
 	// ReasonPrefixTaken of Conflict=True, CertificatesReady=False, Ready=False: the prefix in the core is another tenant's, or overlaps one.
 	ReasonPrefixTaken Reason = "PrefixTaken"

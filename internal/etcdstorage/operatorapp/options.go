@@ -83,13 +83,13 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"ConfigMap in --namespace with the CA bundle that signed the core's certificate, key ca.crt or ca.pem.")
 	fs.StringVar(&s.CertsSecret, "etcd-core-certs-secret", s.CertsSecret,
 		"Secret in --namespace with the client certificate of the proxies for the core, keys tls.crt and tls.key, or client.pem and client-key.pem. "+
-			"With authentication on in the core its common name must not be an etcd user.")
+			"If authentication is enabled in the core, its common name must not be an etcd user.")
 	fs.StringVar(&s.CertsSecret, "etcd-core-ca-secret", s.CertsSecret, "Another name of --etcd-core-certs-secret.")
 	fs.StringVar(&o.adminSecret, "etcd-core-admin-secret", o.adminSecret,
 		"Secret in --namespace with the operator's own credentials for the core: username and password, or tls.crt and tls.key, or all of them. No proxy gets it. "+
 			"Unset means --etcd-core-certs-secret.")
 	fs.StringVar(&o.tenantUsers, "core-tenant-users", o.tenantUsers,
-		`"auto" gives each tenant an etcd user and a role of its own if the core has authentication on; "off" never does.`)
+		`"auto" gives each tenant an etcd user and a role of its own if authentication is enabled in the core; "off" never does.`)
 	fs.DurationVar(&s.UserRotation, "core-user-rotation", s.UserRotation, "How long an etcd user of a tenant is used before it is replaced; 0 means forever.")
 	fs.StringVarP(&s.Namespace, "namespace", "n", s.Namespace, "Namespace of the proxies, and of the Secrets and ConfigMaps above.")
 	fs.StringVar(&s.ProxyImage, "etcd-proxy-image", s.ProxyImage, "Image of etcd-storage-proxy. etcd's own image has another command and does not work.")

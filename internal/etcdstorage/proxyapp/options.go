@@ -78,9 +78,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Client URLs of the core etcd, https://host:port, with commas between several (required). host:port means https.")
 	fs.StringVar(&o.coreCAFile, "core-ca-file", o.coreCAFile, "CA bundle (PEM) to verify the core's certificate with; reloaded when it changes.")
 	fs.StringVar(&o.coreCertFile, "core-cert-file", o.coreCertFile,
-		"Client certificate (PEM) for the core; reloaded when it changes. With authentication on, its common name is the etcd user.")
+		"Client certificate (PEM) for the core; reloaded when it changes. If authentication is enabled in the core, its common name is the etcd user.")
 	fs.StringVar(&o.coreKeyFile, "core-key-file", o.coreKeyFile, "Private key (PEM) of --core-cert-file.")
-	fs.StringVar(&o.coreUsername, "core-username", o.coreUsername, "etcd user to log in as, if the core has authentication on and the certificate does not name the user.")
+	fs.StringVar(&o.coreUsername, "core-username", o.coreUsername, "etcd user to log in as, if authentication is enabled in the core and the certificate does not name the user.")
 	fs.StringVar(&o.corePasswordFile, "core-password-file", o.corePasswordFile, "File with the password of --core-username, read at each login.")
 
 	fs.IntVar(&o.maxRequestBytes, "core-max-request-bytes", o.maxRequestBytes, "The core's own --max-request-bytes, so that requests it would refuse are refused here.")
@@ -106,7 +106,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How many requests of this replica the core processes at a time; the others wait in order, so that this tenant does not displace those of other proxies. 0 means no limit.")
 
 	fs.IntVar(&o.lists, "max-lists-in-flight", o.lists,
-		"How many requests whose answer may be large (ranges of more than 500 keys, or of any number, and RangeStreams) the core processes for this replica at a time. They have their own limit, so that small requests do not wait for them. 0 is a quarter of --max-in-flight.")
+		"How many requests with a possibly large response (ranges of more than 500 keys or without a limit, and RangeStreams) the core processes for this replica at a time. They have their own limit, so that small requests do not wait for them. 0 is a quarter of --max-in-flight.")
 	fs.Float64Var(&o.keepAlivesPerSecond, "max-keep-alives-per-second", o.keepAlivesPerSecond,
 		"How many keep-alives of leases per second this replica forwards, after a burst of two seconds; others wait. 0 means no limit.")
 	fs.Float64Var(&o.watchMessagesPerSecond, "max-watch-messages-per-second", o.watchMessagesPerSecond,

@@ -29,7 +29,7 @@ const (
 	lastRetry  = time.Minute
 	// confirmationPeriod is how often a confirmation is looked for while something waits for one: a read of one object, where a round reads everything.
 	confirmationPeriod = 10 * time.Second
-	// readingShare is how many times as long as its reading took a round that removed something is followed by none, up to the pace of what nobody watched.
+	// readingShare is how many times as long as its reading took a round that removed something is followed by none, up to Config.Pace.
 	readingShare = 4
 	// shownAtOnce is how many machines a dry run reads and shows.
 	shownAtOnce = 500

@@ -114,7 +114,7 @@ func (l *leavingWorld) cleaned(t *testing.T, machines int) (took time.Duration, 
 }
 
 // Beyond the grace period no timer holds up what was watched but a second between two reads: 1,500 machines at once, which are six times what is read at a
-// time, and machines that go one after the other. What nobody watched goes in fives, five seconds apart.
+// time, and machines that go one after the other. Machines whose deletion was not watched go in fives, five seconds apart.
 func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 	for name, test := range map[string]struct {
 		machines int
@@ -125,7 +125,7 @@ func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 	}{
 		"at once":               {machines: 1500, watched: true, atMost: 20 * time.Second, most: 1500},
 		"one after the other":   {machines: 10, watched: true, apart: 2 * time.Second, atMost: 10*2*time.Second + 5*time.Second, most: 10},
-		"those nobody watched":  {machines: 100, atMost: 30 * 5 * time.Second, most: 5},
+		"not watched":           {machines: 100, atMost: 30 * 5 * time.Second, most: 5},
 		"a node pool of twenty": {machines: 20, watched: true, atMost: 4 * time.Second, most: 20},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/evidence"
 )
 
-// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. What was said in another one
-// is evidence only if that still holds. MUST NOT change: a new version would take the old one's objects for evidence of nothing, and leave them.
+// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. A report
+// from another moment is evidence only if it is still valid. MUST NOT change: a new version would ignore the old one's objects, and leave them.
 const MomentAnnotation = "bgp.mooring.dev/moment"
 
 const (

@@ -51,7 +51,7 @@ func TestFromThePredecessorAndBack(t *testing.T) {
 	before, things, settings := w.objects(), w.things(), w.deployment().Spec
 
 	t.Log("what is shown")
-	shown := w.runFromPage("## Look first", "")
+	shown := w.runFromPage("## Preview", "")
 	for name := range w.balanced {
 		if !strings.Contains(shown, "default/"+name) {
 			t.Errorf("the plan does not show Service %s:\n%s", name, shown)
@@ -79,9 +79,9 @@ func TestFromThePredecessorAndBack(t *testing.T) {
 	w.life()
 	w.theirs("after some life with ours")
 
-	t.Log("the way back")
+	t.Log("rollback")
 	mark = w.cloud.Mark()
-	w.runFromPage("### The way back", theirImage)
+	w.runFromPage("### Rollback", theirImage)
 	p.Stop()
 	if p.ExitCode() != 0 {
 		t.Errorf("exit code %d", p.ExitCode())
@@ -127,8 +127,8 @@ func TestFromThePredecessorToTwoReplicasAndBack(t *testing.T) {
 		}
 	}
 
-	t.Log("the way back")
-	w.runFromPage("### The way back from two replicas", theirImage)
+	t.Log("rollback")
+	w.runFromPage("### Rollback from two replicas", theirImage)
 	if diff := cmp.Diff(installed, w.installed()); diff != "" {
 		t.Errorf("the upstream project's objects (- before, + after):\n%s", diff)
 	}
