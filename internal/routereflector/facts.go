@@ -225,9 +225,12 @@ func (w facts) missing(established map[netip.Addr]bool, of Node, who func(Node) 
 	return out
 }
 
-// cutOff says that none of the reflectors has a session with the node.
-func (w facts) cutOff(n Node, reflectors []Node) bool {
+// cutOff says that all those of the reflectors that a client is with have reported, and none has a session with it.
+func (w facts) cutOff(n Node, clients roster, reflectors []Node) bool {
 	return !slices.ContainsFunc(reflectors, func(r Node) bool {
+		if !clients.has(&n, r.group()) {
+			return false
+		}
 		s, seen := w.sighting(r.Name)
 		return !seen || s.Established[n.IPv4] || s.Established[n.IPv6]
 	})

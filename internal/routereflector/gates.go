@@ -32,6 +32,9 @@ func (w gates) wait(step Step, reflectors []Reflector) string {
 	case RetirePeer:
 		return w.unadopted(reflectors)
 	case Promote:
+		if w.restores(step) {
+			return ""
+		}
 		// At most one reflector is without its sessions at any time: the one that has just been made.
 		return w.unsettled(w.working(nil))
 	case Demote:
@@ -57,6 +60,12 @@ func (w gates) wait(step Step, reflectors []Reflector) string {
 	return ""
 }
 
+// restores reports that a promotion only gives a reflector back what was written on it: it is without its sessions already.
+func (w gates) restores(step Step) bool {
+	n, _ := w.node(step.Node)
+	return n.altered()
+}
+
 // unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if nothing is.
 func (w gates) unproven() string {
 	silent := w.firstNode(func(n *Node) bool {
@@ -68,10 +77,10 @@ func (w gates) unproven() string {
 	return w.unsettled(w.working(nil))
 }
 
-// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no session with any of
-// them while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
+// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no session with any
+// working reflector of its own, one that leaves included, while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
 func (w gates) unsettled(reflectors []Node) string {
-	clients := w.roster()
+	clients, working := w.roster(), w.working(nil)
 	for i := range reflectors {
 		r := &reflectors[i]
 		s, seen := w.sighting(r.Name)
@@ -80,7 +89,7 @@ func (w gates) unsettled(reflectors []Node) string {
 		}
 		missing := w.missing(s.Established, *r, func(n Node) bool { return clients.expects(r, &n) })
 		missing = slices.DeleteFunc(missing, func(n Node) bool {
-			return !w.Mesh.On && n.isSelected(&w.Topology) && w.cutOff(n, reflectors)
+			return !w.Mesh.On && n.isSelected(&w.Topology) && w.cutOff(n, clients, working)
 		})
 		if len(missing) > 0 {
 			return fmt.Sprintf("reflector %s has no Established session with %s", r.Name, names(missing))

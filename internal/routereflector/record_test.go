@@ -102,7 +102,8 @@ func TestForeignMarksChangeNothing(t *testing.T) {
 	})
 }
 
-// What was written on a reflector and altered is written again, with the group and the ID of the record; no other reflector changes.
+// What was written on a reflector and altered is written again, with the group and the ID of the record, and nobody's word is waited for: its sessions are
+// reset already. No other reflector changes.
 func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 	t.Parallel()
 	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
@@ -121,6 +122,11 @@ func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 		for _, group := range []int{firstGroup, 2} {
 			victim := groupOf(factsOf(&w).working(nil), group)[0]
 			altered := w.with(func(n *Node) { n.Labels = maps.Clone(n.Labels); alter(n) }, victim.Name)
+			unheard := altered
+			unheard.Sightings = nil
+			if p := Make(unheard); p.Waiting != "" || len(p.Witnesses) > 0 || len(p.Steps) == 0 || p.Steps[0].Node != victim.Name {
+				t.Errorf("%s of group %d: %v waits for %q, and asks %v", name, group, kinds(p.Steps), p.Waiting, p.Witnesses)
+			}
 			end, done := travel(t, altered, nil)
 			if len(done) != 1 || done[0].Kind != Promote || done[0].Node != victim.Name {
 				t.Errorf("%s of group %d: %v", name, group, kinds(done))
@@ -232,5 +238,51 @@ func TestMarksOfOtherTopologies(t *testing.T) {
 	}
 	if got := fmt.Sprint(Make(w).Foreign); got != "[]" {
 		t.Errorf("it is the other topology's to report: %s", got)
+	}
+}
+
+// A kubelet that rewrites the labels of its Node as a client is in another group, or on the way to one, and moves nobody else: no label of another client is
+// written, no reflector changes, and one that is cordoned is replaced although the session that the forged move would need never comes up.
+func TestForgedLabelsOfAClientMoveNobodyElse(t *testing.T) {
+	t.Parallel()
+	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
+	w = w.Recognized()
+	hostile, reflectors := w.others()[0], factsOf(&w).marked()
+	n, _ := factsOf(&w).node(hostile)
+	other := map[string]string{"1": "2", "2": "1"}[n.Labels[v1alpha1.ClientLabel]]
+	mute := func(w World) World {
+		for i := range w.Sightings {
+			w.Sightings[i].Established = without(w.Sightings[i].Established, n.IPv4)
+		}
+		return w
+	}
+	for name, labels := range map[string]map[string]string{
+		"joins the other group":     {v1alpha1.JoinsLabel: other},
+		"is in the other group":     {v1alpha1.ClientLabel: other},
+		"joins a group of no one":   {v1alpha1.JoinsLabel: "57"},
+		"is in a group of no one":   {v1alpha1.ClientLabel: "57"},
+		"joins the spines":          {v1alpha1.JoinsLabel: spineValue},
+		"is and joins what is none": {v1alpha1.ClientLabel: "x", v1alpha1.JoinsLabel: "-1"},
+	} {
+		forged := w.with(func(n *Node) { n.Labels = maps.Clone(n.Labels); maps.Copy(n.Labels, labels) }, hostile)
+		forged = forged.settled()
+		for _, step := range Make(mute(forged)).Steps {
+			if step.Node != hostile {
+				t.Errorf("it %s: %s", name, step)
+			}
+		}
+		cordoned := forged.with(cordon, reflectors[0])
+		for demoted := false; !demoted; {
+			cordoned = mute(cordoned.settled())
+			p := Make(cordoned)
+			if p.Waiting != "" || len(p.Steps) == 0 {
+				t.Fatalf("it %s, and %s is cordoned: %v waits for %q", name, reflectors[0], kinds(p.Steps), p.Waiting)
+			}
+			step := p.Steps[0]
+			if demoted = step.Kind == Demote && step.Node == reflectors[0]; !demoted && step.Kind != Promote && step.Node != hostile {
+				t.Fatalf("it %s, and %s is cordoned: %s", name, reflectors[0], step)
+			}
+			cordoned = cordoned.After(step)
+		}
 	}
 }

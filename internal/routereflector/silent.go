@@ -74,12 +74,15 @@ func whySilent(n *Node, states []string) string {
 	return fmt.Sprintf("its session as its reflectors report it is %s; %s", strings.Join(states, ", "), where)
 }
 
-// rechecked are the working reflectors of the clients that the status names as silent.
-func (w gates) rechecked() []Node {
+// reflectorsOf are the working reflectors of some clients.
+func (w gates) reflectorsOf(names []string) []Node {
+	if len(names) == 0 {
+		return nil
+	}
 	clients := w.roster()
 	return slices.DeleteFunc(w.working(nil), func(r Node) bool {
-		for _, c := range w.Topology.Status.SilentClients {
-			if n, exists := w.node(c.Node); exists && n.isClient(&w.Topology) && clients.has(&n, r.group()) {
+		for _, name := range names {
+			if n, exists := w.node(name); exists && n.isClient(&w.Topology) && clients.has(&n, r.group()) {
 				return false
 			}
 		}

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
 // A client that no reflector has a session with is named, with what they report of it; one that a single reflector has a session with is not, nor is one whose
@@ -61,16 +59,15 @@ func TestSilentClients(t *testing.T) {
 	if silent, _ = unset.SilentClients(); len(silent) != 1 || !strings.Contains(silent[0].Why, "confd") {
 		t.Errorf("not configured: %+v", silent)
 	}
-	// Its reflectors are asked again, when it is time, about a client that there is.
-	w.Recheck = true
+	// Its reflectors are asked about it, and nobody about a client that there is not.
 	if p := Make(w); len(p.Witnesses) > 0 {
-		t.Errorf("nobody is named, and asked are %v", p.Witnesses)
+		t.Errorf("nobody is suspected, and asked are %v", p.Witnesses)
 	}
-	w.Topology.Status.SilentClients = []v1alpha1.SilentClient{{Node: dark}}
+	w.Suspects = []string{dark}
 	if p := Make(w); !slices.Equal(p.Witnesses, reflectors) {
 		t.Errorf("asked are %v", p.Witnesses)
 	}
-	w.Topology.Status.SilentClients[0].Node = "nobody"
+	w.Suspects[0] = "nobody"
 	if p := Make(w); len(p.Witnesses) > 0 {
 		t.Errorf("it is gone, and asked are %v", p.Witnesses)
 	}

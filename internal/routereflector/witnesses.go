@@ -22,8 +22,8 @@ func (w gates) witnesses(p Plan) (witnesses, samples []string) {
 	if len(p.Steps) == 0 && p.Waiting != "" {
 		needed = w.working(nil)
 	}
-	if w.Recheck && !w.exiting() {
-		needed = slices.Concat(needed, w.rechecked())
+	if !w.exiting() {
+		needed = slices.Concat(needed, w.reflectorsOf(w.Suspects))
 	}
 	asked := map[string]bool{}
 	for _, n := range needed {
@@ -46,6 +46,9 @@ func (w gates) stepWitnesses(p Plan) (needed []Node, samples []string) {
 	}
 	switch step := p.Steps[0]; step.Kind {
 	case Promote, RetirePeer:
+		if w.restores(step) {
+			return nil, nil
+		}
 		return w.working(nil), nil
 	case MeshOff:
 		return w.meshOffWitnesses(p)
@@ -53,12 +56,32 @@ func (w gates) stepWitnesses(p Plan) (needed []Node, samples []string) {
 		if w.gatedByMesh() {
 			return w.meshSample(), nil
 		}
-		return w.concerned(step, p.Reflectors), nil
+		stay := w.concerned(step, p.Reflectors)
+		return slices.Concat(stay, w.carriers(stay)), nil
 	case Leave:
 		return w.movedTo(), nil
 	case EnsurePeer, RemovePeer, MeshOn, Adopt, Assign, Join, Release:
 	}
 	return nil, nil
+}
+
+// carriers are the working reflectors, apart from those that stay, of clients with which none of these has a session: whether they carry these clients decides
+// whether anybody is waited for.
+func (w gates) carriers(stay []Node) []Node {
+	if w.Mesh.On {
+		return nil
+	}
+	clients, dark := w.roster(), []*Node(nil)
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		own := func(r Node) bool { return clients.has(n, r.group()) }
+		if n.isSelected(&w.Topology) && slices.ContainsFunc(stay, own) && w.cutOff(*n, clients, stay) {
+			dark = append(dark, n)
+		}
+	}
+	return slices.DeleteFunc(w.working(nil), func(r Node) bool {
+		return isOneOf(r, stay) || !slices.ContainsFunc(dark, func(n *Node) bool { return clients.has(n, r.group()) })
+	})
 }
 
 // meshOffWitnesses are the reflectors, and a sample of the others once routes are worth asking for: they are many to write, so only when the sessions

@@ -30,8 +30,8 @@ type World struct {
 	// Unproven reports that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
 	// without steps waits for their word; afterwards nobody is asked.
 	Unproven bool
-	// Recheck asks the reflectors again about the clients that the topology's status names as silent.
-	Recheck bool
+	// Suspects are clients about which their reflectors are asked, whatever the plan waits for: they seem to be silent, or the status says so for some time.
+	Suspects []string
 	// MeshStays is how long the mesh stays on after an emergency once reflectors carry the clients again; 0 for [MeshStays].
 	MeshStays time.Duration
 	// Confirmed reports that a list of the API server has just shown the same Nodes as these.

@@ -101,7 +101,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// wakeAll lets every topology have a round a little later, so that many events make one.
+// wakeAll lets every topology have a round a little later, so that many events make one. No event is in more of a hurry: a BGPPeer that is deleted or edited by
+// hand must not be put back before every BIRD has taken that up. One that has not refuses those that have, and waits for longer (measured: 8.2 s instead of 4 to 5).
 func (r *Reconciler) wakeAll(ctx context.Context, q queue) {
 	var topologies v1alpha1.RouteReflectorTopologyList
 	if err := r.Reader.List(ctx, &topologies); err != nil {
@@ -209,7 +210,7 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 	m := r.memory(name)
 	m.catchUp(s)
 	m.enter(s)
-	s.world.Recheck = s.rechecks(r.Timing.Resync)
+	s.world.Suspects = m.suspects(s, r.Timing.Resync)
 	plan, err := r.plan(ctx, s)
 	if err != nil {
 		return 0, err
@@ -226,7 +227,7 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 		return 0, err
 	}
 	if freeze(plan) != nil {
-		m.talk(s.world.Now, 0)
+		m.talk(s.world.Now, nil)
 		return r.Timing.Resync, nil // not even our own questions are cleared away now
 	}
 	return r.proceed(ctx, s, m, o, later)
@@ -299,10 +300,10 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 // lag is how long the informers are given to show what was written before it is tried again.
 const lag = 5 * time.Second
 
-// repeats reports that a step is the one that has just been carried out: the informers do not show it yet.
+// repeats reports that a step is the one that has just been carried out: the informers do not show it yet, or somebody takes a role away again and again.
 func (m *memory) repeats(step routereflector.Step, now time.Time) bool {
-	return m.last.Kind == step.Kind && m.last.Object == step.Object && m.last.UID == step.UID && m.last.ResourceVersion == step.ResourceVersion &&
-		now.Sub(m.done) < lag
+	return m.last.Kind == step.Kind && m.last.Object == step.Object && m.last.UID == step.UID &&
+		(m.last.ResourceVersion == step.ResourceVersion || step.Kind == routereflector.Promote) && now.Sub(m.done) < lag
 }
 
 // begin notes since when there is something to do, so that days in which nothing was to be done do not count as a step's.

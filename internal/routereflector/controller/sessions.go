@@ -102,9 +102,9 @@ func (m *memory) enter(s *scene) {
 	m.entered = true
 }
 
-// talk notes whether witnesses are being asked.
-func (m *memory) talk(now time.Time, witnesses int) {
-	if m.said.Talk(now, witnesses); witnesses == 0 {
+// talk notes which witnesses are being asked.
+func (m *memory) talk(now time.Time, witnesses []string) {
+	if m.said.Talk(now, witnesses); len(witnesses) == 0 {
 		clear(m.created)
 	}
 }
@@ -271,7 +271,7 @@ func tired(now time.Time, m *memory, timeout time.Duration) bool {
 
 // ask deletes and creates CalicoNodeStatuses. Somebody else who was faster is not an error.
 func (r *Reconciler) ask(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
-	m.talk(s.world.Now, len(plan.Witnesses))
+	m.talk(s.world.Now, plan.Witnesses)
 	drop, ask := questions(s, m, plan, r.Timing.Settle, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
 	gone := map[types.UID]bool{}
 	for _, status := range drop {

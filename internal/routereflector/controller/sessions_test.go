@@ -76,6 +76,34 @@ func TestQuestionsTakeTheirTime(t *testing.T) {
 	}
 }
 
+// While a reflector's Node is not Ready what was said of it is asked for again after twelve seconds, and no pause is made.
+func TestQuestionsAboutTroubleAreRenewedSoon(t *testing.T) {
+	t.Parallel()
+	troubles := []routereflector.Trouble{{Node: "r"}}
+	for name, c := range map[string]struct {
+		troubles []routereflector.Trouble
+		age      time.Duration
+		since    time.Duration
+		want     bool
+	}{
+		"no trouble, 13 s":            {nil, 13 * time.Second, time.Minute, false},
+		"no trouble, 41 s":            {nil, 41 * time.Second, time.Minute, true},
+		"trouble, 12 s":               {troubles, 12 * time.Second, time.Minute, false},
+		"trouble, 13 s":               {troubles, 13 * time.Second, time.Minute, true},
+		"trouble, 13 s, in a pause":   {troubles, 13 * time.Second, 5 * time.Minute, true},
+		"trouble, 1 s, in a pause":    {troubles, time.Second, 5 * time.Minute, false},
+		"no trouble, 1 s, in a pause": {nil, time.Second, 5 * time.Minute, true},
+	} {
+		s := sceneOf("w")
+		m := &memory{since: then().Add(-c.since), moment: s.moment}
+		s.statuses = []calicov3.CalicoNodeStatus{answerOf("w", s.moment, then().Add(-c.age))}
+		drop, ask := questions(s, m, routereflector.Plan{Witnesses: []string{"w"}, Troubles: c.troubles}, 5*time.Second, 3*time.Minute)
+		if (len(drop) > 0) != c.want || c.troubles != nil && (len(ask) > 0) != c.want {
+			t.Errorf("%s: %d go, and these are asked: %v", name, len(drop), ask)
+		}
+	}
+}
+
 // What was said in another moment is forgotten and its object goes; what still holds stays, and is not asked for again.
 func TestAnotherMoment(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,15 +22,22 @@ const (
 	silentAfter = 6
 )
 
-// rechecks reports that what was seen of the clients that the status names is so old that their reflectors are to be asked again.
-func (s *scene) rechecks(age time.Duration) bool {
-	return slices.ContainsFunc(s.topology.Status.SilentClients, func(c v1alpha1.SilentClient) bool {
-		return s.world.Now.Sub(c.LastObserved.Time) >= age
-	})
+// suspects lists, by name, the clients about which their reflectors are to be asked: those that seem to be silent and are not named yet, and those that the
+// status names, once what it says of them is older than age.
+func (m *memory) suspects(s *scene, age time.Duration) []string {
+	out := slices.Collect(maps.Keys(m.dark))
+	out = slices.DeleteFunc(out, func(node string) bool { return s.silentBefore(node) != nil })
+	for _, c := range s.topology.Status.SilentClients {
+		if s.world.Now.Sub(c.LastObserved.Time) >= age {
+			out = append(out, c.Node)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
-// silent lists the clients that are without a session for long enough, and counts them. Of those whose reflectors have not reported lately, what the
-// status has stays, as long as they live.
+// silent lists the clients that are without a session for long enough, and counts them. Of those whose reflectors have not reported lately what is known
+// stays, as long as they live.
 func (m *memory) silent(s *scene, settle time.Duration) (named []v1alpha1.SilentClient, count int) {
 	second := func(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 	are, heard := s.world.SilentClients()
@@ -51,6 +59,11 @@ func (m *memory) silent(s *scene, settle time.Duration) (named []v1alpha1.Silent
 	for _, c := range s.topology.Status.SilentClients {
 		if !heard(c.Node) && s.lives(c.Node) {
 			named = append(named, c)
+		}
+	}
+	for node, begun := range m.dark {
+		if !heard(node) && s.lives(node) {
+			since[node] = begun
 		}
 	}
 	m.dark = since

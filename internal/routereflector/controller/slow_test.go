@@ -31,6 +31,9 @@ type slow struct {
 	// promoted is when the last promotion was carried out.
 	promoted time.Time
 	done     []routereflector.Step
+	// idle reports that the last round left nothing to do or to ask. apart says that a reflector has no session with a client, nil for none without one.
+	idle  bool
+	apart func(reflector, client string) bool
 }
 
 func newSlow(t *testing.T, nodes int, redundancy int32, delay func(string) time.Duration) *slow {
@@ -49,15 +52,21 @@ func newSlow(t *testing.T, nodes int, redundancy int32, delay func(string) time.
 	return c
 }
 
-// round is one of the reconciler's, every two seconds.
+// round is one of the reconciler's, every two seconds, or every minute while nothing is to be done.
 func (c *slow) round() routereflector.Plan {
-	c.s.world.Now = c.s.world.Now.Add(2 * time.Second)
+	timing := DefaultTiming()
+	if c.s.world.Now = c.s.world.Now.Add(timing.Poll); c.idle {
+		c.s.world.Now = c.s.world.Now.Add(timing.Resync - timing.Poll)
+	}
 	c.answers()
 	c.s.moment = c.s.world.Present()
 	c.m.enter(c.s)
+	c.s.world.Suspects = c.m.suspects(c.s, timing.Resync)
 	plan := routereflector.Make(c.s.world)
 	c.m.prove(c.s, plan)
-	c.m.talk(c.s.world.Now, len(plan.Witnesses))
+	c.s.topology.Status.SilentClients, _ = c.m.silent(c.s, timing.Settle)
+	c.idle = !busy(plan) && len(c.s.statuses) == 0
+	c.m.talk(c.s.world.Now, plan.Witnesses)
 	drop, ask := questions(c.s, c.m, plan, 5*time.Second, time.Hour)
 	for _, d := range drop {
 		if d.Status.LastUpdated.IsZero() {
@@ -144,9 +153,11 @@ func (c *slow) fill(q *calicov3.CalicoNodeStatus) {
 		case !c.s.world.Mesh.On:
 			continue
 		}
-		q.Status.BGP.PeersV4 = append(q.Status.BGP.PeersV4, calicov3.CalicoNodePeer{
-			PeerIP: n.IPv4.String(), Type: kind, State: calicov3.BGPSessionStateEstablished,
-		})
+		state := calicov3.BGPSessionStateEstablished
+		if c.apart != nil && c.apart(q.Spec.Node, n.Name) {
+			state = calicov3.BGPSessionStateConnect
+		}
+		q.Status.BGP.PeersV4 = append(q.Status.BGP.PeersV4, calicov3.CalicoNodePeer{PeerIP: n.IPv4.String(), Type: kind, State: state})
 	}
 }
 
@@ -234,7 +245,8 @@ func TestWhatEndsAnAnswer(t *testing.T) {
 		want   bool
 	}{
 		"nothing":                  {func(*slow) {}, true},
-		"a pause":                  {func(c *slow) { c.m.talk(c.s.world.Now, 0); c.m.talk(c.s.world.Now, 1) }, false},
+		"a pause":                  {func(c *slow) { c.m.talk(c.s.world.Now, nil); c.m.talk(c.s.world.Now, []string{nodeName(0)}) }, false},
+		"others asked":             {func(c *slow) { c.m.talk(c.s.world.Now, []string{nodeName(1)}) }, false},
 		"another condition":        {func(c *slow) { c.s.world.Nodes[0].ReadySince = c.s.world.Now }, false},
 		"another machine":          {func(c *slow) { c.s.world.Nodes = c.s.world.Nodes[1:] }, false},
 		"a question open":          {func(c *slow) { c.m.said.Open[nodeName(0)] = c.s.world.Now }, true},
@@ -257,7 +269,7 @@ func TestWhatEndsAnAnswer(t *testing.T) {
 			}
 			w.s.moment = w.s.world.Present()
 			w.m.enter(w.s)
-			w.m.talk(w.s.world.Now, 1)
+			w.m.talk(w.s.world.Now, []string{nodeName(0)})
 			w.s.statuses = []calicov3.CalicoNodeStatus{answerOf(nodeName(0), w.s.moment, w.s.world.Now)}
 			w.m.enter(w.s)
 			w.s.statuses = nil

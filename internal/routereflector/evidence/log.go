@@ -26,6 +26,8 @@ type Log struct {
 	// Talking is since when witnesses have been asked without a pause, zero while nobody is. What was said in this time counts for as long as it lasts, however
 	// slow the others are.
 	Talking time.Time
+	// Asked are the witnesses that are being asked. Of others an answer is not corrected any more, so that it counts by its age alone.
+	Asked []string
 	// Open is since when a node has owed an answer, Tries how often its question made room for another's before it came.
 	Open  map[string]time.Time
 	Tries map[string]int
@@ -90,20 +92,21 @@ func (l *Log) Sightings(nodes []routereflector.Node, now time.Time, silence time
 	return out
 }
 
-// vouches reports that an answer counts whatever its age. It was given while witnesses have been asked without a pause, so that the object stood open for
-// calico-node to correct it, or has been renewed in turn; and the node owes no newer answer for longer than a step may wait.
+// vouches reports that an answer counts whatever its age. It was given while witnesses have been asked without a pause, and its node is one of them still, so
+// that the object stood open for calico-node to correct it, or has been renewed in turn; and the node owes no newer answer for longer than a step may wait.
 func (l *Log) vouches(s Said, now time.Time, silence time.Duration) bool {
-	if l.Talking.IsZero() || s.Taken.Before(l.Talking) {
+	if l.Talking.IsZero() || s.Taken.Before(l.Talking) || !slices.Contains(l.Asked, s.Node) {
 		return false
 	}
 	since, owes := l.Open[s.Node]
 	return !owes || now.Sub(since) < silence
 }
 
-// Talk notes whether witnesses are being asked.
-func (l *Log) Talk(now time.Time, witnesses int) {
+// Talk notes which witnesses are being asked.
+func (l *Log) Talk(now time.Time, witnesses []string) {
+	l.Asked = witnesses
 	switch {
-	case witnesses == 0:
+	case len(witnesses) == 0:
 		l.Talking = time.Time{}
 		clear(l.Tries)
 	case l.Talking.IsZero():

@@ -27,7 +27,7 @@ func TestCurrent(t *testing.T) {
 	if got := l.Sightings(nodes, at(6), time.Minute); len(got) != 1 || got[0].Node != "a" || got[0].Current {
 		t.Errorf("before anybody is asked: %+v", got)
 	}
-	l.Talk(at(10), 2)
+	l.Talk(at(10), []string{"a", "b"})
 	say("a", 11)
 	say("a", 2) // late, and older
 	say("b", 12)
@@ -45,7 +45,11 @@ func TestCurrent(t *testing.T) {
 	if got := l.Sightings(nodes, at(400), time.Minute); !got[0].Current {
 		t.Errorf("it has answered: %+v", got[0])
 	}
-	l.Talk(at(400), 0)
+	l.Talk(at(400), []string{"b"})
+	if got := l.Sightings(nodes, at(400), time.Minute); got[0].Current || !got[1].Current {
+		t.Errorf("one is asked no more, and nobody corrects what it said: %+v", got)
+	}
+	l.Talk(at(400), nil)
 	if got := l.Sightings(nodes, at(400), time.Minute); got[0].Current {
 		t.Errorf("nobody is asked any more: %+v", got[0])
 	}

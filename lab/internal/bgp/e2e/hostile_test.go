@@ -33,6 +33,9 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
+// holdTime is for how long BIRD keeps a session of which nothing is heard.
+const holdTime = 4 * time.Minute
+
 // frozenFor is for how long the API server does not answer.
 const frozenFor = time.Minute
 
@@ -159,7 +162,7 @@ func TestPort179IsBlocked(t *testing.T) {
 		}
 		cordon(jammed, "true") // which never becomes a reflector then
 		cordon(before[0], "true")
-		l.await("the status to name it", func() error {
+		l.awaitFor(holdTime+patience, "the status to name it", func() error {
 			for _, c := range l.topology().Status.SilentClients {
 				if c.Node == jammed {
 					l.t.Logf("named after %v: %s", time.Since(begun).Round(time.Second), c.Reason)
@@ -168,7 +171,7 @@ func TestPort179IsBlocked(t *testing.T) {
 			}
 			return errors.New("it does not")
 		})
-		l.await("the cordoned reflector to be replaced", func() error {
+		l.awaitFor(holdTime+patience, "the cordoned reflector to be replaced", func() error {
 			if _, are := l.nodes(); len(are) != len(before) || slices.Contains(are, before[0]) {
 				return fmt.Errorf("they are %v", are)
 			}

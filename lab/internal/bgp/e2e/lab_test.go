@@ -104,7 +104,13 @@ func (l *lab) run(args ...string) string {
 
 func (l *lab) await(what string, wrong func() error) {
 	l.t.Helper()
-	testkit.Await(l.t, patience, what, wrong)
+	l.awaitFor(patience, what, wrong)
+}
+
+// awaitFor is await for what takes its time even on a machine that is not busy.
+func (l *lab) awaitFor(most time.Duration, what string, wrong func() error) {
+	l.t.Helper()
+	testkit.Await(l.t, most, what, wrong)
 }
 
 // awaitRoutes waits for every route and returns how long that took.
