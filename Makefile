@@ -40,7 +40,7 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench ./test/e2e
 
-.PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench lint generate manifests verify build images push-images release release-check push-release install deploy \
+.PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench screenshots lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -78,6 +78,11 @@ matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool #
 
 bench: bin/lab bin/etcd bin/kube-controllers build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd, departures beside Calico's own controllers (BENCH, BENCH_PKGS).
 	@go test -tags e2e -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
+
+screenshots: ## Take pictures of the page of kubectl mooring ui into bin/screenshots: sizes, health and trouble, light and dark, wide and narrow (needs Chromium; MOORING_AXE=axe.min.js: axe-core judges each).
+	@mkdir -p bin/screenshots
+	@MOORING_SCREENSHOTS='$(CURDIR)/bin/screenshots' go test -count=1 -run '^TestPictures$$' ./internal/plugin/page
+	@echo 'the pictures are in bin/screenshots'
 
 lint: bin/golangci-lint bin/actionlint ## Lint both modules, dependency directions included, and the workflows.
 	@bin/actionlint -shellcheck= -pyflakes=

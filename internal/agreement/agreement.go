@@ -219,7 +219,7 @@ func (j *judge) gone(n *Node) bool { return j.Cloud.read() && j.droplets[n.Name]
 // droplet compares a Node with the cloud.
 func (j *judge) droplet(n *Node, row *Row) {
 	if n.Uninitialized {
-		j.missing(n, row, "see why: kubectl mooring explain node "+n.Name, "the Node waits for its cloud controller (taint uninitialized)")
+		j.missing(n, row, "check whether digitalocean-cloud-controller-manager runs: kubectl mooring status; and its Events: kubectl describe node "+n.Name, "the Node waits for its cloud controller (taint uninitialized)")
 	}
 	j.sameID(n, row)
 	d, judged := j.droplets[n.Name]
@@ -245,7 +245,7 @@ func (j *judge) droplet(n *Node, row *Row) {
 	case d.Off:
 		row.Droplet = name + ", off"
 		if n.Ready == "True" {
-			row.differ(time.Time{}, "%s is switched off, and its Node is Ready", name)
+			row.add(Down, time.Time{}, "its Node becomes NotReady within a minute; switch the droplet on, or delete it", "%s is switched off", name)
 		}
 	default:
 		row.Droplet = name
@@ -263,7 +263,11 @@ func (j *judge) leaves(n *Node, row *Row, droplet string) {
 		row.settle(since, "the cloud controller manager deletes the Node when that is proven", "%s is gone, and its Node still exists", droplet)
 		return
 	}
-	row.add(Disagree, since, "see why it stays: kubectl mooring explain node "+n.Name, "%s is gone, and its Node still exists", droplet)
+	next := "check whether digitalocean-cloud-controller-manager runs, which deletes such Nodes: kubectl mooring status"
+	if n.Ready == "True" {
+		next = "wait a minute: its Node becomes NotReady, and is deleted then; if it stays Ready, another machine reports under its name"
+	}
+	row.add(Disagree, since, next, "%s is gone, and its Node still exists", droplet)
 }
 
 // missing judges what a Node does not have yet: while it is new that is settling, later it is a contradiction, about which a person can do next.
@@ -382,7 +386,7 @@ func (j *judge) left(row *Row, what string) {
 	at := slices.IndexFunc(j.CleanUps, func(c CleanUp) bool { return c.Machine == row.Machine })
 	switch {
 	case at < 0:
-		row.differ(time.Time{}, "%s", what)
+		row.add(Disagree, time.Time{}, "a calico-node-sync that runs removes it: kubectl mooring status", "%s", what)
 	case j.CleanUps[at].Pending:
 		row.settle(time.Time{}, "calico-node-sync removes it: "+j.CleanUps[at].Message, "%s", what)
 	default:

@@ -120,9 +120,9 @@ func TestDisagreements(t *testing.T) {
 		"a droplet that is gone": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence = agreement.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(12*time.Minute)
-		}, "n2", "disagree\ndisagree: droplet 2 is gone, and its Node still exists @12m0s > see why it stays: kubectl mooring explain node n2"},
+		}, "n2", "disagree\ndisagree: droplet 2 is gone, and its Node still exists @12m0s > check whether digitalocean-cloud-controller-manager runs, which deletes such Nodes: kubectl mooring status"},
 		"gone while Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Existence = agreement.Gone }, "n2",
-			"disagree\ndisagree: droplet 2 is gone, and its Node still exists > see why it stays: kubectl mooring explain node n2"},
+			"disagree\ndisagree: droplet 2 is gone, and its Node still exists > wait a minute: its Node becomes NotReady, and is deleted then; if it stays Ready, another machine reports under its name"},
 		"gone a minute ago": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence = agreement.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(time.Minute)
@@ -148,11 +148,12 @@ func TestDisagreements(t *testing.T) {
 			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not queried for by ID"
 		}, "n2", "unknown\nunknown: it was not queried for by ID"},
 		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\nunknown: its droplet is unknown"},
-		"switched off and Ready":   {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2", "disagree\ndisagree: droplet 2 is switched off, and its Node is Ready"},
+		"switched off and Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2",
+			"down\ndown: droplet 2 is switched off > its Node becomes NotReady within a minute; switch the droplet on, or delete it"},
 		"switched off": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2",
 			"down\ndown: droplet 2 is switched off @71h0m0s > switch the droplet on, or delete it: its Node is then deleted"},
 		"a Node that waits": {healthy, func(w *agreement.World) { w.Nodes[1].Uninitialized = true }, "n2",
-			"disagree\ndisagree: the Node waits for its cloud controller (taint uninitialized) @72h0m0s > see why: kubectl mooring explain node n2"},
+			"disagree\ndisagree: the Node waits for its cloud controller (taint uninitialized) @72h0m0s > check whether digitalocean-cloud-controller-manager runs: kubectl mooring status; and its Events: kubectl describe node n2"},
 		"a new Node": {healthy, func(w *agreement.World) {
 			w.Nodes[1].Uninitialized, w.Nodes[1].Address, w.Nodes[1].Created = true, "", before(agreement.SettleTime-1)
 		}, "n2", "settling\nsettling: the Node waits for its cloud controller (taint uninitialized) @1m59.999999999s > the Node has just joined\n" +
@@ -180,10 +181,10 @@ func TestDisagreements(t *testing.T) {
 		}, "n2", "agree"},
 		"addresses of no Node": {healthy, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old", Kubernetes: "old", Host: true})
-		}, "old", "disagree\ndisagree: Calico holds addresses for a host that is not a Kubernetes Node"},
+		}, "old", "disagree\ndisagree: Calico holds addresses for a host that is not a Kubernetes Node > a calico-node-sync that runs removes it: kubectl mooring status"},
 		"a Calico Node of no Node": {etcd, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
-		}, "old", "disagree\ndisagree: there is a Calico Node and no Kubernetes Node"},
+		}, "old", "disagree\ndisagree: there is a Calico Node and no Kubernetes Node > a calico-node-sync that runs removes it: kubectl mooring status"},
 		"one that calico-node-sync removes": {etcd, func(w *agreement.World) {
 			w.Calico.Nodes = append(w.Calico.Nodes, agreement.CalicoNode{Name: "old.example", Kubernetes: "old"})
 			w.CleanUps = []agreement.CleanUp{{Machine: "old", Pending: true, Message: "grace period"}}
@@ -402,11 +403,11 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 				t.Fatalf("Node %s has %d rows", n.Name, seen[n.Name])
 			}
 		}
-		// Less evidence never makes a disagreement: without the cloud's word, no row disagrees that agreed.
+		// Less evidence never makes a verdict worse to disagree: without the cloud's word, no row disagrees that did not, unless it was down.
 		blind := w
 		blind.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "y"}}
 		for i, r := range agreement.Rows(blind) {
-			if r.Verdict == agreement.Disagree && rows[i].Verdict != agreement.Disagree {
+			if r.Verdict == agreement.Disagree && rows[i].Verdict.Rank() > agreement.Disagree.Rank() {
 				t.Fatalf("without the cloud %+v, with it %+v", r, rows[i])
 			}
 		}

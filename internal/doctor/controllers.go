@@ -60,11 +60,30 @@ func present(e ControllerEvidence) []finding.Finding {
 	switch {
 	case len(found) > 0:
 		out = append(out, finding.Finding{Severity: finding.OK, What: "of Mooring there is " + strings.Join(found, ", ")})
-	case len(out) == 0:
+	case len(out) > 0:
+	case len(e.elected()) > 0:
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: "of Mooring only Leases were found, no workload: " + strings.Join(e.elected(), ", "),
+			Why: "these programs run outside of the cluster, or with images and labels of other names: their replicas, versions and rights are not checked",
+		})
+	default:
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: "no component of Mooring runs in this cluster",
-			Why: "a program outside of the cluster, or an image and labels with other names than ours, cannot be found here",
+			Why: "a program outside of the cluster that elects no leader, or an image and labels of other names, is not found",
 		})
+	}
+	return out
+}
+
+// elected are the components whose Lease somebody renews, wherever it is.
+func (e ControllerEvidence) elected() []string {
+	var out []string
+	for _, c := range components() {
+		if slices.ContainsFunc(e.Leases, func(l Lease) bool {
+			return c.lease != "" && l.Name == c.lease && l.Holder != "" && e.Now.Sub(l.Renewed) <= leaseStale
+		}) {
+			out = append(out, c.name)
+		}
 	}
 	return out
 }

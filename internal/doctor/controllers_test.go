@@ -110,7 +110,9 @@ func TestControllers(t *testing.T) {
 		want     []string
 	}{
 		"nothing of ours": {runs(deployment("a/b", "nginx")), []string{"note components: no component of Mooring runs in this cluster"}},
-		"one that works":  {led(runs(nodeSync()), syncLease), nil},
+		"programs outside of the cluster": {led(runs(deployment("a/b", "nginx")), syncLease, cloudLease),
+			[]string{"note components: of Mooring only Leases were found, no workload: digitalocean-cloud-controller-manager, calico-node-sync"}},
+		"one that works": {led(runs(nodeSync()), syncLease), nil},
 		"DigitalOcean's own alongside ours": {
 			led(runs(cloudManager(), deployment("do/ccm", "docker.io/digitalocean/digitalocean-cloud-controller-manager:v0.1.68")), cloudLease),
 			[]string{"problem fighting: Deployment do/ccm is DigitalOcean's own digitalocean-cloud-controller-manager, and runs alongside Deployment kube-system/digitalocean-cloud-controller-manager"},

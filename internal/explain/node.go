@@ -79,14 +79,16 @@ func (e NodeEvidence) nodeSync() Section {
 		return s
 	}
 	plan, concerned := e.NodeSync.Plan, false
+	// What a running controller is about to do ends by itself, here as in agreement.
+	ill := e.Machine.Verdict != agreement.Settling
 	for _, d := range plan.Decisions {
 		if e.isAbout(d.Of) {
-			s.heed("plan", "%s", d.Because)
+			s.sayIf(ill, "plan", "%s", d.Because)
 		}
 	}
 	for _, step := range plan.Steps {
 		if e.isAbout(step.Subject()) {
-			s.heed("step", "%s", step)
+			s.sayIf(ill, "step", "%s", step)
 			concerned = true
 		}
 	}
@@ -98,6 +100,8 @@ func (e NodeEvidence) nodeSync() Section {
 			continue
 		case r.Gate.Settled():
 			s.say("left alone", "%s (%s)", r.Message, r.Gate)
+		case r.Gate.Pending():
+			s.sayIf(ill, "waits", "%s (%s)", r.Message, r.Gate)
 		default:
 			s.heed("held back", "%s (%s)", r.Message, r.Gate)
 		}

@@ -5,6 +5,7 @@ package explain_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func alive(name string) explain.NodeEvidence {
 	return explain.NodeEvidence{
 		Now: now, Name: name, NotAsked: []explain.Named{{Name: "DigitalOcean", Text: "there is no token"}},
 		Machine:    agreement.Row{Machine: name, Droplet: "not queried", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true},
-		Reflectors: explain.Reflectors{Side: explain.Side{NotAsked: "there is no kind RouteReflectorTopology"}},
+		Reflectors: explain.Reflectors{Absent: true},
 	}
 }
 
@@ -63,9 +64,11 @@ func TestNodeThatIsWell(t *testing.T) {
 	says(t, e, false,
 		"droplet: not queried", "Node: Ready", "Calico: worker-1", "reflector: none", "not queried: DigitalOcean: there is no token",
 		"verdict: all sides that were queried agree", "plan: nothing: its Kubernetes Node is there, so nothing of it is removed",
-		"plan: not queried: there is no kind RouteReflectorTopology",
 	)
 	silent(t, e, "limits", "memory", "held back")
+	if slices.ContainsFunc(e.Sections, func(s explain.Section) bool { return s.Title == "Route reflectors" }) {
+		t.Error("a cluster without the kind of topologies has nothing to say of reflectors")
+	}
 	golden(t, "node-well", e)
 }
 
@@ -97,7 +100,7 @@ func TestNodeThatIsGone(t *testing.T) {
 		change func(w *nodesync.World, c *nodesync.Config)
 		want   string
 	}{
-		"grace": {time.Minute, nil, "!held back: absent since 2026-11-22T11:59:00Z; the grace period of 5m0s ends at 2026-11-22T12:04:00Z (grace)"},
+		"grace": {time.Minute, nil, "!waits: absent since 2026-11-22T11:59:00Z; the grace period of 5m0s ends at 2026-11-22T12:04:00Z (grace)"},
 		"keep": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Nodes[2].Keep = true },
 			"left alone: annotation nodes.mooring.dev/keep forbids it (keep)"},
 		"a lock": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Ready = false },
@@ -110,6 +113,13 @@ func TestNodeThatIsGone(t *testing.T) {
 			says(t, explain.Node(gone(t, c.absent, c.change)), true, c.want)
 		})
 	}
+	// What a running calico-node-sync is about to remove settles by itself, as agreement has it; what a person has to decide does not.
+	settling := gone(t, time.Minute, nil)
+	settling.Machine.Verdict, settling.Machine.Findings[0].Verdict = agreement.Settling, agreement.Settling
+	says(t, explain.Node(settling), false, "settling: there is a Calico Node and no Kubernetes Node (since 60s)", "waits: absent since 2026-11-22T11:59:00Z; the grace period of 5m0s ends at 2026-11-22T12:04:00Z (grace)")
+	settling = gone(t, time.Hour, nil)
+	settling.Machine.Verdict, settling.Machine.Findings[0].Verdict = agreement.Settling, agreement.Settling
+	says(t, explain.Node(settling), false, "plan: Kubernetes Node old is gone: missing from the list, absent for 1h0m0s, a live read says NotFound, no pod runs there")
 	forgotten := gone(t, time.Minute, nil)
 	forgotten.NodeSync.Memory = ""
 	says(t, explain.Node(forgotten), true, "memory: no state of a controller was found, so that an absence starts now")

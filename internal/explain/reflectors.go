@@ -18,6 +18,8 @@ import (
 // Reflectors is what the route reflectors' operator would do now, topology by topology.
 type Reflectors struct {
 	Side
+	// Absent reports that the cluster does not have the kind of topologies: then there is nothing to say.
+	Absent     bool
 	Topologies []Topology
 }
 
@@ -35,6 +37,9 @@ type Topology struct {
 
 func (r Reflectors) sections() []Section {
 	s := Section{Title: "Route reflectors"}
+	if r.Absent {
+		return nil
+	}
 	if !r.told(&s, "plan") {
 		return []Section{s}
 	}

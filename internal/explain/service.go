@@ -110,7 +110,7 @@ func (e ServiceEvidence) status() Section {
 func (e ServiceEvidence) desired(result loadbalancer.Result, err error) Section {
 	s := Section{Title: "Load balancer (digitalocean-cloud-controller-manager)"}
 	if !e.Cloud.told(&s, "DigitalOcean") {
-		s.say("granted", "that the droplets and certificates of the Service exist")
+		s.say("assumed", "that the droplets and certificates of the Service exist")
 	}
 	if result.Disowned {
 		s.say("disowned", "nothing is sent, annotation %s forbids it", annotation.Disown)
@@ -292,6 +292,10 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 	if len(targets) > 0 {
 		s.say("targets", "%d: %s", len(targets), strings.Join(targets[:min(len(targets), mostTargets)], ", ")+more(len(targets)-mostTargets))
 	}
+	if down := e.notReady(result.Targets); len(down) > 0 {
+		s.sayIf(len(down) == len(targets), "not ready", "%d: %s: they stay targets, and the health check of the load balancer leaves them out",
+			len(down), strings.Join(down[:min(len(down), mostTargets)], ", ")+more(len(down)-mostTargets))
+	}
 	for i, l := range result.LeftOut {
 		if i == mostTargets {
 			s.say("left out", "%d more", len(result.LeftOut)-i)
@@ -300,6 +304,20 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 		s.sayIf(!e.meant(l.Node), "left out", "node %s %s", l.Node, l.Reason)
 	}
 	return s
+}
+
+// notReady are the targets whose Nodes are not Ready.
+func (e ServiceEvidence) notReady(targets []loadbalancer.Target) []string {
+	var out []string
+	for _, t := range targets {
+		at := slices.IndexFunc(e.Input.Nodes, func(n *corev1.Node) bool { return n.Name == t.Node })
+		if at >= 0 && slices.ContainsFunc(e.Input.Nodes[at].Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+		}) {
+			out = append(out, t.Node)
+		}
+	}
+	return out
 }
 
 // mostTargets is how many Nodes are named.

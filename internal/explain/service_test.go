@@ -46,7 +46,7 @@ func TestServiceAnnotations(t *testing.T) {
 	got := explain.Service(e)
 	says(t, got, true, // a warning
 		"asks for: a load balancer of DigitalOcean (type LoadBalancer, no class)", "has: load balancer lb-1", "answers at: 203.0.113.9",
-		"DigitalOcean: not queried: there is no token", "granted: that the droplets and certificates of the Service exist",
+		"DigitalOcean: not queried: there is no token", "assumed: that the droplets and certificates of the Service exist",
 		"forwards: https:443 → http:30443 with certificate (shop)",
 		`http-ports: "80": forwards http:80 → http:30080`, `allow-rules: "cidr:10.0.0.0/8": allows cidr:10.0.0.0/8`,
 		`hostname: "web.example.com": changes nothing that is sent. The Service's status shows this name, in lower case, instead of the load balancer's addresses.`,
@@ -76,6 +76,15 @@ func TestServiceNodes(t *testing.T) {
 	e.Input.Nodes[0].Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
 	says(t, explain.Service(e), false, "left out: node a has the label node.kubernetes.io/exclude-from-external-load-balancers")
 	e.Input.Nodes[0].Labels = nil
+	for i, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} { // a part of the Nodes is not ready, then all are
+		e.Input.Nodes[i].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		want := []string{"targets: 2: a (droplet 11), b (no provider ID yet)", []string{
+			"not ready: 1: a: they stay targets, and the health check of the load balancer leaves them out", "!not ready: 2: a, b: they stay targets, and the health check of the load balancer leaves them out",
+		}[i]}
+		says(t, explain.Service(e), i == 1, want...)
+	}
+	e.Input.Nodes[0].Status.Conditions, e.Input.Nodes[1].Status.Conditions = nil, nil
+	e.Input.Nodes[0].Labels = nil
 	e.Input.Nodes[0].Status.Addresses = nil
 	says(t, explain.Service(e), true, "!left out: node a has no IPv4 address", "targets: 1: b (no provider ID yet)")
 	e.Input.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}}
@@ -101,7 +110,7 @@ func TestServiceObserved(t *testing.T) {
 	e.Input.Observed = &o
 	got := explain.Service(e)
 	says(t, got, true, `!state: load balancer "by-hand" (lb-1) is being made`)
-	silent(t, got, "DigitalOcean", "granted")
+	silent(t, got, "DigitalOcean", "assumed")
 	differences := 0
 	for _, line := range flat(got) {
 		if len(line) > 11 && line[:11] == "!to change:" {

@@ -62,6 +62,9 @@ func (g Gate) Settled() bool {
 	return slices.Contains([]Gate{GateNoIdentity, GateOtherOrchestrator, GateKeep, GateUserConfiguration, GateOrphanedHandle, GateOrphanedConfiguration, GatePodLeftovers}, g)
 }
 
+// Pending reports that what the gate holds back is removed without anybody's doing, when its time has come.
+func (g Gate) Pending() bool { return g == GateGrace || g == GatePace }
+
 // candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
 type candidate struct {
 	node    CalicoNode

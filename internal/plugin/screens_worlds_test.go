@@ -152,7 +152,7 @@ func explainedNode(ill bool) explain.Explanation {
 	at := slices.IndexFunc(rows, func(r agreement.Row) bool { return r.Machine == "pool-workers-fra1-2" })
 	e := explain.NodeEvidence{
 		Now: screenTime(), Name: rows[at].Machine, Machine: rows[at], NodeSync: explain.NodeSync{Grace: 5 * time.Minute, Memory: "that of the running controller"},
-		Reflectors: explain.Reflectors{Side: explain.Side{NotAsked: "there is no kind RouteReflectorTopology"}},
+		Reflectors: explain.Reflectors{Absent: true},
 	}
 	if ill {
 		e.NotAsked = []explain.Named{{Name: "DigitalOcean", Text: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}}

@@ -182,9 +182,58 @@ func testUI(t *testing.T, cluster *controlplane.Cluster) {
 	statusOf(t, cluster)
 }
 
+// notReady makes a Node one whose kubelet no longer reports, or ready again.
+func notReady(t *testing.T, cluster *controlplane.Cluster, name, status string) {
+	t.Helper()
+	mustKubectl(t, cluster, "", "patch", "node", name, "--subresource=status", "--type=merge", "-p",
+		`{"status":{"conditions":[{"type":"Ready","status":"`+status+`","reason":"NodeStatusUnknown","lastTransitionTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`)
+}
+
+// downEverywhere powers off the machine of a reflector: as soon as its Node is NotReady, every command says so, and the page with its next reading.
+func downEverywhere(t *testing.T, cluster *controlplane.Cluster) {
+	t.Helper()
+	s := serveUI(t, "--kubeconfig", cluster.Kubeconfig)
+	var period struct{ EverySeconds float64 }
+	if err := json.Unmarshal([]byte(s.get(t, "page.json")), &period); err != nil || period.EverySeconds <= 0 || period.EverySeconds > 30 {
+		t.Errorf("the page reads every %v s (%v): a machine that is down must be on it within 30 s", period.EverySeconds, err)
+	}
+	verdict := func(p ui.Page) string {
+		for _, z := range p.Machines.Zones {
+			for _, m := range z.Machines {
+				if m.Name == "r1" {
+					return string(m.Verdict)
+				}
+			}
+		}
+		return "not shown"
+	}
+	if got := verdict(s.page(t, "")); got == string(agreement.Down) {
+		t.Fatalf("r1 is %s before anything happened to it", got)
+	}
+	notReady(t, cluster, "r1", "Unknown")
+	has(t, explains(t, cluster.Kubeconfig, 2, "node", "r1"), "!down: the Node is NotReady: its kubelet no longer reports")
+	if got := agreements(t, cluster, 2)["r1"].Verdict; got != agreement.Down {
+		t.Errorf("agreement: r1 is %s", got)
+	}
+	expect(t, 0, "", []string{"topology", "main", "--kubeconfig", cluster.Kubeconfig}, "r1", "the Node is NotReady")
+	expect(t, 2, "", []string{"status", "--kubeconfig", cluster.Kubeconfig}, "r1 down: the Node is NotReady", "the Node is NotReady; last report: ")
+	testkit.Eventually(t, "the page to show it", func() string {
+		p := s.page(t, "?fresh=1")
+		if got, list := verdict(p), strings.Join(texts(p, "reflectors"), "\n"); got != string(agreement.Down) || !strings.Contains(list, "the Node is NotReady") {
+			return "r1 is " + got + ", " + list
+		}
+		return ""
+	})
+	if code, _ := s.stop(); code != 0 {
+		t.Errorf("ended with %d", code)
+	}
+	notReady(t, cluster, "r1", "True")
+}
+
 // statusOf runs the command on the same objects: a Node that is NotReady is down in every command, and green nowhere.
 func statusOf(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
+	downEverywhere(t, cluster)
 	mustKubectl(t, cluster, "", "patch", "node", "c2", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":"2026-01-02T03:04:05Z"}]},"metadata":{}}`)
 	ask := func(args ...string) []string { return append(args, "--kubeconfig", cluster.Kubeconfig) }

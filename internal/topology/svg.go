@@ -169,7 +169,20 @@ func (d *drawing) reflector(r Reflector, p at) {
 	zone := Zone{Name: r.Zone}.label()
 	d.rect(&d.boxes, p, class, 20, r.Node+", "+zone+": "+state)
 	d.text(&d.boxes, p.x+14, p.y+19, "", fit(r.Node, boxWidth-24, letter))
-	d.text(&d.boxes, p.x+14, p.y+35, "small", fit(zone+" · "+state, boxWidth-24, smallLetter))
+	d.text(&d.boxes, p.x+14, p.y+35, "small", fit(zone+" · "+r.brief(state), boxWidth-24, smallLetter))
+}
+
+// brief is a state that a box has room for: where a sentence would be cut, what matters most of it.
+func (r Reflector) brief(state string) string {
+	switch {
+	case r.Missing:
+		return "no such Node"
+	case r.NotReady:
+		return "NotReady"
+	case r.Role == NotReported:
+		return "not reported"
+	}
+	return state
 }
 
 func (d *drawing) zone(z Zone, p at, columns int) {

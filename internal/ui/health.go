@@ -103,7 +103,11 @@ func Text(w World, width int, paint agreement.Paint) string {
 		}
 		out.WriteString(prose.Wrap("", pad(titles+len("  changing  ")), text, max(0, width-titles-len("  changing  "))))
 		for _, trouble := range troubles(w, p, t.Key) {
-			out.WriteString(prose.Wrap("  ! ", "    ", trouble.head, width))
+			mark := "  ! "
+			if trouble.well {
+				mark = "  - "
+			}
+			out.WriteString(prose.Wrap(mark, "    ", trouble.head, width))
 			for _, line := range trouble.lines {
 				out.WriteString(prose.Wrap("    ", "    ", line, width))
 			}
@@ -117,10 +121,12 @@ func Text(w World, width int, paint agreement.Paint) string {
 
 func pad(n int) string { return fmt.Sprintf("%*s", max(n, 0), "") }
 
-// trouble is one thing that needs attention: a sentence, and lines that stand by themselves, such as a command to copy.
+// trouble is one thing that needs attention: a sentence, and lines that stand by themselves, such as a command to copy. well reports that it is
+// fine, and shown nonetheless.
 type trouble struct {
 	head  string
 	lines []string
+	well  bool
 }
 
 // troubles are a few things that need attention in one part.
@@ -142,6 +148,10 @@ func troubles(w World, p Page, key string) []trouble {
 		if l.Problem != "" && l.State != Unread { // else the tile has it
 			all = append(all, trouble{head: "not read: " + l.Problem})
 		}
+		if key == "components" {
+			all = append(all, componentLines(w)...)
+			continue
+		}
 		for _, r := range l.Rows {
 			all = append(all, r.trouble(key, w.ReadAt))
 		}
@@ -150,6 +160,35 @@ func troubles(w World, p Page, key string) []trouble {
 		all = append(all[:mostNamed], trouble{head: fmt.Sprintf("and %d more", len(all)-mostNamed)})
 	}
 	return all
+}
+
+// componentLines are Mooring's own programs, those first that do not work: they are few, and who leads is of interest when all is well too.
+func componentLines(w World) []trouble {
+	var out []trouble
+	for _, c := range w.Components {
+		text := tidy(strings.TrimSpace(c.Name+" "+c.Version) + " (" + c.Where + "): ")
+		parts := []string{c.Problem}
+		if c.Problem == "" {
+			parts = []string{"running"}
+			if c.Ready != "" {
+				parts = []string{c.Ready + " ready"}
+			}
+		}
+		if c.Leader != "" {
+			parts = append(parts, "leader "+c.Leader)
+		}
+		if !c.Renewed.IsZero() {
+			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.ReadAt.Sub(c.Renewed)))+" ago")
+		}
+		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == ""})
+	}
+	slices.SortStableFunc(out, func(a, b trouble) int {
+		if a.well != b.well {
+			return map[bool]int{false: -1, true: 1}[a.well]
+		}
+		return cmp.Compare(a.head, b.head)
+	})
+	return out
 }
 
 // trouble is a row in a terminal, at a moment.
@@ -164,7 +203,7 @@ func (r Row) trouble(key string, now time.Time) trouble {
 		if c[3].Text != "" {
 			t.lines = append(t.lines, c[3].Text)
 		}
-		return trouble{t.head, append(t.lines, "to confirm: "+c[3].Command)}
+		return trouble{head: t.head, lines: append(t.lines, "to confirm: "+c[3].Command)}
 	case "doctor":
 		t := trouble{head: c[0].Text + " " + c[1].Text + ": " + c[2].Text}
 		if c[4].Text != "" {

@@ -55,7 +55,7 @@ func small() ui.World {
 		Waits: []ui.Wait{
 			{
 				What: "3 machines are held back by the gate MassGuard of calico-node-sync: w7, w8, w9", Why: "3 of 9 machines are gone at once", Reported: at(40),
-				Old: "it has not saved its state since; a confirmation has an effect only if it runs", Refused: "it has expired", Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
+				Old: "it has not saved its state since; a confirmation has an effect only if calico-node-sync runs", Refused: "it has expired", Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
 			},
 			{What: "RouteReflectorTopology main waits: NodesVanished", Why: "4 Nodes went all at once", Confirmed: "confirmed; calico-route-reflector-operator has yet to act on it"},
 		},

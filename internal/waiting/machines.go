@@ -44,7 +44,7 @@ func (m Machines) Old(now time.Time) string {
 	if now.Sub(m.SavedAt) <= freshMachines {
 		return ""
 	}
-	return "it has not written since; if it does not run, nothing acts on a confirmation"
+	return "it has not written its record since; a confirmation has an effect only if digitalocean-cloud-controller-manager runs"
 }
 
 // Head is what waits, in a line.

@@ -44,7 +44,7 @@ func (n Nodes) Old(now time.Time) string {
 	if now.Sub(n.SavedAt) <= freshState {
 		return ""
 	}
-	return "it has not saved its state since; if it does not run, nothing acts on a confirmation"
+	return "it has not saved its state since; a confirmation has an effect only if calico-node-sync runs"
 }
 
 // Head is what waits, in a line.

@@ -144,7 +144,7 @@ func prepareTree(cmd *cobra.Command) {
 		// Cobra answers an unknown word below a nested group with the help text and success, and below
 		// the root with several lines.
 		cmd.RunE, cmd.Args, cmd.DisableFlagsInUseLine = runGroup, cobra.ArbitraryArgs, true
-	case cmd.Args == nil && cmd.HasSubCommands() && cmd.HasParent(): // a group that does something by itself
+	case cmd.Args == nil && cmd.HasSubCommands(): // a group that does something by itself
 		cmd.Args = subcommandOnly
 	case cmd.Args == nil && !cmd.HasSubCommands() && cmd.Name() != "help": // cobra's help takes a command's name
 		cmd.Args = noArgs

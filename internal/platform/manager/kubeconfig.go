@@ -121,7 +121,7 @@ func inCluster(getenv func(string) string, accountDir string) (*rest.Config, err
 	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
 		return nil, errors.New("no API server is configured: pass --kubeconfig, or run as a Pod " +
-			"(this is none, KUBERNETES_SERVICE_HOST is unset); KUBECONFIG and ~/.kube/config are not read, so that no other cluster is changed by accident")
+			"(this is not one: KUBERNETES_SERVICE_HOST is unset); KUBECONFIG and ~/.kube/config are not read, so that no other cluster is changed by accident")
 	}
 	tokenFile, caFile := filepath.Join(accountDir, "token"), filepath.Join(accountDir, "ca.crt")
 	token, err := os.ReadFile(tokenFile)

@@ -146,7 +146,7 @@ func TestLoadConfigExplainsItself(t *testing.T) {
 		want    string
 	}{
 		"nothing configured": {Options{}, outside, "/nonexistent", "no API server is configured: pass --kubeconfig, or run as a Pod " +
-			"(this is none, KUBERNETES_SERVICE_HOST is unset); KUBECONFIG and ~/.kube/config are not read, so that no other cluster is changed by accident"},
+			"(this is not one: KUBERNETES_SERVICE_HOST is unset); KUBECONFIG and ~/.kube/config are not read, so that no other cluster is changed by accident"},
 		"a kubeconfig that is not there": {Options{Kubeconfig: "/nonexistent"}, inPod, noCA, `--kubeconfig "/nonexistent" cannot be read: no such file or directory`},
 		"a Pod without a token": {Options{}, inPod, "/nonexistent", "the Pod has no service account token, check automountServiceAccountToken or pass --kubeconfig: " +
 			"open /nonexistent/token: no such file or directory"},

@@ -59,7 +59,8 @@ func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreem
 	if w.Calico, err = ReadCalico(ctx, c); err != nil {
 		return w, err
 	}
-	w.Reflectors = ReflectorsFrom(c.Topologies(ctx))
+	topologies, _, err := c.Topologies(ctx)
+	w.Reflectors = ReflectorsFrom(topologies, err)
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return w, err
@@ -119,14 +120,11 @@ func AgreementNode(n *corev1.Node) agreement.Node {
 	return out
 }
 
-// ReflectorsFrom is what a list of the topologies says.
-func ReflectorsFrom(list []v1alpha1.RouteReflectorTopology, served bool, err error) agreement.Reflectors {
+// ReflectorsFrom is what a list of the topologies says. A cluster without that kind has none, which was read and is not missing.
+func ReflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement.Reflectors {
 	out := agreement.Reflectors{}
-	switch {
-	case err != nil:
+	if err != nil {
 		out.Problem = err.Error()
-	case !served:
-		out.NotAsked = "there is no kind RouteReflectorTopology"
 	}
 	for _, t := range list {
 		out.Topologies = append(out.Topologies, t.Name)

@@ -110,7 +110,7 @@ func cleanUps(ctx context.Context, c *Cluster, config calico.Config, now clock.P
 		add(step.Subject(), true, "at its next reconcile")
 	}
 	for _, r := range preview.Plan.Refusals {
-		add(r.Of, r.Gate == nodesync.GateGrace || r.Gate == nodesync.GatePace, r.Message)
+		add(r.Of, r.Gate.Pending(), r.Message)
 	}
 	return out
 }

@@ -92,13 +92,10 @@ func outOfService(ctx context.Context, c *observe.Cluster, name string) explain.
 // reflectorsOfNode plans as the route reflectors' operator would, for each topology.
 func reflectorsOfNode(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, config calico.Config, names []string) explain.Reflectors {
 	s, served, err := observe.ReadBGP(ctx, c, config, now)
-	switch {
-	case err != nil:
+	if err != nil {
 		return explain.Reflectors{Side: observe.SideOf(err)}
-	case !served:
-		return explain.Reflectors{Side: explain.Side{NotAsked: "there is no kind RouteReflectorTopology"}}
 	}
-	var out explain.Reflectors
+	out := explain.Reflectors{Absent: !served}
 	for i := range s.Topologies {
 		w, unread := s.World(i)
 		t := explain.Topology{World: w, Plan: routereflector.Make(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}

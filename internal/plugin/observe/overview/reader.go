@@ -26,7 +26,7 @@ import (
 )
 
 // How long what DigitalOcean said stands. A page is read again many times an hour, and an account has 5,000 requests in one, of which 5,000 droplets
-// take 25. Nodes that were not there then are asked for sooner.
+// take 25. It is read sooner for Nodes that were not there then, or whose condition Ready has changed since.
 const (
 	cloudStands    = 5 * time.Minute
 	cloudStandsNew = time.Minute
@@ -74,7 +74,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 		return w, err
 	}
 	seen, served, problem := u.cluster.Topologies(ctx)
-	sides.Reflectors = observe.ReflectorsFrom(seen, served, problem)
+	sides.Reflectors = observe.ReflectorsFrom(seen, problem)
 	nodes, err := u.cluster.Nodes(ctx)
 	if err != nil {
 		return w, err
@@ -137,12 +137,23 @@ func notesOf(w agreement.World) []string {
 // droplets asks DigitalOcean, or takes what it said before.
 func (u *Reader) droplets(ctx context.Context, nodes []corev1.Node) (agreement.Cloud, error) {
 	age, now := cloudStands, u.clock.Now()
-	known := map[string]bool{}
+	known, off := map[string]bool{}, map[string]bool{}
 	for _, d := range u.cloud.Droplets {
-		known[d.Node] = true
+		known[d.Node], off[d.Node] = true, d.Off
 	}
-	if slices.ContainsFunc(nodes, func(n corev1.Node) bool { return !known[n.Name] }) || u.cloud.Problem != "" || u.cloud.Volumes.Problem != "" {
+	// A Node that has since become Ready, or is no longer, may have a droplet in another state than was read.
+	changed := func(n corev1.Node) bool {
+		return !known[n.Name] || observe.AgreementNode(&n).ReadySince.After(u.cloudAt)
+	}
+	if slices.ContainsFunc(nodes, changed) || u.cloud.Problem != "" || u.cloud.Volumes.Problem != "" {
 		age = cloudStandsNew
+	}
+	// One that was switched off and whose Node has become Ready since is on again.
+	if slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		is := observe.AgreementNode(&n)
+		return off[n.Name] && is.Ready == string(corev1.ConditionTrue) && is.ReadySince.After(u.cloudAt)
+	}) {
+		age = 0
 	}
 	if !u.cloudAt.IsZero() && now.Sub(u.cloudAt) < age {
 		return u.cloud, nil
@@ -206,7 +217,7 @@ func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.Wo
 	for _, c := range doctor.Components(e, u.cluster.Namespaces) {
 		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
 		if c.Workload == "" {
-			shown.Where = c.Namespace + ", known by its Lease only"
+			shown.Where = c.Namespace + ", only its Lease was found"
 		} else {
 			shown.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
 		}

@@ -51,6 +51,11 @@ func TestDropletsAreAskedForSeldom(t *testing.T) {
 	}
 	old := []corev1.Node{node("w1", "1")}
 	more := append([]corev1.Node{node("w2", "1")}, old...)
+	changed := func() []corev1.Node { // a Node that is no longer Ready, since just now
+		n := node("w1", "1")
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(c.Now())}}
+		return []corev1.Node{n}
+	}
 	for i, step := range []struct {
 		after time.Duration
 		nodes []corev1.Node
@@ -67,6 +72,28 @@ func TestDropletsAreAskedForSeldom(t *testing.T) {
 		if err != nil || asked.Load() != step.want || step.down && cloud.Problem == "" {
 			t.Errorf("step %d: asked %d times, want %d; %+v, %v", i, asked.Load(), step.want, cloud.Side, err)
 		}
+	}
+	down.Store(false)
+	for i, step := range []struct {
+		after time.Duration
+		want  int32
+	}{{time.Minute, 4}, {time.Second, 5}, {50 * time.Second, 5}} { // asked again after a minute, and not after five
+		c.SetTime(c.Now().Add(step.after))
+		nodes := old
+		if i > 0 {
+			nodes = changed()
+		}
+		if _, err := u.droplets(t.Context(), nodes); err != nil || asked.Load() != step.want {
+			t.Errorf("step %d with a Node that has changed: asked %d times, want %d; %v", i, asked.Load(), step.want, err)
+		}
+	}
+	// A droplet that was switched off, and whose Node is Ready again, is asked for at once.
+	u.cloud.Droplets[0].Off = true
+	c.SetTime(c.Now().Add(time.Second))
+	ready := changed()
+	ready[0].Status.Conditions[0].Status = corev1.ConditionTrue
+	if cloud, err := u.droplets(t.Context(), ready); err != nil || asked.Load() != 6 || cloud.Droplets[0].Off {
+		t.Errorf("a droplet that is on again: asked %d times, want 6; %+v, %v", asked.Load(), cloud.Droplets, err)
 	}
 }
 
