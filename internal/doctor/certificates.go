@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // CheckCertificates is the check of [Certificates]. The name stands in JSON and MUST NOT change.
@@ -96,7 +97,7 @@ func are(n int) string {
 	if n == 1 {
 		return "1 certificate is"
 	}
-	return finding.Plural(n, "certificate") + " are"
+	return prose.Plural(n, "certificate") + " are"
 }
 
 // unread is what was not looked at.
@@ -111,7 +112,7 @@ func (e CertificateEvidence) unread() []finding.Finding {
 		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not read: " + secrets + ": " + e.ClosedProblem})
 	case e.Closed > 0:
 		out = append(out, finding.Finding{
-			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not read: %s of type kubernetes.io/tls", finding.Plural(e.Closed, "Secret")), Why: "they contain serving certificates",
+			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not read: %s of type kubernetes.io/tls", prose.Plural(e.Closed, "Secret")), Why: "they contain serving certificates",
 			Do: "with --secrets their tls.crt is read; the API server also sends their keys, which are neither read nor printed",
 		})
 	}
@@ -151,7 +152,7 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	}
 	if ended > 0 {
 		found = finding.Finding{
-			Severity: finding.Note, Where: b.Where, What: fmt.Sprintf("%s has %s that expired, next to %d valid", b.Where, finding.Plural(ended, "certificate"), len(all)-ended),
+			Severity: finding.Note, Where: b.Where, What: fmt.Sprintf("%s has %s that expired, next to %d valid", b.Where, prose.Plural(ended, "certificate"), len(all)-ended),
 		}
 	}
 	return end, found
@@ -201,7 +202,7 @@ func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 // span is a length of time for people: days, or hours and minutes for less than two.
 func span(d time.Duration) string {
 	if days := int(d.Hours() / 24); days >= 2 {
-		return finding.Plural(days, "day")
+		return prose.Plural(days, "day")
 	}
 	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // The checks of [Controllers]. The names stand in JSON and MUST NOT change.
@@ -174,7 +175,7 @@ func replicas(e ControllerEvidence) []finding.Finding {
 			case w.Ready == 0:
 				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
 			case w.Ready < w.Wanted:
-				f.Severity, f.What = finding.Warning, fmt.Sprintf("%s has %d ready of %s", w, w.Ready, finding.Plural(w.Wanted, "pod"))
+				f.Severity, f.What = finding.Warning, fmt.Sprintf("%s has %d ready of %s", w, w.Ready, prose.Plural(w.Wanted, "pod"))
 				f.Why = "it works, with fewer replicas left if a machine fails"
 			default:
 				continue

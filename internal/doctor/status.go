@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Component is one installation of a component as it runs. Its JSON form is a contract with programs.
@@ -73,7 +73,7 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 	case w.Wanted == 0:
 		out.Problem = "it is scaled to 0"
 	case w.Ready == 0:
-		out.Problem = "no pod of " + finding.Plural(w.Wanted, "pod") + " is ready"
+		out.Problem = "no pod of " + prose.Plural(w.Wanted, "pod") + " is ready"
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // The checks of [Volumes]. The names stand in JSON and MUST NOT change.
@@ -191,7 +192,7 @@ func volumeTopology(e VolumeEvidence) []finding.Finding {
 	add := func(severity finding.Severity, names []string, what, why, do string) {
 		if len(names) > 0 {
 			out = append(out, finding.Finding{
-				Severity: severity, Where: "CSINodes", What: fmt.Sprintf("%s %s: %s", finding.Plural(len(names), "Node"), what, finding.Few(names)), Why: why, Do: do,
+				Severity: severity, Where: "CSINodes", What: fmt.Sprintf("%s %s: %s", prose.Plural(len(names), "Node"), what, finding.Few(names)), Why: why, Do: do,
 			})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Gate names one condition that must hold before anything is removed. Gates stand in plans, metrics and logs: they MUST NOT be renamed.
@@ -234,10 +236,10 @@ func (j *judgement) orderDue(now time.Time, c Config) {
 		switch {
 		case !cand.vouched(now) && unvouched > c.NodesPerRound:
 			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s whose deletion was not watched, and a reconcile starts every %s",
-				count(c.NodesPerRound, "node"), c.Pace))
+				prose.Plural(c.NodesPerRound, "node"), c.Pace))
 			j.lookAgain(c.Pace)
 		case len(due) == c.Backlog():
-			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s", count(c.Backlog(), "node")))
+			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s", prose.Plural(c.Backlog(), "node")))
 			j.lookAgain(shortestPace)
 		default:
 			due = append(due, cand)

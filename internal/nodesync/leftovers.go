@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // KindPodLeftovers is what --also-remove calls the addresses and endpoints of pods that are gone, on existing machines.
@@ -266,7 +268,7 @@ func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) 
 	held := len(open) > 0 && planned > limit
 	if held {
 		why := fmt.Sprintf("%s of deleted pods are found on existing machines, including removals of the last %s; the guard allows %d of %d without a confirmation",
-			count(planned, "leftover"), c.MassWindow, limit, m.Holdings)
+			prose.Plural(planned, "leftover"), c.MassWindow, limit, m.Holdings)
 		m.awaitLeftovers(open, why, w.Now)
 		j.refuse(ofLeftovers("", ""), GateLeftoverGuard, fmt.Sprintf("%s; if the pods are gone, run `kubectl mooring confirm nodes %s`", why, m.AwaitingLeftovers.Hash))
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // tally collects why leftovers are left alone, by machine and reason, in the order in which they are added.
@@ -64,10 +66,10 @@ func (t *tally) refusals() []Refusal {
 func (t *tallied) String() string {
 	var parts []string
 	if t.addresses > 0 {
-		parts = append(parts, count(t.addresses, "address"))
+		parts = append(parts, prose.Plural(t.addresses, "address"))
 	}
 	if t.endpoints > 0 {
-		parts = append(parts, count(t.endpoints, "endpoint"))
+		parts = append(parts, prose.Plural(t.endpoints, "endpoint"))
 	}
 	return strings.Join(parts, " and ") + " of pods that are gone"
 }

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // How many objects one transaction holds. etcd allows 128 operations by default (--max-txn-ops); each address needs one for its handle,
@@ -158,7 +160,7 @@ func foreignMessage(b Block, foreign []Allocation) string {
 		whose = "without a handle"
 	}
 	return fmt.Sprintf("its block %s holds %s that cannot be released with it, such as %s %s; the block, its affinity and the Node stay until then",
-		b.CIDR, count(len(foreign), "address"), first.Address, whose)
+		b.CIDR, prose.Plural(len(foreign), "address"), first.Address, whose)
 }
 
 // ofUnknown says of an address why it is left alone.

@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Step is one write. The set of steps is closed: only the types of this file implement it, and the only switch over them is in
@@ -141,7 +143,7 @@ func (s RemoveLeftovers) String() string {
 			names[i], what, noun = l.Endpoint.Namespace+"/"+l.Endpoint.Name, "remove %s", "workload endpoint"
 		}
 	}
-	return fmt.Sprintf(what+" of pods that are gone on %s: %s", count(len(names), noun), s.Of.Host, strings.Join(names, ", "))
+	return fmt.Sprintf(what+" of pods that are gone on %s: %s", prose.Plural(len(names), noun), s.Of.Host, strings.Join(names, ", "))
 }
 
 // Subject implements Step.
@@ -193,7 +195,7 @@ func (s RemoveEndpoints) String() string {
 	for i, e := range s.Endpoints {
 		names[i] = e.Namespace + "/" + e.Name
 	}
-	return fmt.Sprintf("remove %s of %s: %s", count(len(names), "workload endpoint"), s.Of.Host, strings.Join(names, ", "))
+	return fmt.Sprintf("remove %s of %s: %s", prose.Plural(len(names), "workload endpoint"), s.Of.Host, strings.Join(names, ", "))
 }
 
 func (s ReleaseAddresses) String() string {
@@ -201,7 +203,7 @@ func (s ReleaseAddresses) String() string {
 	for i, a := range s.Addresses {
 		addresses[i] = a.Address.String()
 	}
-	return fmt.Sprintf("release %s of %s in block %s: %s", count(len(addresses), "address"), s.Of.Host, s.Block, strings.Join(addresses, ", "))
+	return fmt.Sprintf("release %s of %s in block %s: %s", prose.Plural(len(addresses), "address"), s.Of.Host, s.Block, strings.Join(addresses, ", "))
 }
 
 func (s RemoveAffinity) String() string {
@@ -224,7 +226,7 @@ func (s RemoveHandles) String() string {
 	for i, h := range s.Handles {
 		ids[i] = h.ID
 	}
-	return fmt.Sprintf("remove %s of no address: %s", count(len(ids), "IPAM handle"), strings.Join(ids, ", "))
+	return fmt.Sprintf("remove %s of no address: %s", prose.Plural(len(ids), "IPAM handle"), strings.Join(ids, ", "))
 }
 
 func (s RemoveNode) String() string { return "remove Calico Node " + s.Of.Host }
@@ -249,14 +251,4 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 		out.Steps = append(out.Steps, entry{Kind: Kind(s), Step: s})
 	}
 	return json.Marshal(out)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if strings.HasSuffix(noun, "s") {
-		return fmt.Sprintf("%d %ses", n, noun)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

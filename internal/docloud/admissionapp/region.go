@@ -43,7 +43,7 @@ func (r *region) current() string {
 // find asks the metadata service until it answers or ctx ends.
 func (r *region) find(ctx context.Context) {
 	for first := true; r.current() == ""; first = false {
-		found, err := metadata.Region(ctx, r.metadata)
+		found, err := metadata.Read(ctx, r.metadata, metadata.Region)
 		switch {
 		case err == nil:
 			r.known.Store(&found)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Defaults are what annotations say that a Service does not carry: the cluster's own. [NewDefaults] makes them; nil for none.
@@ -65,7 +67,7 @@ func noDefault(name string) string {
 		names = append(names, e.Name)
 	}
 	slices.Sort(names)
-	if near := nearest(name, names); near != "" {
+	if near := prose.Nearest(name, names, mostMistaken); near != "" {
 		return message + fmt.Sprintf("; did you mean %s?", near)
 	}
 	if slices.Contains(names, Prefix+name) {

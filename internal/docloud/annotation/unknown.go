@@ -8,7 +8,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
+
+// mostMistaken is how many letters of a name may be wrong for it to be recognised.
+const mostMistaken = 3
 
 // Families are beginnings of names that are ours alone; what else begins so is a slip.
 func Families() []string { return []string{Prefix, "service.kubernetes.io/do-loadbalancer-"} }
@@ -27,40 +32,9 @@ func (r *reader) unused() {
 			continue
 		}
 		message := fmt.Sprintf("annotation %s is not known and has no effect", name)
-		if near := nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+		if near := prose.Nearest(name, slices.Sorted(maps.Keys(known)), mostMistaken); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		r.warnings = append(r.warnings, Warning{Reason: ReasonUnknown, Message: message})
 	}
-}
-
-// nearest returns the one of names that is at most three letters away, the first of equals; empty for none.
-func nearest(name string, names []string) string {
-	best, least := "", 4
-	for _, candidate := range names {
-		if d := distance(name, candidate); d < least {
-			best, least = candidate, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's: letters to insert, delete or replace.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

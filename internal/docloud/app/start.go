@@ -17,12 +17,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 )
 
-const (
-	// startTimeout bounds what is asked of DigitalOcean before anything starts.
-	startTimeout = 90 * time.Second
-	// metadataAttempts is how often the metadata service is queried: it may not be reachable yet right after a droplet has booted.
-	metadataAttempts = 3
-)
+// startTimeout bounds what is asked of DigitalOcean before anything starts.
+const startTimeout = 90 * time.Second
 
 // newClient makes the client of DigitalOcean's API. Its error is one sentence.
 func newClient(e environment, userAgent string, metrics *doapi.Metrics) (*doapi.Client, error) {
@@ -59,7 +55,7 @@ func findRegion(ctx context.Context, e environment, api cloud) (string, error) {
 	region, from := e.region, envRegion
 	if region == "" {
 		var err error
-		if region, err = askMetadata(ctx, e.metadataURL); err != nil {
+		if region, err = metadata.ReadAtStart(ctx, e.metadataURL, metadata.Region, envRegion); err != nil {
 			return "", err
 		}
 		from = "the metadata service's region"
@@ -95,19 +91,5 @@ func explain(err error, e environment) error {
 		return fmt.Errorf("DigitalOcean's rate limit is used up for this token, by other programs, too; it resets within the hour: %w", err)
 	default:
 		return fmt.Errorf("DigitalOcean's API at %s responds with an error, check the network and %s: %w", at, envURL, err)
-	}
-}
-
-// askMetadata asks the metadata service for the droplet's region.
-func askMetadata(ctx context.Context, base string) (string, error) {
-	for attempt := 1; ; attempt++ {
-		region, err := metadata.Region(ctx, base)
-		if err == nil {
-			return region, nil
-		}
-		if attempt == metadataAttempts || ctx.Err() != nil {
-			return "", fmt.Errorf("%s is not set, and the metadata service at %s does not say it: %w; set %s to the region's slug if this does not "+
-				"run on a droplet", envRegion, base, err, envRegion)
-		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
 	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging/plain"
 )
@@ -66,7 +67,7 @@ func run(ctx context.Context, o *options) error {
 	region := o.region
 	var err error
 	if region == "" {
-		if region, err = askMetadata(ctx, o.metadataURL, "region", "--region"); err != nil {
+		if region, err = metadata.ReadAtStart(ctx, o.metadataURL, metadata.Region, "--region"); err != nil {
 			return err
 		}
 	}
@@ -114,7 +115,7 @@ func addNode(ctx context.Context, o *options, server *grpc.Server, region string
 	droplet := o.dropletID
 	if droplet == "" {
 		var err error
-		if droplet, err = askMetadata(ctx, o.metadataURL, "id", "--droplet-id"); err != nil {
+		if droplet, err = metadata.ReadAtStart(ctx, o.metadataURL, metadata.ID, "--droplet-id"); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // shownNames is how many names an error lists; the list of the journal shows them all.
@@ -83,7 +85,7 @@ func choose(all []KeptEntry, name, namespace string) (KeptEntry, error) {
 
 // describe is an entry in an error.
 func describe(kept KeptEntry) string {
-	what := counted(kept.Objects, "object")
+	what := prose.Plural(kept.Objects, "object")
 	if kept.Leftovers {
 		what = "leftovers of pods"
 	}
@@ -151,11 +153,4 @@ func lifeOf(entry Entry) string {
 		}
 	}
 	return ""
-}
-
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }

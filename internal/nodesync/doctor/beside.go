@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Names of what may run alongside.
@@ -128,7 +129,7 @@ func have(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " has"
 	}
-	return finding.Plural(n, noun) + " have"
+	return prose.Plural(n, noun) + " have"
 }
 
 // kubeControllers says what Calico's own controller does alongside us.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // certificateNotice is how long before its end a certificate is a warning.
@@ -142,9 +143,9 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func days(d time.Duration) string {
 	if d < 48*time.Hour {
-		return finding.Plural(int(d.Hours()), "hour")
+		return prose.Plural(int(d.Hours()), "hour")
 	}
-	return finding.Plural(int(d.Hours()/24), "day")
+	return prose.Plural(int(d.Hours()/24), "day")
 }
 
 // are is "1 certificate is" or "2 certificates are".
@@ -152,7 +153,7 @@ func are(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
-	return finding.Plural(n, noun) + " are"
+	return prose.Plural(n, noun) + " are"
 }
 
 // clusterInformation reports whether the datastore may be written, and whose it is.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Right is one right that calico-node-sync uses.
@@ -164,7 +165,7 @@ func rights(e Evidence) []finding.Finding {
 			Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`"})
 	}
 	if len(out) == 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, finding.Plural(len(e.Rights)-len(optional), "right"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, prose.Plural(len(e.Rights)-len(optional), "right"))})
 	}
 	if len(optional) > 0 {
 		out = append(out, finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s may not %s", who, strings.Join(optional, ", ")),

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // NormalizeSingleDash rewrites long flags that are written with a single dash (-kubeconfig x,
@@ -156,35 +158,7 @@ func didYouMean(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// closest is the first of the names nearest to word, or "" when more than two letters differ.
+// closest is the one of the names that was probably meant, or "" when more than two letters differ. '_' is as good as '-'.
 func closest(word string, names []string) string {
-	best, bestDistance := "", 3
-	for _, name := range names {
-		if d := distance(word, name); d < bestDistance {
-			best, bestDistance = name, d
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance between two names, with '_' equal to '-'.
-func distance(a, b string) int {
-	a, b = strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-")
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitution := diagonal
-			if a[i] != b[j] {
-				substitution++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitution, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return prose.Nearest(strings.ReplaceAll(word, "_", "-"), names, 2)
 }

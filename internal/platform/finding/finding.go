@@ -112,7 +112,7 @@ func Wrapped(findings []Finding, columns int) string {
 			line(&b, "         do:  ", f.Do, columns)
 		}
 	}
-	fmt.Fprintf(&b, "%s, %s, %s, %d ok\n", Plural(count[Problem], "problem"), Plural(count[Warning], "warning"), Plural(count[Note], "note"), count[OK])
+	fmt.Fprintf(&b, "%s, %s, %s, %d ok\n", prose.Plural(count[Problem], "problem"), prose.Plural(count[Warning], "warning"), prose.Plural(count[Note], "note"), count[OK])
 	return b.String()
 }
 
@@ -124,9 +124,6 @@ func line(b *strings.Builder, head, text string, columns int) {
 	}
 	b.WriteString(prose.Wrap(head, strings.Repeat(" ", indent), text, columns))
 }
-
-// Plural is [prose.Plural] for counts of findings and what they are about.
-func Plural(n int, noun string) string { return prose.Plural(n, noun) }
 
 // Few are the first five of many names, sorted, each once, and how many more there are.
 func Few(all []string) string {

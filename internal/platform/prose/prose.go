@@ -35,12 +35,12 @@ func Wrap(first, next, text string, width int) string {
 	return b.String()
 }
 
-// Plural is a count with its noun in English: "1 note", "2 notes", "2 prefixes". It does not know irregular nouns.
+// Plural is a count with its noun in English: "1 note", "2 notes", "2 prefixes", "2 addresses". It does not know irregular nouns.
 func Plural[N int | int32 | int64](n N, noun string) string {
 	switch {
 	case n == 1:
 		return "1 " + noun
-	case strings.HasSuffix(noun, "x"):
+	case strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "s"):
 		return fmt.Sprintf("%d %ses", n, noun)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -35,7 +36,7 @@ func asNumbers(x examined) []finding.Finding {
 		}
 		slices.Sort(names)
 		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("%s have AS number %d, which is not the cluster's: %s", finding.Plural(len(names), "node"), as, finding.Few(names)),
+			Severity: finding.Warning, What: fmt.Sprintf("%s have AS number %d, which is not the cluster's: %s", prose.Plural(len(names), "node"), as, finding.Few(names)),
 			Why: "by reflectors they do not reach each other: a route that has left an AS is refused by all others of that AS",
 			Do:  "let a BGPPeer give them sessions with each other, or take the AS number (annotation " + routereflector.ASNumberAnnotation + ") from all but one",
 		})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -47,7 +48,7 @@ func options(x examined) []finding.Finding {
 		s := example[c]
 		out = append(out, finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("BGPPeers %s and %s ask for %s with different options, such as that of %s with %s",
-				x.Peers[c.first].Name, x.Peers[c.second].Name, finding.Plural(n, "common session"), x.Nodes[s.a].Name, x.Nodes[s.b].Name),
+				x.Peers[c.first].Name, x.Peers[c.second].Name, prose.Plural(n, "common session"), x.Nodes[s.a].Name, x.Nodes[s.b].Name),
 			Why: "a session has the options of one of them alone, and when that one goes the other's take its place, which resets the session",
 			Do:  "give both the same password, filters, restart time, TTL security and source address, or let one of them select fewer nodes",
 		})
@@ -93,7 +94,7 @@ func selectors(x examined) []finding.Finding {
 	}
 	slices.SortFunc(out, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
 	if len(out) == 0 && len(x.Peers) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s select nodes by labels of your own", finding.Plural(len(x.Peers), "BGPPeer"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s select nodes by labels of your own", prose.Plural(len(x.Peers), "BGPPeer"))})
 	}
 	return out
 }

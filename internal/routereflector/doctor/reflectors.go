@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -33,13 +34,13 @@ func redundancy(x examined) []finding.Finding {
 		single := x.singles(f)
 		for _, reflector := range slices.Sorted(maps.Keys(single)) {
 			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("%s have %s as their only reflector by %s: %s", finding.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])),
+				Severity: finding.Warning, What: fmt.Sprintf("%s have %s as their only reflector by %s: %s", prose.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])),
 				Why: "when it restarts, dies or loses its network, they lose every route that is not their own", Do: "give each client two reflectors at least, in different zones",
 			})
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each client has two or more of %s", finding.Plural(len(x.reflectors), "reflector"))})
+		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each client has two or more of %s", prose.Plural(len(x.reflectors), "reflector"))})
 	}
 	return out
 }
@@ -80,7 +81,7 @@ func zones(x examined) []finding.Finding {
 		return nil
 	}
 	if len(theirs) > 1 {
-		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("the reflectors are in %s of %d", finding.Plural(len(theirs), "zone"), len(all))}}
+		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("the reflectors are in %s of %d", prose.Plural(len(theirs), "zone"), len(all))}}
 	}
 	return []finding.Finding{{
 		Severity: finding.Warning, What: fmt.Sprintf("all %d reflectors are in zone %q, and nodes are in %d zones", len(x.reflectors), slices.Sorted(maps.Keys(theirs))[0], len(all)),
@@ -130,14 +131,14 @@ func owners(x examined) []finding.Finding {
 	switch {
 	case len(old) > 0 && len(topologies) > 0:
 		return []finding.Finding{{
-			Severity: finding.Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) exist in addition to those of topology %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old),
+			Severity: finding.Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) exist in addition to those of topology %s", prose.Plural(len(old), "BGPPeer"), finding.Few(old),
 				finding.Few(slices.Collect(maps.Keys(topologies)))),
 			Why: "if that program still runs, the two conflict over the reflectors, and it deletes BGPPeers that it has not created",
 			Do:  "scale it to zero; then remove its BGPPeers, one at a time",
 		}}
 	case len(old) > 0:
 		return []finding.Finding{{
-			Severity: finding.Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", finding.Plural(len(old), "BGPPeer"), finding.Few(old)),
+			Severity: finding.Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", prose.Plural(len(old), "BGPPeer"), finding.Few(old)),
 			Why: "that program deletes every BGPPeer that it has not created, including those to external routers (its topology multi)", Do: "do not add BGPPeers by hand while it runs",
 		}}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
@@ -45,10 +46,10 @@ func reachable(x examined) []finding.Finding {
 		v := f.Network.Judge(func(i int32) bool { return !f.Up[i] })
 		aside := ""
 		if silent > 0 {
-			aside = fmt.Sprintf("; %s that are not Ready are not counted", finding.Plural(silent, "node"))
+			aside = fmt.Sprintf("; %s that are not Ready are not counted", prose.Plural(silent, "node"))
 		}
 		if v.UnreachablePairs == 0 {
-			out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each of %s has a route to every other by %s%s", finding.Plural(up, "node"), f.Name, aside)})
+			out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each of %s has a route to every other by %s%s", prose.Plural(up, "node"), f.Name, aside)})
 			continue
 		}
 		why, do := x.blackHole(f, v.Examples)
@@ -145,7 +146,7 @@ func paths(x examined) []finding.Finding {
 		number = fmt.Sprintf("%d and more", reachability.MaxPaths)
 	}
 	if most <= manyPaths {
-		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("a node has at most %s to one prefix", finding.Plural(most, "path"))}}
+		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("a node has at most %s to one prefix", prose.Plural(most, "path"))}}
 	}
 	severity := finding.Warning
 	if most > tooManyPaths {
@@ -156,8 +157,8 @@ func paths(x examined) []finding.Finding {
 		ids[x.Nodes[r].ClusterID] = true
 	}
 	return []finding.Finding{{
-		Severity: severity, What: fmt.Sprintf("by the model a node has up to %s paths to one prefix; there are %s with %s", number, finding.Plural(len(x.reflectors), "reflector"),
-			finding.Plural(len(ids), "cluster ID")),
+		Severity: severity, What: fmt.Sprintf("by the model a node has up to %s paths to one prefix; there are %s with %s", number, prose.Plural(len(x.reflectors), "reflector"),
+			prose.Plural(len(ids), "cluster ID")),
 		Why: "Calico's BIRD passes every path on, and only a cluster ID that a route has seen stops it: each way through reflectors of different IDs that peer with each " +
 			"other is a path of its own, so that their number grows with the factorial of the reflectors, and BIRD's memory and the time to converge with it",
 		Do: "let reflectors that peer with each other share one cluster ID, and every client have all of them, as a RouteReflectorTopology does",
@@ -170,7 +171,7 @@ func mesh(x examined) []finding.Finding {
 	switch {
 	case x.Mesh.On && len(serving) > 0:
 		return []finding.Finding{{
-			Severity: finding.Warning, What: fmt.Sprintf("the node-to-node mesh is on in addition to %s that serve clients (%s)", finding.Plural(len(serving), "reflector"), finding.Few(serving)),
+			Severity: finding.Warning, What: fmt.Sprintf("the node-to-node mesh is on in addition to %s that serve clients (%s)", prose.Plural(len(serving), "reflector"), finding.Few(serving)),
 			Why: "every node still has a session with every other one, which reflectors should replace; and reflectors are not members of the mesh",
 			Do: "when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
 				"BGPConfiguration default; a RouteReflectorTopology does that in this order",

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/cloud"
@@ -121,8 +122,8 @@ func (s *Story) introduce(ctx context.Context) error {
 	}
 	s.chapter("A cluster")
 	s.say("Kubernetes knows %s in %s, on %s of the simulated DigitalOcean.",
-		count(len(nodes.Items), "Node"), count(len(zones), "zone"), count(len(droplets), "droplet"))
-	s.say("Calico knows %s: %s.", count(len(snapshot.Nodes()), "Node"), strings.Join(snapshot.Nodes(), ", "))
+		prose.Plural(len(nodes.Items), "Node"), prose.Plural(len(zones), "zone"), prose.Plural(len(droplets), "droplet"))
+	s.say("Calico knows %s: %s.", prose.Plural(len(snapshot.Nodes()), "Node"), strings.Join(snapshot.Nodes(), ", "))
 	return nil
 }
 
@@ -144,7 +145,7 @@ func (s *Story) takeStock(ctx context.Context) (Snapshot, []Item, error) {
 		s.say("%-18s %s", item.Kind, item.Text)
 	}
 	s.say("In all %s under %s, of %s in the datastore.",
-		count(len(items), "thing"), count(len(keysOf(items)), "key"), count(len(before), "key"))
+		prose.Plural(len(items), "thing"), prose.Plural(len(keysOf(items)), "key"), prose.Plural(len(before), "key"))
 	return before, items, nil
 }
 
@@ -187,7 +188,7 @@ func (s *Story) destroy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sayAt("Calico still holds %s of it", count(len(items), "thing"))
+	s.sayAt("Calico still holds %s of it", prose.Plural(len(items), "thing"))
 	return nil
 }
 
@@ -257,11 +258,11 @@ func (s *Story) verify(before, after Snapshot, items []Item) error {
 	others := len(before) - len(keysOf(items))
 	if len(left) > 0 || len(differences) > 0 {
 		return fmt.Errorf("the job is not done: %s left of %s, and %s of others differ",
-			count(len(left), "key"), s.Victim, count(len(differences), "key"))
+			prose.Plural(len(left), "key"), s.Victim, prose.Plural(len(differences), "key"))
 	}
 	s.say("Nothing of %s is left: no key and no value names it.", s.Victim)
-	s.say("Nothing of the others has changed: %s, same values and same revisions.", count(others, "key"))
-	s.say("Calico knows %s: %s.", count(len(after.Nodes()), "Node"), strings.Join(after.Nodes(), ", "))
+	s.say("Nothing of the others has changed: %s, same values and same revisions.", prose.Plural(others, "key"))
+	s.say("Calico knows %s: %s.", prose.Plural(len(after.Nodes()), "Node"), strings.Join(after.Nodes(), ", "))
 	return nil
 }
 
@@ -323,13 +324,6 @@ func keysOf(items []Item) map[string]bool {
 		keys[item.Key] = true
 	}
 	return keys
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func ignoreNotFound(err error) error {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // mostNames is how many names fit into a sentence.
@@ -19,27 +21,6 @@ func Instead(name string, names []string) string {
 		return "there are: " + strings.Join(names, ", ")
 	}
 	alike := slices.Clone(names)
-	slices.SortStableFunc(alike, func(a, b string) int { return cmp.Compare(distance(name, a), distance(name, b)) })
+	slices.SortStableFunc(alike, func(a, b string) int { return cmp.Compare(prose.Distance(name, a), prose.Distance(name, b)) })
 	return fmt.Sprintf("of the %d that there are, these look most alike: %s", len(names), strings.Join(alike[:3], ", "))
-}
-
-// distance is how many characters must be added, removed or replaced to make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
