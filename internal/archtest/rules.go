@@ -41,7 +41,7 @@ func components() []component {
 		{
 			name:     "nodesync",
 			pure:     []string{"internal/nodesync", "internal/nodesync/doctor"},
-			acting:   []string{"internal/nodesync/controller/..."},
+			acting:   []string{"internal/nodesync/controller/...", "internal/nodesync/commands"},
 			apps:     []string{"internal/nodesync/app/..."},
 			adapters: []string{"calico"},
 		},
@@ -210,7 +210,7 @@ func (c component) rooms(tests []string) []Room {
 		},
 		{
 			Name: c.name + " acting", Packages: c.acting,
-			MayImport: slices.Concat([]string{"api", "prose", "platform", c.name}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "finding", "prose", "platform", c.name}, c.adapters), TestsMayImport: tests,
 			Reason: "it observes and applies for its own component through adapters, and does not know how it is started",
 		},
 		{

@@ -34,9 +34,8 @@ type Etcd struct {
 	ready int64
 }
 
-// OpenEtcd makes a client for Calico's etcd. It does not connect yet; Ping does. Client certificates are read again for every new
-// connection, so that they can be rotated.
-func OpenEtcd(c EtcdConfig) (*Etcd, error) {
+// Client is what etcd's client is made of for this etcd. Client certificates are read again for every new connection, so that they can be rotated.
+func (c EtcdConfig) Client() (clientv3.Config, error) {
 	cfg := clientv3.Config{
 		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password,
 		DialTimeout: 10 * time.Second, DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
@@ -44,17 +43,25 @@ func OpenEtcd(c EtcdConfig) (*Etcd, error) {
 	}
 	if strings.HasPrefix(c.Endpoints[0], "https://") {
 		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CACertFile}
-		tlsConfig, err := files.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificates for Calico's etcd: %w", err)
+		var err error
+		if cfg.TLS, err = files.ClientConfig(); err != nil {
+			return cfg, fmt.Errorf("reading the certificates for Calico's etcd: %w", err)
 		}
-		cfg.TLS = tlsConfig
+	}
+	return cfg, nil
+}
+
+// OpenEtcd makes a client for Calico's etcd. It does not connect yet; Ping does.
+func OpenEtcd(c EtcdConfig) (*Etcd, error) {
+	cfg, err := c.Client()
+	if err != nil {
+		return nil, err
 	}
 	d := &Etcd{config: cfg, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ",")}
 	if c.Username != "" {
 		return d, nil // etcd's client logs in when it is made, which must wait until etcd is there
 	}
-	_, err := d.connection()
+	_, err = d.connection()
 	return d, err
 }
 

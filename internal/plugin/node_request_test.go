@@ -58,6 +58,8 @@ func TestRequestsByName(t *testing.T) {
 			expect(t, 1, "", s.request("node", "forget", "worker-7"), "there is no ConfigMap calico-node-sync-state in the namespaces request-"+state)
 			s.serve(state, "a line with \x1b[2J")
 			expect(t, code, "", s.request("node", "forget", "worker-7", "worker-8"), "forget\nworker-7\nworker-8\na line with \\x1b[2J\n")
+			expect(t, 0, "", s.request("restore", "--list"), "the journal in namespace request-"+state+" has no entry\n")
+			expect(t, 1, "", s.request("restore"), "name a machine or an entry of the journal; 'kubectl mooring restore --list' shows which entries there are")
 			expect(t, code, "", s.request("restore", "worker-7", "--dry-run"), "restore\nworker-7\ndry run\n")
 			expect(t, 1, "", s.request("node", "forget", "worker-7", "--also-remove=IPAMHandle"), "each must be one of")
 			expect(t, 1, "", s.request("restore", "worker-7", "--wait=1s"), "it must be between 1m and 1h0m0s")

@@ -54,6 +54,29 @@ func field(name, text string, columns int) string {
 	return prose.Wrap(fmt.Sprintf("  %-12s", name+":"), strings.Repeat(" ", 14), text, columns)
 }
 
+// confirmed is until when a confirmation holds, or why it does not; neither without one.
+func confirmed(by func(string, time.Time) (time.Time, string), confirmation string, now time.Time) (until time.Time, refused string) {
+	if confirmation != "" {
+		until, refused = by(confirmation, now)
+	}
+	if refused != "" {
+		until = time.Time{}
+	}
+	return until, refused
+}
+
+// toConfirm is the end of a paragraph: until when it is confirmed, or how to confirm it and what the component does then.
+func toConfirm(until time.Time, refused, component, command, then string, columns int) string {
+	if !until.IsZero() {
+		return field("confirmed", fmt.Sprintf("until %s; %s has yet to act on it", until.UTC().Format(time.RFC3339), component), columns)
+	}
+	text := ""
+	if refused != "" {
+		text = field("not valid", refused, columns)
+	}
+	return text + field("to confirm", command, columns) + field("then", then, columns)
+}
+
 // first are the first of count things by name, and how many more there are.
 func first(names []string, count int) string {
 	text := strings.Join(names, ", ")

@@ -29,13 +29,7 @@ type Machines struct {
 func MachinesOff(record outofservice.Record, confirmation string, now time.Time) Machines {
 	waits := record.Awaiting
 	out := Machines{Awaiting: waits, SavedAt: record.SavedAt, Command: "kubectl mooring confirm machines " + waits.Hash}
-	if confirmation == "" {
-		return out
-	}
-	until, refused := waits.ConfirmedBy(confirmation, now)
-	if out.Refused = refused; refused == "" {
-		out.ConfirmedUntil = until
-	}
+	out.ConfirmedUntil, out.Refused = confirmed(waits.ConfirmedBy, confirmation, now)
 	return out
 }
 
@@ -61,12 +55,6 @@ func (m Machines) text(now time.Time, columns int) string {
 		reported += ": " + old
 	}
 	text := prose.Wrap("", "", m.Head(), columns) + field("machines", m.First(), columns) + field("why", m.Why, columns) + field("reported", reported, columns)
-	if !m.ConfirmedUntil.IsZero() {
-		return text + field("confirmed", fmt.Sprintf("until %s; digitalocean-cloud-controller-manager has yet to act on it", m.ConfirmedUntil.UTC().Format(time.RFC3339)), columns)
-	}
-	if m.Refused != "" {
-		text += field("not valid", m.Refused, columns)
-	}
-	return text + field("to confirm", m.Command, columns) + field("then",
+	return text + toConfirm(m.ConfirmedUntil, m.Refused, "digitalocean-cloud-controller-manager", m.Command,
 		"their Nodes, and no others, get the taint node.kubernetes.io/out-of-service: their Pods are deleted and their volumes detached. Confirm it only if they do not run", columns)
 }

@@ -29,13 +29,7 @@ type Nodes struct {
 // NodesIn is what the calico-node-sync in a namespace holds back, with the confirmation that somebody has given, "" for none.
 func NodesIn(namespace string, waits nodesync.Awaiting, savedAt time.Time, confirmation string, now time.Time) Nodes {
 	out := Nodes{Namespace: namespace, Awaiting: waits, SavedAt: savedAt, Command: "kubectl mooring confirm nodes " + waits.Hash}
-	if confirmation == "" {
-		return out
-	}
-	until, refused := waits.ConfirmedBy(confirmation, now)
-	if out.Refused = refused; refused == "" {
-		out.ConfirmedUntil = until
-	}
+	out.ConfirmedUntil, out.Refused = confirmed(waits.ConfirmedBy, confirmation, now)
 	return out
 }
 
@@ -77,17 +71,11 @@ func (n Nodes) text(now time.Time, columns int) string {
 		reported += ": " + old
 	}
 	text := prose.Wrap("", "", n.Head(), columns) + field(n.noun()+"s", n.First(), columns) + field("why", n.Why, columns) + field("reported", reported, columns)
-	if !n.ConfirmedUntil.IsZero() {
-		return text + field("confirmed", fmt.Sprintf("until %s; calico-node-sync has yet to act on it", n.ConfirmedUntil.UTC().Format(time.RFC3339)), columns)
-	}
-	if n.Refused != "" {
-		text += field("not valid", n.Refused, columns)
-	}
+	then := "what is left of these machines, and of no others, is removed from Calico's datastore: their Calico Nodes, addresses, block affinities and endpoints. " +
+		"Confirm it only if they are gone for good and this is the right cluster; kubectl mooring plan nodes shows what would go"
 	if len(n.Items) > 0 {
-		return text + field("to confirm", n.Command, columns) + field("then", "these addresses and endpoints, and no others, are removed from Calico's datastore, each "+
-			"if a live read still finds no such pod. Confirm it only if the pods are gone, and this is the right cluster", columns)
+		then = "these addresses and endpoints, and no others, are removed from Calico's datastore, each if a live read still finds no such pod. " +
+			"Confirm it only if the pods are gone, and this is the right cluster"
 	}
-	return text + field("to confirm", n.Command, columns) + field("then",
-		"what is left of these machines, and of no others, is removed from Calico's datastore: their Calico Nodes, addresses, block affinities and endpoints. "+
-			"Confirm it only if they are gone for good and this is the right cluster; kubectl mooring plan nodes shows what would go", columns)
+	return text + toConfirm(n.ConfirmedUntil, n.Refused, "calico-node-sync", n.Command, then, columns)
 }

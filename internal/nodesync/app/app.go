@@ -19,6 +19,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
@@ -41,11 +42,32 @@ func NewCommand() *cobra.Command {
 	return command
 }
 
+// sourceLong says where the commands that run once read.
+const sourceLong = "The datastore is named by --datastore-type and the environment, as for the controller. A controller's flags are accepted as they are. Its state is found by " +
+	"--leader-election-namespace, or in a Pod."
+
+func newPlanCommand(o *options) *cobra.Command {
+	plan := commands.NewPlan(o, sourceLong)
+	o.addSourceFlags(plan.Flags())
+	o.acceptControllerFlags(plan.Flags())
+	return plan
+}
+
+func newDoctorCommand(o *options) *cobra.Command {
+	doctor := commands.NewDoctor(o)
+	examine := doctor.Command("It also checks rights, and needs the settings of the controller: run it in the controller's Pod, or with the same flags and variables. " + sourceLong)
+	examine.Flags().StringVar(&doctor.As, "as", doctor.As,
+		"Check the rights of this user, such as system:serviceaccount:mooring-system:calico-node-sync. It needs the right to impersonate that user.")
+	o.addSourceFlags(examine.Flags())
+	o.acceptControllerFlags(examine.Flags())
+	return examine
+}
+
 func run(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	config, err := calico.Resolve(o.datastore, os.LookupEnv)
+	config, err := o.Datastore(o.settings.Datastore)
 	if err != nil {
 		return err
 	}
@@ -81,7 +103,7 @@ func run(ctx context.Context, o *options) error {
 func (o *options) writes() bool { return !o.dryRun && o.mode == modeEnforce }
 
 func newManager(ctx context.Context, o *options, log logr.Logger) (*manager.Manager, error) {
-	config, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	config, err := o.Cluster()
 	if err != nil {
 		return nil, err
 	}
@@ -93,19 +115,10 @@ func newManager(ctx context.Context, o *options, log logr.Logger) (*manager.Mana
 	})
 }
 
-// datastore is what this program needs of either datastore.
-type datastore interface {
-	controller.Datastore
-	controller.LeftoverStore
-	controller.RestoreStore
-	Ping(ctx context.Context) error
-	Close() error
-}
-
 // openDatastore connects. A datastore that does not respond yet is waited for (readiness tells), but one that can never be talked to, since
 // the certificates do not fit, ends the program.
-func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, cluster *rest.Config) (datastore, error) {
-	store, err := connect(config, cluster)
+func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, cluster *rest.Config) (commands.Datastore, error) {
+	store, err := commands.Connect(config, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -120,14 +133,7 @@ func openDatastore(ctx context.Context, log logr.Logger, config calico.Config, c
 	return store, nil
 }
 
-func connect(config calico.Config, cluster *rest.Config) (datastore, error) {
-	if config.Kind == calico.Kubernetes {
-		return calico.OpenKubernetes(cluster)
-	}
-	return calico.OpenEtcd(config.Etcd)
-}
-
-func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o *options, log logr.Logger) error {
+func addReconciler(ctx context.Context, mgr *manager.Manager, store commands.Datastore, o *options, log logr.Logger) error {
 	cluster := controller.NewKubernetesCluster(mgr.GetAPIReader(), clock.RealClock{})
 	informer, err := mgr.GetCache().GetInformer(ctx, controller.NodeMetadata())
 	if err != nil {
@@ -156,7 +162,7 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o
 	}
 	return mgr.Add(&controller.Reconciler{
 		Requests: requests, RestoreStore: store,
-		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.config, DryRun: !o.writes(),
+		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.settings.Config, DryRun: !o.writes(),
 		LeftoverStore: store, LeftoverCluster: cluster, Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})
@@ -164,7 +170,7 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store datastore, o
 
 // addChecks puts both servers behind /readyz. The informers' own check passes for ever once they have synced, so the API server is asked
 // as well, for what each round asks it first.
-func addChecks(mgr *manager.Manager, store datastore, cluster *controller.KubernetesCluster) error {
+func addChecks(mgr *manager.Manager, store commands.Datastore, cluster *controller.KubernetesCluster) error {
 	if err := mgr.Readiness.Add("calico-datastore", store.Ping); err != nil {
 		return err
 	}
@@ -184,9 +190,9 @@ func newState(config *rest.Config, o *options, log logr.Logger) (controller.Stat
 		log.Info("Keeping no state, since no namespace is known: after a restart grace periods start again, and nothing can be confirmed")
 		return nil, nil
 	}
-	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	live, err := controller.NewLive(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for the state: %w", err)
+		return nil, err
 	}
-	return &controller.ConfigMapState{Client: live, Namespace: namespace, Name: controller.StateName}, nil
+	return controller.StateIn(live, namespace), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -119,7 +120,7 @@ func TestFlags(t *testing.T) {
 			t.Errorf("--%s: got default %q (there: %v), want %q", name, actual, ok, value)
 		}
 	}
-	if Component != "calico-node-sync" || leaseName != "calico-node-sync.nodes.mooring.dev" {
+	if Component != "calico-node-sync" || controller.LeaseName != "calico-node-sync.nodes.mooring.dev" {
 		t.Error("the component's name or its Lease has changed: two versions would lead at once")
 	}
 }

@@ -10,12 +10,15 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
@@ -29,6 +32,20 @@ const nothingKept = "nothing is saved for the restore command, because no journa
 
 // errDeclined ends an apply that a person did not want after all. Nothing has been written then.
 var errDeclined = errors.New("declined, nothing was written")
+
+// namedLong says what names on the command line mean.
+const namedLong = "With NODE, the name of a Calico Node, it is about that machine only. Naming a machine replaces the grace period and the confirmation of the mass guard. " +
+	"The old name of a machine that has joined again under another name is removed although the names are similar, if each Kubernetes Node with such a " +
+	"name has a Calico Node of its own. The same holds for a second Calico Node of a Kubernetes Node, if another one has its name. All other gates apply: an existing Kubernetes Node, a running pod, a missing response or the keep annotation forbid it."
+
+// unknown refuses names under which there is nothing.
+func unknown(plan nodesync.Plan, named []string) error {
+	if names := plan.Unknown(named); len(names) > 0 {
+		return fmt.Errorf("nothing is held under the name %s in Calico's datastore: a NODE must be the name of a Calico Node, as `calicoctl get nodes` lists it",
+			strings.Join(names, ", "))
+	}
+	return nil
+}
 
 // applyCommand is one run of apply.
 type applyCommand struct {
@@ -62,13 +79,20 @@ func newApplyCommand(o *options) *cobra.Command {
 			"it, between two writes. -o json prints one document a line.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
-			o.named = names
+			o.settings.Config.Named = names
 			a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
 			a.terminal = isTerminal(a.in)
+			if err := a.validate(); err != nil {
+				return err
+			}
+			if o.dryRun {
+				return a.show(c)
+			}
 			return a.run(c.Context())
 		},
 	}
-	o.addPlanFlags(apply.Flags())
+	o.addSourceFlags(apply.Flags())
+	o.settings.AddFlags(apply.Flags())
 	o.addApplyFlags(apply.Flags())
 	apply.Flags().StringVar(&a.confirm, "confirm", a.confirm,
 		"Hash that plan or apply prints; it confirms exactly these nodes to the mass guard.")
@@ -90,41 +114,53 @@ func (a *applyCommand) validate() error {
 	switch {
 	case a.confirm != "" && !hash.MatchString(a.confirm):
 		return fmt.Errorf("--confirm %q is not a hash: it must be the 12 letters and digits that plan prints", a.confirm)
-	case !a.yes && !a.terminal:
+	case slices.ContainsFunc(a.options.settings.Config.Named, func(name string) bool { return strings.TrimSpace(name) == "" }):
+		return errors.New("a NODE is empty: it must be the name of a Calico Node, as `calicoctl get nodes` lists it")
+	case !a.yes && !a.terminal && !a.options.dryRun:
 		return errNoTerminal
 	}
 	return a.options.validate()
 }
 
-func (a *applyCommand) run(ctx context.Context) error {
-	if err := a.validate(); err != nil {
-		return err
-	}
-	both, err := openBoth(ctx, a.options)
+// show prints what would be removed once the grace periods are over, and writes nothing.
+func (a *applyCommand) show(c *cobra.Command) error {
+	sides, err := commands.Open(c.Context(), a.options, a.options.settings.Datastore)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = both.store.Close() }()
+	defer func() { _ = sides.Store.Close() }()
+	plan, _, err := sides.Preview(c.Context(), a.options.settings.Config)
+	if err == nil {
+		err = unknown(plan, a.options.settings.Config.Named)
+	}
+	if err != nil {
+		return err
+	}
+	return commands.Show(c, &a.output, plan)
+}
+
+func (a *applyCommand) run(ctx context.Context) error {
+	sides, err := commands.Open(ctx, a.options, a.options.settings.Datastore)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sides.Store.Close() }()
 	account := newAccount(a.out, a.errs, a.output.String())
 	if namespace := a.options.manager.Namespace(); namespace != "" {
-		led, release, err := lead(ctx, both.config, a.options.manager, account)
+		led, release, err := lead(ctx, sides.Config, a.options.manager, account)
 		if err != nil {
 			return err
 		}
 		defer release()
 		ctx = led
 	}
-	kept, err := newState(both.config, a.options, account.log())
-	if err != nil {
-		return err
-	}
-	journal, err := a.options.newJournal(both.config)
+	journal, err := a.options.newJournal(sides.Config)
 	if err != nil {
 		return err
 	}
 	errand := &errand{
-		options: a.options, store: both.store, cluster: both.cluster, journal: journal, account: account, clock: a.clock, patience: usualPatience,
-		notes: &notebook{kept: kept, confirmation: a.confirm, clock: a.clock},
+		config: a.options.settings.Config, store: sides.Store, cluster: sides.Cluster, journal: journal, account: account, clock: a.clock, patience: usualPatience,
+		notes: &notebook{kept: sides.State, confirmation: a.confirm, clock: a.clock},
 	}
 	return a.finish(ctx, errand, errand.run(ctx, a.agree))
 }

@@ -31,7 +31,7 @@ const (
 // errand is the work of one apply: it looks until nothing more is worth waiting for, asks, and then runs the controller's rounds until
 // what was shown is done or will not change.
 type errand struct {
-	options *options
+	config  nodesync.Config
 	store   controller.Datastore
 	cluster controller.Cluster
 	journal controller.Journal
@@ -55,7 +55,7 @@ func (e *errand) run(ctx context.Context, agree agreement) error {
 	if err := e.await(ctx); err != nil {
 		return err
 	}
-	if err := unknown(e.last, e.options.config.Named); err != nil {
+	if err := unknown(e.last, e.config.Named); err != nil {
 		return err
 	}
 	if len(e.last.Steps) == 0 {
@@ -100,19 +100,11 @@ func waitingTheirTurn(plan nodesync.Plan) int {
 
 // reconciler is the controller's, without a watch.
 func (e *errand) reconciler() *controller.Reconciler {
-	r := newOneShot(e.options, true, e.store, e.cluster, e.notes, e.clock)
+	config := e.config
+	config.OneShot = true // a confirmation comes with this command, and not from what a controller keeps
+	r := controller.NewOneShot(config, e.store, e.cluster, e.notes, e.clock)
 	r.LeftoverStore = nil // they need two sweeps, and so a controller
 	return r
-}
-
-// newOneShot returns a Reconciler without a watch, which plans and writes nothing. oneShot says that a confirmation comes with the command that
-// acts on it, and not from what a controller keeps.
-func newOneShot(
-	o *options, oneShot bool, store controller.Datastore, cluster controller.Cluster, state controller.State, now clock.Clock,
-) *controller.Reconciler {
-	config := o.config
-	config.OneShot = oneShot
-	return controller.NewOneShot(config, store, cluster, state, now)
 }
 
 // await looks, without writing, until no machine is left that it is worth waiting for.
@@ -211,14 +203,14 @@ func (e *errand) graceEnds(plan nodesync.Plan) time.Time {
 	waits := refusedBy(plan, nodesync.GateGrace)
 	var end time.Time
 	for _, a := range plan.Memory.Absences {
-		if ready := a.Since.Add(e.options.config.Grace); slices.Contains(waits, a.CalicoNode) && ready.After(end) {
+		if ready := a.Since.Add(e.config.Grace); slices.Contains(waits, a.CalicoNode) && ready.After(end) {
 			end = ready
 		}
 	}
-	if slices.Contains(e.options.config.AlsoRemove, nodesync.KindIPAMHandle) {
+	if slices.Contains(e.config.AlsoRemove, nodesync.KindIPAMHandle) {
 		for _, h := range plan.Memory.Handles {
 			// Two looks, a second apart at least, must find a handle without an address.
-			if ready := h.Since.Add(max(e.options.config.Grace, time.Second)); ready.After(end) {
+			if ready := h.Since.Add(max(e.config.Grace, time.Second)); ready.After(end) {
 				end = ready
 			}
 		}
@@ -265,7 +257,7 @@ func (e *errand) work(ctx context.Context) error {
 		case !more || late:
 			return nil
 		}
-		if err := e.sleep(ctx, min(max(next, e.options.config.Pace), until.Sub(e.clock.Now()))); err != nil {
+		if err := e.sleep(ctx, min(max(next, e.config.Pace), until.Sub(e.clock.Now()))); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func hold(t *testing.T, cluster *controlplane.Cluster, prefix, holder string, ag
 		lasts = 3600
 	}
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: leaseName},
+		ObjectMeta: metav1.ObjectMeta{Name: controller.LeaseName},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, AcquireTime: &renewed, LeaseDurationSeconds: &lasts},
 	}
 	if _, err := cluster.Client.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
@@ -52,7 +52,7 @@ func newNamespace(t *testing.T, cluster *controlplane.Cluster, prefix string) st
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cluster.Client.CoordinationV1().Leases(object.Name).Delete(context.Background(), leaseName, metav1.DeleteOptions{})
+		_ = cluster.Client.CoordinationV1().Leases(object.Name).Delete(context.Background(), controller.LeaseName, metav1.DeleteOptions{})
 	})
 	return object.Name
 }
@@ -66,7 +66,7 @@ func TestApplyCommandBesideALeader(t *testing.T) {
 	namespace := hold(t, s.cluster, "apply-leader", "controller-0_abc", -time.Second)
 	before := s.etcd.Revision(t)
 	code, out := s.run("apply", "--grace-period=0s", "--yes", "--leader-election-namespace="+namespace)
-	want := "error: controller-0_abc holds Lease " + namespace + "/" + leaseName + " and is running: let it do this, unless it runs with --mode=report, or stop it first"
+	want := "error: controller-0_abc holds Lease " + namespace + "/" + controller.LeaseName + " and is running: let it do this, unless it runs with --mode=report, or stop it first"
 	if code != 1 || !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
 		t.Errorf("beside a leader: got exit code %d and %q, want 1 and %q", code, out, want)
 	}
@@ -77,7 +77,7 @@ func TestApplyCommandBesideALeader(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "7 steps applied") {
 		t.Errorf("alone: got exit code %d and %q", code, out)
 	}
-	lease, err := s.cluster.Client.CoordinationV1().Leases(alone).Get(t.Context(), leaseName, metav1.GetOptions{})
+	lease, err := s.cluster.Client.CoordinationV1().Leases(alone).Get(t.Context(), controller.LeaseName, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
 		t.Errorf("the Lease afterwards: got %+v (%v), want it held by nobody", lease.Spec, err)
 	}
@@ -85,7 +85,7 @@ func TestApplyCommandBesideALeader(t *testing.T) {
 
 // brisk are a Lease's times for tests.
 func brisk(namespace string) manager.Options {
-	o := manager.DefaultOptions(leaseName)
+	o := manager.DefaultOptions(controller.LeaseName)
 	o.LeaderElectionNamespace = namespace
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 2*time.Second, time.Second, 200*time.Millisecond
 	return o
@@ -120,7 +120,7 @@ func TestApplyEndsWhenItLosesTheLease(t *testing.T) {
 	defer release()
 	leases := cluster.Client.CoordinationV1().Leases(namespace)
 	testkit.Eventually(t, "the Lease to be taken away", func() string {
-		lease, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
+		lease, err := leases.Get(t.Context(), controller.LeaseName, metav1.GetOptions{})
 		if err != nil {
 			return err.Error()
 		}

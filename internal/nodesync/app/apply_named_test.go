@@ -25,9 +25,15 @@ func TestApplyByName(t *testing.T) {
 		s.name("3"): "left alone: " + s.name("3") + ": its Kubernetes Node exists (not-confirmed-gone)",
 		"nobody":    "error: nothing is held under the name nobody in Calico's datastore: a NODE must be the name of a Calico Node, as `calicoctl get nodes` lists it",
 	} {
-		if code, out := s.run("plan", name); !strings.Contains(out, message) || strings.Contains(out, "remove") {
-			t.Errorf("plan %s: got exit code %d and %s", name, code, out)
+		if code, out := s.run("apply", "--dry-run", name); !strings.Contains(out, message) || strings.Contains(out, "remove") {
+			t.Errorf("apply --dry-run %s: got exit code %d and %s", name, code, out)
 		}
+	}
+	if code, out := s.run("apply", "--dry-run", old); code != 2 || !strings.Contains(out, "remove Calico Node "+old) || strings.Contains(out, s.name("2")) {
+		t.Errorf("apply --dry-run: got exit code %d and %s", code, out)
+	}
+	if code, out := s.run("plan", old); code != 2 || !strings.Contains(out, refused) || strings.Contains(out, s.name("2")) {
+		t.Errorf("a plan about it: got exit code %d and %s", code, out)
 	}
 	if code, out := s.run("apply", "", "--yes"); code != 1 || !strings.Contains(out, "error: a NODE is empty: it must be the name of a Calico Node") {
 		t.Errorf("an empty name: got exit code %d and %s", code, out)

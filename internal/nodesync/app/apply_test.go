@@ -165,7 +165,7 @@ func (s *scene) interactive(answer string) (*applyCommand, *bytes.Buffer) {
 	s.t.Helper()
 	s.t.Setenv("ETCD_ENDPOINTS", s.etcd.Endpoint)
 	o := newOptions()
-	o.manager.Kubeconfig, o.config.Grace, o.config.Pace = s.cluster.Kubeconfig, 0, time.Second
+	o.manager.Kubeconfig, o.settings.Config.Grace, o.settings.Config.Pace = s.cluster.Kubeconfig, 0, time.Second
 	var out bytes.Buffer
 	return &applyCommand{
 		options: o, output: screen.NewFormat(screen.Text), in: strings.NewReader(answer), terminal: true, out: &out, errs: &out, clock: clock.RealClock{},
@@ -231,11 +231,11 @@ func (s *scene) errand() (*errand, *bytes.Buffer) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = store.Close() })
-	o := newOptions()
-	o.manager.Kubeconfig, o.config.Grace, o.config.Pace = s.cluster.Kubeconfig, 0, time.Second
+	config := nodesync.DefaultConfig()
+	config.Grace, config.Pace = 0, time.Second
 	var out bytes.Buffer
 	return &errand{
-		options: o, store: store, cluster: controller.ReadOnce(reader(s.t, s.cluster), clock.RealClock{}),
+		config: config, store: store, cluster: controller.ReadOnce(reader(s.t, s.cluster), clock.RealClock{}),
 		account: newAccount(&out, &out, screen.Text), clock: clock.RealClock{}, notes: &notebook{clock: clock.RealClock{}}, patience: 2 * time.Second,
 	}, &out
 }

@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,11 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
-	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -291,26 +288,4 @@ func TestDoctorCommandWithTheKubernetesDatastore(t *testing.T) {
 	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
 	d.expect(t, finding.OK, doctor.CheckDatastore, "Calico's datastore is the Kubernetes API")
 	d.expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
-}
-
-// Files that hold no certificate, or no key to it, are findings.
-func TestDoctorReadsCertificates(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	ca, empty := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "empty")
-	testkit.WriteCA(t, ca)
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	x := &examination{clock: clock.RealClock{}}
-	x.config.Etcd.CACertFile, x.config.Etcd.CertFile, x.config.Etcd.KeyFile = ca, ca, empty
-	e := doctor.Evidence{Now: time.Now()}
-	x.gatherCertificates(&e)
-	d := diagnosis{Findings: doctor.Findings(e)}
-	d.expect(t, finding.Warning, doctor.CheckCertificates, "ETCD_CA_CERT_FILE ("+ca+") ends at ")
-	d.expect(t, finding.Problem, doctor.CheckCertificates, "ETCD_CERT_FILE ("+ca+") cannot be used: tls: ")
-	x.config.Etcd.CACertFile = empty
-	e.Certificates = nil
-	x.gatherCertificates(&e)
-	diagnosis{Findings: doctor.Findings(e)}.expect(t, finding.Problem, doctor.CheckCertificates, "it holds no certificate")
 }

@@ -16,7 +16,7 @@ import (
 func (o *options) addPredecessorFlags(all *pflag.FlagSet) {
 	fs := pflag.NewFlagSet("predecessor", pflag.ContinueOnError)
 	fs.BoolVar(&o.dryRun, "dryrun", o.dryRun, "The same as --dry-run.")
-	fs.Var((*seconds)(&o.config.Resync), "syncperiod", "The same as --resync-period, in seconds.")
+	fs.Var((*seconds)(&o.settings.Config.Resync), "syncperiod", "The same as --resync-period, in seconds.")
 	for _, name := range []string{"logtostderr", "alsologtostderr"} {
 		fs.Bool(name, true, "Ignored: the log goes to standard error.")
 	}

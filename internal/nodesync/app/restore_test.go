@@ -38,7 +38,7 @@ func TestRestoreRefusesBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"nothing named":        {[]string{etcd}, nil, "name a machine, an entry or a file of the journal; restore --list shows"},
+		"nothing named":        {[]string{etcd}, nil, "name a machine or an entry of the journal; 'calico-node-sync restore --list' shows"},
 		"no namespace":         {[]string{etcd}, []string{"n1"}, "name with --namespace the one in which the controller runs"},
 		"two namespaces":       {[]string{etcd}, []string{"n1", "--namespace=a", "--leader-election-namespace=b"}, "contradict each other: drop one of them"},
 		"no cluster":           {[]string{etcd}, []string{"n1", "--namespace=a"}, "no API server is configured: pass --kubeconfig"},

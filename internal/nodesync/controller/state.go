@@ -18,6 +18,9 @@ import (
 // StateName is the ConfigMap that outlives the process, in the namespace of the Lease. MUST NOT change: people write confirmations on it.
 const StateName = "calico-node-sync-state"
 
+// LeaseName is the Lease that replicas compete for. MUST NOT change: two versions with different Leases would both lead.
+const LeaseName = "calico-node-sync.nodes.mooring.dev"
+
 // memoryKey is where the memory stands in the ConfigMap.
 const memoryKey = "memory.json"
 
@@ -42,6 +45,14 @@ type ConfigMapState struct {
 	// version is the resourceVersion that was last read or written: a leader that has been succeeded without knowing must not overwrite what
 	// its successor has saved.
 	version string
+}
+
+// StateIn is what a controller keeps in a namespace, nil for "": nothing is kept then. The client must not be a cache.
+func StateIn(live client.Client, namespace string) State {
+	if namespace == "" {
+		return nil
+	}
+	return &ConfigMapState{Client: live, Namespace: namespace, Name: StateName}
 }
 
 func (s *ConfigMapState) object() *unstructured.Unstructured {

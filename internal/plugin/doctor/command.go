@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
@@ -25,6 +26,7 @@ const long = `Check a cluster for known hazards. Nothing is written. Without a s
   certificates     certificates that have expired or expire soon; Secrets are only counted, unless --secrets says otherwise
   etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not healthy
   volumes          two volume drivers at once, the automount udev rule, missing topology labels, StorageClasses that differ
+  nodesync         what prevents calico-node-sync from working: Calico's datastore, ambiguous names, machines that are held back
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
 
 Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
@@ -54,8 +56,20 @@ func New(env *observe.Env) *cobra.Command {
 	for _, part := range checks.Parts() {
 		cmd.AddCommand((&examiner{env: env, parts: []checks.Check{part}}).command(part.Name, part.Short, part.Long, "  kubectl mooring doctor "+part.Name))
 	}
-	cmd.AddCommand(newRouteReflectors(env))
+	cmd.AddCommand(newNodeSync(env), newRouteReflectors(env))
 	return cmd
+}
+
+const nodeSyncWhere = `It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the environment names that as for calicoctl (ETCD_ENDPOINTS and what goes
+with it). What is in the way of the controller alone, its own flags and variables, is found by "calico-node-sync doctor" in its Pod; its rights by "kubectl mooring
+doctor rbac".`
+
+func newNodeSync(env *observe.Env) *cobra.Command {
+	examination := commands.NewDoctor(env.NodeSync())
+	examination.ForPerson = true
+	cmd := examination.Command(nodeSyncWhere)
+	cmd.Use, cmd.Example = "nodesync", "  kubectl mooring doctor nodesync\n  ETCD_ENDPOINTS=https://10.0.0.1:2379 kubectl mooring doctor nodesync -o json"
+	return observe.Bounded(cmd)
 }
 
 func (d *examiner) command(use, short, long, example string) *cobra.Command {

@@ -115,23 +115,13 @@ func oldStoragesIn(list map[string]any, version, kind string, notes io.Writer) (
 func listOldStorages(ctx context.Context, client dynamic.Interface) ([]map[string]any, error) {
 	resource := schema.GroupVersionResource{Group: predecessor.Group, Version: predecessor.Version, Resource: predecessor.Resource}
 	var all []map[string]any
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		page, err := client.Resource(resource).List(ctx, options)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("the cluster serves no %s: there is nothing of etcdproxy-controller; give -f FILE for objects in a file", resource.GroupResource())
-		case err != nil:
-			return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
-		}
-		for _, item := range page.Items {
-			all = append(all, item.Object)
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			break
-		}
-	}
-	if len(all) == 0 {
+	err := observe.Each(ctx, resource.GroupResource().String(), client.Resource(resource).List, func(item *unstructured.Unstructured) { all = append(all, item.Object) })
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("the cluster serves no %s: there is nothing of etcdproxy-controller; give -f FILE for objects in a file", resource.GroupResource())
+	case err != nil:
+		return nil, err
+	case len(all) == 0:
 		return nil, fmt.Errorf("the cluster has no %s: there is nothing to convert", resource.GroupResource())
 	}
 	return all, nil

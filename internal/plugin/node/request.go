@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin/annotate"
@@ -34,20 +35,13 @@ the same checks as for any machine: the Kubernetes Node is read again before eac
 ` + nodesync.KeepAnnotation + ` forbids it, and everything is journaled before it is removed. Naming a machine replaces the grace period and the confirmation
 of the mass guard. It also allows the removal of the old name of a machine that has joined again under another name.
 
-` + requestLong
-
-const restoreLong = `Put back what calico-node-sync has removed, from its journal. NAME is a machine, or an entry of the journal; a machine with several different entries is refused,
-and they are listed. Objects that exist again are not changed, addresses are restored if they are still free, and what is not restored is listed.
-
-While Kubernetes has no such Node, a restored Calico Node is removed again after the grace period, unless it has the annotation
-` + nodesync.KeepAnnotation + `.
-
-` + requestLong
-
-const requestLong = `The request is the annotation ` + nodesync.RequestAnnotation + ` on ConfigMap calico-node-sync-state in the namespace of calico-node-sync, and its
-response is the annotation ` + nodesync.AnswerAnnotation + ` there: a person needs only get and patch on that ConfigMap.
+` + requestLong + `
 
 Exit codes: 0 everything is done; 2 something was not done, for the reason that is printed; 1 an error, or it is not finished.`
+
+// requestLong is how calico-node-sync is asked.
+const requestLong = `The request is the annotation ` + nodesync.RequestAnnotation + ` on ConfigMap calico-node-sync-state in the namespace of calico-node-sync, and its
+response is the annotation ` + nodesync.AnswerAnnotation + ` there: a person needs only get and patch on that ConfigMap.`
 
 const (
 	// takeUp is how long a controller may take until it begins: it looks every ten seconds, and a round of a large cluster takes some.
@@ -58,9 +52,7 @@ const (
 
 // requestFlags are those of the commands that ask calico-node-sync for something.
 type requestFlags struct {
-	alsoRemove []string
-	dryRun     bool
-	wait       time.Duration
+	wait time.Duration
 }
 
 // New is kubectl mooring node.
@@ -72,74 +64,95 @@ func New(env *observe.Env) *cobra.Command {
 
 func newForget(env *observe.Env) *cobra.Command {
 	var f requestFlags
+	var dryRun bool
+	var alsoRemove []string
 	cmd := &cobra.Command{
 		Use: "forget NODE...", Short: "Remove the leftovers of machines that are gone from Calico's datastore", Long: forgetLong,
 		Example: "  kubectl mooring node forget worker-7 --dry-run\n  kubectl mooring node forget worker-7 worker-8\n" +
 			"  kubectl mooring node forget worker-7 --also-remove=HostEndpoint",
-		Args:              someNames("the name of a Calico Node"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || slices.Contains(args, "") {
+				return fmt.Errorf("%s needs the name of a Calico Node; see '%s --help'", cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return f.ask(cmd, env, nodesynccontroller.Request{Verb: nodesynccontroller.VerbForget, Names: names})
+			request := nodesynccontroller.Request{Verb: nodesynccontroller.VerbForget, Names: names, DryRun: dryRun}
+			for _, kind := range alsoRemove {
+				request.AlsoRemove = append(request.AlsoRemove, nodesync.ResourceKind(kind))
+			}
+			return f.ask(cmd.Context(), cmd.OutOrStdout(), env, request)
 		},
 	}
-	cmd.Flags().StringSliceVar(&f.alsoRemove, "also-remove", nil,
+	cmd.Flags().StringSliceVar(&alsoRemove, "also-remove", nil,
 		"Kinds of which users' objects go as well: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration.")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Show what would be done, and do nothing.")
 	f.addTo(cmd)
 	return cmd
 }
 
 // NewRestore is kubectl mooring restore.
 func NewRestore(env *observe.Env) *cobra.Command {
-	var f requestFlags
-	cmd := &cobra.Command{
-		Use: "restore NAME...", Short: "Put back what calico-node-sync has removed", Long: restoreLong,
-		Example:           "  kubectl mooring restore worker-7 --dry-run\n  kubectl mooring restore worker-7",
-		Args:              someNames("the name of a machine or of an entry of the journal"),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return f.ask(cmd, env, nodesynccontroller.Request{Verb: nodesynccontroller.VerbRestore, Names: names})
-		},
-	}
-	f.addTo(cmd)
+	r := &restorer{env: env}
+	cmd := commands.NewRestore(r, "calico-node-sync does it with its own rights. "+requestLong+"\n--list needs list on ConfigMaps in that namespace.")
+	cmd.Example = "  kubectl mooring restore --list\n  kubectl mooring restore worker-7 --dry-run\n  kubectl mooring restore worker-7"
+	r.addTo(cmd)
 	return cmd
 }
 
+// restorer restores by a request: commands.Restorer.
+type restorer struct {
+	requestFlags
+	env *observe.Env
+}
+
+// Journal implements commands.Restorer.
+func (r *restorer) Journal(ctx context.Context) (*nodesynccontroller.ConfigMapJournal, error) {
+	c, namespaces, err := places(r.env)
+	if err != nil {
+		return nil, err
+	}
+	state, err := oneState(ctx, c, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	return nodesynccontroller.NewConfigMapJournal(c.Config, state.Namespace)
+}
+
+// Restore implements commands.Restorer.
+func (r *restorer) Restore(ctx context.Context, names []string, dryRun bool, out io.Writer) error {
+	return r.ask(ctx, out, r.env, nodesynccontroller.Request{Verb: nodesynccontroller.VerbRestore, Names: names, DryRun: dryRun})
+}
+
 func (f *requestFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "Show what would be done, and do nothing.")
 	cmd.Flags().DurationVar(&f.wait, "wait", 5*time.Minute,
 		"How long to wait for the response. Meanwhile calico-node-sync retries what is held back temporarily, such as by pods that still run.")
 }
 
-// someNames takes one or more names.
-func someNames(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 || slices.Contains(args, "") {
-			return fmt.Errorf("%s needs %s; see '%s --help'", cmd.CommandPath(), what, cmd.CommandPath())
-		}
-		return nil
+// places are where a calico-node-sync is looked for: in the namespace of -n, or in those of Mooring.
+func places(env *observe.Env) (c *observe.Cluster, namespaces []string, err error) {
+	if c, err = env.Cluster(); err != nil {
+		return nil, nil, err
 	}
+	namespace, explicit, err := env.Namespace()
+	if explicit {
+		return c, []string{namespace}, err
+	}
+	return c, c.Namespaces, err
 }
 
 // ask gives a request to the one calico-node-sync that there is, and prints its answer.
-func (f *requestFlags) ask(cmd *cobra.Command, env *observe.Env, request nodesynccontroller.Request) error {
+func (f *requestFlags) ask(ctx context.Context, out io.Writer, env *observe.Env, request nodesynccontroller.Request) error {
 	if f.wait < time.Minute || f.wait > nodesynccontroller.LongestRequestTime {
 		return fmt.Errorf("--wait is %s: it must be between 1m and %s, 5m is the default", f.wait, nodesynccontroller.LongestRequestTime)
 	}
-	c, err := env.Cluster()
+	c, namespaces, err := places(env)
 	if err != nil {
 		return err
 	}
-	namespaces := c.Namespaces
-	if namespace, explicit, err := env.Namespace(); err != nil {
-		return err
-	} else if explicit {
-		namespaces = []string{namespace}
-	}
-	for _, kind := range f.alsoRemove {
-		request.AlsoRemove = append(request.AlsoRemove, nodesync.ResourceKind(kind))
-	}
-	request.ID, request.DryRun, request.Until = rand.String(12), f.dryRun, time.Now().Add(f.wait-10*time.Second).UTC().Truncate(time.Second)
-	return asking{c: c, request: request, wait: f.wait, to: cmd.OutOrStdout(), clock: clock.RealClock{}}.run(cmd.Context(), namespaces)
+	request.ID, request.Until = rand.String(12), time.Now().Add(f.wait-10*time.Second).UTC().Truncate(time.Second)
+	return asking{c: c, request: request, wait: f.wait, to: out, clock: clock.RealClock{}}.run(ctx, namespaces)
 }
 
 // asking is one request on its way.

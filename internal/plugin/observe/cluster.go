@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,14 +59,7 @@ func (e *Env) Cluster() (*Cluster, error) {
 
 // Nodes lists all of them.
 func (c *Cluster) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
-	err = EachPage(ctx, "Nodes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		page, err := c.Typed.CoreV1().Nodes().List(ctx, o)
-		if err != nil {
-			return "", err
-		}
-		nodes = append(nodes, page.Items...)
-		return page.Continue, nil
-	})
+	err = Each(ctx, "Nodes", c.Typed.CoreV1().Nodes().List, func(n *corev1.Node) { nodes = append(nodes, *n) })
 	return nodes, err
 }
 
@@ -96,45 +90,39 @@ func (e *Env) InNamespace() (*Cluster, string, error) {
 
 // List reads all objects of a kind; served reports whether the API server serves it at all.
 func (c *Cluster) List(ctx context.Context, resource schema.GroupVersionResource) (all []unstructured.Unstructured, served bool, err error) {
-	all, err = Pages(func(options metav1.ListOptions) ([]unstructured.Unstructured, string, error) {
-		list, err := c.Dynamic.Resource(resource).List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		return list.Items, list.GetContinue(), nil
-	})
+	err = Each(ctx, "", c.Dynamic.Resource(resource).List, func(u *unstructured.Unstructured) { all = append(all, *u) })
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
 	return all, err == nil, err
 }
 
-// EachPage reads a list page by page.
-func EachPage(ctx context.Context, what string, page func(context.Context, metav1.ListOptions) (next string, err error)) error {
-	options := metav1.ListOptions{Limit: Page}
-	for {
-		next, err := page(ctx, options)
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", what, err)
-		}
-		if options.Continue = next; next == "" {
-			return nil
-		}
-	}
+// PageOf is one answer to a list: of Nodes, say.
+type PageOf interface {
+	metav1.ListInterface
+	runtime.Object
 }
 
-// Pages reads a list page by page. A part of a list is none.
-func Pages[T any](page func(metav1.ListOptions) (items []T, next string, err error)) ([]T, error) {
-	var out []T
+// Each reads a list page by page, and calls do with each object. Of a list that cannot be read to its end nothing may be used. The error has what is
+// listed in front, unless that is "".
+func Each[L PageOf, T any](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), do func(*T)) error {
 	options := metav1.ListOptions{Limit: Page}
 	for {
-		items, next, err := page(options)
-		if err != nil {
-			return nil, err
+		page, err := list(ctx, options)
+		if err == nil {
+			err = apimeta.EachListItem(page, func(object runtime.Object) error {
+				do(any(object).(*T)) // the items of a list of Nodes are Nodes
+				return nil
+			})
 		}
-		out = append(out, items...)
-		if options.Continue = next; next == "" {
-			return out, nil
+		switch {
+		case err != nil && what != "":
+			return fmt.Errorf("listing %s: %w", what, err)
+		case err != nil:
+			return err
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
 		}
 	}
 }

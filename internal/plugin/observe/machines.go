@@ -4,7 +4,6 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -71,32 +71,14 @@ func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreem
 	if w.Cloud, err = Droplets(ctx, c, nodes, now); err != nil {
 		return w, err
 	}
-	if w.CleanUps, err = CleanUps(ctx, c, w, now); err != nil {
-		return w, err
-	}
+	w.CleanUps = CleanUps(ctx, c, w, now)
 	w.Now = now.Now()
 	return w, nil
 }
 
-// CleanUps asks what calico-node-sync does, if Calico has anything of a machine that has no Node: most of the time it has not.
-func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.PassiveClock) ([]agreement.CleanUp, error) {
-	known := map[string]bool{}
-	for i := range w.Nodes {
-		known[w.Nodes[i].Name] = true
-	}
-	if w.Calico.Side != (agreement.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) {
-		return nil, nil
-	}
-	config, err := Datastore()
-	if err != nil {
-		return nil, err
-	}
-	return cleanUps(ctx, c, config, now), nil
-}
-
-// Datastore is Calico's by the environment, the kubernetes one where it names none.
-func Datastore() (calico.Config, error) {
-	config, err := calico.ResolveOrKubernetes("", os.LookupEnv)
+// Datastore is Calico's by --datastore-type, "" without that flag, and the environment, the kubernetes one where they name none.
+func Datastore(kind string) (calico.Config, error) {
+	config, err := calico.ResolveOrKubernetes(kind, os.LookupEnv)
 	if config.Kind == calico.EtcdV3 {
 		logrus.SetOutput(io.Discard) // libcalico-go's; what cannot be read is said
 	}
@@ -140,7 +122,7 @@ func ReflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement
 // ReadCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
 // read is part of the answer.
 func ReadCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
-	config, err := Datastore()
+	config, err := Datastore("")
 	if err != nil {
 		return agreement.Calico{}, err
 	}
@@ -175,11 +157,11 @@ func kubernetesName(n calico.Node) string {
 }
 
 func snapshotOf(ctx context.Context, c *Cluster, config calico.Config) (calico.Snapshot, error) {
-	store, done, err := openStore(c, config)
+	store, err := commands.Connect(config, c.Config)
 	if err != nil {
 		return calico.Snapshot{}, err
 	}
-	defer done()
+	defer func() { _ = store.Close() }()
 	snapshot, err := store.Snapshot(ctx)
 	if err != nil || config.Kind == calico.Kubernetes {
 		return snapshot, err

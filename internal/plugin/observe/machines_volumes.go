@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
@@ -56,17 +55,10 @@ func (v *nodeVolumes) read(ctx context.Context) error {
 			v.limits[node] = int(*driver.Allocatable.Count)
 		}
 	}
-	err = EachPage(ctx, "PersistentVolumes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := v.cluster.Typed.CoreV1().PersistentVolumes().List(ctx, o)
-		if err != nil {
-			return "", err
+	err = Each(ctx, "PersistentVolumes", v.cluster.Typed.CoreV1().PersistentVolumes().List, func(pv *corev1.PersistentVolume) {
+		if p, ours := volumeOf(pv); ours {
+			v.ids[p.Name] = p.ID
 		}
-		for i := range list.Items {
-			if p, ours := volumeOf(&list.Items[i]); ours {
-				v.ids[p.Name] = p.ID
-			}
-		}
-		return list.Continue, nil
 	})
 	if err != nil {
 		return err
@@ -134,19 +126,12 @@ func (v *nodeVolumes) id(name string) string { return cmp.Or(v.ids[name], name) 
 // Registered is what the CSINodes have of the driver, by the names of Nodes.
 func (c *Cluster) Registered(ctx context.Context) (map[string]storagev1.CSINodeDriver, error) {
 	out := map[string]storagev1.CSINodeDriver{}
-	err := EachPage(ctx, "CSINodes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Typed.StorageV1().CSINodes().List(ctx, o)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			for _, d := range list.Items[i].Spec.Drivers {
-				if d.Name == volumes.Driver {
-					out[list.Items[i].Name] = d
-				}
+	err := Each(ctx, "CSINodes", c.Typed.StorageV1().CSINodes().List, func(n *storagev1.CSINode) {
+		for _, d := range n.Spec.Drivers {
+			if d.Name == volumes.Driver {
+				out[n.Name] = d
 			}
 		}
-		return list.Continue, nil
 	})
 	return out, err
 }

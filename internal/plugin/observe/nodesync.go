@@ -4,61 +4,91 @@
 package observe
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
 )
 
-// PreviewNodeSync plans as calico-node-sync would with those limits, with what a running one remembers if that is found.
-func PreviewNodeSync(ctx context.Context, c *Cluster, config calico.Config, limits nodesync.Config, now clock.PassiveClock) explain.NodeSync {
-	out := explain.NodeSync{Grace: limits.Grace}
-	store, done, err := openStore(c, config)
-	if err != nil {
-		return explain.NodeSync{Side: SideOf(err)}
-	}
-	defer done()
-	live, err := nodesynccontroller.NewLive(c.Config)
-	if err != nil {
-		return explain.NodeSync{Side: SideOf(err)}
-	}
-	var state nodesynccontroller.State
-	if namespace := c.stateNamespace(ctx); namespace != "" {
-		state = &nodesynccontroller.ConfigMapState{Client: live, Namespace: namespace, Name: nodesynccontroller.StateName}
-	}
-	watched, err := nodesynccontroller.WatchKept(ctx, state, limits, now.Now())
-	if err != nil {
-		return explain.NodeSync{Side: SideOf(fmt.Errorf("reading what calico-node-sync remembers: %w", err))}
-	}
-	if watched {
-		out.Memory = "that of calico-node-sync"
-	}
-	limits.OneShot = !watched
-	out.Plan, err = nodesynccontroller.NewOneShot(limits, store, nodesynccontroller.ReadOnce(live, now), state, clock.RealClock{}).Preview(ctx)
-	out.Side = SideOf(err)
-	return out
+// NodeSyncSource is where the commands of calico-node-sync read for a person: commands.Source. Calico's data is in the kubernetes datastore unless --datastore-type
+// or the environment name etcd.
+type NodeSyncSource struct {
+	open func() (*Cluster, error)
 }
 
-// openStore connects to Calico's datastore; done ends that.
-func openStore(c *Cluster, config calico.Config) (store nodesynccontroller.Datastore, done func(), err error) {
-	if config.Kind == calico.Kubernetes {
-		kubernetes, err := calico.OpenKubernetes(c.Config)
-		return kubernetes, func() {}, err
-	}
-	etcd, err := calico.OpenEtcd(config.Etcd)
+// NodeSync is what kubectl's flags name. Nothing is read before a command asks.
+func (e *Env) NodeSync() NodeSyncSource { return NodeSyncSource{sync.OnceValues(e.Cluster)} }
+
+// NodeSync is the cluster as a Source.
+func (c *Cluster) NodeSync() NodeSyncSource {
+	return NodeSyncSource{func() (*Cluster, error) { return c, nil }}
+}
+
+// Cluster implements commands.Source.
+func (s NodeSyncSource) Cluster() (*rest.Config, error) {
+	c, err := s.open()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return etcd, func() { _ = etcd.Close() }, nil
+	return c.Config, nil
+}
+
+// Datastore implements commands.Source.
+func (s NodeSyncSource) Datastore(kind string) (calico.Config, error) {
+	config, err := Datastore(kind)
+	if err != nil || config.Kind != calico.Kubernetes {
+		return config, err
+	}
+	c, err := s.open()
+	if err != nil {
+		return config, err
+	}
+	if _, err := c.Typed.Discovery().ServerResourcesForGroupVersion(CalicoKinds); apierrors.IsNotFound(err) {
+		return config, fmt.Errorf("%w; if Calico keeps its data in etcd, set ETCD_ENDPOINTS", ErrNoCalico)
+	}
+	return config, nil
+}
+
+// ErrNoCalico is that of a cluster without Calico, as far as the kubernetes datastore shows.
+var ErrNoCalico = errors.New("there are no kinds of Calico in this cluster")
+
+// Namespace implements commands.Source.
+func (s NodeSyncSource) Namespace(ctx context.Context) string {
+	c, err := s.open()
+	if err != nil {
+		return ""
+	}
+	return c.stateNamespace(ctx)
+}
+
+// PreviewNodeSync plans as calico-node-sync would with those limits, with what a running one remembers if that is found.
+func PreviewNodeSync(ctx context.Context, c *Cluster, limits nodesync.Config) explain.NodeSync {
+	sides, err := commands.Open(ctx, c.NodeSync(), "")
+	if err != nil {
+		return explain.NodeSync{Side: SideOf(err)}
+	}
+	defer func() { _ = sides.Store.Close() }()
+	plan, remembered, err := sides.Preview(ctx, limits)
+	out := explain.NodeSync{Grace: limits.Grace, Plan: plan, Side: SideOf(err)}
+	if remembered {
+		out.Memory = "that of calico-node-sync"
+	}
+	return out
 }
 
 // stateNamespace is the first of Mooring's namespaces in which a calico-node-sync keeps its memory, "" if there is none or it may not be read. A ConfigMap
@@ -72,17 +102,14 @@ func (c *Cluster) stateNamespace(ctx context.Context) string {
 	return ""
 }
 
-// nodeSyncLease is the Lease by which calico-node-sync elects its leader (package nodesync/app, which links a whole manager), leaseFresh for how long after
-// its last renewal somebody counts as leading: longer than any lease, since this machine's clock is not the cluster's.
-const (
-	nodeSyncLease = "calico-node-sync.nodes.mooring.dev"
-	leaseFresh    = 2 * time.Minute
-)
+// leaseFresh is for how long after the last renewal of its Lease a calico-node-sync counts as leading: longer than any lease, since this machine's clock is
+// not the cluster's.
+const leaseFresh = 2 * time.Minute
 
 // nodeSyncLeads reports whether a calico-node-sync holds its Lease in one of Mooring's namespaces. A memory alone proves nothing: it outlives the program.
 func (c *Cluster) nodeSyncLeads(ctx context.Context, now time.Time) bool {
 	return slices.ContainsFunc(c.Namespaces, func(namespace string) bool {
-		object, err := c.Typed.CoordinationV1().Leases(namespace).Get(ctx, nodeSyncLease, metav1.GetOptions{})
+		object, err := c.Typed.CoordinationV1().Leases(namespace).Get(ctx, nodesynccontroller.LeaseName, metav1.GetOptions{})
 		if err != nil {
 			return false
 		}
@@ -91,12 +118,18 @@ func (c *Cluster) nodeSyncLeads(ctx context.Context, now time.Time) bool {
 	})
 }
 
-// cleanUps is what a running calico-node-sync does about machines without a Kubernetes Node; none where none runs.
-func cleanUps(ctx context.Context, c *Cluster, config calico.Config, now clock.PassiveClock) []agreement.CleanUp {
-	if !c.nodeSyncLeads(ctx, now.Now()) {
+// CleanUps is what a running calico-node-sync does about machines without a Kubernetes Node; none where none runs. It is read if Calico has anything of such
+// a machine: most of the time it has not.
+func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.PassiveClock) []agreement.CleanUp {
+	known := map[string]bool{}
+	for i := range w.Nodes {
+		known[w.Nodes[i].Name] = true
+	}
+	if w.Calico.Side != (agreement.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) ||
+		!c.nodeSyncLeads(ctx, now.Now()) {
 		return nil
 	}
-	preview := PreviewNodeSync(ctx, c, config, nodesync.DefaultConfig(), now)
+	preview := PreviewNodeSync(ctx, c, nodesync.DefaultConfig())
 	if preview.Memory == "" || preview.Side != (explain.Side{}) {
 		return nil
 	}

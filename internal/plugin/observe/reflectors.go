@@ -122,18 +122,14 @@ func countedPods(ctx context.Context, c *Cluster, topologies []v1alpha1.RouteRef
 	ended := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	)
-	err := EachPage(ctx, "pods", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+	list := func(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 		o.FieldSelector = ended.String()
-		page, err := c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-		if err != nil {
-			return "", err
+		return c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+	}
+	err := Each(ctx, "pods", list, func(p *corev1.Pod) {
+		if routereflector.IsWorkload(p) {
+			counts[p.Spec.NodeName]++
 		}
-		for i := range page.Items {
-			if p := &page.Items[i]; routereflector.IsWorkload(p) {
-				counts[p.Spec.NodeName]++
-			}
-		}
-		return page.Continue, nil
 	})
 	if err != nil {
 		return nil, SideOf(err).Problem

@@ -70,18 +70,11 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 		return w, err
 	}
 	names, claims := map[string]bool{}, map[string]bool{}
-	err = EachPage(ctx, "PersistentVolumes", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Typed.CoreV1().PersistentVolumes().List(ctx, o)
-		if err != nil {
-			return "", err
+	err = Each(ctx, "PersistentVolumes", c.Typed.CoreV1().PersistentVolumes().List, func(pv *corev1.PersistentVolume) {
+		if v, ours := volumeOf(pv); ours {
+			w.Volumes = append(w.Volumes, v)
+			names[v.Name] = true
 		}
-		for i := range list.Items {
-			if v, ours := volumeOf(&list.Items[i]); ours {
-				w.Volumes = append(w.Volumes, v)
-				names[v.Name] = true
-			}
-		}
-		return list.Continue, nil
 	})
 	if err != nil {
 		return w, err
@@ -92,17 +85,10 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 	if len(claims) == 0 {
 		return w, c.machinesOfVolumes(ctx, &w, names) // no Pod uses any
 	}
-	err = EachPage(ctx, "Pods", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Typed.CoreV1().Pods("").List(ctx, o)
-		if err != nil {
-			return "", err
+	err = Each(ctx, "Pods", c.Typed.CoreV1().Pods("").List, func(pod *corev1.Pod) {
+		if p, uses := podOf(pod, claims); uses {
+			w.Pods = append(w.Pods, p)
 		}
-		for i := range list.Items {
-			if p, uses := podOf(&list.Items[i], claims); uses {
-				w.Pods = append(w.Pods, p)
-			}
-		}
-		return list.Continue, nil
 	})
 	if err != nil {
 		return w, err
@@ -113,43 +99,28 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 // claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by
 // namespace/name.
 func (c *Cluster) claims(ctx context.Context, w *volumes.World, names, classes, into map[string]bool) error {
-	return EachPage(ctx, "PersistentVolumeClaims", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Typed.CoreV1().PersistentVolumeClaims("").List(ctx, o)
-		if err != nil {
-			return "", err
+	return Each(ctx, "PersistentVolumeClaims", c.Typed.CoreV1().PersistentVolumeClaims("").List, func(p *corev1.PersistentVolumeClaim) {
+		ofClass := p.Spec.StorageClassName != nil && classes[*p.Spec.StorageClassName]
+		lost := p.Status.Phase == corev1.ClaimLost
+		waits := p.Spec.VolumeName == "" && ofClass
+		if !names[p.Spec.VolumeName] && !waits && !(lost && (ofClass || p.Annotations[ProvisionerAnnotation] == volumes.Driver)) {
+			return
 		}
-		for i := range list.Items {
-			p := &list.Items[i]
-			ofClass := p.Spec.StorageClassName != nil && classes[*p.Spec.StorageClassName]
-			lost := p.Status.Phase == corev1.ClaimLost
-			waits := p.Spec.VolumeName == "" && ofClass
-			if !names[p.Spec.VolumeName] && !waits && !(lost && (ofClass || p.Annotations[ProvisionerAnnotation] == volumes.Driver)) {
-				continue
-			}
-			claim := volumes.Claim{
-				Name: p.Namespace + "/" + p.Name, UID: string(p.UID), Volume: p.Spec.VolumeName, GiB: gib(p.Spec.Resources.Requests), Created: p.CreationTimestamp.Time,
-				Lost: lost,
-			}
-			into[claim.Name] = true
-			w.Claims = append(w.Claims, claim)
+		claim := volumes.Claim{
+			Name: p.Namespace + "/" + p.Name, UID: string(p.UID), Volume: p.Spec.VolumeName, GiB: gib(p.Spec.Resources.Requests), Created: p.CreationTimestamp.Time,
+			Lost: lost,
 		}
-		return list.Continue, nil
+		into[claim.Name] = true
+		w.Claims = append(w.Claims, claim)
 	})
 }
 
 // attachments reads the VolumeAttachments of volumes of those names; nil means of all.
 func (c *Cluster) attachments(ctx context.Context, names map[string]bool) (out []volumes.Attachment, err error) {
-	err = EachPage(ctx, "VolumeAttachments", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Typed.StorageV1().VolumeAttachments().List(ctx, o)
-		if err != nil {
-			return "", err
+	err = Each(ctx, "VolumeAttachments", c.Typed.StorageV1().VolumeAttachments().List, func(v *storagev1.VolumeAttachment) {
+		if a, ours := attachmentOf(v); ours && (names == nil || names[a.Volume]) {
+			out = append(out, a)
 		}
-		for i := range list.Items {
-			if a, ours := attachmentOf(&list.Items[i]); ours && (names == nil || names[a.Volume]) {
-				out = append(out, a)
-			}
-		}
-		return list.Continue, nil
 	})
 	return out, err
 }
@@ -248,29 +219,21 @@ func attachmentOf(a *storagev1.VolumeAttachment) (out volumes.Attachment, ours b
 // snapshotContents reads VolumeSnapshotContents, a kind that not all clusters have.
 func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, side agreement.Side) {
 	resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"}
-	err := EachPage(ctx, "VolumeSnapshotContents", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Dynamic.Resource(resource).List(ctx, o)
-		if err != nil {
-			return "", err
+	err := Each(ctx, "VolumeSnapshotContents", c.Dynamic.Resource(resource).List, func(u *unstructured.Unstructured) {
+		text := func(fields ...string) string {
+			s, _, _ := unstructured.NestedString(u.Object, fields...) // what is of another form is not there
+			return s
 		}
-		for i := range list.Items {
-			object := list.Items[i].Object
-			text := func(fields ...string) string {
-				s, _, _ := unstructured.NestedString(object, fields...) // what is of another form is not there
-				return s
-			}
-			if text("spec", "driver") != volumes.Driver {
-				continue
-			}
-			content := volumes.Content{Name: list.Items[i].GetName(), Handle: text("status", "snapshotHandle"), Volume: text("spec", "source", "volumeHandle")}
-			content.Created = list.Items[i].GetCreationTimestamp().Time
-			if content.Handle == "" {
-				content.Handle = text("spec", "source", "snapshotHandle")
-			}
-			content.Snapshot = text("spec", "volumeSnapshotRef", "namespace") + "/" + text("spec", "volumeSnapshotRef", "name")
-			out = append(out, content)
+		if text("spec", "driver") != volumes.Driver {
+			return
 		}
-		return list.GetContinue(), nil
+		content := volumes.Content{Name: u.GetName(), Handle: text("status", "snapshotHandle"), Volume: text("spec", "source", "volumeHandle")}
+		content.Created = u.GetCreationTimestamp().Time
+		if content.Handle == "" {
+			content.Handle = text("spec", "source", "snapshotHandle")
+		}
+		content.Snapshot = text("spec", "volumeSnapshotRef", "namespace") + "/" + text("spec", "volumeSnapshotRef", "name")
+		out = append(out, content)
 	})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -55,7 +55,7 @@ func (p routeReflectors) fromCluster(ctx context.Context, names []string, notes 
 	if err != nil {
 		return out, err
 	}
-	config, err := observe.Datastore()
+	config, err := observe.Datastore("")
 	if err != nil {
 		return out, err
 	}

@@ -177,19 +177,15 @@ func tlsSecrets(options metav1.ListOptions) metav1.ListOptions {
 
 // secrets reads the public part of Secrets.
 func (l *certificateLook) secrets(ctx context.Context) {
-	bundles, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Bundle, string, error) {
-		list, err := l.cluster.Typed.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, tlsSecrets(options))
-		if err != nil {
-			return nil, "", err
-		}
-		var out []doctor.Bundle
-		for _, s := range list.Items {
-			out = append(out, doctor.Bundle{Where: "Secret " + s.Namespace + "/" + s.Name, PEM: s.Data[corev1.TLSCertKey], Leaf: true})
-		}
-		return out, list.Continue, nil
-	})
-	if err != nil {
+	var bundles []doctor.Bundle
+	list := func(ctx context.Context, o metav1.ListOptions) (*corev1.SecretList, error) {
+		return l.cluster.Typed.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, tlsSecrets(o))
+	}
+	if err := observe.Each(ctx, "", list, func(s *corev1.Secret) {
+		bundles = append(bundles, doctor.Bundle{Where: "Secret " + s.Namespace + "/" + s.Name, PEM: s.Data[corev1.TLSCertKey], Leaf: true})
+	}); err != nil {
 		l.unread("Secrets", err)
+		return
 	}
 	l.evidence.Bundles = append(l.evidence.Bundles, bundles...)
 }
@@ -198,17 +194,12 @@ func (l *certificateLook) secrets(ctx context.Context) {
 func (l *certificateLook) count(ctx context.Context) {
 	client, err := metadata.NewForConfig(l.cluster.Config)
 	if err == nil {
-		var all []metav1.PartialObjectMetadata
-		all, err = observe.Pages(func(options metav1.ListOptions) ([]metav1.PartialObjectMetadata, string, error) {
-			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List(ctx, tlsSecrets(options))
-			if err != nil {
-				return nil, "", err
-			}
-			return list.Items, list.Continue, nil
-		})
-		l.evidence.Closed = len(all)
+		list := func(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			return client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List(ctx, tlsSecrets(o))
+		}
+		err = observe.Each(ctx, "", list, func(*metav1.PartialObjectMetadata) { l.evidence.Closed++ })
 	}
 	if err != nil {
-		l.evidence.ClosedProblem = observe.OneLine(err)
+		l.evidence.Closed, l.evidence.ClosedProblem = 0, observe.OneLine(err)
 	}
 }

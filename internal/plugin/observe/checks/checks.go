@@ -6,9 +6,12 @@ package checks
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/nodesync/commands"
+	nodesync "github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	routereflectors "github.com/mooring-dev/mooring/internal/routereflector/doctor"
@@ -40,9 +43,9 @@ func Parts() []Check {
 	}
 }
 
-// All is every doctor.
+// All is every doctor: those, and what components contribute.
 func All() []Check {
-	return append(Parts(), Check{Name: "routereflectors", look: lookAtRouteReflectors})
+	return append(Parts(), Check{Name: "nodesync", look: lookAtNodeSync}, Check{Name: "routereflectors", look: lookAtRouteReflectors})
 }
 
 // Findings are those of some doctors, the worst first. What they share is read once.
@@ -54,18 +57,43 @@ func (x *Examination) Findings(ctx context.Context, parts []Check) []finding.Fin
 	return finding.Merge(found...)
 }
 
-// lookAtRouteReflectors is the doctor of that name, as part of all. A cluster without Calico's kinds has nothing for it.
+// lookAtNodeSync is calico-node-sync's doctor as part of all, where one runs: what the other doctors look at is theirs. It is not asked for the rights of
+// the person.
+func lookAtNodeSync(ctx context.Context, x *Examination) []finding.Finding {
+	source := x.cluster.NodeSync()
+	if source.Namespace(ctx) == "" {
+		return nil
+	}
+	_, err := source.Datastore("")
+	if err == nil {
+		examination := commands.NewDoctor(source)
+		examination.ForPerson = true
+		var found []finding.Finding
+		if found, err = examination.Findings(ctx); err == nil {
+			return slices.DeleteFunc(found, func(f finding.Finding) bool {
+				return slices.Contains([]string{nodesync.CheckKubeControllers, nodesync.CheckInstallations, nodesync.CheckPredecessor}, f.Check)
+			})
+		}
+	}
+	return notLookedAt("nodesync", "Calico's datastore", err, observe.ErrNoCalico)
+}
+
+// lookAtRouteReflectors is the doctor of that name, as part of all.
 func lookAtRouteReflectors(ctx context.Context, x *Examination) []finding.Finding {
-	const check, side = "routereflectors", "route reflectors"
-	where, err := observe.Datastore()
+	where, err := observe.Datastore("")
 	if err == nil {
 		var evidence routereflectors.Evidence
 		if evidence, err = ReflectorEvidence(ctx, x.cluster, where); err == nil {
 			return routereflectors.Findings(evidence)
 		}
 	}
+	return notLookedAt("routereflectors", "route reflectors", err, calico.ErrNoBGPKinds)
+}
+
+// notLookedAt is why a check of Calico's data was not made. A cluster without such data has nothing for it.
+func notLookedAt(check, side string, err, none error) []finding.Finding {
 	f := doctor.NotLookedAt(side, observe.OneLine(err))
-	if f.Check = check; errors.Is(err, calico.ErrNoBGPKinds) {
+	if f.Check = check; errors.Is(err, none) {
 		f.Severity, f.Unread, f.Why, f.Do = finding.Note, false, "", ""
 	}
 	return []finding.Finding{f}

@@ -45,18 +45,11 @@ func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEv
 		return *x.controllers
 	}
 	e := doctor.ControllerEvidence{Workloads: x.workloads(ctx)}
-	leases, err := observe.Pages(func(options metav1.ListOptions) ([]coordinationv1.Lease, string, error) {
-		list, err := x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		return list.Items, list.Continue, nil
+	err := observe.Each(ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List, func(l *coordinationv1.Lease) {
+		e.Leases = append(e.Leases, observe.LeaseOf(l))
 	})
 	if err != nil {
-		e.LeaseProblem = observe.OneLine(err)
-	}
-	for i := range leases {
-		e.Leases = append(e.Leases, observe.LeaseOf(&leases[i]))
+		e.Leases, e.LeaseProblem = nil, observe.OneLine(err)
 	}
 	e.Now = x.clock.Now()
 	x.controllers = &e
@@ -65,40 +58,22 @@ func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEv
 
 // workloads reads what runs in all namespaces.
 func (x *Examination) workloads(ctx context.Context) []doctor.Listing {
-	if x.listings != nil {
-		return x.listings
+	if x.listings == nil {
+		apps := x.cluster.Typed.AppsV1()
+		x.listings = []doctor.Listing{
+			listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf),
+			listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf),
+		}
 	}
-	apps := x.cluster.Typed.AppsV1()
-	deployments, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Workload, string, error) {
-		list, err := apps.Deployments(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		var out []doctor.Workload
-		for i := range list.Items {
-			out = append(out, deploymentOf(&list.Items[i]))
-		}
-		return out, list.Continue, nil
-	})
-	x.listings = append(x.listings, listing("Deployments", deployments, err))
-	daemonSets, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Workload, string, error) {
-		list, err := apps.DaemonSets(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		var out []doctor.Workload
-		for i := range list.Items {
-			out = append(out, daemonSetOf(&list.Items[i]))
-		}
-		return out, list.Continue, nil
-	})
-	x.listings = append(x.listings, listing("DaemonSets", daemonSets, err))
 	return x.listings
 }
 
-func listing(kind string, workloads []doctor.Workload, err error) doctor.Listing {
-	l := doctor.Listing{Kind: kind, Workloads: workloads}
-	if err != nil {
+// listing reads the workloads of a kind.
+func listing[L observe.PageOf, T any](
+	ctx context.Context, kind string, list func(context.Context, metav1.ListOptions) (L, error), of func(*T) doctor.Workload,
+) doctor.Listing {
+	l := doctor.Listing{Kind: kind}
+	if err := observe.Each(ctx, "", list, func(object *T) { l.Workloads = append(l.Workloads, of(object)) }); err != nil {
 		l.Workloads, l.Problem = nil, observe.OneLine(err)
 	}
 	return l

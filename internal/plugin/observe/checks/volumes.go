@@ -41,7 +41,8 @@ const (
 
 // lookAtVolumes judges what DigitalOcean's volumes need.
 func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
-	e := doctor.VolumeEvidence{Workloads: append(slices.Clone(x.workloads(ctx)), x.statefulSets(ctx))}
+	statefulSets := listing(ctx, "StatefulSets", x.cluster.Typed.AppsV1().StatefulSets(metav1.NamespaceAll).List, statefulSetOf)
+	e := doctor.VolumeEvidence{Workloads: append(slices.Clone(x.workloads(ctx)), statefulSets)}
 	unread := func(side string, err error) {
 		if err != nil {
 			e.Unread = append(e.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
@@ -50,17 +51,7 @@ func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
 	var err error
 	e.Machines, err = x.volumeMachines(ctx)
 	unread("Nodes and CSINodes", err)
-	e.Classes, err = observe.Pages(func(options metav1.ListOptions) ([]doctor.VolumeClass, string, error) {
-		list, err := x.cluster.Typed.StorageV1().StorageClasses().List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		var out []doctor.VolumeClass
-		for i := range list.Items {
-			out = append(out, volumeClass(&list.Items[i]))
-		}
-		return out, list.Continue, nil
-	})
+	err = observe.Each(ctx, "", x.cluster.Typed.StorageV1().StorageClasses().List, func(c *storagev1.StorageClass) { e.Classes = append(e.Classes, volumeClass(c)) })
 	unread("StorageClasses", err)
 	snapshots, _, err := x.cluster.List(ctx, schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"})
 	unread("VolumeSnapshotClasses", err)
@@ -71,22 +62,6 @@ func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
 		}
 	}
 	return doctor.Volumes(e)
-}
-
-// statefulSets reads those of all namespaces.
-func (x *Examination) statefulSets(ctx context.Context) doctor.Listing {
-	all, err := observe.Pages(func(options metav1.ListOptions) ([]doctor.Workload, string, error) {
-		list, err := x.cluster.Typed.AppsV1().StatefulSets(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, "", err
-		}
-		var out []doctor.Workload
-		for i := range list.Items {
-			out = append(out, statefulSetOf(&list.Items[i]))
-		}
-		return out, list.Continue, nil
-	})
-	return listing("StatefulSets", all, err)
 }
 
 func statefulSetOf(s *appsv1.StatefulSet) doctor.Workload {

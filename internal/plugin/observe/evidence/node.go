@@ -32,7 +32,7 @@ func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name 
 	if err != nil {
 		return evidence, err
 	}
-	config, err := observe.Datastore()
+	config, err := observe.Datastore("")
 	if err != nil {
 		return evidence, err
 	}
@@ -52,7 +52,7 @@ func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name 
 	if w.Calico.Side == (agreement.Side{}) {
 		limits := nodesync.DefaultConfig()
 		limits.SweepPeriod = 0 // what no Node leads to is not this machine's
-		evidence.NodeSync = observe.PreviewNodeSync(ctx, c, config, limits, now)
+		evidence.NodeSync = observe.PreviewNodeSync(ctx, c, limits)
 		evidence.Reflectors = reflectorsOfNode(ctx, c, now, config, append([]string{name}, evidence.CalicoNames...))
 	}
 	evidence.Events, evidence.EventsRead = eventsOfMachine(ctx, c, append([]string{name}, evidence.CalicoNames...))

@@ -41,17 +41,10 @@ const mostEvents = 4 * observe.Page
 
 // balancers lists the Services of type LoadBalancer.
 func balancers(ctx context.Context, c *observe.Cluster) (out []ui.Balancer, err error) {
-	err = observe.EachPage(ctx, "Services", func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := c.Typed.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
-		if err != nil {
-			return "", err
+	err = observe.Each(ctx, "Services", c.Typed.CoreV1().Services(metav1.NamespaceAll).List, func(s *corev1.Service) {
+		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			out = append(out, balancerOf(s))
 		}
-		for i := range list.Items {
-			if s := &list.Items[i]; s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-				out = append(out, balancerOf(s))
-			}
-		}
-		return list.Continue, nil
 	})
 	return out, err
 }
@@ -150,21 +143,16 @@ func journal(ctx context.Context, c *observe.Cluster) ([]ui.Entry, error) {
 	}
 	var out []ui.Entry
 	for _, namespace := range c.Namespaces { // others may have ConfigMaps with the same label in theirs
-		list, err := observe.Pages(func(options metav1.ListOptions) ([]metav1.PartialObjectMetadata, string, error) {
-			options.LabelSelector = journalLabel
-			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, options)
-			if err != nil {
-				return nil, "", err
-			}
-			return list.Items, list.Continue, nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("listing the journal of %s: %w", observe.NodeSync, err)
+		list := func(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			o.LabelSelector = journalLabel
+			return client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, o)
 		}
-		for i := range list {
-			if part, _, _ := strings.Cut(list[i].Annotations[journalPart], "/"); part == "1" {
-				out = append(out, journalEntry(&list[i]))
+		if err := observe.Each(ctx, "the journal of "+observe.NodeSync, list, func(item *metav1.PartialObjectMetadata) {
+			if part, _, _ := strings.Cut(item.Annotations[journalPart], "/"); part == "1" {
+				out = append(out, journalEntry(item))
 			}
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

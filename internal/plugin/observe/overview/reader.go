@@ -91,9 +91,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	if sides.Cloud, err = u.droplets(ctx, nodes); err != nil {
 		return w, err
 	}
-	if sides.CleanUps, err = observe.CleanUps(ctx, u.cluster, sides, u.clock); err != nil {
-		return w, err
-	}
+	sides.CleanUps = observe.CleanUps(ctx, u.cluster, sides, u.clock)
 	sides.Now = u.clock.Now()
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
 	u.topologies(&w, seen, served, problem, nodes)

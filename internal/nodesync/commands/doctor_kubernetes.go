@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package commands
 
 import (
 	"context"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,8 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"time"
-
+	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 )
 
@@ -75,23 +75,20 @@ func workload(meta metav1.ObjectMeta, pod corev1.PodSpec) doctor.Workload {
 
 // leases lists the controller's Leases of all namespaces; of its own alone, if there is no right to more.
 func (x *examination) leases(ctx context.Context, namespace string) doctor.Answer[[]doctor.Lease] {
-	list := func(namespace string) doctor.Answer[[]doctor.Lease] {
-		return ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
-			selector := fields.OneTermEqualSelector("metadata.name", x.options.manager.LeaderElectionID).String()
-			list, err := x.api.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
-			if err != nil {
-				return nil, err
-			}
-			return each(list.Items, lease), nil
-		})
-	}
-	everywhere := list(metav1.NamespaceAll)
+	everywhere := ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
+		selector := fields.OneTermEqualSelector("metadata.name", controller.LeaseName).String()
+		list, err := x.api.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector})
+		if err != nil {
+			return nil, err
+		}
+		return each(list.Items, lease), nil
+	})
 	if !everywhere.Forbidden || namespace == "" {
 		return everywhere
 	}
 	return ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
 		// The shipped Role may get this one by its name, and list none.
-		one, err := x.api.CoordinationV1().Leases(namespace).Get(ctx, x.options.manager.LeaderElectionID, metav1.GetOptions{})
+		one, err := x.api.CoordinationV1().Leases(namespace).Get(ctx, controller.LeaseName, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil
@@ -119,14 +116,14 @@ func lease(l *coordinationv1.Lease) doctor.Lease {
 // rights asks for each right that the controller uses, and whose they are. Nothing is stored by asking.
 func (x *examination) rights(ctx context.Context, kind, namespace string) (whose string, answers []doctor.RightAnswer) {
 	api := x.api
-	if x.as != "" {
+	if x.As != "" {
 		config := rest.CopyConfig(x.cluster)
-		config.Impersonate = rest.ImpersonationConfig{UserName: x.as}
+		config.Impersonate = rest.ImpersonationConfig{UserName: x.As}
 		impersonating, err := kubernetes.NewForConfig(config)
 		if err != nil {
-			return x.as, []doctor.RightAnswer{{Failure: plain(err)}}
+			return x.As, []doctor.RightAnswer{{Failure: plain(err)}}
 		}
-		api, whose = impersonating, x.as
+		api, whose = impersonating, x.As
 	} else if self, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
 		whose = self.Status.UserInfo.Username
 	}

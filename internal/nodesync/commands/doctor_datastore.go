@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package commands
 
 import (
 	"context"
@@ -12,15 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -77,16 +74,9 @@ func members(ctx context.Context, etcd *clientv3.Client, endpoints []string) []d
 }
 
 func etcdClient(c calico.EtcdConfig) (*clientv3.Client, error) {
-	config := clientv3.Config{
-		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password, DialTimeout: questionTimeout, Logger: zap.NewNop(),
-	}
-	if strings.HasPrefix(c.Endpoints[0], "https://") {
-		files := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CACertFile}
-		tlsConfig, err := files.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificates for Calico's etcd: %w", err)
-		}
-		config.TLS = tlsConfig
+	config, err := c.Client()
+	if err != nil {
+		return nil, err
 	}
 	return clientv3.New(config)
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package commands
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -22,7 +21,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
-	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 )
 
 // questionTimeout bounds each question that doctor asks, so that one server that does not respond costs seconds and not minutes.
@@ -30,16 +28,15 @@ const questionTimeout = 10 * time.Second
 
 // examination gathers the evidence of one doctor. No failure ends it: each is part of the evidence. It only reads.
 type examination struct {
-	options *options
-	// as is whose rights are asked for, "" for its own.
-	as    string
+	*Doctor
 	clock clock.Clock
 
 	cluster *rest.Config
 	api     kubernetes.Interface
 	watch   controller.Cluster
+	live    client.Client
 	config  calico.Config
-	store   datastore
+	store   Datastore
 }
 
 // ask puts one question, bounded in time.
@@ -70,7 +67,7 @@ func plain(err error) string {
 }
 
 func (x *examination) gather(ctx context.Context) doctor.Evidence {
-	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.options.manager.Namespace(), Config: x.options.config}
+	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.Source.Namespace(ctx), Config: x.Settings.Config}
 	x.gatherSettings(&e)
 	x.gatherKubernetes(ctx, &e)
 	x.gatherCertificates(&e)
@@ -89,9 +86,9 @@ func (x *examination) close() {
 
 // gatherSettings reads what names the datastore, and nothing else.
 func (x *examination) gatherSettings(e *doctor.Evidence) {
-	config, err := calico.Resolve(x.options.datastore, os.LookupEnv)
+	config, err := x.Source.Datastore(x.Settings.Datastore)
 	x.config = config
-	e.Settings = doctor.Settings{Flag: x.options.datastore, Kind: string(config.Kind), Endpoints: config.Etcd.Endpoints, Variables: map[string]string{}}
+	e.Settings = doctor.Settings{Flag: x.Settings.Datastore, Kind: string(config.Kind), Endpoints: config.Etcd.Endpoints, Variables: map[string]string{}}
 	if err != nil {
 		e.Settings.Failure = oneLine(err)
 	}
@@ -110,11 +107,12 @@ func (x *examination) gatherSettings(e *doctor.Evidence) {
 
 // gatherKubernetes asks the API server. If it does not respond at all, it is asked nothing more.
 func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) {
-	config, err := x.options.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	config, err := x.Source.Cluster()
 	if err != nil {
 		e.KubernetesVersion = failed[string](err)
 		return
 	}
+	config = rest.CopyConfig(config)
 	config.Timeout = questionTimeout
 	x.cluster, e.KubernetesURL = config, config.Host
 	x.api, err = kubernetes.NewForConfig(config)
@@ -126,17 +124,18 @@ func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) 
 	if e.KubernetesVersion.Failure != "" && !e.KubernetesVersion.Forbidden {
 		return
 	}
-	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
+	if x.live, err = controller.NewLive(config); err != nil {
 		e.KubernetesNodes = failed[[]string](err)
 		return
 	}
-	x.watch = controller.ReadOnce(live, x.clock)
+	x.watch = controller.ReadOnce(x.live, x.clock)
 	e.ClusterUID = ask(ctx, x.watch.UID)
 	e.KubernetesNodes = ask(ctx, x.kubernetesNodes)
 	e.Deployments, e.DaemonSets = x.workloads(ctx)
 	e.Leases = x.leases(ctx, e.Namespace)
-	e.RightsOf, e.Rights = x.rights(ctx, cmp.Or(e.Settings.Kind, x.options.datastore), e.Namespace)
+	if !x.ForPerson {
+		e.RightsOf, e.Rights = x.rights(ctx, cmp.Or(e.Settings.Kind, x.Settings.Datastore), e.Namespace)
+	}
 }
 
 func (x *examination) kubernetesVersion(ctx context.Context) (string, error) {
@@ -164,7 +163,7 @@ func (x *examination) gatherDatastore(ctx context.Context, e *doctor.Evidence) {
 	if e.Settings.Failure != "" || x.config.Kind == calico.Kubernetes && x.watch == nil {
 		return
 	}
-	store, err := connect(x.config, x.cluster)
+	store, err := Connect(x.config, x.cluster)
 	if err != nil {
 		e.Datastore = failed[struct{}](err)
 		return
@@ -199,8 +198,8 @@ func (x *examination) calicoNodes(ctx context.Context) ([]nodesync.CalicoNode, e
 
 // plan is what a controller would do now. A big datastore takes longer to read than one question may.
 func (x *examination) plan(ctx context.Context) doctor.Answer[nodesync.Plan] {
-	both := bothSides{store: x.store, cluster: x.watch, config: x.cluster}
-	plan, err := both.preview(ctx, x.options)
+	sides := Sides{Store: x.store, Cluster: x.watch, State: controller.StateIn(x.live, x.Source.Namespace(ctx))}
+	plan, _, err := sides.Preview(ctx, x.Settings.Config)
 	if err != nil {
 		return failed[nodesync.Plan](err)
 	}

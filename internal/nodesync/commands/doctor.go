@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/screen"
+)
+
+// doctorLong is what the command does in both programs.
+const doctorLong = `Find what prevents calico-node-sync from working here. It checks the settings, the connections and certificates, Calico's ClusterInformation, other controllers
+(Calico's kube-controllers, another calico-node-sync, the old kube-calico-controller), ambiguous names, and differences between the two sides.
+Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too. Nothing is written.
+
+`
+
+// Doctor is what a doctor of calico-node-sync examines.
+type Doctor struct {
+	Source   Source
+	Settings Settings
+	// As is whose rights are checked, "" for those of the user who runs doctor.
+	As string
+	// ForPerson says that settings and rights are a person's, and not the program's: they are not judged.
+	ForPerson bool
+}
+
+// NewDoctor returns what examines by the defaults.
+func NewDoctor(source Source) *Doctor {
+	return &Doctor{Source: source, Settings: NewSettings()}
+}
+
+// Command returns the command that says what stands in the way of calico-node-sync. where says in words where it reads.
+func (d *Doctor) Command(where string) *cobra.Command {
+	output := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Find what prevents calico-node-sync from working here, and write nothing",
+		Long: doctorLong + where + "\n\n" + screen.FindingExitCodes,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := d.Settings.Validate(); err != nil {
+				return err
+			}
+			findings, err := d.Findings(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return screen.Findings(findings, &output, cmd.OutOrStdout())
+		},
+	}
+	d.Settings.AddFlags(cmd.Flags())
+	output.AddTo(cmd)
+	return cmd
+}
+
+// Findings examines, and returns the findings, the worst first. What was cut short says nothing: then there is an error.
+func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
+	logrus.SetOutput(io.Discard) // libcalico-go's; what matters is in the findings
+	x := &examination{Doctor: d, clock: clock.RealClock{}}
+	evidence := x.gather(ctx)
+	x.close()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	findings := doctor.Findings(evidence)
+	if d.ForPerson && evidence.Settings.Failure == "" {
+		findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.Check == doctor.CheckSettings })
+	}
+	return findings, nil
+}
