@@ -63,9 +63,8 @@ func (h *Host) keep(key string, value []byte, revision int64) {
 func (s *hostScan) addEndpoint(key string, value []byte, revision int64) {
 	named := s.hosts[endpointHost(key)]
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
-	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindWorkloadEndpoint, Namespace: namespace, Name: name}, value)
-	wep, ok := parsed.(*libapiv3.WorkloadEndpoint)
-	if err != nil || !ok || wep.Spec.Node != named.Name {
+	wep, ok := parseEndpoint(namespace, name, value)
+	if !ok || wep.Spec.Node != named.Name {
 		named.Unreadable = append(named.Unreadable, key)
 		return
 	}
@@ -73,6 +72,13 @@ func (s *hostScan) addEndpoint(key string, value []byte, revision int64) {
 	named.Endpoints = append(named.Endpoints, Endpoint{
 		Namespace: namespace, Name: name, Revision: revision, Orchestrator: wep.Spec.Orchestrator, Pod: wep.Spec.Pod,
 	})
+}
+
+// parseEndpoint parses a WorkloadEndpoint; ok is false for what cannot be parsed as one.
+func parseEndpoint(namespace, name string, value []byte) (wep *libapiv3.WorkloadEndpoint, ok bool) {
+	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindWorkloadEndpoint, Namespace: namespace, Name: name}, value)
+	wep, ok = parsed.(*libapiv3.WorkloadEndpoint)
+	return wep, ok && err == nil
 }
 
 func (s *hostScan) addAffinity(host, key string, value []byte, revision int64) {

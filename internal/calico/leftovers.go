@@ -272,7 +272,8 @@ func (d *KubernetesAPI) MachineUID(ctx context.Context, host string) (string, er
 }
 
 // RemoveLeftovers removes endpoints, or frees addresses of one block with their handles, all or none, of an existing machine: the Calico
-// Node must still be as the guard says, and each of them as it was seen.
+// Node must still be as the guard says, and each of them as it was seen. An endpoint that cannot be parsed, or says that it is another machine's than
+// its key says, is an error: it was found by its key alone.
 func (d *Etcd) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Leftover) error {
 	if guard.Revision == 0 {
 		return fmt.Errorf("removing leftovers of %s needs the revision at which its Calico Node was seen", guard.Host)
@@ -282,9 +283,29 @@ func (d *Etcd) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Lef
 	case err != nil:
 		return err
 	case len(endpoints) > 0:
+		if err := d.readEndpoints(ctx, guard.Host, endpoints); err != nil {
+			return err
+		}
 		return d.DeleteEndpoints(ctx, guard, endpoints)
 	}
 	return d.ReleaseAddresses(ctx, guard, block, assignments)
+}
+
+// readEndpoints is an error if one of the endpoints cannot be parsed or is not of the host. One that is absent is for the write to find.
+func (d *Etcd) readEndpoints(ctx context.Context, host string, endpoints []EndpointRef) error {
+	for _, e := range endpoints {
+		key := endpointKey(e.Namespace, e.Name)
+		resp, err := d.get(ctx, key)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", key, err)
+		}
+		for _, kv := range resp.Kvs {
+			if wep, ok := parseEndpoint(e.Namespace, e.Name, kv.Value); !ok || wep.Spec.Node != host {
+				return fmt.Errorf("%s cannot be parsed, or is of another machine than its key says: repair or remove it", key)
+			}
+		}
+	}
+	return nil
 }
 
 // RemoveLeftovers frees addresses of one block with their handles, of an existing machine: the block must still be as it is read, and each

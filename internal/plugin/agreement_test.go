@@ -87,7 +87,7 @@ func testAgreement(t *testing.T, cluster *controlplane.Cluster) {
 		t.Errorf("exit code %d, %q", code, lines)
 	}
 	expect(t, 2, "", ask("-o", "wide"), "VERDICT    VOLUMES   SINCE   WHAT\n")
-	if code, out, _ := run(t, ask("c1", "r1", "-o", "name")); code != 2 || out != "node/c1\nnode/r1\n" {
+	if code, out, _ := run(t, ask("node/c1", "r1", "-o", "name")); code != 2 || out != "node/c1\nnode/r1\n" {
 		t.Errorf("names: exit code %d, %q", code, out)
 	}
 	_, completed, _ := run(t, []string{"__complete", "agreement", "--kubeconfig", cluster.Kubeconfig, "c1", ""})

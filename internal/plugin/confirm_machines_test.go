@@ -58,4 +58,21 @@ func TestConfirmMachines(t *testing.T) {
 		t.Errorf("%q holds until %s: %s (%v)", confirmation, until, refused, err)
 	}
 	expect(t, 0, "", args(), "digitalocean-cloud-controller-manager has yet to act on it\n")
+
+	// A component that has not reported for long may not run: the person who confirms is told, and it is written nonetheless.
+	stale, err := json.Marshal(outofservice.Record{SavedAt: time.Now().Add(-time.Hour), Enabled: true, Awaiting: waits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease, err = leases.Get(t.Context(), outofservice.RecordName, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lease.Annotations[outofservice.RecordAnnotation] = string(stale)
+	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out = expect(t, 0, "", args("machines", waits.Hash), "Confirmed until ")
+	if text := strings.Join(strings.Fields(out), " "); !strings.Contains(text, "It last reported 60m ago: it has not written its record since; a confirmation has an effect only if digitalocean-cloud-controller-manager runs.") {
+		t.Errorf("confirming with a component that may not run prints %s", out)
+	}
 }

@@ -116,6 +116,7 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 		{ask("node", "a", "b"), `error: "b" is an extra argument: ` + form},
 		{ask("node/a", "b"), `error: "b" is an extra argument: ` + form},
 		{ask("svc/shop/web"), `error: "shop/web" is not a name: the namespace of a Service is given with -n`},
+		{ask("node/x/y"), `error: "x/y" is not a name: ` + form},
 		{ask("node", "x", "--defaults=f"), "error: --defaults is about load balancers: use it with a service only"},
 		{ask("ets", "x", "--default-type=REGIONAL"), "error: --default-type is about load balancers: use it with a service only"},
 		{ask("svc", "x", "--default-type=GLOBAL"), `error: --default-type is "GLOBAL", it must be REGIONAL or REGIONAL_NETWORK`},

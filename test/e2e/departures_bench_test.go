@@ -165,7 +165,7 @@ type calls struct{ etcd, api float64 }
 // concerned with, without watches and without the deletions of Nodes, which are the benchmark's own.
 func callsTo(b *testing.B, api *controlplane.Cluster, etcd *testkit.Etcd) calls {
 	b.Helper()
-	answer, err := http.Get(etcd.Endpoint + "/metrics") //nolint:noctx // a benchmark's own etcd on loopback
+	answer, err := http.Get(etcd.Endpoint + "/metrics")
 	if err != nil {
 		b.Fatal(err)
 	}

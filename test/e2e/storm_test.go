@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"regexp"
@@ -332,11 +333,13 @@ func (st *storm) forget(ctx context.Context, id string, names []string, valid ti
 	if err != nil {
 		return nil
 	}
-	written := st.persist("asking for machines by name", func(attempt context.Context) error {
-		_, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Patch(attempt, controller.StateName, types.MergePatchType, patch, metav1.PatchOptions{})
-		if apierrors.IsNotFound(err) && ctx.Err() != nil {
-			return nil // no replica has come to make it
+	written := false
+	st.persist("asking for machines by name", func(attempt context.Context) error {
+		if ctx.Err() != nil {
+			return nil // the storm is over
 		}
+		_, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Patch(attempt, controller.StateName, types.MergePatchType, patch, metav1.PatchOptions{})
+		written = err == nil
 		return err
 	})
 	if !written {
@@ -411,19 +414,22 @@ func (st *storm) rest() {
 		sl.returnAddresses()
 	}
 	alive, gone := st.truth.alive()
-	deadline, asked := time.Now().Add(10*time.Minute), time.Now()
+	deadline, asked, fewest := time.Now().Add(10*time.Minute), time.Now(), math.MaxInt
 	for n := 0; ; n++ {
 		st.revive()
 		left := st.leftOf(gone)
 		if len(left) == 0 {
 			break
 		}
+		if len(left) < fewest { // however slowly, it goes on
+			deadline, fewest = time.Now().Add(10*time.Minute), len(left)
+		}
 		if time.Now().After(deadline) {
 			st.t.Fatalf("after a rest this is left of machines that are gone:\n%s\nthe logs:\n%s\n%s", strings.Join(left[:min(len(left), 20)], "\n"),
 				tail(st.replicas[0].Process), tail(st.replicas[1].Process))
 		}
 		if named := renamed(gone, alive); len(named) > 0 && time.Since(asked) > 20*time.Second {
-			st.expectAnswer(st.forget(st.t.Context(), fmt.Sprintf("rest-%d", n), named[:min(len(named), 50)], 20*time.Second))
+			st.expectAnswer(st.forget(st.t.Context(), fmt.Sprintf("rest-%d", n), named[:min(len(named), 50)], time.Minute))
 			asked = time.Now()
 		}
 		if n%20 == 0 {

@@ -57,7 +57,7 @@ func TestGuideToEtcdStorage(t *testing.T) {
 	if got := s.data(); got["/team-c/registry/flunders/default/first"] != "one" || len(got) != 3 {
 		t.Errorf("the core holds %v", got)
 	}
-	r.Run(r.Blocks("## Take it away")[0])
+	r.Run(r.Blocks("## Remove a tenant")[0])
 	if got := s.data(); got["/team-a/registry/flunders/default/first"] != "one" {
 		t.Errorf("the core holds %v", got)
 	}

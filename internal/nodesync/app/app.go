@@ -55,7 +55,7 @@ func newPlanCommand(o *options) *cobra.Command {
 
 func newDoctorCommand(o *options) *cobra.Command {
 	doctor := commands.NewDoctor(o)
-	examine := doctor.Command("It also checks rights, and needs the settings of the controller: run it in the controller's Pod, or with the same flags and variables. " + sourceLong)
+	examine := doctor.Command("It also checks settings and rights, those of the controller: run it in the controller's Pod, or with the same flags and variables. " + sourceLong)
 	examine.Flags().StringVar(&doctor.As, "as", doctor.As,
 		"Check the rights of this user, such as system:serviceaccount:mooring-system:calico-node-sync. It needs the right to impersonate that user.")
 	o.addSourceFlags(examine.Flags())

@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -18,7 +19,7 @@ import (
 )
 
 // doctorLong is what the command does in both programs.
-const doctorLong = `Find what prevents calico-node-sync from working here. It checks the settings, the connections and certificates, Calico's ClusterInformation, other controllers
+const doctorLong = `Find what prevents calico-node-sync from working here. It checks connections and certificates, Calico's ClusterInformation, other controllers
 (Calico's kube-controllers, another calico-node-sync, the old kube-calico-controller), ambiguous names, and differences between the two sides.
 Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too. Nothing is written.
 
@@ -62,8 +63,16 @@ func (d *Doctor) Command(where string) *cobra.Command {
 	return cmd
 }
 
-// Findings examines, and returns the findings, the worst first. What was cut short says nothing: then there is an error.
+// Findings examines, and returns the findings, the worst first. What was cut short says nothing: then there is an error, and so there is for a person whose
+// settings name no cluster or datastore.
 func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
+	if d.ForPerson { // who gave wrong flags is told so
+		_, cluster := d.Source.Cluster()
+		_, datastore := d.Source.Datastore(d.Settings.Datastore)
+		if err := cmp.Or(cluster, datastore); err != nil {
+			return nil, err
+		}
+	}
 	logrus.SetOutput(io.Discard) // libcalico-go's; what matters is in the findings
 	x := &examination{Doctor: d, clock: clock.RealClock{}}
 	evidence := x.gather(ctx)
@@ -72,7 +81,7 @@ func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
 		return nil, context.Cause(ctx)
 	}
 	findings := doctor.Findings(evidence)
-	if d.ForPerson && evidence.Settings.Failure == "" {
+	if d.ForPerson {
 		findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.Check == doctor.CheckSettings })
 	}
 	return findings, nil

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -81,6 +82,8 @@ type ConfigMapJournal struct {
 	MaxEntries int
 
 	part int // the size of a part; 0 means partSize
+	// compressor is used again: its state is most of a megabyte, many times what an entry needs.
+	compressor *gzip.Writer
 	// known are the contents of which there may be an entry already: those of the entries that were there before the first Record, and those recorded
 	// since. Only they are worth a search, which costs the API server a look at the whole journal. nil until it is read; Record is called by one goroutine.
 	known map[string]bool
@@ -177,7 +180,7 @@ func (j *ConfigMapJournal) encode(entry Entry) ([]corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, err := compress(data)
+	packed, err := j.compress(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: compressing the entry of %s: %w", errJournal, entry.Host, err)
 	}

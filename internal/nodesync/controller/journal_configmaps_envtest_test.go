@@ -333,7 +333,7 @@ func TestReadRefusesAChangedEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parts[0].BinaryData[JournalKey], err = compress(text); err != nil {
+	if parts[0].BinaryData[JournalKey], err = (&ConfigMapJournal{}).compress(text); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Create(t.Context(), &parts[0]); err != nil {

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -206,16 +205,12 @@ func decodeEntry(packed []byte) (Entry, error) {
 	return parseEntry(data)
 }
 
-// compressors are used again: the state of one is most of a megabyte, many times what an entry needs.
-var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
-
-func compress(data []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w, ok := compressors.Get().(*gzip.Writer)
-	if !ok {
-		w = gzip.NewWriter(nil)
+func (j *ConfigMapJournal) compress(data []byte) ([]byte, error) {
+	if j.compressor == nil {
+		j.compressor = gzip.NewWriter(nil)
 	}
-	defer compressors.Put(w)
+	var out bytes.Buffer
+	w := j.compressor
 	w.Reset(&out)
 	if _, err := w.Write(data); err != nil {
 		return nil, err

@@ -238,7 +238,7 @@ func FuzzEntry(f *testing.F) {
 	}
 	for _, seed := range [][]byte{good, []byte("{}"), []byte(`{"steps":["x"]}`), []byte(`{"objects":[{"key":"k"}],"time":"2026-01-31T18:00:00Z"}`), []byte("null"), {}} {
 		f.Add(seed)
-		packed, err := compress(seed)
+		packed, err := (&ConfigMapJournal{}).compress(seed)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return // a year that JSON cannot hold
 		}
-		packed, err := compress(text)
+		packed, err := (&ConfigMapJournal{}).compress(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func FuzzEntry(f *testing.F) {
 // A small ConfigMap may not become gigabytes.
 func TestDecompressIsBounded(t *testing.T) {
 	t.Parallel()
-	packed, err := compress(make([]byte, 1<<20))
+	packed, err := (&ConfigMapJournal{}).compress(make([]byte, 1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}

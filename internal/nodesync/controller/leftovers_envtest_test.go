@@ -254,6 +254,25 @@ func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
 	}
 }
 
+// An endpoint is found by its key alone. One whose value cannot be parsed may be anything: it stays with all that is left on its machine, and the reason is said.
+func TestALeftoverThatCannotBeReadStays(t *testing.T) {
+	s := newLeftoverStage(t)
+	s.ready["2"] = false
+	for key, value := range s.etcd.Dump(t) {
+		if strings.Contains(key, "/workloadendpoints/") && strings.Contains(value, `"pod":"`+podOn(s.name("1"), "b").Name+`"`) {
+			if _, err := s.etcd.Client.Put(t.Context(), key, "newer: "+value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := s.reconciler()
+	s.rounds(r, 90*time.Minute)
+	s.expectHeld("1", "b", 1)
+	if !slices.ContainsFunc(r.memory.Leftovers, func(l nodesync.SeenLeftover) bool { return strings.Contains(l.Held, "cannot be parsed") }) {
+		t.Errorf("nothing says why it stays: %+v", r.memory.Leftovers)
+	}
+}
+
 func (s *leftoverStage) unready(machine string) {
 	nodes := s.api.Client.CoreV1().Nodes()
 	node, err := nodes.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})

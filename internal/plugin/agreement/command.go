@@ -81,7 +81,11 @@ func (a *comparison) run(ctx context.Context, args []string, out, notes io.Write
 	if err != nil {
 		return err
 	}
-	rows, err := agreement.Only(agreement.Rows(w), args)
+	names := make([]string, len(args)) // as -o name prints them, too
+	for i, arg := range args {
+		names[i] = strings.TrimPrefix(arg, "node/")
+	}
+	rows, err := agreement.Only(agreement.Rows(w), names)
 	if err != nil {
 		return err
 	}

@@ -176,6 +176,8 @@ func explained(args []string) (kind subject, name string, err error) {
 		return kind, "", fmt.Errorf("explain %s needs a name: use %s", kind.names[0], form)
 	case len(words) > 2:
 		return kind, "", fmt.Errorf("%q is an extra argument: use %s", words[2], form)
+	case strings.Contains(words[1], "/") && slices.Contains([]string{"node", "etcdstorage"}, kind.names[0]):
+		return kind, "", fmt.Errorf("%q is not a name: use %s", words[1], form)
 	case strings.Contains(words[1], "/"):
 		return kind, "", fmt.Errorf("%q is not a name: the namespace of a Service is given with -n", words[1])
 	}

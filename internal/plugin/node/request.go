@@ -95,7 +95,7 @@ func newForget(env *observe.Env) *cobra.Command {
 // NewRestore is kubectl mooring restore.
 func NewRestore(env *observe.Env) *cobra.Command {
 	r := &restorer{env: env}
-	cmd := commands.NewRestore(r, "calico-node-sync does it with its own rights. "+requestLong+"\n--list needs list on ConfigMaps in that namespace.")
+	cmd := commands.NewRestore(r, "calico-node-sync does it with its own rights.\n"+requestLong+"\n--list needs the right to list ConfigMaps there.")
 	cmd.Example = "  kubectl mooring restore --list\n  kubectl mooring restore worker-7 --dry-run\n  kubectl mooring restore worker-7"
 	r.addTo(cmd)
 	return cmd

@@ -143,7 +143,11 @@ func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.Pass
 		add(step.Subject(), true, "at its next reconcile")
 	}
 	for _, r := range preview.Plan.Refusals {
-		add(r.Of, r.Gate.Pending(), r.Message)
+		message := r.Message
+		if r.Gate == nodesync.GateGrace { // the plan is made with defaults, since the flags of what runs are not known
+			message += ", unless --grace-period is set otherwise"
+		}
+		add(r.Of, r.Gate.Pending(), message)
 	}
 	return out
 }

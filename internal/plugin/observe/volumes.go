@@ -148,17 +148,13 @@ func (c *Cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names
 
 // classesOfDriver are the names of the driver's classes.
 func (c *Cluster) classesOfDriver(ctx context.Context) (map[string]bool, error) {
-	list, err := c.Typed.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing StorageClasses: %w", err)
-	}
 	names := map[string]bool{}
-	for _, class := range list.Items {
+	err := Each(ctx, "StorageClasses", c.Typed.StorageV1().StorageClasses().List, func(class *storagev1.StorageClass) {
 		if class.Provisioner == volumes.Driver {
 			names[class.Name] = true
 		}
-	}
-	return names, nil
+	})
+	return names, err
 }
 
 func volumeOf(p *corev1.PersistentVolume) (v volumes.PersistentVolume, ours bool) {

@@ -333,6 +333,15 @@ func testNarrow(t *testing.T, browser *chromium.Browser) {
 	p.Go(server.URL())
 	drawn(p)
 	want(t, p, `String(document.documentElement.scrollWidth - document.documentElement.clientWidth)`, "0")
+	var high float64 // where each row is a card, a table begins with a few
+	if err := p.Eval(`document.documentElement.scrollHeight`, &high); err != nil || high > 16_000 {
+		t.Errorf("the page is %v px tall (%v)", high, err)
+	}
+	want(t, p, `document.querySelectorAll("#list-journal tbody tr").length + document.querySelector("#list-journal .rest").textContent`, "5Show 194 more")
+	// What needs attention is among the first.
+	want(t, p, `[...document.querySelectorAll("#list-balancers tbody tr")].filter((r) => r.className === "ill").map((r) => r.cells[0].textContent).join()`, "shop/front-2")
+	p.Click("#list-balancers .rest")
+	want(t, p, `document.querySelectorAll("#list-balancers tbody tr").length + document.activeElement.id + document.querySelectorAll("#list-balancers .rest").length`, "19list-balancers0")
 	picture(t, p, "narrow")
 	judge(t, p, "narrow")
 	quiet(t, p, server.URL())

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,24 +72,19 @@ func (l *certificateLook) trusts(where string, bundle []byte) {
 // webhooks are those of admission.
 func (l *certificateLook) webhooks(ctx context.Context) {
 	api := l.cluster.Typed.AdmissionregistrationV1()
-	if validating, err := api.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
-		l.unread("ValidatingWebhookConfigurations", err)
-	} else {
-		for _, c := range validating.Items {
-			for _, w := range c.Webhooks {
-				l.trusts(fmt.Sprintf("ValidatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
-			}
+	if err := observe.Each(ctx, "", api.ValidatingWebhookConfigurations().List, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		for _, w := range c.Webhooks {
+			l.trusts(fmt.Sprintf("ValidatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
 		}
+	}); err != nil {
+		l.unread("ValidatingWebhookConfigurations", err)
 	}
-	mutating, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		l.unread("MutatingWebhookConfigurations", err)
-		return
-	}
-	for _, c := range mutating.Items {
+	if err := observe.Each(ctx, "", api.MutatingWebhookConfigurations().List, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 		for _, w := range c.Webhooks {
 			l.trusts(fmt.Sprintf("MutatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
 		}
+	}); err != nil {
+		l.unread("MutatingWebhookConfigurations", err)
 	}
 }
 

@@ -64,18 +64,15 @@ func lookAtNodeSync(ctx context.Context, x *Examination) []finding.Finding {
 	if source.Namespace(ctx) == "" {
 		return nil
 	}
-	_, err := source.Datastore("")
-	if err == nil {
-		examination := commands.NewDoctor(source)
-		examination.ForPerson = true
-		var found []finding.Finding
-		if found, err = examination.Findings(ctx); err == nil {
-			return slices.DeleteFunc(found, func(f finding.Finding) bool {
-				return slices.Contains([]string{nodesync.CheckKubeControllers, nodesync.CheckInstallations, nodesync.CheckPredecessor}, f.Check)
-			})
-		}
+	examination := commands.NewDoctor(source)
+	examination.ForPerson = true
+	found, err := examination.Findings(ctx)
+	if err != nil {
+		return notLookedAt("nodesync", "Calico's datastore", err, observe.ErrNoCalico)
 	}
-	return notLookedAt("nodesync", "Calico's datastore", err, observe.ErrNoCalico)
+	return slices.DeleteFunc(found, func(f finding.Finding) bool {
+		return slices.Contains([]string{nodesync.CheckKubeControllers, nodesync.CheckInstallations, nodesync.CheckPredecessor}, f.Check)
+	})
 }
 
 // lookAtRouteReflectors is the doctor of that name, as part of all.

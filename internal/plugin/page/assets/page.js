@@ -27,7 +27,7 @@
     return VERDICTS.slice(0, -1).filter((v) => (byVerdict || {})[v]).map((v) => byVerdict[v] + " " + word(v));
   }
 
-  const state = { q: "", only: "", asked: 0, shown: 0, body: "", every: 15, timer: 0, readAt: null, drawing: "", chosen: null };
+  const state = { q: "", only: "", asked: 0, shown: 0, body: "", every: 15, timer: 0, readAt: null, drawing: "", chosen: null, all: new Set() };
 
   // Time ------------------------------------------------------------------------------------------------------------------------------------------
 
@@ -224,8 +224,33 @@
     return td;
   }
 
+  // few are the rows that a table begins with, those that need attention before others; history is what came last.
+  function few(l) {
+    const most = matchMedia("(max-width: 700px)").matches ? 5 : 20;
+    const all = l.rows || [];
+    if (all.length <= most || state.all.has(l.key)) return all;
+    const ill = l.key === "journal" ? [] : all.filter((r) => r.ill);
+    const chosen = new Set([...ill, ...all.filter((r) => !ill.includes(r))].slice(0, most));
+    return all.filter((r) => chosen.has(r));
+  }
+
+  // rest is a button that shows the other rows, null if there are none.
+  function rest(l, rows) {
+    const hidden = (l.rows || []).filter((r) => !rows.includes(r));
+    if (!hidden.length) return null;
+    const ill = hidden.filter((r) => r.ill).length;
+    const b = make("button", { type: "button", class: "rest" }, "Show " + hidden.length + " more" + (ill && l.key !== "journal" ? ", " + ill + " of which need attention" : ""));
+    b.addEventListener("click", () => {
+      state.all.add(l.key);
+      list(l);
+      by("list-" + l.key).focus();
+    });
+    return b;
+  }
+
   function list(l) {
-    const rows = l.rows || [];
+    const rows = few(l);
+    const held = by("list-" + l.key).querySelector(".rest") === document.activeElement && document.activeElement !== null;
     const parts = [make("p", {}, l.summary, l.checked ? ", checked " : null, l.checked ? time(l.checked) : null)];
     if (l.problem) parts.unshift(make("p", { class: "problem" }, l.problem));
     if (rows.length) {
@@ -233,8 +258,11 @@
         make("thead", {}, make("tr", {}, ...l.columns.map((c) => make("th", { scope: "col" }, c)))),
         make("tbody", {}, ...rows.map((r) => make("tr", { class: [r.ill ? "ill" : "", r.old ? "aged" : ""].join(" ").trim() || null }, ...r.cells.map((c, i) => labeled(cell(c), l.columns[i])))))));
     }
-    if (l.more) parts.push(make("p", { class: "more" }, l.more));
+    const more = rest(l, rows);
+    if (more) parts.push(more);
+    else if (l.more) parts.push(make("p", { class: "more" }, l.more));
     by("list-" + l.key).replaceChildren(...parts);
+    if (held && more) more.focus(); // the table is made again, the focus stays
   }
 
   function drawing(d) {
