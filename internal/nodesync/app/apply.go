@@ -79,7 +79,9 @@ func newApplyCommand(o *options) *cobra.Command {
 			"it, between two writes. -o json prints one document a line.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
-			o.settings.Config.Named = names
+			for _, name := range names {
+				o.settings.Config.Named = append(o.settings.Config.Named, strings.TrimSpace(name))
+			}
 			a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
 			a.terminal = isTerminal(a.in)
 			if err := a.validate(); err != nil {
@@ -114,7 +116,7 @@ func (a *applyCommand) validate() error {
 	switch {
 	case a.confirm != "" && !hash.MatchString(a.confirm):
 		return fmt.Errorf("--confirm %q is not a hash: it must be the 12 letters and digits that plan prints", a.confirm)
-	case slices.ContainsFunc(a.options.settings.Config.Named, func(name string) bool { return strings.TrimSpace(name) == "" }):
+	case slices.ContainsFunc(a.options.settings.Config.Named, func(name string) bool { return name == "" }):
 		return errors.New("a NODE is empty: it must be the name of a Calico Node, as `calicoctl get nodes` lists it")
 	case !a.yes && !a.terminal && !a.options.dryRun:
 		return errNoTerminal
@@ -122,14 +124,19 @@ func (a *applyCommand) validate() error {
 	return a.options.validate()
 }
 
-// show prints what would be removed once the grace periods are over, and writes nothing.
+// show prints what would be removed now, with the confirmation that was given, and writes nothing. It asks no controller for one: a hash that it prints is
+// one that apply takes.
 func (a *applyCommand) show(c *cobra.Command) error {
 	sides, err := commands.Open(c.Context(), a.options, a.options.settings.Datastore)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sides.Store.Close() }()
-	plan, _, err := sides.Preview(c.Context(), a.options.settings.Config)
+	e := &errand{
+		config: a.options.settings.Config, store: sides.Store, cluster: sides.Cluster, clock: a.clock,
+		notes: &notebook{kept: sides.State, confirmation: a.confirm, clock: a.clock},
+	}
+	plan, err := e.reconciler().Preview(c.Context())
 	if err == nil {
 		err = unknown(plan, a.options.settings.Config.Named)
 	}

@@ -154,6 +154,11 @@ func TestApplyCommandConfirmsByHash(t *testing.T) {
 		t.Errorf("plan where no controller has been: got exit code %d and %q, want the same hash", code, again)
 	}
 	s.expectRevision(before, "plan with a namespace")
+	if code, out := s.run("apply", "--dry-run", "--grace-period=0s", "--confirm="+found[1], namespace); code != command.ExitAttention || strings.Contains(out, "--confirm=") ||
+		!strings.Contains(out, "remove Calico Node "+s.name("3")) {
+		t.Errorf("a dry run with the right hash: got exit code %d and %q", code, out)
+	}
+	s.expectRevision(before, "a dry run with the right hash")
 	code, out = s.run("apply", "--grace-period=0s", "--yes", "--confirm="+found[1], namespace)
 	if code != 0 || !strings.Contains(out, "24 steps applied, 0 machines left alone") {
 		t.Errorf("the right hash: got exit code %d and %q", code, out)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 
@@ -119,7 +120,8 @@ func printable(text string) bool {
 	return true
 }
 
-// encode returns an answer's JSON, with as many of its lines as there is room for: escaping can make a line six times as long.
+// encode returns an answer's JSON, with as many of its lines as there is room for: escaping can make a line six times as long. Errors are shown before all
+// else is cut: what is stored also says to the next attempt why this one failed.
 func (a Answer) encode() (string, error) {
 	lines := a.Lines
 	for shown := len(lines); ; shown = shown * 3 / 4 {
@@ -137,7 +139,16 @@ func (a Answer) encode() (string, error) {
 		if len(text) <= longestAnswer || shown == 0 {
 			return string(text), nil
 		}
+		if shown == len(lines) {
+			lines = errorsFirst(lines)
+		}
 	}
+}
+
+func errorsFirst(lines []string) []string {
+	isError := func(line string) bool { return strings.HasPrefix(line, errorMark) }
+	failed := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !isError(line) })
+	return append(failed, slices.DeleteFunc(slices.Clone(lines), isError)...)
 }
 
 // ParseAnswer reads an answer; what is none is the zero value.

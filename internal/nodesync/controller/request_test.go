@@ -6,6 +6,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,22 @@ func TestAnswerIsBounded(t *testing.T) {
 				t.Errorf("%s, %d lines: read %+v", name, n, read)
 			}
 		}
+	}
+}
+
+// What failed is not among the lines for which there is no room.
+func TestAnAnswersErrorIsNeverCut(t *testing.T) {
+	t.Parallel()
+	answer := Answer{ID: "a", State: AnswerRunning, Lines: []string{errorMark + "etcd does not respond"}}
+	for i := range 100 {
+		answer.Lines = slices.Insert(answer.Lines, i, removedMark+strings.Repeat("x", 900))
+	}
+	text, err := answer.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read := ParseAnswer(text); read.atTheEnd() != AnswerFailed || len(removedLines(read.Lines)) == 0 {
+		t.Errorf("read %d lines, in the end it is %s", len(read.Lines), read.atTheEnd())
 	}
 }
 
