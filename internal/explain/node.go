@@ -116,7 +116,7 @@ func (e NodeEvidence) nodeSync() Section {
 		return s
 	}
 	s.say("limits", "those of a controller without flags, with a grace period of %s", prose.Span(e.NodeSync.Grace))
-	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "no state of a controller was found, so that an absence starts now"))
+	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "no state of a running controller was found (none, or an old one), so that an absence starts now"))
 	return s
 }
 

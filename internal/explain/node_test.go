@@ -122,7 +122,7 @@ func TestNodeThatIsGone(t *testing.T) {
 	says(t, explain.Node(settling), false, "plan: Kubernetes Node old is gone: missing from the list, absent for 1h0m0s, a live read says NotFound, no pod runs there")
 	forgotten := gone(t, time.Minute, nil)
 	forgotten.NodeSync.Memory = ""
-	says(t, explain.Node(forgotten), true, "memory: no state of a controller was found, so that an absence starts now")
+	says(t, explain.Node(forgotten), true, "memory: no state of a running controller was found (none, or an old one), so that an absence starts now")
 }
 
 // Why the taint out-of-service is or is not set.

@@ -204,7 +204,7 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 			"spec":{"cidr":"10.1.%d.0/26","node":"%s","state":"confirmed","deleted":"false"}}`, host, i, i, host), "create", "-f", "-")
 	}
 	has(t, explains(t, kubeconfig, 2, "node", "old"), "!disagree: Calico holds addresses for a host that is not a Kubernetes Node", "!waits: absent since ",
-		"memory: no state of a controller was found, so that an absence starts now")
+		"memory: no state of a running controller was found (none, or an old one), so that an absence starts now")
 	now := time.Now().UTC()
 	memory := fmt.Sprintf(`{"savedAt":"%s","absences":[{"calicoNode":"old","kubernetesNode":"old","since":"%s","witnessed":true}]}`,
 		now.Format(time.RFC3339), now.Add(-time.Hour).Format(time.RFC3339))

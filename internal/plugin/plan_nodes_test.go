@@ -53,12 +53,18 @@ func planMachines(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 		return append([]string{"plan", "nodes", "--kubeconfig", kubeconfig}, args...)
 	}
 	now := time.Now().UTC()
-	memory := fmt.Sprintf(`{"savedAt":"%s","absences":[{"calicoNode":"old","kubernetesNode":"old","since":"%s","witnessed":true}]}`, now.Format(time.RFC3339), now.Add(-time.Hour).Format(time.RFC3339))
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{"memory.json": memory}})
-	if err != nil {
-		t.Fatal(err)
+	remember := func(saved time.Time) {
+		t.Helper()
+		memory := fmt.Sprintf(`{"savedAt":"%s","absences":[{"calicoNode":"old","kubernetesNode":"old","since":"%s","witnessed":true}]}`, saved.Format(time.RFC3339), now.Add(-time.Hour).Format(time.RFC3339))
+		patch, err := json.Marshal(map[string]any{"data": map[string]string{"memory.json": memory}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustKubectl(t, cluster, "", "patch", "-n", "kube-system", "configmap", "calico-node-sync-state", "--type=merge", "-p", string(patch))
 	}
-	mustKubectl(t, cluster, "", "patch", "-n", "kube-system", "configmap", "calico-node-sync-state", "--type=merge", "-p", string(patch))
+	remember(now.Add(-24 * time.Hour))
+	expect(t, 2, "", ask("old"), "note: no state of a running controller (none, or an old one): absences start now\n")
+	remember(now)
 
 	const gone = "old: Kubernetes Node old is gone: deletion watched, absent for 1h0m"
 	for _, args := range [][]string{nil, {"old"}, {"c1", "old"}} {

@@ -110,12 +110,14 @@ func (c cleaner) cleanUp(b *testing.B, api *controlplane.Cluster, etcd *testkit.
 	process := c.start(b, api, etcd)
 	defer process.Stop()
 	awaitIdle(b, process)
-	changes := etcd.Client.Watch(b.Context(), "/calico/", clientv3.WithPrefix())
+	watching, stop := context.WithCancel(b.Context())
+	defer stop()
+	changes := etcd.Client.Watch(watching, "/calico/", clientv3.WithPrefix())
 	cpu, calls := cpuOf(b, process.PID()), callsTo(b, api, etcd)
 	b.StartTimer()
 	began := time.Now()
 	deregister(b, api, few)
-	left, changed, spent := awaitClean(changes, began, few.Machines*keysOfAMachine, func() float64 { return cpuOf(b, process.PID()) - cpu })
+	left, changed, spent := awaitClean(b, changes, began, few.Machines*keysOfAMachine, func() float64 { return cpuOf(b, process.PID()) - cpu })
 	b.StopTimer()
 	now := callsTo(b, api, etcd)
 	b.ReportMetric(0, "ns/op")
@@ -131,7 +133,10 @@ func (c cleaner) cleanUp(b *testing.B, api *controlplane.Cluster, etcd *testkit.
 
 // awaitClean waits until so many keys are gone, and returns how many are left, when the last one went, and what was spent by then. A program may leave
 // something: it is done when nothing has changed for three minutes. It is watched, since to count a million keys again and again is work for etcd.
-func awaitClean(changes clientv3.WatchChan, began time.Time, keys int, spend func() float64) (left int, changed time.Time, spent float64) {
+func awaitClean(
+	b *testing.B, changes clientv3.WatchChan, began time.Time, keys int, spend func() float64,
+) (left int, changed time.Time, spent float64) {
+	b.Helper()
 	left, changed = keys, began
 	idle := time.NewTimer(3 * time.Minute)
 	defer idle.Stop()
@@ -139,7 +144,10 @@ func awaitClean(changes clientv3.WatchChan, began time.Time, keys int, spend fun
 		select {
 		case <-idle.C:
 			return left, changed, spent
-		case answer := <-changes:
+		case answer, ok := <-changes:
+			if !ok || answer.Err() != nil {
+				b.Fatalf("the watch has ended with %d keys left: %v", left, answer.Err())
+			}
 			before := left
 			for _, event := range answer.Events {
 				switch {

@@ -335,8 +335,10 @@ func (st *storm) forget(ctx context.Context, id string, names []string, valid ti
 	}
 	written := false
 	st.persist("asking for machines by name", func(attempt context.Context) error {
-		if ctx.Err() != nil {
-			return nil // the storm is over
+		select {
+		case <-ctx.Done(): // the storm is over
+			return nil
+		default:
 		}
 		_, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Patch(attempt, controller.StateName, types.MergePatchType, patch, metav1.PatchOptions{})
 		written = err == nil

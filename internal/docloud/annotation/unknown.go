@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// mostMistaken is how many letters of a name may be wrong for it to be recognised.
+// mostMistaken is how many letters of a name may be wrong for it to be recognized.
 const mostMistaken = 3
 
 // Families are beginnings of names that are ours alone; what else begins so is a slip.

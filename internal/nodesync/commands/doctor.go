@@ -33,6 +33,8 @@ type Doctor struct {
 	As string
 	// ForPerson says that settings and rights are a person's, and not the program's: they are not judged.
 	ForPerson bool
+	// Among is that of doctor.Evidence.
+	Among bool
 }
 
 // NewDoctor returns what examines by the defaults.
@@ -63,8 +65,8 @@ func (d *Doctor) Command(where string) *cobra.Command {
 	return cmd
 }
 
-// Findings examines, and returns the findings, the worst first. What was cut short says nothing: then there is an error, and so there is for a person whose
-// settings name no cluster or datastore.
+// Findings examines, and returns the findings, the worst first. What was cut short by the context has the findings about what was read until then, and its error;
+// there is an error alone for a person whose settings name no cluster or datastore.
 func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
 	if d.ForPerson { // who gave wrong flags is told so
 		_, cluster := d.Source.Cluster()
@@ -77,12 +79,10 @@ func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
 	x := &examination{Doctor: d, clock: clock.RealClock{}}
 	evidence := x.gather(ctx)
 	x.close()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+	cut := context.Cause(ctx)
 	findings := doctor.Findings(evidence)
 	if d.ForPerson {
 		findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.Check == doctor.CheckSettings })
 	}
-	return findings, nil
+	return findings, cut
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +64,9 @@ func members(ctx context.Context, etcd *clientv3.Client, endpoints []string) []d
 	for i, endpoint := range endpoints {
 		asking.Go(func() {
 			status := askFor(ctx, memberTimeout, func(ctx context.Context) (*clientv3.StatusResponse, error) { return etcd.Status(ctx, endpoint) })
+			if !status.Asked {
+				return
+			}
 			out[i] = doctor.Member{Endpoint: endpoint, Failure: status.Failure}
 			if status.Failure == "" {
 				out[i].Version, out[i].Alarms = status.Value.Version, status.Value.Errors
@@ -70,7 +74,7 @@ func members(ctx context.Context, etcd *clientv3.Client, endpoints []string) []d
 		})
 	}
 	asking.Wait()
-	return out
+	return slices.DeleteFunc(out, func(m doctor.Member) bool { return m.Endpoint == "" }) // cut short
 }
 
 func etcdClient(c calico.EtcdConfig) (*clientv3.Client, error) {

@@ -45,13 +45,24 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 }
 
 func askFor[T any](ctx context.Context, limit time.Duration, question func(context.Context) (T, error)) doctor.Answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	value, err := question(ctx)
-	if err != nil {
-		return failed[T](err)
+	if ctx.Err() != nil { // not every client minds it
+		return doctor.Answer[T]{}
 	}
-	return doctor.Answered(value)
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	value, err := question(bounded)
+	return answer(ctx, value, err)
+}
+
+// answer is that to a question. One that was cut short by the end of the whole examination counts as not asked: its failure says nothing about what was asked.
+func answer[T any](ctx context.Context, value T, err error) doctor.Answer[T] {
+	switch {
+	case err == nil:
+		return doctor.Answered(value)
+	case ctx.Err() != nil:
+		return doctor.Answer[T]{}
+	}
+	return failed[T](err)
 }
 
 func failed[T any](err error) doctor.Answer[T] {
@@ -67,12 +78,14 @@ func plain(err error) string {
 }
 
 func (x *examination) gather(ctx context.Context) doctor.Evidence {
-	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.Source.Namespace(ctx), Config: x.Settings.Config}
+	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.Source.Namespace(ctx), Config: x.Settings.Config, Among: x.Among}
 	x.gatherSettings(&e)
 	x.gatherKubernetes(ctx, &e)
 	x.gatherCertificates(&e)
-	x.gatherDatastore(ctx, &e)
-	if x.store != nil && e.Datastore.Failure == "" && x.watch != nil && e.KubernetesNodes.Failure == "" {
+	if ctx.Err() == nil {
+		x.gatherDatastore(ctx, &e)
+	}
+	if ctx.Err() == nil && x.store != nil && e.Datastore.Failure == "" && x.watch != nil && e.KubernetesNodes.Failure == "" {
 		e.Plan = x.plan(ctx)
 	}
 	return e
@@ -114,6 +127,9 @@ func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) 
 	}
 	config = rest.CopyConfig(config)
 	config.Timeout = questionTimeout
+	if end, bounded := ctx.Deadline(); bounded { // discovery minds no context
+		config.Timeout = max(min(questionTimeout, end.Sub(x.clock.Now())), time.Millisecond)
+	}
 	x.cluster, e.KubernetesURL = config, config.Host
 	x.api, err = kubernetes.NewForConfig(config)
 	if err != nil {
@@ -200,8 +216,5 @@ func (x *examination) calicoNodes(ctx context.Context) ([]nodesync.CalicoNode, e
 func (x *examination) plan(ctx context.Context) doctor.Answer[nodesync.Plan] {
 	sides := Sides{Store: x.store, Cluster: x.watch, State: controller.StateIn(x.live, x.Source.Namespace(ctx))}
 	plan, _, err := sides.Preview(ctx, x.Settings.Config)
-	if err != nil {
-		return failed[nodesync.Plan](err)
-	}
-	return doctor.Answered(plan)
+	return answer(ctx, plan, err)
 }

@@ -4,6 +4,8 @@
 package commands
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,4 +44,20 @@ func TestDoctorReadsCertificates(t *testing.T) {
 	expect(x, finding.Problem, "ETCD_CERT_FILE ("+ca+") cannot be used: tls: ")
 	x.config.Etcd.CACertFile = empty
 	expect(x, finding.Problem, "it holds no certificate")
+}
+
+// A question that the end of the examination cut short was not asked; one that took too long by itself has failed.
+func TestQuestionsThatAreCutShort(t *testing.T) {
+	t.Parallel()
+	wait := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
+	if a := askFor(t.Context(), time.Millisecond, wait); !a.Asked || a.Failure != "no response in time" {
+		t.Errorf("too long: %+v", a)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if a := askFor(ctx, time.Hour, func(ctx context.Context) (int, error) { cancel(); return wait(ctx) }); a.Asked {
+		t.Errorf("cut short: %+v", a)
+	}
+	if a := askFor(ctx, time.Hour, func(context.Context) (int, error) { return 0, errors.New("asked") }); a.Asked {
+		t.Errorf("after the end: %+v", a)
+	}
 }

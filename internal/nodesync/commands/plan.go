@@ -42,7 +42,7 @@ func NewPlan(source Source, where string) *cobra.Command {
 				return err
 			}
 			if !remembered && output.String() == screen.Text {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note: no state of a controller was found, so that absences start now")
+				fmt.Fprintln(cmd.ErrOrStderr(), "note: no state of a running controller (none, or an old one): absences start now")
 			}
 			return Show(cmd, &output, plan)
 		},

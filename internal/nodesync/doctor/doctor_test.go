@@ -242,6 +242,8 @@ func machineCases() []sick {
 			e.CalicoNodes.Value[0].Name, e.Config.Domains = "a.example.com", []string{"example.com"}
 		}},
 		{"no Calico Node", func(e *Evidence) { e.KubernetesNodes = Answered([]string{"a", "b", "c"}) }},
+		{"no Calico Node, among all doctors", func(e *Evidence) { e.KubernetesNodes, e.Among = Answered([]string{"a", "b", "c"}), true }},
+		{"without sweeps", func(e *Evidence) { e.Config.SweepPeriod = 0 }},
 		{"a fence on a machine that lives", func(e *Evidence) { e.CalicoNodes.Value[1].FencedFor = "b" }},
 		{"a plan that failed", func(e *Evidence) {
 			e.Plan = Answer[nodesync.Plan]{Asked: true, Failure: "listing Kubernetes Nodes: timeout"}
@@ -420,6 +422,27 @@ func TestRestoreRightsAreThoseOfTheSample(t *testing.T) {
 	found := rights(e)
 	if len(found) != 2 || found[0].Severity != finding.OK || found[1].Severity != finding.Note || !strings.Contains(found[1].Do, "restore-rights.yaml") {
 		t.Errorf("got %+v, want that all is well and a note that names the sample", found)
+	}
+}
+
+// What was not checked counts as unread wherever findings are counted.
+func TestNotCheckedIsUnread(t *testing.T) {
+	t.Parallel()
+	some := 0
+	for _, c := range cases() {
+		e := healthy()
+		c.change(&e)
+		for _, f := range Findings(e) {
+			if not := strings.HasPrefix(f.What, "not checked: it failed to ") || strings.HasPrefix(f.What, "not checked, because of ") ||
+				strings.HasPrefix(f.What, "it is unknown whether "); not != f.Unread {
+				t.Errorf("%s: unread is %t of %+v", c.name, f.Unread, f)
+			} else if not {
+				some++
+			}
+		}
+	}
+	if some == 0 {
+		t.Error("no case has anything that was not checked")
 	}
 }
 

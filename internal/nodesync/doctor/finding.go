@@ -51,12 +51,12 @@ func Findings(e Evidence) []finding.Finding {
 func notMade[T any](a Answer[T], deed string) finding.Finding {
 	if a.Forbidden {
 		return finding.Finding{
-			Severity: finding.Note, What: "not checked, because of the missing right to " + deed,
+			Severity: finding.Note, Unread: true, What: "not checked, because of the missing right to " + deed,
 			Why: "there may be problems that were not checked", Do: "run doctor with an account that has this right: " + a.Failure,
 		}
 	}
 	return finding.Finding{
-		Severity: finding.Warning, What: fmt.Sprintf("not checked: it failed to %s: %s", deed, a.Failure),
+		Severity: finding.Warning, Unread: true, What: fmt.Sprintf("not checked: it failed to %s: %s", deed, a.Failure),
 		Why: "there may be problems that were not checked", Do: "run doctor again; if it persists, check what the error names",
 	}
 }

@@ -100,7 +100,11 @@ func drift(e Evidence) []finding.Finding {
 		out = append(out, fenced(e)...)
 	}
 	if e.Plan.known() && len(out) == 0 && !lockedOut(e) {
-		out = append(out, finding.Finding{Severity: finding.OK, What: "Calico's datastore holds nothing of machines that are gone"})
+		what := "Calico's datastore holds nothing of machines that are gone"
+		if e.Config.SweepPeriod == 0 {
+			what = "no Calico Node and no affinity is that of a machine that is gone; what neither leads to was not looked for, since sweeps are off here"
+		}
+		out = append(out, finding.Finding{Severity: finding.OK, What: what})
 	}
 	return append(out, notSought(e)...)
 }
@@ -127,7 +131,7 @@ func due(e Evidence) []finding.Finding {
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", are(len(hosts), "machine"), finding.Few(hosts)),
 			Why: "their leftovers are BGP peers that never respond, and addresses and blocks that cannot be used",
-			Do:  "let a controller do it, or check it with plan and do it with apply",
+			Do:  "a running controller does it; `kubectl mooring plan nodes` shows it, and `kubectl mooring node forget NODE` (or `calico-node-sync apply`) does it",
 		})
 	}
 	return out
@@ -269,6 +273,9 @@ func absentSince(e Evidence, refusals []nodesync.Refusal) (time.Time, string) {
 
 // missing are Kubernetes Nodes on which no calico-node has ever started.
 func missing(e Evidence) []finding.Finding {
+	if e.Among {
+		return nil
+	}
 	lacking := nodesync.WithoutCalicoNode(e.CalicoNodes.Value, e.KubernetesNodes.Value, e.Config)
 	if len(lacking) == 0 {
 		return nil
@@ -299,6 +306,6 @@ func fenced(e Evidence) []finding.Finding {
 	return []finding.Finding{{
 		Severity: finding.Note, What: fmt.Sprintf("%s back and still fenced: %s", are(len(hosts), "machine"), finding.Few(hosts)),
 		Why: "the machine came back during its clean-up; nothing more of it is removed, but it lacks what was already removed",
-		Do:  "let a controller or apply withdraw the fence, and restart calico-node there",
+		Do:  "a running controller withdraws the fence, and so does `calico-node-sync apply`; then restart calico-node there",
 	}}
 }

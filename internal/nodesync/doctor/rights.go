@@ -161,7 +161,7 @@ func rights(e Evidence) []finding.Finding {
 			Why: "this is for " + finding.Few(uses), Do: do})
 	}
 	if len(unknown) > 0 {
-		out = append(out, finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("it is unknown whether %s may %s", who, strings.Join(unknown, ", ")),
+		out = append(out, finding.Finding{Severity: finding.Warning, Unread: true, What: fmt.Sprintf("it is unknown whether %s may %s", who, strings.Join(unknown, ", ")),
 			Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`"})
 	}
 	if len(out) == 0 {

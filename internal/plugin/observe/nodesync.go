@@ -73,7 +73,8 @@ func (s NodeSyncSource) Namespace(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	return c.stateNamespace(ctx)
+	namespace, _ := c.StateNamespace(ctx) // without it, absences start now, and the plan says so
+	return namespace
 }
 
 // PreviewNodeSync plans as calico-node-sync would with those limits, with what a running one remembers if that is found.
@@ -91,15 +92,20 @@ func PreviewNodeSync(ctx context.Context, c *Cluster, limits nodesync.Config) ex
 	return out
 }
 
-// stateNamespace is the first of Mooring's namespaces in which a calico-node-sync keeps its memory, "" if there is none or it may not be read. A ConfigMap
-// of that name elsewhere is anybody's.
-func (c *Cluster) stateNamespace(ctx context.Context) string {
+// StateNamespace is the first of Mooring's namespaces in which a calico-node-sync keeps its memory, "" if none has one: then none runs. There is an error if
+// that could not be read somewhere, and none was found elsewhere. A ConfigMap of that name in another namespace is anybody's.
+func (c *Cluster) StateNamespace(ctx context.Context) (string, error) {
+	var unread error
 	for _, namespace := range c.Namespaces {
-		if _, err := c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, nodesynccontroller.StateName, metav1.GetOptions{}); err == nil {
-			return namespace
+		_, err := c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, nodesynccontroller.StateName, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return namespace, nil
+		case !apierrors.IsNotFound(err):
+			unread = cmp.Or(unread, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, nodesynccontroller.StateName, err))
 		}
 	}
-	return ""
+	return "", unread
 }
 
 // leaseFresh is for how long after the last renewal of its Lease a calico-node-sync counts as leading: longer than any lease, since this machine's clock is

@@ -100,7 +100,7 @@ func TestThePageNamesTheRights(t *testing.T) {
 	if diff := cmp.Diff(grantedRights(t), named); diff != "" {
 		t.Errorf("the rights (-granted +on the page):\n%s", diff)
 	}
-	if text := strings.Join(strings.Fields(page(t)), " "); !strings.Contains(text, "it may list and delete *all* ConfigMaps in `kube-system`") {
+	if text := strings.Join(strings.Fields(page(t)), " "); !strings.Contains(text, "may list and delete *all* ConfigMaps in `kube-system`") {
 		t.Error("the page does not say that all ConfigMaps of kube-system may be listed and deleted")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/doctor"
@@ -45,7 +46,7 @@ func Parts() []Check {
 
 // All is every doctor: those, and what components contribute.
 func All() []Check {
-	return append(Parts(), Check{Name: "nodesync", look: lookAtNodeSync}, Check{Name: "routereflectors", look: lookAtRouteReflectors})
+	return append(Parts(), Check{Name: "routereflectors", look: lookAtRouteReflectors}, Check{Name: "nodesync", look: lookAtNodeSync})
 }
 
 // Findings are those of some doctors, the worst first. What they share is read once.
@@ -57,26 +58,13 @@ func (x *Examination) Findings(ctx context.Context, parts []Check) []finding.Fin
 	return finding.Merge(found...)
 }
 
-// lookAtNodeSync is calico-node-sync's doctor as part of all, where one runs: what the other doctors look at is theirs. It is not asked for the rights of
-// the person.
-func lookAtNodeSync(ctx context.Context, x *Examination) []finding.Finding {
-	source := x.cluster.NodeSync()
-	if source.Namespace(ctx) == "" {
-		return nil
-	}
-	examination := commands.NewDoctor(source)
-	examination.ForPerson = true
-	found, err := examination.Findings(ctx)
-	if err != nil {
-		return notLookedAt("nodesync", "Calico's datastore", err, observe.ErrNoCalico)
-	}
-	return slices.DeleteFunc(found, func(f finding.Finding) bool {
-		return slices.Contains([]string{nodesync.CheckKubeControllers, nodesync.CheckInstallations, nodesync.CheckPredecessor}, f.Check)
-	})
-}
-
-// lookAtRouteReflectors is the doctor of that name, as part of all.
+// lookAtRouteReflectors is the doctor of that name, as part of all. It leaves half of the time to the one that follows: a datastore may not respond at all.
 func lookAtRouteReflectors(ctx context.Context, x *Examination) []finding.Finding {
+	if end, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
 	where, err := observe.Datastore("")
 	if err == nil {
 		var evidence routereflectors.Evidence
@@ -84,14 +72,51 @@ func lookAtRouteReflectors(ctx context.Context, x *Examination) []finding.Findin
 			return routereflectors.Findings(evidence)
 		}
 	}
-	return notLookedAt("routereflectors", "route reflectors", err, calico.ErrNoBGPKinds)
-}
-
-// notLookedAt is why a check of Calico's data was not made. A cluster without such data has nothing for it.
-func notLookedAt(check, side string, err, none error) []finding.Finding {
-	f := doctor.NotLookedAt(side, observe.OneLine(err))
-	if f.Check = check; errors.Is(err, none) {
+	f := notLookedAt("routereflectors", "route reflectors", err)
+	if errors.Is(err, calico.ErrNoBGPKinds) { // a cluster without such data has nothing for it
 		f.Severity, f.Unread, f.Why, f.Do = finding.Note, false, "", ""
 	}
 	return []finding.Finding{f}
+}
+
+// lookAtNodeSync is calico-node-sync's doctor as part of all, where one keeps its state: what the other doctors and agreement look at is theirs. It may read
+// much of a datastore, so that it is the last.
+func lookAtNodeSync(ctx context.Context, x *Examination) []finding.Finding {
+	namespace, err := x.cluster.StateNamespace(ctx)
+	switch {
+	case err != nil:
+		return []finding.Finding{notLookedAt("nodesync", "calico-node-sync's state", err)}
+	case namespace == "":
+		return nil
+	}
+	found, err := nodeSyncDoctor(x.cluster).Findings(ctx)
+	found = slices.DeleteFunc(found, func(f finding.Finding) bool {
+		return slices.Contains([]string{nodesync.CheckKubeControllers, nodesync.CheckInstallations, nodesync.CheckPredecessor}, f.Check)
+	})
+	if err == nil {
+		return found
+	}
+	f := notLookedAt("nodesync", "Calico's datastore", err)
+	if errors.Is(err, observe.ErrNoCalico) { // it is elsewhere: a calico-node-sync runs
+		f.Do = "name Calico's etcd in the environment as for calicoctl (ETCD_ENDPOINTS and what goes with it), or run `calico-node-sync doctor` in its Pod"
+	}
+	return append(found, f)
+}
+
+// nodeSyncDoctor is calico-node-sync's as part of all. It is not asked for the rights of the person, and does not sweep the whole datastore.
+func nodeSyncDoctor(c *observe.Cluster) *commands.Doctor {
+	d := commands.NewDoctor(c.NodeSync())
+	d.ForPerson, d.Among, d.Settings.Config.SweepPeriod = true, true, 0
+	return d
+}
+
+// notLookedAt is why a check of Calico's data was not made, or not to its end.
+func notLookedAt(check, side string, err error) finding.Finding {
+	f := doctor.NotLookedAt(side, observe.OneLine(err))
+	if errors.Is(err, context.DeadlineExceeded) {
+		f = doctor.NotLookedAt(side, "time ran out before all of it was read")
+		f.Do = "run `kubectl mooring doctor " + check + "`, which has its time for this alone"
+	}
+	f.Check = check
+	return f
 }
