@@ -60,10 +60,16 @@ func (w gates) wait(step Step, reflectors []Reflector) string {
 	return ""
 }
 
-// restores reports that a promotion only gives a reflector back what was written on it: it is without its sessions already.
-func (w gates) restores(step Step) bool {
+// restores reports that a promotion only gives a reflector back what was written on it, and resets no session that carries routes: without the label or a
+// cluster ID it reflects nothing, and with another group's label not to its clients. One whose ID was changed to another has its sessions, as BGPPeers select by
+// labels alone, and reflects.
+func (w facts) restores(step Step) bool {
 	n, _ := w.node(step.Node)
-	return n.altered()
+	if !n.altered() {
+		return false
+	}
+	_, labeled := n.Labels[v1alpha1.ReflectorLabel]
+	return !labeled || n.ClusterID == "" || n.Written.Group != n.labeledGroup() && (n.ClusterID == n.Written.ClusterID || !w.isFlat())
 }
 
 // unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if nothing is.

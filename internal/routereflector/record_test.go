@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,18 +103,19 @@ func TestForeignMarksChangeNothing(t *testing.T) {
 	})
 }
 
-// What was written on a reflector and altered is written again, with the group and the ID of the record, and nobody's word is waited for: its sessions are
-// reset already. No other reflector changes.
+// What was written on a reflector and altered is written again, with the group and the ID of the record, and nobody's word is waited for if it does not reflect
+// to its clients any more. With another ID it does. No other reflector changes.
 func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 	t.Parallel()
 	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
 	w = w.Recognized()
+	const anotherID = "another cluster ID"
 	for name, alter := range map[string]func(n *Node){
-		"another group":      func(n *Node) { n.Labels[v1alpha1.GroupLabel] = "57" },
-		"a spine":            func(n *Node) { n.Labels[v1alpha1.GroupLabel] = spineValue },
-		"another cluster ID": func(n *Node) { n.ClusterID = "9.9.9.9" },
-		"no cluster ID":      func(n *Node) { n.ClusterID = "" },
-		"no label":           func(n *Node) { delete(n.Labels, v1alpha1.ReflectorLabel) },
+		"another group": func(n *Node) { n.Labels[v1alpha1.GroupLabel] = "57" },
+		"a spine":       func(n *Node) { n.Labels[v1alpha1.GroupLabel] = spineValue },
+		anotherID:       func(n *Node) { n.ClusterID = "9.9.9.9" },
+		"no cluster ID": func(n *Node) { n.ClusterID = "" },
+		"no label":      func(n *Node) { delete(n.Labels, v1alpha1.ReflectorLabel) },
 		"the ID alone": func(n *Node) {
 			delete(n.Labels, v1alpha1.ReflectorLabel)
 			delete(n.Labels, v1alpha1.GroupLabel)
@@ -124,7 +126,8 @@ func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 			altered := w.with(func(n *Node) { n.Labels = maps.Clone(n.Labels); alter(n) }, victim.Name)
 			unheard := altered
 			unheard.Sightings = nil
-			if p := Make(unheard); p.Waiting != "" || len(p.Witnesses) > 0 || len(p.Steps) == 0 || p.Steps[0].Node != victim.Name {
+			if p := Make(unheard); (p.Waiting != "") != (name == anotherID) || (len(p.Witnesses) > 0) != (name == anotherID) ||
+				len(p.Steps) == 0 || p.Steps[0].Node != victim.Name {
 				t.Errorf("%s of group %d: %v waits for %q, and asks %v", name, group, kinds(p.Steps), p.Waiting, p.Witnesses)
 			}
 			end, done := travel(t, altered, nil)
@@ -134,6 +137,62 @@ func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 			if n, _ := factsOf(&end).node(victim.Name); n.ClusterID != victim.ClusterID || n.Labels[v1alpha1.GroupLabel] != victim.Labels[v1alpha1.GroupLabel] {
 				t.Errorf("%s of group %d: it has %s %v", name, group, n.ClusterID, n.Labels)
 			}
+		}
+	}
+}
+
+// A reflector whose role is taken away again as soon as it is given back does not hold up another one's.
+func TestAStrippedReflectorDoesNotHoldUpAnother(t *testing.T) {
+	t.Parallel()
+	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
+	w = w.Recognized()
+	w = w.with(func(n *Node) { n.ClusterID = "" }, factsOf(&w).marked()[:3]...)
+	first := Make(w).Steps
+	if len(first) != 3 {
+		t.Fatalf("three have lost their cluster IDs: %v", kinds(first))
+	}
+	for i, want := range []int{0, 1, 2, 0} {
+		p := Make(w)
+		if len(p.Steps) != 3 || p.Steps[0].Node != first[want].Node || p.Waiting != "" {
+			t.Errorf("after %v: %v wait for %q, want %s first", w.Promoted, p.Steps, p.Waiting, first[want].Node)
+		}
+		w.Promoted = append(w.Promoted, first[min(i, 2)].Node)
+	}
+	// A promotion that makes a new reflector keeps its place, as it waits for the others' sessions.
+	fresh, p := cluster(9, 3).planned()
+	for len(p.Steps) > 0 && p.Steps[0].Kind != Promote {
+		fresh, p = fresh.After(p.Steps[0]).planned()
+	}
+	fresh.Promoted = []string{p.Steps[0].Node}
+	if again := Make(fresh); again.Steps[0].Node != p.Steps[0].Node {
+		t.Errorf("%s goes before %s", again.Steps[0], p.Steps[0])
+	}
+}
+
+// All reflectors of a group have other cluster IDs, and reflect all the same. They are given back theirs one after the other: each waits for the sessions of the
+// one before.
+func TestAGroupsAlteredIDsAreRestoredOneByOne(t *testing.T) {
+	t.Parallel()
+	w, _ := travel(t, inTheEnd(limited(24, 2, 12)), nil)
+	w = w.Recognized()
+	var group []string
+	for _, n := range groupOf(factsOf(&w).working(nil), 2) {
+		group = append(group, n.Name)
+	}
+	w = w.with(func(n *Node) { n.ClusterID = "9.9.9.9" }, group...).settled()
+	for i := range group {
+		var p Plan
+		if w, p = w.planned(); p.Waiting != "" || len(p.Steps) != len(group)-i || p.AtOnce != 1 ||
+			p.Steps[0].Kind != Promote || !slices.Contains(group, p.Steps[0].Node) {
+			t.Fatalf("%d of %v are restored: %v, %d at once, wait for %q", i, group, kinds(p.Steps), p.AtOnce, p.Waiting)
+		}
+		restored := p.Steps[0].Node
+		if w = w.After(p.Steps[0]).Recognized(); i == len(group)-1 {
+			break
+		}
+		w.Sightings = slices.DeleteFunc(slices.Clone(w.Sightings), func(s Sighting) bool { return s.Node == restored })
+		if p = Make(w); !strings.Contains(p.Waiting, restored) || !slices.Contains(p.Witnesses, restored) {
+			t.Errorf("just after %s was restored: %v wait for %q, and ask %v", restored, kinds(p.Steps), p.Waiting, p.Witnesses)
 		}
 	}
 }
@@ -271,8 +330,8 @@ func TestForgedLabelsOfAClientMoveNobodyElse(t *testing.T) {
 				t.Errorf("it %s: %s", name, step)
 			}
 		}
-		cordoned := forged.with(cordon, reflectors[0])
-		for demoted := false; !demoted; {
+		cordoned, demoted := forged.with(cordon, reflectors[0]), false
+		for range 50 {
 			cordoned = mute(cordoned.settled())
 			p := Make(cordoned)
 			if p.Waiting != "" || len(p.Steps) == 0 {
@@ -282,7 +341,13 @@ func TestForgedLabelsOfAClientMoveNobodyElse(t *testing.T) {
 			if demoted = step.Kind == Demote && step.Node == reflectors[0]; !demoted && step.Kind != Promote && step.Node != hostile {
 				t.Fatalf("it %s, and %s is cordoned: %s", name, reflectors[0], step)
 			}
+			if demoted {
+				break
+			}
 			cordoned = cordoned.After(step)
+		}
+		if !demoted {
+			t.Errorf("it %s, and %s is cordoned, and never demoted", name, reflectors[0])
 		}
 	}
 }

@@ -74,7 +74,7 @@ func whySilent(n *Node, states []string) string {
 	return fmt.Sprintf("its session as its reflectors report it is %s; %s", strings.Join(states, ", "), where)
 }
 
-// reflectorsOf are the working reflectors of some clients.
+// reflectorsOf are the working reflectors of some clients, of those whose Nodes are Ready: [World.SilentClients] names no others.
 func (w gates) reflectorsOf(names []string) []Node {
 	if len(names) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (w gates) reflectorsOf(names []string) []Node {
 	clients := w.roster()
 	return slices.DeleteFunc(w.working(nil), func(r Node) bool {
 		for _, name := range names {
-			if n, exists := w.node(name); exists && n.isClient(&w.Topology) && clients.has(&n, r.group()) {
+			if n, exists := w.node(name); exists && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) && clients.has(&n, r.group()) {
 				return false
 			}
 		}

@@ -172,6 +172,13 @@ func (w stages) promotions(names []string, chosen choice, role map[string]Reflec
 			out = append(out, step)
 		}
 	}
+	// What only gives back need not wait for a node that is promoted again and again.
+	if len(out) > 0 && slices.Contains(w.Promoted, out[0].Node) {
+		first := slices.IndexFunc(out, func(s Step) bool { return !slices.Contains(w.Promoted, s.Node) && w.restores(s) })
+		if first > 0 {
+			out = slices.Concat(out[first:first+1], out[:first], out[first+1:])
+		}
+	}
 	return out
 }
 

@@ -32,6 +32,9 @@ type World struct {
 	Unproven bool
 	// Suspects are clients about which their reflectors are asked, whatever the plan waits for: they seem to be silent, or the status says so for some time.
 	Suspects []string
+	// Promoted are the nodes that were promoted a moment ago and may not be shown as reflectors yet, or that somebody has taken the role away from since. Others
+	// are given back theirs first.
+	Promoted []string
 	// MeshStays is how long the mesh stays on after an emergency once reflectors carry the clients again; 0 for [MeshStays].
 	MeshStays time.Duration
 	// Confirmed reports that a list of the API server has just shown the same Nodes as these.

@@ -210,7 +210,7 @@ func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, err
 	m := r.memory(name)
 	m.catchUp(s)
 	m.enter(s)
-	s.world.Suspects = m.suspects(s, r.Timing.Resync)
+	s.world.Suspects, s.world.Promoted = m.suspects(s, r.Timing.Resync), m.justPromoted(s)
 	plan, err := r.plan(ctx, s)
 	if err != nil {
 		return 0, err
@@ -300,10 +300,39 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan rou
 // lag is how long the informers are given to show what was written before it is tried again.
 const lag = 5 * time.Second
 
-// repeats reports that a step is the one that has just been carried out: the informers do not show it yet, or somebody takes a role away again and again.
+// repeats reports that a step is the last one, or a promotion that has just been carried out: the informers do not show it yet, or somebody takes a role away
+// again and again.
 func (m *memory) repeats(step routereflector.Step, now time.Time) bool {
+	if step.Kind == routereflector.Promote {
+		at, done := m.promoted[step.UID]
+		return done && now.Sub(at) < lag
+	}
 	return m.last.Kind == step.Kind && m.last.Object == step.Object && m.last.UID == step.UID &&
-		(m.last.ResourceVersion == step.ResourceVersion || step.Kind == routereflector.Promote) && now.Sub(m.done) < lag
+		m.last.ResourceVersion == step.ResourceVersion && now.Sub(m.done) < lag
+}
+
+// carriedOut remembers a step.
+func (m *memory) carriedOut(step routereflector.Step, now time.Time) {
+	m.done, m.last = now, step
+	maps.DeleteFunc(m.promoted, func(_ string, at time.Time) bool { return now.Sub(at) >= lag })
+	if step.Kind != routereflector.Promote {
+		return
+	}
+	if m.promoted == nil {
+		m.promoted = map[string]time.Time{}
+	}
+	m.promoted[step.UID] = now
+}
+
+// justPromoted lists, by name, the nodes whose promotion would be a repetition.
+func (m *memory) justPromoted(s *scene) []string {
+	var out []string
+	for _, n := range s.world.Nodes {
+		if m.repeats(routereflector.Step{Kind: routereflector.Promote, UID: n.UID}, s.world.Now) {
+			out = append(out, n.Name)
+		}
+	}
+	return out
 }
 
 // begin notes since when there is something to do, so that days in which nothing was to be done do not count as a step's.
@@ -328,7 +357,7 @@ func (m *memory) failed(err error) error {
 // steps carries out the first step, and those after it that need not wait for it ([routereflector.Plan.AtOnce]). Each is a write of its own,
 // on what the one before has left behind.
 func (r *Reconciler) steps(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
-	now := plan.Steps[:max(plan.AtOnce, 1)]
+	now := slices.DeleteFunc(slices.Clone(plan.Steps[:max(plan.AtOnce, 1)]), func(step routereflector.Step) bool { return m.repeats(step, s.world.Now) })
 	if err := r.record(ctx, s, m, slices.DeleteFunc(slices.Clone(now), func(step routereflector.Step) bool { return step.Kind == routereflector.Demote })); err != nil {
 		return err
 	}
@@ -353,7 +382,7 @@ func (r *Reconciler) step(ctx context.Context, s *scene, m *memory, step routere
 	}
 	now := r.Clock.Now()
 	r.Metrics.stepped(step.Kind, min(now.Sub(m.done), now.Sub(m.begun)))
-	m.done, m.last = now, step
+	m.carriedOut(step, now)
 	logr.FromContextOrDiscard(ctx).Info("Done", "step", step.String())
 	if reason := told(step.Kind); reason != "" {
 		r.event(s.topology, corev1.EventTypeNormal, reason, fmt.Sprintf("%s: %s", step.Object, step.Reason))

@@ -64,14 +64,18 @@ type memory struct {
 	foreign map[routereflector.Foreign]bool
 	// dropped are the questions that have been deleted and that the informers still show.
 	dropped map[types.UID]bool
-	// dark is since when clients have been seen without a session.
-	dark map[string]time.Time
+	// dark is since when clients have been seen without a session, nil before the first round; named are those that are silent for long, of which the status
+	// has the first.
+	dark  map[string]time.Time
+	named []v1alpha1.SilentClient
 	// reported is when the status was last written.
 	reported time.Time
 	// trouble is why the last write failed, "" if it did not.
 	trouble string
 	// done is when the last step was carried out, begun since when there has been something to do; zero while there is not.
 	done, begun time.Time
+	// promoted is when nodes were promoted, by UID.
+	promoted map[string]time.Time
 }
 
 // enter resets what holds no more if the moment is a new one, takes in what is in the statuses, and says what counts.
@@ -220,7 +224,7 @@ func statusName(topology, node string, moment routereflector.Moment, slot time.D
 // questions returns which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present moment and at most
 // maxStatuses objects live. An object whose answer still holds stays as it is: calico-node keeps it up with what changes.
 func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout time.Duration) (drop []calicov3.CalicoNodeStatus, ask []string) {
-	now, witnesses, pause := s.world.Now, plan.Witnesses, len(plan.Troubles) == 0 && tired(s.world.Now, m, timeout)
+	now, witnesses, pause := s.world.Now, plan.Witnesses, len(plan.Troubles) == 0 && m.tired(s.world.Now, timeout)
 	alive := map[string]bool{}
 	var replaceable []calicov3.CalicoNodeStatus
 	for _, status := range s.statuses {
@@ -263,9 +267,14 @@ func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop
 	return drop, ask[:min(len(ask), free+len(drop))]
 }
 
-// tired reports that a step has timed out, and it is not the time to try again.
-func tired(now time.Time, m *memory, timeout time.Duration) bool {
-	over := now.Sub(m.since) - timeout
+// tired reports that witnesses have been asked for longer than a step may wait, since the last change or since they are asked at all, and that it is not the
+// time to try again.
+func (m *memory) tired(now time.Time, timeout time.Duration) bool {
+	from := m.since
+	if m.said.Talking.After(from) {
+		from = m.said.Talking
+	}
+	over := now.Sub(from) - timeout
 	return over >= 0 && over%askEvery >= askWindow
 }
 

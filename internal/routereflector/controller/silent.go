@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
@@ -22,12 +23,13 @@ const (
 	silentAfter = 6
 )
 
-// suspects lists, by name, the clients about which their reflectors are to be asked: those that seem to be silent and are not named yet, and those that the
-// status names, once what it says of them is older than age.
+// suspects lists, by name, the clients about which their reflectors are to be asked: those that seem to be silent and are not named yet, and those that are,
+// once what is known of them is older than age.
 func (m *memory) suspects(s *scene, age time.Duration) []string {
+	before := m.namedBefore(s)
 	out := slices.Collect(maps.Keys(m.dark))
-	out = slices.DeleteFunc(out, func(node string) bool { return s.silentBefore(node) != nil })
-	for _, c := range s.topology.Status.SilentClients {
+	out = slices.DeleteFunc(out, func(node string) bool { return entryOf(before, node) != nil })
+	for _, c := range before {
 		if s.world.Now.Sub(c.LastObserved.Time) >= age {
 			out = append(out, c.Node)
 		}
@@ -41,9 +43,10 @@ func (m *memory) suspects(s *scene, age time.Duration) []string {
 func (m *memory) silent(s *scene, settle time.Duration) (named []v1alpha1.SilentClient, count int) {
 	second := func(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 	are, heard := s.world.SilentClients()
+	before := m.namedBefore(s)
 	since := map[string]time.Time{}
 	for _, c := range are {
-		was := s.silentBefore(c.Node)
+		was := entryOf(before, c.Node)
 		since[c.Node] = s.world.Now
 		if begun, seen := m.dark[c.Node]; seen {
 			since[c.Node] = begun
@@ -56,36 +59,44 @@ func (m *memory) silent(s *scene, settle time.Duration) (named []v1alpha1.Silent
 		}
 		named = append(named, entry)
 	}
-	for _, c := range s.topology.Status.SilentClients {
-		if !heard(c.Node) && s.lives(c.Node) {
+	for _, c := range before {
+		if is, _ := s.client(c.Node); is && !heard(c.Node) {
 			named = append(named, c)
 		}
 	}
 	for node, begun := range m.dark {
-		if !heard(node) && s.lives(node) {
+		if _, ready := s.client(node); ready && !heard(node) {
 			since[node] = begun
 		}
 	}
-	m.dark = since
 	slices.SortFunc(named, func(a, b v1alpha1.SilentClient) int { return cmp.Compare(a.Node, b.Node) })
+	m.dark, m.named = since, named
 	return named[:min(len(named), maxSilent)], len(named)
 }
 
-// silentBefore is what the status has of a silent client, nil if it is none.
-func (s *scene) silentBefore(node string) *v1alpha1.SilentClient {
-	i := slices.IndexFunc(s.topology.Status.SilentClients, func(c v1alpha1.SilentClient) bool { return c.Node == node })
+// namedBefore are the silent clients that the last round named; after a start those of the status, which has room for the first of them only.
+func (m *memory) namedBefore(s *scene) []v1alpha1.SilentClient {
+	if m.dark == nil {
+		return s.topology.Status.SilentClients
+	}
+	return m.named
+}
+
+// entryOf is what is known of a silent client, nil if it is none.
+func entryOf(named []v1alpha1.SilentClient, node string) *v1alpha1.SilentClient {
+	i := slices.IndexFunc(named, func(c v1alpha1.SilentClient) bool { return c.Node == node })
 	if i < 0 {
 		return nil
 	}
-	return &s.topology.Status.SilentClients[i]
+	return &named[i]
 }
 
-// lives reports that a node is a client still.
-func (s *scene) lives(node string) bool {
+// client reports that a node is a client still, and that its Node is Ready as well.
+func (s *scene) client(node string) (is, ready bool) {
 	i := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == node })
 	if i < 0 {
-		return false
+		return false, false
 	}
-	_, client := s.world.ClientOf(s.world.Nodes[i])
-	return client
+	_, is = s.world.ClientOf(s.world.Nodes[i])
+	return is, is && s.world.Nodes[i].Ready == corev1.ConditionTrue
 }

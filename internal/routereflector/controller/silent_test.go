@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -83,17 +85,101 @@ func TestASilentClientWhileAReflectorIsReplaced(t *testing.T) {
 	}
 }
 
-// A role that somebody takes away again and again is given back every few seconds, not at each event.
+// newDark is a settled cluster in which some clients have just been found to be without a session.
+func newDark(t *testing.T, nodes, count int) (*slow, []string) {
+	t.Helper()
+	c := newSlow(t, nodes, 3, func(string) time.Duration { return 4 * time.Second })
+	c.settle(time.Hour)
+	for range 5 {
+		c.round()
+	}
+	var dark []string
+	for _, n := range c.s.world.Nodes {
+		if n.ClusterID == "" && len(dark) < count {
+			dark = append(dark, n.Name)
+			c.m.dark[n.Name] = c.s.world.Now
+		}
+	}
+	if len(dark) < count || len(c.s.statuses) > 0 {
+		t.Fatalf("dark are %v, and %d questions are open", dark, len(c.s.statuses))
+	}
+	c.apart, c.idle = func(_, client string) bool { return slices.Contains(dark, client) }, false
+	return c, dark
+}
+
+// A client that goes NotReady while it is dark is never named, and asked about no more.
+func TestADarkClientThatGoesNotReady(t *testing.T) {
+	t.Parallel()
+	c, dark := newDark(t, 9, 1)
+	for range 5 {
+		if plan := c.round(); len(plan.Witnesses) != 3 {
+			t.Fatalf("these are asked about it: %v", plan.Witnesses)
+		}
+	}
+	at := slices.IndexFunc(c.s.world.Nodes, func(n routereflector.Node) bool { return n.Name == dark[0] })
+	c.s.world.Nodes[at].Ready, c.s.world.Nodes[at].ReadySince = corev1.ConditionFalse, c.s.world.Now
+	for i := range 50 {
+		if plan := c.round(); len(plan.Witnesses) > 0 {
+			t.Fatalf("%d rounds after it went NotReady these are asked: %v", i, plan.Witnesses)
+		}
+	}
+	if len(c.m.dark) > 0 || len(c.s.statuses) > 0 || len(c.s.topology.Status.SilentClients) > 0 {
+		t.Errorf("dark are %v, %d questions are open, named are %v", c.m.dark, len(c.s.statuses), c.s.topology.Status.SilentClients)
+	}
+}
+
+// Of more silent clients than the status has room for all are asked about once a minute, and forgotten once they have sessions.
+func TestMoreSilentClientsThanTheStatusNames(t *testing.T) {
+	t.Parallel()
+	c, dark := newDark(t, 24, maxSilent+1)
+	until := func(what string, reached func() bool) {
+		for range 200 {
+			if c.round(); reached() {
+				return
+			}
+		}
+		t.Fatalf("they are never %s: named are %d, dark %d", what, len(c.m.named), len(c.m.dark))
+	}
+	until("named", func() bool { return len(c.m.named) == len(dark) })
+	if got := len(c.s.topology.Status.SilentClients); got != maxSilent {
+		t.Errorf("the status names %d", got)
+	}
+	until("left in peace", func() bool { return c.idle })
+	begun, asked := c.s.world.Now, c.asked
+	for c.s.world.Now.Sub(begun) < 20*time.Minute {
+		if c.round(); len(c.m.named) != len(dark) {
+			t.Fatalf("after %s named are %d", c.s.world.Now.Sub(begun), len(c.m.named))
+		}
+	}
+	if each := (c.asked - asked) / 3; each < 5 || each > 20 {
+		t.Errorf("in 20 minutes each reflector was asked %d times", each)
+	}
+	c.apart = nil
+	until("forgotten", func() bool { return len(c.m.named)+len(c.m.dark)+len(c.s.topology.Status.SilentClients) == 0 })
+}
+
+// A role that somebody takes away again and again is given back every few seconds, not at each event, whichever others are given back in between.
 func TestARoleIsNotGivenBackAtEachEvent(t *testing.T) {
 	t.Parallel()
-	m := &memory{done: then(), last: routereflector.Step{Kind: routereflector.Promote, Object: "Node/a", UID: "1", ResourceVersion: "7"}}
-	again := m.last
-	again.ResourceVersion = "8"
-	if !m.repeats(again, then().Add(lag-time.Second)) || m.repeats(again, then().Add(lag)) {
-		t.Error("it is given back at once, or never")
+	m := &memory{}
+	step := func(uid string, version string) routereflector.Step {
+		return routereflector.Step{Kind: routereflector.Promote, Object: "Node/" + uid, UID: uid, ResourceVersion: version}
 	}
-	again.UID = "2"
-	if m.repeats(again, then()) {
-		t.Error("another Node of that name has to wait")
+	m.carriedOut(step("a", "7"), then())
+	m.carriedOut(step("b", "7"), then().Add(time.Second))
+	if !m.repeats(step("a", "8"), then().Add(lag-time.Second)) || !m.repeats(step("b", "8"), then().Add(lag)) {
+		t.Error("it is given back at once")
+	}
+	if m.repeats(step("a", "8"), then().Add(lag)) || m.repeats(step("b", "8"), then().Add(lag+time.Second)) {
+		t.Error("it is never given back")
+	}
+	if m.repeats(step("c", "7"), then()) {
+		t.Error("another Node has to wait")
+	}
+	m.carriedOut(step("c", "7"), then().Add(lag))
+	s := &scene{world: routereflector.World{Now: then().Add(lag)}}
+	s.world.Nodes = []routereflector.Node{{Name: "x", UID: "a"}, {Name: "y", UID: "b"}, {Name: "z", UID: "c"}}
+	if got := m.justPromoted(s); !slices.Equal(got, []string{"y", "z"}) || len(m.promoted) != 2 {
+		t.Errorf("just promoted are %v, remembered %v", got, m.promoted)
 	}
 }

@@ -67,7 +67,7 @@ func (c *slow) round() routereflector.Plan {
 	c.s.topology.Status.SilentClients, _ = c.m.silent(c.s, timing.Settle)
 	c.idle = !busy(plan) && len(c.s.statuses) == 0
 	c.m.talk(c.s.world.Now, plan.Witnesses)
-	drop, ask := questions(c.s, c.m, plan, 5*time.Second, time.Hour)
+	drop, ask := questions(c.s, c.m, plan, timing.Settle, c.s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
 	for _, d := range drop {
 		if d.Status.LastUpdated.IsZero() {
 			c.m.said.Tries[d.Spec.Node]++
@@ -193,6 +193,35 @@ func TestSlowAnswers(t *testing.T) {
 				}
 				t.Logf("%s, %d questions", c.s.world.Now.Sub(then()), c.asked)
 			})
+		}
+	}
+}
+
+// How long a step has waited counts from when witnesses are asked for it: a reflector that is cordoned an hour after the last change is replaced at once.
+func TestAQuestionLongAfterTheLastChange(t *testing.T) {
+	t.Parallel()
+	timeout := 3 * time.Minute
+	for _, after := range []time.Duration{time.Hour, time.Hour + timeout, time.Hour + timeout + 2*askWindow} {
+		c := newSlow(t, 8, 2, byName(40*time.Second))
+		c.settle(time.Hour)
+		for c.s.world.Now.Sub(c.m.since) < after {
+			c.round()
+		}
+		if got := c.s.world.Topology.Spec.Rollout.SessionTimeout.Duration; got != timeout || len(c.s.statuses) > 0 {
+			t.Fatalf("sessionTimeout is %s, and %d questions are open", got, len(c.s.statuses))
+		}
+		done, cordoned := len(c.done), c.s.world.Now
+		c.idle = false // the event of the Node wakes the controller
+		for i := range c.s.world.Nodes {
+			if n := &c.s.world.Nodes[i]; n.Name == c.last() {
+				n.Unschedulable = true
+			}
+		}
+		for len(c.done) == done && c.s.world.Now.Sub(cordoned) < time.Hour {
+			c.round()
+		}
+		if took := c.s.world.Now.Sub(cordoned); took > time.Minute {
+			t.Errorf("%s after the last change it takes %s: %v", after, took, c.done[done:])
 		}
 	}
 }
