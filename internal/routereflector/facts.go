@@ -225,7 +225,7 @@ func (w facts) missing(established map[netip.Addr]bool, of Node, who func(Node) 
 	return out
 }
 
-// cutOff says that all those of the reflectors that a client is with have reported, and none has a session with it.
+// cutOff reports whether all those of the reflectors that a client is with have reported, and none has a session with it.
 func (w facts) cutOff(n Node, clients roster, reflectors []Node) bool {
 	return !slices.ContainsFunc(reflectors, func(r Node) bool {
 		if !clients.has(&n, r.group()) {

@@ -31,7 +31,7 @@ type Doctor struct {
 	Settings Settings
 	// As is whose rights are checked, "" for those of the user who runs doctor.
 	As string
-	// ForPerson says that settings and rights are a person's, and not the program's: they are not judged.
+	// ForPerson reports whether settings and rights are a person's and not the program's: then they are not judged.
 	ForPerson bool
 	// Among is that of doctor.Evidence.
 	Among bool

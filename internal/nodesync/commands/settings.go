@@ -43,7 +43,7 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.alsoRemove, "also-remove", nil,
 		"Kinds of users' objects that are removed with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; IPAMHandle, handles without an address; and PodLeftovers, addresses and endpoints of deleted pods on existing machines.")
 	fs.IntVar(&s.Config.NodesPerRound, "nodes-per-round", s.Config.NodesPerRound, "How many nodes one reconcile cleans whose deletion was not watched. With those that were watched it is fifty times as many, up to 250.")
-	fs.DurationVar(&s.Config.Pace, "round-interval", s.Config.Pace, "The time after a reconcile that removed nodes whose deletion was not watched; after any other it is the longest.")
+	fs.DurationVar(&s.Config.Pace, "round-interval", s.Config.Pace, "How long to wait after a reconcile that removed nodes whose deletion was not watched. After one that removed only others it is the longest wait.")
 	fs.DurationVar(&s.Config.Resync, "resync-period", s.Config.Resync, "The time between reconciles while nothing happens.")
 	fs.DurationVar(&s.Config.SweepPeriod, "sweep-period", s.Config.SweepPeriod,
 		"The time between sweeps of the whole datastore, for leftovers that no Node and no affinity leads to; 0 turns them off.")

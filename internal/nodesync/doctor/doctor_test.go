@@ -491,3 +491,29 @@ func spread(rule rbacv1.PolicyRule, own bool) []string {
 	}
 	return out
 }
+
+// What other doctors find is found once: among them, only the rest of what this one finds is left, whatever is wrong.
+func TestAmongAllDoctorsNothingIsFoundTwice(t *testing.T) {
+	t.Parallel()
+	elsewhere := []string{CheckKubeControllers, CheckInstallations, CheckPredecessor}
+	left := 0
+	for _, c := range cases() {
+		e := healthy()
+		c.change(&e)
+		alone := slices.DeleteFunc(Findings(e), func(f finding.Finding) bool {
+			if slices.Contains(elsewhere, f.Check) {
+				left++
+				return true
+			}
+			return f.Check == CheckDrift // of which Nodes without a Calico Node are a part
+		})
+		e.Among = true
+		among := slices.DeleteFunc(Findings(e), func(f finding.Finding) bool { return f.Check == CheckDrift })
+		if diff := cmp.Diff(alone, among); diff != "" {
+			t.Errorf("%s (-alone +among):\n%s", c.name, diff)
+		}
+	}
+	if left == 0 {
+		t.Error("no case has a finding that is another doctor's")
+	}
+}

@@ -19,7 +19,8 @@ type Evidence struct {
 	Namespace string
 	// Config is by what the Plan was made.
 	Config nodesync.Config
-	// Among says that this is a part of all doctors, beside agreement, which tells of Kubernetes Nodes without a Calico Node, and since when.
+	// Among reports whether this is a part of all doctors: then what they and agreement look at is left out, such as other controllers, and Kubernetes
+	// Nodes without a Calico Node, of which agreement knows since when.
 	Among bool
 
 	// KubernetesURL is the API server that was asked, KubernetesVersion what it says it is, such as v1.34.1.

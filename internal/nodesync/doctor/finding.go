@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
@@ -42,9 +43,16 @@ func checks() []finding.Check[Evidence] {
 	}
 }
 
-// Findings makes every check. The worst findings come first, then the order of the checks holds; equal evidence gives equal findings.
+// Findings makes every check, or, among all doctors, those that are no other doctor's. The worst findings come first, then the order of the checks holds; equal
+// evidence gives equal findings.
 func Findings(e Evidence) []finding.Finding {
-	return finding.Make(checks(), e)
+	made := checks()
+	if e.Among {
+		made = slices.DeleteFunc(made, func(c finding.Check[Evidence]) bool {
+			return slices.Contains([]string{CheckKubeControllers, CheckInstallations, CheckPredecessor}, c.Name)
+		})
+	}
+	return finding.Make(made, e)
 }
 
 // notMade is the finding about a check that could not be made.

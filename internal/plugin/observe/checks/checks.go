@@ -6,13 +6,11 @@ package checks
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
-	nodesync "github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	routereflectors "github.com/mooring-dev/mooring/internal/routereflector/doctor"
@@ -90,9 +88,6 @@ func lookAtNodeSync(ctx context.Context, x *Examination) []finding.Finding {
 		return nil
 	}
 	found, err := nodeSyncDoctor(x.cluster).Findings(ctx)
-	found = slices.DeleteFunc(found, func(f finding.Finding) bool {
-		return slices.Contains([]string{nodesync.CheckKubeControllers, nodesync.CheckInstallations, nodesync.CheckPredecessor}, f.Check)
-	})
 	if err == nil {
 		return found
 	}
