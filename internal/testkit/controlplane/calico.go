@@ -5,6 +5,7 @@ package controlplane
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	calicocrds "github.com/projectcalico/calico/libcalico-go/config"
@@ -20,16 +21,31 @@ import (
 // InstallCalicoCRDs puts the CRDs of the pinned Calico into the cluster and waits until they are served. It may be called more than once.
 func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 	tb.Helper()
-	c.calico.Lock()
-	defer c.calico.Unlock()
-	if c.calico.served {
-		return
-	}
-	client, err := apiextensions.NewForConfig(c.Config)
+	c.InstallCRDs(tb, CalicoCRDs(tb)...)
+}
+
+// CalicoCRDs returns the CRDs of the pinned Calico. They are shared: do not change them.
+func CalicoCRDs(tb testing.TB) []*apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	all, err := readCalicoCRDs()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	all, err := calicocrds.AllCRDs()
+	return all
+}
+
+var readCalicoCRDs = sync.OnceValues(calicocrds.AllCRDs) //nolint:gochecknoglobals // they are large, and every test wants them
+
+// InstallCRDs puts definitions into the cluster and waits until their kinds are served. Those that it has put there before cost nothing.
+func (c *Cluster) InstallCRDs(tb testing.TB, all ...*apiextensionsv1.CustomResourceDefinition) {
+	tb.Helper()
+	c.crds.Lock()
+	defer c.crds.Unlock()
+	all = slices.DeleteFunc(slices.Clone(all), func(crd *apiextensionsv1.CustomResourceDefinition) bool { return c.crds.served[crd.Name] })
+	if len(all) == 0 {
+		return
+	}
+	client, err := apiextensions.NewForConfig(c.Config)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -39,7 +55,7 @@ func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 			tb.Fatal(err)
 		}
 	}
-	testkit.Eventually(tb, "Calico's kinds to be served", func() string {
+	testkit.Eventually(tb, "the kinds to be served", func() string {
 		list, err := crds.List(tb.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
@@ -53,7 +69,12 @@ func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 		}
 		return ""
 	})
-	c.calico.served = true
+	if c.crds.served == nil {
+		c.crds.served = map[string]bool{}
+	}
+	for _, crd := range all {
+		c.crds.served[crd.Name] = true
+	}
 }
 
 // AllowPods makes the service account that pods of a namespace run as, which is kube-controller-manager's work where there is one.

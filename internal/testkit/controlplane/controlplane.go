@@ -35,10 +35,10 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	binary string
-	// calico reports that Calico's CRDs are served. They are large, and each test of a package asks for them.
-	calico struct {
+	// crds are the names of the definitions whose kinds are served. Calico's are large, and each test of a package asks for them.
+	crds struct {
 		sync.Mutex
-		served bool
+		served map[string]bool
 	}
 }
 
