@@ -22,172 +22,156 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 )
 
 const dropletRoute = "GET /v2/droplets/{droplet_id}"
 
 // A Node is initialized with all that its droplet says, and deleted only after the droplet itself was asked for and responded with 404.
 func TestNodeFollowsDroplet(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 1})
-	droplets := w.fleet(3)
-	got, err := w.node(droplets[0].Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []corev1.NodeAddress{
-		{Type: corev1.NodeHostName, Address: droplets[0].Name},
-		{Type: corev1.NodeInternalIP, Address: addressOf(droplets[0], "private")},
-		{Type: corev1.NodeExternalIP, Address: addressOf(droplets[0], "public")},
-	}
-	if diff := cmp.Diff(want, got.Status.Addresses); diff != "" {
-		t.Error(diff)
-	}
-	asked := w.cloud.Stats().Count(dropletRoute)
-	w.setReady(droplets[1].Name, false)
-	w.asked(3)
-	if now := w.cloud.Stats().Count(dropletRoute); now != asked {
-		t.Errorf("%d droplets were asked for by ID although the list has them", now-asked)
-	}
-	w.deleteDroplet(droplets[1].ID)
-	testkit.Eventually(t, "the Node to go", func() string { return w.gone(droplets[1].Name) })
-	if n := w.cloud.Stats().Routes[dropletRoute].Statuses[404]; n != 1 {
-		t.Errorf("%d GETs by ID responded with 404, want 1", n)
-	}
-	if got := w.nodes(); len(got) != 2 {
-		t.Errorf("Nodes %q, want the other two", got)
-	}
-}
-
-func addressOf(d sim.Droplet, kind string) string {
-	for _, n := range d.Networks.V4 {
-		if n.Type == kind {
-			return n.IPAddress
+	both(t, sim.Options{Seed: 1}, func(t *testing.T, w *world) {
+		droplets := w.fleet(3)
+		got, err := w.node(droplets[0].Name)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	return ""
+		want := []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: droplets[0].Name},
+			{Type: corev1.NodeInternalIP, Address: cloud.Address(droplets[0], "private")},
+			{Type: corev1.NodeExternalIP, Address: cloud.Address(droplets[0], "public")},
+		}
+		if diff := cmp.Diff(want, got.Status.Addresses); diff != "" {
+			t.Error(diff)
+		}
+		asked := w.Sim.Stats().Count(dropletRoute)
+		w.SetReady(droplets[1].Name, false)
+		w.asked(3)
+		if now := w.Sim.Stats().Count(dropletRoute); now != asked {
+			t.Errorf("%d droplets were asked for by ID although the list has them", now-asked)
+		}
+		w.DeleteDroplet(droplets[1].ID)
+		testkit.Eventually(t, "the Node to go", func() string { return w.gone(droplets[1].Name) })
+		if n := w.Sim.Stats().Routes[dropletRoute].Statuses[404]; n != 1 {
+			t.Errorf("%d GETs by ID responded with 404, want 1", n)
+		}
+		if got := w.nodes(); len(got) != 2 {
+			t.Errorf("Nodes %q, want the other two", got)
+		}
+	})
 }
 
 // The list lags behind: a droplet that the list lacks and that answers by ID is there, and what is told of it comes from that answer.
 func TestLaggingListDeletesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 2})
-	w.fleet(2)
-	w.cloud.SetConsistency(sim.Consistency{List: time.Hour})
-	unlisted := w.droplet(sim.DropletSpec{Name: w.nodeName(7)})
-	w.join(unlisted.Name, false, func(n *corev1.Node) {
-		n.Spec.ProviderID, n.Spec.Taints = fmt.Sprintf("digitalocean://%d", unlisted.ID), nil
-	})
-	testkit.Eventually(t, "the droplet to be asked for by ID", func() string {
-		if w.cloud.Stats().Routes[dropletRoute].Statuses[200] < 3 { // two when the others were initialized
-			return "it was not"
+	simulated(t, sim.Options{Seed: 2}, func(t *testing.T, w *world) {
+		w.fleet(2)
+		w.Sim.SetConsistency(sim.Consistency{List: time.Hour})
+		unlisted := w.Droplet(sim.DropletSpec{Name: w.NodeName(7)})
+		w.join(unlisted.Name, false, func(n *corev1.Node) {
+			n.Spec.ProviderID, n.Spec.Taints = fmt.Sprintf("digitalocean://%d", unlisted.ID), nil
+		})
+		testkit.Eventually(t, "the droplet to be asked for by ID", func() string {
+			if w.Sim.Stats().Routes[dropletRoute].Statuses[200] < 3 { // two when the others were initialized
+				return "it was not"
+			}
+			return ""
+		})
+		w.asked(4)
+		if problem := w.gone(unlisted.Name); problem == "" {
+			t.Fatal("the Node was deleted because the list lacks its droplet")
 		}
-		return ""
 	})
-	w.asked(4)
-	if problem := w.gone(unlisted.Name); problem == "" {
-		t.Fatal("the Node was deleted because the list lacks its droplet")
-	}
 }
 
 // With a token of another account DigitalOcean responds with 404 for every droplet. Nothing is deleted, and people are told why; with the right token all is
 // well again.
 func TestAnotherAccountDeletesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 3, Accounts: []sim.AccountOptions{
-		{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}},
-	}})
-	if _, err := w.cloud.Account("theirs").CreateDroplet(sim.DropletSpec{Name: "a-droplet-of-theirs"}); err != nil {
-		t.Fatal(err)
-	}
-	droplets := w.fleet(3)
-	w.halt()
-	w.useToken("their-token")
-	for _, d := range droplets {
-		w.setReady(d.Name, false)
-	}
-	w.run()
-	w.keepsAll(instance.AnotherAccount, 3)
-	ours, theirs := w.cloud.Account("ours").UUID(), w.cloud.Account("theirs").UUID()
-	testkit.Eventually(t, "an event that names both accounts", func() string {
-		return w.event(droplets[0].Name, EventAnotherAccount, ours, theirs, "delete the Lease kube-system/"+w.name)
+	both(t, sim.Options{Seed: 3, Accounts: []sim.AccountOptions{{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}}}}, func(t *testing.T, w *world) {
+		if _, err := w.Sim.Account("theirs").CreateDroplet(sim.DropletSpec{Name: "a-droplet-of-theirs"}); err != nil {
+			t.Fatal(err)
+		}
+		droplets := w.fleet(3)
+		w.Stop()
+		w.useToken("their-token")
+		for _, d := range droplets {
+			w.SetReady(d.Name, false)
+		}
+		w.run()
+		w.keepsAll(instance.AnotherAccount, 3)
+		ours, theirs := w.Sim.Account("ours").UUID(), w.Sim.Account("theirs").UUID()
+		w.Reported(droplets[0].Name, EventAnotherAccount, ours, theirs, "delete the Lease kube-system/"+w.Name)
+		if err := w.machines.Trusted(t.Context()); err == nil {
+			t.Error("load balancers may be made in another account")
+		}
+		// A new Node must not get the ID of their droplet.
+		w.join("a-droplet-of-theirs", true)
+		w.asked(3)
+		if n, err := w.node("a-droplet-of-theirs"); err != nil || n.Spec.ProviderID != "" {
+			t.Errorf("the Node has got provider ID %q of another account's droplet (%v)", n.Spec.ProviderID, err)
+		}
+		w.Reported("a-droplet-of-theirs", EventAnotherAccount, "not initialized", ours)
+		w.useToken(sim.DefaultToken)
+		w.DeleteDroplet(droplets[0].ID)
+		testkit.Eventually(t, "the Node to go once the token is right again", func() string { return w.gone(droplets[0].Name) })
+		if got := w.nodes(); len(got) != 3 {
+			t.Errorf("Nodes %q, want the other two and the new one", got)
+		}
 	})
-	if err := w.machines.Trusted(t.Context()); err == nil {
-		t.Error("load balancers may be made in another account")
-	}
-	// A new Node must not get the ID of their droplet.
-	w.join("a-droplet-of-theirs", true)
-	w.asked(3)
-	if n, err := w.node("a-droplet-of-theirs"); err != nil || n.Spec.ProviderID != "" {
-		t.Errorf("the Node has got provider ID %q of another account's droplet (%v)", n.Spec.ProviderID, err)
-	}
-	testkit.Eventually(t, "an event that says why", func() string {
-		return w.event("a-droplet-of-theirs", EventAnotherAccount, "not initialized", ours)
-	})
-	w.useToken(sim.DefaultToken)
-	w.deleteDroplet(droplets[0].ID)
-	testkit.Eventually(t, "the Node to go once the token is right again", func() string { return w.gone(droplets[0].Name) })
-	if got := w.nodes(); len(got) != 3 {
-		t.Errorf("Nodes %q, want the other two and the new one", got)
-	}
 }
 
 // On purpose: the operator deletes the record, and the cluster is bound to the account that has its droplets.
 func TestRecordDeletedByTheOperator(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 4, Accounts: []sim.AccountOptions{
-		{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}},
-	}})
-	droplets := w.fleet(2)
-	w.halt()
-	leases := w.cluster.Client.CoordinationV1().Leases(RecordNamespace)
-	if err := leases.Delete(t.Context(), w.name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	// Without a record and with the wrong token nothing is visible: it is not bound, and nothing is deleted.
-	w.useToken("their-token")
-	w.setReady(droplets[0].Name, false)
-	w.run()
-	w.keepsAll(instance.NothingVisible, 2)
-	if annotations, err := w.lease(); err == nil {
-		t.Errorf("the cluster was bound to an account that has none of its droplets: %v", annotations)
-	}
-	w.useToken(sim.DefaultToken)
-	testkit.Eventually(t, "the account to be recorded again", func() string {
-		annotations, err := w.lease()
-		if err != nil {
-			return err.Error()
+	simulated(t, sim.Options{Seed: 4, Accounts: []sim.AccountOptions{{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}}}}, func(t *testing.T, w *world) {
+		droplets := w.fleet(2)
+		w.Stop()
+		leases := w.Client.CoordinationV1().Leases(RecordNamespace)
+		if err := leases.Delete(t.Context(), w.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		if got := annotations[AccountAnnotation]; got != w.cloud.Account("ours").UUID() {
-			return "recorded is " + got
+		// Without a record and with the wrong token nothing is visible: it is not bound, and nothing is deleted.
+		w.useToken("their-token")
+		w.SetReady(droplets[0].Name, false)
+		w.run()
+		w.keepsAll(instance.NothingVisible, 2)
+		if annotations, err := w.lease(); err == nil {
+			t.Errorf("the cluster was bound to an account that has none of its droplets: %v", annotations)
 		}
-		return ""
+		w.useToken(sim.DefaultToken)
+		testkit.Eventually(t, "the account to be recorded again", func() string {
+			annotations, err := w.lease()
+			if err != nil {
+				return err.Error()
+			}
+			if got := annotations[AccountAnnotation]; got != w.Sim.Account("ours").UUID() {
+				return "recorded is " + got
+			}
+			return ""
+		})
 	})
 }
 
 // None of the cluster's droplets is visible, in the right account: a token without a scope, or everything was deleted by mistake.
 func TestNoneVisibleDeletesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 5})
-	droplets := w.fleet(3)
-	// All are gone before anybody asks for the first: two of three could be scaling down.
-	for _, d := range droplets {
-		w.deleteDroplet(d.ID)
-	}
-	for _, d := range droplets {
-		w.setReady(d.Name, false)
-	}
-	w.keepsAll(instance.NothingVisible, 3)
-	testkit.Eventually(t, "an event", func() string { return w.event(droplets[0].Name, EventNothingVisible, "3 known droplets", "scopes") })
-	// One new machine is enough to see that the account is the right one: the others go.
-	fresh := w.droplet(sim.DropletSpec{Name: w.nodeName(9)})
-	w.join(fresh.Name, true)
-	for _, d := range droplets {
-		testkit.Eventually(t, "the lost Nodes to go", func() string { return w.gone(d.Name) })
-	}
-	if problem := w.initialized(fresh); problem != "" {
-		t.Error(problem)
-	}
+	simulated(t, sim.Options{Seed: 5}, func(t *testing.T, w *world) {
+		droplets := w.fleet(3)
+		// All are gone before anybody asks for the first: two of three could be scaling down.
+		for _, d := range droplets {
+			w.DeleteDroplet(d.ID)
+		}
+		for _, d := range droplets {
+			w.SetReady(d.Name, false)
+		}
+		w.keepsAll(instance.NothingVisible, 3)
+		w.Reported(droplets[0].Name, EventNothingVisible, "3 known droplets", "scopes")
+		// One new machine is enough to see that the account is the right one: the others go.
+		fresh := w.Droplet(sim.DropletSpec{Name: w.NodeName(9)})
+		w.join(fresh.Name, true)
+		for _, d := range droplets {
+			testkit.Eventually(t, "the lost Nodes to go", func() string { return w.gone(d.Name) })
+		}
+		if problem := w.initialized(fresh); problem != "" {
+			t.Error(problem)
+		}
+	})
 }
 
 // Lists that fail, are cut off or lack items prove nothing.
@@ -203,217 +187,215 @@ func TestBrokenListsDeleteNothing(t *testing.T) {
 		"cut":       {{Route: "GET /v2/droplets*", Kind: fault.Reset, Nth: 1, Times: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, sim.Options{Seed: 6})
-			droplets := w.fleet(5)
-			if err := w.cloud.Inject(rules...); err != nil {
-				t.Fatal(err)
-			}
-			w.deleteDroplet(droplets[4].ID)
-			for _, d := range droplets {
-				w.setReady(d.Name, false)
-			}
-			// A call is made three times at most, so that seven failures are more than two questions that went unanswered.
-			testkit.Eventually(t, "the faults to strike", func() string {
-				if n := len(w.cloud.Requests(journal.Filter{Fault: string(rules[0].Kind)})); n < 7 {
-					return fmt.Sprintf("%d have", n)
+			simulated(t, sim.Options{Seed: 6}, func(t *testing.T, w *world) {
+				droplets := w.fleet(5)
+				if err := w.Sim.Inject(rules...); err != nil {
+					t.Fatal(err)
 				}
-				return ""
+				w.DeleteDroplet(droplets[4].ID)
+				for _, d := range droplets {
+					w.SetReady(d.Name, false)
+				}
+				// A call is made three times at most, so that seven failures are more than two questions that went unanswered.
+				testkit.Eventually(t, "the faults to strike", func() string {
+					if n := len(w.Sim.Requests(journal.Filter{Fault: string(rules[0].Kind)})); n < 7 {
+						return fmt.Sprintf("%d have", n)
+					}
+					return ""
+				})
+				w.asked(2)
+				if got := w.nodes(); len(got) != 5 {
+					t.Fatalf("Nodes %q are left, want all: that droplet 5 is gone was not proven", got)
+				}
+				w.Sim.ClearFaults()
+				testkit.Eventually(t, "the Node to go when the API is well again", func() string { return w.gone(droplets[4].Name) })
+				if got := w.nodes(); len(got) != 4 {
+					t.Fatalf("Nodes %q are left, want the other four", got)
+				}
 			})
-			w.asked(2)
-			if got := w.nodes(); len(got) != 5 {
-				t.Fatalf("Nodes %q are left, want all: that droplet 5 is gone was not proven", got)
-			}
-			w.cloud.ClearFaults()
-			testkit.Eventually(t, "the Node to go when the API is well again", func() string { return w.gone(droplets[4].Name) })
-			if got := w.nodes(); len(got) != 4 {
-				t.Fatalf("Nodes %q are left, want the other four", got)
-			}
 		})
 	}
 }
 
 // Half of a cluster goes at once. That is worked off without help, never faster than the pace allows, over a restart too.
 func TestLargeScaleDown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 7})
-	droplets := w.fleet(60)
-	lost := droplets[:30]
-	grants := w.grants()
-	for _, d := range lost {
-		w.deleteDroplet(d.ID)
-		w.setReady(d.Name, false)
-	}
-	testkit.Eventually(t, "an event about the pace", func() string {
+	simulated(t, sim.Options{Seed: 7}, func(t *testing.T, w *world) {
+		droplets := w.fleet(60)
+		lost := droplets[:30]
+		grants := w.grants()
 		for _, d := range lost {
-			if w.event(d.Name, EventNotItsTurn, "it has to wait") == "" {
-				return ""
+			w.DeleteDroplet(d.ID)
+			w.SetReady(d.Name, false)
+		}
+		testkit.Eventually(t, "an event about the pace", func() string {
+			for _, d := range lost {
+				if w.CountEvents(d.Name, EventNotItsTurn, "it has to wait") > 0 {
+					return ""
+				}
+			}
+			return "there is none"
+		})
+		restarted := false
+		testkit.Eventually(t, "the thirty Nodes to go", func() string {
+			left := len(w.nodes())
+			if left <= 45 && !restarted {
+				restarted = true
+				w.Stop()
+				w.run()
+			}
+			if left > 30 {
+				return fmt.Sprintf("%d are left", left)
+			}
+			return ""
+		})
+		testkit.Eventually(t, "the grants of thirty losses", func() string {
+			if n := len(grants()); n != 30 {
+				return fmt.Sprintf("%d losses were granted for thirty Nodes that went", n)
+			}
+			return ""
+		})
+		// The window is a sliding one and a restart must not open it again: in no stretch of a window do more than a tenth of sixty go.
+		const allowed = 6
+		times := slices.SortedFunc(maps.Values(grants()), time.Time.Compare)
+		for i := range max(0, len(times)-allowed) {
+			if within := times[i+allowed].Sub(times[i]); within < w.config.Decision.Window {
+				t.Fatalf("%d losses were granted within %s, %d may", allowed+1, within, allowed)
 			}
 		}
-		return "there is none"
+		for _, d := range droplets[30:] {
+			if problem := w.initialized(d); problem != "" {
+				t.Errorf("%s, whose droplet is there: %s", d.Name, problem)
+			}
+		}
 	})
-	restarted := false
-	testkit.Eventually(t, "the thirty Nodes to go", func() string {
-		left := len(w.nodes())
-		if left <= 45 && !restarted {
-			restarted = true
-			w.halt()
-			w.run()
-		}
-		if left > 30 {
-			return fmt.Sprintf("%d are left", left)
-		}
-		return ""
-	})
-	testkit.Eventually(t, "the grants of thirty losses", func() string {
-		if n := len(grants()); n != 30 {
-			return fmt.Sprintf("%d losses were granted for thirty Nodes that went", n)
-		}
-		return ""
-	})
-	// The window is a sliding one and a restart must not open it again: in no stretch of a window do more than a tenth of sixty go.
-	const allowed = 6
-	times := slices.SortedFunc(maps.Values(grants()), time.Time.Compare)
-	for i := range max(0, len(times)-allowed) {
-		if within := times[i+allowed].Sub(times[i]); within < w.config.Decision.Window {
-			t.Fatalf("%d losses were granted within %s, %d may", allowed+1, within, allowed)
-		}
-	}
-	for _, d := range droplets[30:] {
-		if problem := w.initialized(d); problem != "" {
-			t.Errorf("%s, whose droplet is there: %s", d.Name, problem)
-		}
-	}
 }
 
 // Two droplets of one name: no Node takes either of them, and the event names both.
 func TestTwoDropletsOfOneName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 8})
-	name := w.nodeName(0)
-	one, two := w.droplet(sim.DropletSpec{Name: name}), w.droplet(sim.DropletSpec{Name: name})
-	w.join(name, true)
-	w.run()
-	testkit.Eventually(t, "an event that names both", func() string {
-		return w.event(name, EventAmbiguous, fmt.Sprint(one.ID), fmt.Sprint(two.ID))
+	both(t, sim.Options{Seed: 8}, func(t *testing.T, w *world) {
+		name := w.NodeName(0)
+		one, two := w.Droplet(sim.DropletSpec{Name: name}), w.Droplet(sim.DropletSpec{Name: name})
+		w.join(name, true)
+		w.run()
+		w.Reported(name, EventAmbiguous, fmt.Sprint(one.ID), fmt.Sprint(two.ID))
+		if n, err := w.node(name); err != nil || n.Spec.ProviderID != "" {
+			t.Errorf("the Node has provider ID %q (%v)", n.Spec.ProviderID, err)
+		}
+		w.DeleteDroplet(one.ID)
+		testkit.Eventually(t, "the Node to be initialized once the name is unique", func() string { return w.initialized(two) })
 	})
-	if n, err := w.node(name); err != nil || n.Spec.ProviderID != "" {
-		t.Errorf("the Node has provider ID %q (%v)", n.Spec.ProviderID, err)
-	}
-	w.deleteDroplet(one.ID)
-	testkit.Eventually(t, "the Node to be initialized once the name is unique", func() string { return w.initialized(two) })
 }
 
 // What the upstream project could not do: droplets with GPUs, without a private network, and Nodes named by their address.
 func TestUnusualDroplets(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 9, Addresses: sim.AddressOptions{Public: netip.MustParsePrefix("203.0.113.0/24")}})
-	gpu := w.droplet(sim.DropletSpec{Name: w.nodeName(0), Size: "gpu-h100x1-80gb"})
-	public := w.droplet(sim.DropletSpec{Name: w.nodeName(1), NoPrivateNetwork: true, IPv6: true})
-	private := w.droplet(sim.DropletSpec{Name: w.nodeName(2), NoPublicNetwork: true})
-	byAddress := w.droplet(sim.DropletSpec{Name: w.nodeName(3)})
-	for _, d := range []sim.Droplet{gpu, public, private} {
-		w.join(d.Name, true)
-	}
-	byAddress.Name = addressOf(byAddress, "public")
-	w.join(byAddress.Name, true)
-	w.run()
-	for _, d := range []sim.Droplet{gpu, public, private, byAddress} {
-		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
-	}
-	n, err := w.node(public.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []corev1.NodeAddress{
-		{Type: corev1.NodeHostName, Address: public.Name},
-		{Type: corev1.NodeExternalIP, Address: addressOf(public, "public")},
-		{Type: corev1.NodeExternalIP, Address: public.Networks.V6[0].IPAddress},
-	}
-	if diff := cmp.Diff(want, n.Status.Addresses); diff != "" {
-		t.Error(diff)
-	}
+	simulated(t, sim.Options{Seed: 9, Addresses: sim.AddressOptions{Public: netip.MustParsePrefix("203.0.113.0/24")}}, func(t *testing.T, w *world) {
+		gpu := w.Droplet(sim.DropletSpec{Name: w.NodeName(0), Size: "gpu-h100x1-80gb"})
+		public := w.Droplet(sim.DropletSpec{Name: w.NodeName(1), NoPrivateNetwork: true, IPv6: true})
+		private := w.Droplet(sim.DropletSpec{Name: w.NodeName(2), NoPublicNetwork: true})
+		byAddress := w.Droplet(sim.DropletSpec{Name: w.NodeName(3)})
+		for _, d := range []sim.Droplet{gpu, public, private} {
+			w.join(d.Name, true)
+		}
+		byAddress.Name = cloud.Address(byAddress, "public")
+		w.join(byAddress.Name, true)
+		w.run()
+		for _, d := range []sim.Droplet{gpu, public, private, byAddress} {
+			testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
+		}
+		n, err := w.node(public.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: public.Name},
+			{Type: corev1.NodeExternalIP, Address: cloud.Address(public, "public")},
+			{Type: corev1.NodeExternalIP, Address: public.Networks.V6[0].IPAddress},
+		}
+		if diff := cmp.Diff(want, n.Status.Addresses); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // A droplet that is new has no address: its Node waits. An address that arrives later than that gets into the Node all the same.
 func TestLateAddresses(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 10})
-	d := w.droplet(sim.DropletSpec{Name: w.nodeName(0), Networks: &sim.Networks{V4: []sim.NetworkV4{}, V6: []sim.NetworkV6{}}})
-	w.join(d.Name, true)
-	w.run()
-	w.asked(3)
-	if n, err := w.node(d.Name); err != nil || n.Spec.ProviderID != "" {
-		t.Fatalf("the Node was initialized without an address: %v (%v)", n.Spec, err)
-	}
-	inner := sim.NetworkV4{IPAddress: "10.1.2.3", Netmask: "255.255.0.0", Type: "private"}
-	outer := sim.NetworkV4{IPAddress: "198.51.100.7", Netmask: "255.255.255.0", Type: "public"}
-	set := func(networks ...sim.NetworkV4) {
-		if err := w.cloud.Account("").SetDropletNetworks(fmt.Sprint(d.ID), sim.Networks{V4: networks}); err != nil {
-			t.Fatal(err)
+	simulated(t, sim.Options{Seed: 10}, func(t *testing.T, w *world) {
+		d := w.Droplet(sim.DropletSpec{Name: w.NodeName(0), Networks: &sim.Networks{V4: []sim.NetworkV4{}, V6: []sim.NetworkV6{}}})
+		w.join(d.Name, true)
+		w.run()
+		w.asked(3)
+		if n, err := w.node(d.Name); err != nil || n.Spec.ProviderID != "" {
+			t.Fatalf("the Node was initialized without an address: %v (%v)", n.Spec, err)
 		}
-	}
-	set(inner)
-	testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
-	set(inner, outer)
-	testkit.Eventually(t, "the late address", func() string {
-		n, err := w.node(d.Name)
-		if err != nil {
-			return err.Error()
-		}
-		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeExternalIP && a.Address == outer.IPAddress {
-				return ""
+		inner := sim.NetworkV4{IPAddress: "10.1.2.3", Netmask: "255.255.0.0", Type: "private"}
+		outer := sim.NetworkV4{IPAddress: "198.51.100.7", Netmask: "255.255.255.0", Type: "public"}
+		set := func(networks ...sim.NetworkV4) {
+			if err := w.Account.SetDropletNetworks(fmt.Sprint(d.ID), sim.Networks{V4: networks}); err != nil {
+				t.Fatal(err)
 			}
 		}
-		return fmt.Sprint(n.Status.Addresses)
+		set(inner)
+		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
+		set(inner, outer)
+		testkit.Eventually(t, "the late address", func() string {
+			n, err := w.node(d.Name)
+			if err != nil {
+				return err.Error()
+			}
+			for _, a := range n.Status.Addresses {
+				if a.Type == corev1.NodeExternalIP && a.Address == outer.IPAddress {
+					return ""
+				}
+			}
+			return fmt.Sprint(n.Status.Addresses)
+		})
 	})
 }
 
 // A droplet that is switched off keeps its Node, which gets the taint, until it is on again.
 func TestPowerOff(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 11})
-	d := w.fleet(2)[0]
-	tainted := func() bool {
-		n, err := w.node(d.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, taint := range n.Spec.Taints {
-			if taint.Key == cloudproviderapi.TaintNodeShutdown {
-				return true
+	simulated(t, sim.Options{Seed: 11}, func(t *testing.T, w *world) {
+		d := w.fleet(2)[0]
+		tainted := func() bool {
+			n, err := w.node(d.Name)
+			if err != nil {
+				t.Fatal(err)
 			}
+			for _, taint := range n.Spec.Taints {
+				if taint.Key == cloudproviderapi.TaintNodeShutdown {
+					return true
+				}
+			}
+			return false
 		}
-		return false
-	}
-	power := func(status string, ready bool) {
-		if err := w.cloud.Account("").SetDropletStatus(fmt.Sprint(d.ID), status); err != nil {
-			t.Fatal(err)
+		power := func(status string, ready bool) {
+			if err := w.Account.SetDropletStatus(fmt.Sprint(d.ID), status); err != nil {
+				t.Fatal(err)
+			}
+			w.SetReady(d.Name, ready)
 		}
-		w.setReady(d.Name, ready)
-	}
-	power("off", false)
-	testkit.Eventually(t, "the taint", func() string { return map[bool]string{false: "it is not there"}[tainted()] })
-	power("active", true)
-	testkit.Eventually(t, "the taint to go", func() string { return map[bool]string{true: "it is there"}[tainted()] })
+		power("off", false)
+		testkit.Eventually(t, "the taint", func() string { return map[bool]string{false: "it is not there"}[tainted()] })
+		power("active", true)
+		testkit.Eventually(t, "the taint to go", func() string { return map[bool]string{true: "it is there"}[tainted()] })
+	})
 }
 
 // The token rotates while the process runs: the old one is refused, and the next call is made with the new one.
 func TestTokenRotation(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 12})
-	droplets := w.fleet(3)
-	w.cloud.Account("").RevokeToken(sim.DefaultToken)
-	w.setReady(droplets[0].Name, false)
-	w.asked(3)
-	if got := w.nodes(); len(got) != 3 {
-		t.Fatalf("Nodes %q are left while the token is refused", got)
-	}
-	w.cloud.Account("").AddToken(sim.Token{Value: "a-new-token"})
-	w.useToken("a-new-token")
-	w.deleteDroplet(droplets[0].ID)
-	testkit.Eventually(t, "the Node to go", func() string { return w.gone(droplets[0].Name) })
+	simulated(t, sim.Options{Seed: 12}, func(t *testing.T, w *world) {
+		droplets := w.fleet(3)
+		w.Account.RevokeToken(sim.DefaultToken)
+		w.SetReady(droplets[0].Name, false)
+		w.asked(3)
+		if got := w.nodes(); len(got) != 3 {
+			t.Fatalf("Nodes %q are left while the token is refused", got)
+		}
+		w.Account.AddToken(sim.Token{Value: "a-new-token"})
+		w.useToken("a-new-token")
+		w.DeleteDroplet(droplets[0].ID)
+		testkit.Eventually(t, "the Node to go", func() string { return w.gone(droplets[0].Name) })
+	})
 }
 
 // A bad day at DigitalOcean, seed by seed: nothing that is there is lost, and when it is over all is as it should be.
@@ -421,54 +403,54 @@ func TestStorm(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, sim.Options{Seed: seed, Consistency: sim.Consistency{List: 300 * time.Millisecond, Get: 100 * time.Millisecond}})
-			droplets := w.fleet(8)
-			if err := w.cloud.Inject(fault.Storm(0.08)...); err != nil {
-				t.Fatal(err)
-			}
-			for _, d := range droplets {
-				w.setReady(d.Name, false)
-			}
-			w.deleteDroplet(droplets[0].ID)
-			fresh := w.droplet(sim.DropletSpec{Name: w.nodeName(20)})
-			w.join(fresh.Name, true)
-			w.asked(8)
-			w.cloud.ClearFaults()
-			testkit.Eventually(t, "the lost Node to go", func() string { return w.gone(droplets[0].Name) })
-			testkit.Eventually(t, "the new Node to be initialized", func() string { return w.initialized(fresh) })
-			for _, d := range droplets[1:] {
-				if problem := w.initialized(d); problem != "" {
-					t.Errorf("%s, whose droplet is there: %s", d.Name, problem)
+			simulated(t, sim.Options{Seed: seed, Consistency: sim.Consistency{List: 300 * time.Millisecond, Get: 100 * time.Millisecond}}, func(t *testing.T, w *world) {
+				droplets := w.fleet(8)
+				if err := w.Sim.Inject(fault.Storm(0.08)...); err != nil {
+					t.Fatal(err)
 				}
-			}
+				for _, d := range droplets {
+					w.SetReady(d.Name, false)
+				}
+				w.DeleteDroplet(droplets[0].ID)
+				fresh := w.Droplet(sim.DropletSpec{Name: w.NodeName(20)})
+				w.join(fresh.Name, true)
+				w.asked(8)
+				w.Sim.ClearFaults()
+				testkit.Eventually(t, "the lost Node to go", func() string { return w.gone(droplets[0].Name) })
+				testkit.Eventually(t, "the new Node to be initialized", func() string { return w.initialized(fresh) })
+				for _, d := range droplets[1:] {
+					if problem := w.initialized(d); problem != "" {
+						t.Errorf("%s, whose droplet is there: %s", d.Name, problem)
+					}
+				}
+			})
 		})
 	}
 }
 
 // Two leaders write one record at one time: the API server lets one of them, and the other looks again.
 func TestTwoLeadersOnOneRecord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 13})
-	leases := w.cluster.Client.CoordinationV1().Leases(RecordNamespace)
-	one, two := &ledger{leases: leases, name: w.name}, &ledger{leases: leases, name: w.name}
-	r := accountRecord{Account: instance.Account{UUID: "ours", Team: "t"}}
-	if err := one.save(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := two.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.Memory.Gone = []instance.Loss{{Droplet: 1, At: time.Unix(1e9, 0)}}
-	if err := one.save(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	r.Memory.Gone[0].Droplet = 2
-	if err := two.save(t.Context(), r); !errors.Is(err, errRecordMoved) {
-		t.Errorf("the other's loss was overwritten: %v", err)
-	}
-	got, err := two.load(t.Context())
-	if err != nil || len(got.Memory.Gone) != 1 || got.Memory.Gone[0].Droplet != 1 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	both(t, sim.Options{Seed: 13}, func(t *testing.T, w *world) {
+		leases := w.Client.CoordinationV1().Leases(RecordNamespace)
+		one, two := &ledger{leases: leases, name: w.Name}, &ledger{leases: leases, name: w.Name}
+		r := accountRecord{Account: instance.Account{UUID: "ours", Team: "t"}}
+		if err := one.save(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := two.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.Memory.Gone = []instance.Loss{{Droplet: 1, At: time.Unix(1e9, 0)}}
+		if err := one.save(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		r.Memory.Gone[0].Droplet = 2
+		if err := two.save(t.Context(), r); !errors.Is(err, errRecordMoved) {
+			t.Errorf("the other's loss was overwritten: %v", err)
+		}
+		got, err := two.load(t.Context())
+		if err != nil || len(got.Memory.Gone) != 1 || got.Memory.Gone[0].Droplet != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }

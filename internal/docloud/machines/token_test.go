@@ -29,9 +29,9 @@ func (w *world) condition() (metav1.Condition, error) {
 
 // token waits until record and metric say of the token that its state has this reason, and returns the record.
 func (w *world) tokenIs(status metav1.ConditionStatus, reason instance.TokenReason, words ...string) metav1.Condition {
-	w.t.Helper()
+	w.T.Helper()
 	var c metav1.Condition
-	testkit.Eventually(w.t, "the token's state "+string(reason), func() string {
+	testkit.Eventually(w.T, "the token's state "+string(reason), func() string {
 		var err error
 		if c, err = w.condition(); err != nil {
 			return err.Error()
@@ -53,7 +53,7 @@ func (w *world) tokenIs(status metav1.ConditionStatus, reason instance.TokenReas
 
 // tokenMetric is the one series of the metric, as reason and value.
 func (w *world) tokenMetric() string {
-	families, err := w.registry.Gather()
+	families, err := w.Registry.Gather()
 	if err != nil {
 		return err.Error()
 	}
@@ -71,76 +71,73 @@ func (w *world) tokenMetric() string {
 // People see in one place that the token is refused, lacks a scope, or is another account's, and since when; and nothing is written while it
 // stays so.
 func TestTokenConditionIsRecorded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 50, Accounts: []sim.AccountOptions{
-		{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}, {Value: "narrow", Scopes: []string{"account:read"}}}},
-		{Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}},
-	}})
-	w.fleet(2)
-	since := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted).LastTransitionTime
-	leases := w.cluster.Client.CoordinationV1().Leases(RecordNamespace)
-	before, err := leases.Get(t.Context(), w.name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.looked()
-	after, err := leases.Get(t.Context(), w.name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before.ResourceVersion != after.ResourceVersion {
-		t.Errorf("the record was written although nothing has changed:\n%v\n%v", before.Annotations, after.Annotations)
-	}
-	// A token that is refused is looked for again at once, and another one only after a while.
-	ours, theirs := w.cloud.Account("ours"), w.cloud.Account("theirs")
-	ours.RevokeToken(sim.DefaultToken)
-	w.tokenIs(metav1.ConditionFalse, instance.TokenRefused, "put another one into its Secret")
-	w.useToken("narrow")
-	w.tokenIs(metav1.ConditionFalse, instance.TokenScopeMissing, "GET v2/droplets")
-	w.useToken("their-token")
-	ours.RevokeToken("narrow")
-	w.tokenIs(metav1.ConditionFalse, instance.TokenAnotherAccount, "give a token of that account")
-	w.useToken(sim.DefaultToken)
-	ours.AddToken(sim.Token{Value: sim.DefaultToken})
-	theirs.RevokeToken("their-token")
-	again := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted)
-	if again.LastTransitionTime.Before(&since) {
-		t.Errorf("accepted since %s, and before that since %s", again.LastTransitionTime, since)
-	}
-	annotations, err := w.lease()
-	if err != nil || annotations[AccountAnnotation] != ours.UUID() {
-		t.Errorf("the record is %v (%v)", annotations, err)
-	}
-	// A restart finds what is recorded, and leaves it.
-	w.halt()
-	w.run()
-	w.looked()
-	if got := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted); got != again {
-		t.Errorf("after a restart %+v, before it %+v", got, again)
-	}
+	simulated(t, sim.Options{Seed: 50, Accounts: []sim.AccountOptions{{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}, {Value: "narrow", Scopes: []string{"account:read"}}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}}}}, func(t *testing.T, w *world) {
+		w.fleet(2)
+		since := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted).LastTransitionTime
+		leases := w.Client.CoordinationV1().Leases(RecordNamespace)
+		before, err := leases.Get(t.Context(), w.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.looked()
+		after, err := leases.Get(t.Context(), w.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before.ResourceVersion != after.ResourceVersion {
+			t.Errorf("the record was written although nothing has changed:\n%v\n%v", before.Annotations, after.Annotations)
+		}
+		// A token that is refused is looked for again at once, and another one only after a while.
+		ours, theirs := w.Sim.Account("ours"), w.Sim.Account("theirs")
+		ours.RevokeToken(sim.DefaultToken)
+		w.tokenIs(metav1.ConditionFalse, instance.TokenRefused, "put another one into its Secret")
+		w.useToken("narrow")
+		w.tokenIs(metav1.ConditionFalse, instance.TokenScopeMissing, "GET v2/droplets")
+		w.useToken("their-token")
+		ours.RevokeToken("narrow")
+		w.tokenIs(metav1.ConditionFalse, instance.TokenAnotherAccount, "give a token of that account")
+		w.useToken(sim.DefaultToken)
+		ours.AddToken(sim.Token{Value: sim.DefaultToken})
+		theirs.RevokeToken("their-token")
+		again := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted)
+		if again.LastTransitionTime.Before(&since) {
+			t.Errorf("accepted since %s, and before that since %s", again.LastTransitionTime, since)
+		}
+		annotations, err := w.lease()
+		if err != nil || annotations[AccountAnnotation] != ours.UUID() {
+			t.Errorf("the record is %v (%v)", annotations, err)
+		}
+		// A restart finds what is recorded, and leaves it.
+		w.Stop()
+		w.run()
+		w.looked()
+		if got := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted); got != again {
+			t.Errorf("after a restart %+v, before it %+v", got, again)
+		}
+	})
 }
 
 // A record that somebody deleted is not made of a condition alone: it would bind the cluster to no account at all.
 func TestTokenConditionMakesNoRecord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sim.Options{Seed: 51})
-	w.join(w.nodeName(0), true) // without a droplet no account is recorded
-	w.run()
-	testkit.Eventually(t, "the metric", func() string {
-		if got := w.tokenMetric(); got != "Accepted 1" {
-			return "it is " + got
+	simulated(t, sim.Options{Seed: 51}, func(t *testing.T, w *world) {
+		w.join(w.NodeName(0), true) // without a droplet no account is recorded
+		w.run()
+		testkit.Eventually(t, "the metric", func() string {
+			if got := w.tokenMetric(); got != "Accepted 1" {
+				return "it is " + got
+			}
+			return ""
+		})
+		w.looked()
+		if err := w.machines.recordToken(t.Context()); err != nil {
+			t.Error(err)
 		}
-		return ""
+		if annotations, err := w.lease(); err == nil {
+			t.Errorf("there is a record: %v", annotations)
+		}
+		// The account comes later, and the condition with it.
+		droplet := w.Droplet(sim.DropletSpec{Name: w.NodeName(0)})
+		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(droplet) })
+		w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted)
 	})
-	w.looked()
-	if err := w.machines.recordToken(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if annotations, err := w.lease(); err == nil {
-		t.Errorf("there is a record: %v", annotations)
-	}
-	// The account comes later, and the condition with it.
-	droplet := w.droplet(sim.DropletSpec{Name: w.nodeName(0)})
-	testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(droplet) })
-	w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted)
 }

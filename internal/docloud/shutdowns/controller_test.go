@@ -4,7 +4,6 @@
 package shutdowns
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 )
 
 const dropletRoute = "GET /v2/droplets/{droplet_id}"
@@ -32,41 +32,31 @@ const dropletRoute = "GET /v2/droplets/{droplet_id}"
 // A machine that is switched off gets the taint, after two GETs by ID; when it is back, first DigitalOcean and then Kubernetes have to say
 // so. Taints of others stay as they are.
 func TestOffAndBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 4)
-	w.run()
-	w.switchOff(1)
-	w.until(1)
-	if n := w.cloud.Stats().Count(dropletRoute); n < 2 {
-		t.Errorf("%d GETs by ID, want two at least", n)
-	}
-	node := w.node(1)
-	if i := slices.IndexFunc(node.Spec.Taints, outofservice.IsOurs); i < 0 || node.Spec.Taints[i].TimeAdded == nil ||
-		!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/mine" }) {
-		t.Errorf("taints %+v", node.Spec.Taints)
-	}
-	w.stands(1, outofservice.ReasonOutOfService)
-	w.switchOn(1)
-	w.stands(1, outofservice.ReasonReturning)
-	if got := w.tainted(); !slices.Equal(got, []int{1}) {
-		t.Errorf("%v have the taint while the Node is not ready", got)
-	}
-	w.setReady(w.droplets[1].Name, true)
-	w.until()
-	if !slices.ContainsFunc(w.node(1).Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/mine" }) {
-		t.Errorf("taints %+v", w.node(1).Spec.Taints)
-	}
-	testkit.Eventually(t, "the Events", func() string {
-		list, err := w.cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node.Name})
-		w.must(err)
-		said := map[string]int32{}
-		for _, e := range list.Items {
-			said[e.Reason] += max(e.Count, 1)
+	both(t, 4, func(t *testing.T, w *world) {
+		w.run()
+		w.switchOff(1)
+		w.until(1)
+		if n := w.Sim.Stats().Count(dropletRoute); n < 2 {
+			t.Errorf("%d GETs by ID, want two at least", n)
 		}
-		if said[EventTaintSet] != 1 || said[EventTaintRemoved] != 1 {
-			return fmt.Sprint(said)
+		node := w.node(1)
+		if i := slices.IndexFunc(node.Spec.Taints, outofservice.IsOurs); i < 0 || node.Spec.Taints[i].TimeAdded == nil ||
+			!slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/mine" }) {
+			t.Errorf("taints %+v", node.Spec.Taints)
 		}
-		return ""
+		w.stands(1, outofservice.ReasonOutOfService)
+		w.switchOn(1)
+		w.stands(1, outofservice.ReasonReturning)
+		if got := w.tainted(); !slices.Equal(got, []int{1}) {
+			t.Errorf("%v have the taint while the Node is not ready", got)
+		}
+		w.SetReady(w.droplets[1].Name, true)
+		w.until()
+		if !slices.ContainsFunc(w.node(1).Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/mine" }) {
+			t.Errorf("taints %+v", w.node(1).Spec.Taints)
+		}
+		w.ReportedOnce(node.Name, EventTaintSet)
+		w.ReportedOnce(node.Name, EventTaintRemoved)
 	})
 }
 
@@ -80,14 +70,14 @@ func TestHeldBack(t *testing.T) {
 	}{
 		"GETs by ID fail": {
 			func(w *world) {
-				w.must(w.cloud.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
+				w.Must(w.Sim.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
 			},
 			outofservice.ReasonProof,
-			func(w *world) { w.cloud.ClearFaults() },
+			func(w *world) { w.Sim.ClearFaults() },
 		},
 		"there is no Lease": {
 			func(w *world) {
-				w.must(w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(w.t.Context(), w.droplets[0].Name, metav1.DeleteOptions{}))
+				w.Must(w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(w.T.Context(), w.droplets[0].Name, metav1.DeleteOptions{}))
 			},
 			outofservice.ReasonKubelet,
 			func(w *world) { w.renew(w.droplets[0].Name) },
@@ -101,64 +91,49 @@ func TestHeldBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 4)
-			test.against(w)
-			w.run()
-			w.switchOff(0)
-			w.stands(0, test.stands)
-			w.passes(10)
-			if got := w.tainted(); len(got) > 0 {
-				t.Fatalf("%v have the taint", got)
-			}
-			test.over(w)
-			w.until(0)
+			simulated(t, 4, func(t *testing.T, w *world) {
+				test.against(w)
+				w.run()
+				w.switchOff(0)
+				w.stands(0, test.stands)
+				w.reconciles(10)
+				if got := w.tainted(); len(got) > 0 {
+					t.Fatalf("%v have the taint", got)
+				}
+				test.over(w)
+				w.until(0)
+			})
 		})
 	}
 }
 
 func (w *world) patch(i int, body string) {
-	w.t.Helper()
-	_, err := w.cluster.Client.CoreV1().Nodes().Patch(w.t.Context(), w.droplets[i].Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-	w.must(err)
+	w.T.Helper()
+	w.PatchNode(w.droplets[i].Name, body)
 }
 
 // A machine that DigitalOcean calls active keeps its volumes, however long its Node is not ready. So does one whose kubelet goes on.
 func TestNeverActiveNorAlive(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 4)
-	var alive atomic.Bool
-	alive.Store(true)
-	w.between = func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			if alive.Load() && strings.HasSuffix(r.URL.Path, "/leases/"+w.droplets[1].Name) {
+	simulated(t, 4, func(t *testing.T, w *world) {
+		var alive atomic.Bool
+		alive.Store(true)
+		w.Kube.Set(func(r *http.Request, served bool) error {
+			if !served && alive.Load() && strings.HasSuffix(r.URL.Path, "/leases/"+w.droplets[1].Name) {
 				w.renew(w.droplets[1].Name) // anyone who reads it reads another renewal each time, however slow the tests are
 			}
-			return next.RoundTrip(r)
+			return nil
 		})
-	}
-	w.run()
-	w.setReady(w.droplets[0].Name, false)
-	w.switchOff(1)
-	w.stands(1, outofservice.ReasonKubelet)
-	w.passes(30)
-	if got := w.tainted(); len(got) > 0 {
-		t.Fatalf("%v have the taint", got)
-	}
-	alive.Store(false)
-	w.until(1)
-}
-
-// refusing answers requests with 403.
-func (w *world) refusing(which func(*http.Request) bool) {
-	w.between = func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			if which(r) {
-				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
-			}
-			return next.RoundTrip(r)
-		})
-	}
+		w.run()
+		w.SetReady(w.droplets[0].Name, false)
+		w.switchOff(1)
+		w.stands(1, outofservice.ReasonKubelet)
+		w.reconciles(30)
+		if got := w.tainted(); len(got) > 0 {
+			t.Fatalf("%v have the taint", got)
+		}
+		alive.Store(false)
+		w.until(1)
+	})
 }
 
 // A Node that cannot be written, or a record that cannot be read or written, keeps no other Node from losing the taint.
@@ -171,189 +146,156 @@ func TestRemovedAllTheSame(t *testing.T) {
 		"a Node cannot be written": {func(w *world, r *http.Request) bool {
 			return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/nodes/"+w.droplets[0].Name)
 		}, []int{0}},
-		"the record cannot be read": {func(w *world, r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/leases/"+w.name) }, nil},
+		"the record cannot be read": {func(w *world, r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/leases/"+w.Name) }, nil},
 		"the record cannot be written": {func(_ *world, r *http.Request) bool {
 			return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"+outofservice.RecordNamespace+"/leases")
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 4)
-			for i := range 2 {
-				w.patch(i, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
-			}
-			w.refusing(func(r *http.Request) bool { return test.refuse(w, r) })
-			w.run()
-			w.until(test.left...)
+			simulated(t, 4, func(t *testing.T, w *world) {
+				for i := range 2 {
+					w.patch(i, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
+				}
+				w.Kube.Set(func(r *http.Request, served bool) error {
+					if !served && test.refuse(w, r) {
+						return cloud.Status(http.StatusForbidden)
+					}
+					return nil
+				})
+				w.run()
+				w.until(test.left...)
+			})
 		})
 	}
 }
 
 // A taint is not set on a word of DigitalOcean that has become old since the plan was made.
 func TestOldWord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	w.switchOff(0)
-	node, now := w.node(0), time.Now()
-	c := &Controller{Options: Options{Clock: testingclock.NewFakeClock(now), Config: w.config}, client: w.cluster.Client}
-	s := &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: w.droplets[0].ID}}
-	c.seen = map[types.UID]*sighting{node.UID: s}
-	c.readLease(t.Context(), s)
-	step := outofservice.SetTaint{Node: node.Name, UID: string(node.UID), Droplet: s.Droplet, State: outofservice.StateOff}
-	for age, want := range map[time.Duration]error{w.config.ProofAge: nil, w.config.ProofAge + time.Second: errChanged} {
-		s.Proof.Last = now.Add(-age)
-		if taints, err := c.withTaint(t.Context(), node, step); !errors.Is(err, want) || (err == nil) != (len(taints) > len(node.Spec.Taints)) {
-			t.Errorf("it is %s old: %v, %v", age, taints, err)
+	simulated(t, 1, func(t *testing.T, w *world) {
+		w.switchOff(0)
+		node, now := w.node(0), time.Now()
+		c := &Controller{Options: Options{Clock: testingclock.NewFakeClock(now), Config: w.config}, client: w.Client}
+		s := &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: w.droplets[0].ID}}
+		c.seen = map[types.UID]*sighting{node.UID: s}
+		c.readLease(t.Context(), s)
+		step := outofservice.SetTaint{Node: node.Name, UID: string(node.UID), Droplet: s.Droplet, State: outofservice.StateOff}
+		for age, want := range map[time.Duration]error{w.config.ProofAge: nil, w.config.ProofAge + time.Second: errChanged} {
+			s.Proof.Last = now.Add(-age)
+			if taints, err := c.withTaint(t.Context(), node, step); !errors.Is(err, want) || (err == nil) != (len(taints) > len(node.Spec.Taints)) {
+				t.Errorf("it is %s old: %v, %v", age, taints, err)
+			}
 		}
-	}
+	})
 }
 
 // A machine that the list lacks and that answers by ID is there.
 func TestListProvesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 3)
-	w.cloud.SetConsistency(sim.Consistency{List: time.Hour})
-	late, err := w.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: w.name + "-late"})
-	w.must(err)
-	w.join(late)
-	w.droplets = append(w.droplets, late)
-	w.run()
-	w.setReady(late.Name, false)
-	w.passes(20)
-	if got := w.tainted(); len(got) > 0 || w.cloud.Stats().Count(dropletRoute) == 0 {
-		t.Errorf("%v have the taint, %d GETs by ID", got, w.cloud.Stats().Count(dropletRoute))
-	}
+	simulated(t, 3, func(t *testing.T, w *world) {
+		w.Sim.SetConsistency(sim.Consistency{List: time.Hour})
+		late := w.join(w.NodeName("late"))
+		w.run()
+		w.SetReady(late.Name, false)
+		w.reconciles(20)
+		if got := w.tainted(); len(got) > 0 || w.Sim.Stats().Count(dropletRoute) == 0 {
+			t.Errorf("%v have the taint, %d GETs by ID", got, w.Sim.Stats().Count(dropletRoute))
+		}
+	})
 }
 
 // So many machines at a time wait for a person. What waits keeps its hash; the confirmation lets just these pass.
 func TestMassGuard(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 6)
-	for i := range 3 {
-		w.switchOff(i)
-	}
-	w.run()
-	testkit.Eventually(t, "three machines to wait", func() string {
-		if a := w.record().Awaiting; a.Count != 3 {
-			return fmt.Sprintf("%+v", w.record())
+	both(t, 6, func(t *testing.T, w *world) {
+		for i := range 3 {
+			w.switchOff(i)
 		}
-		return ""
-	})
-	waits := w.record().Awaiting
-	asked := w.cloud.Stats().Count(dropletRoute)
-	w.passes(20)
-	if now := w.record().Awaiting; now.Hash != waits.Hash || len(w.tainted()) > 0 {
-		t.Errorf("%+v, and before that %+v; %v have the taint", now, waits, w.tainted())
-	}
-	if n := w.cloud.Stats().Count(dropletRoute) - asked; n > 6 {
-		t.Errorf("%d GETs by ID while they wait", n)
-	}
-	testkit.Eventually(t, "the confirmation to be written", func() string {
-		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, outofservice.ConfirmAnnotation, waits.Confirmation(time.Now().Add(time.Hour)))
-		_, err := w.cluster.Client.CoordinationV1().Leases(machines.RecordNamespace).Patch(t.Context(), w.name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-		if err != nil {
-			return err.Error()
+		w.run()
+		testkit.Eventually(t, "three machines to wait", func() string {
+			if a := w.record().Awaiting; a.Count != 3 {
+				return fmt.Sprintf("%+v", w.record())
+			}
+			return ""
+		})
+		waits := w.record().Awaiting
+		asked := w.Sim.Stats().Count(dropletRoute)
+		w.reconciles(20)
+		if now := w.record().Awaiting; now.Hash != waits.Hash || len(w.tainted()) > 0 {
+			t.Errorf("%+v, and before that %+v; %v have the taint", now, waits, w.tainted())
 		}
-		return ""
+		if n := w.Sim.Stats().Count(dropletRoute) - asked; n > 6 {
+			t.Errorf("%d GETs by ID while they wait", n)
+		}
+		testkit.Eventually(t, "the confirmation to be written", func() string {
+			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, outofservice.ConfirmAnnotation, waits.Confirmation(time.Now().Add(time.Hour)))
+			_, err := w.Client.CoordinationV1().Leases(machines.RecordNamespace).Patch(t.Context(), w.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		w.until(0, 1, 2)
+		w.switchOff(3) // one more is another set
+		w.stands(3, outofservice.ReasonMassGuard)
 	})
-	w.until(0, 1, 2)
-	w.switchOff(3) // one more is another set
-	w.stands(3, outofservice.ReasonMassGuard)
 }
 
 // A machine that is destroyed: the Node gets the taint and stays until its volumes are detached, and then goes. Without volumes it goes at once.
 func TestDeparture(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 5)
-	w.timing.Departure = time.Hour
-	w.run()
-	testkit.Eventually(t, "the account to be recorded", func() string {
-		if _, err := w.cluster.Client.CoordinationV1().Leases(machines.RecordNamespace).Get(t.Context(), w.name+"-account", metav1.GetOptions{}); err != nil {
-			w.setReady(w.droplets[4].Name, false) // nothing is asked while all are ready
-			return err.Error()
+	both(t, 5, func(t *testing.T, w *world) {
+		w.timing.Departure = time.Hour
+		w.run()
+		testkit.Eventually(t, "the account to be recorded", func() string {
+			if _, err := w.Client.CoordinationV1().Leases(machines.RecordNamespace).Get(t.Context(), w.Name+"-account", metav1.GetOptions{}); err != nil {
+				w.SetReady(w.droplets[4].Name, false) // nothing is asked while all are ready
+				return err.Error()
+			}
+			return ""
+		})
+		const attached = `{"status":{"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`
+		_, err := w.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(attached))
+		w.Must(err)
+		for i := range 2 {
+			w.Must(w.Account.DeleteDroplet(fmt.Sprint(w.droplets[i].ID)))
+			w.SetReady(w.droplets[i].Name, false)
 		}
-		return ""
-	})
-	const attached = `{"status":{"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`
-	_, err := w.cluster.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(attached))
-	w.must(err)
-	for i := range 2 {
-		w.must(w.cloud.Account("").DeleteDroplet(fmt.Sprint(w.droplets[i].ID)))
-		w.setReady(w.droplets[i].Name, false)
-	}
-	gone := func(i int) bool {
-		_, err := w.cluster.Client.CoreV1().Nodes().Get(t.Context(), w.droplets[i].Name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	}
-	testkit.Eventually(t, "the Node without volumes to go", func() string {
-		if !gone(1) {
-			return "it is there"
+		gone := func(i int) bool {
+			_, err := w.Client.CoreV1().Nodes().Get(t.Context(), w.droplets[i].Name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
 		}
-		return ""
-	})
-	w.until(0)
-	w.passes(10)
-	if gone(0) {
-		t.Fatal("the Node has gone while its volume is attached")
-	}
-	_, err = w.cluster.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(`{"status":{"volumesAttached":[]}}`))
-	w.must(err)
-	testkit.Eventually(t, "the Node to go", func() string {
-		if !gone(0) {
-			return "it is there"
+		testkit.Eventually(t, "the Node without volumes to go", func() string {
+			if !gone(1) {
+				return "it is there"
+			}
+			return ""
+		})
+		w.until(0)
+		w.reconciles(10)
+		if gone(0) {
+			t.Fatal("the Node has gone while its volume is attached")
 		}
-		return ""
+		_, err = w.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(`{"status":{"volumesAttached":[]}}`))
+		w.Must(err)
+		testkit.Eventually(t, "the Node to go", func() string {
+			if !gone(0) {
+				return "it is there"
+			}
+			return ""
+		})
 	})
 }
 
 // Without the flag nothing is set, recorded or asked; what was set before goes all the same when the machine is back.
 func TestDisabled(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 4)
-	w.enabled = false
-	w.patch(0, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
-	w.switchOff(1)
-	w.run()
-	w.until()
-	w.passes(10)
-	if got := w.tainted(); len(got) > 0 || w.lease() != nil {
-		t.Errorf("%v have the taint, the Lease is %v", got, w.lease())
-	}
-}
-
-// errDead is what calls of a process that has ended come to.
-var errDead = errors.New("the process has ended")
-
-// dying ends the process before or after its nth write, as kill -9 would.
-type dying struct {
-	next  http.RoundTripper
-	left  *atomic.Int64
-	after bool
-	died  context.CancelFunc
-}
-
-// RoundTrip implements http.RoundTripper. Events are not counted: nothing depends on them.
-func (d dying) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/events") || strings.Contains(r.URL.Path, "/events/") {
-		if d.left.Load() <= 0 {
-			return nil, errDead
+	simulated(t, 4, func(t *testing.T, w *world) {
+		w.enabled = false
+		w.patch(0, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
+		w.switchOff(1)
+		w.run()
+		w.until()
+		w.reconciles(10)
+		if got := w.tainted(); len(got) > 0 || w.lease() != nil {
+			t.Errorf("%v have the taint, the Lease is %v", got, w.lease())
 		}
-		return d.next.RoundTrip(r)
-	}
-	left := d.left.Add(-1)
-	if left < 0 || left == 0 && !d.after {
-		d.died()
-		return nil, errDead
-	}
-	response, err := d.next.RoundTrip(r)
-	if left == 0 {
-		d.died()
-		if err == nil {
-			_ = response.Body.Close()
-		}
-		return nil, errDead
-	}
-	return response, err
+	})
 }
 
 // A process that ends before or after any of its writes leaves what the next one brings to the same end: two machines are out of service,
@@ -361,33 +303,32 @@ func (d dying) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
-		for n := int64(1); n <= 6; n++ {
+		for n := 1; n <= 6; n++ {
 			t.Run(fmt.Sprintf("write %d after %t", n, after), func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, 5)
-				var left atomic.Int64
-				left.Store(n)
-				ctx, cancel := context.WithCancel(t.Context())
-				w.between = func(next http.RoundTripper) http.RoundTripper { return dying{next, &left, after, cancel} }
-				w.start(ctx, cancel)
-				for i := range 2 {
-					w.switchOff(i)
-				}
-				testkit.Eventually(t, "the process to end, or its work", func() string {
-					if ctx.Err() == nil && len(w.tainted()) < 2 {
-						return fmt.Sprintf("%+v", w.record())
+				simulated(t, 5, func(t *testing.T, w *world) {
+					crashed := w.Kube.CrashAt(n, after)
+					w.run()
+					for i := range 2 {
+						w.switchOff(i)
 					}
-					return ""
+					w.Until("the process to end, or its work", func() bool {
+						select {
+						case <-crashed:
+							return true
+						default:
+							return len(w.tainted()) == 2
+						}
+					})
+					w.Stop()
+					w.Kube.Set(nil)
+					w.run()
+					w.until(0, 1)
+					for i := range 2 {
+						w.switchOn(i)
+						w.SetReady(w.droplets[i].Name, true)
+					}
+					w.until()
 				})
-				w.halt()
-				w.between = nil
-				w.run()
-				w.until(0, 1)
-				for i := range 2 {
-					w.switchOn(i)
-					w.setReady(w.droplets[i].Name, true)
-				}
-				w.until()
 			})
 		}
 	}
@@ -395,39 +336,31 @@ func TestCrash(t *testing.T) {
 
 // A leader whose record is old sets nothing until it has read it again.
 func TestTwoLeaders(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 4)
-	moved := false
-	w.between = func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/leases/"+w.name) && !moved {
+	both(t, 4, func(t *testing.T, w *world) {
+		moved := false
+		w.Kube.Set(func(r *http.Request, served bool) error {
+			if !served && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/leases/"+w.Name) && !moved {
 				moved = true // another leader writes between this one's read and write
-				lease := w.lease()
 				record := w.record()
 				record.Memory.Intents = append(record.Memory.Intents,
 					outofservice.Intent{Node: "x", UID: string(w.node(2).UID), At: time.Now()}, outofservice.Intent{Node: "y", UID: string(w.node(3).UID), At: time.Now()})
-				keeper := recordKeeper{leases: w.cluster.Client.CoordinationV1().Leases(machines.RecordNamespace), name: w.name, lease: lease}
-				w.must(keeper.save(t.Context(), record))
+				keeper := recordKeeper{leases: w.Client.CoordinationV1().Leases(machines.RecordNamespace), name: w.Name, lease: w.lease()}
+				w.Must(keeper.save(t.Context(), record))
 			}
-			return next.RoundTrip(r)
+			return nil
 		})
-	}
-	w.config.IntentAge = time.Hour
-	w.run()
-	testkit.Eventually(t, "the record", func() string {
-		if w.lease() == nil {
-			return "there is none"
+		w.config.IntentAge = time.Hour
+		w.run()
+		testkit.Eventually(t, "the record", func() string {
+			if w.lease() == nil {
+				return "there is none"
+			}
+			return ""
+		})
+		w.switchOff(0)
+		w.stands(0, outofservice.ReasonMassGuard)
+		if got := w.tainted(); len(got) > 0 {
+			t.Errorf("%v have the taint, and two others were about to get it", got)
 		}
-		return ""
 	})
-	w.switchOff(0)
-	w.stands(0, outofservice.ReasonMassGuard)
-	if got := w.tainted(); len(got) > 0 {
-		t.Errorf("%v have the taint, and two others were about to get it", got)
-	}
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -6,7 +6,7 @@ package shutdowns
 import (
 	"context"
 	"fmt"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +20,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
-	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // counting is a DigitalOcean where all droplets are off, and which counts what it was asked.
@@ -157,59 +156,40 @@ func TestRenewalsOfBeforeDoNotCount(t *testing.T) {
 // A machine that was rebuilt: its kubelet reports, and its network does not start while the Node has the taint. It goes when the machine has been heard for a
 // while and has no volume attached.
 func TestRebuiltMachine(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 4)
-	w.run()
-	w.switchOff(1)
-	w.until(1)
-	node := w.droplets[1].Name
-	status := func(body string) {
-		t.Helper()
-		_, err := w.cluster.Client.CoreV1().Nodes().PatchStatus(t.Context(), node, []byte(body))
-		w.must(err)
-	}
-	status(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","message":"cni plugin not initialized"}],
+	both(t, 4, func(t *testing.T, w *world) {
+		w.run()
+		w.switchOff(1)
+		w.until(1)
+		node := w.droplets[1].Name
+		status := func(body string) {
+			t.Helper()
+			_, err := w.Client.CoreV1().Nodes().PatchStatus(t.Context(), node, []byte(body))
+			w.Must(err)
+		}
+		status(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","message":"cni plugin not initialized"}],
 		"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`)
-	w.switchOn(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pause := time.NewTicker(20 * time.Millisecond) // it is not to take the machine from the others
-		defer pause.Stop()
-		for ctx.Err() == nil {
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
+		w.switchOn(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var kubelet sync.WaitGroup
+		kubelet.Go(func() {
+			for pause := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; { // it is not to take the machine from the others
+				select {
+				case <-pause.C:
+					w.renew(node)
+				case <-ctx.Done():
+				}
 			}
-			lease, err := w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
-			if err == nil {
-				now := metav1.NowMicro()
-				lease.Spec.RenewTime = &now
-				_, _ = w.cluster.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, lease, metav1.UpdateOptions{})
-			}
+		})
+		defer kubelet.Wait()
+		defer cancel()
+		w.stands(1, outofservice.ReasonReturning)
+		w.reconciles(20)
+		if got := w.tainted(); len(got) != 1 {
+			t.Fatalf("%v have the taint while a volume is attached", got)
 		}
-	}()
-	defer func() {
-		cancel()
-		<-done
-	}()
-	w.stands(1, outofservice.ReasonReturning)
-	w.passes(20)
-	if got := w.tainted(); len(got) != 1 {
-		t.Fatalf("%v have the taint while a volume is attached", got)
-	}
-	status(`{"status":{"volumesAttached":[]}}`)
-	w.until()
-	testkit.Eventually(t, "the Event", func() string {
-		list, err := w.cluster.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node})
-		w.must(err)
-		for _, e := range list.Items {
-			if e.Reason == EventTaintRemoved && strings.Contains(e.Message, "active and the kubelet reports again") {
-				return ""
-			}
-		}
-		return fmt.Sprintf("there are %d others", len(list.Items))
+		status(`{"status":{"volumesAttached":[]}}`)
+		w.until()
+		w.Reported(node, EventTaintRemoved, "active and the kubelet reports again")
 	})
 }
 

@@ -12,20 +12,21 @@ import (
 )
 
 func TestServiceGetsItsLoadBalancerAndNothingIsSentAgain(t *testing.T) {
-	w := newWorld(t, func(o *digitalocean.Options) { o.LoadBalancers.ActiveAfterReads = 3 })
-	w.run()
-	s := w.create("web")
-	lb := w.balancer("web")
-	if want := "a" + s.Name; lb.Name == want || !slices.Equal(lb.Tags, []string{"k8s:" + w.name}) || len(lb.DropletIDs) != 2 {
-		t.Errorf("load balancer is %+v", lb)
-	}
-	if got := w.service("web"); got.Annotations[annotation.Type] != annotation.TypeRegional || len(got.Finalizers) != 1 {
-		t.Errorf("service is %+v", got.ObjectMeta)
-	}
-	w.looked()
-	w.annotate("web", "example.com/irrelevant", "x")
-	w.looked()
-	if got := w.writes(0); len(got) != 1 || got[createRoute] != 1 {
-		t.Errorf("writes %v, want one POST and nothing else", got)
-	}
+	both(t, with(func(o *digitalocean.Options) { o.LoadBalancers.ActiveAfterReads = 3 }), func(t *testing.T, w *world) {
+		w.run()
+		s := w.create("web")
+		lb := w.balancer("web")
+		if want := "a" + s.Name; lb.Name == want || !slices.Equal(lb.Tags, []string{"k8s:" + w.Name}) || len(lb.DropletIDs) != 2 {
+			t.Errorf("load balancer is %+v", lb)
+		}
+		if got := w.Service("web"); got.Annotations[annotation.Type] != annotation.TypeRegional || len(got.Finalizers) != 1 {
+			t.Errorf("service is %+v", got.ObjectMeta)
+		}
+		w.resyncs()
+		w.annotate("web", "example.com/irrelevant", "x")
+		w.resyncs()
+		if got := w.Writes(0); len(got) != 1 || got[createRoute] != 1 {
+			t.Errorf("writes %v, want one POST and nothing else", got)
+		}
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 )
 
 const certificateRoute = "POST /v2/certificates"
@@ -33,30 +34,30 @@ func secured(domains string) []string {
 
 // certificate waits until the account has one certificate for domains, and returns it.
 func (w *world) certificate(domains ...string) digitalocean.Certificate {
-	w.t.Helper()
+	w.T.Helper()
 	var found digitalocean.Certificate
 	name := loadbalancer.ManagedName(domains)
-	testkit.Eventually(w.t, "certificate "+name, func() string {
-		for _, c := range w.account.Certificates() {
+	testkit.Eventually(w.T, "certificate "+name, func() string {
+		for _, c := range w.Account.Certificates() {
 			if c.Name == name {
 				found = c
 				return ""
 			}
 		}
-		return "it is not there; " + w.story()
+		return "it is not there; " + w.Story()
 	})
 	if found.Type != "lets_encrypt" || !slices.Equal(found.DNSNames, domains) {
-		w.t.Errorf("%+v", found)
+		w.T.Errorf("%+v", found)
 	}
 	return found
 }
 
 func (w *world) usesCertificate(service, id string) {
-	w.t.Helper()
-	testkit.Eventually(w.t, "service "+service+" to have certificate "+id, func() string {
-		lb, err := w.account.LoadBalancer(w.service(service).Annotations[annotation.LoadBalancerID])
+	w.T.Helper()
+	testkit.Eventually(w.T, "service "+service+" to have certificate "+id, func() string {
+		lb, err := w.Account.LoadBalancer(w.Service(service).Annotations[annotation.LoadBalancerID])
 		if err != nil || len(lb.ForwardingRules) != 1 || lb.ForwardingRules[0].CertificateID != id {
-			return fmt.Sprintf("%v, %+v; %s", err, lb.ForwardingRules, w.story())
+			return fmt.Sprintf("%v, %+v; %s", err, lb.ForwardingRules, w.Story())
 		}
 		return ""
 	})
@@ -64,192 +65,198 @@ func (w *world) usesCertificate(service, id string) {
 
 // A certificate is made once for all who ask for the same domains, waited for with one event, and used when it is verified.
 func TestManagedCertificateIsMadeAndAwaited(t *testing.T) {
-	w := newWorld(t, slowly)
-	w.run()
-	w.create("web", secured("www.example.com,example.com")...)
-	w.create("other", secured("example.com,WWW.example.com")...)
-	c := w.certificate("example.com", "www.example.com")
-	for _, name := range []string{"web", "other"} {
-		w.told(name, "LoadBalancerCertificatePending", c.Name, "example.com, www.example.com is being issued", "DigitalOcean's DNS", "no load balancer is made until then")
-	}
-	w.looked()
-	if n := len(w.account.LoadBalancers()); n != 0 {
-		t.Errorf("%d load balancers without a certificate", n)
-	}
-	if failed := w.events("SyncLoadBalancerFailed"); len(failed) > 0 {
-		t.Errorf("waiting is not failing: %s", w.story())
-	}
-	w.must(w.account.SetCertificateState(c.ID, "verified"))
-	w.balancer("web")
-	w.usesCertificate("web", c.ID)
-	w.usesCertificate("other", c.ID)
-	// Two that ask at the same moment both look and find none: the name, which is the same for both, sees to it that there is one.
-	if n := w.writes(0)[certificateRoute]; n < 1 || n > 2 || len(w.account.Certificates()) != 1 {
-		t.Errorf("%d POSTs, %+v", n, w.account.Certificates())
-	}
+	both(t, with(slowly), func(t *testing.T, w *world) {
+		w.run()
+		w.create("web", secured("www.example.com,example.com")...)
+		w.create("other", secured("example.com,WWW.example.com")...)
+		c := w.certificate("example.com", "www.example.com")
+		for _, name := range []string{"web", "other"} {
+			w.ReportedOnce(name, "LoadBalancerCertificatePending", c.Name, "example.com, www.example.com is being issued", "DigitalOcean's DNS", "no load balancer is made until then")
+		}
+		w.resyncs()
+		if n := len(w.Account.LoadBalancers()); n != 0 {
+			t.Errorf("%d load balancers without a certificate", n)
+		}
+		if failed := w.events("SyncLoadBalancerFailed"); len(failed) > 0 {
+			t.Errorf("waiting is not failing: %s", w.Story())
+		}
+		w.Must(w.Account.SetCertificateState(c.ID, "verified"))
+		w.balancer("web")
+		w.usesCertificate("web", c.ID)
+		w.usesCertificate("other", c.ID)
+		// Two that ask at the same moment both look and find none: the name, which is the same for both, sees to it that there is one.
+		if n := w.Writes(0)[certificateRoute]; n < 1 || n > 2 || len(w.Account.Certificates()) != 1 {
+			t.Errorf("%d POSTs, %+v", n, w.Account.Certificates())
+		}
 
-	renewed, err := w.account.RotateCertificate(c.ID)
-	w.must(err)
-	mark := w.sim.Mark()
-	w.looked()
-	w.usesCertificate("web", renewed.ID)
-	if writes := w.writes(mark); len(writes) > 0 {
-		t.Errorf("a renewal made writes: %v", writes)
-	}
-	if _, written := w.service("web").Annotations[annotation.CertificateID]; written {
-		t.Error("an ID was written on a Service that names domains")
-	}
-	w.remove("web")
-	w.remove("other")
-	if len(w.account.Certificates()) != 1 {
-		t.Errorf("certificates are never deleted: %+v", w.account.Certificates())
-	}
+		renewed, err := w.Account.RotateCertificate(c.ID)
+		w.Must(err)
+		mark := w.Sim.Mark()
+		w.resyncs()
+		w.usesCertificate("web", renewed.ID)
+		if writes := w.Writes(mark); len(writes) > 0 {
+			t.Errorf("a renewal made writes: %v", writes)
+		}
+		if _, written := w.Service("web").Annotations[annotation.CertificateID]; written {
+			t.Error("an ID was written on a Service that names domains")
+		}
+		w.remove("web")
+		w.remove("other")
+		if len(w.Account.Certificates()) != 1 {
+			t.Errorf("certificates are never deleted: %+v", w.Account.Certificates())
+		}
+	})
 }
 
 // A load balancer that serves goes on with what it has: Nodes come and go, and the old certificate stays until the new one is verified.
 func TestTheOldCertificateServesUntilTheNewOneCan(t *testing.T) {
-	w := newWorld(t, slowly)
-	w.run()
-	old, err := w.account.CreateCertificate(digitalocean.CertificateSpec{Name: "old", DNSNames: []string{"old.example.com"}})
-	w.must(err)
-	w.must(w.account.SetCertificateState(old.ID, "verified"))
-	w.create("web", "protocol", "https", "certificate-name", "old")
-	lb := w.balancer("web")
-	w.annotateWith("web", map[string]any{annotation.CertificateName: nil, annotation.CertificateDomains: "example.com"})
-	c := w.certificate("example.com")
-	w.told("web", "LoadBalancerCertificatePending", c.Name, "the load balancer keeps its forwarding rules until then")
-	id := w.node("late")
-	w.eventually("the new Node to be a target meanwhile", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, id) })
-	w.usesCertificate("web", old.ID)
+	simulated(t, with(slowly), func(t *testing.T, w *world) {
+		w.run()
+		old, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "old", DNSNames: []string{"old.example.com"}})
+		w.Must(err)
+		w.Must(w.Account.SetCertificateState(old.ID, "verified"))
+		w.create("web", "protocol", "https", "certificate-name", "old")
+		lb := w.balancer("web")
+		w.annotateWith("web", map[string]any{annotation.CertificateName: nil, annotation.CertificateDomains: "example.com"})
+		c := w.certificate("example.com")
+		w.ReportedOnce("web", "LoadBalancerCertificatePending", c.Name, "the load balancer keeps its forwarding rules until then")
+		id := w.node("late")
+		w.eventually("the new Node to be a target meanwhile", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, id) })
+		w.usesCertificate("web", old.ID)
 
-	w.must(w.account.SetCertificateState(c.ID, "error"))
-	w.told("web", "LoadBalancerCertificateFailed", c.Name, "could not be issued", "delete the certificate there", "keeps its forwarding rules")
-	w.usesCertificate("web", old.ID)
-	w.must(w.account.DeleteCertificate(c.ID))
-	again := w.certificate("example.com")
-	w.must(w.account.SetCertificateState(again.ID, "verified"))
-	w.usesCertificate("web", again.ID)
+		w.Must(w.Account.SetCertificateState(c.ID, "error"))
+		w.ReportedOnce("web", "LoadBalancerCertificateFailed", c.Name, "could not be issued", "delete the certificate there", "keeps its forwarding rules")
+		w.usesCertificate("web", old.ID)
+		w.Must(w.Account.DeleteCertificate(c.ID))
+		again := w.certificate("example.com")
+		w.Must(w.Account.SetCertificateState(again.ID, "verified"))
+		w.usesCertificate("web", again.ID)
+	})
 }
 
 // annotateWith sets annotations of a Service by their full names; nil removes one.
 func (w *world) annotateWith(name string, values map[string]any) {
-	w.t.Helper()
-	w.patch(name, map[string]any{"metadata": map[string]any{"annotations": values}})
+	w.T.Helper()
+	w.PatchService(name, map[string]any{"metadata": map[string]any{"annotations": values}})
 }
 
 // However the POST of a certificate ends, there is one certificate.
-func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
+func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON} {
 		for name, consistency := range map[string]digitalocean.Consistency{"": {}, "-late": {List: 2 * time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
-				w := newWorld(t)
-				w.sim.SetConsistency(consistency)
-				w.must(w.sim.Inject(fault.Rule{Route: certificateRoute, Kind: kind, Nth: 1}))
-				w.run()
-				w.create("web", secured("example.com")...)
-				c := w.certificate("example.com")
-				w.balancer("web")
-				w.usesCertificate("web", c.ID)
-				if all := w.account.Certificates(); len(all) != 1 {
-					t.Errorf("%+v", all)
-				}
+				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+					w.Sim.SetConsistency(consistency)
+					w.Must(w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: kind, Nth: 1}))
+					w.run()
+					w.create("web", secured("example.com")...)
+					c := w.certificate("example.com")
+					w.balancer("web")
+					w.usesCertificate("web", c.ID)
+					if all := w.Account.Certificates(); len(all) != 1 {
+						t.Errorf("%+v", all)
+					}
+				})
 			})
 		}
 	}
 }
 
 // The program dies before and after the POST of a certificate; the next one goes on where it was.
-func TestCrashAroundThePostOfACertificate(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
+func TestCrashAroundThePostOfACertificate(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
-			w := newWorld(t)
-			crashed := make(chan struct{})
-			var once sync.Once
-			w.wire.set(func(r *http.Request, served bool) error {
-				select {
-				case <-crashed:
-					return errCrash
-				default:
+			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+				crashed := make(chan struct{})
+				var once sync.Once
+				w.API.Set(func(r *http.Request, served bool) error {
+					select {
+					case <-crashed:
+						return cloud.ErrCut
+					default:
+					}
+					if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v2/certificates") && served == after {
+						once.Do(func() { close(crashed) })
+						return cloud.ErrCut
+					}
+					return nil
+				})
+				w.run()
+				w.create("web", secured("example.com")...)
+				<-crashed
+				w.Stop()
+				w.API.Set(nil)
+				w.run()
+				c := w.certificate("example.com")
+				w.balancer("web")
+				w.usesCertificate("web", c.ID)
+				if all := w.Account.Certificates(); len(all) != 1 {
+					t.Errorf("%+v", all)
 				}
-				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v2/certificates") && served == after {
-					once.Do(func() { close(crashed) })
-					return errCrash
-				}
-				return nil
 			})
-			w.run()
-			w.create("web", secured("example.com")...)
-			<-crashed
-			w.stop()
-			w.wire.set(nil)
-			w.run()
-			c := w.certificate("example.com")
-			w.balancer("web")
-			w.usesCertificate("web", c.ID)
-			if all := w.account.Certificates(); len(all) != 1 {
-				t.Errorf("%+v", all)
-			}
 		})
 	}
 }
 
 // What DigitalOcean refuses is told in its words, and keeps no load balancer that is there from being kept as it must be.
 func TestCertificateThatIsRefused(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.sim.Inject(fault.Rule{Route: certificateRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	w.annotate("web", secured("example.com")...)
-	testkit.Eventually(t, "the refusal to be told", func() string {
-		for _, e := range w.events("LoadBalancerCertificateFailed") {
-			if strings.Contains(e.Message, `DigitalOcean refuses certificate "`+loadbalancer.ManagedName([]string{"example.com"})+`" for example.com: `) {
-				return ""
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.Must(w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		w.annotate("web", secured("example.com")...)
+		testkit.Eventually(t, "the refusal to be told", func() string {
+			for _, e := range w.events("LoadBalancerCertificateFailed") {
+				if strings.Contains(e.Message, `DigitalOcean refuses certificate "`+loadbalancer.ManagedName([]string{"example.com"})+`" for example.com: `) {
+					return ""
+				}
 			}
+			return w.Story()
+		})
+		id := w.node("late")
+		w.eventually("the new Node to be a target all the same", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, id) })
+		if len(w.Account.Certificates()) != 0 {
+			t.Errorf("%+v", w.Account.Certificates())
 		}
-		return w.story()
+		w.Sim.ClearFaults()
+		c := w.certificate("example.com")
+		w.usesCertificate("web", c.ID)
 	})
-	id := w.node("late")
-	w.eventually("the new Node to be a target all the same", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, id) })
-	if len(w.account.Certificates()) != 0 {
-		t.Errorf("%+v", w.account.Certificates())
-	}
-	w.sim.ClearFaults()
-	c := w.certificate("example.com")
-	w.usesCertificate("web", c.ID)
 }
 
 // The cluster's defaults reach load balancers, and the project is asked for and kept.
 func TestDefaultsAndProjects(t *testing.T) {
 	const mine, theirs = "4de7ac8b-495b-4884-9a69-1050c6793cd6", "11111111-495b-4884-9a69-1050c6793cd6"
-	w := newWorld(t, func(o *digitalocean.Options) {
+	simulated(t, with(func(o *digitalocean.Options) {
 		o.Accounts = []digitalocean.AccountOptions{{Projects: []string{mine, theirs}}}
-	})
-	d, _, err := annotation.NewDefaults(annotations([]string{"project-id", mine, "enable-proxy-protocol", "true", "http-idle-timeout-seconds", "90"}))
-	w.must(err)
-	w.cluster.Defaults = d
-	w.run()
-	w.create("web")
-	w.create("own", "project-id", "", "enable-proxy-protocol", "false")
-	web, own := w.balancer("web"), w.balancer("own")
-	if web.ProjectID != mine || !web.EnableProxyProtocol || web.HTTPIdleTimeoutSeconds != 90 {
-		t.Errorf("by default: %+v", web)
-	}
-	if own.ProjectID != digitalocean.DefaultProject || own.EnableProxyProtocol || own.HTTPIdleTimeoutSeconds != 90 {
-		t.Errorf("with its own word: %+v", own)
-	}
-	mark := w.sim.Mark()
-	w.looked()
-	if writes := w.writes(mark); len(writes) > 0 {
-		t.Errorf("nothing differs, and yet %v", writes)
-	}
-	if have := w.service("web").Annotations; len(have) != 2 {
-		t.Errorf("annotations %q, want the ID and the type only", have)
-	}
-	w.annotate("web", "project-id", theirs)
-	w.eventually("another project", web.ID, func(lb digitalocean.LoadBalancer) bool { return lb.ProjectID == theirs })
-	w.annotate("own", "http-idle-timeout-seconds", "120")
-	w.eventually("its own timeout", own.ID, func(lb digitalocean.LoadBalancer) bool {
-		return lb.HTTPIdleTimeoutSeconds == 120 && lb.ProjectID == digitalocean.DefaultProject
+	}), func(t *testing.T, w *world) {
+		d, _, err := annotation.NewDefaults(annotations([]string{"project-id", mine, "enable-proxy-protocol", "true", "http-idle-timeout-seconds", "90"}))
+		w.Must(err)
+		w.cluster.Defaults = d
+		w.run()
+		w.create("web")
+		w.create("own", "project-id", "", "enable-proxy-protocol", "false")
+		web, own := w.balancer("web"), w.balancer("own")
+		if web.ProjectID != mine || !web.EnableProxyProtocol || web.HTTPIdleTimeoutSeconds != 90 {
+			t.Errorf("by default: %+v", web)
+		}
+		if own.ProjectID != digitalocean.DefaultProject || own.EnableProxyProtocol || own.HTTPIdleTimeoutSeconds != 90 {
+			t.Errorf("with its own word: %+v", own)
+		}
+		mark := w.Sim.Mark()
+		w.resyncs()
+		if writes := w.Writes(mark); len(writes) > 0 {
+			t.Errorf("nothing differs, and yet %v", writes)
+		}
+		if have := w.Service("web").Annotations; len(have) != 2 {
+			t.Errorf("annotations %q, want the ID and the type only", have)
+		}
+		w.annotate("web", "project-id", theirs)
+		w.eventually("another project", web.ID, func(lb digitalocean.LoadBalancer) bool { return lb.ProjectID == theirs })
+		w.annotate("own", "http-idle-timeout-seconds", "120")
+		w.eventually("its own timeout", own.ID, func(lb digitalocean.LoadBalancer) bool {
+			return lb.HTTPIdleTimeoutSeconds == 120 && lb.ProjectID == digitalocean.DefaultProject
+		})
 	})
 }

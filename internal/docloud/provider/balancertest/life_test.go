@@ -15,25 +15,26 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 )
 
 func deleteNow() *metav1.DeleteOptions { return &metav1.DeleteOptions{} }
 
 // gone waits until a Service does not exist any more.
 func (w *world) gone(name string) {
-	w.t.Helper()
-	testkit.Eventually(w.t, "service "+name+" to be gone", func() string {
-		_, err := w.client.CoreV1().Services(w.name).Get(w.t.Context(), name, metav1.GetOptions{})
+	w.T.Helper()
+	testkit.Eventually(w.T, "service "+name+" to be gone", func() string {
+		_, err := w.Client.CoreV1().Services(w.Name).Get(w.T.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return ""
 		}
-		return "it is there; " + w.story()
+		return "it is there; " + w.Story()
 	})
 }
 
 func (w *world) remove(name string) {
-	w.t.Helper()
-	w.must(w.client.CoreV1().Services(w.name).Delete(w.t.Context(), name, *deleteNow()))
+	w.T.Helper()
+	w.Must(w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), name, *deleteNow()))
 	w.gone(name)
 }
 
@@ -42,203 +43,212 @@ func (w *world) hasTarget(lb digitalocean.LoadBalancer, id int) bool {
 }
 
 func TestAddressesThatArriveLateReachTheLoadBalancer(t *testing.T) {
-	w := newWorld(t)
-	w.timing.Resync = time.Hour
-	w.cluster.DefaultType = annotation.TypeRegionalNetwork
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	late := w.bareNode("late")
-	// The framework looks at a new Node at once and not again.
-	testkit.Eventually(t, "the new Node to be told of", func() string {
-		if len(w.events("LoadBalancerNodesLeftOut")) == 0 {
-			return w.story()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.timing.Resync = time.Hour
+		w.cluster.DefaultType = annotation.TypeRegionalNetwork
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		late := w.bareNode("late")
+		// The framework looks at a new Node at once and not again.
+		testkit.Eventually(t, "the new Node to be told of", func() string {
+			if len(w.events("LoadBalancerNodesLeftOut")) == 0 {
+				return w.Story()
+			}
+			return ""
+		})
+		// All marks that the new Node made are worked off by the time that another Service is served.
+		w.create("another")
+		w.balancer("another")
+		w.address("late")
+		w.eventually("the late Node to be a target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, late) })
+		if got := w.Writes(0); got["PUT /v2/load_balancers/{lb_id}"] != 0 || got["POST /v2/load_balancers/{lb_id}/droplets"] > 2 {
+			t.Errorf("writes %v, want one call for droplets per load balancer", got)
 		}
-		return ""
+		w.ReportedOnce("web", "LoadBalancerNodesLeftOut", w.NodeName("late"))
 	})
-	// All marks that the new Node made are worked off by the time that another Service is served.
-	w.create("another")
-	w.balancer("another")
-	w.address("late")
-	w.eventually("the late Node to be a target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, late) })
-	if got := w.writes(0); got["PUT /v2/load_balancers/{lb_id}"] != 0 || got["POST /v2/load_balancers/{lb_id}/droplets"] > 2 {
-		t.Errorf("writes %v, want one call for droplets per load balancer", got)
-	}
-	w.told("web", "LoadBalancerNodesLeftOut", w.nodeName("late"))
 }
 
 func TestNodesThatGoOrAreExcludedAreTakenOut(t *testing.T) {
-	w := newWorld(t)
-	w.timing.Resync = time.Hour
-	c := w.node("c")
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	node, err := w.client.CoreV1().Nodes().Get(t.Context(), w.nodeName("c"), metav1.GetOptions{})
-	w.must(err)
-	node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
-	_, err = w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
-	w.must(err)
-	w.eventually("the excluded Node to be no target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return !w.hasTarget(lb, c) && len(lb.DropletIDs) == 2 })
-	w.removeNode("b")
-	w.eventually("the lost Node to be no target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return len(lb.DropletIDs) == 1 })
+	both(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.timing.Resync = time.Hour
+		c := w.node("c")
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		node, err := w.Client.CoreV1().Nodes().Get(t.Context(), w.NodeName("c"), metav1.GetOptions{})
+		w.Must(err)
+		node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+		_, err = w.Client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+		w.Must(err)
+		w.eventually("the excluded Node to be no target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return !w.hasTarget(lb, c) && len(lb.DropletIDs) == 2 })
+		w.DeleteNode(w.NodeName("b"))
+		w.eventually("the lost Node to be no target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return len(lb.DropletIDs) == 1 })
+	})
 }
 
 func TestLoadBalancerThatWasEditedElsewhereIsRepaired(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	w.must(w.account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) {
-		lb.ForwardingRules[0].TargetPort = 1
-		lb.DropletIDs = nil
-	}))
-	w.eventually("the load balancer to be as it was", lb.ID, func(now digitalocean.LoadBalancer) bool {
-		return now.ForwardingRules[0] == lb.ForwardingRules[0] && len(now.DropletIDs) == 2
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) {
+			lb.ForwardingRules[0].TargetPort = 1
+			lb.DropletIDs = nil
+		}))
+		w.eventually("the load balancer to be as it was", lb.ID, func(now digitalocean.LoadBalancer) bool {
+			return now.ForwardingRules[0] == lb.ForwardingRules[0] && len(now.DropletIDs) == 2
+		})
+		w.ReportedOnce("web", "LoadBalancerRepaired", "forwarding rule")
+		w.resyncs()
+		if got := w.Writes(0); got["PUT /v2/load_balancers/{lb_id}"] != 1 {
+			t.Errorf("writes %v, want one PUT", got)
+		}
 	})
-	w.told("web", "LoadBalancerRepaired", "forwarding rule")
-	w.looked()
-	if got := w.writes(0); got["PUT /v2/load_balancers/{lb_id}"] != 1 {
-		t.Errorf("writes %v, want one PUT", got)
-	}
 }
 
 func TestLoadBalancerThatWasDeletedElsewhereIsMadeAnew(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	w.must(w.account.DeleteLoadBalancer(lb.ID))
-	testkit.Eventually(t, "another load balancer", func() string {
-		if w.service("web").Annotations[annotation.LoadBalancerID] == lb.ID {
-			return w.story()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		w.Must(w.Account.DeleteLoadBalancer(lb.ID))
+		testkit.Eventually(t, "another load balancer", func() string {
+			if w.Service("web").Annotations[annotation.LoadBalancerID] == lb.ID {
+				return w.Story()
+			}
+			return ""
+		})
+		if again := w.balancer("web"); again.Name != lb.Name || again.ID == lb.ID {
+			t.Errorf("load balancer %+v after %+v", again, lb)
 		}
-		return ""
+		w.ReportedOnce("web", "LoadBalancerRecreated", lb.ID, "does not exist any more")
+		w.resyncs()
+		if got := w.Writes(0); len(got) != 1 || got[createRoute] != 2 {
+			t.Errorf("writes %v, want two POSTs", got)
+		}
 	})
-	if again := w.balancer("web"); again.Name != lb.Name || again.ID == lb.ID {
-		t.Errorf("load balancer %+v after %+v", again, lb)
-	}
-	w.told("web", "LoadBalancerRecreated", lb.ID, "does not exist any more")
-	w.looked()
-	if got := w.writes(0); len(got) != 1 || got[createRoute] != 2 {
-		t.Errorf("writes %v, want two POSTs", got)
-	}
 }
 
 func TestDeletionDisownRenameAndChangeOfType(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	for _, name := range []string{"deleted", "disowned", "renamed", "retyped"} {
-		w.create(name)
-	}
-	deleted, disowned, renamed, retyped := w.balancer("deleted"), w.balancer("disowned"), w.balancer("renamed"), w.balancer("retyped")
-
-	w.remove("deleted")
-	if _, err := w.account.LoadBalancer(deleted.ID); err == nil {
-		t.Error("the load balancer of the deleted service is there")
-	}
-
-	w.annotate("disowned", annotation.Disown, "true")
-	w.must(w.account.EditLoadBalancer(disowned.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
-	w.looked()
-	w.remove("disowned")
-	if lb, err := w.account.LoadBalancer(disowned.ID); err != nil || !lb.EnableProxyProtocol {
-		t.Errorf("the disowned load balancer is %+v: %v", lb, err)
-	}
-
-	w.annotate("renamed", "name", "another-name")
-	w.eventually("the new name", renamed.ID, func(lb digitalocean.LoadBalancer) bool { return lb.Name == "another-name" })
-
-	w.patch("retyped", map[string]any{"spec": map[string]any{"type": "ClusterIP"}})
-	testkit.Eventually(t, "the load balancer of the service of another type to be gone", func() string {
-		if _, err := w.account.LoadBalancer(retyped.ID); err == nil || len(w.service("retyped").Finalizers) > 0 {
-			return w.story()
+	both(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		for _, name := range []string{"deleted", "disowned", "renamed", "retyped"} {
+			w.create(name)
 		}
-		return ""
+		deleted, disowned, renamed, retyped := w.balancer("deleted"), w.balancer("disowned"), w.balancer("renamed"), w.balancer("retyped")
+
+		w.remove("deleted")
+		if _, err := w.Account.LoadBalancer(deleted.ID); err == nil {
+			t.Error("the load balancer of the deleted service is there")
+		}
+
+		w.annotate("disowned", annotation.Disown, "true")
+		w.Must(w.Account.EditLoadBalancer(disowned.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
+		w.resyncs()
+		w.remove("disowned")
+		if lb, err := w.Account.LoadBalancer(disowned.ID); err != nil || !lb.EnableProxyProtocol {
+			t.Errorf("the disowned load balancer is %+v: %v", lb, err)
+		}
+
+		w.annotate("renamed", "name", "another-name")
+		w.eventually("the new name", renamed.ID, func(lb digitalocean.LoadBalancer) bool { return lb.Name == "another-name" })
+
+		w.PatchService("retyped", map[string]any{"spec": map[string]any{"type": "ClusterIP"}})
+		testkit.Eventually(t, "the load balancer of the service of another type to be gone", func() string {
+			if _, err := w.Account.LoadBalancer(retyped.ID); err == nil || len(w.Service("retyped").Finalizers) > 0 {
+				return w.Story()
+			}
+			return ""
+		})
+		w.resyncs()
+		if got := w.Writes(0); got[createRoute] != 4 || got["DELETE /v2/load_balancers/{lb_id}"] != 2 || got["PUT /v2/load_balancers/{lb_id}"] != 1 {
+			t.Errorf("writes %v", got)
+		}
 	})
-	w.looked()
-	if got := w.writes(0); got[createRoute] != 4 || got["DELETE /v2/load_balancers/{lb_id}"] != 2 || got["PUT /v2/load_balancers/{lb_id}"] != 1 {
-		t.Errorf("writes %v", got)
-	}
 }
 
 // TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags: what the cache says may be old, so that the Service is read live before a change.
 func TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	w.view.Lock()
-	defer w.view.Unlock()
-	mark := w.sim.Mark()
-	w.annotate("web", annotation.Disown, "true")
-	w.must(w.account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
-	w.looked()
-	if got := w.writes(mark); len(got) != 0 {
-		t.Errorf("writes %v, want none", got)
-	}
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		w.view <- struct{}{}
+		defer func() { <-w.view }()
+		mark := w.Sim.Mark()
+		w.annotate("web", annotation.Disown, "true")
+		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
+		w.resyncs()
+		if got := w.Writes(mark); len(got) != 0 {
+			t.Errorf("writes %v, want none", got)
+		}
+	})
 }
 
 func TestLoadBalancerClassIsLeftToOthers(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "classy", Namespace: w.name, Labels: map[string]string{own: w.name}},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/other"), Ports: []corev1.ServicePort{{Port: 80}},
-		},
-	}
-	_, err := w.client.CoreV1().Services(w.name).Create(t.Context(), s, metav1.CreateOptions{})
-	w.must(err)
-	w.create("web")
-	w.balancer("web")
-	w.looked()
-	if got := w.writes(0); got[createRoute] != 1 {
-		t.Errorf("writes %v, want one POST", got)
-	}
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "classy", Namespace: w.Name, Labels: map[string]string{cloud.Label: w.Name}},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/other"), Ports: []corev1.ServicePort{{Port: 80}},
+			},
+		}
+		_, err := w.Client.CoreV1().Services(w.Name).Create(t.Context(), s, metav1.CreateOptions{})
+		w.Must(err)
+		w.create("web")
+		w.balancer("web")
+		w.resyncs()
+		if got := w.Writes(0); got[createRoute] != 1 {
+			t.Errorf("writes %v, want one POST", got)
+		}
+	})
 }
 
 func TestCertificateThatIsRenewedIsNotedAndNotFought(t *testing.T) {
-	w := newWorld(t)
-	byID, err := w.account.CreateCertificate(digitalocean.CertificateSpec{Name: "one", DNSNames: []string{"one.example.com"}})
-	w.must(err)
-	byName, err := w.account.CreateCertificate(digitalocean.CertificateSpec{Name: "two", DNSNames: []string{"two.example.com"}})
-	w.must(err)
-	w.run()
-	w.create("by-id", "protocol", "https", "certificate-id", byID.ID)
-	w.create("by-name", "protocol", "https", "certificate-name", "two")
-	w.balancer("by-id")
-	w.balancer("by-name")
-	mark := w.sim.Mark()
-	renewed, err := w.account.RotateCertificate(byID.ID)
-	w.must(err)
-	_, err = w.account.RotateCertificate(byName.ID)
-	w.must(err)
-	testkit.Eventually(t, "the renewed certificate on the service", func() string {
-		if w.service("by-id").Annotations[annotation.CertificateID] != renewed.ID {
-			return w.story()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		byID, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "one", DNSNames: []string{"one.example.com"}})
+		w.Must(err)
+		byName, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "two", DNSNames: []string{"two.example.com"}})
+		w.Must(err)
+		w.run()
+		w.create("by-id", "protocol", "https", "certificate-id", byID.ID)
+		w.create("by-name", "protocol", "https", "certificate-name", "two")
+		w.balancer("by-id")
+		w.balancer("by-name")
+		mark := w.Sim.Mark()
+		renewed, err := w.Account.RotateCertificate(byID.ID)
+		w.Must(err)
+		_, err = w.Account.RotateCertificate(byName.ID)
+		w.Must(err)
+		testkit.Eventually(t, "the renewed certificate on the service", func() string {
+			if w.Service("by-id").Annotations[annotation.CertificateID] != renewed.ID {
+				return w.Story()
+			}
+			return ""
+		})
+		w.resyncs()
+		if got := w.Writes(mark); len(got) != 0 {
+			t.Errorf("writes %v, want none", got)
 		}
-		return ""
 	})
-	w.looked()
-	if got := w.writes(mark); len(got) != 0 {
-		t.Errorf("writes %v, want none", got)
-	}
 }
 
 func TestHostnameAndProxyProtocolShowInTheStatus(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	w.create("proxied", "enable-proxy-protocol", "true")
-	w.balancer("proxied")
-	if mode := w.service("proxied").Status.LoadBalancer.Ingress[0].IPMode; mode == nil || *mode != corev1.LoadBalancerIPModeProxy {
-		t.Errorf("ipMode is %v, want Proxy", mode)
-	}
-	w.create("named", "hostname", "Web.Example.com")
-	testkit.Eventually(t, "the hostname", func() string {
-		if published(w.service("named")) != "web.example.com" {
-			return w.story()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		w.create("proxied", "enable-proxy-protocol", "true")
+		w.balancer("proxied")
+		if mode := w.Service("proxied").Status.LoadBalancer.Ingress[0].IPMode; mode == nil || *mode != corev1.LoadBalancerIPModeProxy {
+			t.Errorf("ipMode is %v, want Proxy", mode)
 		}
-		return ""
+		w.create("named", "hostname", "Web.Example.com")
+		testkit.Eventually(t, "the hostname", func() string {
+			if published(w.Service("named")) != "web.example.com" {
+				return w.Story()
+			}
+			return ""
+		})
 	})
 }

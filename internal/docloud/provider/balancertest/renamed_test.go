@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 )
 
 // cutPost cuts the connection after the first POST of a load balancer was served, and all that comes after it until the returned function is
@@ -21,7 +22,7 @@ import (
 func (w *world) cutPost() (<-chan struct{}, func()) {
 	cut, restored := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	w.wire.set(func(r *http.Request, served bool) error {
+	w.API.Set(func(r *http.Request, served bool) error {
 		select {
 		case <-restored:
 			return nil
@@ -32,7 +33,7 @@ func (w *world) cutPost() (<-chan struct{}, func()) {
 		}
 		select {
 		case <-cut:
-			return errCrash
+			return cloud.ErrCut
 		default:
 			return nil
 		}
@@ -40,143 +41,149 @@ func (w *world) cutPost() (<-chan struct{}, func()) {
 	return cut, func() { close(restored) }
 }
 
-func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) { //nolint:tparallel // newWorld makes each case parallel
+func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) {
 	for name, lag := range map[string]time.Duration{"": 0, "late": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.sim.SetConsistency(digitalocean.Consistency{List: lag})
-			cut, restore := w.cutPost()
-			w.run()
-			w.create("web", "name", w.name+"-old")
-			<-cut
-			w.annotate("web", "name", w.name+"-new")
-			restore()
-			lb := w.balancer("web")
-			w.eventually("the new name", lb.ID, func(lb digitalocean.LoadBalancer) bool { return lb.Name == w.name+"-new" })
-			w.looked()
-			if all := w.account.LoadBalancers(); len(all) != 1 {
-				t.Errorf("%d load balancers: %+v", len(all), all)
-			}
+			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+				w.Sim.SetConsistency(digitalocean.Consistency{List: lag})
+				cut, restore := w.cutPost()
+				w.run()
+				w.create("web", "name", w.Name+"-old")
+				<-cut
+				w.annotate("web", "name", w.Name+"-new")
+				restore()
+				lb := w.balancer("web")
+				w.eventually("the new name", lb.ID, func(lb digitalocean.LoadBalancer) bool { return lb.Name == w.Name+"-new" })
+				w.resyncs()
+				if all := w.Account.LoadBalancers(); len(all) != 1 {
+					t.Errorf("%d load balancers: %+v", len(all), all)
+				}
+			})
 		})
 	}
 }
 
 // Anyone who asked for the load balancer is gone, and the Service is to have another name: the note on the Service tells under which name to look.
 func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
-	w := newWorld(t)
-	cut, restore := w.cutPost()
-	w.timing.FirstRetry = time.Hour
-	w.run()
-	w.create("web", "name", w.name+"-old")
-	<-cut
-	w.stop()
-	if noted := w.service("web").Annotations[loadbalancer.AttemptAnnotation]; noted != w.name+"-old" {
-		t.Fatalf("the note says %q", noted)
-	}
-	w.annotate("web", "name", w.name+"-new")
-	restore()
-	w.timing.FirstRetry = 200 * time.Millisecond
-	w.run()
-	lb := w.balancer("web")
-	w.eventually("the new name", lb.ID, func(lb digitalocean.LoadBalancer) bool { return lb.Name == w.name+"-new" })
-	w.looked()
-	if all := w.account.LoadBalancers(); len(all) != 1 {
-		t.Errorf("%d load balancers: %+v", len(all), all)
-	}
-	if noted, ok := w.service("web").Annotations[loadbalancer.AttemptAnnotation]; ok {
-		t.Errorf("the note is still there: %q", noted)
-	}
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		cut, restore := w.cutPost()
+		w.timing.FirstRetry = time.Hour
+		w.run()
+		w.create("web", "name", w.Name+"-old")
+		<-cut
+		w.Stop()
+		if noted := w.Service("web").Annotations[loadbalancer.AttemptAnnotation]; noted != w.Name+"-old" {
+			t.Fatalf("the note says %q", noted)
+		}
+		w.annotate("web", "name", w.Name+"-new")
+		restore()
+		w.timing.FirstRetry = 200 * time.Millisecond
+		w.run()
+		lb := w.balancer("web")
+		w.eventually("the new name", lb.ID, func(lb digitalocean.LoadBalancer) bool { return lb.Name == w.Name+"-new" })
+		w.resyncs()
+		if all := w.Account.LoadBalancers(); len(all) != 1 {
+			t.Errorf("%d load balancers: %+v", len(all), all)
+		}
+		if noted, ok := w.Service("web").Annotations[loadbalancer.AttemptAnnotation]; ok {
+			t.Errorf("the note is still there: %q", noted)
+		}
+	})
 }
 
 // A Service that is deleted after a crash, before anybody knows what became of the POST, does not leave its load balancer behind.
 func TestDeletionAfterACrashLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	cut, restore := w.cutPost()
-	w.timing.FirstRetry = time.Hour
-	w.run()
-	w.create("web", "name", w.name+"-old")
-	<-cut
-	w.stop()
-	w.annotate("web", "name", w.name+"-new")
-	w.must(w.client.CoreV1().Services(w.name).Delete(t.Context(), "web", *deleteNow()))
-	restore()
-	w.timing.FirstRetry = 200 * time.Millisecond
-	w.run()
-	w.gone("web")
-	if all := w.account.LoadBalancers(); len(all) != 0 {
-		t.Errorf("left behind: %+v", all)
-	}
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		cut, restore := w.cutPost()
+		w.timing.FirstRetry = time.Hour
+		w.run()
+		w.create("web", "name", w.Name+"-old")
+		<-cut
+		w.Stop()
+		w.annotate("web", "name", w.Name+"-new")
+		w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
+		restore()
+		w.timing.FirstRetry = 200 * time.Millisecond
+		w.run()
+		w.gone("web")
+		if all := w.Account.LoadBalancers(); len(all) != 0 {
+			t.Errorf("left behind: %+v", all)
+		}
+	})
 }
 
 // A name that was refused is not tried again: nothing was made under it.
 func TestRenameAfterARefusalUsesTheNewName(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.sim.Inject(fault.Rule{Route: createRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
-	w.run()
-	w.create("web", "name", w.name+"-old")
-	testkit.Eventually(t, "a refusal", func() string {
-		if w.writes(0)[createRoute] == 0 {
-			return w.story()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.Must(w.Sim.Inject(fault.Rule{Route: createRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
+		w.run()
+		w.create("web", "name", w.Name+"-old")
+		testkit.Eventually(t, "a refusal", func() string {
+			if w.Writes(0)[createRoute] == 0 {
+				return w.Story()
+			}
+			return ""
+		})
+		w.annotate("web", "name", w.Name+"-new")
+		testkit.Eventually(t, "the note of the new name", func() string {
+			if w.Service("web").Annotations[loadbalancer.AttemptAnnotation] != w.Name+"-new" {
+				return w.Story()
+			}
+			return ""
+		})
+		w.Sim.ClearFaults()
+		if lb := w.balancer("web"); lb.Name != w.Name+"-new" {
+			t.Errorf("load balancer %q", lb.Name)
 		}
-		return ""
 	})
-	w.annotate("web", "name", w.name+"-new")
-	testkit.Eventually(t, "the note of the new name", func() string {
-		if w.service("web").Annotations[loadbalancer.AttemptAnnotation] != w.name+"-new" {
-			return w.story()
-		}
-		return ""
-	})
-	w.sim.ClearFaults()
-	if lb := w.balancer("web"); lb.Name != w.name+"-new" {
-		t.Errorf("load balancer %q", lb.Name)
-	}
 }
 
 // A load balancer of this cluster's that nothing leads to, as the upstream project leaves behind when it dies between a POST and its note,
 // is told of once.
 func TestALeftoverIsToldOfOnce(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	w.create("web", "name", w.name+"-old")
-	w.balancer("web")
-	w.stop()
-	w.annotate("web", "name", w.name+"-new")
-	w.patch("web", map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation.LoadBalancerID: nil}}})
-	w.run()
-	testkit.Eventually(t, "a second load balancer", func() string {
-		if all := w.account.LoadBalancers(); len(all) != 2 {
-			return w.story()
-		}
-		return ""
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		w.create("web", "name", w.Name+"-old")
+		w.balancer("web")
+		w.Stop()
+		w.annotate("web", "name", w.Name+"-new")
+		w.PatchService("web", map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation.LoadBalancerID: nil}}})
+		w.run()
+		testkit.Eventually(t, "a second load balancer", func() string {
+			if all := w.Account.LoadBalancers(); len(all) != 2 {
+				return w.Story()
+			}
+			return ""
+		})
+		w.ReportedOnce("web", "LoadBalancerLeftOver", w.Name+"-old", annotation.Name, annotation.LoadBalancerID)
+		w.resyncs()
+		w.ReportedOnce("web", "LoadBalancerLeftOver", w.Name+"-old")
 	})
-	w.told("web", "LoadBalancerLeftOver", w.name+"-old", annotation.Name, annotation.LoadBalancerID)
-	w.looked()
-	w.told("web", "LoadBalancerLeftOver", w.name+"-old")
 }
 
 // Tags that others give stay when the load balancer is changed; ours comes back with the change if somebody took it away, and identity does not
 // hang on it.
 func TestTagsOfOthersStayAndALostOneDoesNotMatter(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	w.create("web")
-	lb := w.balancer("web")
-	w.must(w.account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = []string{"team-a", "prod"} }))
-	w.looked()
-	w.annotate("web", "enable-backend-keepalive", "true")
-	w.eventually("the change, with all tags", lb.ID, func(lb digitalocean.LoadBalancer) bool {
-		return lb.EnableBackendKeepalive && len(lb.Tags) == 3
-	})
-	if again := w.balancer("web"); again.ID != lb.ID {
-		t.Errorf("load balancer %s, want %s", again.ID, lb.ID)
-	}
-	w.must(w.account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = nil }))
-	w.remove("web")
-	testkit.Eventually(t, "the load balancer to be gone", func() string {
-		if _, err := w.account.LoadBalancer(lb.ID); err == nil {
-			return w.story()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.run()
+		w.create("web")
+		lb := w.balancer("web")
+		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = []string{"team-a", "prod"} }))
+		w.resyncs()
+		w.annotate("web", "enable-backend-keepalive", "true")
+		w.eventually("the change, with all tags", lb.ID, func(lb digitalocean.LoadBalancer) bool {
+			return lb.EnableBackendKeepalive && len(lb.Tags) == 3
+		})
+		if again := w.balancer("web"); again.ID != lb.ID {
+			t.Errorf("load balancer %s, want %s", again.ID, lb.ID)
 		}
-		return ""
+		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = nil }))
+		w.remove("web")
+		testkit.Eventually(t, "the load balancer to be gone", func() string {
+			if _, err := w.Account.LoadBalancer(lb.ID); err == nil {
+				return w.Story()
+			}
+			return ""
+		})
 	})
 }
