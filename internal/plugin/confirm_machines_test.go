@@ -14,19 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // What the cloud component holds back is shown with its hash and confirmed with it, on its Lease and nowhere else; explain says so of each machine.
 func TestConfirmMachines(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Lend(t)
+	cluster := cluster.Lend(t)
 	leases := cluster.Client.CoordinationV1().Leases(outofservice.RecordNamespace)
 	t.Cleanup(func() {
 		_ = leases.Delete(context.WithoutCancel(t.Context()), outofservice.RecordName, metav1.DeleteOptions{})
 	})
 	args := func(more ...string) []string {
-		return append([]string{"--kubeconfig", cluster.Kubeconfig, "confirm"}, more...)
+		return append([]string{"--kubeconfig", cluster.Kubeconfig(t), "confirm"}, more...)
 	}
 	expect(t, 1, "", args("machines", "0123456789ab"), "error: nothing of digitalocean-cloud-controller-manager waits for a confirmation\n")
 

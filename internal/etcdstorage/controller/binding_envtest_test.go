@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -67,9 +67,7 @@ func (g *rig) at(etcd *testkit.Etcd) {
 // core, and nothing is deleted at either, not even by policy Delete, until the right URL is back.
 func TestAStrangersCoreIsNotTouched(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	ns, name := g.tenant(), "bound"
 	g.storage(name, toTenant(ns, ", deletionPolicy: Delete"))
 	g.sync(name)
@@ -116,9 +114,7 @@ func TestAStrangersCoreIsNotTouched(t *testing.T) {
 // spec.adoptExistingData as ever.
 func TestAnotherCoreIsAccepted(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	name := "moved"
 	g.storage(name, "{}")
 	g.sync(name)
@@ -156,12 +152,9 @@ func TestAnotherCoreIsAccepted(t *testing.T) {
 // all the same, and the record in the core alone binds them. When the kind is updated, the status has it a resync later.
 func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.New(t)
-	var whole *apiextensionsv1.CustomResourceDefinition
-	installKind(t, cluster, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		whole = crd.DeepCopy()
-		delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "core")
-	})
+	whole, older := definition(t), definition(t)
+	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "core")
+	cluster := cluster.On(t, controlplane.New(t), older)
 	g := newRig(t, cluster)
 	name := "older"
 	g.storage(name, "{}")

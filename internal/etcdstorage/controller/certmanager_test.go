@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,7 +24,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
-	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // certManager plays cert-manager in the namespace of a rig, whenever it is asked to.
@@ -51,18 +49,7 @@ func installCertManager(t *testing.T, g *rig) *certManager {
 	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
 		t.Fatal(err)
 	}
-	crds := apiextensions.NewForConfigOrDie(g.cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(certificateKind())
-	testkit.Eventually(t, "Certificates to be served", func() string {
-		if err := g.admin.List(t.Context(), list); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	g.cluster.Serve(t, &crd)
 	return &certManager{rig: g}
 }
 

@@ -12,8 +12,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // readable reports whether the core still has a revision.
@@ -30,9 +28,7 @@ func (g *rig) readable(c *clientv3.Client, revision int64) bool {
 // bound nothing is.
 func TestTheCoreIsCompacted(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	name := "overwritten"
 	g.storage(name, "{}")
 	g.sync(name)

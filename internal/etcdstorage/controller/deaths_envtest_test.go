@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -24,7 +25,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // story is what happens to one tenant.
@@ -75,7 +75,7 @@ func stories() map[string]story {
 		"a client named again":    {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
 		"loss of the CAs":         {settled: true, acts: []func(*mortal, string, string, time.Duration){loseCAs}, end: recovered},
 		"upgrade":                 {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).unbind}, end: served},
-		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
+		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: created},
 		"change":                  {settled: true, acts: []func(*mortal, string, string, time.Duration){change}, end: changed},
 		"deletion, data retained": {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).leave}, end: retained},
 	}
@@ -139,7 +139,11 @@ func (m *mortal) leave(name, _ string, _ time.Duration) {
 			m.t.Fatal(err)
 		}
 	}
-	m.put(operator.SystemPrefix(name)+"compact-revision", "/others/"+name)
+	m.put(operator.SystemPrefix(name)+"compact-revision", operator.SystemPrefix("other")+"compact-revision", "/others/"+name)
+	if m.others == nil {
+		m.grantLease(7, "/other/leased")
+		m.others = m.leases()
+	}
 	m.grantLease(leaseOf(m.t, owner), owner.Prefix+"leased")
 	if err := m.admin.Delete(m.t.Context(), m.get(name)); err != nil {
 		m.t.Fatal(err)
@@ -203,6 +207,16 @@ func served(m *mortal, name, _ string) {
 	users := slices.DeleteFunc(m.users(), func(u string) bool { return !strings.HasPrefix(u, operator.EtcdRole(name)+"/") })
 	if passwords := m.secret(m.namespace, operator.UserSecretName(name)).Data; len(users) != 1 || len(passwords) != 2 {
 		m.t.Errorf("users %v, %d values in the Secret", users, len(passwords))
+	}
+}
+
+// created: served, with one key and certificate of each purpose and nothing else in the Secret of the CAs.
+func created(m *mortal, name, ns string) {
+	m.t.Helper()
+	served(m, name, ns)
+	want := []string{"client-1.crt", "client-1.key", "client-1.published", "clients", "serving-1.crt", "serving-1.key", "serving-1.published"}
+	if got := slices.Sorted(maps.Keys(m.secret(m.namespace, operator.SignersName(name)).Data)); !slices.Equal(got, want) {
+		m.t.Errorf("the Secret of the CAs has %v", got)
 	}
 }
 
@@ -279,8 +293,11 @@ func nothingOf(m *mortal, name, ns string) {
 			m.t.Errorf("%d keys under %s are left", len(left), prefix)
 		}
 	}
-	if left := m.leases(); len(left) > 0 {
-		m.t.Errorf("leases %v are left", left)
+	if left := m.leases(); !slices.Equal(left, m.others) {
+		m.t.Errorf("leases %v are left, want those of others, %v", left, m.others)
+	}
+	if left := m.keys(operator.SystemPrefix("other")); len(left) != 1 {
+		m.t.Errorf("records of others: %v", left)
 	}
 	if users := m.users(); m.r.AdminSecret != "" && slices.ContainsFunc(users, func(u string) bool { return strings.HasPrefix(u, operator.EtcdRole(name)+"/") }) {
 		m.t.Errorf("users %v", users)
@@ -358,14 +375,13 @@ func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []stri
 	return writes, died
 }
 
-// tell plays a story: undisturbed; with an operator that dies after each of its writes and, at night, before each second one; and, in CI,
-// with one that dies once, before or after one of the writes, at night before and after each.
+// tell plays a story: undisturbed; with an operator that dies after each of its writes, and before each second one; and, in CI, with one that dies
+// once, before or after one of the writes, at night before and after each.
 func tell(t *testing.T, m *mortal, stem string, s story) {
 	t.Helper()
 	writes, _ := m.play(t, stem+"-0", s, func(int) (int, bool) { return 0, false })
 	t.Logf("%d writes:\n%s", len(writes), strings.Join(writes, "\n"))
 	always := []fate{func(int) (int, bool) { return 1, true }, func(int) (int, bool) { return 2, false }}
-	always = always[:cases.Number(t, 1, 1, 2)]
 	for i, every := range always {
 		if _, died := m.play(t, fmt.Sprintf("%s-every-%d", stem, i), s, every); died < len(writes)/2 {
 			t.Errorf("%d deaths, though there are %d writes", died, len(writes))
@@ -396,19 +412,21 @@ func tell(t *testing.T, m *mortal, stem string, s story) {
 // prefix anybody else's.
 func TestDeathAtAnyWrite(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	for name, s := range stories() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tell(t, newMortal(t, cluster, false), stem(name), s)
-		})
-	}
-	for name, s := range storiesWithUsers() {
-		t.Run(name+", with users", func(t *testing.T) {
-			t.Parallel()
-			tell(t, newMortal(t, cluster, true), stem(name)+"-u", s)
-		})
+	for _, users := range []bool{false, true} {
+		all, suffix := stories(), ""
+		if users {
+			all, suffix = storiesWithUsers(), "-u"
+		}
+		for name, s := range all {
+			t.Run(name+map[bool]string{true: ", with users"}[users], func(t *testing.T) {
+				t.Parallel()
+				tell(t, newMortal(t, server(t), users), stem(name)+suffix, s)
+			})
+			t.Run(name+map[bool]string{true: ", with users"}[users]+", on a real API server", func(t *testing.T) {
+				t.Parallel()
+				newMortal(t, realServer(t), users).play(t, stem(name)+suffix+"-real", s, func(int) (int, bool) { return 0, false })
+			})
+		}
 	}
 }
 

@@ -15,16 +15,13 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // A deletion touches neither data nor what was delivered while a pod is left that could write. A Secret of type kubernetes.io/tls, which may
 // not lose its keys, loses their values.
 func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	ns, name := g.tenant(), "leaving"
 	if err := g.admin.Delete(t.Context(), secretOf(ns, "client", nil)); err != nil {
 		t.Fatal(err)
@@ -67,9 +64,7 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 // being lost: its etcd users, its role, its record and its keys stay.
 func TestADeletionLeavesTheUsersOfTheOwner(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	g.enableAuth()
 	g.newAuthOperator()
 	name := "same-name"

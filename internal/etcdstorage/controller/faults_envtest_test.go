@@ -6,7 +6,6 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -24,84 +23,8 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
-
-// The operator dies after each of its writes, and each time a new one goes on: with one CA of each purpose, and in the end as if nothing had
-// happened. The same when the EtcdStorage is deleted with its data, of which nothing remains, and nothing of others is touched.
-func TestDeathAfterEachWrite(t *testing.T) {
-	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
-	ns := g.tenant()
-	name := "mortal"
-	g.storage(name, toTenant(ns, ", deletionPolicy: Delete"))
-	deaths := 0
-	for g.killed(name, 1+deaths%2, deaths%2 == 0) { // after the first write, and before the second, by turns
-		if deaths++; deaths > 60 {
-			t.Fatal("it does not come to an end")
-		}
-	}
-	if deaths < 10 {
-		t.Errorf("only %d deaths", deaths)
-	}
-	want := []string{"client-1.crt", "client-1.key", "client-1.published", "clients", "serving-1.crt", "serving-1.key", "serving-1.published"}
-	if got := slices.Sorted(maps.Keys(g.secret(g.namespace, name+"-signers").Data)); !slices.Equal(got, want) {
-		t.Errorf("%v", got)
-	}
-	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
-	before := g.state(name, ns)
-	g.sync(name)
-	if after := g.state(name, ns); after != before {
-		t.Errorf("a look after all deaths writes:\n%s\n%s", before, after)
-	}
-	g.fill(name)
-	others := g.keys("/othe")
-	if err := g.admin.Delete(t.Context(), g.get(name)); err != nil {
-		t.Fatal(err)
-	}
-	for deaths = 0; g.killed(name, 1+deaths%2, deaths%2 == 0); deaths++ {
-		if deaths > 60 {
-			t.Fatal("the deletion does not come to an end")
-		}
-	}
-	g.sync(name)
-	g.nothingLeft(name, ns)
-	if got := g.keys("/othe"); !slices.Equal(got, others) {
-		t.Errorf("keys of others: %v, were %v", got, others)
-	}
-}
-
-// fill writes keys of the tenant, more than a page, some with a lease of its own, records of its proxies, and keys of others alongside them.
-func (g *rig) fill(name string) {
-	g.t.Helper()
-	prefix := "/" + name + "/"
-	for page := range 6 {
-		var ops []clientv3.Op
-		for i := range 100 {
-			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%skey-%d-%d", prefix, page, i), "x"))
-		}
-		if _, err := g.root.Txn(g.t.Context()).Then(ops...).Commit(); err != nil {
-			g.t.Fatal(err)
-		}
-	}
-	var owner operator.Owner
-	g.record(name, &owner)
-	var space int64
-	if _, err := fmt.Sscan(owner.LeaseSpace, &space); err != nil {
-		g.t.Fatal(err)
-	}
-	lease, err := clientv3.NewLease(g.root).Grant(g.t.Context(), 600)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	if _, err := clientv3.NewKV(g.root).Put(g.t.Context(), "/other/leased", "x", clientv3.WithLease(lease.ID)); err != nil {
-		g.t.Fatal(err)
-	}
-	g.put("/othe", "/other/a", operator.SystemPrefix(name)+"compact-revision", operator.SystemPrefix("other")+"compact-revision")
-	g.grantLease(space<<32|7, prefix+"leased")
-}
 
 // record reads the tenant's record in the core; it returns false if there is none.
 func (g *rig) record(name string, into *operator.Owner) bool {
@@ -117,44 +40,6 @@ func (g *rig) record(name string, into *operator.Owner) bool {
 		g.t.Fatal(err)
 	}
 	return true
-}
-
-func (g *rig) nothingLeft(name, ns string) {
-	g.t.Helper()
-	if !g.gone(name) {
-		g.t.Errorf("it is still there: %s", g.conditions(name))
-	}
-	var owner operator.Owner
-	if g.record(name, &owner) {
-		g.t.Errorf("the record is still there: %+v", owner)
-	}
-	for _, prefix := range []string{"/" + name + "/", operator.SystemPrefix(name)} {
-		if left := g.keys(prefix); len(left) > 0 {
-			g.t.Errorf("%d keys under %s are left", len(left), prefix)
-		}
-	}
-	if left := g.leases(); len(left) != 1 {
-		g.t.Errorf("leases %v are left, want the one of somebody else", left)
-	}
-	if left := g.keys(operator.SystemPrefix("other")); len(left) != 1 {
-		g.t.Errorf("records of others: %v", left)
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	for _, ref := range operator.Refs(name) {
-		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind+"List"))
-		if err := g.admin.List(g.t.Context(), list, client.InNamespace(g.namespace), client.HasLabels{v1alpha1.StorageLabel}); err != nil {
-			g.t.Fatal(err)
-		}
-		if len(list.Items) > 0 {
-			g.t.Errorf("%s %s is left", ref.Kind, list.Items[0].Name)
-		}
-	}
-	if data := g.secret(ns, "client").Data; len(data) != 1 || string(data["other"]) != "kept" {
-		g.t.Errorf("the tenant's Secret has %v", slices.Sorted(maps.Keys(data)))
-	}
-	if data := g.configMap(ns, "ca").Data; len(data) != 1 || data["other"] != "kept" {
-		g.t.Errorf("the tenant's ConfigMap has %v", data)
-	}
 }
 
 func (g *rig) leases() []clientv3.LeaseID {
@@ -174,9 +59,7 @@ func (g *rig) leases() []clientv3.LeaseID {
 // overlaps. Anyone who says so gets it, with the lease space that its leases have.
 func TestRetainedDataIsNotTakenOverByChance(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	g.storage("kept", "{}")
 	g.sync("kept")
 	g.put("/kept/a", "/kept/b")
@@ -224,9 +107,7 @@ func (g *rig) patch(name, patch string) {
 // What is of somebody else and in the way is reported and left as it is; the other objects are made, and a tenant alongside it is served.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	ns := g.tenant()
 	name := "foreign"
 	for _, ref := range operator.Refs(name) {
@@ -288,9 +169,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 // While the core is away nothing new is begun and nothing that runs is touched, certificates are still renewed, and afterwards all goes on.
 func TestTheCoreIsAwayAndComesBack(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	ns := g.tenant()
 	g.storage("early", toTenant(ns, ""))
 	g.sync("early")
@@ -339,12 +218,9 @@ func (g *rig) keysOf(name string) []string { return g.get(name).Finalizers }
 // One object that cannot be read as its kind, as an API server without our rules would let through, says so itself and harms no other (S15).
 func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.New(t)
-	installKind(t, cluster, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		anything := true
-		crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything}
-	})
-	g := newRig(t, cluster)
+	crd, anything := definition(t), true
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything}
+	g := newRig(t, cluster.Own(t, crd))
 	g.storage("bad", "{signingCertificateValidity: 1hgarbage}")
 	g.storage("worse", "{replicas: many, prefix: 7}")
 	g.storage("short", "{signingCertificateValidity: 1h, servingCertificateValidity: 2h}")
@@ -385,9 +261,7 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 // The operator writes to no ConfigMap and Secret that nobody granted it, least of all to those of other tenants in its own namespace (S17).
 func TestNoConfusedDeputy(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, realServer(t))
 	ns := g.tenant()
 	g.storage("victim", toTenant(ns, ""))
 	g.sync("victim")
@@ -420,9 +294,7 @@ func TestNoConfusedDeputy(t *testing.T) {
 // each, so that certificates are renewed in time. Other credentials are tried at once.
 func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	ns, names := g.tenant(), []string{"tired-a", "tired-b", "tired-c"}
 	g.storage(names[0], toTenant(ns, ""))
 	for _, name := range names[1:] {

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // silentClient fails to read metadata, as while the API server does not respond.
@@ -28,9 +26,7 @@ func (silentClient) Get(context.Context, client.ObjectKey, client.Object, ...cli
 // within a minute, and no others; and the look puts it right.
 func TestWhatIsNotWatchedIsNoticed(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	names := []string{"glanced-a", "glanced-b"}
 	spaces := []string{g.tenant(), g.tenant()}
 	for i, name := range names {

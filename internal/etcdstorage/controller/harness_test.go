@@ -9,8 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +33,8 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -44,7 +43,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // rig is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights and no others.
 type rig struct {
 	t         *testing.T
-	cluster   *controlplane.Cluster
+	cluster   *cluster.Cluster
 	admin     client.Client // of the cluster
 	operator  client.Client
 	namespace string
@@ -55,27 +54,28 @@ type rig struct {
 	r         *Reconciler
 }
 
-// installKind makes the cluster serve EtcdStorage.
-func installKind(t *testing.T, cluster *controlplane.Cluster, change func(*apiextensionsv1.CustomResourceDefinition)) {
+// definition is that of EtcdStorage.
+func definition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	if change != nil {
-		change(&crd)
-	}
-	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	return cluster.CRD(t, v1alpha1.GroupVersion.Group+"_etcdstorages.yaml")
 }
 
-func newRig(t *testing.T, cluster *controlplane.Cluster) *rig {
+// server is a simulated API server, and in CI and at night the package's real one.
+func server(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	if cases.Number(t, 0, 1, 1) == 1 {
+		return realServer(t)
+	}
+	return cluster.New(t, definition(t))
+}
+
+// realServer is the package's real API server.
+func realServer(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	return cluster.On(t, controlplane.Shared(t), definition(t))
+}
+
+func newRig(t *testing.T, cluster *cluster.Cluster) *rig {
 	t.Helper()
 	g := &rig{t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))} // real peers check the certificates
 	scheme, err := NewScheme()
@@ -88,23 +88,25 @@ func newRig(t *testing.T, cluster *controlplane.Cluster) *rig {
 	if g.admin, err = client.New(cluster.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "the kind to be served", func() string {
-		if err := g.admin.List(t.Context(), &v1alpha1.EtcdStorageList{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
 	g.namespace = g.newNamespace("storage-")
 	user := "system:serviceaccount:" + g.namespace + ":etcd-storage-operator"
 	g.grant(user)
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	config := actingAs(cluster, user)
 	if g.operator, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
 	g.startCore()
 	g.r = g.newOperator()
 	return g
+}
+
+// actingAs is how a program with the rights of a user reaches the cluster. A simulated one allows everybody everything.
+func actingAs(cluster *cluster.Cluster, user string) *rest.Config {
+	config := rest.CopyConfig(cluster.Config)
+	if !cluster.Simulated() {
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	}
+	return config
 }
 
 // grant gives the operator the rights that it says it needs, and no others.
@@ -381,31 +383,3 @@ func (g *rig) keys(prefix string) []string {
 }
 
 var errDead = errors.New("the process was killed")
-
-// killed runs a Reconcile that dies before or after its n-th write, and reports whether it came so far.
-func (g *rig) killed(name string, n int, after bool) (died bool) {
-	g.t.Helper()
-	g.r = g.newOperator()
-	count := 0
-	g.r.Wrote = func(_ operator.Step, done bool) {
-		if done != after {
-			return
-		}
-		if count++; count == n {
-			panic(errDead)
-		}
-	}
-	defer func() {
-		g.r.Wrote = nil
-		if p := recover(); p != nil {
-			if p != any(errDead) {
-				panic(p)
-			}
-			died = true
-		}
-	}()
-	if _, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil {
-		g.t.Fatal(err)
-	}
-	return false
-}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // smallCore is an etcd with a database of at most 8 MiB, in place of the core.
@@ -74,9 +73,7 @@ func fill(t *testing.T, core *testkit.Etcd, key string) {
 // metrics. The members are asked once for all tenants.
 func TestACoreWithoutSpaceIsReported(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	core := g.smallCore()
 	g.at(core)
 	registry := prometheus.NewRegistry()

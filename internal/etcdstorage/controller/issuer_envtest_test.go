@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 const fromIssuer = ", issuerRef: {name: root, kind: ClusterIssuer}, signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h"
@@ -24,9 +24,7 @@ const fromIssuer = ", issuerRef: {name: root, kind: ClusterIssuer}, signingCerti
 // From no cert-manager at all to a tenant that is served, and what is said on the way; a Certificate of somebody else is left alone.
 func TestAnIssuerOnTheWay(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.New(t) // one that serves no Certificates
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, cluster.Own(t, definition(t))) // one that serves no Certificates
 	ns, name := g.tenant(), "issued"
 	g.storage(name, toTenant(ns, fromIssuer))
 	g.sync(name)
@@ -169,12 +167,10 @@ func back(m *mortal, name, _ string) {
 // that is published validates against the bundles that are.
 func TestDeathAtAnyWriteWithAnIssuer(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
 	for name, s := range storiesWithIssuer(func(m *mortal) *certManager { return &certManager{rig: m.rig} }) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMortal(t, cluster, false)
+			m := newMortal(t, server(t), false)
 			installCertManager(t, m.rig)
 			tell(t, m, stem(name)+"-i", s)
 		})

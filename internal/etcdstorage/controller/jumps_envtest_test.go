@@ -17,7 +17,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The clock jumps around the ends of certificates and CAs, forwards and backwards, and the core is away for some of it. Whatever is issued is valid at that
@@ -25,9 +24,7 @@ import (
 // order, and a second one writes nothing.
 func TestTheClockJumps(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	m := newMortal(t, cluster, false)
+	m := newMortal(t, server(t), false)
 	ns, name := m.tenantOf(), "jumpy"
 	m.storage(name, toTenant(ns, ", signingCertificateValidity: 240h, servingCertificateValidity: 90h, clientCertificateValidity: 60h"))
 	m.born(0, false)
@@ -91,9 +88,7 @@ func (blind) List(context.Context, client.ObjectList, ...client.ListOption) erro
 // their prefix, and in the end one is served and the other says why it is not.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	m := newMortal(t, cluster, false)
+	m := newMortal(t, server(t), false)
 	names := []string{"rival-a", "rival-b"}
 	m.storage(names[0], "{prefix: /rival/x/}")
 	m.storage(names[1], "{prefix: /rival/x/y/}")

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -24,12 +25,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // life is one process of the operator: what it has written, and when it dies. A process that is killed reads and writes nothing more; one that dies
@@ -86,14 +86,15 @@ type mortal struct {
 	client client.Client
 	relay  string // the URL of the core for the operator
 	life   *life
-	faults []string // what was not as it must be at some instant
+	others []clientv3.LeaseID // leases of others in the core
+	faults []string           // what was not as it must be at some instant
 
 	mu  sync.Mutex // guards now
 	now *life      // life, for the doors
 }
 
 // newMortal makes a rig; with auth the core has authentication on.
-func newMortal(t *testing.T, cluster *controlplane.Cluster, auth bool) *mortal {
+func newMortal(t *testing.T, cluster *cluster.Cluster, auth bool) *mortal {
 	t.Helper()
 	m := &mortal{rig: newRig(t, cluster)}
 	if auth {
@@ -102,8 +103,7 @@ func newMortal(t *testing.T, cluster *controlplane.Cluster, auth bool) *mortal {
 		pair := m.authority.Issue(t, testkit.Leaf{CommonName: "root"})
 		m.setSecret("core-admin", map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key})
 	}
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: m.r.Settings.User, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	config := actingAs(cluster, m.r.Settings.User)
 	config.QPS, config.Burst = -1, 0
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return door{m, next} })
 	var err error

@@ -23,7 +23,6 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // The tests of this file are those of docs/components/etcd-storage-compared.md that are nowhere else: each shows of one defect of etcdproxy-controller, S1
@@ -44,9 +43,7 @@ func (g *rig) end(namespace, name string) time.Time {
 // for servers).
 func TestEachCertificateIsRenewedInItsOwnTime(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	ns, name := g.tenant(), "own-time"
 	g.storage(name, toTenant(ns, ", signingCertificateValidity: 1000h, servingCertificateValidity: 90h, clientCertificateValidity: 30h"))
 	g.sync(name)
@@ -146,9 +143,7 @@ func (g *rig) delivered(name, ns, configMap, secret string) *tls.Config {
 // each, which proxies learned at their start alone). What proxies say of themselves is theirs: the endpoint, and no metrics of the core's (S19, S21).
 func TestProxiesAreNotRestartedForCertificates(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	m := newMortal(t, cluster, false)
+	m := newMortal(t, server(t), false)
 	ns, name := m.tenantOf(), "second"
 	m.storage(name, toTenant(ns, ", clientCertificateValidity: 3h"))
 	m.sync(name)
@@ -216,9 +211,7 @@ func (g *rig) noMetrics(address string, config *tls.Config) {
 // spoke plaintext to a port with TLS).
 func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	name := "probed"
 	g.storage(name, "{}")
 	g.sync(name)
@@ -262,9 +255,7 @@ func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 // A proxy holds no more than it needs: of the core's credentials the pair alone, no token of Kubernetes, no rights (S17).
 func TestWhatAProxyHolds(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	name := "holds"
 	data := g.secret(g.namespace, "etcd-coreserving-cert").Data
 	data["password-of-somebody"] = []byte("secret")
@@ -299,9 +290,7 @@ func TestWhatAProxyHolds(t *testing.T) {
 // The longest name that the kind allows fits every object that is made (S14).
 func TestTheLongestNameIsServed(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, realServer(t))
 	g.enableAuth()
 	name := strings.Repeat("long-name-", 5) + "12345678"
 	if len(name) != 58 {

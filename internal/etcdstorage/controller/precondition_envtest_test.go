@@ -18,7 +18,6 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // meanwhile runs one Reconcile, in which somebody else does something just before the step of this kind and object. What was decided must
@@ -43,9 +42,7 @@ func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed fun
 // object that was changed or replaced meanwhile is looked at again first.
 func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, realServer(t))
 	ns, name := g.tenant(), "seen"
 	g.storage(name, toTenant(ns, ""))
 	g.sync(name)
@@ -54,7 +51,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	g.patch(name, `{"spec":{"priority":100}}`)
 	g.meanwhile(name, operator.Apply, "Deployment/etcd-"+name, func() {
 		patch := []byte(`{"metadata":{"annotations":{"by":"another"}}}`)
-		if _, err := cluster.Client.AppsV1().Deployments(g.namespace).Patch(ctx, "etcd-"+name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Patch(ctx, "etcd-"+name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -82,7 +79,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	}
 
 	g.patch(name, `{"spec":{"networkPolicy":{"enabled":false}}}`)
-	policies := cluster.Client.NetworkingV1().NetworkPolicies(g.namespace)
+	policies := g.cluster.Client.NetworkingV1().NetworkPolicies(g.namespace)
 	g.meanwhile(name, operator.Remove, "NetworkPolicy/etcd-"+name, func() {
 		if err := policies.Delete(ctx, "etcd-"+name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -112,9 +109,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 // The operator shows the core the administrator's certificate where there is one, and the proxies theirs.
 func TestTheAdministratorsCertificate(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	theirs := g.secret(g.namespace, "etcd-coreserving-cert").Data
 	pair := g.authority.Issue(t, testkit.Leaf{CommonName: "root"})
 	data := map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}
@@ -133,9 +128,7 @@ func TestTheAdministratorsCertificate(t *testing.T) {
 // What lies under a prefix that an EtcdStorage did not get is not counted as its own, and a count that finds nothing new writes nothing.
 func TestOnlyItsOwnIsCounted(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	g.put("/uncounted/x", "/counted-below/x")
 	g.storage("uncounted", "{}")
 	g.storage("counted", "{}")

@@ -20,7 +20,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // measured counts what a tenant stores, as is done every few minutes.
@@ -39,7 +38,7 @@ func (g *rig) measured(name string) {
 // kubectl runs kubectl as the cluster's administrator.
 func (g *rig) kubectl(args ...string) string {
 	g.t.Helper()
-	out, err := exec.CommandContext(g.t.Context(), testkit.Binary(g.t, "kubectl"), append([]string{"--kubeconfig", g.cluster.Kubeconfig}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(g.t.Context(), testkit.Binary(g.t, "kubectl"), append([]string{"--kubeconfig", g.cluster.Kubeconfig(g.t)}, args...)...).CombinedOutput()
 	if err != nil {
 		g.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 	}
@@ -50,9 +49,7 @@ func (g *rig) kubectl(args ...string) string {
 // there is room again, by a deletion or by another quota. The proxies get another quota as another template.
 func TestAQuotaHoldsAndIsTold(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, realServer(t))
 	recorder := events.NewFakeRecorder(100)
 	g.r.Events = recorder
 	ns, name := g.tenant(), "bounded"
@@ -149,9 +146,7 @@ func drain(recorder *events.FakeRecorder) string {
 // What was counted of an EtcdStorage is not taken for that of another of its name.
 func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	spec := "{quota: {keys: 1}, deletionPolicy: Delete}"
 	g.storage("again", spec)
 	g.sync("again")
@@ -173,9 +168,7 @@ func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 // which the operator's was taken away has none.
 func TestADefaultQuotaHoldsWhereNoneIsSet(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	g.r.Settings.QuotaBytes = 1 << 20
 	for name, c := range map[string]struct{ spec, flag, limit string }{
 		"unset": {"{}", "--quota-bytes=1048576", "1Mi"}, "other": {"{quota: {keys: 5}}", "--quota-bytes=1048576", "1Mi"}, "own": {"{quota: {bytes: 2Mi}}", "--quota-bytes=2097152", ""},

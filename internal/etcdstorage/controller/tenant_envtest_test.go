@@ -24,7 +24,6 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // startProxy starts bin/etcd-storage-proxy with the flags of the Deployment and the contents of what it mounts, and returns a client of it that has
@@ -101,9 +100,7 @@ func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 // what was mounted and delivered, and a second look writes nothing.
 func TestATenantIsServed(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, realServer(t))
 	ns := g.newNamespace("tenant-")
 	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: ns}, Data: map[string][]byte{"other": []byte("kept")}})
 	name := "served"
@@ -158,7 +155,7 @@ func (g *rig) cure(name string) {
 			g.t.Fatalf("no command in %q", c.Message)
 		}
 		command, _, _ = strings.Cut(command, "\n")
-		shell := fmt.Sprintf("kubectl() { %q --kubeconfig %q \"$@\"; }; %s", testkit.Binary(g.t, "kubectl"), g.cluster.Kubeconfig, command)
+		shell := fmt.Sprintf("kubectl() { %q --kubeconfig %q \"$@\"; }; %s", testkit.Binary(g.t, "kubectl"), g.cluster.Kubeconfig(g.t), command)
 		out, err := exec.CommandContext(g.t.Context(), "sh", "-c", shell).CombinedOutput()
 		if err != nil {
 			g.t.Fatalf("%s: %v\n%s", command, err, out)
@@ -169,9 +166,7 @@ func (g *rig) cure(name string) {
 // What others change in the operator's objects is put right, what they add is left, what they delete comes back, and another image is rolled out (S6).
 func TestDriftIsPutRight(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, realServer(t))
 	ns := g.tenant()
 	name := "drift"
 	g.storage(name, toTenant(ns, ""))

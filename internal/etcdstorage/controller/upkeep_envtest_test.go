@@ -13,7 +13,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // forget compacts all that there was.
@@ -28,9 +27,7 @@ func forget(t *testing.T, core *testkit.Etcd) {
 // dies around each: the member is defragmented and its alarm taken back. At an etcd to which nothing is bound nothing is done, nor to one that is in order.
 func TestTheCoreGetsItsSpaceBack(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	core := g.smallCore()
 	g.at(core)
 	g.r.Metrics = NewMetrics(prometheus.NewRegistry())

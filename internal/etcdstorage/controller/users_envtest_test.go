@@ -23,7 +23,6 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
 // once is one Reconcile, whatever comes of it.
@@ -83,9 +82,7 @@ func (g *rig) coreUser(name string) *clientv3.Client {
 // certificate that would be somebody in the core keeps proxies from being made.
 func TestEachTenantHasAUserOfItsOwn(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	g.enableAuth()
 	ns := g.tenant()
 	name := "authed"
@@ -178,9 +175,7 @@ func (g *rig) rotateUser(t *testing.T, name string, old *clientv3.Client) {
 // What is wrong with the core's credentials is said in a sentence, and nothing is deployed meanwhile.
 func TestTheCoresCredentials(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
-	installKind(t, cluster, nil)
-	g := newRig(t, cluster)
+	g := newRig(t, server(t))
 	g.storage("creds", "{}")
 	data := g.secret(g.namespace, "etcd-coreserving-cert").Data
 	g.setSecret("etcd-coreserving-cert", map[string][]byte{"x": nil})
