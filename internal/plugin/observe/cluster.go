@@ -48,13 +48,25 @@ func (e *Env) Cluster() (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces}
-	if c.Typed, err = kubernetes.NewForConfig(config); err == nil {
+	if c.Typed, err = Typed(config); err == nil {
 		c.Dynamic, err = dynamic.NewForConfig(config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	return c, nil
+}
+
+// Typed makes a client of Kubernetes' own kinds. It accepts protobuf before JSON: for lists of thousands of objects that takes the API server and this
+// program a fraction of the time. Custom resources have only JSON.
+func Typed(config *rest.Config) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	return client, nil
 }
 
 // Nodes lists all of them.

@@ -9,7 +9,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/doctor"
@@ -28,7 +27,7 @@ func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
 	e := doctor.RightsEvidence{Workloads: x.workloads(ctx), Allowed: map[doctor.Question]bool{}}
 	config := rest.CopyConfig(x.cluster.Config)
 	config.QPS = -1 // some hundred small questions; the API server has its own bounds
-	client, err := kubernetes.NewForConfig(config)
+	client, err := observe.Typed(config)
 	if err != nil {
 		e.Problem = observe.OneLine(err)
 		return doctor.Rights(e)
