@@ -21,17 +21,25 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit/lending"
 )
 
 func main() {
-	if err := run(context.Background(), os.Stdout, os.Args[1:]); err != nil {
+	// After Ctrl-C the control planes are stopped before this program ends.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "tests:", err)
+		stop()
 		os.Exit(1)
 	}
 }
@@ -45,6 +53,8 @@ type runner struct {
 	root  string // the folder of the root module
 	flags []string
 	out   io.Writer
+	// planes is the socket at which tests borrow control planes; "" if they start their own.
+	planes string
 	// before is when the last package may begin; the zero time is not a limit.
 	before time.Time
 }
@@ -93,8 +103,7 @@ func modules() []string { return []string{".", "lab"} }
 
 // unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that
 // archtest calls pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
-// The groups of a module run side by side, since the longest package of each would otherwise have the machine to itself; those of the lab
-// run after all others, since a control plane that starts alongside three others gives up before it is ready.
+// All groups run side by side, since the longest package of each would otherwise have the machine to itself.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := r.clean(); err != nil {
@@ -103,31 +112,27 @@ func (r runner) unit(ctx context.Context, race bool) error {
 	if race && !linksC(ctx) {
 		return errors.New("the race detector needs a C compiler that links: install one (Debian: apt-get install gcc libc6-dev), or run without RACE=1")
 	}
-	var failed error
+	var groups []group
 	for _, module := range modules() {
 		all, err := r.list(ctx, module, "")
 		if err != nil {
 			return err
 		}
 		slowestFirst(all, last)
-		groups := []group{{name: "plain", packages: all}}
 		if race {
-			groups = split(all)
+			groups = append(groups, split(module, all)...)
+		} else {
+			groups = append(groups, group{name: "plain", module: module, packages: all})
 		}
-		failed = errors.Join(failed, r.testAll(ctx, module, groups))
 	}
-	return errors.Join(failed, r.report())
-}
-
-// testAll runs groups of a module side by side.
-func (r runner) testAll(ctx context.Context, module string, groups []group) error {
-	var running sync.WaitGroup
+	r, giveBack := r.lend()
 	failures := make([]error, len(groups))
+	var running sync.WaitGroup
 	for i, g := range groups {
-		running.Go(func() { failures[i] = r.test(ctx, module, g) })
+		running.Go(func() { failures[i] = r.test(ctx, g) })
 	}
 	running.Wait()
-	return errors.Join(failures...)
+	return errors.Join(errors.Join(failures...), giveBack(), r.report())
 }
 
 // linksC reports whether there is a C compiler with a C library.
@@ -138,6 +143,7 @@ func linksC(ctx context.Context) bool {
 
 // e2e runs tests with the tag, all of them or those that a change can break, or those of the folders that are named.
 func (r runner) e2e(ctx context.Context, changed, short bool, folders []string) error {
+	last := r.last()
 	if err := r.clean(); err != nil {
 		return err
 	}
@@ -150,9 +156,11 @@ func (r runner) e2e(ctx context.Context, changed, short bool, folders []string) 
 			return err
 		}
 	}
+	slowestFirst(selected, last)
+	r, giveBack := r.lend()
 	var failed error
 	for _, module := range modules() {
-		g := group{name: "e2e", flags: []string{"-tags", "e2e", "-count=1"}}
+		g := group{name: "e2e", module: module, flags: []string{"-tags", "e2e", "-count=1"}}
 		if short {
 			g.flags = append(g.flags, "-short")
 		}
@@ -161,14 +169,15 @@ func (r runner) e2e(ctx context.Context, changed, short bool, folders []string) 
 				g.packages = append(g.packages, p)
 			}
 		}
-		failed = errors.Join(failed, r.test(ctx, module, g))
+		failed = errors.Join(failed, r.test(ctx, g))
 	}
-	return errors.Join(failed, r.report())
+	return errors.Join(failed, giveBack(), r.report())
 }
 
 // group is what one call of go test runs.
 type group struct {
 	name     string
+	module   string // its folder
 	flags    []string
 	race     bool
 	beside   bool // of another group of the same module
@@ -176,9 +185,9 @@ type group struct {
 }
 
 // split divides packages into those that run with the race detector and those that run without.
-func split(all []testPackage) []group {
-	with := group{name: "race", flags: []string{"-race", "-shuffle=on"}, race: true}
-	without := group{name: "plain", flags: []string{"-shuffle=on"}, beside: true}
+func split(module string, all []testPackage) []group {
+	with := group{name: "race", module: module, flags: []string{"-race", "-shuffle=on"}, race: true}
+	without := group{name: "plain", module: module, flags: []string{"-shuffle=on"}, beside: true}
 	for _, p := range all {
 		if p.pure || p.servers || p.campaign {
 			without.packages = append(without.packages, p)
@@ -191,11 +200,12 @@ func split(all []testPackage) []group {
 
 // parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes, so that a few
 // more packages than processors suit. Many more do not: each has an API server and an etcd that cost as long as they run, and on a slow
-// machine that was half of all. Networks of machines, whose packets are counted, have the processors to themselves.
-func (g group) parallel(module string) int {
+// machine that was half of all. Those of the lab run one at a time: networks of machines, whose packets are counted, need the processors, and test
+// binaries that link Kubernetes' servers a gigabyte of memory each.
+func (g group) parallel() int {
 	processors := max(2, runtime.NumCPU())
 	switch {
-	case module == "lab":
+	case g.module == "lab":
 		return 1
 	case g.name == "plain" && g.beside:
 		return processors / 2
@@ -207,13 +217,13 @@ func (g group) parallel(module string) int {
 }
 
 // test runs one group.
-func (r runner) test(ctx context.Context, module string, g group) error {
+func (r runner) test(ctx context.Context, g group) error {
 	if len(g.packages) == 0 {
 		return nil
 	}
 	name := r.kind
-	if module != "." {
-		name += "-" + module
+	if g.module != "." {
+		name += "-" + g.module
 	}
 	if g.name != r.kind {
 		name += "-" + g.name
@@ -225,7 +235,8 @@ func (r runner) test(ctx context.Context, module string, g group) error {
 		args = append(args, g.again()...)
 	}
 	args = append(args, "--")
-	args = append(args, "-p", strconv.Itoa(g.parallel(module)), "-parallel", "4", "-timeout", "60m", "-exec", r.exec())
+	// make lint runs vet on all packages.
+	args = append(args, "-p", strconv.Itoa(g.parallel()), "-parallel", "4", "-timeout", "60m", "-vet=off", "-exec", r.exec())
 	args = append(append(args, g.flags...), r.flags...)
 	for _, p := range g.packages {
 		if !again { // gotestsum has them already
@@ -233,8 +244,12 @@ func (r runner) test(ctx context.Context, module string, g group) error {
 		}
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(r.root, "bin", "gotestsum"), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, module), r.out, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, g.module), r.out, os.Stderr
 	cmd.Env = os.Environ()
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 30*time.Second
+	if r.planes != "" {
+		cmd.Env = append(cmd.Env, lending.Variable+"="+r.planes)
+	}
 	if !r.before.IsZero() {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("TESTEXEC_BEFORE=%d", r.before.Unix()))
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -51,7 +52,7 @@ func TestAffects(t *testing.T) {
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	all := []testPackage{{path: "pure", pure: true}, {path: "server", servers: true}, {path: "long", campaign: true}, {path: "controller"}}
-	groups := split(all)
+	groups := split(".", all)
 	if len(groups) != 2 || len(groups[0].packages) != 1 || groups[0].packages[0].path != "controller" || !groups[0].race || groups[1].race {
 		t.Errorf("%+v", groups)
 	}
@@ -120,5 +121,41 @@ func TestParseCosts(t *testing.T) {
 	}
 	if _, err := parseCosts("/m", "/m/a\tlong\n"); err == nil {
 		t.Error("a line without numbers is accepted")
+	}
+}
+
+// What took longest the last time begins first; of what never ran, what starts servers, by its number of test files.
+func TestSlowestFirst(t *testing.T) {
+	t.Parallel()
+	servers := []string{"internal/testkit"}
+	all := []testPackage{
+		{folder: "quick", files: []string{"a", "b", "c"}}, {folder: "new", deps: servers, files: []string{"a"}}, {folder: "large", deps: servers, files: []string{"a", "b"}},
+		{folder: "slow"}, {folder: "slowest"},
+	}
+	slowestFirst(all, map[string]float64{"slow": 2, "slowest": 3})
+	var got []string
+	for _, p := range all {
+		got = append(got, p.folder)
+	}
+	if diff := cmp.Diff([]string{"slowest", "slow", "large", "new", "quick"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The file of costs has a line for control planes, which is not a package.
+func TestControlPlanesAreCounted(t *testing.T) {
+	t.Parallel()
+	r := runner{kind: "unit", root: t.TempDir(), out: &bytes.Buffer{}}
+	if err := r.clean(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.appendCost(planesFolder, 2*time.Second, 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.report(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.last(); len(got) != 1 || got[planesFolder] != 2 {
+		t.Errorf("got %v", got)
 	}
 }

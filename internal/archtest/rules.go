@@ -163,8 +163,8 @@ func Rooms() []Room {
 			Reason:         "scenarios see everything but the lab, which they only run",
 		},
 		Room{
-			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"plugin", "archtest"}), TestsMayImport: []string{"testkit"},
-			Reason: "scripts read files, run tools, and ask commands for their flags and pure packages for their tables",
+			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"plugin", "archtest", "testkit"}),
+			Reason: "scripts read files, run tools and tests, and ask commands for their flags and pure packages for their tables",
 		},
 		Room{
 			Name: "lab", Packages: []string{"lab/..."}, MayImport: slices.Concat([]string{"sim"}, everything, apps), TestsMayImport: []string{"testkit"},

@@ -6,6 +6,7 @@ package calico
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,13 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
-	calicocrds "github.com/projectcalico/calico/libcalico-go/config"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
@@ -210,7 +208,7 @@ func TestGroups(t *testing.T) {
 	if err := before.Rediscover(t.Context()); err != nil {
 		t.Errorf("nothing has moved, and the error is %v", err)
 	}
-	installV3(t, cluster)
+	cluster.InstallCRDs(t, controlplane.CalicoKindsV3(t, slices.Sorted(maps.Keys(bgpKinds()))...)...)
 	testkit.Eventually(t, "projectcalico.org/v3 to be found", func() string {
 		if err := before.Rediscover(t.Context()); !errors.Is(err, ErrGroupMoved) {
 			return "the error is " + errorText(err)
@@ -245,31 +243,6 @@ func errorText(err error) string {
 		return "nil"
 	}
 	return err.Error()
-}
-
-// installV3 serves Calico's kinds as native CRDs of projectcalico.org/v3.
-func installV3(t *testing.T, cluster *controlplane.Cluster) {
-	t.Helper()
-	client, err := apiextensions.NewForConfig(cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := calicocrds.AllCRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, crd := range all {
-		if _, needed := bgpKinds()[crd.Spec.Names.Plural]; !needed {
-			continue
-		}
-		native := &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: crd.Spec.Names.Plural + "." + v3Group.Group}, Spec: *crd.Spec.DeepCopy(),
-		}
-		native.Spec.Group, native.Spec.Versions[0].Name = v3Group.Group, v3Group.Version
-		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), native, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // An update names every field of Calico's type, so that none is left over of what somebody else has set.

@@ -53,13 +53,11 @@ func Await(tb testing.TB, patience time.Duration, what string, wrong func() erro
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
 	for err := wrong(); err != nil; err = wrong() {
 		select {
 		case <-ctx.Done():
 			tb.Fatalf("waited %v for %s: %v", patience, what, err)
-		case <-ticker.C:
+		case <-time.After(pause(time.Since(began))):
 		}
 	}
 	return time.Since(began)

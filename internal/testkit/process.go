@@ -131,23 +131,30 @@ func (p *Process) Output() string {
 
 // Eventually polls until the condition returns "", and fails the test with the last thing it returned when that takes longer than five
 // minutes, a bound that only a hang exceeds, also where other work keeps all processors busy.
+// It polls less often the longer it takes.
 func Eventually(tb testing.TB, what string, condition func() string) {
 	tb.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
+	began := time.Now()
 	for {
 		state := condition()
 		if state == "" {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > 5*time.Minute {
 			tb.Fatalf("waited in vain for %s: %s", what, state)
 		}
 		select {
 		case <-tb.Context().Done():
 			tb.Fatalf("stopped while waiting for %s: %s", what, state)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(pause(time.Since(began))):
 		}
 	}
+}
+
+// pause is how long a poll waits after it has polled for a time: an eighth of it, so that what is measured is out by that much at most, and 50 to
+// 500 ms.
+func pause(waited time.Duration) time.Duration {
+	return min(max(waited/8, 50*time.Millisecond), 500*time.Millisecond)
 }
 
 // PeakMemory is the most memory that the process has had resident, in bytes (proc(5), VmHWM). Where there is no /proc, it skips the test.

@@ -22,7 +22,7 @@ import (
 // storages returns a client of a cluster that serves EtcdStorage.
 func storages(t *testing.T) client.Client {
 	t.Helper()
-	return serve(t, v1alpha1.GroupVersion.Group+"_etcdstorages.yaml", v1alpha1.AddToScheme, &v1alpha1.EtcdStorageList{})
+	return serve(t, "etcdstorages", v1alpha1.AddToScheme)
 }
 
 // storage is an EtcdStorage as a user writes it.

@@ -6,14 +6,8 @@ package crd
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,25 +20,11 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// serve returns a client of a cluster that serves the kind of one of the files in config/crd/bases. The list is of that kind.
-func serve(t *testing.T, file string, addToScheme func(*runtime.Scheme) error, list client.ObjectList) client.Client {
+// serve returns a client of a cluster that serves one of our kinds.
+func serve(t *testing.T, plural string, addToScheme func(*runtime.Scheme) error) client.Client {
 	t.Helper()
 	cluster := controlplane.Shared(t)
-	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	crds, err := apiextensions.NewForConfig(cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	cluster.InstallCRDs(t, controlplane.OwnKind(t, plural))
 	scheme := runtime.NewScheme()
 	if err := addToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -53,12 +33,6 @@ func serve(t *testing.T, file string, addToScheme func(*runtime.Scheme) error, l
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "the kind to be served", func() string {
-		if err := c.List(t.Context(), list); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
 	return c
 }
 

@@ -26,7 +26,7 @@ import (
 // topologies returns a client of a cluster that serves RouteReflectorTopology.
 func topologies(t *testing.T) client.Client {
 	t.Helper()
-	return serve(t, v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml", v1alpha1.AddToScheme, &v1alpha1.RouteReflectorTopologyList{})
+	return serve(t, "routereflectortopologies", v1alpha1.AddToScheme)
 }
 
 // object is a topology as a user writes it.

@@ -14,11 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
-	calicocrds "github.com/projectcalico/calico/libcalico-go/config"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -137,31 +134,7 @@ func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {
 // installNative serves Calico's kinds as CRDs of projectcalico.org/v3 as well.
 func installNative(t *testing.T, c *controlplane.Cluster) {
 	t.Helper()
-	crds, err := apiextensions.NewForConfig(c.Config)
-	must(t, err)
-	all, err := calicocrds.AllCRDs()
-	must(t, err)
-	for _, crd := range all {
-		switch crd.Spec.Names.Plural {
-		case "bgppeers", "bgpconfigurations", "caliconodestatuses", "clusterinformations", "bgpfilters":
-			native := &apiextensionsv1.CustomResourceDefinition{
-				ObjectMeta: metav1.ObjectMeta{Name: crd.Spec.Names.Plural + "." + calicoNative().Group}, Spec: *crd.Spec.DeepCopy(),
-			}
-			native.Spec.Group, native.Spec.Versions[0].Name = calicoNative().Group, calicoNative().Version
-			_, err := crds.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), native, metav1.CreateOptions{})
-			must(t, err)
-		}
-	}
-	testkit.Eventually(t, "the native kinds", func() string {
-		list, err := c.Client.Discovery().ServerResourcesForGroupVersion(calicoNative().String())
-		if err != nil {
-			return err.Error()
-		}
-		if len(list.APIResources) < 5 {
-			return fmt.Sprint(list.APIResources)
-		}
-		return ""
-	})
+	c.InstallCRDs(t, controlplane.CalicoKindsV3(t, "bgppeers", "bgpconfigurations", "bgpfilters", "caliconodestatuses", "clusterinformations")...)
 }
 
 // wholeLife is all that a topology goes through: it is enabled, one of its BGPPeers is changed by somebody and put right, a reflector is

@@ -102,7 +102,7 @@ func newScene(t *testing.T, change ...func(*setting)) *scene {
 
 	config := rest.CopyConfig(controlplane.Shared(t).Config)
 	config.WarningHandler = s
-	s.client = kubernetes.NewForConfigOrDie(config)
+	s.client = kubernetes.NewForConfigOrDie(controlplane.Protobuf(config))
 	_, err := s.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
 	s.must(err)
 	s.register(o.policy)

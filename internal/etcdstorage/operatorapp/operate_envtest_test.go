@@ -5,7 +5,6 @@ package operatorapp
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,12 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
@@ -42,7 +38,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, cluster: controlplane.New(t)}
-	s.installKind()
+	s.cluster.InstallCRDs(t, controlplane.OwnKind(t, "etcdstorages"))
 	scheme, err := controller.NewScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -66,22 +62,6 @@ func newSite(t *testing.T) *site {
 func (s *site) create(o client.Object) {
 	s.t.Helper()
 	if err := s.admin.Create(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *site) installKind() {
-	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(s.t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		s.t.Fatal(err)
-	}
-	crds := apiextensions.NewForConfigOrDie(s.cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := crds.Create(s.t.Context(), &crd, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -17,8 +17,6 @@ import (
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -51,7 +49,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	cluster := controlplane.New(b)
 	cluster.InstallCalicoCRDs(b)
-	serveTopologies(b, cluster)
+	cluster.InstallCRDs(b, controlplane.OwnKind(b, "routereflectortopologies"))
 	config := rest.CopyConfig(cluster.Config)
 	config.QPS = -1
 	bgp, err := calico.OpenBGP(b.Context(), config)
@@ -77,23 +75,6 @@ func BenchmarkMemory(b *testing.B) {
 		if steady > mostMemory || peak > mostMemory {
 			b.Errorf("%d nodes take %.0f MiB, %.0f at most, want no more than %d", count, steady, peak, mostMemory)
 		}
-	}
-}
-
-// serveTopologies puts our CRD into the cluster.
-func serveTopologies(tb testing.TB, cluster *controlplane.Cluster) {
-	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(tb), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		tb.Fatal(err)
-	}
-	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := crds.Create(tb.Context(), &crd, metav1.CreateOptions{}); err != nil {
-		tb.Fatal(err)
 	}
 }
 

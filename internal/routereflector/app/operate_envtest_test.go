@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,18 +33,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func TestOperate(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := controlplane.Shared(t)
 	cluster.InstallCalicoCRDs(t)
-	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := crds.Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	cluster.InstallCRDs(t, controlplane.OwnKind(t, "routereflectortopologies"))
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.Kubeconfig = apiconfig.Kubernetes, cluster.Kubeconfig
 	libcalico, err := clientv3.New(*config)

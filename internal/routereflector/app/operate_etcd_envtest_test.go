@@ -32,7 +32,7 @@ import (
 func TestOperateOnEtcd(t *testing.T) {
 	t.Parallel()
 	cluster, etcd := controlplane.New(t), testkit.NewEtcd(t)
-	serveTopologies(t, cluster)
+	cluster.InstallCRDs(t, controlplane.OwnKind(t, "routereflectortopologies"))
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, etcd.Endpoint
 	libcalico, err := clientv3.New(*config)

@@ -9,9 +9,6 @@ import (
 	"testing"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
-	calicocrds "github.com/projectcalico/calico/libcalico-go/config"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,25 +28,7 @@ func v3Stage(t *testing.T, nodes int) *stage {
 	s.cluster.InstallCalicoCRDs(t)
 	installTopologies(t, s.cluster)
 	v3 := schema.GroupVersion{Group: "projectcalico.org", Version: "v3"}
-	all, err := calicocrds.AllCRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	crds := apiextensions.NewForConfigOrDie(s.cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	for _, crd := range all {
-		switch crd.Spec.Names.Kind {
-		case calicov3.KindBGPPeer, calicov3.KindBGPConfiguration, calicov3.KindBGPFilter, calicov3.KindCalicoNodeStatus, calicov3.KindClusterInformation:
-		default:
-			continue
-		}
-		crd.Spec.Group, crd.Name = v3.Group, crd.Spec.Names.Plural+"."+v3.Group
-		crd.Spec.Versions[0].Name = v3.Version
-		// The group is an approved one of the Kubernetes project only by its name.
-		crd.Annotations = nil
-		if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.cluster.InstallCRDs(t, controlplane.CalicoKindsV3(t, "bgppeers", "bgpconfigurations", "bgpfilters", "caliconodestatuses", "clusterinformations")...)
 	testkit.Eventually(t, "the group to be served, and chosen", func() string {
 		b, err := calico.OpenBGP(t.Context(), s.cluster.Config)
 		if err != nil {

@@ -70,7 +70,7 @@ func startAPIServer(tb testing.TB, command []string, dir string, flags ...string
 		Host: "https://" + address, BearerToken: adminToken, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // its certificate is of its own making, and it is on loopback
 	}
-	s.Client = kubernetes.NewForConfigOrDie(s.Config)
+	s.Client = kubernetes.NewForConfigOrDie(Protobuf(s.Config))
 	s.WaitReady(tb)
 	return s
 }
