@@ -29,10 +29,9 @@ func ports(s *corev1.Service, protocol corev1.Protocol, numbers ...int32) *corev
 }
 
 // The policy that refuses, by example: what each expression takes, and the sentence with which it refuses.
-func TestAnnotationsPolicy(t *testing.T) {
-	t.Parallel()
+func TestAnnotationsPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	s := connect(t, controlplane.Shared(t), "")
-	sharedInstall(t, s)
+	defer install(t, s, "")()
 	regional := func(pairs ...string) *corev1.Service {
 		return service("web", append([]string{"type", "REGIONAL"}, pairs...)...)
 	}
@@ -79,10 +78,9 @@ func TestAnnotationsPolicy(t *testing.T) {
 }
 
 // The policy that warns, by example.
-func TestDoubtsPolicy(t *testing.T) {
-	t.Parallel()
+func TestDoubtsPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	s := connect(t, controlplane.Shared(t), "")
-	sharedInstall(t, s)
+	defer install(t, s, "")()
 	for _, tc := range []struct {
 		doubtful, plain *corev1.Service
 		want            string
@@ -109,9 +107,8 @@ func TestDoubtsPolicy(t *testing.T) {
 
 // What was there before the policies, right or wrong, can be changed in every other respect, set right step by step, and deleted; the controller can
 // write what it writes; Services of others are left alone.
-func TestPoliciesLeaveWhatIsThere(t *testing.T) {
-	t.Parallel()
-	cluster := controlplane.New(t)
+func TestPoliciesLeaveWhatIsThere(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
+	cluster := controlplane.Shared(t)
 	s, ctx := connect(t, cluster, ""), t.Context()
 	must := func(err error) {
 		t.Helper()
@@ -132,7 +129,7 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) {
 	plain := service("plain", "type", "GLOBAL")
 	plain.Spec.Type = corev1.ServiceTypeClusterIP
 	create(plain)
-	install(t, s, "")
+	defer install(t, s, "")()
 
 	patch := func(c *server, name, body string, sub ...string) error {
 		_, err := c.CoreV1().Services("default").Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, sub...)
@@ -186,10 +183,9 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) {
 }
 
 // The longest values there can be: what is judged stays within what the API server lets an expression cost, and what is not judged is taken.
-func TestPoliciesBearLongValues(t *testing.T) {
-	t.Parallel()
+func TestPoliciesBearLongValues(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	s := connect(t, controlplane.Shared(t), "")
-	sharedInstall(t, s)
+	defer install(t, s, "")()
 	longest := func(piece string, length int) string { return strings.Repeat(piece, length/len(piece)) }
 	one := service("web", "type", "REGIONAL")
 	for _, name := range []string{annotation.HTTPPorts, annotation.TLSPorts, annotation.HTTP2Ports} {

@@ -21,8 +21,7 @@ import (
 )
 
 // Where the cluster has defaults, no Service is refused that is right with them; and what is wrong whatever the defaults is refused as ever.
-func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) {
-	t.Parallel()
+func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	d, _, err := annotation.NewDefaults(map[string]string{
 		annotation.CertificateDomains: "example.com", annotation.StickySessionsCookieName: "c", annotation.StickySessionsCookieTTL: "60",
 		annotation.SizeUnit: "2", annotation.NetworkStack: annotation.StackDual, annotation.Protocol: annotation.ProtocolHTTP,
@@ -30,8 +29,8 @@ func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := connect(t, controlplane.New(t), "")
-	install(t, s, annotation.TypeRegional, slices.Sorted(maps.Keys(d))...)
+	s := connect(t, controlplane.Shared(t), "")
+	defer install(t, s, annotation.TypeRegional, slices.Sorted(maps.Keys(d))...)()
 	cluster := loadbalancer.Cluster{DefaultType: annotation.TypeRegional, Defaults: d}
 	bare := loadbalancer.Cluster{DefaultType: annotation.TypeRegional}
 	allowed, thanks, refused := 0, 0, 0

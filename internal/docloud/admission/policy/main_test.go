@@ -61,12 +61,12 @@ func connect(t *testing.T, cluster *controlplane.Cluster, user string) *server {
 	if user != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	}
-	s.Interface = kubernetes.NewForConfigOrDie(config)
+	s.Interface = kubernetes.NewForConfigOrDie(controlplane.Protobuf(config))
 	return s
 }
 
-// install puts the policies into force and waits until they are.
-func install(t *testing.T, s *server, defaultType string, defaulted ...string) {
+// install puts the policies into force, waits until they are, and returns what removes them.
+func install(t *testing.T, s *server, defaultType string, defaulted ...string) (uninstall func()) {
 	t.Helper()
 	for _, pair := range policy.All(defaultType, defaulted...) {
 		if _, err := s.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), pair.Policy, metav1.CreateOptions{}); err != nil {
@@ -87,15 +87,38 @@ func install(t *testing.T, s *server, defaultType string, defaulted ...string) {
 		}
 		return ""
 	})
+	return func() { remove(t, s) }
 }
 
-// once guards the policies of the control plane that tests share.
-var once sync.Once
-
-// sharedInstall is install for the shared control plane.
-func sharedInstall(t *testing.T, s *server) {
+// remove removes the policies and the Services of a test, and waits until nothing is refused.
+func remove(t *testing.T, s *server) {
 	t.Helper()
-	once.Do(func() { install(t, s, "") })
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pair := range policy.All("") {
+		must(s.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, pair.Binding.Name, metav1.DeleteOptions{}))
+		must(s.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, pair.Policy.Name, metav1.DeleteOptions{}))
+	}
+	all, err := s.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, left := range all.Items {
+		if left.Name != "kubernetes" {
+			must(s.CoreV1().Services("default").Delete(ctx, left.Name, metav1.DeleteOptions{}))
+		}
+	}
+	testkit.Eventually(t, "the policies to be gone", func() string {
+		s.heard()
+		refused, warned := s.try(ctx, service("probe", "type", "GLOBAL")), s.try(ctx, service("probe", "unheard-of", "x"))
+		if heard := s.heard(); refused != nil || warned != nil || len(heard) > 0 {
+			return fmt.Sprint(refused, warned, heard)
+		}
+		return ""
+	})
 }
 
 // try creates a Service in dry run.

@@ -132,10 +132,9 @@ func review(r admission.Request) (problems, warnings []string) {
 
 // The policy refuses what package admission refuses, in the same words, for every name with every value (for a change: with each fifth) and for
 // combinations of them; what it warns of is among the warnings there.
-func TestThePolicyRefusesWhatTheWebhookRefuses(t *testing.T) {
-	t.Parallel()
-	s := connect(t, controlplane.New(t), "")
-	install(t, s, annotation.TypeRegionalNetwork)
+func TestThePolicyRefusesWhatTheWebhookRefuses(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
+	s := connect(t, controlplane.Shared(t), "")
+	defer install(t, s, annotation.TypeRegionalNetwork)()
 	r := rand.New(rand.NewPCG(7, 7))
 	var all []*corev1.Service
 	for i, one := range single() {
@@ -186,9 +185,8 @@ func (s *server) said(t *testing.T) []string {
 }
 
 // Changes of Services that were there before the policies, right or wrong: the same decisions.
-func TestThePolicyRefusesTheChangesThatTheWebhookRefuses(t *testing.T) {
-	t.Parallel()
-	s := connect(t, controlplane.New(t), "")
+func TestThePolicyRefusesTheChangesThatTheWebhookRefuses(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
+	s := connect(t, controlplane.Shared(t), "")
 	r := rand.New(rand.NewPCG(1, 2))
 	var before []*corev1.Service
 	for i := range cases.Number(t, 50, 150, 500) {
@@ -207,7 +205,7 @@ func TestThePolicyRefusesTheChangesThatTheWebhookRefuses(t *testing.T) {
 		}
 		before = append(before, created)
 	}
-	install(t, s, annotation.TypeRegional)
+	defer install(t, s, annotation.TypeRegional)()
 	cluster := loadbalancer.Cluster{DefaultType: annotation.TypeRegional}
 	refused, changes := 0, 0
 	for _, old := range before {

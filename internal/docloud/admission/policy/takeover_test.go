@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -21,9 +20,8 @@ import (
 )
 
 // An author of Services may not name a load balancer that the namespace does not hand over; who may change the namespace may, and what is named stays.
-func TestTakeOverPolicy(t *testing.T) {
-	t.Parallel()
-	cluster, ctx := controlplane.New(t), t.Context()
+func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
+	cluster, ctx := controlplane.Shared(t), t.Context()
 	admin := connect(t, cluster, "")
 	must := func(err error) {
 		t.Helper()
@@ -52,13 +50,8 @@ func TestTakeOverPolicy(t *testing.T) {
 	}
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "author"}
-	author := &server{Interface: kubernetes.NewForConfigOrDie(config)}
-	for _, pair := range policy.All("") {
-		_, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, pair.Policy, metav1.CreateOptions{})
-		must(err)
-		_, err = admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, pair.Binding, metav1.CreateOptions{})
-		must(err)
-	}
+	author := &server{Interface: kubernetes.NewForConfigOrDie(controlplane.Protobuf(config))}
+	defer install(t, admin, "")()
 	naming := func(namespace, name, id string) *corev1.Service {
 		s := service(name)
 		s.Namespace = namespace
