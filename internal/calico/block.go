@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
@@ -22,8 +23,9 @@ import (
 type storedBlock struct {
 	*model.AllocationBlock
 	object []byte
-	// attributes are Attributes as stored, one for one.
+	// attributes are Attributes as stored, one for one, and later what they say that Attributes does not.
 	attributes []json.RawMessage
+	later      []laterAttribute
 }
 
 func decodeBlock(key model.BlockKey, value []byte) (*storedBlock, error) {
@@ -49,7 +51,16 @@ func decodeBlock(key model.BlockKey, value []byte) (*storedBlock, error) {
 	if err := json.Unmarshal(value, &raw); err != nil {
 		return nil, err
 	}
-	return &storedBlock{AllocationBlock: b, object: value, attributes: raw.Attributes}, nil
+	later := make([]laterAttribute, len(raw.Attributes))
+	for i, attribute := range raw.Attributes {
+		if err := json.Unmarshal(attribute, &later[i]); err != nil {
+			return nil, fmt.Errorf("parsing attribute %d: %w", i, err)
+		}
+	}
+	if len(later) != len(b.Attributes) {
+		return nil, errors.New("the block has two lists of attributes")
+	}
+	return &storedBlock{AllocationBlock: b, object: value, attributes: raw.Attributes, later: later}, nil
 }
 
 // encode returns the JSON object with what assigning and releasing change.
@@ -78,32 +89,42 @@ func withFields(raw []byte, fields map[string]any) ([]byte, error) {
 }
 
 // unknownField is the name of a field of an attribute that says something and that this program does not know, "" for none. Whatever wrote it may mean that the
-// address is another's as well: a newer Calico names the machine to which a virtual machine moves with its address (alternate), and, among what it says of the
-// owner (secondary), the virtual machine, which keeps its address when its pod and its host are gone.
+// address is another's as well.
 func unknownField(attribute json.RawMessage) string {
 	var fields, owner map[string]json.RawMessage
 	if json.Unmarshal(attribute, &fields) != nil {
 		return ""
 	}
-	if name := fieldBeside(fields, "handle_id", "secondary"); name != "" {
+	if name := fieldBeside(fields, "handle_id", "secondary", "releasedAt", "alternateOwnerAttrs"); name != "" {
 		return name
 	}
 	if json.Unmarshal(fields["secondary"], &owner) != nil {
 		return ""
 	}
-	// What Calico up to v3.31 writes for pods (cni-plugin, pkg/ipamplugin) and for tunnels of every kind (node/pkg/allocateip).
-	return fieldBeside(owner, model.IPAMBlockAttributePod, model.IPAMBlockAttributeNamespace, model.IPAMBlockAttributeNode,
-		model.IPAMBlockAttributeTimestamp, model.IPAMBlockAttributeType)
+	// What Calico up to v3.33 writes for pods (cni-plugin, pkg/ipamplugin) and for tunnels of every kind (node/pkg/allocateip).
+	known := []string{
+		model.IPAMBlockAttributePod, model.IPAMBlockAttributeNamespace, model.IPAMBlockAttributeNode, model.IPAMBlockAttributeTimestamp,
+		model.IPAMBlockAttributeType,
+	}
+	if says(owner[attributeVMIName]) {
+		known = append(known, attributeVMIName, attributeVMIUID, attributeVMUID, attributeVMIMUID)
+	}
+	return fieldBeside(owner, known...)
 }
 
 // fieldBeside is the name of the first field that says something and is none of these, "" for none.
 func fieldBeside(fields map[string]json.RawMessage, known ...string) string {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(known, name) && !slices.Contains([]string{"null", "{}", "[]", `""`, "false", "0"}, string(fields[name])) {
+		if !slices.Contains(known, name) && says(fields[name]) {
 			return name
 		}
 	}
 	return ""
+}
+
+// says reports whether a field is there with another value than its kind's zero.
+func says(field json.RawMessage) bool {
+	return !slices.Contains([]string{"", "null", "{}", "[]", `""`, "false", "0"}, string(field))
 }
 
 func parseBlock(key model.BlockKey, value []byte) (Block, error) {
@@ -131,7 +152,8 @@ func translateBlock(b *storedBlock) (Block, error) {
 		block.Allocations = append(block.Allocations, Allocation{
 			Address: address.Unmap(), Handle: handleOf(b.AllocationBlock, *index), Sequence: b.GetSequenceNumberForOrdinal(ordinal),
 			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode], Attributes: b.Attributes[*index].AttrSecondary,
-			Unknown: unknownField(b.attributes[*index]),
+			Unknown: unknownField(b.attributes[*index]), ReleasedAt: b.releasedAt(*index),
+			VirtualMachine: b.virtualMachine(*index), AlternateHost: b.alternateHost(*index),
 		})
 	}
 	return block, nil
@@ -165,20 +187,28 @@ func handleOf(b *model.AllocationBlock, index int) string {
 	return clean
 }
 
-// emptyBlock reports whether nothing is assigned in the block but what Calico itself reserves for Windows.
-func emptyBlock(b *model.AllocationBlock) bool {
+// usage says what the block is in use for, "" if it may go: nothing is assigned but what Calico itself reserves for Windows, and no address is in cooldown.
+func (b *storedBlock) usage(c cooldown) string {
 	for _, index := range b.Allocations {
-		if index != nil && !strings.EqualFold(handleOf(b, *index), ipam.WindowsReservedHandle) {
-			return false
+		if index == nil || strings.EqualFold(handleOf(b.AllocationBlock, *index), ipam.WindowsReservedHandle) {
+			continue
+		}
+		at := b.releasedAt(*index)
+		switch {
+		case at.IsZero():
+			return "it is in use"
+		case !c.over(at):
+			return "an address of it is in cooldown until " + at.Add(c.period).UTC().Format(time.RFC3339)
 		}
 	}
-	return true
+	return ""
 }
 
 // releaseFromBlock takes a host's assignments out of the block and returns how many each handle lost. If any of them is no longer the
 // assignment that was seen the block is left as it is, and the error says which. Handle and sequence number do not say all: with a newer Calico
-// the address of a virtual machine that moves keeps both, and names another host.
-func releaseFromBlock(b *storedBlock, host string, assignments []Assignment) (map[string]int, error) {
+// the address of a virtual machine that moves keeps both, and names another host. Where Calico is configured to wait before an address is assigned again,
+// the addresses are put into cooldown, as a release by Calico does; and what has cooled down goes with this write, as with every write of Calico's.
+func releaseFromBlock(b *storedBlock, host string, assignments []Assignment, c cooldown) (map[string]int, error) {
 	ordinals := make([]int, 0, len(assignments))
 	lost := map[string]int{}
 	for _, a := range assignments {
@@ -190,6 +220,9 @@ func releaseFromBlock(b *storedBlock, host string, assignments []Assignment) (ma
 			return nil, fmt.Errorf("address %s is no longer assigned", a.Address)
 		}
 		index := *b.Allocations[ordinal]
+		if at := b.releasedAt(index); !at.IsZero() {
+			return nil, fmt.Errorf("address %s was released at %s", a.Address, at.UTC().Format(time.RFC3339))
+		}
 		if handle := handleOf(b.AllocationBlock, index); handle != a.Handle {
 			return nil, fmt.Errorf("address %s is assigned to handle %s by now", a.Address, handle)
 		}
@@ -199,8 +232,8 @@ func releaseFromBlock(b *storedBlock, host string, assignments []Assignment) (ma
 		if of := b.Attributes[index].AttrSecondary[model.IPAMBlockAttributeNode]; of != "" && of != host {
 			return nil, fmt.Errorf("address %s is of host %s by now", a.Address, of)
 		}
-		if unknown := unknownField(b.attributes[index]); unknown != "" {
-			return nil, fmt.Errorf("address %s has attribute %q by now, which this program does not know", a.Address, unknown)
+		if why := b.outlivesHost(index); why != "" {
+			return nil, fmt.Errorf("address %s %s by now", a.Address, why)
 		}
 		if slices.Contains(ordinals, ordinal) {
 			return nil, fmt.Errorf("address %s is named twice", a.Address)
@@ -208,11 +241,16 @@ func releaseFromBlock(b *storedBlock, host string, assignments []Assignment) (ma
 		ordinals = append(ordinals, ordinal)
 		lost[a.Handle]++
 	}
-	for _, ordinal := range ordinals {
-		b.Allocations[ordinal] = nil
-		b.Unallocated = append(b.Unallocated, ordinal)
-		b.ClearSequenceNumberForOrdinal(ordinal)
+	if c.period > 0 {
+		if err := b.markReleased(ordinals, c.now); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, ordinal := range ordinals {
+			b.free(ordinal)
+		}
 	}
+	b.freeCooled(c)
 	dropUnusedAttributes(b)
 	// Calico's IPAM counts every write of a block, and later assignments take this number (libcalico-go, lib/ipam: updateBlock).
 	b.SequenceNumber++
@@ -228,11 +266,11 @@ func dropUnusedAttributes(b *storedBlock) {
 		}
 	}
 	renumbered := make([]int, len(b.Attributes))
-	kept, stored := make([]model.AllocationAttribute, 0, len(b.Attributes)), make([]json.RawMessage, 0, len(b.Attributes))
+	kept, stored, later := b.Attributes[:0:0], b.attributes[:0:0], b.later[:0:0]
 	for i, attribute := range b.Attributes {
 		renumbered[i] = len(kept)
 		if used[i] {
-			kept, stored = append(kept, attribute), append(stored, b.attributes[i])
+			kept, stored, later = append(kept, attribute), append(stored, b.attributes[i]), append(later, b.later[i])
 		}
 	}
 	for ordinal, index := range b.Allocations {
@@ -240,5 +278,5 @@ func dropUnusedAttributes(b *storedBlock) {
 			b.Allocations[ordinal] = &renumbered[*index]
 		}
 	}
-	b.Attributes, b.attributes = kept, stored
+	b.Attributes, b.attributes, b.later = kept, stored, later
 }

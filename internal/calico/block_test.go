@@ -103,9 +103,16 @@ func TestCalicosIPAMGoesOnWithABlockThatWeWrote(t *testing.T) {
 	}
 }
 
+// indexOf is the attribute of an allocation that was read from the block.
+func indexOf(b *storedBlock, a Allocation) int {
+	ordinal, _ := b.IPToOrdinal(cnet.IP{IP: a.Address.AsSlice()})
+	return *b.Allocations[ordinal]
+}
+
 func FuzzBlock(f *testing.F) {
 	f.Add([]byte(`{"cidr":"10.0.0.0/26","affinity":"host:n1","allocations":[0,null],"unallocated":[1],"attributes":[{"handle_id":"h","secondary":{"node":"n1"}}],"sequenceNumberForAllocation":{"0":7}}`))
 	f.Add([]byte(`{"cidr":"10.0.0.0/26","allocations":[5],"attributes":[]}`))
+	f.Add([]byte(`{"cidr":"10.0.0.0/26","allocations":[0,1],"attributes":[{"releasedAt":"2026-01-01T00:00:00Z"},{"handle_id":"v","secondary":{"node":"a"},"alternateOwnerAttrs":{"node":"b"}}]}`))
 	f.Add([]byte(`{`))
 	key := model.BlockKey{CIDR: cnet.MustParseCIDR("10.0.0.0/26")}
 	f.Fuzz(func(t *testing.T, value []byte) {
@@ -119,13 +126,13 @@ func FuzzBlock(f *testing.F) {
 		}
 		all := map[string][]Assignment{}
 		for _, a := range block.Allocations {
-			if a.Unknown == "" {
+			if stored, err := decodeBlock(key, value); err != nil || a.ReleasedAt.IsZero() && stored.outlivesHost(indexOf(stored, a)) == "" {
 				all[a.Host] = append(all[a.Host], Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence})
 			}
 		}
 		total := len(block.Allocations)
 		for host, assignments := range all {
-			lost, err := releaseFromBlock(stored, host, assignments)
+			lost, err := releaseFromBlock(stored, host, assignments, cooldown{})
 			if err != nil {
 				t.Fatalf("what was just read cannot be released: %v", err)
 			}
@@ -137,7 +144,7 @@ func FuzzBlock(f *testing.F) {
 			if index == nil {
 				continue
 			}
-			if total--; unknownField(stored.attributes[*index]) == "" {
+			if total--; stored.outlivesHost(*index) == "" && stored.releasedAt(*index).IsZero() {
 				t.Fatalf("%+v is not released; left: %+v", stored.Attributes[*index], stored)
 			}
 		}
@@ -183,8 +190,8 @@ func TestAReleaseMovesTheSequenceNumber(t *testing.T) {
 		Attributes:                  []model.AllocationAttribute{{AttrPrimary: &handle, AttrSecondary: map[string]string{"node": "n1"}}},
 		SequenceNumberForAllocation: map[string]uint64{"0": 7},
 	}
-	lost, err := releaseFromBlock(stored(t, block), "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "h", Sequence: 7}})
-	if err != nil || lost["h"] != 1 || block.SequenceNumber != 8 || !emptyBlock(block) {
+	lost, err := releaseFromBlock(stored(t, block), "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "h", Sequence: 7}}, cooldown{})
+	if err != nil || lost["h"] != 1 || block.SequenceNumber != 8 || stored(t, block).usage(cooldown{}) != "" {
 		t.Errorf("got %v, %v and block %+v, want one lost, sequence number 8 and an empty block", lost, err, block)
 	}
 }
@@ -197,12 +204,12 @@ func TestABlockOfReservationsIsEmpty(t *testing.T) {
 		CIDR: cnet.MustParseCIDR("10.0.0.0/30"), Allocations: []*int{&zero, nil, nil, &zero},
 		Attributes: []model.AllocationAttribute{{AttrPrimary: &reserved}},
 	}
-	if !emptyBlock(block) {
+	if stored(t, block).usage(cooldown{}) != "" {
 		t.Error("the block counts as in use")
 	}
 	pod := "k8s-pod-network.x"
 	block.Attributes[0].AttrPrimary = &pod
-	if emptyBlock(block) {
+	if stored(t, block).usage(cooldown{}) == "" {
 		t.Error("a block with a pod's address counts as empty")
 	}
 }

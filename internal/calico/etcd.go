@@ -27,6 +27,7 @@ type Etcd struct {
 	tls       *tls.Config // nil for http
 	endpoints string
 	nodes     nodeCache
+	now       func() time.Time
 
 	mu     sync.Mutex // guards client and ready
 	client *clientv3.Client
@@ -57,7 +58,7 @@ func OpenEtcd(c EtcdConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Etcd{config: cfg, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ",")}
+	d := &Etcd{config: cfg, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ","), now: time.Now}
 	if c.Username != "" {
 		return d, nil // etcd's client logs in when it is made, which must wait until etcd is there
 	}

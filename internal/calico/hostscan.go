@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
@@ -28,6 +29,8 @@ type hostScan struct {
 	doubled map[string]bool
 	// lengths are those of the names, up to the longest that is told apart.
 	lengths [256]bool
+	// cooldown is Host.IPCooldown of all.
+	cooldown time.Duration
 	// unlikeWords reports that a name has characters that no word has.
 	unlikeWords bool
 }
@@ -50,6 +53,7 @@ func newHostScan(hostNames []string) *hostScan {
 func (s *hostScan) result() []Host {
 	out := make([]Host, 0, len(s.names))
 	for _, name := range s.names {
+		s.hosts[name].IPCooldown = s.cooldown
 		out = append(out, *s.hosts[name])
 	}
 	return out

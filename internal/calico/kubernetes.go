@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"k8s.io/client-go/rest"
@@ -28,6 +29,8 @@ var errNotInKubernetes = errors.New("the kubernetes datastore has no such object
 type KubernetesAPI struct {
 	client rest.Interface
 	page   int // how many objects one answer of a list has at most
+	now    func() time.Time
+	config configMemory
 }
 
 // OpenKubernetes makes a client from the configuration that the rest of the program uses, so that both always mean the same cluster.
@@ -37,7 +40,7 @@ func OpenKubernetes(config *rest.Config) (*KubernetesAPI, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Calico's resources: %w", err)
 	}
-	return &KubernetesAPI{client: c, page: objectsPerPage}, nil
+	return &KubernetesAPI{client: c, page: objectsPerPage, now: time.Now}, nil
 }
 
 // Close does nothing: there is no connection of its own.
@@ -112,7 +115,12 @@ func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 // every write names the resourceVersion of each object.
 func (d *KubernetesAPI) Hosts(ctx context.Context, _ int64, hostNames []string) ([]Host, error) {
 	scan := newHostScan(hostNames)
-	err := d.eachMarked(ctx, kindAffinity, scan.marks(), func(object *customResource) error {
+	cool, err := d.cooldown(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scan.cooldown = cool.period
+	err = d.eachMarked(ctx, kindAffinity, scan.marks(), func(object *customResource) error {
 		scan.addCustomAffinity(object)
 		return nil
 	})

@@ -32,6 +32,7 @@ const (
 	kindAffinity    = "BlockAffinity"
 	kindClusterInfo = "ClusterInformation"
 	kindPool        = "IPPool"
+	kindIPAMConfig  = "IPAMConfig"
 )
 
 // objectsPerPage bounds one answer of a list, and with it the memory that a list takes: one page at a time is kept.
@@ -50,6 +51,8 @@ func plural(kind string) string {
 		return "clusterinformations"
 	case kindPool:
 		return "ippools"
+	case kindIPAMConfig:
+		return "ipamconfigs"
 	}
 	return resourcePlurals()[kind]
 }

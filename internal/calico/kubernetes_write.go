@@ -39,7 +39,7 @@ func (d *KubernetesAPI) DeleteNode(context.Context, Guard) error { return errNot
 
 // ReleaseAddresses frees addresses of one block and lowers the counts of their handles. There is no transaction over several objects
 // here: handles go first, so that a process that dies in between leaves the addresses, by which the work is found again. It makes three
-// calls, and two for each handle.
+// calls, two for each handle, and one a minute for IPAMConfig.
 func (d *KubernetesAPI) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
 	check := func(ctx context.Context) error { return d.checkGuard(ctx, guard) }
 	if err := d.releaseIf(ctx, check, guard.Host, cidr, assignments); err != nil {
@@ -69,7 +69,11 @@ func (d *KubernetesAPI) releaseIf(
 	if err != nil {
 		return err
 	}
-	lost, err := releaseFromBlock(block, host, assignments)
+	cool, err := d.cooldown(ctx)
+	if err != nil {
+		return err
+	}
+	lost, err := releaseFromBlock(block, host, assignments, cool)
 	if err != nil {
 		return &ConflictError{Key: object.String(), Detail: err.Error()}
 	}
@@ -242,19 +246,23 @@ func (d *KubernetesAPI) checkBlock(ctx context.Context, host string, cidr netip.
 	if err != nil {
 		return nil, err
 	}
-	affine, empty := false, false
+	affine, usage := false, ""
 	if object != nil {
 		block, err := decodeCustomBlock(object)
 		if err != nil {
 			return nil, err
 		}
-		affine, empty = affineTo(block.AllocationBlock) == host, emptyBlock(block.AllocationBlock)
+		cool, err := d.cooldown(ctx)
+		if err != nil {
+			return nil, err
+		}
+		affine, usage = affineTo(block.AllocationBlock) == host, block.usage(cool)
 	}
 	switch {
 	case deleteBlock && !affine:
 		return nil, conflict("it is not affine to " + host)
-	case deleteBlock && !empty:
-		return nil, conflict("it is in use")
+	case deleteBlock && usage != "":
+		return nil, conflict(usage)
 	case !deleteBlock && affine:
 		return nil, conflict("it is affine to " + host)
 	}

@@ -141,7 +141,7 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 	}
 	for _, a := range block.Allocations {
 		host, namespace, pod, ok := podOf(a.Attributes)
-		if !ok || a.Handle == "" || a.Unknown != "" || alive(namespace, pod) {
+		if !ok || a.Handle == "" || a.Unknown != "" || a.AlternateHost != "" || alive(namespace, pod) {
 			continue
 		}
 		p.keep(Leftover{

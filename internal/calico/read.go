@@ -5,6 +5,7 @@ package calico
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -234,19 +235,26 @@ func (d *Etcd) readTogether(ctx context.Context, reads []clientv3.Op) ([][]*mvcc
 	return found, nil
 }
 
-// scanNodes reads the hosts' Nodes again, since a snapshot keeps only what is decided on.
+// scanNodes reads the hosts' Nodes again, since a snapshot keeps only what is decided on, and IPAMConfig with them.
 func (d *Etcd) scanNodes(ctx context.Context, revision int64, scan *hostScan) error {
 	reads := make([]clientv3.Op, 0, len(scan.names))
 	for _, name := range scan.names {
 		reads = append(reads, clientv3.OpGet(nodeKey(name), clientv3.WithRev(revision)))
 	}
-	return d.readMany(ctx, reads, func(read int, kv *mvccpb.KeyValue) {
+	reads = append(reads, clientv3.OpGet(ipamConfigKey, clientv3.WithRev(revision)))
+	var configError error
+	err := d.readMany(ctx, reads, func(read int, kv *mvccpb.KeyValue) {
+		if read == len(scan.names) {
+			scan.cooldown, configError = parseCooldown(kv.Value)
+			return
+		}
 		name := scan.names[read]
 		scan.hosts[name].keep(string(kv.Key), kv.Value, kv.ModRevision)
 		if node, err := parseCalicoNode(name, kv.Value); err == nil {
 			scan.addNode(node)
 		}
 	})
+	return errors.Join(err, configError)
 }
 
 func (d *Etcd) scanAffinities(ctx context.Context, revision int64, scan *hostScan) error {

@@ -143,7 +143,14 @@ func assignAgain(block *storedBlock, address HeldAddress) error {
 	if err != nil || ordinal >= len(block.Allocations) {
 		return fmt.Errorf("%w: address %s is not of block %s", ErrNotRestored, address.Address, block.CIDR)
 	}
-	if index := block.Allocations[ordinal]; index != nil {
+	index := block.Allocations[ordinal]
+	if index != nil && !block.releasedAt(*index).IsZero() {
+		// In cooldown it has no owner, and no other than its last one gets it here.
+		block.free(ordinal)
+		dropUnusedAttributes(block)
+		index = nil
+	}
+	if index != nil {
 		handle := handleOf(block.AllocationBlock, *index)
 		if handle == address.Handle && maps.Equal(block.Attributes[*index].AttrSecondary, address.Attributes) {
 			return fmt.Errorf("%w: address %s is assigned just as it was", ErrUnchanged, address.Address)
@@ -160,7 +167,7 @@ func assignAgain(block *storedBlock, address HeldAddress) error {
 		return fmt.Errorf("%w: address %s is reserved in block %s", ErrNotRestored, address.Address, block.CIDR)
 	}
 	block.Unallocated = free
-	index := len(block.Attributes)
+	last := len(block.Attributes)
 	handle := address.Handle
 	attribute := model.AllocationAttribute{AttrPrimary: &handle, AttrSecondary: address.Attributes}
 	stored, err := json.Marshal(attribute)
@@ -168,7 +175,8 @@ func assignAgain(block *storedBlock, address HeldAddress) error {
 		return err
 	}
 	block.Attributes, block.attributes = append(block.Attributes, attribute), append(block.attributes, stored)
-	block.Allocations[ordinal] = &index
+	block.later = append(block.later, laterAttribute{})
+	block.Allocations[ordinal] = &last
 	block.SetSequenceNumberForOrdinal(ordinal)
 	block.SequenceNumber++
 	return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Snapshot is the datastore's Calico Nodes and readiness, read at one revision.
@@ -55,6 +56,8 @@ type Host struct {
 	Endpoints  []Endpoint
 	Blocks     []Block
 	Affinities []Affinity
+	// IPCooldown is how long a released address must not be assigned again: IPAMConfig's ipCooldownSeconds.
+	IPCooldown time.Duration
 	// Resources are objects of other kinds that are about this host alone.
 	Resources  []Resource
 	Unreadable []string
@@ -106,6 +109,13 @@ type Allocation struct {
 	Host     string
 	// Attributes are all that anyone who assigned it wrote with it, Host among them.
 	Attributes map[string]string
+	// ReleasedAt is when the address was released, if it is in cooldown: it has no owner, and is not free before Host.IPCooldown is over
+	// (Calico 3.33, design/ipam/ipam-core-library.md). The zero time for an address that is assigned.
+	ReleasedAt time.Time
+	// VirtualMachine is the KubeVirt virtual machine that the address belongs to, which outlives its pod and its host; "" for none.
+	VirtualMachine string
+	// AlternateHost is the host that the address of a virtual machine moves to or came from, "" for none.
+	AlternateHost string
 	// Unknown is the name of an attribute, or of a field next to them, that this program does not know, "" for none: the address may be another's as well.
 	Unknown string
 }

@@ -61,7 +61,7 @@ func exactly(t *testing.T, value []byte) any {
 func released(t *testing.T) *storedBlock {
 	t.Helper()
 	block := newer(t)
-	if _, err := releaseFromBlock(block, "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}); err != nil {
+	if _, err := releaseFromBlock(block, "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}, cooldown{}); err != nil {
 		t.Fatal(err)
 	}
 	return block
@@ -134,7 +134,7 @@ func TestAnAddressWithASecondOwnerIsLeftAlone(t *testing.T) {
 		t.Errorf("unknown attributes (-want +got):\n%s", diff)
 	}
 	second := Assignment{Address: netip.MustParseAddr("10.0.0.2"), Handle: "c", Sequence: 3}
-	if _, err := releaseFromBlock(newer(t), "n1", []Assignment{second}); err == nil || !strings.Contains(err.Error(), `"alternate"`) {
+	if _, err := releaseFromBlock(newer(t), "n1", []Assignment{second}, cooldown{}); err == nil || !strings.Contains(err.Error(), `"alternate"`) {
 		t.Errorf("releasing it: got %v, want an error that names the attribute", err)
 	}
 	var found PodHoldings
@@ -148,7 +148,7 @@ func TestAnAddressWithASecondOwnerIsLeftAlone(t *testing.T) {
 // for pods and tunnels up to this program's version is known.
 func TestAnAddressOfAVirtualMachineIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	for secondary, want := range map[string]string{
+	for secondary, want := range map[string]string{ // "" for none, a name with a slash for the virtual machine, otherwise the unknown attribute
 		`{"namespace":"default","node":"n1","pod":"a","timestamp":"2026-01-01 00:00:00 UTC"}`:                                     "",
 		`{"namespace":"default","node":"n1","pod":"a"}`:                                                                           "",
 		`{"node":"n1","timestamp":"2026-01-01 00:00:00 UTC"}`:                                                                     "",
@@ -158,7 +158,9 @@ func TestAnAddressOfAVirtualMachineIsLeftAlone(t *testing.T) {
 		`{"node":"n1","type":"wireguardTunnelAddress"}`:                                                                           "",
 		`{"node":"n1","type":"wireguardV6TunnelAddress"}`:                                                                         "",
 		`{"node":"n1","vmi":""}`:                                                                                                  "",
-		`{"node":"n1","namespace":"default","pod":"a","timestamp":"2026-01-01 00:00:00 UTC","vmi-name":"v","vmi-uid":"1"}`:        "vmi-name",
+		`{"node":"n1","namespace":"default","pod":"a","timestamp":"2026-01-01 00:00:00 UTC","vmi-name":"v","vmi-uid":"1"}`:        "default/v",
+		`{"node":"n1","namespace":"vms","pod":"a","vmi-name":"v","vmi-uid":"1","vm-uid":"2","vmim-uid":"3"}`:                      "vms/v",
+		`{"node":"n1","namespace":"vms","pod":"a","vmi-name":"v","later":"x"}`:                                                    "later",
 		`{"node":"n1","namespace":"default","pod":"a","timestamp":"2026-01-01 00:00:00 UTC","vm-uid":"9","vmi-uid":"1","vmi":""}`: "vm-uid",
 	} {
 		value := strings.Replace(newerBlock, `{"handle_id":"a","secondary":{"node":"n1"}}`, `{"handle_id":"a","secondary":`+secondary+`}`, 1)
@@ -170,11 +172,15 @@ func TestAnAddressOfAVirtualMachineIsLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := seen.Allocations[0].Unknown; got != want {
-			t.Errorf("%s: the unknown attribute is %q, want %q", secondary, got, want)
+		first, got := seen.Allocations[0], ""
+		if got = first.Unknown; got == "" {
+			got = first.VirtualMachine
 		}
-		first := Assignment{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}
-		if _, err := releaseFromBlock(block, "n1", []Assignment{first}); (err == nil) != (want == "") {
+		if got != want {
+			t.Errorf("%s: got %q, want %q", secondary, got, want)
+		}
+		assignment := Assignment{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}
+		if _, err := releaseFromBlock(block, "n1", []Assignment{assignment}, cooldown{}); (err == nil) != (want == "") {
 			t.Errorf("%s: releasing it: got %v, want an error only of an unknown attribute", secondary, err)
 		}
 	}

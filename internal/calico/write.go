@@ -157,6 +157,7 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	for _, handle := range keys {
 		reads = append(reads, clientv3.OpGet(handle))
 	}
+	reads = append(reads, clientv3.OpGet(ipamConfigKey))
 	found, err := d.readTogether(ctx, reads)
 	if err != nil {
 		return fmt.Errorf("reading the block and its handles: %w", err)
@@ -168,7 +169,11 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	if block == nil {
 		return &ConflictError{Key: key, Detail: "it is absent"}
 	}
-	lost, err := releaseFromBlock(block, guard.Host, assignments)
+	cool, err := d.cooldownOf(found[len(found)-1])
+	if err != nil {
+		return err
+	}
+	lost, err := releaseFromBlock(block, guard.Host, assignments, cool)
 	if err != nil {
 		return &ConflictError{Key: key, Detail: err.Error()}
 	}
@@ -261,7 +266,7 @@ func lowerHandle(handleKey model.IPAMHandleKey, key string, value []byte, cidr s
 }
 
 // DeleteAffinity deletes a host's claim on a block at the revision (0: there must be none). With deleteBlock the block, which must be affine to
-// the host and empty, goes in the same transaction; without, the block must be absent or affine to somebody else, and stays as it is.
+// the host and empty, with no address in cooldown, goes in the same transaction; without, the block must be absent or affine to somebody else, and stays as it is.
 func (d *Etcd) DeleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefix, revision int64, deleteBlock bool) error {
 	if err := d.deleteAffinity(ctx, guard, cidr, revision, deleteBlock); err != nil {
 		return fmt.Errorf("deleting the affinity of %s to %s: %w", guard.Host, cidr, err)
@@ -274,7 +279,19 @@ func (d *Etcd) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefi
 	if err != nil {
 		return err
 	}
-	key, block, blockRevision, err := d.readBlock(ctx, cidr)
+	key, err := blockKey(cidr)
+	if err != nil {
+		return err
+	}
+	found, err := d.readTogether(ctx, []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(ipamConfigKey)})
+	if err != nil {
+		return fmt.Errorf("reading the block: %w", err)
+	}
+	block, blockRevision, err := storedBlockOf(key, cidr, found[0])
+	if err != nil {
+		return err
+	}
+	cool, err := d.cooldownOf(found[1])
 	if err != nil {
 		return err
 	}
@@ -287,8 +304,8 @@ func (d *Etcd) deleteAffinity(ctx context.Context, guard Guard, cidr netip.Prefi
 	switch {
 	case deleteBlock && !affine:
 		return &ConflictError{Key: key, Detail: "it is not affine to " + guard.Host}
-	case deleteBlock && !emptyBlock(block.AllocationBlock):
-		return &ConflictError{Key: key, Detail: "it is in use"}
+	case deleteBlock && block.usage(cool) != "":
+		return &ConflictError{Key: key, Detail: block.usage(cool)}
 	case deleteBlock:
 		ops = append(ops, clientv3.OpDelete(key))
 	case affine:

@@ -40,6 +40,7 @@ func shipped() []manifest {
 			{role: "ClusterRole mooring-calico-node-sync", own: false, group: "authentication.k8s.io", resource: "tokenreviews", names: []string(nil), verbs: []string{"create"}},
 			{role: "ClusterRole mooring-calico-node-sync", own: false, group: "authorization.k8s.io", resource: "subjectaccessreviews", names: []string(nil), verbs: []string{"create"}},
 			{role: "ClusterRole mooring-calico-node-sync-datastore", own: false, group: "crd.projectcalico.org", resource: "clusterinformations", names: []string{"default"}, verbs: []string{"get"}},
+			{role: "ClusterRole mooring-calico-node-sync-datastore", own: false, group: "crd.projectcalico.org", resource: "ipamconfigs", names: []string{"default"}, verbs: []string{"get"}},
 			{role: "ClusterRole mooring-calico-node-sync-datastore", own: false, group: "crd.projectcalico.org", resource: "blockaffinities", names: []string(nil), verbs: []string{"get", "list", "update", "delete"}},
 			{role: "ClusterRole mooring-calico-node-sync-datastore", own: false, group: "crd.projectcalico.org", resource: "ipamblocks", names: []string(nil), verbs: []string{"get", "list", "update", "delete"}},
 			{role: "ClusterRole mooring-calico-node-sync-datastore", own: false, group: "crd.projectcalico.org", resource: "ipamhandles", names: []string(nil), verbs: []string{"get", "list", "update", "delete"}},

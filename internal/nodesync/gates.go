@@ -39,6 +39,8 @@ const (
 	GateStepFailed        Gate = "step-failed"
 	GateForeignEndpoint   Gate = "foreign-endpoint"
 	GateForeignAddress    Gate = "foreign-address"
+	// GateCooldown keeps a block while an address of it is in cooldown: freeing it earlier is against Calico's configuration.
+	GateCooldown          Gate = "cooldown"
 	GateUserConfiguration Gate = "user-configuration"
 	GateOrphanedHandle    Gate = "orphaned-handle"
 	// GateOrphanedConfiguration leaves alone objects about a host that is neither a Calico Node nor a Kubernetes Node.
@@ -53,7 +55,7 @@ func Gates() []Gate {
 	return []Gate{
 		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
 		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
-		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateUserConfiguration, GateOrphanedHandle,
+		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateCooldown, GateUserConfiguration, GateOrphanedHandle,
 		GateOrphanedConfiguration, GatePodLeftovers, GateLeftoverGuard,
 	}
 }
@@ -65,7 +67,7 @@ func (g Gate) Settled() bool {
 }
 
 // Pending reports that what the gate holds back is removed without anybody's doing, when its time has come.
-func (g Gate) Pending() bool { return g == GateGrace || g == GatePace }
+func (g Gate) Pending() bool { return g == GateGrace || g == GatePace || g == GateCooldown }
 
 // candidate is a Calico Node of Kubernetes whose Kubernetes Node is missing from the list.
 type candidate struct {
@@ -158,7 +160,8 @@ func datastoreGate(c Calico) (Refusal, bool) {
 		return Refusal{}, true
 	}
 	return clusterRefusal(GateDatastoreNotReady,
-		"Calico's ClusterInformation does not report datastoreReady: the datastore is locked, empty or being migrated"), false
+		"Calico's ClusterInformation does not report datastoreReady: the datastore is locked, empty or being migrated; after a DatastoreMigration "+
+			"it stays locked, as Calico keeps its data in native projectcalico.org/v3 resources then, which are not supported"), false
 }
 
 // bindingGate refuses everything in a datastore that is known to belong to another cluster.

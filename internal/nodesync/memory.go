@@ -132,6 +132,15 @@ func (m Memory) Hold(host string, gate Gate, message string, now time.Time, c Co
 	return m, wait
 }
 
+// notBefore sets when to try a host again that Hold has held.
+func (m *Memory) notBefore(host string, at time.Time) {
+	for i := range m.Absences {
+		if m.Absences[i].CalicoNode == host {
+			m.Absences[i].NotBefore = at
+		}
+	}
+}
+
 // planned notes that an unwitnessed candidate is about to be removed: from now on, even if it was removed before and has come back since.
 func (m *Memory) planned(w World, cand candidate) {
 	if cand.vouched(w.Now) {

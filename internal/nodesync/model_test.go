@@ -31,6 +31,8 @@ type model struct {
 	podAddresses map[netip.Addr]string
 	orphans      map[string]bool // hosts that were drawn without a Node
 	renaming     bool            // Calico Nodes may have other names than their Kubernetes Nodes
+	cooldown     time.Duration   // IPAMConfig's ipCooldownSeconds
+	now          time.Time       // the time of what was observed last
 	revision     int64
 }
 
@@ -52,6 +54,7 @@ func cloneLists[T any](in map[string][]T) map[string][]T {
 
 // observe is the World at a time: everything, in the order of nothing.
 func (m *model) observe(now time.Time, memory Memory) World {
+	m.now = now
 	w := World{Now: now, Memory: memory, Kubernetes: Kubernetes{Synced: true, ClusterUID: "cluster"},
 		Calico: Calico{Ready: true, Binding: Binding{ClusterUID: m.bound, Revision: 1}}}
 	for name := range m.kubernetes {
@@ -92,7 +95,7 @@ func (m *model) observe(now time.Time, memory Memory) World {
 }
 
 func (m *model) host(name string) Host {
-	h := Host{Name: name, Endpoints: m.endpoints[name], Affinities: m.affinities[name], Resources: m.resources[name]}
+	h := Host{Name: name, Endpoints: m.endpoints[name], Affinities: m.affinities[name], Resources: m.resources[name], IPCooldown: m.cooldown}
 	if m.unreadable[name] {
 		h.Unreadable = []string{"/calico/" + name}
 	}
@@ -199,17 +202,24 @@ func (m *model) release(s ReleaseAddresses) error {
 		if i < 0 {
 			return fmt.Errorf("assignment %v has changed", r)
 		}
-		left = slices.Delete(left, i, i+1)
+		if left = slices.Delete(left, i, i+1); m.cooldown > 0 {
+			left = append(left, Allocation{Address: r.Address, ReleasedAt: m.now})
+		}
 	}
-	b.Allocations = left
+	b.Allocations = slices.DeleteFunc(left, m.cooled)
 	m.blocks[s.Block] = b
 	return nil
+}
+
+// cooled reports whether an address has been in cooldown for long enough to be free.
+func (m *model) cooled(a Allocation) bool {
+	return !a.ReleasedAt.IsZero() && !m.now.Before(a.ReleasedAt.Add(m.cooldown))
 }
 
 func (m *model) removeAffinity(s RemoveAffinity) error {
 	b, exists := m.blocks[s.CIDR]
 	affine := exists && b.AffineTo == s.Of.Host
-	inUse := slices.ContainsFunc(b.Allocations, func(a Allocation) bool { return a.Handle != windowsReservedHandle })
+	inUse := slices.ContainsFunc(b.Allocations, func(a Allocation) bool { return a.Handle != windowsReservedHandle && !m.cooled(a) })
 	if s.DeleteBlock != affine || s.DeleteBlock && inUse {
 		return fmt.Errorf("block %s is not as planned", s.CIDR)
 	}
@@ -268,7 +278,7 @@ func (m *model) settle(now time.Time, memory *Memory, c Config, rounds int) (tim
 	quiet := 0
 	for range rounds {
 		p, _ := m.round(now, memory, c)
-		waits := slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Gate == GateGrace || r.Gate == GatePace })
+		waits := slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Gate.Pending() })
 		if quiet++; len(p.Steps) > 0 || waits {
 			quiet = 0
 		}
@@ -292,6 +302,7 @@ func modelOf(t *rapid.T) *model {
 		podAddresses: map[netip.Addr]string{}, orphans: map[string]bool{},
 	}
 	m.renaming = rapid.IntRange(0, 2).Draw(t, "renaming") == 0
+	m.cooldown = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Second, 20 * time.Minute}).Draw(t, "cooldown")
 	hosts := names[:rapid.IntRange(1, len(names)).Draw(t, "hosts")]
 	for i, name := range hosts {
 		m.drawHost(t, i, name)
@@ -382,6 +393,12 @@ func (m *model) drawBlocks(t *rapid.T, i int, name string) {
 			block.Allocations = append(block.Allocations, Allocation{
 				Address: netip.AddrFrom4([4]byte{10, byte(i), byte(b), byte(a + 1)}), Handle: fmt.Sprintf("h-%s-%d-%d", name, b, a),
 				Sequence: uint64(a + 1), Host: name,
+			})
+		}
+		if rapid.IntRange(0, 5).Draw(t, "cold") == 0 {
+			block.Allocations = append(block.Allocations, Allocation{
+				Address:    netip.AddrFrom4([4]byte{10, byte(i), byte(b), 62}),
+				ReleasedAt: start.Add(time.Duration(rapid.IntRange(-1500, 60).Draw(t, "released")) * time.Second),
 			})
 		}
 		if rapid.IntRange(0, 9).Draw(t, "windows") == 0 {

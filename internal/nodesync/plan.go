@@ -43,6 +43,8 @@ type Refusal struct {
 	Of      Subject `json:"of"`
 	Gate    Gate    `json:"gate"`
 	Message string  `json:"message"`
+	// Until is when the gate opens by itself, the zero time if that is not known.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of an existing machine: about
@@ -88,7 +90,7 @@ func MakePlan(w World, c Config) Plan {
 	}
 	live := readLive(w)
 	for _, cand := range j.due {
-		steps, refusals := decide(cand, live, c)
+		steps, refusals := decide(cand, live, w.Now, c)
 		j.refusals = append(j.refusals, refusals...)
 		switch {
 		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals) && !w.sighted(cand.subject, c):
@@ -140,11 +142,11 @@ func onlyUsers(refusals []Refusal) bool {
 }
 
 // decide returns the steps for a machine about which everything has been read, and what is left alone of it.
-func decide(cand candidate, l live, c Config) ([]Step, []Refusal) {
+func decide(cand candidate, l live, now time.Time, c Config) ([]Step, []Refusal) {
 	if refusals := l.ask(cand, c); len(refusals) > 0 {
 		return nil, refusals
 	}
-	return removal(cand, l.hosts[cand.subject.Host], c)
+	return removal(cand, l.hosts[cand.subject.Host], now, c)
 }
 
 // hold puts a machine back that has no steps now.
@@ -157,7 +159,22 @@ func (j *judgement) hold(cand candidate, refusals []Refusal, now time.Time, c Co
 	}
 	var wait time.Duration
 	j.memory, wait = j.memory.Hold(cand.subject.Host, first.Gate, first.Message, now, c)
+	if !first.Until.IsZero() {
+		// A second later, since Calico's times have no fractions; and not much later than what is read then may have changed.
+		wait = min(max(0, latest(refusals).Sub(now))+time.Second, c.Resync)
+		j.memory.notBefore(cand.subject.Host, now.Add(wait))
+	}
 	j.lookAgain(wait)
+}
+
+// latest is when the last of the gates opens.
+func latest(refusals []Refusal) (until time.Time) {
+	for _, r := range refusals {
+		if r.Until.After(until) {
+			until = r.Until
+		}
+	}
+	return until
 }
 
 func compareRefusals(a, b Refusal) int {

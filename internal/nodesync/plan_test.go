@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func TestPublicStrings(t *testing.T) {
 		t.Error("an annotation has changed: fences of earlier versions and users' keep marks would be ignored")
 	}
 	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready cluster-binding overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
-		"mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address user-configuration orphaned-handle " +
+		"mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address cooldown user-configuration orphaned-handle " +
 		"orphaned-configuration pod-leftovers leftover-guard"
 	got := make([]string, 0, len(Gates()))
 	for _, g := range Gates() {
@@ -398,6 +399,75 @@ func TestAConfirmationOpensOverlap(t *testing.T) {
 		w.Memory, w.Kubernetes.Nodes = Memory{}, w.Kubernetes.Nodes[:3] // one more is gone
 		if p := MakePlan(w, c); len(p.Steps) > 0 || p.Refusals[0].Gate != GateOverlap || !strings.Contains(p.Refusals[0].Message, "which are other nodes") {
 			t.Errorf("the confirmation is for others: %+v", p)
+		}
+	}
+}
+
+// Where Calico is configured to wait before an address is assigned again, a block goes when its last address has cooled down, and not before.
+func TestABlockStaysUntilItsAddressesHaveCooledDown(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	w := exampleWorld()
+	w.Memory = MakePlan(w, c).Memory
+	w.Now = w.Now.Add(c.Grace + 12*time.Second)
+	host := &w.Calico.Hosts[0]
+	host.IPCooldown = 10 * time.Minute
+	block := &host.Blocks[0]
+	cidr, address := block.CIDR, block.Allocations[0].Address
+	host.Blocks = host.Blocks[:1]
+	host.Affinities = slices.DeleteFunc(host.Affinities, func(a Affinity) bool { return a.CIDR != cidr })
+
+	plan := MakePlan(w, c).About(func(of Subject) bool { return of.Host == "gone" })
+	if !slices.ContainsFunc(plan.Steps, func(s Step) bool {
+		r, ok := s.(ReleaseAddresses)
+		return ok && r.Cooldown == 10*time.Minute && strings.HasSuffix(r.String(), "with a cooldown of 10m0s")
+	}) || removes(plan, cidr) {
+		t.Errorf("the addresses are released and the block stays: got\n%s", plan)
+	}
+
+	released := w.Now
+	host.Blocks[0].Allocations = []Allocation{{Address: address, ReleasedAt: released}}
+	host.Endpoints, host.Resources = nil, nil
+	w.Now = released.Add(time.Minute)
+	plan = MakePlan(w, c)
+	held := slices.IndexFunc(plan.Refusals, func(r Refusal) bool { return r.Of.Host == "gone" && r.Gate == GateCooldown })
+	if held < 0 || removes(plan, cidr) || !plan.Refusals[held].Until.Equal(released.Add(10*time.Minute)) {
+		t.Fatalf("a block with an address in cooldown: got\n%s", plan)
+	}
+	if plan.Next > c.Resync {
+		t.Errorf("the next reconcile is after %s, want at most the resync period", plan.Next)
+	}
+
+	w.Memory = plan.Memory
+	w.Now = released.Add(10*time.Minute + time.Second)
+	if plan = MakePlan(w, c); !removes(plan, cidr) {
+		t.Errorf("a block whose addresses have cooled down: got\n%s", plan)
+	}
+}
+
+func removes(plan Plan, block netip.Prefix) bool {
+	return slices.ContainsFunc(plan.Steps, func(s Step) bool {
+		r, ok := s.(RemoveAffinity)
+		return ok && r.CIDR == block && r.DeleteBlock
+	})
+}
+
+// An address of a virtual machine is not its host's alone.
+func TestAnAddressOfAVirtualMachineStays(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(a *Allocation){
+		"belongs to virtual machine vms/v":                               func(a *Allocation) { a.VirtualMachine = "vms/v" },
+		"belongs to a virtual machine that moves, and is that of target": func(a *Allocation) { a.AlternateHost = "target" },
+	} {
+		c := DefaultConfig()
+		w := exampleWorld()
+		w.Memory = MakePlan(w, c).Memory
+		w.Now = w.Now.Add(c.Grace + 12*time.Second)
+		block := w.Calico.Hosts[0].Blocks[0]
+		change(&block.Allocations[0])
+		plan := MakePlan(w, c)
+		if removes(plan, block.CIDR) || !strings.Contains(plan.String(), want) {
+			t.Errorf("%s: got\n%s", want, plan)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
@@ -29,7 +30,9 @@ const windowsReservedHandle = "windows-reserved-ipam-handle"
 // What cannot be parsed or is another orchestrator's leaves the whole host alone. A block that others use leaves just that block, its
 // affinity and the Calico Node, which stays as the mark by which the rest is found again; the host's own addresses in it go, so that two
 // dead machines that borrowed from each other do not wait for each other.
-func removal(cand candidate, host *Host, c Config) ([]Step, []Refusal) {
+//
+// A block with an address in cooldown stays, too, until that is over: deleting it would free the address earlier than Calico is configured to.
+func removal(cand candidate, host *Host, now time.Time, c Config) ([]Step, []Refusal) {
 	of := cand.subject
 	endpoints, refusals := endpointSteps(of, host)
 	for _, key := range host.Unreadable {
@@ -38,7 +41,7 @@ func removal(cand candidate, host *Host, c Config) ([]Step, []Refusal) {
 	if len(refusals) > 0 {
 		return nil, refusals
 	}
-	releases, affinities, inUse := blockSteps(of, host)
+	releases, affinities, inUse := blockSteps(of, host, now)
 	resources, users := resourceSteps(of, host, c)
 	// What a host without a Node is known by goes last, so that it is found again after a crash: its endpoints, addresses and affinities.
 	steps := slices.Concat(resources, endpoints, releases, affinities)
@@ -92,7 +95,7 @@ func endpointSteps(of Subject, host *Host) (steps []Step, refusals []Refusal) {
 
 // blockSteps releases the host's addresses wherever they are, and drops its affinities. A block that is affine to the host and holds an
 // address of somebody else is in use: it is refused.
-func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals []Refusal) {
+func blockSteps(of Subject, host *Host, now time.Time) (releases, affinities []Step, refusals []Refusal) {
 	claims := make(map[netip.Prefix]Affinity, len(host.Affinities))
 	for _, a := range host.Affinities {
 		claims[a.CIDR] = a
@@ -101,23 +104,25 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 	for _, b := range blocks {
 		own, foreign := splitAllocations(b, host.Name)
 		for chunk := range slices.Chunk(own, addressesPerStep) {
-			releases = append(releases, ReleaseAddresses{Of: of, Block: b.CIDR, Addresses: chunk})
+			releases = append(releases, ReleaseAddresses{Of: of, Block: b.CIDR, Addresses: chunk, Cooldown: host.IPCooldown})
 		}
+		until := cooledAt(b, len(own) > 0, host.IPCooldown, now)
 		claim, claimed := claims[b.CIDR]
 		delete(claims, b.CIDR)
 		switch {
 		case b.AffineTo == host.Name && len(foreign) > 0:
 			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: foreignMessage(b, foreign)})
+		case b.AffineTo == host.Name && until.After(now):
+			refusals = append(refusals, Refusal{Of: of, Gate: GateCooldown, Until: until, Message: fmt.Sprintf(
+				"block %s has addresses in cooldown until %s (IPAMConfig: ipCooldownSeconds %d); the block, its affinity and the Node stay until then",
+				b.CIDR, until.UTC().Format(time.RFC3339), int(host.IPCooldown.Seconds()))})
 		case b.AffineTo == host.Name:
 			affinities = append(affinities, RemoveAffinity{Of: of, CIDR: b.CIDR, Revision: claim.Revision, DeleteBlock: true})
 		case claimed:
 			affinities = append(affinities, RemoveAffinity{Of: of, CIDR: b.CIDR, Revision: claim.Revision})
 		}
 		if own := slices.DeleteFunc(foreign, func(a Allocation) bool { return a.Host != host.Name }); len(own) > 0 && b.AffineTo != host.Name {
-			why := "has no handle, by which alone it could be released"
-			if own[0].Unknown != "" {
-				why = ofUnknown(own[0])
-			}
+			why := cmp.Or(own[0].outlivesHost(), "has no handle, by which alone it could be released")
 			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: fmt.Sprintf("its address %s in block %s %s", own[0].Address, b.CIDR, why)})
 		}
 	}
@@ -132,13 +137,27 @@ func blockSteps(of Subject, host *Host) (releases, affinities []Step, refusals [
 	return releases, affinities, refusals
 }
 
-// splitAllocations separates the host's own assignments from those of others. An assignment without a "node" attribute counts as foreign:
-// nothing shows whose it is. So does one of which a newer Calico says something that this program does not know, such as a second owner.
+// cooledAt is when the cooldown of a block's last address is over, the zero time without one. Addresses that are released now begin theirs.
+func cooledAt(b Block, releases bool, period time.Duration, now time.Time) (until time.Time) {
+	if releases && period > 0 {
+		until = now.Add(period)
+	}
+	for _, a := range b.Allocations {
+		if end := a.ReleasedAt.Add(period); !a.ReleasedAt.IsZero() && end.After(until) {
+			until = end
+		}
+	}
+	return until
+}
+
+// splitAllocations separates the host's own assignments from those of others. An address in cooldown is nobody's. An assignment without a "node" attribute
+// counts as foreign: nothing shows whose it is. So does one that may be in use when the host is gone: a virtual machine's, one with a second owner, and one of
+// which a newer Calico says something that this program does not know.
 func splitAllocations(b Block, host string) (own []Reservation, foreign []Allocation) {
 	for _, a := range b.Allocations {
 		switch {
-		case strings.EqualFold(a.Handle, windowsReservedHandle):
-		case a.Host == host && a.Handle != "" && a.Unknown == "":
+		case strings.EqualFold(a.Handle, windowsReservedHandle), !a.ReleasedAt.IsZero():
+		case a.Host == host && a.Handle != "" && a.outlivesHost() == "":
 			own = append(own, Reservation{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence})
 		default:
 			foreign = append(foreign, a)
@@ -154,8 +173,8 @@ func foreignMessage(b Block, foreign []Allocation) string {
 	switch {
 	case first.Host == "":
 		whose = "of an unknown owner"
-	case first.Unknown != "":
-		whose += ", which " + ofUnknown(first)
+	case first.outlivesHost() != "":
+		whose += ", which " + first.outlivesHost()
 	case first.Handle == "":
 		whose = "without a handle"
 	}
@@ -163,9 +182,17 @@ func foreignMessage(b Block, foreign []Allocation) string {
 		b.CIDR, prose.Plural(len(foreign), "address"), first.Address, whose)
 }
 
-// ofUnknown says of an address why it is left alone.
-func ofUnknown(a Allocation) string {
-	return fmt.Sprintf("has attribute %q of a newer Calico, which this program does not know: it may be another machine's as well", a.Unknown)
+// outlivesHost says why an address may be in use when its host and its pod are gone, "" if it cannot.
+func (a Allocation) outlivesHost() string {
+	switch {
+	case a.Unknown != "":
+		return fmt.Sprintf("has attribute %q of a newer Calico, which this program does not know: it may be another machine's as well", a.Unknown)
+	case a.AlternateHost != "":
+		return fmt.Sprintf("belongs to a virtual machine that moves, and is that of %s as well", a.AlternateHost)
+	case a.VirtualMachine != "":
+		return fmt.Sprintf("belongs to virtual machine %s, which keeps its address when its host is gone: Calico's controllers release it with the machine", a.VirtualMachine)
+	}
+	return ""
 }
 
 func comparePrefix(a, b netip.Prefix) int {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
@@ -78,6 +79,8 @@ type ReleaseAddresses struct {
 	Of        Subject       `json:"of"`
 	Block     netip.Prefix  `json:"block"`
 	Addresses []Reservation `json:"addresses"`
+	// Cooldown is for how long after the release Calico does not assign them again, 0 for not at all.
+	Cooldown time.Duration `json:"cooldown,omitzero"`
 }
 
 // Reservation names one assignment of one address.
@@ -203,7 +206,11 @@ func (s ReleaseAddresses) String() string {
 	for i, a := range s.Addresses {
 		addresses[i] = a.Address.String()
 	}
-	return fmt.Sprintf("release %s of %s in block %s: %s", prose.Plural(len(addresses), "address"), s.Of.Host, s.Block, strings.Join(addresses, ", "))
+	text := fmt.Sprintf("release %s of %s in block %s: %s", prose.Plural(len(addresses), "address"), s.Of.Host, s.Block, strings.Join(addresses, ", "))
+	if s.Cooldown > 0 {
+		text += fmt.Sprintf(", with a cooldown of %s", s.Cooldown)
+	}
+	return text
 }
 
 func (s RemoveAffinity) String() string {

@@ -157,6 +157,8 @@ type Host struct {
 	Affinities []Affinity
 	// Resources are objects of other kinds that are about this host alone.
 	Resources []Resource
+	// IPCooldown is how long Calico keeps a released address from being assigned again; 0 for not at all.
+	IPCooldown time.Duration
 	// Mentions are sentences about objects that speak of the host and may be about others as well: they are only reported.
 	Mentions []string
 	// Unreadable are keys of this host whose value could not be parsed.
@@ -222,6 +224,11 @@ type Allocation struct {
 	Sequence uint64
 	// Host is the "node" attribute of the assignment, empty when it has none.
 	Host string
+	// ReleasedAt is when the address was released, if it is in cooldown: it has no owner, and is not free yet.
+	ReleasedAt time.Time
+	// VirtualMachine is the virtual machine ("namespace/name") that the address belongs to, empty for none: it keeps its address when its pod and
+	// its host are gone. AlternateHost is the host that it moves to or came from with its address, empty for none.
+	VirtualMachine, AlternateHost string
 	// Unknown is the name of a field of the assignment that this program does not know, empty for none. The address may be another's as well then.
 	Unknown string
 }

@@ -119,7 +119,7 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 func translateHosts(hosts []calico.Host) []nodesync.Host {
 	out := make([]nodesync.Host, 0, len(hosts))
 	for _, h := range hosts {
-		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable, Mentions: h.Mentions}
+		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable, Mentions: h.Mentions, IPCooldown: h.IPCooldown}
 		for _, x := range h.Resources {
 			host.Resources = append(host.Resources, nodesync.Resource{
 				Kind: nodesync.ResourceKind(x.Kind), Name: x.Name, Revision: x.Revision, Automatic: x.Automatic,
@@ -135,7 +135,8 @@ func translateHosts(hosts []calico.Host) []nodesync.Host {
 			block := nodesync.Block{CIDR: b.CIDR, AffineTo: b.AffineTo}
 			for _, a := range b.Allocations {
 				block.Allocations = append(block.Allocations, nodesync.Allocation{
-					Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host, Unknown: a.Unknown,
+					Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host, ReleasedAt: a.ReleasedAt,
+					VirtualMachine: a.VirtualMachine, AlternateHost: a.AlternateHost, Unknown: a.Unknown,
 				})
 			}
 			host.Blocks = append(host.Blocks, block)

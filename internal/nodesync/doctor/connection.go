@@ -188,7 +188,8 @@ func readiness(info ClusterInformation) finding.Finding {
 	return finding.Finding{
 		Severity: finding.Problem, What: "ClusterInformation does not report datastoreReady: the datastore is locked",
 		Why: "a migration or upgrade is in progress or was interrupted; nothing is removed until it ends, and Calico assigns no pod addresses either",
-		Do:  "wait for the migration; if there is none, `calicoctl datastore migrate unlock`",
+		Do: "wait for the migration; if there is none, `calicoctl datastore migrate unlock`; if a DatastoreMigration is Converged or Complete " +
+			"(`kubectl get datastoremigrations`), Calico's data is in native projectcalico.org/v3 resources, which are not supported: uninstall calico-node-sync",
 	}
 }
 

@@ -92,7 +92,10 @@ func Rights(kind string) []Right {
 // crdRights are the rights on Calico's own objects in the kubernetes datastore.
 func crdRights() []Right {
 	const group = "crd.projectcalico.org"
-	out := []Right{{Group: group, Resource: "clusterinformations", Name: "default", Verb: "get"}}
+	out := []Right{
+		{Group: group, Resource: "clusterinformations", Name: "default", Verb: "get"},
+		{Group: group, Resource: "ipamconfigs", Name: "default", Verb: "get"},
+	}
 	for _, resource := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
 		for _, verb := range []string{"get", "list", "update", "delete"} {
 			out = append(out, Right{Group: group, Resource: resource, Verb: verb})

@@ -29,7 +29,7 @@ func Supported() []Range {
 	return []Range{
 		{ProductKubernetes, "1.34", "1.36"},
 		{ProductEtcd, "3.5", "3.7"},
-		{ProductCalico, "3.28", "3.31"},
+		{ProductCalico, "3.28", "3.33"},
 	}
 }
 
