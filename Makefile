@@ -19,9 +19,10 @@ kube_part    = $(word $(1),$(subst ., ,$(patsubst v%,%,$(KUBE_VERSION))))
 version_pkg  := k8s.io/component-base/version
 LAB_LDFLAGS  = -s -w -X $(version_pkg).gitVersion=$(KUBE_VERSION) \
                -X $(version_pkg).gitMajor=$(call kube_part,1) -X $(version_pkg).gitMinor=$(call kube_part,2)
-# LDFLAGS is empty by choice: the version of a binary is what Go stamped into it, or what internal/platform/buildinfo/source.txt says. VERSION names images
+# No version in LDFLAGS, by choice: the version of a binary is what Go stamped into it, or what internal/platform/buildinfo/source.txt says. VERSION names images
 # and releases, and is stamped into those.
-LDFLAGS      ?=
+# Without DWARF a link takes two thirds of the time; `go build ./cmd/...` makes binaries for a debugger.
+LDFLAGS      ?= -w
 VERSION      ?= $(shell git describe --tags --dirty 2>/dev/null || echo v0.0.0-dev)
 
 # The registry and folder before the images' names. What is in config/ and in the chart has the same: hack/rename.sh changes all.
@@ -40,14 +41,14 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench ./test/e2e
 
-.PHONY: help packages debian lab real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench screenshots lint generate manifests verify build images push-images release release-check push-release install deploy \
+.PHONY: help packages debian lab demo-binaries real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench screenshots lint generate manifests verify build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ The two commands to begin with
-lab: bin/lab bin/kubectl build ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
+lab: bin/lab demo-binaries ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
 test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 12 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
@@ -120,10 +121,13 @@ fmt: ## Format the Go code of both modules.
 
 ##@ Build
 build: ## Build the product's binaries into bin/.
-	@hack/progress.sh go build -v -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@hack/progress.sh go build -v -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(BINARIES))
+
+# The product's binaries that `lab demo` runs: a first build is long enough without the others, and without kubectl.
+demo-binaries:
+	@hack/progress.sh go build -v -ldflags '$(LDFLAGS)' -o bin/ ./cmd/calico-node-sync ./cmd/digitalocean-cloud-controller-manager ./cmd/kubectl-mooring
 
 bin/lab: FORCE
-	@[ -e $@ ] || echo "Building the lab: Kubernetes and etcd from source. The first build takes about 5 minutes on two cores, later ones seconds."
 	@cd lab && ../hack/progress.sh go build -v -buildvcs=false -ldflags '$(LAB_LDFLAGS)' -o ../bin/lab .
 
 # etcd itself, for its own grpc-proxy: what etcd-storage-proxy is compared with.

@@ -163,11 +163,11 @@ The lab stays up. In another terminal, in this folder:
 
 Three commands to try:
 
-  kubectl mooring explain node node-2     what each side reports of a machine
-  lab droplet delete node-2               and then: kubectl mooring status -w
-  kubectl mooring plan nodes              what calico-node-sync would remove now
+  kubectl-mooring explain node node-2     what each side reports of a machine
+  lab droplet delete node-2               and then: kubectl-mooring status -w
+  kubectl-mooring plan nodes              what calico-node-sync would remove now
 
-Leave with Ctrl-C; it stops everything.
+With kubectl (yours, or make bin/kubectl) it is also kubectl mooring. Leave with Ctrl-C; it stops everything.
 `, quoted(layout.Dir))
 	select {
 	case <-ctx.Done():
