@@ -37,7 +37,7 @@ type testPackage struct {
 func campaigns() []string {
 	return []string{
 		"internal/docloud/provider/simulated",
-		"test/contract/etcdstorage/budgets", "test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation",
+		"test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation",
 	}
 }
 

@@ -6,7 +6,6 @@ package tenantproxy
 import (
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -24,15 +23,4 @@ func Connections(tb testing.TB, address string, count int) []*grpc.ClientConn {
 		out = append(out, conn)
 	}
 	return out
-}
-
-// PutAttackData writes AttackData, each key behind a prefix.
-func PutAttackData(tb testing.TB, client *clientv3.Client, prefix string) {
-	tb.Helper()
-	keys, value := AttackData()
-	for _, key := range keys {
-		if _, err := client.Put(tb.Context(), prefix+key, value); err != nil {
-			tb.Fatal(err)
-		}
-	}
 }

@@ -4,35 +4,26 @@
 package h2_test
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 )
 
 // FuzzServer sends anything to a server. It must go on for others.
 func FuzzServer(f *testing.F) {
 	g := newGateway(f, 1, newCore(f).Address)
 	conn := dial(f, g.Address)
-	var ok bytes.Buffer
-	p := &peer{Framer: http2.NewFramer(&ok, nil)}
-	p.enc = hpack.NewEncoder(&p.block)
-	p.headers(1, p.request("/test/echo"), false)
-	_ = p.WriteData(1, true, message("hello"))
-	_ = p.WriteRSTStream(1, http2.ErrCodeCancel)
-	_ = p.WritePing(false, [8]byte{})
-	_ = p.WriteWindowUpdate(1, 5)
-	p.headers(3, p.request("/test/stream", "grpc-timeout", "1S"), false)
-	_ = p.WriteData(3, false, message("hello"))
-	_ = p.WriteGoAway(0, 0, nil)
-	f.Add(ok.Bytes())
+	words := &attacks.Words{Own: attacks.OwnKeys(), Hostile: [][]byte{{0}, {0xff}}, Leases: []int64{1}}
+	for n := range uint64(200) {
+		f.Add(attacks.NewGenerator(words, 0, n).Script())
+	}
 	pipes := &pipeListener{Listener: listen(f), conns: make(chan net.Conn), closed: make(chan struct{})}
 	f.Cleanup(func() { _ = pipes.Close() })
 	go func() { _ = g.Server.Serve(pipes) }()
@@ -45,7 +36,6 @@ func FuzzServer(f *testing.F) {
 			_, _ = io.Copy(io.Discard, ours)
 			close(read)
 		}()
-		_, _ = io.WriteString(ours, http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 		_, _ = ours.Write(data)
 		_ = ours.Close()
 		<-read

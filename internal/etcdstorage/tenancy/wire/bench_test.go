@@ -129,7 +129,7 @@ func BenchmarkRewrite(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(m.in)))
 			for b.Loop() {
-				if err := proto.Unmarshal(m.in, m.message.ProtoReflect().New().Interface()); err != nil {
+				if err := proto.Unmarshal(m.in, m.of.ProtoReflect().New().Interface()); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -8,6 +8,8 @@
 //	make bench BENCH_PKGS=./test/contract/etcdstorage/bench          everything, about six minutes
 //	make bench BENCH_PKGS=... BENCH=Proxy/get                        one row
 //
+// Its tests attack API servers' neighbors for minutes, and show that the attacks which the proxy resists succeed on etcd's grpc-proxy.
+//
 // BenchmarkHostile prints what a tenant notices of another that attacks with each RPC there is, with the shipped budgets.
 //
 // MOORING_BENCH_SECONDS is the length of a round (2), MOORING_BENCH_ROUNDS how many rounds there are (3), and MOORING_BENCH_TARGETS

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package bench
 
 import (
@@ -24,6 +26,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -45,9 +48,9 @@ func keepBusy(ctx context.Context, _ []*grpc.ClientConn) int64 {
 	return 0
 }
 
-// attacks are all attacks and the control.
-func attacks() map[string]tenantproxy.Attack {
-	out := tenantproxy.Attacks()
+// hostileLoads are all loads and the control.
+func hostileLoads() map[string]attacks.Load {
+	out := attacks.Loads()
 	out[control] = keepBusy
 	return out
 }
@@ -66,7 +69,7 @@ func beHostile(what string) error {
 		defer func() { _ = conn.Close() }()
 		conns = append(conns, conn)
 	}
-	fmt.Println(attacks()[name](ctx, conns))
+	fmt.Println(hostileLoads()[name](ctx, conns))
 	return nil
 }
 
@@ -77,29 +80,19 @@ func quietOperations() []string { return []string{"put", "get", "list", "watch"}
 type quietTenant struct {
 	client *clientv3.Client
 	events clientv3.WatchChan
-	took   map[bool]map[string][]time.Duration // alongside the other one, and alone
 }
 
 // measure makes operations for a while.
-func (q *quietTenant) measure(b *testing.B, noisy bool, length time.Duration) {
+func (q *quietTenant) measure(b *testing.B, noticed *attacks.Neighbor, length time.Duration) {
 	b.Helper()
-	ctx, cancel := within(b, length+time.Minute)
-	defer cancel()
-	note := func(operation string, f func() error) {
-		before := time.Now()
-		if err := f(); err != nil {
-			b.Fatal(err)
-		}
-		q.took[noisy][operation] = append(q.took[noisy][operation], time.Since(before))
-	}
 	for began := time.Now(); time.Since(began) < length; <-time.After(quietPause) {
-		note("put", func() error { _, err := q.client.Put(ctx, "put", "value"); return err })
-		note("get", func() error { _, err := q.client.Get(ctx, "put"); return err })
-		note("list", func() error {
+		noticed.Do(b.Context(), time.Minute, "put", func(ctx context.Context) error { _, err := q.client.Put(ctx, "put", "value"); return err })
+		noticed.Do(b.Context(), time.Minute, "get", func(ctx context.Context) error { _, err := q.client.Get(ctx, "put"); return err })
+		noticed.Do(b.Context(), time.Minute, "list", func(ctx context.Context) error {
 			_, err := q.client.Get(ctx, "list/", clientv3.WithPrefix(), clientv3.WithLimit(100))
 			return err
 		})
-		note("watch", func() error {
+		noticed.Do(b.Context(), time.Minute, "watch", func(ctx context.Context) error {
 			if _, err := q.client.Put(ctx, "watched", "value"); err != nil {
 				return err
 			}
@@ -130,12 +123,12 @@ func BenchmarkHostile(b *testing.B) {
 	}
 	hostile := tenantproxy.NewBinary(b, endpoint, "/hostile/", "hostile", append(slices.Clone(shipped), "--quota-history-bytes=268435456", "--quota-leases=1000")...)
 	address := waiting(b, hostile)
-	tenantproxy.PutAttackData(b, tenantproxy.Dial(b, address), "")
+	attacks.PutData(b, tenantproxy.Dial(b, address), "")
 	quiet.events = quiet.client.Watch(b.Context(), "watched", clientv3.WithCreatedNotify())
 	<-quiet.events
 	rounds := number(b, "MOORING_BENCH_SECONDS", 2)
 	var t table
-	for _, name := range slices.Sorted(maps.Keys(attacks())) {
+	for _, name := range slices.Sorted(maps.Keys(hostileLoads())) {
 		b.Run(strings.NewReplacer(" ", "-", ",", "").Replace(name), func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			quiet.beside(b, &t, name, address, rounds)
@@ -151,30 +144,29 @@ func (q *quietTenant) beside(b *testing.B, t *table, name, address string, round
 	if err != nil {
 		b.Fatal(err)
 	}
-	q.took = map[bool]map[string][]time.Duration{true: {}, false: {}}
+	var alone, together attacks.Neighbor
 	noise := testkit.Start(b, filepath.Join(b.TempDir(), "hostile.log"), []string{asHostile + "=" + name + "@" + address}, "nice", "-n", "19", self)
 	defer noise.Kill()
 	for range rounds {
 		noise.Signal(syscall.SIGSTOP)
-		q.measure(b, false, time.Second)
+		q.measure(b, &alone, time.Second)
 		noise.Signal(syscall.SIGCONT)
-		q.measure(b, true, time.Second)
+		q.measure(b, &together, time.Second)
 	}
 	noise.Signal(syscall.SIGTERM)
 	<-noise.Done()
 	if noise.ExitCode() != 0 {
 		b.Fatalf("the hostile tenant: %s", noise.Output())
 	}
+	for _, wrong := range slices.Concat(alone.Wrong(quietOperations()...), together.Wrong(quietOperations()...)) {
+		b.Errorf("alongside %s: %s", name, wrong)
+	}
 	for _, operation := range quietOperations() {
-		alone, together := q.took[false][operation], q.took[true][operation]
-		if len(alone) == 0 || len(together) == 0 {
-			b.Errorf("%s alongside %s: %d alone, %d alongside it", operation, name, len(alone), len(together))
-			continue
-		}
-		ratio := float64(percentile(together, 99)) / float64(percentile(alone, 99))
+		before, p99 := alone.Percentile(operation, 99), together.Percentile(operation, 99)
+		ratio := float64(p99) / float64(before)
 		b.ReportMetric(ratio, operation+"-p99-ratio")
-		t.add("neighbor's "+name, operation, fmt.Sprintf("p99 %v", percentile(together, 99).Round(time.Microsecond)), fmt.Sprintf("%.2f", ratio), "≤ 2.00",
-			fmt.Sprintf("alone %v; p50 %v, alone %v", percentile(alone, 99).Round(time.Microsecond),
-				percentile(together, 50).Round(time.Microsecond), percentile(alone, 50).Round(time.Microsecond)))
+		t.add("neighbor's "+name, operation, fmt.Sprintf("p99 %v", p99.Round(time.Microsecond)), fmt.Sprintf("%.2f", ratio), "≤ 2.00",
+			fmt.Sprintf("alone %v; p50 %v, alone %v", before.Round(time.Microsecond),
+				together.Percentile(operation, 50).Round(time.Microsecond), alone.Percentile(operation, 50).Round(time.Microsecond)))
 	}
 }

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package bench
 
 import (
@@ -23,6 +25,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -48,33 +51,24 @@ func BenchmarkNeighbor(b *testing.B) {
 			seats int32
 		}{{"unbounded", 0}, {"default", operator.Seats(50)}, {"4", 4}, {"2", 2}, {"1", 1}} {
 			b.Run(load+"/"+row.name, func(b *testing.B) {
-				var alone, together []time.Duration
-				noise := beside(b, endpoint, row.seats, load, rounds, func(noisy bool) {
-					took := latencies(b, quiet, time.Second)
-					if noisy {
-						together = append(together, took...)
-					} else {
-						alone = append(alone, took...)
-					}
-				})
-				before, p99 := percentile(alone, 99), percentile(together, 99)
+				noticed := map[bool]*attacks.Neighbor{false: {}, true: {}}
+				noise := beside(b, endpoint, row.seats, load, rounds, func(noisy bool) { use(b, quiet, noticed[noisy], time.Second) })
+				alone, together := noticed[false], noticed[true]
+				for _, wrong := range slices.Concat(alone.Wrong(anyOperation), together.Wrong(anyOperation)) {
+					b.Error(wrong)
+				}
+				before, p99 := alone.Percentile(anyOperation, 99), together.Percentile(anyOperation, 99)
 				ratio := float64(p99) / float64(before)
 				b.ReportMetric(float64(p99.Microseconds()), "p99-µs")
 				b.ReportMetric(ratio, "p99-ratio")
 				b.ReportMetric(0, "ns/op")
 				t.add("neighbor's "+load, row.name, fmt.Sprintf("p99 %v", p99.Round(time.Microsecond)), fmt.Sprintf("%.2f", ratio), "≤ 2.00",
-					fmt.Sprintf("alone %v; p50 %v, alone %v; the noisy one %.0f/s", before.Round(time.Microsecond), percentile(together, 50).Round(time.Microsecond),
-						percentile(alone, 50).Round(time.Microsecond), float64(noise)/float64(rounds)))
+					fmt.Sprintf("alone %v; p50 %v, alone %v; the noisy one %.0f/s", before.Round(time.Microsecond), together.Percentile(anyOperation, 50).Round(time.Microsecond),
+						alone.Percentile(anyOperation, 50).Round(time.Microsecond), float64(noise)/float64(rounds)))
 			})
 		}
 	}
 	fmt.Fprint(os.Stdout, "\n"+t.String())
-}
-
-// percentile sorts.
-func percentile(all []time.Duration, percent int) time.Duration {
-	slices.Sort(all)
-	return all[len(all)*percent/100]
 }
 
 func waiting(b *testing.B, proxy *tenantproxy.Binary) string {
@@ -83,24 +77,20 @@ func waiting(b *testing.B, proxy *tenantproxy.Binary) string {
 	return proxy.Address
 }
 
-// latencies are those of the quiet tenant's puts and gets.
-func latencies(b *testing.B, client *clientv3.Client, length time.Duration) (took []time.Duration) {
+// anyOperation is what puts and gets of the quiet tenant are counted as.
+const anyOperation = "put or get"
+
+// use puts and gets by turns for a while.
+func use(b *testing.B, client *clientv3.Client, noticed *attacks.Neighbor, length time.Duration) {
 	b.Helper()
 	chance := rand.New(rand.NewPCG(1, 1))
-	ctx, cancel := within(b, length+time.Minute)
-	defer cancel()
 	for began := time.Now(); time.Since(began) < length; <-time.After(quietPause) {
 		once := put
-		if len(took)%2 == 0 {
+		if noticed.Count(anyOperation)%2 == 0 {
 			once = get
 		}
-		before := time.Now()
-		if err := once(ctx, client, "", chance); err != nil {
-			b.Fatal(err)
-		}
-		took = append(took, time.Since(before))
+		noticed.Do(b.Context(), time.Minute, anyOperation, func(ctx context.Context) error { return once(ctx, client, "", chance) })
 	}
-	return took
 }
 
 // asNoise makes the test binary the clients of a noisy tenant: the load and the address in it. They are a process of their own, and a nice one, since

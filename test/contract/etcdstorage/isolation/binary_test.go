@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -79,7 +79,7 @@ func TestTheBinaryWithTLSHolds(t *testing.T) {
 	core, _ := tenantproxy.StartEtcd(t, false)
 	s := newSecured(t, core)
 	client := tenantproxy.Dial(t, core)
-	got, err := etcdisolation.Probe(t.Context(), worlds(client), dial(t, s.Address, 1, credentials.NewTLS(s.client))[0], s.alive)
+	got, err := attacks.Probe(t.Context(), worlds(client), dial(t, s.Address, 1, credentials.NewTLS(s.client))[0], s.alive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestTheBinaryWithTLSHolds(t *testing.T) {
 	}
 	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", seed)
-	report, err := world.Run(t.Context(), etcdisolation.Campaign{
+	report, err := world.Run(t.Context(), attacks.Campaign{
 		Conns: dial(t, s.Address, 3, credentials.NewTLS(s.client)), Workers: 12, Batch: 4000, Requests: 12_000, Seed: seed, Alive: s.alive,
 	})
 	if err != nil {
@@ -108,14 +108,14 @@ func TestTheBinaryWithTLSHolds(t *testing.T) {
 }
 
 // frames breaks the rules of HTTP/2 within TLS, where nothing is looked at before the certificate is.
-func (s *secured) frames(t *testing.T, world *etcdisolation.World, seed uint64) {
+func (s *secured) frames(t *testing.T, world *attacks.World, seed uint64) {
 	t.Helper()
 	config := s.client.Clone()
 	config.NextProtos, config.ServerName = []string{"h2"}, "localhost"
 	dialer := func(ctx context.Context) (net.Conn, error) {
 		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.Address)
 	}
-	frames := etcdisolation.Frames{Dial: dialer, Workers: 4, Connections: 300, Seed: seed, Served: etcdisolation.Served(dialer)}
+	frames := attacks.Frames{Dial: dialer, Workers: 4, Connections: 300, Seed: seed, Served: attacks.Served(dialer)}
 	for _, v := range world.RunFrames(t.Context(), frames) {
 		t.Error(v)
 	}

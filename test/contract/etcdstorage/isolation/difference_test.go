@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -61,11 +61,11 @@ func TestAnswersAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t)
-			words := &etcdisolation.Words{Own: etcdisolation.OwnKeys(), Hostile: [][]byte{{}, {0}, {0xff}, []byte("a\xff"), []byte(tenantPrefix)}, Leases: []int64{1, 2, 3, 1 << 31}}
+			words := &attacks.Words{Own: attacks.OwnKeys(), Hostile: [][]byte{{}, {0}, {0xff}, []byte("a\xff"), []byte(tenantPrefix)}, Leases: []int64{1, 2, 3, 1 << 31}}
 			compared, differences := 0, 0
 			for n := range requests {
 				words.Revision = int64(n / 4)
-				request := etcdisolation.NewGenerator(words, seed+part, n).Request()
+				request := attacks.NewGenerator(words, seed+part, n).Request()
 				sort, ok := kindOf(request)
 				if !ok {
 					continue
@@ -90,7 +90,7 @@ type sort struct {
 }
 
 // kindOf returns the messages of a method that etcd and the proxy must answer alike. Leases and watches are compared elsewhere.
-func kindOf(r etcdisolation.Request) (sort, bool) {
+func kindOf(r attacks.Request) (sort, bool) {
 	of := func(request, response proto.Message) (sort, bool) {
 		return sort{
 			request:  func() proto.Message { return request.ProtoReflect().New().Interface() },
@@ -127,7 +127,7 @@ func kindOf(r etcdisolation.Request) (sort, bool) {
 const etcdMessageLimit = 2 << 20
 
 // compare sends a request to both, or to the proxy alone when the two must differ, and says how they differ.
-func (p *pair) compare(ctx context.Context, request etcdisolation.Request, s sort) string {
+func (p *pair) compare(ctx context.Context, request attacks.Request, s sort) string {
 	message := s.request()
 	err := proto.Unmarshal(request.Body, message)
 	switch {
@@ -137,19 +137,19 @@ func (p *pair) compare(ctx context.Context, request etcdisolation.Request, s sor
 		if len(request.Body) > etcdMessageLimit {
 			refusals = []codes.Code{codes.ResourceExhausted} // too large to be read at all
 		}
-		if state, _ := etcdisolation.Exchange(ctx, p.proxied, request); !slices.Contains(refusals, state.Code()) {
+		if state, _ := attacks.Exchange(ctx, p.proxied, request); !slices.Contains(refusals, state.Code()) {
 			return fmt.Sprintf("a field that etcd does not know was answered with %v", state)
 		}
 		return ""
 	case err == nil && !comparable(message):
 		return ""
 	}
-	got, gotBody := etcdisolation.Exchange(ctx, p.proxied, request)
+	got, gotBody := attacks.Exchange(ctx, p.proxied, request)
 	if err == nil && got.Code() == codes.InvalidArgument && strings.HasPrefix(got.Message(), "etcd-storage-proxy: ") && !canonical(message, request.Body) {
 		p.refused++ // by design: no client library sends a field twice, and what is read in two ways is refused
 		return ""
 	}
-	want, wantBody := etcdisolation.Exchange(ctx, p.direct, request)
+	want, wantBody := attacks.Exchange(ctx, p.direct, request)
 	if err != nil {
 		if want.Code() == codes.OK || got.Code() == codes.OK {
 			return fmt.Sprintf("bytes that are not a message were answered with %v directly and with %v through the proxy", want, got)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -24,14 +24,14 @@ func TestNoKnownAttackSucceeds(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
 	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
-	got, err := etcdisolation.Probe(t.Context(), worlds(etcd.Client), dial(t, address, 1, nil)[0], alive)
+	got, err := attacks.Probe(t.Context(), worlds(etcd.Client), dial(t, address, 1, nil)[0], alive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		t.Errorf("a tenant can %s: %s", name, got[name])
 	}
-	for path, answer := range etcdisolation.PlainHTTP(t.Context(), address) {
+	for path, answer := range attacks.PlainHTTP(t.Context(), address) {
 		t.Errorf("the tenant's port serves %s to HTTP/1.1: %s", path, answer)
 	}
 }
@@ -41,7 +41,7 @@ func TestNoRequestEscapes(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
 	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
-	campaign := etcdisolation.Campaign{
+	campaign := attacks.Campaign{
 		Conns: dial(t, address, 4, nil), Workers: 24, Batch: 10_000, Alive: alive,
 		Seed:     cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
 		From:     cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
@@ -72,8 +72,8 @@ func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dialer := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
-	frames := etcdisolation.Frames{
-		Dial: dialer, Workers: 8, Served: etcdisolation.Served(dialer),
+	frames := attacks.Frames{
+		Dial: dialer, Workers: 8, Served: attacks.Served(dialer),
 		Seed:        cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
 		From:        cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
 		Connections: uint64(cases.Number(t, 500, 3000, 40_000)),

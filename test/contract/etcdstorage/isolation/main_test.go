@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -44,9 +44,9 @@ func dial(tb testing.TB, address string, n int, creds credentials.TransportCrede
 }
 
 // worlds makes worlds on a core, one for each call.
-func worlds(core *clientv3.Client) func(context.Context) (*etcdisolation.World, error) {
-	return func(ctx context.Context) (*etcdisolation.World, error) {
-		return etcdisolation.NewWorld(ctx, core, tenantPrefix, systemPrefix+"tenants/"+tenantName+"/")
+func worlds(core *clientv3.Client) func(context.Context) (*attacks.World, error) {
+	return func(ctx context.Context) (*attacks.World, error) {
+		return attacks.NewWorld(ctx, core, tenantPrefix, systemPrefix+"tenants/"+tenantName+"/")
 	}
 }
 

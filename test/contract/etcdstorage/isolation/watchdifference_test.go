@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/etcdisolation"
 )
 
 // settledKey is watched by every stream from the beginning, by the watch settledWatch, and counts there alone: other watches see it too, but
@@ -131,7 +131,7 @@ func TestWatchesAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 	t.Logf("MOORING_ISOLATION_SEED=%d replays this", seed)
 	p := newPair(t)
 	// Enough history that watches may begin in it.
-	words := &etcdisolation.Words{Own: etcdisolation.OwnKeys(), Hostile: [][]byte{{}, {0}, {0xff}, []byte("a\xff")}, Leases: []int64{1, 2, 3}}
+	words := &attacks.Words{Own: attacks.OwnKeys(), Hostile: [][]byte{{}, {0}, {0xff}, []byte("a\xff")}, Leases: []int64{1, 2, 3}}
 	p.write(t, words, seed, 0, 200)
 	for round := range uint64(cases.Number(t, 4, 12, 120)) {
 		p.watchRound(t, words, seed, round)
@@ -139,10 +139,10 @@ func TestWatchesAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 }
 
 // write makes some of the KV requests with these numbers on both.
-func (p *pair) write(t *testing.T, words *etcdisolation.Words, seed, from, to uint64) {
+func (p *pair) write(t *testing.T, words *attacks.Words, seed, from, to uint64) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		request := etcdisolation.NewGenerator(words, seed, n).KV()
+		request := attacks.NewGenerator(words, seed, n).KV()
 		if from > 200 && request.Method == pb.KV_Compact_FullMethodName {
 			continue // whether a watch that begins in the past is faster than a compaction is a matter of luck
 		}
@@ -169,7 +169,7 @@ func (p *pair) settle(t *testing.T, direct, proxied *watching) {
 	proxied.settle(t, "proxied", revision)
 }
 
-func (p *pair) watchRound(t *testing.T, words *etcdisolation.Words, seed, round uint64) {
+func (p *pair) watchRound(t *testing.T, words *attacks.Words, seed, round uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -185,7 +185,7 @@ func (p *pair) watchRound(t *testing.T, words *etcdisolation.Words, seed, round 
 	p.send(t, direct, proxied, sent[0])
 	inPast := map[int64]bool{}
 	for n := range uint64(30) {
-		request := etcdisolation.NewGenerator(words, seed, base+n).Watch()
+		request := attacks.NewGenerator(words, seed, base+n).Watch()
 		if !plain(request) {
 			continue
 		}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package etcdisolation
+package attacks
 
 import (
 	"bytes"
@@ -146,10 +146,10 @@ func (g Generator) cut(fields []field, n int) []field {
 func (g Generator) variant(f field) field {
 	switch f.kind {
 	case protowire.BytesType:
-		value := either(g, either(g, g.Hostile...), g.Key(), nil, appendBytes(nil, 1, either(g, g.Hostile...)))
+		value := Either(g, Either(g, g.Hostile...), g.anyKey(), nil, appendBytes(nil, 1, Either(g, g.Hostile...)))
 		return bytesField(f.number, value)
 	case protowire.VarintType:
-		return field{number: f.number, kind: f.kind, raw: appendVarint(nil, f.number, either(g, g.lease(), g.small(), g.revision()))}
+		return field{number: f.number, kind: f.kind, raw: appendVarint(nil, f.number, Either(g, g.lease(), g.small(), g.revision()))}
 	default:
 		return f
 	}
@@ -157,7 +157,7 @@ func (g Generator) variant(f field) field {
 
 // renumbered gives a field another number, or another kind.
 func (g Generator) renumbered(f field) field {
-	number := either(g, protowire.Number(1+g.IntN(16)), 64, 1000, protowire.MaxValidNumber)
+	number := Either(g, protowire.Number(1+g.IntN(16)), 64, 1000, protowire.MaxValidNumber)
 	if f.kind == protowire.BytesType && g.once(2) {
 		return bytesField(number, f.value)
 	}
@@ -167,27 +167,27 @@ func (g Generator) renumbered(f field) field {
 
 // unknownField adds one that etcd does not know: a group, a deep nest, a length that lies, or an old-fashioned number.
 func (g Generator) unknownField(message []byte) []byte {
-	number := either(g, protowire.Number(1+g.IntN(20)), 99, 19_000, protowire.MaxValidNumber)
+	number := Either(g, protowire.Number(1+g.IntN(20)), 99, 19_000, protowire.MaxValidNumber)
 	switch g.IntN(6) {
 	case 0:
 		out := protowire.AppendTag(message, number, protowire.StartGroupType)
-		out = appendBytes(out, 1, either(g, g.Hostile...))
+		out = appendBytes(out, 1, Either(g, g.Hostile...))
 		if g.once(3) {
 			return out // it never ends
 		}
 		return protowire.AppendTag(out, number, protowire.EndGroupType)
 	case 1:
-		depth := either(g, 3, 100, 5000)
+		depth := Either(g, 3, 100, 5000)
 		return append(message, bytes.Repeat(protowire.AppendTag(nil, number, protowire.StartGroupType), depth)...)
 	case 2:
 		out := protowire.AppendTag(message, number, protowire.BytesType)
-		return protowire.AppendVarint(out, either(g, uint64(1000), 1<<31-1, 1<<31, 1<<32, 1<<40, math.MaxInt64, math.MaxUint64))
+		return protowire.AppendVarint(out, Either(g, uint64(1000), 1<<31-1, 1<<31, 1<<32, 1<<40, math.MaxInt64, math.MaxUint64))
 	case 3:
 		return protowire.AppendFixed64(protowire.AppendTag(message, number, protowire.Fixed64Type), g.Uint64())
 	case 4:
-		return append(message, either(g, []byte{0}, []byte{0x07}, []byte{0x80}, bytes.Repeat([]byte{0xff}, 11), []byte{0x08, 0x80, 0x80, 0x00})...)
+		return append(message, Either(g, []byte{0}, []byte{0x07}, []byte{0x80}, bytes.Repeat([]byte{0xff}, 11), []byte{0x08, 0x80, 0x80, 0x00})...)
 	default:
-		return appendBytes(message, number, either(g, g.Hostile...))
+		return appendBytes(message, number, Either(g, g.Hostile...))
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package etcdisolation
+package attacks
 
 import (
 	"bytes"
@@ -110,8 +110,18 @@ func newScript(g Generator, conn net.Conn) *script {
 	return s
 }
 
-// flush sends what there is; an error means that the endpoint has had enough, which is its right.
+// Script returns what is sent on one connection that breaks the rules of HTTP/2 and of gRPC.
+func (g Generator) Script() []byte {
+	s := newScript(g, nil)
+	s.play()
+	return s.out.Bytes()
+}
+
+// flush sends what there is, if there is a connection; an error means that the endpoint has had enough, which is its right.
 func (s *script) flush() bool {
+	if s.conn == nil {
+		return true
+	}
 	_, err := s.conn.Write(s.out.Bytes())
 	s.out.Reset()
 	return err == nil
@@ -124,7 +134,7 @@ func (s *script) play() {
 		s.flush()
 		return
 	case 1:
-		s.out.WriteString(either(s.Generator, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", http2.ClientPreface[:s.IntN(24)], "\x16\x03\x01\x00\x05hello"))
+		s.out.WriteString(Either(s.Generator, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", http2.ClientPreface[:s.IntN(24)], "\x16\x03\x01\x00\x05hello"))
 		s.flush()
 		return
 	}
@@ -149,15 +159,15 @@ func (s *script) settings() []http2.Setting {
 		return nil
 	}
 	return []http2.Setting{{
-		ID:  http2.SettingID(either(s.Generator, uint16(1), 2, 3, 4, 5, 6, 8, 99)),
-		Val: either(s.Generator, uint32(0), 1, 100, 16384, 65535, 1<<24-1, 1<<24, math.MaxInt32, math.MaxUint32),
+		ID:  http2.SettingID(Either(s.Generator, uint16(1), 2, 3, 4, 5, 6, 8, 99)),
+		Val: Either(s.Generator, uint32(0), 1, 100, 16384, 65535, 1<<24-1, 1<<24, math.MaxInt32, math.MaxUint32),
 	}}
 }
 
 // id is a stream: mostly one that is open or the next, else one that cannot be.
 func (s *script) id() uint32 {
 	if s.once(10) {
-		return either(s.Generator, uint32(0), 2, 1, s.stream+2, s.stream+1000, math.MaxInt32)
+		return Either(s.Generator, uint32(0), 2, 1, s.stream+2, s.stream+1000, math.MaxInt32)
 	}
 	return s.stream
 }
@@ -176,7 +186,7 @@ func (s *script) step() {
 	case 11:
 		_ = s.framer.WritePing(s.once(2), [8]byte(append(s.bytes(0), make([]byte, 8)...)))
 	case 12:
-		_ = s.framer.WriteWindowUpdate(either(s.Generator, uint32(0), s.id()), either(s.Generator, uint32(0), 1, 1000, math.MaxInt32))
+		_ = s.framer.WriteWindowUpdate(Either(s.Generator, uint32(0), s.id()), Either(s.Generator, uint32(0), 1, 1000, math.MaxInt32))
 	case 13:
 		_ = s.framer.WriteSettings(s.settings()...)
 	case 14:
@@ -194,7 +204,7 @@ func (s *script) step() {
 	case 20:
 		s.flood()
 	default: // a frame that says it is longer, or shorter, than what comes
-		length := either(s.Generator, uint32(0), 1, 16384, 16385, 1<<24-1)
+		length := Either(s.Generator, uint32(0), 1, 16384, 16385, 1<<24-1)
 		s.out.Write([]byte{byte(length >> 16), byte(length >> 8), byte(length), byte(s.IntN(12)), byte(s.IntN(256))})
 		s.out.Write(binary.BigEndian.AppendUint32(nil, s.id()))
 		s.out.Write(s.bytes(40))
@@ -246,21 +256,21 @@ func (s *script) fields(method string, more ...hpack.HeaderField) []byte {
 
 // odd returns header fields that are not what they should be.
 func (s *script) odd() []hpack.HeaderField {
-	return []hpack.HeaderField{either(s.Generator,
+	return []hpack.HeaderField{Either(s.Generator,
 		hpack.HeaderField{Name: ":path", Value: pb.KV_Put_FullMethodName},
 		hpack.HeaderField{Name: ":status", Value: "200"},
-		hpack.HeaderField{Name: "grpc-timeout", Value: either(s.Generator, "0n", "1n", "99999999H", "-1S", "1", "", "123456789S", "1x")},
-		hpack.HeaderField{Name: "grpc-encoding", Value: either(s.Generator, "gzip", "snappy", "identity", "")},
-		hpack.HeaderField{Name: "content-length", Value: either(s.Generator, "0", "5", "-1", "99999999999999999999")},
+		hpack.HeaderField{Name: "grpc-timeout", Value: Either(s.Generator, "0n", "1n", "99999999H", "-1S", "1", "", "123456789S", "1x")},
+		hpack.HeaderField{Name: "grpc-encoding", Value: Either(s.Generator, "gzip", "snappy", "identity", "")},
+		hpack.HeaderField{Name: "content-length", Value: Either(s.Generator, "0", "5", "-1", "99999999999999999999")},
 		hpack.HeaderField{Name: "Upper", Value: "x"},
 		hpack.HeaderField{Name: "connection", Value: "close"},
 		hpack.HeaderField{Name: "transfer-encoding", Value: "chunked"},
-		hpack.HeaderField{Name: "hasleader", Value: either(s.Generator, "true", "maybe")},
+		hpack.HeaderField{Name: "hasleader", Value: Either(s.Generator, "true", "maybe")},
 		hpack.HeaderField{Name: "token", Value: "root.1"},
 		hpack.HeaderField{Name: "authorization", Value: "x"},
 		hpack.HeaderField{Name: "x-bin", Value: "\x00\xff\n"},
 		hpack.HeaderField{Name: "long", Value: string(bytes.Repeat([]byte{'x'}, 1+s.IntN(100_000)))},
-		hpack.HeaderField{Name: "content-type", Value: either(s.Generator, "application/grpc+json", "text/html", "application/grpc-web")},
+		hpack.HeaderField{Name: "content-type", Value: Either(s.Generator, "application/grpc+json", "text/html", "application/grpc-web")},
 	)}
 }
 
@@ -276,7 +286,7 @@ func (s *script) call(right bool) {
 		case 0:
 			body[0] = byte(s.IntN(256))
 		case 1:
-			binary.BigEndian.PutUint32(body[1:], either(s.Generator, uint32(0), 1, uint32(len(request.Body)+1), 1<<20, 1<<31-1, 1<<32-1))
+			binary.BigEndian.PutUint32(body[1:], Either(s.Generator, uint32(0), 1, uint32(len(request.Body)+1), 1<<20, 1<<31-1, 1<<32-1))
 		case 2:
 			body = append(body, body...)
 		case 3:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package budgets
+package isolation
 
 import (
 	"context"
@@ -14,11 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
-
-func TestMain(m *testing.M) { testkit.Main(m) }
 
 // A pod of the shipped size.
 const (

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tenantproxy
+package attacks
 
 import (
 	"context"
@@ -9,39 +9,37 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
-// An Attack is what a hostile tenant does with one RPC, as fast as it can, until ctx ends. It returns how many calls or messages it made.
-type Attack func(ctx context.Context, conns []*grpc.ClientConn) int64
+// A Load is what a hostile tenant does with one RPC, as fast as it can, until ctx ends. It returns how many calls or messages it made.
+type Load func(ctx context.Context, conns []*grpc.ClientConn) int64
 
-// attackers is how many calls an attack makes at one time.
+// attackers is how many calls a load makes at one time.
 const attackers = 32
 
-// attackKeys are the keys that AttackData writes, of a value of attackValue bytes each.
-const (
-	attackKeys  = 64
-	attackValue = 64 << 10
-)
-
-// AttackData are the keys that lists of attacks read.
-func AttackData() (keys []string, value string) {
-	for n := range attackKeys {
-		keys = append(keys, fmt.Sprintf("data/%04d", n))
+// PutData writes the 64 keys of 64 KiB that lists of loads read, each behind a prefix.
+func PutData(tb testing.TB, client *clientv3.Client, prefix string) {
+	tb.Helper()
+	for n := range 64 {
+		if _, err := client.Put(tb.Context(), fmt.Sprintf("%sdata/%04d", prefix, n), strings.Repeat("v", 64<<10)); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	return keys, strings.Repeat("v", attackValue)
 }
 
-// Attacks are one for each RPC that costs the core, and those that pretend: lists that nobody reads, calls that are given up.
-func Attacks() map[string]Attack {
+// Loads are one for each RPC that costs the core, and those that pretend: lists that nobody reads, calls that are given up.
+func Loads() map[string]Load {
 	all := &pb.RangeRequest{Key: []byte("data/"), RangeEnd: []byte("data0")}
-	return map[string]Attack{
+	return map[string]Load{
 		"get":               calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return &pb.RangeRequest{Key: []byte("data/0000")} }),
 		"list":              calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return all }),
 		"list, given up":    givenUp(pb.KV_Range_FullMethodName, all),
@@ -82,8 +80,8 @@ func manyGets() proto.Message {
 	return &txn
 }
 
-// attack runs once until ctx ends, many times at one time. An error is not a reason to end: refusals are what the attacker gets.
-func attack(once func(ctx context.Context, conn *grpc.ClientConn, n int64)) Attack {
+// repeated runs once until ctx ends, many times at one time. An error is not a reason to end: refusals are what the attacker gets.
+func repeated(once func(ctx context.Context, conn *grpc.ClientConn, n int64)) Load {
 	return func(ctx context.Context, conns []*grpc.ClientConn) int64 {
 		var made atomic.Int64
 		var work sync.WaitGroup
@@ -100,13 +98,13 @@ func attack(once func(ctx context.Context, conn *grpc.ClientConn, n int64)) Atta
 }
 
 // calls makes unary calls.
-func calls(method string, request func(n int64) proto.Message) Attack {
-	return attack(func(ctx context.Context, conn *grpc.ClientConn, n int64) { _ = begin(ctx, conn, method, request(n), 1) })
+func calls(method string, request func(n int64) proto.Message) Load {
+	return repeated(func(ctx context.Context, conn *grpc.ClientConn, n int64) { _ = begin(ctx, conn, method, request(n), 1) })
 }
 
 // givenUp makes calls that are given up a moment later.
-func givenUp(method string, request proto.Message) Attack {
-	return attack(func(ctx context.Context, conn *grpc.ClientConn, n int64) {
+func givenUp(method string, request proto.Message) Load {
+	return repeated(func(ctx context.Context, conn *grpc.ClientConn, n int64) {
 		ctx, cancel := context.WithTimeout(ctx, time.Duration(n%20)*100*time.Microsecond)
 		defer cancel()
 		_ = begin(ctx, conn, method, request, 1)
@@ -114,15 +112,15 @@ func givenUp(method string, request proto.Message) Attack {
 }
 
 // streams makes streaming calls and reads them to their end.
-func streams(method string, request proto.Message) Attack {
-	return attack(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
+func streams(method string, request proto.Message) Load {
+	return repeated(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
 		_ = begin(ctx, conn, method, request, 1<<30)
 	})
 }
 
 // unread begins calls that are not read, and keeps them for a while.
-func unread(method string, request proto.Message) Attack {
-	return attack(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
+func unread(method string, request proto.Message) Load {
+	return repeated(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
 		_ = begin(ctx, conn, method, request, 0)
@@ -131,8 +129,8 @@ func unread(method string, request proto.Message) Attack {
 }
 
 // messages sends messages on streams, without waiting for their answers.
-func messages(method string, message proto.Message) Attack {
-	return attack(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
+func messages(method string, message proto.Message) Load {
+	return repeated(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)

@@ -3,7 +3,7 @@
 
 //go:build e2e
 
-package attacked
+package bench
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,12 +21,11 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
-
-func TestMain(m *testing.M) { testkit.Main(m) }
 
 // Bounds of the core: far below the 4 GiB of database and 2 GiB of memory that it is shipped with.
 const (
@@ -60,7 +58,7 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	kube := controlplane.NewAPIServer(t, "http://"+tenant("kube").Address)
 	sample := controlplane.NewSampleAPIServer(t, program, "http://"+tenant("sample").Address, kube)
 	hostile := tenant("hostile", "--quota-leases=1000", "--quota-watches=1000", fmt.Sprintf("--max-answer-bytes=%d", podMemory/2))
-	tenantproxy.PutAttackData(t, tenantproxy.Dial(t, hostile.Address), "")
+	attacks.PutData(t, tenantproxy.Dial(t, hostile.Address), "")
 	conns := tenantproxy.Connections(t, hostile.Address, 4)
 	go compact(t.Context(), tenantproxy.Dial(t, core))
 
@@ -72,14 +70,16 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 		v.begin(t)
 	}
 	var largest, memory float64
-	for _, name := range slices.Sorted(maps.Keys(tenantproxy.Attacks())) {
+	for _, name := range slices.Sorted(maps.Keys(attacks.Loads())) {
 		made := attack(t, name, conns)
 		database := size(t, core)
 		largest, memory = max(largest, database), float64(process.PeakMemory(t))
-		t.Logf("%-18s %9d attempts; the core's database %4.0f MiB, its memory at most %4.0f MiB so far; %s; %s", name, made, database/(1<<20), memory/(1<<20), victims[0], victims[1])
+		t.Logf("%-18s %9d attempts; the core's database %4.0f MiB, its memory at most %4.0f MiB so far; %s; %s", name, made, database/(1<<20), memory/(1<<20), &victims[0].noticed, &victims[1].noticed)
 	}
 	for _, v := range victims {
-		v.judge(t)
+		for _, wrong := range v.noticed.Wrong("probe", "write") {
+			t.Errorf("%s: %s", v.name, wrong)
+		}
 	}
 	proxy := float64(hostile.PeakMemory(t))
 	t.Logf("the hostile tenant's proxy has had %.0f MiB", proxy/(1<<20))
@@ -92,7 +92,7 @@ func attack(t *testing.T, name string, conns []*grpc.ClientConn) int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(cases.Number(t, 2, 2, 80))*time.Second)
 	defer cancel()
-	return tenantproxy.Attacks()[name](ctx, conns)
+	return attacks.Loads()[name](ctx, conns)
 }
 
 // compact does with the core what the operator does.
@@ -118,16 +118,8 @@ type victim struct {
 	name, path, kind string
 	config           *rest.Config
 
-	client            *rest.RESTClient
-	probes, writes    atomic.Int64
-	notReady, refused atomic.Int64
-	slowest           atomic.Int64
-	last              atomic.Value
-}
-
-func (v *victim) String() string {
-	return fmt.Sprintf("%s: %d of %d probes and %d of %d writes failed, the slowest took %s", v.name,
-		v.notReady.Load(), v.probes.Load(), v.refused.Load(), v.writes.Load(), time.Duration(v.slowest.Load()).Round(time.Millisecond))
+	client  *rest.RESTClient
+	noticed attacks.Neighbor
 }
 
 // begin probes and writes twice a second until the test ends.
@@ -148,33 +140,16 @@ func (v *victim) begin(t *testing.T) {
 	})
 	go func() {
 		for n := 0; t.Context().Err() == nil; n++ {
-			v.note(t, &v.probes, &v.notReady, func(ctx context.Context) error {
+			v.noticed.Do(t.Context(), patience, "probe", func(ctx context.Context) error {
 				return v.client.Get().AbsPath("/readyz").Do(ctx).Error()
 			})
-			v.note(t, &v.writes, &v.refused, func(ctx context.Context) error { return v.write(ctx, n) })
+			v.noticed.Do(t.Context(), patience, "write", func(ctx context.Context) error { return v.write(ctx, n) })
 			select {
 			case <-t.Context().Done():
 			case <-time.After(500 * time.Millisecond):
 			}
 		}
 	}()
-}
-
-func (v *victim) note(t *testing.T, all, failed *atomic.Int64, do func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	began := time.Now()
-	err := do(ctx)
-	if t.Context().Err() != nil {
-		return
-	}
-	all.Add(1)
-	v.slowest.Store(max(v.slowest.Load(), int64(time.Since(began))))
-	if err != nil {
-		failed.Add(1)
-		v.last.Store(err.Error())
-	}
 }
 
 // write makes an object and deletes the one before it.
@@ -184,16 +159,6 @@ func (v *victim) write(ctx context.Context, n int) error {
 		return err
 	}
 	return v.client.Delete().AbsPath(v.path, "n"+strconv.Itoa(n)).Do(ctx).Error()
-}
-
-func (v *victim) judge(t *testing.T) {
-	t.Helper()
-	if v.notReady.Load() > 0 || v.refused.Load() > 0 {
-		t.Errorf("%s; the last error: %v", v, v.last.Load())
-	}
-	if v.probes.Load() == 0 || v.writes.Load() == 0 {
-		t.Errorf("%s was not used", v.name)
-	}
 }
 
 // size is the size of the core's database in bytes.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package budgets
+package isolation
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
@@ -79,11 +80,11 @@ func TestNoAttackExceedsTheBudgets(t *testing.T) {
 	neighbor := tenantproxy.NewBinary(t, core, "/b/", "b")
 	neighbor.WaitReady(t)
 	quiet := tenantproxy.Dial(t, neighbor.Address)
-	tenantproxy.PutAttackData(t, tenantproxy.Dial(t, core), "/a/")
+	attacks.PutData(t, tenantproxy.Dial(t, core), "/a/")
 	conns := tenantproxy.Connections(t, hostile.Address, 4)
-	attacks := tenantproxy.Attacks()
-	for _, name := range slices.Sorted(maps.Keys(attacks)) {
-		besides(t, name, func(ctx context.Context) int64 { return attacks[name](ctx, conns) }, core, quiet)
+	loads := attacks.Loads()
+	for _, name := range slices.Sorted(maps.Keys(loads)) {
+		alongside(t, name, func(ctx context.Context) int64 { return loads[name](ctx, conns) }, core, quiet)
 	}
 	testkit.Eventually(t, "nothing to be in flight", func() string {
 		if n := scrape(t, "http://"+metrics, "mooring_etcdstorage_proxy_requests_in_flight", ""); n != 0 {
@@ -99,10 +100,10 @@ func TestNoAttackExceedsTheBudgets(t *testing.T) {
 	}
 }
 
-// besides makes an attack while the neighbor works, and holds the core's calls to the budgets.
-func besides(t *testing.T, name string, attack func(context.Context) int64, core string, quiet *clientv3.Client) {
+// alongside makes an attack while the neighbor works, and holds the core's calls to the budgets.
+func alongside(t *testing.T, name string, attack func(context.Context) int64, core string, quiet *clientv3.Client) {
 	t.Helper()
-	neighbors := 0.0
+	var neighbor attacks.Neighbor
 	count := func() (calls, messages float64) {
 		// The proxies' own watches and counts, and the neighbor's calls, are few.
 		return scrape(t, core, "grpc_server_started_total", "etcdserverpb"), scrape(t, core, "grpc_server_msg_received_total", `LeaseKeepAlive`)
@@ -114,25 +115,21 @@ func besides(t *testing.T, name string, attack func(context.Context) int64, core
 	made := make(chan int64, 1)
 	go func() { made <- attack(ctx) }()
 	for ctx.Err() == nil {
-		soon, end := context.WithTimeout(t.Context(), 20*time.Second)
-		if _, err := quiet.Put(soon, "key", "value"); err != nil {
-			t.Errorf("%s: the neighbor's put: %v", name, err)
-		}
-		if _, err := quiet.Get(soon, "key"); err != nil {
-			t.Errorf("%s: the neighbor's get: %v", name, err)
-		}
-		end()
-		neighbors += 2
+		neighbor.Do(t.Context(), 20*time.Second, "put", func(ctx context.Context) error { _, err := quiet.Put(ctx, "key", "value"); return err })
+		neighbor.Do(t.Context(), 20*time.Second, "get", func(ctx context.Context) error { _, err := quiet.Get(ctx, "key"); return err })
+	}
+	for _, wrong := range neighbor.Wrong("put", "get") {
+		t.Errorf("%s: the neighbor: %s", name, wrong)
 	}
 	attempts := <-made
 	calls, messages := count()
 	elapsed := time.Since(begun).Seconds()
 	// Each call of a tenant's is at most three of the core's: a compaction reads, writes, and may lose against another.
-	if most := 3*(rate+rate*elapsed) + neighbors + 100; calls-callsBefore > most {
+	if most := 3*(rate+rate*elapsed) + float64(neighbor.Count("put")+neighbor.Count("get")) + 100; calls-callsBefore > most {
 		t.Errorf("%s: %.0f calls of the core in %.1f s, want at most %.0f", name, calls-callsBefore, elapsed, most)
 	}
 	if most := 2*keepAlives + keepAlives*elapsed + 50; messages-messagesBefore > most {
 		t.Errorf("%s: %.0f keep-alives of the core in %.1f s, want at most %.0f", name, messages-messagesBefore, elapsed, most)
 	}
-	t.Logf("%-18s %8d attempts, %6.0f calls of the core, %5.0f of the neighbor", name, attempts, calls-callsBefore, neighbors)
+	t.Logf("%-18s %8d attempts, %6.0f calls of the core; the neighbor: %s", name, attempts, calls-callsBefore, &neighbor)
 }
