@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build e2e
+
 package predecessor_test
 
 import (
