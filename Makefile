@@ -41,7 +41,7 @@ VERSIONS     ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench ./test/e2e
 
-.PHONY: help packages debian lab demo-binaries real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench screenshots lint generate manifests verify build images push-images release release-check push-release install deploy \
+.PHONY: help packages debian lab demo-binaries real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench screenshots lint generate manifests verify walks build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -77,7 +77,7 @@ nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and a
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)
 
-bench: bin/lab bin/etcd bin/kube-controllers build ## Plan time at growing cluster sizes, calls to DigitalOcean beside the predecessor's, the etcd proxy beside direct etcd, departures beside Calico's own controllers (BENCH, BENCH_PKGS).
+bench: bin/lab bin/etcd bin/kube-controllers build ## Plan time at growing cluster sizes, calls to DigitalOcean next to upstream's, the etcd proxy next to direct etcd, departures next to Calico's own controllers (BENCH, BENCH_PKGS).
 	@go test -tags e2e -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
 
 screenshots: ## Take pictures of the page of kubectl mooring ui into bin/screenshots: sizes, health and trouble, light and dark, wide and narrow (needs Chromium; MOORING_AXE=axe.min.js: axe-core judges each).
@@ -93,8 +93,11 @@ lint: bin/golangci-lint bin/actionlint ## Lint both modules, dependency directio
 vuln: bin/govulncheck ## Look the products' dependencies up in Go's vulnerability database (needs the network).
 	@for b in $(BINARIES); do echo "$$b:"; bin/govulncheck ./cmd/$$b; done
 
-verify: ## Regenerate everything and fail if that changes a file.
+verify: walks ## Regenerate everything and fail if that changes a file, and if a walk through the code has grown.
 	@hack/verify.sh
+
+walks: ## Count how far a reader walks through the code on named journeys; fail if a figure is above hack/walks/walks.txt.
+	@go run ./hack/walks
 
 presubmit: verify lint ## What a change must pass: verify, lint, the tests as CI runs them, and what it can break of e2e.
 	@MOORING_CASES=ci $(MAKE) test RACE=1
