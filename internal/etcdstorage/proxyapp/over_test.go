@@ -173,7 +173,7 @@ func TestNoConnectionOutlivesItsCertificate(t *testing.T) {
 	creds := newTurning(short)
 	resuming := dialTurning(t, p.address, creds)
 	events := resuming.Watch(t.Context(), "counter")
-	mortal := openWatch(t, etcdserverpb.NewWatchClient(dial(t, p.address, short)), "counter")
+	expiring := openWatch(t, etcdserverpb.NewWatchClient(dial(t, p.address, short)), "counter")
 	long := dial(t, p.address, timed(ca.Issue(t, leaf(20*time.Hour)).Client(t, ca), clock))
 	other := openWatch(t, etcdserverpb.NewWatchClient(long), "counter")
 	n := 0
@@ -199,7 +199,7 @@ func TestNoConnectionOutlivesItsCertificate(t *testing.T) {
 		t.Errorf("%v connections were over before their certificates", got)
 	}
 	clock.step(2 * time.Minute)
-	if err := mortal.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection has expired: connect again") {
+	if err := expiring.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection has expired: connect again") {
 		t.Errorf("a bare stream ended with %v", err)
 	}
 	for range 20 {

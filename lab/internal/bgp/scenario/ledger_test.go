@@ -19,16 +19,16 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
-// story feeds a ledger one event after the other.
-type story struct {
+// history feeds a ledger one event after the other.
+type history struct {
 	*ledger
 	version uint64
 	lines   []string
 }
 
-// begin is the story of three nodes, n1 to n3, of which the named are reflectors, with the mesh on.
-func begin(reflectors ...string) *story {
-	s := &story{ledger: newLedger(topologyName)}
+// begin is the history of three nodes, n1 to n3, of which the named are reflectors, with the mesh on.
+func begin(reflectors ...string) *history {
+	s := &history{ledger: newLedger(topologyName)}
 	for i := 1; i <= 3; i++ {
 		name := fmt.Sprintf("n%d", i)
 		role := ""
@@ -40,12 +40,12 @@ func begin(reflectors ...string) *story {
 	return s
 }
 
-func (s *story) event(object client.Object, deleted, initial bool) {
+func (s *history) event(object client.Object, deleted, initial bool) {
 	s.version++
 	s.lines = append(s.lines, s.take(observation{at: time.Duration(s.version) * time.Second, version: s.version, object: object, deleted: deleted, initial: initial})...)
 }
 
-func (s *story) happens(objects ...client.Object) *story {
+func (s *history) happens(objects ...client.Object) *history {
 	for _, o := range objects {
 		s.event(o, false, false)
 	}
@@ -90,7 +90,7 @@ func mesh(on bool) *calicov3.BGPConfiguration {
 	return &calicov3.BGPConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: calicov3.BGPConfigurationSpec{NodeToNodeMeshEnabled: &on}}
 }
 
-func (s *story) kinds() (out []routereflector.Kind) {
+func (s *history) kinds() (out []routereflector.Kind) {
 	for _, c := range s.changes {
 		out = append(out, c.Kind)
 	}
