@@ -6,10 +6,8 @@
 package charts_test
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +20,6 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
-	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -114,11 +111,7 @@ func TestEtcdOperatorIsSafeWithAllValues(t *testing.T) {
 // TestEtcdOperatorValuesHaveEffects looks for each value of the scenario "everything" in what it renders.
 func TestEtcdOperatorValuesHaveEffects(t *testing.T) {
 	t.Parallel()
-	content, err := json.Marshal(byName(render(t, etcdNamespace, etcdScenarios()["everything"])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
+	content := rendered(t, render(t, etcdNamespace, etcdScenarios()["everything"]),
 		`"imagePullSecrets":[{"name":"registry"}]`, `"--etcd-proxy-image-pull-secrets=registry"`, `"--core-user-rotation=24h"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
 		`"--etcd-core-url=https://192.0.2.10:2379,https://[2001:db8::1]:2379"`, `"--etcd-core-ca-configmap=core-ca"`, `"--etcd-core-certs-secret=core-client"`,
 		`"--etcd-core-admin-secret=core-admin"`, `"--core-tenant-users=off"`,
@@ -129,14 +122,9 @@ func TestEtcdOperatorValuesHaveEffects(t *testing.T) {
 		`"key":"disk"`, `"team":"storage"`, `"example.com/note":"any text, also: this"`,
 		`"name":"prometheus-k8s","namespace":"monitoring"`, `"secretName":"metrics-certificate"`, `"interval":"1m"`, `"release":"prometheus"`,
 		`"serverName":"etcd-storage-operator-metrics.kube-apiserver-storage.svc"`, `"cidr":"192.0.2.0/24"`, `"port":6443`, `"cidr":"192.0.2.10/32"`, `"port":12379`,
-		`"kubernetes.io/metadata.name":"monitoring"`,
-	} {
-		if !strings.Contains(string(content), want) {
-			t.Errorf("not rendered: %s", want)
-		}
-	}
+		`"kubernetes.io/metadata.name":"monitoring"`)
 	for _, absent := range []string{"priorityClassName", "helm.sh/resource-policy", `"port":443`, `"port":2379`} {
-		if strings.Contains(string(content), absent) {
+		if strings.Contains(content, absent) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
@@ -145,36 +133,10 @@ func TestEtcdOperatorValuesHaveEffects(t *testing.T) {
 	}
 }
 
-// TestEtcdOperatorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote, with labels, and the annotation by which
-// Helm keeps it.
+// TestEtcdOperatorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote.
 func TestEtcdOperatorsKindIsTheGeneratedOne(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_etcdstorages.yaml")
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := strings.Cut(string(content), "---\n")
-	for name, keep := range map[string]bool{"defaults": true, "the kind goes": false} {
-		want := objects.Parse(t, path, []byte(body))[0]
-		want.SetLabels(map[string]string{"app.kubernetes.io/name": etcdComponent, "app.kubernetes.io/part-of": "mooring"})
-		if keep {
-			annotations := want.GetAnnotations()
-			annotations["helm.sh/resource-policy"] = "keep"
-			want.SetAnnotations(annotations)
-		}
-		have := byName(render(t, etcdNamespace, etcdScenarios()[name]))["CustomResourceDefinition /"+want.GetName()]
-		if have == nil {
-			t.Fatalf("%s: there is no CRD", name)
-		}
-		withoutHelmsLabels(t, have)
-		if diff := cmp.Diff(want, have); diff != "" {
-			t.Errorf("%s: run make manifests (- config/crd, + chart):\n%s", name, diff)
-		}
-	}
-	if found := byName(render(t, etcdNamespace, etcdScenarios()["without the kind"])); found["CustomResourceDefinition /etcdstorages."+v1alpha1.GroupVersion.Group] != nil {
-		t.Error("crds.install false installs the kind")
-	}
+	checkKind(t, etcdNamespace, etcdComponent, "etcdstorages", v1alpha1.GroupVersion.Group, etcdScenarios())
 }
 
 // TestEtcdOperatorRefusals returns which values are refused, and what is said then.
@@ -182,37 +144,30 @@ func TestEtcdOperatorRefusals(t *testing.T) {
 	t.Parallel()
 	const on = `etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379"]}, `
 	const at = "at '/etcdStorageOperator/"
-	for name, tc := range map[string]struct{ namespace, values, want string }{
-		"no core":             {etcdNamespace, "etcdStorageOperator: {enabled: true}", at + "core/urls': minItems: got 0, want 1"},
-		"a core in plaintext": {etcdNamespace, `etcdStorageOperator: {enabled: true, core: {urls: ["http://a:2379"]}}`, at + "core/urls/0': 'http://a:2379' does not match pattern '^https://"},
-		"two cores in one":    {etcdNamespace, `etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379,https://b:2379"]}}`, at + "core/urls/0'"},
-		"no Secret":           {etcdNamespace, `etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379"], certsSecret: ""}}`, at + "core/certsSecret': minLength: got 0, want 1"},
-		"users by a boolean":  {etcdNamespace, `etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379"], tenantUsers: false}}`, at + "core/tenantUsers': value must be one of 'auto', 'off'"},
-		"a tenant":            {etcdNamespace, on + "tenants: []}", "at '/etcdStorageOperator': additional properties 'tenants' not allowed"},
-		"enabled as text":     {etcdNamespace, `etcdStorageOperator: {enabled: "yes"}`, at + "enabled': got string, want boolean"},
-		"keep as text":        {etcdNamespace, on + `crds: {keep: "no"}}`, at + "crds/keep': got string, want boolean"},
-		"no replicas":         {etcdNamespace, on + "replicas: 0}", at + "replicas': minimum: got 0, want 1"},
-		"a tag with a colon":  {etcdNamespace, on + `image: {tag: "x:y"}}`, at + "image/tag': 'x:y' does not match pattern"},
-		"a proxy's policy":    {etcdNamespace, on + "proxyImage: {pullPolicy: Always}}", at + "proxyImage': additional properties 'pullPolicy' not allowed"},
-		"a port too high":     {etcdNamespace, on + "networkPolicy: {etcdPorts: [70000]}}", at + "networkPolicy/etcdPorts/0': maximum: got 70,000, want 65,535"},
-		"half a reader":       {etcdNamespace, on + "metrics: {readers: [{name: prometheus}]}}", at + "metrics/readers/0': missing property 'namespace'"},
-		"a flag with a value": {etcdNamespace, on + "extraArgs: [--etcd-core-url=https://x]}", "etcdStorageOperator.extraArgs: --etcd-core-url is not for here: set etcdStorageOperator.core.urls"},
-		"another namespace":   {etcdNamespace, on + "extraArgs: [--namespace=x]}", "etcdStorageOperator.extraArgs: --namespace is not for here: it is the release's"},
-		"an argument":         {etcdNamespace, on + "extraArgs: [serve]}", at + "extraArgs/0': 'serve' does not match pattern"},
-		"everybody's Secrets": {"kube-system", on + "}", "etcdStorageOperator is not for namespace kube-system: it has rights on all Secrets of its namespace"},
-		"by default":          {"default", on + "}", "Give it a release of its own in a namespace of its own, such as kube-apiserver-storage"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out, complaint, err := helm(t, tc.values, "template", "mooring", chart, "--namespace", tc.namespace)
-			if err == nil {
-				t.Fatalf("accepted:\n%s", out)
-			}
-			if !strings.Contains(complaint, tc.want) {
-				t.Errorf("want %q in:\n%s", tc.want, complaint)
-			}
-		})
-	}
+	checkRefusals(t, etcdNamespace, map[string]refusal{
+		"no core":             {"etcdStorageOperator: {enabled: true}", at + "core/urls': minItems: got 0, want 1"},
+		"a core in plaintext": {`etcdStorageOperator: {enabled: true, core: {urls: ["http://a:2379"]}}`, at + "core/urls/0': 'http://a:2379' does not match pattern '^https://"},
+		"two cores in one":    {`etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379,https://b:2379"]}}`, at + "core/urls/0'"},
+		"no Secret":           {`etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379"], certsSecret: ""}}`, at + "core/certsSecret': minLength: got 0, want 1"},
+		"users by a boolean":  {`etcdStorageOperator: {enabled: true, core: {urls: ["https://a:2379"], tenantUsers: false}}`, at + "core/tenantUsers': value must be one of 'auto', 'off'"},
+		"a tenant":            {on + "tenants: []}", "at '/etcdStorageOperator': additional properties 'tenants' not allowed"},
+		"enabled as text":     {`etcdStorageOperator: {enabled: "yes"}`, at + "enabled': got string, want boolean"},
+		"keep as text":        {on + `crds: {keep: "no"}}`, at + "crds/keep': got string, want boolean"},
+		"no replicas":         {on + "replicas: 0}", at + "replicas': minimum: got 0, want 1"},
+		"a tag with a colon":  {on + `image: {tag: "x:y"}}`, at + "image/tag': 'x:y' does not match pattern"},
+		"a proxy's policy":    {on + "proxyImage: {pullPolicy: Always}}", at + "proxyImage': additional properties 'pullPolicy' not allowed"},
+		"a port too high":     {on + "networkPolicy: {etcdPorts: [70000]}}", at + "networkPolicy/etcdPorts/0': maximum: got 70,000, want 65,535"},
+		"half a reader":       {on + "metrics: {readers: [{name: prometheus}]}}", at + "metrics/readers/0': missing property 'namespace'"},
+		"a flag with a value": {on + "extraArgs: [--etcd-core-url=https://x]}", "etcdStorageOperator.extraArgs: --etcd-core-url is not for here: set etcdStorageOperator.core.urls"},
+		"another namespace":   {on + "extraArgs: [--namespace=x]}", "etcdStorageOperator.extraArgs: --namespace is not for here: it is the release's"},
+		"an argument":         {on + "extraArgs: [serve]}", at + "extraArgs/0': 'serve' does not match pattern"},
+	})
+	checkRefusals(t, "kube-system", map[string]refusal{
+		"everybody's Secrets": {on + "}", "etcdStorageOperator is not for namespace kube-system: it has rights on all Secrets of its namespace"},
+	})
+	checkRefusals(t, "default", map[string]refusal{
+		"by default": {on + "}", "Give it a release of its own in a namespace of its own, such as kube-apiserver-storage"},
+	})
 }
 
 // TestEtcdOperatorsPolicyOpensWhatIsNeeded: names, the API server and the core out, probes and metrics in.
@@ -236,19 +191,10 @@ func TestEtcdOperatorsPolicyOpensWhatIsNeeded(t *testing.T) {
 // TestEtcdOperatorNotes keeps what Helm prints after an install short and to the point.
 func TestEtcdOperatorNotes(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{
+	checkNotes(t, etcdNamespace, etcdScenarios(), map[string]string{
 		"defaults": "ConfigMap etcd-coreserving-ca, Secret etcd-coreserving-cert\n", "the kind goes": "delete the EtcdStorages and wait until they are gone",
 		"everything": "Secret core-client, Secret core-admin", "defaults of the options": "Prometheus will be refused (403)",
-	} {
-		out, complaint, err := helm(t, etcdScenarios()[name], "install", "mooring", chart, "--namespace", etcdNamespace, "--dry-run=client")
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, complaint)
-		}
-		_, notes, ok := strings.Cut(out, "\nNOTES:\n")
-		if lines := strings.Count(notes, "\n"); !ok || !strings.Contains(notes, want) || strings.Contains(notes, "Nothing is installed") || lines > 12 {
-			t.Errorf("%s: want %q in at most 12 lines, have %d:\n%s", name, want, lines, notes)
-		}
-	}
+	})
 }
 
 // etcdAlerted also names metrics that every component of ours has, and some of the proxies, which have a page of their own.

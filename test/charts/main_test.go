@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -190,4 +191,89 @@ func checkSafety(t *testing.T, scenario, values, usual string) []*unstructured.U
 		}
 	}
 	return all
+}
+
+// rendered returns objects as one JSON text, and looks for texts in it.
+func rendered(t *testing.T, all []*unstructured.Unstructured, wants ...string) string {
+	t.Helper()
+	content, err := json.Marshal(byName(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range wants {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("not rendered: %s", want)
+		}
+	}
+	return string(content)
+}
+
+// A refusal is values that the chart must not render, and what is said then.
+type refusal struct{ values, want string }
+
+// checkRefusals renders each into a namespace.
+func checkRefusals(t *testing.T, ns string, all map[string]refusal) {
+	t.Helper()
+	for name, tc := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, complaint, err := helm(t, tc.values, "template", "mooring", chart, "--namespace", ns)
+			if err == nil {
+				t.Fatalf("accepted:\n%s", out)
+			}
+			if !strings.Contains(complaint, tc.want) {
+				t.Errorf("want %q in:\n%s", tc.want, complaint)
+			}
+		})
+	}
+}
+
+// checkNotes looks for a text in what Helm prints after an install of each scenario, which must be short.
+func checkNotes(t *testing.T, ns string, scenarios, wants map[string]string) {
+	t.Helper()
+	for name, want := range wants {
+		out, complaint, err := helm(t, scenarios[name], "install", "mooring", chart, "--namespace", ns, "--dry-run=client")
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, complaint)
+		}
+		_, notes, ok := strings.Cut(out, "\nNOTES:\n")
+		if strings.Contains(notes, "Nothing is installed") && name != "nothing" {
+			t.Errorf("%s: the notes say that nothing is installed:\n%s", name, notes)
+		}
+		if lines := strings.Count(notes, "\n"); !ok || !strings.Contains(notes, want) || lines > 12 {
+			t.Errorf("%s: want %q in at most 12 lines, have %d:\n%s", name, want, lines, notes)
+		}
+	}
+}
+
+// checkKind compares the CustomResourceDefinition that the chart installs with the generated one, but for labels and the annotation by which Helm keeps
+// it, and installs none if none is wanted.
+func checkKind(t *testing.T, ns, component, plural, group string, scenarios map[string]string) {
+	t.Helper()
+	path := filepath.Join(testkit.Root(t), "config", "crd", "bases", group+"_"+plural+".yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(content), "---\n")
+	for name, keep := range map[string]bool{"defaults": true, "the kind goes": false} {
+		want := objects.Parse(t, path, []byte(body))[0]
+		want.SetLabels(map[string]string{"app.kubernetes.io/name": component, "app.kubernetes.io/part-of": "mooring"})
+		if keep {
+			annotations := want.GetAnnotations()
+			annotations["helm.sh/resource-policy"] = "keep"
+			want.SetAnnotations(annotations)
+		}
+		have := byName(render(t, ns, scenarios[name]))["CustomResourceDefinition /"+want.GetName()]
+		if have == nil {
+			t.Fatalf("%s: there is no CRD", name)
+		}
+		withoutHelmsLabels(t, have)
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: run make manifests (- config/crd, + chart):\n%s", name, diff)
+		}
+	}
+	if byName(render(t, ns, scenarios["without the kind"]))["CustomResourceDefinition /"+plural+"."+group] != nil {
+		t.Error("crds.install false installs the kind")
+	}
 }

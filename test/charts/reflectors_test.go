@@ -6,11 +6,8 @@
 package charts_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +27,6 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector/app"
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
-	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -109,11 +105,7 @@ func TestReflectorsAreSafeWithAllValues(t *testing.T) {
 // TestReflectorsValuesHaveEffects looks for each value of the scenario "everything" in what it renders.
 func TestReflectorsValuesHaveEffects(t *testing.T) {
 	t.Parallel()
-	content, err := json.Marshal(byName(render(t, namespace, reflectorsScenarios()["everything"])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
+	content := rendered(t, render(t, namespace, reflectorsScenarios()["everything"]),
 		`"imagePullSecrets":[{"name":"registry"}]`, `"--settle-period=10s"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
 		`{"name":"GOMEMLIMIT","value":"400MiB"}`, `"fieldPath":"spec.nodeName"`,
 		`"image":"registry.example:5000/mooring/calico-route-reflector-operator@sha256:0123456789abcdef`, `"imagePullPolicy":"Always"`,
@@ -122,14 +114,9 @@ func TestReflectorsValuesHaveEffects(t *testing.T) {
 		`"name":"prometheus-k8s","namespace":"monitoring"`, `"secretName":"metrics-certificate"`, `"interval":"1m"`, `"release":"prometheus"`,
 		`"serverName":"calico-route-reflector-operator-metrics.mooring-system.svc"`, `"cidr":"192.0.2.0/24"`, `"port":6443`,
 		`"kubernetes.io/metadata.name":"monitoring"`, `{"name":"KUBERNETES_SERVICE_HOST","value":"192.0.2.1"}`, `{"name":"KUBERNETES_SERVICE_PORT","value":"7443"}`,
-		`"--metrics-bind-address=:8443"`, `"--health-probe-bind-address=:8081"`, `"maxSurge":1`,
-	} {
-		if !strings.Contains(string(content), want) {
-			t.Errorf("not rendered: %s", want)
-		}
-	}
+		`"--metrics-bind-address=:8443"`, `"--health-probe-bind-address=:8081"`, `"maxSurge":1`)
 	for _, absent := range []string{"priorityClassName", "helm.sh/resource-policy", `"port":443`, "hostNetwork", "podAntiAffinity"} {
-		if strings.Contains(string(content), absent) {
+		if strings.Contains(content, absent) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
@@ -172,55 +159,21 @@ calicoRouteReflectorOperator:
 // TestReflectorsEtcd: endpoints, certificates and the way to them are rendered, and of rights on Calico's kinds in the API server none.
 func TestReflectorsEtcd(t *testing.T) {
 	t.Parallel()
-	content, err := json.Marshal(byName(render(t, namespace, reflectorsScenarios()["etcdv3, named"])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
+	content := rendered(t, render(t, namespace, reflectorsScenarios()["etcdv3, named"]),
 		`{"name":"DATASTORE_TYPE","value":"etcdv3"}`, `{"name":"ETCD_ENDPOINTS","value":"https://192.0.2.10:2379,https://192.0.2.11:2379"}`,
 		`{"name":"ETCD_CA_CERT_FILE","value":"/calico-secrets/etcd-ca"}`, `"secretName":"certificates"`, `"cidr":"192.0.2.10/32"`, `"port":4001`,
-		`"resourceNames":["kube-system"]`,
-	} {
-		if !strings.Contains(string(content), want) {
-			t.Errorf("not rendered: %s", want)
-		}
-	}
+		`"resourceNames":["kube-system"]`)
 	for _, absent := range []string{"ETCD_CERT_FILE", "bgppeers\"]", `"patch"],"resources":["nodes"]`} {
-		if strings.Contains(string(content), absent) {
+		if strings.Contains(content, absent) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
 }
 
-// TestReflectorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote, with labels, and the annotation by which Helm keeps it.
+// TestReflectorsKindIsTheGeneratedOne: what the chart installs is what controller-gen wrote.
 func TestReflectorsKindIsTheGeneratedOne(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml")
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := strings.Cut(string(content), "---\n")
-	for name, keep := range map[string]bool{"defaults": true, "the kind goes": false} {
-		want := objects.Parse(t, path, []byte(body))[0]
-		want.SetLabels(map[string]string{"app.kubernetes.io/name": reflectorsComponent, "app.kubernetes.io/part-of": "mooring"})
-		if keep {
-			want.SetAnnotations(map[string]string{
-				"helm.sh/resource-policy": "keep", "controller-gen.kubebuilder.io/version": want.GetAnnotations()["controller-gen.kubebuilder.io/version"],
-			})
-		}
-		have := byName(render(t, namespace, reflectorsScenarios()[name]))["CustomResourceDefinition /"+want.GetName()]
-		if have == nil {
-			t.Fatalf("%s: there is no CRD", name)
-		}
-		withoutHelmsLabels(t, have)
-		if diff := cmp.Diff(want, have); diff != "" {
-			t.Errorf("%s: run make manifests (- config/crd, + chart):\n%s", name, diff)
-		}
-	}
-	if found := byName(render(t, namespace, reflectorsScenarios()["without the kind"])); found["CustomResourceDefinition /routereflectortopologies."+v1alpha1.GroupVersion.Group] != nil {
-		t.Error("crds.install false installs the kind")
-	}
+	checkKind(t, namespace, reflectorsComponent, "routereflectortopologies", v1alpha1.GroupVersion.Group, reflectorsScenarios())
 }
 
 // TestReflectorsRefusals returns which values are refused, and what is said then.
@@ -229,7 +182,7 @@ func TestReflectorsRefusals(t *testing.T) {
 	const on = "calicoRouteReflectorOperator: {enabled: true, "
 	const etcd = on + "datastore: etcdv3, etcd: "
 	const at = "at '/calicoRouteReflectorOperator/"
-	for name, tc := range map[string]struct{ values, want string }{
+	checkRefusals(t, namespace, map[string]refusal{
 		"enabled as text":    {`calicoRouteReflectorOperator: {enabled: "yes"}`, at + "enabled': got string, want boolean"},
 		"a topology":         {on + "topology: {}}", "at '/calicoRouteReflectorOperator': additional properties 'topology' not allowed"},
 		"keep as text":       {on + `crds: {keep: "no"}}`, at + "crds/keep': got string, want boolean"},
@@ -257,36 +210,16 @@ func TestReflectorsRefusals(t *testing.T) {
 		"an older version's budget": {on + "podDisruptionBudget: null}", "podDisruptionBudget of calico-route-reflector-operator is missing: these are the values of an earlier version of the chart"},
 		"an older version's ports":  {on + "ports: null}", "calicoRouteReflectorOperator.ports is missing: these are the values of an earlier version of the chart"},
 		"an argument":               {on + "extraArgs: [plan]}", at + "extraArgs/0': 'plan' does not match pattern"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out, complaint, err := helm(t, tc.values, "template", "mooring", chart, "--namespace", namespace)
-			if err == nil {
-				t.Fatalf("accepted:\n%s", out)
-			}
-			if !strings.Contains(complaint, tc.want) {
-				t.Errorf("want %q in:\n%s", tc.want, complaint)
-			}
-		})
-	}
+	})
 }
 
 // TestReflectorsNotes keeps what Helm prints after an install short and to the point.
 func TestReflectorsNotes(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{
+	checkNotes(t, namespace, reflectorsScenarios(), map[string]string{
 		"defaults": "It writes nothing until there is a RouteReflectorTopology", "the kind goes": "delete the topologies and wait until they are gone",
 		"defaults of the options": "Prometheus will be refused (403)",
-	} {
-		out, complaint, err := helm(t, reflectorsScenarios()[name], "install", "mooring", chart, "--namespace", namespace, "--dry-run=client")
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, complaint)
-		}
-		_, notes, ok := strings.Cut(out, "\nNOTES:\n")
-		if lines := strings.Count(notes, "\n"); !ok || !strings.Contains(notes, want) || strings.Contains(notes, "Nothing is installed") || lines > 12 {
-			t.Errorf("%s: want %q in at most 12 lines, have %d:\n%s", name, want, lines, notes)
-		}
-	}
+	})
 }
 
 // TestReflectorsMetricsAreThoseOfThePage: the page lists just the metrics that the component registers, and alerts name none but those. That

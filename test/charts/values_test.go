@@ -20,7 +20,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "calicoNodeSync: {enabled: true, datastore: kubernetes, "
 	const etcd = "calicoNodeSync: {enabled: true, datastore: etcdv3, etcd: "
-	for name, tc := range map[string]struct{ values, want string }{
+	checkRefusals(t, namespace, map[string]refusal{
 		"no datastore":           {"calicoNodeSync: {enabled: true}", "at '/calicoNodeSync/datastore': value must be one of 'etcdv3', 'kubernetes'"},
 		"null as the datastore":  {"calicoNodeSync: {enabled: true, datastore: null}", "missing property 'datastore'"},
 		"another datastore":      {"calicoNodeSync: {enabled: true, datastore: etcdv2}", "at '/calicoNodeSync/datastore': value must be one of"},
@@ -72,18 +72,7 @@ func TestRefusals(t *testing.T) {
 		"a mount of no path":    {on + "extraVolumeMounts: [{name: a}]}", "at '/calicoNodeSync/extraVolumeMounts/0': missing property 'mountPath'"},
 		"half a constraint":     {on + "topologySpreadConstraints: [{maxSkew: 1}]}", "at '/calicoNodeSync/topologySpreadConstraints/0': missing properties 'topologyKey', 'whenUnsatisfiable'"},
 		"an object of no kind":  {"extraObjects: [{metadata: {name: a}}]", "at '/extraObjects/0': missing properties 'apiVersion', 'kind'"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out, complaint, err := helm(t, tc.values, "template", "mooring", chart)
-			if err == nil {
-				t.Fatalf("accepted:\n%s", out)
-			}
-			if !strings.Contains(complaint, tc.want) {
-				t.Errorf("want %q in:\n%s", tc.want, complaint)
-			}
-		})
-	}
+	})
 }
 
 // leaves maps each value's path to its default; a list or an empty map is one value.

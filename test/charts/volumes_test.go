@@ -108,11 +108,7 @@ func TestVolumesAreSafeWithAllValues(t *testing.T) {
 // TestVolumesValuesHaveEffects looks for each value of the scenario "everything" in what it renders.
 func TestVolumesValuesHaveEffects(t *testing.T) {
 	t.Parallel()
-	content, err := json.Marshal(byName(render(t, cloudNamespace, volumesScenarios()["everything"])))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
+	content := rendered(t, render(t, cloudNamespace, volumesScenarios()["everything"]),
 		`"imagePullSecrets":[{"name":"registry"}]`, `"--region=nyc1"`, `"--do-tag=k8s:production"`, `"--volume-limit=5"`, `"--do-api-rate-limit=2.5"`,
 		`"--token-file=/var/run/secrets/digitalocean/volumes"`, `"secretName":"tokens"`, `"--action-poll-interval=5s"`, `"-v=2"`,
 		`"image":"registry.example:5000/mooring/digitalocean-csi-driver@sha256:0123456789abcdef`, `"imagePullPolicy":"Always"`, `"replicas":3`, `"memory":"300Mi"`,
@@ -120,14 +116,9 @@ func TestVolumesValuesHaveEffects(t *testing.T) {
 		`"maxUnavailable":"50%"`, `"image":"registry.example:5000/csi-provisioner@sha256:`, `"image":"registry.example:5000/csi-attacher:v1"`,
 		`"image":"registry.example:5000/csi-snapshotter:v1"`, `"image":"registry.example:5000/csi-resizer:v1"`, `"memory":"200Mi"`,
 		`"path":"/var/data/kubelet"`, `"mountPath":"/var/data/kubelet"`, `"--kubelet-registration-path=/var/data/kubelet/plugins/dobs.csi.digitalocean.com/csi.sock"`,
-		`"memory":"2Gi"`, `"nodeSelector":{"disks":"true"}`, `"key":"nodes"`, `"team":"disks"`, `"example.com/other":"more"`,
-	} {
-		if !strings.Contains(string(content), want) {
-			t.Errorf("not rendered: %s", want)
-		}
-	}
+		`"memory":"2Gi"`, `"nodeSelector":{"disks":"true"}`, `"key":"nodes"`, `"team":"disks"`, `"example.com/other":"more"`)
 	for _, absent := range []string{"priorityClassName", "is-default-class", "automount-rule", "udev"} {
-		if strings.Contains(string(content), absent) {
+		if strings.Contains(content, absent) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
@@ -145,45 +136,26 @@ func TestVolumesRefusals(t *testing.T) {
 	t.Parallel()
 	const on = "digitaloceanCSIDriver: {enabled: true, "
 	const at = "at '/digitaloceanCSIDriver/"
-	for name, tc := range map[string]struct{ namespace, values, want string }{
-		"another namespace":     {namespace, on + "}", "digitaloceanCSIDriver is for the namespace kube-system"},
-		"an unknown value":      {cloudNamespace, on + "luks: true}", "additional properties 'luks' not allowed"},
-		"an unknown node value": {cloudNamespace, on + "node: {privileged: false}}", at + "node': additional properties 'privileged' not allowed"},
-		"a region that is none": {cloudNamespace, on + "region: New York}", at + "region'"},
-		"no volumes":            {cloudNamespace, on + "volumeLimit: 0}", at + "volumeLimit': minimum"},
-		"a relative folder":     {cloudNamespace, on + "node: {kubeletFolder: kubelet}}", at + "node/kubeletFolder'"},
-		"a token in a flag":     {cloudNamespace, on + "extraArgs: [--token=x]}", "digitaloceanCSIDriver.extraArgs: --token is not for here: set digitaloceanCSIDriver.token"},
-		"another socket":        {cloudNamespace, on + "extraArgs: ['--endpoint=unix:///x']}", "the sidecars expect the socket where it is"},
-		"a tag with a blank":    {cloudNamespace, on + "tag: a b}", at + "tag'"},
-		"no replicas":           {cloudNamespace, on + "replicas: 0}", at + "replicas': minimum"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out, complaint, err := helm(t, tc.values, "template", "mooring", chart, "--namespace", tc.namespace)
-			if err == nil {
-				t.Fatalf("accepted:\n%s", out)
-			}
-			if !strings.Contains(complaint, tc.want) {
-				t.Errorf("want %q in:\n%s", tc.want, complaint)
-			}
-		})
-	}
+	checkRefusals(t, cloudNamespace, map[string]refusal{
+		"an unknown value":      {on + "luks: true}", "additional properties 'luks' not allowed"},
+		"an unknown node value": {on + "node: {privileged: false}}", at + "node': additional properties 'privileged' not allowed"},
+		"a region that is none": {on + "region: New York}", at + "region'"},
+		"no volumes":            {on + "volumeLimit: 0}", at + "volumeLimit': minimum"},
+		"a relative folder":     {on + "node: {kubeletFolder: kubelet}}", at + "node/kubeletFolder'"},
+		"a token in a flag":     {on + "extraArgs: [--token=x]}", "digitaloceanCSIDriver.extraArgs: --token is not for here: set digitaloceanCSIDriver.token"},
+		"another socket":        {on + "extraArgs: ['--endpoint=unix:///x']}", "the sidecars expect the socket where it is"},
+		"a tag with a blank":    {on + "tag: a b}", at + "tag'"},
+		"no replicas":           {on + "replicas: 0}", at + "replicas': minimum"},
+	})
+	checkRefusals(t, namespace, map[string]refusal{
+		"another namespace": {on + "}", "digitaloceanCSIDriver is for the namespace kube-system"},
+	})
 }
 
 // TestVolumesNotes keeps what Helm prints after an install short and to the point.
 func TestVolumesNotes(t *testing.T) {
 	t.Parallel()
-	out, complaint, err := helm(t, volumesScenarios()["defaults"], "install", "mooring", chart, "--namespace", cloudNamespace, "--dry-run=client")
-	if err != nil {
-		t.Fatalf("%v: %s", err, complaint)
-	}
-	_, notes, _ := strings.Cut(out, "NOTES:")
 	for _, want := range []string{volumesComponent, "Secret digitalocean", "app=csi-do-controller"} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("no %q in the notes:\n%s", want, notes)
-		}
-	}
-	if strings.Contains(notes, "Nothing is installed") {
-		t.Errorf("the notes say that nothing is installed:\n%s", notes)
+		checkNotes(t, cloudNamespace, volumesScenarios(), map[string]string{"defaults": want})
 	}
 }
