@@ -53,7 +53,7 @@ func pages(root string) (map[string][]byte, error) {
 	}
 	for name, render := range map[string]func(string) ([]byte, error){
 		"metrics.md": metricsPage, "marks.md": marksPage, "events.md": eventsPage, "conditions.md": conditionsPage,
-		"variables.md": variablesPage, "alerts.md": alertsPage,
+		"variables.md": variablesPage, "alerts.md": alertsPage, "assumptions.md": assumptionsPage,
 	} {
 		if out[name], err = render(root); err != nil {
 			return nil, err

@@ -107,13 +107,17 @@ func Rooms() []Room {
 		pure, acting, apps = append(pure, c.name), append(acting, c.name+" acting"), append(apps, c.name+" app")
 	}
 	adapters := []string{"calico"}
-	everything := slices.Concat([]string{"api", "prose", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
+	everything := slices.Concat([]string{"api", "assumed", "prose", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
 	rooms = append(rooms, pluginRooms(everything, tests)...)
 	return append(rooms,
 		Room{
 			Name: "calico", Packages: []string{"internal/calico/..."},
-			MayImport: []string{"api", "platform", "nodesync", "routereflector"}, TestsMayImport: tests,
+			MayImport: []string{"api", "assumed", "platform", "nodesync", "routereflector"}, TestsMayImport: tests,
 			Reason: "an adapter speaks the words of the components that use it and knows nothing of who runs them",
+		},
+		Room{
+			Name: "assumed", Packages: []string{"internal/assumed"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what is assumed of other systems is a table of values; product and simulators take it from there, and a test compares it with the outside",
 		},
 		Room{
 			Name: "prose", Packages: []string{"internal/platform/prose"}, Outside: pureOutside(), TestsMayImport: tests,
@@ -145,7 +149,7 @@ func Rooms() []Room {
 			Reason: "main is a page: it parses nothing, decides nothing and wires nothing, the app does",
 		},
 		Room{
-			Name: "sim", Packages: []string{"internal/sim/..."}, MayImport: []string{"api"}, TestsMayImport: []string{"testkit"},
+			Name: "sim", Packages: []string{"internal/sim/..."}, MayImport: []string{"api", "assumed"}, TestsMayImport: []string{"testkit"},
 			Reason: "a simulator that shares code with what it tests agrees with its bugs; only tests and the lab may import it",
 		},
 		Room{
@@ -163,7 +167,7 @@ func Rooms() []Room {
 			Reason:         "scenarios see everything but the lab, which they only run",
 		},
 		Room{
-			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"plugin", "archtest", "testkit"}),
+			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"assumed", "plugin", "archtest", "testkit"}),
 			Reason: "scripts read files, run tools and tests, and ask commands for their flags and pure packages for their tables",
 		},
 		Room{
@@ -205,17 +209,17 @@ func pluginRooms(everything, tests []string) []Room {
 func (c component) rooms(tests []string) []Room {
 	return []Room{
 		{
-			Name: c.name, Packages: c.pure, MayImport: []string{"api", "finding", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: c.name, Packages: c.pure, MayImport: []string{"api", "assumed", "finding", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components",
 		},
 		{
 			Name: c.name + " acting", Packages: c.acting,
-			MayImport: slices.Concat([]string{"api", "finding", "prose", "platform", c.name}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "platform", c.name}, c.adapters), TestsMayImport: tests,
 			Reason: "it observes and applies for its own component through adapters, and does not know how it is started",
 		},
 		{
 			Name: c.name + " app", Packages: c.apps,
-			MayImport: slices.Concat([]string{"api", "finding", "prose", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
 			Reason: "it wires its own component and no other",
 		},
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -93,7 +94,7 @@ func (b *BGPEtcd) Cluster() string { return b.cluster }
 
 // bgpPrefixes are where the kinds stand in etcd. They MUST match Calico's, and keys_test.go compares them with what libcalico-go computes.
 func bgpPrefixes() map[string]string {
-	const root = "/calico/resources/v3/projectcalico.org/"
+	const root = assumed.CalicoResources
 	return map[string]string{
 		libapiv3.KindNode: nodePrefix, apiv3.KindBGPPeer: root + "bgppeers/", apiv3.KindBGPConfiguration: root + "bgpconfigurations/",
 		apiv3.KindCalicoNodeStatus: root + "caliconodestatuses/", apiv3.KindClusterInformation: root + "clusterinformations/",

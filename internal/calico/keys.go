@@ -10,24 +10,26 @@ import (
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
-// Where Calico v3 keeps things in etcd (libcalico-go, lib/backend/model). They MUST match Calico's, and keys_test.go compares them with
+// Where Calico v3 keeps things in etcd. They MUST match Calico's, and keys_test.go compares them with
 // what libcalico-go computes.
 const (
-	nodePrefix            = "/calico/resources/v3/projectcalico.org/nodes/"
-	endpointPrefix        = "/calico/resources/v3/projectcalico.org/workloadendpoints/"
-	clusterInformationKey = "/calico/resources/v3/projectcalico.org/clusterinformations/default"
-	affinityPrefix        = "/calico/ipam/v2/host/"
-	blockPrefix           = "/calico/ipam/v2/assignment/"
-	handlePrefix          = "/calico/ipam/v2/handle/"
+	nodePrefix            = assumed.CalicoResources + "nodes/"
+	endpointPrefix        = assumed.CalicoResources + "workloadendpoints/"
+	clusterInformationKey = assumed.CalicoResources + "clusterinformations/default"
+	affinityPrefix        = assumed.CalicoAffinities
+	blockPrefix           = assumed.CalicoBlocks
+	handlePrefix          = assumed.CalicoHandles
 )
 
 func nodeKey(name string) string { return nodePrefix + name }
 
 // resourcePrefixes are where the kinds stand of which an object can be about one host alone.
 func resourcePrefixes() map[string]string {
-	const root = "/calico/resources/v3/projectcalico.org/"
+	const root = assumed.CalicoResources
 	return map[string]string{
 		apiv3.KindFelixConfiguration: root + "felixconfigurations/",
 		apiv3.KindBGPConfiguration:   root + "bgpconfigurations/",

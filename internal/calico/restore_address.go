@@ -17,10 +17,12 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // poolPrefix is where IPPools stand (libcalico-go, lib/backend/model resource.go).
-const poolPrefix = "/calico/resources/v3/projectcalico.org/ippools/"
+const poolPrefix = assumed.CalicoResources + "ippools/"
 
 func (a HeldAddress) validate() error {
 	if !a.Block.IsValid() || !a.Block.Contains(a.Address) || a.Handle == "" {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // The annotations in which Calico's kubernetes datastore keeps a Calico Node (libcalico-go lib/backend/k8s/resources/node.go).
@@ -28,7 +29,7 @@ const (
 )
 
 // DefaultASNumber is Calico's, where BGPConfiguration default names none.
-const DefaultASNumber = 64512
+const DefaultASNumber = assumed.CalicoASNumber
 
 // NodeFrom reads a Kubernetes Node of a cluster with Calico's kubernetes datastore. workloads counts the pods on it that are neither static nor
 // a DaemonSet's; as is the cluster's AS number. What an annotation says that Calico would not understand counts as absent, as for Calico.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 const (
@@ -19,8 +21,6 @@ const (
 	quorum = 2
 	// maxObservers is how many are queried about one reflector: one more than needed, since one of them may be silent.
 	maxObservers = quorum + 1
-	// holdTime is for how long BIRD keeps a session with a machine that fell silent: Calico's templates set none, and 240 s is BIRD's default.
-	holdTime = 4 * time.Minute
 )
 
 // Trouble is a reflector whose Node is not Ready, with what is waited for before it is replaced.
@@ -68,7 +68,7 @@ func (t *Trouble) Describe(now time.Time) string {
 	if len(t.Lost) > 0 {
 		out += ", as " + strings.Join(t.Lost, ", ") + " did"
 	}
-	return out + fmt.Sprintf(" (BIRD keeps a silent machine's session until %s at the latest)", at(t.Since.Add(holdTime)))
+	return out + fmt.Sprintf(" (BIRD keeps a silent machine's session until %s at the latest)", at(t.Since.Add(assumed.HoldTime)))
 }
 
 // troubles lists the topology's reflectors in trouble, by name.

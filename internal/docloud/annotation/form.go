@@ -6,6 +6,8 @@ package annotation
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // Kind is a form of values that can be checked by looking at one value alone.
@@ -79,11 +81,14 @@ func FormOf(name string) Form {
 	case HealthCheckPort:
 		return Form{Kind: KindInteger, Override: true}
 	case SizeUnit:
-		return Form{Kind: KindCount, Blank: true, To: 100, Doubt: "which DigitalOcean will refuse: it takes 1 to 100"}
+		return Form{
+			Kind: KindCount, Blank: true, To: assumed.SizeUnitMost, Doubt: fmt.Sprintf("which DigitalOcean will refuse: it takes 1 to %d", assumed.SizeUnitMost),
+		}
 	case RedirectHTTPToHTTPS, EnableProxyProtocol, EnableBackendKeepalive, DisableLetsEncryptDNSRecord, Disown, LocalTargetsOnly:
 		return Form{Kind: KindBoolean}
 	case HTTPIdleTimeout:
-		return bounded(KindSeconds, 30, 600, "which DigitalOcean will refuse: it takes 30 to 600 seconds")
+		return bounded(KindSeconds, assumed.IdleTimeoutLeast, assumed.IdleTimeoutMost,
+			fmt.Sprintf("which DigitalOcean will refuse: it takes %d to %d seconds", assumed.IdleTimeoutLeast, assumed.IdleTimeoutMost))
 	case HealthCheckInterval, HealthCheckTimeout:
 		return documented(3, 300)
 	case HealthCheckUnhealthyThreshold, HealthCheckHealthyThreshold:

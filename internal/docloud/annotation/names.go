@@ -3,6 +3,8 @@
 
 package annotation
 
+import "github.com/mooring-dev/mooring/internal/assumed"
+
 // Prefix begins most of the annotations. Like every name in this file it MUST not be changed: manifests of existing clusters hold it.
 const Prefix = "service.beta.kubernetes.io/do-loadbalancer-"
 
@@ -66,38 +68,38 @@ const (
 	FirewallManaged = "kubernetes.digitalocean.com/firewall-managed"
 )
 
-// Values that DigitalOcean's API knows (its OpenAPI description, schema of a load balancer).
+// Values that DigitalOcean's API knows.
 const (
-	TypeRegional        = "REGIONAL"
-	TypeRegionalNetwork = "REGIONAL_NETWORK"
+	TypeRegional        = assumed.TypeRegional
+	TypeRegionalNetwork = assumed.TypeRegionalNetwork
 	// DefaultType is the type of a load balancer when neither annotation nor configuration names one.
 	DefaultType = TypeRegionalNetwork
 
-	NetworkExternal = "EXTERNAL"
-	NetworkInternal = "INTERNAL"
+	NetworkExternal = assumed.NetworkExternal
+	NetworkInternal = assumed.NetworkInternal
 
-	StackIPv4 = "IPV4"
-	StackDual = "DUALSTACK"
+	StackIPv4 = assumed.StackIPv4
+	StackDual = assumed.StackDual
 
-	ProtocolTCP   = "tcp"
-	ProtocolUDP   = "udp"
-	ProtocolHTTP  = "http"
-	ProtocolHTTPS = "https"
-	ProtocolHTTP2 = "http2"
-	ProtocolHTTP3 = "http3"
+	ProtocolTCP   = assumed.ProtocolTCP
+	ProtocolUDP   = assumed.ProtocolUDP
+	ProtocolHTTP  = assumed.ProtocolHTTP
+	ProtocolHTTPS = assumed.ProtocolHTTPS
+	ProtocolHTTP2 = assumed.ProtocolHTTP2
+	ProtocolHTTP3 = assumed.ProtocolHTTP3
 
-	AlgorithmRoundRobin       = "round_robin"
-	AlgorithmLeastConnections = "least_connections"
+	AlgorithmRoundRobin       = assumed.AlgorithmRoundRobin
+	AlgorithmLeastConnections = assumed.AlgorithmLeastConnections
 
-	StickyNone    = "none"
-	StickyCookies = "cookies"
+	StickyNone    = assumed.StickyNone
+	StickyCookies = assumed.StickyCookies
 
-	SizeSmall  = "lb-small"
-	SizeMedium = "lb-medium"
-	SizeLarge  = "lb-large"
+	SizeSmall  = assumed.SizeSmall
+	SizeMedium = assumed.SizeMedium
+	SizeLarge  = assumed.SizeLarge
 
-	CipherDefault = "DEFAULT"
-	CipherStrong  = "STRONG"
+	CipherDefault = assumed.CipherDefault
+	CipherStrong  = assumed.CipherStrong
 )
 
 // What the upstream project writes into the health check of every load balancer unless an annotation says otherwise. They differ from the

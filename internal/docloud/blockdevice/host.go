@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // Errors, for errors.Is. Each is wrapped in a sentence.
@@ -30,8 +32,6 @@ var (
 )
 
 const (
-	// linkPrefix is what udev puts before a volume's name in /dev/disk/by-id (DigitalOcean's documentation).
-	linkPrefix = "scsi-0DO_Volume_"
 	// kubernetesPrefix begins the names of volumes that Kubernetes made (csi-provisioner's default).
 	kubernetesPrefix = "pvc-"
 	// DefaultWait is how long a link may take to appear after the attachment.
@@ -72,7 +72,7 @@ func or(value, otherwise string) string {
 
 // link is where udev shows a volume.
 func (h *Host) link(name string) string {
-	return filepath.Join(or(h.Links, "/dev/disk/by-id"), linkPrefix+name)
+	return filepath.Join(or(h.Links, "/dev/disk/by-id"), assumed.DiskLink+name)
 }
 
 // Find waits for the link of a volume, and proves that what is behind it is that volume.
@@ -169,7 +169,7 @@ func isSerialOf(serial, name string) bool {
 func (h *Host) serial(d Device) (string, bool) {
 	folder := filepath.Join(or(h.Sysfs, "/sys"), "dev/block", numberText(d.Number), "device")
 	vendor, err := os.ReadFile(filepath.Join(folder, "vendor"))
-	if err != nil || strings.TrimSpace(string(vendor)) != "DO" {
+	if err != nil || strings.TrimSpace(string(vendor)) != assumed.DiskVendor {
 		return "", false
 	}
 	page, err := os.ReadFile(filepath.Join(folder, "vpd_pg80"))
@@ -193,7 +193,7 @@ func (h *Host) Foreign() int {
 	}
 	count := 0
 	for _, e := range entries {
-		name, volume := strings.CutPrefix(e.Name(), linkPrefix)
+		name, volume := strings.CutPrefix(e.Name(), assumed.DiskLink)
 		if volume && !strings.HasPrefix(name, kubernetesPrefix) && !strings.Contains(name, "-part") {
 			count++
 		}

@@ -3,7 +3,11 @@
 
 package budget
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
+)
 
 // Priority is how urgent a call is: what is greater goes first.
 type Priority int
@@ -65,8 +69,8 @@ func shareOf(p Priority) share {
 }
 
 const (
-	// mostInWindow and window keep a little away from DigitalOcean's 250 in 60 seconds: calls take different times to arrive.
-	mostInWindow = 240
+	// mostInWindow and window keep a little away from DigitalOcean's limit in 60 seconds: calls take different times to arrive.
+	mostInWindow = assumed.RequestsPerMinute - 10
 	window       = 62 * time.Second
 	// firstHold is how long nothing is sent after a 429 that does not say how long to wait; it doubles with each, up to longestHold.
 	firstHold   = 2 * time.Second

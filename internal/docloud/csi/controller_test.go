@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
@@ -202,17 +203,70 @@ func TestAVolumeElsewhereIsLeftThere(t *testing.T) {
 	})
 }
 
-// TestADropletHasRoomForSeven: the eighth volume is refused as an exhausted resource.
-func TestADropletHasRoomForSeven(t *testing.T) {
+// TestOnlyDigitalOceanLimitsTheVolumesOfADroplet: the fifteenth passes, and one more too if the API accepts it; what it refuses is an exhausted resource.
+func TestOnlyDigitalOceanLimitsTheVolumesOfADroplet(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		a := newAccount(t, taking(0))
-		node := a.droplet()
-		for i := range 7 {
-			if err := a.attach(a.volume(fmt.Sprintf("pvc-%d", i), 1), node); err != nil {
+		for most, refusal := range map[int]string{assumed.VolumesPerDroplet: "cannot attach more than 15 volumes to a single Droplet", 20: "cannot attach more than 20"} {
+			a := newAccount(t, digitalocean.VolumeOptions{PerDroplet: most})
+			node := a.droplet()
+			for i := range most {
+				if err := a.attach(a.volume(fmt.Sprintf("pvc-%d", i), 1), node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want(t, a.attach(a.volume("pvc-more", 1), node), codes.ResourceExhausted, refusal)
+		}
+	})
+}
+
+// TestOnlyDigitalOceanLimitsTheSize: 20 TiB are created and grown to where the API accepts them, and refused with its words where it does not.
+func TestOnlyDigitalOceanLimitsTheSize(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const huge = 20 << 40
+		a := newAccount(t, digitalocean.VolumeOptions{Largest: 20 << 10})
+		expand := func(id string) error {
+			_, err := a.ControllerExpandVolume(t.Context(), &spec.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &spec.CapacityRange{RequiredBytes: huge}})
+			return err
+		}
+		if v, err := a.create("pvc-1", huge, nil); err != nil || v.GetCapacityBytes() != huge {
+			t.Errorf("%v, %v", v, err)
+		}
+		if err := expand(a.volume("pvc-2", 1)); err != nil {
+			t.Error(err)
+		}
+		a = newAccount(t, digitalocean.VolumeOptions{})
+		_, err := a.create("pvc-1", huge, nil)
+		want(t, err, codes.OutOfRange, "invalid size")
+		want(t, expand(a.volume("pvc-2", 1)), codes.OutOfRange, "invalid size")
+	})
+}
+
+// TestRefusalsHaveTheirCodes of the Container Storage Interface, with DigitalOcean's own words.
+func TestRefusalsHaveTheirCodes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, refusal := range []struct {
+			status  int
+			message string
+			code    codes.Code
+		}{
+			{http.StatusUnprocessableEntity, "invalid size", codes.OutOfRange},
+			{http.StatusForbidden, "failed to create volume: volume/snapshot capacity limit exceeded", codes.ResourceExhausted},
+			{http.StatusForbidden, "You are not authorized to perform this operation", codes.PermissionDenied},
+			{http.StatusTooManyRequests, "API rate limit exceeded", codes.ResourceExhausted},
+			{http.StatusTooManyRequests, "rate limit exceeded: one request per 10m0s", codes.ResourceExhausted},
+			{http.StatusUnprocessableEntity, "cannot attach more volumes to the Droplet", codes.ResourceExhausted},
+			{http.StatusUnprocessableEntity, "Volume already has a pending event.", codes.Aborted},
+			{http.StatusUnprocessableEntity, "region is not available", codes.FailedPrecondition},
+			{http.StatusUnauthorized, "Unable to authenticate you", codes.Unauthenticated},
+		} {
+			a := newAccount(t, digitalocean.VolumeOptions{})
+			rule := fault.Rule{Route: "POST /v2/volumes", Kind: fault.Error, Status: refusal.status, Message: refusal.message, Nth: 1, Times: -1}
+			if err := a.sim.Inject(rule); err != nil {
 				t.Fatal(err)
 			}
+			_, err := a.create("pvc-1", 1<<30, nil)
+			want(t, err, refusal.code, strings.TrimSuffix(refusal.message, "."))
 		}
-		want(t, a.attach(a.volume("pvc-7", 1), node), codes.ResourceExhausted, "cannot attach more than 7")
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 )
@@ -22,8 +23,6 @@ import (
 const (
 	// mostSteps bounds the steps of one request to create a volume: a clone takes five.
 	mostSteps = 10
-	// longestName is that of the Container Storage Interface for any text, in bytes.
-	longestName = 128
 	// settleTime is how long to wait before a list is read again that may lag behind a change.
 	settleTime = time.Second
 )
@@ -57,8 +56,8 @@ func (c *Controller) checkCreate(r *spec.CreateVolumeRequest) error {
 	if r.GetName() == "" {
 		return invalid("the request has no name")
 	}
-	if len(r.GetName()) > longestName {
-		return invalid("the name has %d bytes: at most %d are possible", len(r.GetName()), longestName)
+	if len(r.GetName()) > assumed.CSITextLength {
+		return invalid("the name has %d bytes: at most %d are possible", len(r.GetName()), assumed.CSITextLength)
 	}
 	if len(r.GetVolumeCapabilities()) == 0 {
 		return invalid("the request has no volume capabilities")

@@ -11,12 +11,23 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 )
 
-// limitWords are in what DigitalOcean answers about one more than the account or the droplet may have.
-func limitWords() []string { return []string{"limit", "cannot attach more", "capacity"} }
+// wordCodes are the codes of refusals that DigitalOcean's words alone tell apart.
+func wordCodes() []struct {
+	words string
+	code  codes.Code
+} {
+	return []struct {
+		words string
+		code  codes.Code
+	}{
+		{assumed.RefusedSize, codes.OutOfRange}, {assumed.RefusedAttachMore, codes.ResourceExhausted}, {assumed.RefusedLimit, codes.ResourceExhausted},
+	}
+}
 
 // fail makes the error of a request: the code says to the caller what to do next, the text to a person.
 func fail(err error) error {
@@ -41,7 +52,7 @@ func kinds() []struct {
 		{context.DeadlineExceeded, codes.DeadlineExceeded}, {context.Canceled, codes.Canceled}, {volume.ErrConflict, codes.AlreadyExists},
 		{volume.ErrRange, codes.OutOfRange}, {volume.ErrElsewhere, codes.FailedPrecondition}, {doapi.ErrNotFound, codes.NotFound},
 		{doapi.ErrUnauthorized, codes.Unauthenticated}, {doapi.ErrForbidden, codes.PermissionDenied}, {doapi.ErrTooSoon, codes.ResourceExhausted},
-		{doapi.ErrPending, codes.Aborted},
+		{doapi.ErrRateLimited, codes.ResourceExhausted}, {doapi.ErrPending, codes.Aborted},
 	}
 }
 
@@ -57,9 +68,9 @@ func codeOf(err error) codes.Code {
 	if !errors.Is(err, doapi.ErrRefused) {
 		return codes.Unavailable
 	}
-	for _, word := range limitWords() {
-		if strings.Contains(err.Error(), word) {
-			return codes.ResourceExhausted
+	for _, known := range wordCodes() {
+		if strings.Contains(err.Error(), known.words) {
+			return known.code
 		}
 	}
 	return codes.FailedPrecondition

@@ -58,7 +58,7 @@ func serve(t *testing.T, options digitalocean.VolumeOptions) *served {
 	spec.RegisterControllerServer(server, NewController(ControllerOptions{
 		API: client, Region: "nyc1", PollInterval: 10 * time.Millisecond, Clock: clock.RealClock{}, Log: logr.Discard(),
 	}))
-	spec.RegisterNodeServer(server, NewNode(NodeOptions{Host: s.host, Droplet: s.node, Region: "nyc1", VolumeLimit: 7, Log: logr.Discard()}))
+	spec.RegisterNodeServer(server, NewNode(NodeOptions{Host: s.host, Droplet: s.node, Region: "nyc1", VolumeLimit: 15, Log: logr.Discard()}))
 	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", s.socket)
 	if err != nil {
 		t.Fatal(err)

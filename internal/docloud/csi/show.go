@@ -12,6 +12,7 @@ import (
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 )
@@ -148,10 +149,10 @@ func (c *Controller) soon(err error, all []volume.Snapshot, of string) error {
 	next, known := volume.NextSnapshot(all, of, c.o.Clock.Now())
 	if !known {
 		return fmt.Errorf("DigitalOcean takes one snapshot of a volume in %s, and one of volume %s that is deleted by now counts: it is tried again: %w",
-			volume.SnapshotInterval, of, err)
+			assumed.SnapshotInterval, of, err)
 	}
 	return fmt.Errorf("DigitalOcean takes one snapshot of a volume in %s: volume %s can have the next one at %s, at which it is tried again: %w",
-		volume.SnapshotInterval, of, next.UTC().Format("15:04:05 UTC"), err)
+		assumed.SnapshotInterval, of, next.UTC().Format("15:04:05 UTC"), err)
 }
 
 // DeleteSnapshot deletes a snapshot.

@@ -308,11 +308,11 @@ func TestWhatIsAttachedByHandTakesRoom(t *testing.T) {
 			t.Errorf("%v, %v; want %d", info, err, want)
 		}
 	}
-	limit(7)
+	limit(15)
 	s.attach(m, s.create("pvc-1", 1))
-	limit(7) // Kubernetes counts it itself
+	limit(15) // Kubernetes counts it itself
 	s.attach(m, s.create("by-hand", 1))
-	limit(6)
+	limit(14)
 }
 
 // TestThePluginRegistersItself with kubelet, without node-driver-registrar, and shows metrics of its own.

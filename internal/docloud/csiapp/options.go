@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/platform/logging/plain"
@@ -67,7 +68,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.debugAddress, "debug-addr", "", "HOST:PORT where /health, /healthz and /readyz are served. If empty, they are not served.")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "", "HOST:PORT where /metrics is served, which may be that of --debug-addr. If empty, it is not served.")
 	flags.Float64Var(&o.qps, "do-api-rate-limit", 0, "Maximum number of calls to DigitalOcean's API per second; 0 means only DigitalOcean's own limit.")
-	flags.IntVar(&o.volumeLimit, "volume-limit", volume.PerDroplet, "How many volumes a droplet can have, including those attached by hand.")
+	flags.IntVar(&o.volumeLimit, "volume-limit", assumed.VolumesPerDroplet, "How many volumes a droplet can have, including those attached by hand.")
 	flags.DurationVar(&o.pollInterval, "action-poll-interval", csi.DefaultPollInterval, "Minimum time between calls about actions in progress.")
 	flags.StringVar(&o.links, "device-links", "/dev/disk/by-id", "Folder with the links to devices.")
 	flags.StringVar(&o.sysfs, "device-sysfs", "/sys", "Folder where the kernel describes devices: their vendor, serial and size.")
@@ -111,7 +112,7 @@ func (o *options) complete() error {
 func (o *options) checkNumbers() error {
 	switch {
 	case o.volumeLimit < 1:
-		return fmt.Errorf("--volume-limit is %d: it must be at least 1; DigitalOcean attaches up to %d", o.volumeLimit, volume.PerDroplet)
+		return fmt.Errorf("--volume-limit is %d: it must be at least 1; DigitalOcean attaches up to %d", o.volumeLimit, assumed.VolumesPerDroplet)
 	case o.pollInterval < 10*time.Millisecond:
 		return fmt.Errorf("--action-poll-interval is %s: it must be at least 10ms; DigitalOcean takes 250 calls in a minute", o.pollInterval)
 	case o.linkWait <= 0:

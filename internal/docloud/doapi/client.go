@@ -21,6 +21,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 )
 
@@ -32,7 +33,7 @@ const (
 	// largestAnswer bounds how much of one answer is read, in bytes: a page of 200 droplets is about 1 MB.
 	largestAnswer = 32 << 20
 	// PageSize is the most that the API gives in one page.
-	PageSize = 200
+	PageSize = assumed.PageSize
 )
 
 // Options are what a Client needs.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // Kinds of errors, for errors.Is. Everything else is a failure that may pass.
@@ -77,21 +79,9 @@ func (e *Error) Error() string {
 // Unwrap returns the kind of the error.
 func (e *Error) Unwrap() error { return e.kind }
 
-// busyText is part of what the API answers about a load balancer that is not done with the last change (openapi issue 1173).
-const busyText = "processes previous actions"
-
-// limitText is part of what the API answers, also as 403, about one more object than the account may have.
-const limitText = "limit"
-
-// pendingText is part of what the API answers to an action while the volume or its droplet has another one; soonText of its limit of one object.
-const (
-	pendingText = "pending event"
-	soonText    = "one request per"
-)
-
 // ofOneObject reports whether an answer of 429 is about one object, so that other calls may go on.
 func ofOneObject(status int, message string) bool {
-	return status == http.StatusTooManyRequests && strings.Contains(message, soonText)
+	return status == http.StatusTooManyRequests && strings.Contains(message, assumed.RefusedTooSoon)
 }
 
 // kindOf sorts an answer by its status and text. A 404 without the API's own body is somebody else's: a proxy, or a wrong base URL.
@@ -101,9 +91,9 @@ func kindOf(status int, id, message string) error {
 		return ErrUnauthorized
 	case http.StatusForbidden:
 		switch {
-		case strings.Contains(message, busyText):
+		case strings.Contains(message, assumed.RefusedBusy):
 			return ErrBusy
-		case strings.Contains(message, limitText):
+		case strings.Contains(message, assumed.RefusedLimit):
 			return ErrRefused
 		}
 		return ErrForbidden
@@ -118,9 +108,9 @@ func kindOf(status int, id, message string) error {
 		return ErrRateLimited
 	case http.StatusBadRequest, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity:
 		switch {
-		case strings.Contains(message, busyText):
+		case strings.Contains(message, assumed.RefusedBusy):
 			return ErrBusy
-		case strings.Contains(message, pendingText):
+		case strings.Contains(message, assumed.RefusedPending):
 			return ErrPending
 		}
 		return ErrRefused

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
@@ -110,9 +111,9 @@ func outbound() []OutboundRule {
 
 // Protocols of rules, as the API spells them.
 const (
-	protocolTCP  = "tcp"
-	protocolUDP  = "udp"
-	protocolICMP = "icmp"
+	protocolTCP  = assumed.ProtocolTCP
+	protocolUDP  = assumed.ProtocolUDP
+	protocolICMP = assumed.ProtocolICMP
 )
 
 // share reports whether two lists of tags have one in common; tags are told apart without regard to case.

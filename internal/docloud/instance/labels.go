@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // LabelsAnnotation on Nodes: the labels that were made from tags, with their values, as JSON. It distinguishes our labels from those of others.
@@ -23,13 +25,10 @@ const LabelsAnnotation = "cloud.mooring.dev/labels-from-tags"
 // value; where two keys fit the longer one counts, so that a key may have colons itself. No two keys make the same label.
 type TagLabels map[string]string
 
-// tagPattern is what DigitalOcean takes as a tag (OpenAPI, schema tags: letters, numbers, colons, dashes and underscores, 255 at most).
-const tagPattern = `^[A-Za-z0-9_:-]{1,255}$`
-
 // ParseTagLabels reads TAG=LABEL,TAG=LABEL, such as env=example.com/env. Blanks around a part are not meant. An empty text is not labels at all. An
 // error is one sentence.
 func ParseTagLabels(text string) (TagLabels, error) {
-	made, tags := TagLabels{}, regexp.MustCompile(tagPattern)
+	made, tags := TagLabels{}, regexp.MustCompile(assumed.TagPattern)
 	for part := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(part) == "" {
 			continue
@@ -39,7 +38,7 @@ func ParseTagLabels(text string) (TagLabels, error) {
 		switch {
 		case tag == "" || label == "":
 			return nil, fmt.Errorf("%q is not of the form TAG=LABEL, such as env=example.com/env", strings.TrimSpace(part))
-		case !tags.MatchString(tag) || strings.HasSuffix(tag, ":"):
+		case len(tag) > assumed.TagLength || !tags.MatchString(tag) || strings.HasSuffix(tag, ":"):
 			return nil, fmt.Errorf("%q cannot be the key of a tag: it has letters, digits, colons, dashes and underscores, and no colon at its end", tag)
 		case len(validation.IsQualifiedName(label)) > 0:
 			return nil, fmt.Errorf("%q cannot be a label: %s", label, strings.Join(validation.IsQualifiedName(label), "; "))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
@@ -269,11 +270,11 @@ func compareRules(a, b ForwardingRule) int {
 
 // Defaults of the API's description for a health check that does not say. They are not those that are always sent.
 const (
-	apiInterval           = 10
-	apiTimeout            = 5
-	apiHealthyThreshold   = 3
-	apiUnhealthyThreshold = 5
-	apiHealthPort         = 80
+	apiInterval           = assumed.CheckIntervalDefault
+	apiTimeout            = assumed.CheckTimeoutDefault
+	apiHealthyThreshold   = assumed.CheckHealthyDefault
+	apiUnhealthyThreshold = assumed.CheckUnhealthyDefault
+	apiHealthPort         = assumed.CheckPortDefault
 )
 
 // filled returns a health check as DigitalOcean keeps it.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
 
@@ -70,8 +71,8 @@ func (f *forwarding) checkPort(port corev1.ServicePort) {
 		})
 	case f.settings.Type == annotation.TypeRegional && port.NodePort == 0 && f.noNodePorts():
 		f.warn(fmt.Sprintf("port %d has no node port, without which a %s load balancer cannot reach it", port.Port, annotation.TypeRegional))
-	case port.Port >= 50053 && port.Port <= 50055:
-		f.warn(fmt.Sprintf("port %d will be refused: DigitalOcean keeps 50053 to 50055 for itself", port.Port))
+	case port.Port >= assumed.ReservedPortFirst && port.Port <= assumed.ReservedPortLast:
+		f.warn(fmt.Sprintf("port %d will be refused: DigitalOcean keeps %d to %d for itself", port.Port, assumed.ReservedPortFirst, assumed.ReservedPortLast))
 	}
 }
 

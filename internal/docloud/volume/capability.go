@@ -5,8 +5,11 @@ package volume
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // File systems that can be asked for; "" is [DefaultFileSystem].
@@ -92,13 +95,12 @@ func ParseTags(parameters map[string]string) ([]string, error) {
 	return tags, nil
 }
 
-// CheckTag returns an error that is one sentence if DigitalOcean does not take a tag (OpenAPI: tag.name).
+var tagNames = regexp.MustCompile(assumed.TagPattern)
+
+// CheckTag returns an error that is one sentence if DigitalOcean does not take a tag.
 func CheckTag(tag string) error {
-	strange := func(r rune) bool {
-		return r != '_' && r != '-' && r != ':' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}
-	if tag == "" || len(tag) > 255 || strings.ContainsFunc(tag, strange) {
-		return fmt.Errorf("the tag %q is not possible at DigitalOcean: use letters, digits, _, - and :, at most 255", tag)
+	if len(tag) > assumed.TagLength || !tagNames.MatchString(tag) {
+		return fmt.Errorf("the tag %q is not possible at DigitalOcean: use letters, digits, _, - and :, at most %d", tag, assumed.TagLength)
 	}
 	return nil
 }

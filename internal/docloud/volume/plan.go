@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // Do is what is to be done next.
@@ -194,6 +196,6 @@ func NextSnapshot(all []Snapshot, of string, refused time.Time) (time.Time, bool
 			last = s.Created
 		}
 	}
-	next := last.Add(SnapshotInterval)
+	next := last.Add(assumed.SnapshotInterval)
 	return next, next.After(refused)
 }

@@ -7,20 +7,27 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // Range is the size that a request allows, in bytes; 0 means no limit.
 type Range struct{ Required, Limit int64 }
 
-// names is what DigitalOcean accepts as a volume's name (OpenAPI: volume_base.name).
-var names = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+var names = regexp.MustCompile(assumed.VolumeNamePattern)
+
+// possible reports whether DigitalOcean accepts a volume's name.
+func possible(name string) bool {
+	return len(name) <= assumed.VolumeNameLength && names.MatchString(name)
+}
 
 // Name returns the volume's name at DigitalOcean for the name of a request: the same if DigitalOcean takes it, as it does those of
 // csi-provisioner ("pvc-" and a UID), else what of it fits with a digest that keeps names apart. The same name always has the same one.
 func Name(name string) string {
-	if names.MatchString(name) {
+	if possible(name) {
 		return name
 	}
 	const longest = 40
@@ -34,23 +41,23 @@ func Name(name string) string {
 	return "v-" + strings.Trim(fits[:min(len(fits), longest)], "-") + "-" + hex.EncodeToString(digest[:8])
 }
 
-// Pick returns the size in GiB for a range: the smallest whole number of GiB that has the required bytes. An error is one sentence.
+// Pick returns the size in GiB for a range: the smallest whole number of GiB that has the required bytes. There is no largest size: only DigitalOcean
+// decides that. An error is one sentence.
 func (r Range) Pick() (int, error) {
-	most := int64(Largest) * GiB
 	switch {
 	case r.Required < 0 || r.Limit < 0:
 		return 0, fmt.Errorf("the size must not be negative: %d bytes are required and the limit is %d", r.Required, r.Limit)
+	case r.Required > math.MaxInt64-GiB:
+		return 0, fmt.Errorf("%d bytes are required, which no number of GiB can hold", r.Required)
 	case r.Limit > 0 && r.Required > r.Limit:
 		return 0, fmt.Errorf("%d bytes are required, which is more than the limit of %d", r.Required, r.Limit)
-	case r.Required > most:
-		return 0, fmt.Errorf("%d bytes are required, and DigitalOcean's volumes have at most %d GiB", r.Required, Largest)
-	case r.Limit > 0 && r.Limit < int64(Smallest)*GiB:
-		return 0, fmt.Errorf("the limit is %d bytes, and DigitalOcean's volumes have at least %d GiB", r.Limit, Smallest)
+	case r.Limit > 0 && r.Limit < int64(assumed.VolumeSizeLeast)*GiB:
+		return 0, fmt.Errorf("the limit is %d bytes, and DigitalOcean's volumes have at least %d GiB", r.Limit, assumed.VolumeSizeLeast)
 	}
 	size := int64(Default)
 	switch {
 	case r.Required > 0:
-		size = max(Smallest, roundUp(r.Required))
+		size = max(assumed.VolumeSizeLeast, roundUp(r.Required))
 	case r.Limit > 0:
 		size = min(size, r.Limit/GiB)
 	}

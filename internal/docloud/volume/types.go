@@ -3,24 +3,17 @@
 
 package volume
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
+)
 
 // GiB is the unit of DigitalOcean's volumes, in bytes.
 const GiB int64 = 1 << 30
 
-// Bounds of a volume, in GiB (DigitalOcean's documentation of limits).
-const (
-	Smallest = 1
-	Largest  = 16384
-	// Default is the size of a volume for which none is asked, as csi-digitalocean has it.
-	Default = 16
-)
-
-// PerDroplet is how many volumes DigitalOcean attaches to one droplet.
-const PerDroplet = 7
-
-// SnapshotInterval is how far apart snapshots of one volume are: DigitalOcean responds with 429 "one request per 10m0s" to an earlier one.
-const SnapshotInterval = 10 * time.Minute
+// Default is the size in GiB of a volume for which none is requested, as csi-digitalocean has it.
+const Default = 16
 
 // Observed is a volume as DigitalOcean shows it.
 type Observed struct {
@@ -56,21 +49,21 @@ type Snapshot struct {
 // ActionStatus is how far an action has come.
 type ActionStatus string
 
-// The states of actions (OpenAPI: action.status).
+// The states of actions.
 const (
-	InProgress ActionStatus = "in-progress"
-	Completed  ActionStatus = "completed"
-	Errored    ActionStatus = "errored"
+	InProgress ActionStatus = assumed.ActionInProgress
+	Completed  ActionStatus = assumed.ActionCompleted
+	Errored    ActionStatus = assumed.ActionErrored
 )
 
 // ActionKind is what an action does.
 type ActionKind string
 
-// The kinds of actions (OpenAPI: volumeAction.type). They are values of a metric's label and MUST NOT change.
+// The kinds of actions. They are values of a metric's label and MUST NOT change.
 const (
-	Attach ActionKind = "attach"
-	Detach ActionKind = "detach"
-	Resize ActionKind = "resize"
+	Attach ActionKind = assumed.ActionAttach
+	Detach ActionKind = assumed.ActionDetach
+	Resize ActionKind = assumed.ActionResize
 )
 
 // Action is a change of a volume that DigitalOcean has accepted.

@@ -14,6 +14,8 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // opsPerTransaction is below etcd's limit of 128.
@@ -33,7 +35,7 @@ func (c Crowd) Machine(i int) string { return fmt.Sprintf("%s-%05d", cmp.Or(c.Pr
 
 // Fill writes the crowd and a ClusterInformation that says ready into an etcd. An error names the first machine that could not be written.
 func (c Crowd) Fill(ctx context.Context, client *clientv3.Client) error {
-	const resources = "/calico/resources/v3/projectcalico.org/"
+	const resources = assumed.CalicoResources
 	ready := `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default"},"spec":{"datastoreReady":true}}`
 	if _, err := client.Put(ctx, resources+"clusterinformations/default", ready); err != nil {
 		return fmt.Errorf("writing ClusterInformation: %w", err)
@@ -79,7 +81,7 @@ func (c Crowd) machine(i int, resources string) ([]clientv3.Op, error) {
 		handle := c.handle(i, p)
 		endpoint := strings.ReplaceAll(name, "-", "--") + fmt.Sprintf("-k8s-pod--%d-eth0", p)
 		ops = append(ops,
-			clientv3.OpPut("/calico/ipam/v2/handle/"+handle, fmt.Sprintf(`{"handleID":%q,"block":{%q:1},"deleted":false}`, handle, cidr.String())),
+			clientv3.OpPut(assumed.CalicoHandles+handle, fmt.Sprintf(`{"handleID":%q,"block":{%q:1},"deleted":false}`, handle, cidr.String())),
 			clientv3.OpPut(resources+"workloadendpoints/default/"+endpoint, fmt.Sprintf(`{"kind":"WorkloadEndpoint","apiVersion":"projectcalico.org/v3",`+
 				`"metadata":{"name":%q,"namespace":"default"},"spec":{"orchestrator":"k8s","node":%q,"pod":"pod-%d","endpoint":"eth0"}}`, endpoint, name, p)))
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // firewall is never changed in place, see table.
@@ -27,7 +29,7 @@ type firewall struct {
 }
 
 // firewallName is OpenAPI's pattern: two characters at least.
-var firewallName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]+$`)
+var firewallName = regexp.MustCompile(assumed.FirewallNamePattern)
 
 func (f *firewall) clone() *firewall {
 	copied := *f

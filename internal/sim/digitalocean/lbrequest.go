@@ -3,6 +3,8 @@
 
 package digitalocean
 
+import "github.com/mooring-dev/mooring/internal/assumed"
+
 // balancerRequest is the body of POST and PUT. A pointer tells what was sent from what was left out.
 type balancerRequest struct {
 	Name                         string              `json:"name"`
@@ -45,18 +47,18 @@ type healthCheckRequest struct {
 
 // The defaults of the OpenAPI description, to which PUT resets what is left out.
 const (
-	defaultIdleTimeout     = 60
-	defaultCheckPort       = 80
-	defaultCheckInterval   = 10
-	defaultCheckTimeout    = 5
-	defaultUnhealthy       = 5
-	defaultHealthy         = 3
-	defaultTLSCipherPolicy = "DEFAULT"
+	defaultIdleTimeout     = assumed.IdleTimeoutDefault
+	defaultCheckPort       = assumed.CheckPortDefault
+	defaultCheckInterval   = assumed.CheckIntervalDefault
+	defaultCheckTimeout    = assumed.CheckTimeoutDefault
+	defaultUnhealthy       = assumed.CheckUnhealthyDefault
+	defaultHealthy         = assumed.CheckHealthyDefault
+	defaultTLSCipherPolicy = assumed.CipherDefault
 )
 
 // sizeUnits are the numbers of nodes that the old names of sizes stand for (OpenAPI: load_balancer.size).
 func sizeUnits(slug string) (int, bool) {
-	units := map[string]int{"lb-small": 1, "lb-medium": 3, "lb-large": 6}
+	units := map[string]int{assumed.SizeSmall: 1, assumed.SizeMedium: 3, assumed.SizeLarge: 6}
 	n, known := units[slug]
 	return n, known
 }

@@ -8,20 +8,22 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // The words of a load balancer (OpenAPI: load_balancer).
 const (
 	statusErrored = "errored"
 
-	typeRegional = "REGIONAL"
-	typeNetwork  = "REGIONAL_NETWORK"
+	typeRegional = assumed.TypeRegional
+	typeNetwork  = assumed.TypeRegionalNetwork
 
-	networkExternal = "EXTERNAL"
-	networkInternal = "INTERNAL"
+	networkExternal = assumed.NetworkExternal
+	networkInternal = assumed.NetworkInternal
 
-	stackIPv4 = "IPV4"
-	stackDual = "DUALSTACK"
+	stackIPv4 = assumed.StackIPv4
+	stackDual = assumed.StackDual
 )
 
 // loadBalancer is a load balancer. It is never changed in place, see table; only progress is shared by all its versions.

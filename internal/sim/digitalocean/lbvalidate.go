@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // balancerCheck is one request that is looked at: what is there, what was sent, and what would come of it.
@@ -55,9 +57,9 @@ func wordsAreKnown(c *balancerCheck) *refusal {
 		allowed      []string
 	}{
 		{"type", c.desired.Type, []string{typeRegional, typeNetwork}}, // GLOBAL is not simulated
-		{"network", c.desired.Network, []string{networkExternal, networkInternal}},
-		{"network_stack", c.desired.NetworkStack, []string{stackIPv4, stackDual}},
-		{"tls_cipher_policy", c.desired.TLSCipherPolicy, []string{"DEFAULT", "STRONG"}},
+		{"network", c.desired.Network, assumed.LoadBalancerNetworks()},
+		{"network_stack", c.desired.NetworkStack, assumed.LoadBalancerStacks()},
+		{"tls_cipher_policy", c.desired.TLSCipherPolicy, assumed.CipherPolicies()},
 	} {
 		if !slices.Contains(word.allowed, word.value) {
 			return invalid("%s must be one of %s, not %q", word.field, strings.Join(word.allowed, ", "), word.value)
@@ -80,8 +82,8 @@ func sizeIsValid(c *balancerCheck) *refusal {
 		return invalid("size must be one of lb-small, lb-medium, lb-large, not %q", c.request.Size)
 	case c.request.Size != "" && c.request.SizeUnit != nil && *c.request.SizeUnit != units:
 		return invalid("only one of size and size_unit may be given")
-	case c.desired.SizeUnit < 1 || c.desired.SizeUnit > 100:
-		return invalid("size_unit must be between 1 and 100, not %d", c.desired.SizeUnit)
+	case c.desired.SizeUnit < 1 || c.desired.SizeUnit > assumed.SizeUnitMost:
+		return invalid("size_unit must be between 1 and %d, not %d", assumed.SizeUnitMost, c.desired.SizeUnit)
 	}
 	return nil
 }
@@ -125,7 +127,7 @@ func portIsValid(rule ForwardingRule, _ string) *refusal {
 			return invalid("%s must be between 1 and 65535, not %d", port.field, port.value)
 		}
 	}
-	if rule.EntryPort >= 50053 && rule.EntryPort <= 50055 {
+	if rule.EntryPort >= assumed.ReservedPortFirst && rule.EntryPort <= assumed.ReservedPortLast {
 		return invalid("entry_port %d is reserved", rule.EntryPort)
 	}
 	return nil
@@ -133,9 +135,10 @@ func portIsValid(rule ForwardingRule, _ string) *refusal {
 
 // protocolIsValid: UDP goes with UDP only, HTTP/3 is for entries only, and a network load balancer speaks TCP and UDP.
 func protocolIsValid(rule ForwardingRule, kind string) *refusal {
-	entries, targets := []string{"http", "https", "http2", "http3", "tcp", "udp"}, []string{"http", "https", "http2", "tcp", "udp"}
+	entries, targets := assumed.EntryProtocols(), assumed.TargetProtocols()
 	if kind == typeNetwork {
-		entries, targets = []string{"tcp", "udp"}, []string{"tcp", "udp"}
+		entries = []string{assumed.ProtocolTCP, assumed.ProtocolUDP}
+		targets = entries
 	}
 	switch {
 	case !slices.Contains(entries, rule.EntryProtocol):
@@ -312,7 +315,7 @@ func tagsAreValid(c *balancerCheck) *refusal {
 		tags = append(slices.Clone(tags), c.desired.Tag)
 	}
 	for _, tag := range tags {
-		if len(tag) > 255 || !tagName.MatchString(tag) {
+		if len(tag) > assumed.TagLength || !tagName.MatchString(tag) {
 			return invalid("tag %q contains invalid characters", tag)
 		}
 	}

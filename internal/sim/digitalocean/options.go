@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
 )
@@ -148,8 +149,9 @@ type VolumeOptions struct {
 	AttachAfter, DetachAfter, ResizeAfter time.Duration
 	// ErrorProbability is the chance that an action ends errored, with nothing changed.
 	ErrorProbability float64
-	// PerDroplet is how many volumes a droplet may have, 7 if zero. Limit is how many an account may have, no limit if zero.
-	PerDroplet, Limit int
+	// PerDroplet is how many volumes a droplet may have, assumed.VolumesPerDroplet if zero. Largest is the largest size in GiB, assumed.VolumeSizeStated
+	// if zero. Limit is how many an account may have, no limit if zero.
+	PerDroplet, Largest, Limit int
 	// SnapshotEvery is how far apart snapshots of a volume must be: ten minutes if zero, no bound if negative.
 	SnapshotEvery time.Duration
 	// RestoreAtOnce makes volumes from snapshots as large as asked for; otherwise they have the snapshot's size and are to be resized.
@@ -184,16 +186,19 @@ func (o Options) withDefaults() Options {
 		o.Droplets.FirstID = 400_000_001
 	}
 	if o.LoadBalancers.ResizeCooldown == 0 {
-		o.LoadBalancers.ResizeCooldown = time.Hour
+		o.LoadBalancers.ResizeCooldown = assumed.ResizeInterval
 	}
 	if o.LoadBalancers.LimitStatus == 0 {
 		o.LoadBalancers.LimitStatus = http.StatusUnprocessableEntity
 	}
 	if o.Volumes.PerDroplet == 0 {
-		o.Volumes.PerDroplet = volumesPerDroplet
+		o.Volumes.PerDroplet = assumed.VolumesPerDroplet
+	}
+	if o.Volumes.Largest == 0 {
+		o.Volumes.Largest = assumed.VolumeSizeStated
 	}
 	if o.Volumes.SnapshotEvery == 0 {
-		o.Volumes.SnapshotEvery = snapshotEvery
+		o.Volumes.SnapshotEvery = assumed.SnapshotInterval
 	}
 	if o.Volumes.Devices == nil {
 		o.Volumes.Devices = noDevices{}

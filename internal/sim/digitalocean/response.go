@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 )
 
@@ -144,12 +145,12 @@ func (c *call) leavesOut(kind fault.Kind) bool {
 // pageWanted reads page (from 1, default 1) and per_page (1 to 200, default 20). Anything else is refused (assumed:
 // DigitalOcean documents the bounds and not what it does beyond them).
 func (c *call) pageWanted() (page, perPage int, refused *refusal) {
-	page, perPage = 1, 20
+	page, perPage = 1, assumed.PageSizeDefault
 	for _, want := range []struct {
 		name string
 		into *int
 		most int
-	}{{"page", &page, 1 << 30}, {"per_page", &perPage, 200}} {
+	}{{"page", &page, 1 << 30}, {"per_page", &perPage, assumed.PageSize}} {
 		text := c.query.Get(want.name)
 		if text == "" {
 			continue

@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // tagName is OpenAPI's pattern of a tag.
-var tagName = regexp.MustCompile(`^[a-zA-Z0-9_\-:]+$`)
+var tagName = regexp.MustCompile(assumed.TagPattern)
 
 // ensureTag creates a tag if it is not there. Tags are told apart without regard to case; the first spelling stays.
 func (a *account) ensureTag(name string, now time.Time) string {
@@ -75,7 +77,7 @@ func createTag(c *call) result {
 	if refused := c.decode(&request); refused != nil {
 		return refused.result()
 	}
-	if len(request.Name) > 255 || !tagName.MatchString(request.Name) {
+	if len(request.Name) > assumed.TagLength || !tagName.MatchString(request.Name) {
 		message := fmt.Sprintf("Error validating resource tag: %q contains invalid characters", request.Name)
 		refused := refuse(http.StatusBadRequest, "%s", message)
 		refused.body = map[string]any{"error": message, "messages": nil, "root_causes": []string{message}}

@@ -9,35 +9,29 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // The states of an action (OpenAPI: action.status).
 const (
-	actionInProgress = "in-progress"
-	actionCompleted  = "completed"
-	actionErrored    = "errored"
+	actionInProgress = assumed.ActionInProgress
+	actionCompleted  = assumed.ActionCompleted
+	actionErrored    = assumed.ActionErrored
 )
 
 // The kinds of volume actions (OpenAPI: volumeAction.type; godo reads the longer names back).
 const (
-	actionAttach = "attach"
-	actionDetach = "detach"
-	actionResize = "resize"
+	actionAttach = assumed.ActionAttach
+	actionDetach = assumed.ActionDetach
+	actionResize = assumed.ActionResize
 )
 
-const (
-	// smallestVolume and largestVolume are the sizes that a volume may have, in GiB.
-	smallestVolume, largestVolume = 1, 16384
-	// snapshotEvery is how far apart snapshots of one volume are at least: DigitalOcean responds with 429 "one request per 10m0s" before.
-	snapshotEvery = 10 * time.Minute
-	// volumesPerDroplet is how many volumes can be attached to a droplet.
-	volumesPerDroplet = 7
-	// actionsKept is how many actions are kept.
-	actionsKept = 1000
-)
+// actionsKept is how many actions are kept.
+const actionsKept = 1000
 
 // volumeName is what DigitalOcean accepts as a volume's name.
-var volumeName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+var volumeName = regexp.MustCompile(assumed.VolumeNamePattern)
 
 // volume is a disk. It is never changed in place, see table.
 type volume struct {
@@ -211,12 +205,12 @@ func (a *account) createVolume(spec VolumeSpec, now time.Time) (*volume, *refusa
 	region, known := a.sim.catalog.byRegion[spec.Region]
 	limit := a.sim.options.Volumes.Limit
 	switch {
-	case !volumeName.MatchString(spec.Name):
+	case len(spec.Name) > assumed.VolumeNameLength || !volumeName.MatchString(spec.Name):
 		return nil, invalid("name must begin with a lower case letter and have lower case letters, digits and hyphens, at most 64")
 	case !known:
 		return nil, invalid("region %q is not available", spec.Region)
-	case spec.Size < smallestVolume || spec.Size > largestVolume:
-		return nil, invalid("size must be between %d and %d gigabytes", smallestVolume, largestVolume)
+	case spec.Size < assumed.VolumeSizeLeast || spec.Size > a.sim.options.Volumes.Largest:
+		return nil, invalid("invalid size")
 	case limit > 0 && a.volumes.len() >= limit:
 		return nil, refuse(http.StatusForbidden, "failed to create volume: volume/snapshot capacity limit exceeded")
 	}
@@ -325,8 +319,8 @@ func (a *account) checkKind(v *volume, kind string, dropletID, size int) *refusa
 			return invalid("Attachment not found")
 		}
 	case actionResize:
-		if size <= v.shown.SizeGigabytes || size > largestVolume {
-			return invalid("size must be greater than the current %d and at most %d gigabytes", v.shown.SizeGigabytes, largestVolume)
+		if size <= v.shown.SizeGigabytes || size > a.sim.options.Volumes.Largest {
+			return invalid("invalid size")
 		}
 	default:
 		return invalid("action %q is not simulated", kind)

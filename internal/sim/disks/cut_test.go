@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -27,7 +28,7 @@ func mounted(t *testing.T, d *Disks) (at string) {
 	t.Helper()
 	must(t, d.Create(volume, name, 1, ""))
 	must(t, d.Attach(volume, first))
-	link := filepath.Join(d.Links(first), linkPrefix+name)
+	link := filepath.Join(d.Links(first), assumed.DiskLink+name)
 	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", link).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -81,7 +82,7 @@ func TestDetachWhileMounted(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the writer ended without an error")
 	}
-	if _, err := os.Lstat(filepath.Join(d.Links(first), linkPrefix+name)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(d.Links(first), assumed.DiskLink+name)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the link: %v", err)
 	}
 	if err := write(filepath.Join(at, "file"), "afterwards"); err == nil {

@@ -19,10 +19,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// linkPrefix is what udev puts before a volume's name.
-const linkPrefix = "scsi-0DO_Volume_"
+	"github.com/mooring-dev/mooring/internal/assumed"
+)
 
 // Disks are the files and devices. It implements digitalocean.Devices; it is safe for concurrent use.
 type Disks struct {
@@ -176,7 +175,7 @@ func (d *Disks) describe(device, name string) error {
 	serial := append([]byte{0, 0x80, 0, byte(len(name))}, name...) // SPC-4, 7.8.15: unit serial number
 	return errors.Join(
 		os.MkdirAll(filepath.Join(own, "device"), 0o700), os.MkdirAll(numbers, 0o700),
-		os.WriteFile(filepath.Join(own, "device", "vendor"), []byte("DO      \n"), 0o600),
+		os.WriteFile(filepath.Join(own, "device", "vendor"), fmt.Appendf(nil, "%-8s\n", assumed.DiskVendor), 0o600),
 		os.WriteFile(filepath.Join(own, "device", "vpd_pg80"), serial, 0o600),
 		ignoreGone(os.Remove(number)), os.Symlink(own, number),
 	)
@@ -186,7 +185,7 @@ func (d *Disks) link(name string, droplet int, device string) error {
 	if err := os.MkdirAll(d.Links(droplet), 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(d.Links(droplet), linkPrefix+name)
+	path := filepath.Join(d.Links(droplet), assumed.DiskLink+name)
 	return errors.Join(ignoreGone(os.Remove(path)), os.Symlink(device, path))
 }
 
@@ -202,7 +201,7 @@ func (d *Disks) Detach(volume string, droplet int) error {
 	delete(d.attached, volume)
 	var err error
 	if !d.keep {
-		err = ignoreGone(os.Remove(filepath.Join(d.Links(droplet), linkPrefix+d.names[volume])))
+		err = ignoreGone(os.Remove(filepath.Join(d.Links(droplet), assumed.DiskLink+d.names[volume])))
 	}
 	if inUse(a.loop.Name()) {
 		err = errors.Join(err, d.cut(volume, a.loop))

@@ -7,13 +7,17 @@
 // It holds no clock and no lock: the caller says what time it is and calls from one goroutine at a time.
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
+)
 
 const (
 	// DefaultHour is DigitalOcean's limit of requests in any 60 minutes, per token.
-	DefaultHour = 5000
+	DefaultHour = assumed.RequestsPerHour
 	// DefaultMinute is DigitalOcean's limit of requests in any 60 seconds, per token.
-	DefaultMinute = 250
+	DefaultMinute = assumed.RequestsPerMinute
 )
 
 // Limits says how many requests are allowed. The zero value means DigitalOcean's own limits; a negative number means none.

@@ -5,13 +5,16 @@ package speaker
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -69,6 +72,10 @@ func TestWhatTheTemplatesOfferAgainstSilence(t *testing.T) {
 	from, err := FindTemplates(t.Context())
 	if err != nil {
 		testkit.Skip(t, "Calico's module is needed: %v", err)
+	}
+	client, err := os.ReadFile(filepath.Join(from, "..", "..", "..", "pkg", "backends", "calico", "client.go"))
+	if want := fmt.Sprintf("%q", strconv.Itoa(assumed.CalicoASNumber)); err != nil || !strings.Contains(string(client), want) {
+		t.Errorf("confd has no AS number %s by default: %v", want, err)
 	}
 	for _, name := range []string{"bird.cfg.template", "bird6.cfg.template"} {
 		content, err := os.ReadFile(filepath.Join(from, "templates", name))
