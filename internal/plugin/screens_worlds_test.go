@@ -387,7 +387,7 @@ func screenVersion(whole bool) view {
 		t.Helper()
 		v := version.Result{Client: buildinfo.Info{
 			Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Date: "2026-11-22T12:00:00Z", GoVersion: "go1.26.8", Platform: "linux/amd64",
-		}, Kubernetes: "v1.36.3"}
+		}, Kubernetes: "v1.37.2"}
 		if whole { // versions that differ
 			for _, name := range []string{"calico-node-sync", "calico-route-reflector-operator"} {
 				v.Components = append(v.Components, doctor.Component{Name: name, Namespace: "mooring-system", Version: "v0.0." + fmt.Sprint(len(name))})

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -153,7 +154,7 @@ func TestADetachmentWithoutANode(t *testing.T) {
 	})
 }
 
-// TestADropletThatIsOffIsReported, with what makes Kubernetes detach its volumes, and one that was deleted too.
+// TestADropletThatIsOffIsReported as what is wrong with its volumes, with what makes Kubernetes detach them.
 func TestADropletThatIsOffIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a := newAccount(t, taking(0))
@@ -161,25 +162,38 @@ func TestADropletThatIsOffIsReported(t *testing.T) {
 		if err := a.attach(volume, node); err != nil {
 			t.Fatal(err)
 		}
-		condition := func() *spec.VolumeCondition {
+		wrong := func() *spec.VolumeHealth_VolumeHealthEntry {
 			t.Helper()
-			one, err := a.ControllerGetVolume(t.Context(), &spec.ControllerGetVolumeRequest{VolumeId: volume})
+			one, err := a.ControllerGetVolumeHealth(t.Context(), &spec.ControllerGetVolumeHealthRequest{VolumeId: volume})
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := a.ListVolumes(t.Context(), &spec.ListVolumesRequest{})
-			if err != nil || all.GetEntries()[0].GetStatus().GetVolumeCondition().GetMessage() != one.GetStatus().GetVolumeCondition().GetMessage() {
-				t.Errorf("the list says otherwise: %v, %v", all, err)
+			all, err := a.ControllerListVolumeHealth(t.Context(), &spec.ControllerListVolumeHealthRequest{})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return one.GetStatus().GetVolumeCondition()
+			want := []*spec.VolumeHealth{one.GetVolumeHealth()}
+			if len(one.GetVolumeHealth().GetHealthStatuses()) == 0 {
+				want = nil
+			}
+			if !slices.EqualFunc(all.GetEntries(), want, func(a, b *spec.VolumeHealth) bool { return proto.Equal(a, b) }) {
+				t.Errorf("the list has %v, the volume alone %v", all, one)
+			}
+			statuses := one.GetVolumeHealth().GetHealthStatuses()
+			if len(statuses) == 0 {
+				return nil
+			}
+			return statuses[0]
 		}
-		if c := condition(); c.GetAbnormal() {
+		if c := wrong(); c != nil {
 			t.Errorf("while it runs: %v", c)
 		}
 		if err := a.sim.Account("").SetDropletStatus(node, "off"); err != nil {
 			t.Fatal(err)
 		}
-		if c := condition(); !c.GetAbnormal() || !strings.Contains(c.GetMessage(), "node.kubernetes.io/out-of-service") {
+		c := wrong()
+		if c.GetStatus() != spec.VolumeHealthErrorType_INACCESSIBLE || c.GetReason() != "DropletOff" ||
+			!strings.Contains(c.GetMessage(), "node.kubernetes.io/out-of-service") {
 			t.Errorf("while it is off: %v", c)
 		}
 		want(t, a.attach(volume, a.droplet()), codes.FailedPrecondition, "node.kubernetes.io/out-of-service")

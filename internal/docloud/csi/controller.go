@@ -99,7 +99,7 @@ func (c *Controller) ControllerGetCapabilities(context.Context, *spec.Controller
 		spec.ControllerServiceCapability_RPC_LIST_SNAPSHOTS, spec.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 		spec.ControllerServiceCapability_RPC_CLONE_VOLUME, spec.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		spec.ControllerServiceCapability_RPC_MODIFY_VOLUME, spec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-		spec.ControllerServiceCapability_RPC_VOLUME_CONDITION,
+		spec.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH, spec.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 	} {
 		r.Capabilities = append(r.Capabilities, &spec.ControllerServiceCapability{
 			Type: &spec.ControllerServiceCapability_Rpc{Rpc: &spec.ControllerServiceCapability_RPC{Type: kind}},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -23,46 +24,65 @@ const (
 	lostState     = "lost"
 )
 
-// conditions says what is wrong with volumes: a droplet that is off, or gone, keeps them.
+// conditions knows what is wrong with droplets: one that is off, or deleted, keeps its volumes from use.
 type conditions struct {
-	api   API
-	known map[int]string // what is wrong with a droplet, empty for nothing
-	gone  map[int]bool   // droplets that do not exist
+	api API
+	// known has what is wrong with each droplet that was read, nil for nothing.
+	known map[int]*spec.VolumeHealth_VolumeHealthEntry
+	gone  map[int]bool // droplets that do not exist
 }
 
 // newConditions knows no droplet yet.
-func newConditions(api API) conditions { return conditions{api, map[int]string{}, map[int]bool{}} }
+func newConditions(api API) conditions {
+	return conditions{api, map[int]*spec.VolumeHealth_VolumeHealthEntry{}, map[int]bool{}}
+}
 
-// listed knows the droplets of a list, so that not each is asked about.
+// listed knows the droplets of a list, so that no request is needed for each.
 func (c *Controller) listed(ctx context.Context) (conditions, error) {
 	all, err := c.o.API.OrdinaryDroplets(ctx)
+	if err != nil {
+		return conditions{}, fmt.Errorf("listing droplets: %w", err)
+	}
 	found := newConditions(c.o.API)
 	for _, d := range all {
 		found.known[d.ID] = wrongWith(d)
 	}
-	return found, err
+	return found, nil
 }
 
-func wrongWith(d instance.Droplet) string {
-	if !instance.IsShutdown(d) {
-		return ""
+// The reasons of volume health. Users' alerts may name them: they MUST NOT change.
+const (
+	dropletOff  = "DropletOff"
+	dropletGone = "DropletGone"
+)
+
+func inaccessible(reason, message string) *spec.VolumeHealth_VolumeHealthEntry {
+	return &spec.VolumeHealth_VolumeHealthEntry{
+		Status: spec.VolumeHealthErrorType_INACCESSIBLE, Reason: reason, Message: message,
 	}
-	return fmt.Sprintf("the volume is attached to droplet %s, which is off: it can be used elsewhere when its Node has the taint "+
-		"node.kubernetes.io/out-of-service:NoExecute", d.Name)
 }
 
-// of returns the condition of a volume.
-func (c conditions) of(ctx context.Context, v volume.Observed) (*spec.VolumeCondition, error) {
+func wrongWith(d instance.Droplet) *spec.VolumeHealth_VolumeHealthEntry {
+	if !instance.IsShutdown(d) {
+		return nil
+	}
+	return inaccessible(dropletOff, fmt.Sprintf("the volume is attached to droplet %s, which is off: it can be used "+
+		"elsewhere when its Node has the taint node.kubernetes.io/out-of-service:NoExecute", d.Name))
+}
+
+// of returns the health of a volume, as CSI 1.13 defines it: without entries when nothing is known to be wrong.
+func (c conditions) of(ctx context.Context, v volume.Observed) (*spec.VolumeHealth, error) {
+	health := &spec.VolumeHealth{VolumeId: v.ID}
 	at := v.AttachedTo()
 	if at == 0 {
-		return &spec.VolumeCondition{Message: "the volume is not attached"}, nil
+		return health, nil
 	}
-	wrong, asked := c.known[at]
-	if !asked {
+	wrong, read := c.known[at]
+	if !read {
 		d, err := c.api.Droplet(ctx, at)
 		switch {
 		case errors.Is(err, doapi.ErrNotFound):
-			wrong = fmt.Sprintf("the volume is attached to droplet %d, which does not exist", at)
+			wrong = inaccessible(dropletGone, fmt.Sprintf("the volume is attached to droplet %d, which does not exist", at))
 			c.gone[at] = true
 		case err != nil:
 			return nil, fmt.Errorf("looking for droplet %d: %w", at, err)
@@ -71,13 +91,74 @@ func (c conditions) of(ctx context.Context, v volume.Observed) (*spec.VolumeCond
 		}
 		c.known[at] = wrong
 	}
-	if wrong != "" {
-		return &spec.VolumeCondition{Abnormal: true, Message: wrong}, nil
+	if wrong != nil {
+		health.HealthStatuses = append(health.HealthStatuses, wrong)
 	}
-	return &spec.VolumeCondition{Message: fmt.Sprintf("the volume is attached to droplet %d", at)}, nil
+	return health, nil
 }
 
-// states counts the volumes that this driver made by what became of them. A droplet of which nothing is known is taken as one that runs.
+// ControllerGetVolumeHealth returns what is wrong with a volume, seen from DigitalOcean.
+func (c *Controller) ControllerGetVolumeHealth(
+	ctx context.Context, r *spec.ControllerGetVolumeHealthRequest,
+) (*spec.ControllerGetVolumeHealthResponse, error) {
+	if r.GetVolumeId() == "" {
+		return nil, invalid("the request has no volume ID")
+	}
+	v, err := c.looker.at(ctx, r.GetVolumeId())
+	if err != nil {
+		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
+	}
+	health, err := newConditions(c.o.API).of(ctx, v)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return &spec.ControllerGetVolumeHealthResponse{VolumeHealth: health}, nil
+}
+
+// ControllerListVolumeHealth lists the volumes of the region with which something is wrong, and only those.
+func (c *Controller) ControllerListVolumeHealth(
+	ctx context.Context, r *spec.ControllerListVolumeHealthRequest,
+) (*spec.ControllerListVolumeHealthResponse, error) {
+	all, err := c.sorted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	droplets, err := c.listed(ctx)
+	if err != nil {
+		return nil, fail(err)
+	}
+	healthOf := map[string]*spec.VolumeHealth{}
+	for _, v := range all {
+		if healthOf[v.ID], err = droplets.of(ctx, v); err != nil {
+			return nil, fail(err)
+		}
+	}
+	all = slices.DeleteFunc(all, func(v volume.Observed) bool { return len(healthOf[v.ID].GetHealthStatuses()) == 0 })
+	entries, next, err := page(all, volumeKey, r.GetStartingToken(), r.GetMaxEntries())
+	if err != nil {
+		return nil, err
+	}
+	out := &spec.ControllerListVolumeHealthResponse{NextToken: next}
+	for _, v := range entries {
+		out.Entries = append(out.Entries, healthOf[v.ID])
+	}
+	return out, nil
+}
+
+// countStates counts all volumes by state, for the metrics. Where a droplet cannot be read the last count stands.
+func (c *Controller) countStates(ctx context.Context, all []volume.Observed) {
+	droplets, err := c.listed(ctx)
+	for i := 0; err == nil && i < len(all); i++ {
+		_, err = droplets.of(ctx, all[i])
+	}
+	if err != nil {
+		c.o.Log.Error(err, "Failed to count volumes by state")
+		return
+	}
+	c.o.Metrics.counted(droplets.states(all))
+}
+
+// states counts the volumes that this driver made by state. A droplet of which nothing is known counts as running.
 func (c conditions) states(all []volume.Observed) map[string]int {
 	count := map[string]int{}
 	for _, v := range all {
@@ -88,7 +169,7 @@ func (c conditions) states(all []volume.Observed) map[string]int {
 			count[free]++
 		case c.gone[at]:
 			count[lostState]++
-		case c.known[at] != "":
+		case c.known[at] != nil:
 			count[offState]++
 		default:
 			count[attachedState]++

@@ -435,3 +435,17 @@ func (n *Node) NodeGetVolumeStats(_ context.Context, r *spec.NodeGetVolumeStatsR
 	}
 	return out, nil
 }
+
+// NodeGetVolumeHealth is not offered: kubelet calls it only behind the alpha gate CSIVolumeHealth, off by default.
+func (n *Node) NodeGetVolumeHealth(
+	context.Context, *spec.NodeGetVolumeHealthRequest,
+) (*spec.NodeGetVolumeHealthResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "the node reports no health of volumes: the controller does")
+}
+
+// NodeGetStorageHealth is not offered: a node knows nothing of DigitalOcean's block storage beyond its own volumes.
+func (n *Node) NodeGetStorageHealth(
+	context.Context, *spec.NodeGetStorageHealthRequest,
+) (*spec.NodeGetStorageHealthResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "the node reports no health of the storage")
+}

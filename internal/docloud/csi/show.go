@@ -53,16 +53,12 @@ func (c *Controller) ControllerGetVolume(ctx context.Context, r *spec.Controller
 	if err != nil {
 		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
 	}
-	condition, err := newConditions(c.o.API).of(ctx, v)
-	if err != nil {
-		return nil, fail(err)
-	}
 	return &spec.ControllerGetVolumeResponse{
-		Volume: c.shown(v, nil), Status: &spec.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: publishedTo(v), VolumeCondition: condition},
+		Volume: c.shown(v, nil), Status: &spec.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: publishedTo(v)},
 	}, nil
 }
 
-// ListVolumes lists the volumes of the region, where each is attached, and whether something is wrong with that droplet.
+// ListVolumes lists the volumes of the region and where each is attached.
 func (c *Controller) ListVolumes(ctx context.Context, r *spec.ListVolumesRequest) (*spec.ListVolumesResponse, error) {
 	all, err := c.sorted(ctx)
 	if err != nil {
@@ -73,21 +69,13 @@ func (c *Controller) ListVolumes(ctx context.Context, r *spec.ListVolumesRequest
 		return nil, err
 	}
 	out := &spec.ListVolumesResponse{NextToken: next}
-	droplets, err := c.listed(ctx)
-	if err != nil {
-		return nil, fail(fmt.Errorf("listing droplets: %w", err))
-	}
 	for _, v := range entries {
-		condition, err := droplets.of(ctx, v)
-		if err != nil {
-			return nil, fail(err)
-		}
 		out.Entries = append(out.Entries, &spec.ListVolumesResponse_Entry{
-			Volume: c.shown(v, nil), Status: &spec.ListVolumesResponse_VolumeStatus{PublishedNodeIds: publishedTo(v), VolumeCondition: condition},
+			Volume: c.shown(v, nil), Status: &spec.ListVolumesResponse_VolumeStatus{PublishedNodeIds: publishedTo(v)},
 		})
 	}
-	if len(entries) == len(all) { // of volumes on other pages it is not known whether their droplets exist
-		c.o.Metrics.counted(droplets.states(all))
+	if len(entries) == len(all) { // csi-attacher asks for all; one page says nothing of the others
+		c.countStates(ctx, all)
 	}
 	return out, nil
 }

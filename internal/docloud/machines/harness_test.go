@@ -94,7 +94,7 @@ func (w *world) run() {
 	provider := withoutBalancers{machines: w.machines}
 	initializer, err := cloudnode.NewCloudNodeController(nodes, p.Client, provider, 500*time.Millisecond, 1, 1)
 	w.Must(err)
-	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.Client, provider, 200*time.Millisecond)
+	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.Client, provider, 200*time.Millisecond, 1)
 	w.Must(err)
 	p.Start(initializer.RunWithContext, monitor.Run)
 }

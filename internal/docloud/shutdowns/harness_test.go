@@ -141,7 +141,7 @@ func (w *world) run() {
 	instances.Initialize(w.Client, p.Stop)
 	instances.Follow(nodes)
 	w.controller.Follow(p.Informers)
-	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, w.Client, cloudOfNodes{machines: instances}, 200*time.Millisecond)
+	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, w.Client, cloudOfNodes{machines: instances}, 200*time.Millisecond, 1)
 	w.Must(err)
 	p.Start(monitor.Run)
 	w.controller.Start(p.Client, p.Stop)

@@ -27,7 +27,7 @@ const (
 // Supported lists the versions with which calico-node-sync works; documentation is generated from it.
 func Supported() []Range {
 	return []Range{
-		{ProductKubernetes, "1.34", "1.36"},
+		{ProductKubernetes, "1.34", "1.37"},
 		{ProductEtcd, "3.5", "3.7"},
 		{ProductCalico, "3.28", "3.33"},
 	}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubelet simulates kubelets: machines without containers whose Nodes, Leases and Pods behave towards a real
-// API server as those of kubelet 1.36 do. One process carries a thousand of them.
+// API server as those of kubelet 1.37 do. One process carries a thousand of them.
 //
 // What a machine does, and when it stops doing it:
 //

@@ -24,7 +24,7 @@ import (
 const (
 	defaultLeaseInterval  = 10 * time.Second // kubelet: a quarter of nodeLeaseDurationSeconds (40)
 	defaultStatusInterval = 5 * time.Minute  // kubelet: nodeStatusReportFrequency
-	defaultVersion        = "v1.36.3"
+	defaultVersion        = "v1.37.2"
 
 	heartbeatWorkers = 16
 	podWorkers       = 8
@@ -44,7 +44,7 @@ type Config struct {
 	// StatusInterval is the time between two reports of an unchanged Node status, 5 min if zero. As in kubelet, the
 	// first report after a change comes up to half an interval earlier or later.
 	StatusInterval time.Duration
-	// KubeletVersion is what the Nodes report, v1.36.3 if empty.
+	// KubeletVersion is what the Nodes report, v1.37.2 if empty.
 	KubeletVersion string
 	// Seed makes the jitter of heartbeats that of another run, or the same again.
 	Seed uint64

@@ -268,7 +268,7 @@ func secondUpIsRefused(t *testing.T, l *lab) {
 	if output := l.run("kubeconfig"); output != l.Kubeconfig()+"\n" {
 		t.Errorf("kubeconfig: %q", output)
 	}
-	if output := l.run("logs", "kube-apiserver"); !strings.Contains(output, "v1.36") {
+	if output := l.run("logs", "kube-apiserver"); !strings.Contains(output, "v1.37") {
 		t.Error("the log of kube-apiserver does not say its version")
 	}
 }

@@ -31,7 +31,7 @@ import (
 
 const (
 	// secondImage is that of the second kube-apiserver, which is made of the lab's own program.
-	secondImage = "registry.k8s.io/kube-apiserver:v1.36.3"
+	secondImage = "registry.k8s.io/kube-apiserver:v1.37.2"
 	proxies     = "kube-apiserver-storage" // namespace of the operator and the proxies
 	// compaction is how often both API servers compact: upstream's default is 5 minutes.
 	compaction = "--etcd-compaction-interval=30s"

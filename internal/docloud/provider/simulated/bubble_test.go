@@ -246,7 +246,7 @@ func (b *bubble) start(plan death) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.client, cloud, 5*time.Second)
+	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.client, cloud, 5*time.Second, 1)
 	if err != nil {
 		b.t.Fatal(err)
 	}

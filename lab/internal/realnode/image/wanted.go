@@ -28,7 +28,7 @@ type Image struct {
 const apiServer = "kube-apiserver"
 
 // Parse reads NAME=/PATH, or NAME alone for the program of the folder bin that has the last part of the name: mooring/etcd-storage-proxy:dev,
-// quay.io/coreos/etcd:v3.7.3, registry.k8s.io/kube-apiserver:v1.36.3. An error is one sentence.
+// quay.io/coreos/etcd:v3.7.3, registry.k8s.io/kube-apiserver:v1.37.2. An error is one sentence.
 func Parse(text, bin string) (Image, error) {
 	reference, file, given := strings.Cut(text, "=")
 	i := Image{Path: file}

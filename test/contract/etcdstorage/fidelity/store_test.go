@@ -79,8 +79,8 @@ func newClient(t *testing.T) *kubernetes.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	client.KV = storagetesting.NewKVRecorder(client.KV)
-	client.Kubernetes = storagetesting.NewKubernetesRecorder(client.Kubernetes)
+	lists := storagetesting.NewKubernetesRecorder(client.Kubernetes)
+	client.KV, client.Kubernetes = storagetesting.NewKVRecorder(client.KV, lists), lists
 	return client
 }
 
