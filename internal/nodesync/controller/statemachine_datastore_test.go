@@ -494,10 +494,16 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 // resourceHosts are the hosts that a resource is about.
 func (d *datastoreModel) resourceHosts(revision int64) []string {
 	hosts := map[string]bool{}
-	for _, prefix := range modelResourcePrefixes() {
+	for kind, prefix := range modelResourcePrefixes() {
+		byName := kind == "FelixConfiguration" || kind == "BGPConfiguration" // whatever the value is
 		for _, kv := range d.etcd.scan(prefix, revision) {
-			if r, ok := kv.value.(modelResource); ok && r.Host != "" {
+			r, readable := kv.value.(modelResource)
+			host, ofHost := strings.CutPrefix(strings.TrimPrefix(kv.key, prefix), "node.")
+			switch {
+			case readable && r.Host != "":
 				hosts[r.Host] = true
+			case !readable && byName && ofHost:
+				hosts[host] = true
 			}
 		}
 	}

@@ -145,14 +145,14 @@ func (k *watcher) judgeMass(p *process, m *modelMachine, value any) {
 }
 
 // judgeOverlap: nothing goes while too few of the machines that have a Calico Node have their Kubernetes Node, as it is in a wrong cluster. That
-// is asked of those whose going nobody watched, and only of those here that count in any case.
+// is asked of those whose going nobody watched and that nobody confirmed, and only of those here that count in any case.
 func (k *watcher) judgeOverlap(p *process) {
 	alive, absent := 0, 0
 	for _, m := range k.u.machines {
 		value, _ := k.u.etcd.at(modelNodeKey(m.host), p.seen.revision)
 		node, _ := value.(modelNode)
 		switch ours := m.identity == byReference && len(node.OrchRefs) > 0; {
-		case ours && p.seen.listAnswer == truthful && !p.seen.listed[m.kube] && !k.witnessed[m.kube] && !k.u.alike(m.kube) && !k.u.alike(m.host) &&
+		case ours && p.seen.listAnswer == truthful && !p.seen.listed[m.kube] && !k.witnessed[m.kube] && !k.confirmed[m.host] && !k.u.alike(m.kube) && !k.u.alike(m.host) &&
 			node.Annotations[nodesync.KeepAnnotation] == "":
 			absent++
 		case value != nil || p.seen.listed[m.kube]:
