@@ -245,7 +245,7 @@ func TestEveryGateIsAlertedOnOrNot(t *testing.T) {
 	for _, gate := range []nodesync.Gate{
 		// What is not ours, what somebody asked for, and what passes by itself.
 		nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateKeep, nodesync.GateUserConfiguration,
-		nodesync.GateGrace, nodesync.GatePace,
+		nodesync.GateGrace, nodesync.GatePace, nodesync.GateCooldown,
 		// What costs nothing but its space, and goes only if somebody asks for it.
 		nodesync.GateOrphanedHandle, nodesync.GateOrphanedConfiguration, nodesync.GatePodLeftovers,
 		// CalicoNodeSyncStepsFailing tells of these, by the steps themselves.
