@@ -174,8 +174,8 @@ func (l loader) countMethods(all []*ssa.Package) {
 			}
 			own := 0
 			set := types.NewMethodSet(types.NewPointer(t.Type()))
-			for i := range set.Len() {
-				if from := set.At(i).Obj().Pkg(); from != nil && strings.HasPrefix(from.Path(), l.module+"/") {
+			for method := range set.Methods() {
+				if from := method.Obj().Pkg(); from != nil && strings.HasPrefix(from.Path(), l.module+"/") {
 					own++
 				}
 			}

@@ -31,7 +31,7 @@ const CalicoASNumber = 64512
 
 // BIRD.
 const (
-	// HoldTime is how long BIRD keeps a session with a neighbour that fell silent.
+	// HoldTime is how long BIRD keeps a session with a neighbor that fell silent.
 	HoldTime = 240 * time.Second
 	// BGPPort is the TCP port of BGP sessions.
 	BGPPort = 179

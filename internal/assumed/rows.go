@@ -122,7 +122,7 @@ func otherRows() []Assumption {
 		from(calico, "CalicoBlocks", "keys of address blocks in etcd", CalicoBlocks, model, "TestKeysAreCalicos"),
 		from(calico, "CalicoHandles", "keys of address handles in etcd", CalicoHandles, model, "TestKeysAreCalicos"),
 		from(calico, "CalicoASNumber", "AS number of nodes by default", CalicoASNumber, "Calico's reference, BGPConfiguration, asNumber: “64512”", "TestWhatTheTemplatesOfferAgainstSilence"),
-		from(bird, "HoldTime", "time that a session with a silent neighbour lasts", HoldTime,
+		from(bird, "HoldTime", "time that a session with a silent neighbor lasts", HoldTime,
 			"BIRD's documentation, BGP, hold time: “default: 240 seconds”; Calico's templates set none", "TestWhatTheTemplatesOfferAgainstSilence"),
 		from(bird, "BGPPort", "TCP port of BGP", BGPPort, "RFC 4271, section 3", "TestWhatTheTemplatesOfferAgainstSilence"),
 	}

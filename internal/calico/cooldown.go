@@ -45,7 +45,7 @@ func parseCooldown(value []byte) (time.Duration, error) {
 
 // cooldownOf is the cooldown by what a read of ipamConfigKey has found.
 func (d *Etcd) cooldownOf(found []*mvccpb.KeyValue) (cooldown, error) {
-	c := cooldown{now: d.now()}
+	c := cooldown{now: d.clock.Now()}
 	for _, kv := range found {
 		var err error
 		if c.period, err = parseCooldown(kv.Value); err != nil {
@@ -70,7 +70,7 @@ const configFor = time.Minute
 func (d *KubernetesAPI) cooldown(ctx context.Context) (cooldown, error) {
 	d.config.mu.Lock()
 	defer d.config.mu.Unlock()
-	now := d.now()
+	now := d.clock.Now()
 	if now.Before(d.config.until) {
 		return cooldown{now: now, period: d.config.period}, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // coldBlock is a block of n1 as Calico 3.33 writes it: .0 is a pod's, .1 was released at 12:00:00 and .2 at 12:09:00, .3 belongs to a virtual machine, .4 to
@@ -189,8 +190,8 @@ func TestEtcdRespectsTheCooldown(t *testing.T) {
 	put(key, coldBlock)
 	put("/calico/ipam/v2/handle/net.pod", `{"block":{"10.0.0.0/29":1},"deleted":false}`)
 	put(ipamConfigKey, `{"strict_affinity":false,"auto_allocate_blocks":true,"ipCooldownSeconds":600}`)
-	now := noon.Add(10*time.Minute + time.Second)
-	w.store.now = func() time.Time { return now }
+	now := clocktesting.NewFakePassiveClock(noon.Add(10*time.Minute + time.Second))
+	w.store.clock = now
 	seen := w.read(t, "n1")
 	if seen.host.IPCooldown != 10*time.Minute {
 		t.Errorf("the cooldown is %s, want 10 minutes", seen.host.IPCooldown)
@@ -233,7 +234,7 @@ func TestEtcdRespectsTheCooldown(t *testing.T) {
 	if err := w.store.DeleteAffinity(t.Context(), guard, cidr, 0, true); !errors.Is(err, ErrConflict) {
 		t.Errorf("deleting a block whose address is in cooldown: got %v, want a conflict", err)
 	}
-	now = now.Add(time.Second)
+	now.SetTime(now.Now().Add(time.Second))
 	if err := w.store.DeleteAffinity(t.Context(), guard, cidr, 0, true); err != nil {
 		t.Errorf("deleting a block whose addresses have cooled down: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 )
 
 // callTimeout bounds every single call to etcd, since neither etcd's client nor libcalico-go does.
@@ -27,7 +28,7 @@ type Etcd struct {
 	tls       *tls.Config // nil for http
 	endpoints string
 	nodes     nodeCache
-	now       func() time.Time
+	clock     clock.PassiveClock
 
 	mu     sync.Mutex // guards client and ready
 	client *clientv3.Client
@@ -58,7 +59,7 @@ func OpenEtcd(c EtcdConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Etcd{config: cfg, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ","), now: time.Now}
+	d := &Etcd{config: cfg, tls: cfg.TLS, endpoints: strings.Join(c.Endpoints, ","), clock: clock.RealClock{}}
 	if c.Username != "" {
 		return d, nil // etcd's client logs in when it is made, which must wait until etcd is there
 	}

@@ -13,10 +13,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // errNotInKubernetes answers calls for objects that this datastore does not have.
@@ -29,7 +29,7 @@ var errNotInKubernetes = errors.New("the kubernetes datastore has no such object
 type KubernetesAPI struct {
 	client rest.Interface
 	page   int // how many objects one answer of a list has at most
-	now    func() time.Time
+	clock  clock.PassiveClock
 	config configMemory
 }
 
@@ -40,7 +40,7 @@ func OpenKubernetes(config *rest.Config) (*KubernetesAPI, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Calico's resources: %w", err)
 	}
-	return &KubernetesAPI{client: c, page: objectsPerPage, now: time.Now}, nil
+	return &KubernetesAPI{client: c, page: objectsPerPage, clock: clock.RealClock{}}, nil
 }
 
 // Close does nothing: there is no connection of its own.

@@ -140,8 +140,8 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 		return
 	}
 	for _, a := range block.Allocations {
-		host, namespace, pod, ok := podOf(a.Attributes)
-		if !ok || a.Handle == "" || a.Unknown != "" || a.AlternateHost != "" || alive(namespace, pod) {
+		host, namespace, pod, ok := a.ofPod()
+		if !ok || alive(namespace, pod) {
 			continue
 		}
 		p.keep(Leftover{
@@ -149,6 +149,12 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 			Assignment: Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence},
 		})
 	}
+}
+
+// ofPod is podOf for an address that can be released by its handle, and has no other owner.
+func (a Allocation) ofPod() (host, namespace, pod string, ok bool) {
+	host, namespace, pod, ok = podOf(a.Attributes)
+	return host, namespace, pod, ok && a.Handle != "" && a.Unknown == "" && a.AlternateHost == ""
 }
 
 // podOf returns host and pod of an assignment that says nothing else of itself than what Calico's CNI plugin writes (cni-plugin, pkg/ipamplugin): an

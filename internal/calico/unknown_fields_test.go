@@ -172,8 +172,9 @@ func TestAnAddressOfAVirtualMachineIsLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, got := seen.Allocations[0], ""
-		if got = first.Unknown; got == "" {
+		first := seen.Allocations[0]
+		got := first.Unknown
+		if got == "" {
 			got = first.VirtualMachine
 		}
 		if got != want {

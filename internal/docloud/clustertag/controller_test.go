@@ -180,7 +180,7 @@ func TestATagThatDoesNotExistIsMade(t *testing.T) {
 
 // One that has shown its tag is not one that cannot: it need not wait for the time after which those are tagged again.
 func TestATagThatIsTakenOffComesBack(t *testing.T) {
-	simulated(t, func(t *testing.T, w *world) {
+	simulated(t, func(_ *testing.T, w *world) {
 		one := w.service("one")
 		w.run(time.Hour)
 		for range 2 {

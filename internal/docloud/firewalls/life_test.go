@@ -204,7 +204,7 @@ func TestAForeignFirewallIsLeftAlone(t *testing.T) {
 
 // A cache that lacks a Service closes nothing: what is to be closed is looked for at the API server itself.
 func TestAnOldCacheClosesNothing(t *testing.T) {
-	both(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+	both(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
 		s := w.service("hidden", corev1.ServiceTypeNodePort, nil, cloud.Port(80))
 		hidden := fmt.Sprint(s.Spec.Ports[0].NodePort)
 		w.PatchService("hidden", map[string]any{"metadata": map[string]any{"labels": map[string]any{cloud.Label: nil}}}) // the informer does not see it now

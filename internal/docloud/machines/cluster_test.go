@@ -188,6 +188,7 @@ func TestBrokenListsDeleteNothing(t *testing.T) {
 		"cut":       {{Route: "GET /v2/droplets*", Kind: fault.Reset, Nth: 1, Times: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			simulated(t, sim.Options{Seed: 6}, func(t *testing.T, w *world) {
 				droplets := w.fleet(5)
 				if err := w.Sim.Inject(rules...); err != nil {
@@ -405,6 +406,7 @@ func TestStorm(t *testing.T) {
 	first := cases.Seed(t)
 	for day := range uint64(4) {
 		t.Run(fmt.Sprint("day ", day), func(t *testing.T) {
+			t.Parallel()
 			simulated(t, sim.Options{Seed: first + day, Consistency: sim.Consistency{List: 300 * time.Millisecond, Get: 100 * time.Millisecond}}, func(t *testing.T, w *world) {
 				droplets := w.fleet(8)
 				if err := w.Sim.Inject(fault.Storm(0.08)...); err != nil {

@@ -91,6 +91,7 @@ func TestHeldBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			simulated(t, 4, func(t *testing.T, w *world) {
 				test.against(w)
 				w.run()
@@ -152,13 +153,14 @@ func TestRemovedAllTheSame(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 4, func(t *testing.T, w *world) {
+			t.Parallel()
+			simulated(t, 4, func(_ *testing.T, w *world) {
 				for i := range 2 {
 					w.patch(i, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)
 				}
 				w.Kube.Set(func(r *http.Request, served bool) error {
 					if !served && test.refuse(w, r) {
-						return cloud.Status(http.StatusForbidden)
+						return cloud.StatusError(http.StatusForbidden)
 					}
 					return nil
 				})
@@ -305,7 +307,8 @@ func TestCrash(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n := 1; n <= 6; n++ {
 			t.Run(fmt.Sprintf("write %d after %t", n, after), func(t *testing.T) {
-				simulated(t, 5, func(t *testing.T, w *world) {
+				t.Parallel()
+				simulated(t, 5, func(_ *testing.T, w *world) {
 					crashed := w.Kube.CrashAt(n, after)
 					w.run()
 					for i := range 2 {

@@ -154,14 +154,20 @@ func (s *sender) flag(name protoreflect.Name) any {
 	return int64(0)
 }
 
+// leaseOf is a lease, and none for about half of all puts.
+func (s *sender) leaseOf(field protoreflect.FieldDescriptor) int64 {
+	if field.Name() == "lease" && field.Parent().Name() == "PutRequest" && (s.noLease && !s.once(4) || s.once(2)) {
+		return 0
+	}
+	return s.lease()
+}
+
 func (s *sender) number(field protoreflect.FieldDescriptor) int64 {
 	switch name := field.Name(); {
 	case name == "revision" && field.Parent().Name() == "CompactionRequest" && s.once(2):
 		return max(0, s.Revision-s.Int64N(50))
-	case name == "lease" && field.Parent().Name() == "PutRequest" && (s.noLease && !s.once(4) || s.once(2)):
-		return 0
 	case name == "lease" || name == "ID":
-		return s.lease()
+		return s.leaseOf(field)
 	case name == "TTL":
 		return Either(s.Generator, int64(1), 5, 100, 0, -1, 9_000_000_001, math.MaxInt64)
 	case name == "watch_id":

@@ -68,8 +68,7 @@ func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.base.RoundTrip(r)
 	}
 	if err := cut(r, false); err != nil {
-		var status Status
-		if errors.As(err, &status) {
+		if status, ok := errors.AsType[StatusError](err); ok {
 			return &http.Response{StatusCode: int(status), Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 		}
 		return nil, err
@@ -138,9 +137,9 @@ func (t *Token) Set(value string) {
 	t.value = value
 }
 
-// Status is what a test has the program get instead of an error: the request is not served, and the response has this
+// StatusError is what a test has the program get instead of an error: the request is not served, and the response has this
 // status.
-type Status int
+type StatusError int
 
 // Error implements error.
-func (s Status) Error() string { return http.StatusText(int(s)) }
+func (s StatusError) Error() string { return http.StatusText(int(s)) }

@@ -176,7 +176,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(r.Context(), func() { _ = reader.CloseWithError(context.Cause(r.Context())) })
 	w := &piped{header: http.Header{}, body: writer, started: make(chan struct{})}
-	go func() {
+	go func() { //nolint:contextcheck // the request has it
 		defer stop()
 		t.ServeHTTP(w, r)
 		w.start(http.StatusOK)

@@ -230,18 +230,23 @@ func (w write) fields() (*managedfields.FieldManager, error) {
 // same converts nothing: each kind is kept in the version that it is asked for in.
 type same struct{}
 
+// Convert implements runtime.ObjectConvertor.
 func (same) Convert(_, _, _ any) error { return errors.New("nothing is converted") }
 
+// ConvertToVersion implements runtime.ObjectConvertor.
 func (same) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
 	return in, nil
 }
 
+// ConvertFieldLabel implements runtime.ObjectConvertor.
 func (same) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (field, val string, err error) {
 	return label, value, nil
 }
 
+// Default implements runtime.ObjectDefaulter.
 func (same) Default(runtime.Object) {}
 
+// New implements runtime.ObjectCreater.
 func (same) New(k schema.GroupVersionKind) (runtime.Object, error) {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	out.SetGroupVersionKind(k)

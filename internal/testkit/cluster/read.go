@@ -170,11 +170,11 @@ func (s *server) watch(w http.ResponseWriter, q *request) error {
 		}
 		for _, r := range chosen {
 			if out.send(watch.Added, q.encode(r)) != nil {
-				return nil
+				return nil //nolint:nilerr // the client has gone
 			}
 		}
 		if initial && out.bookmark(revision, true) != nil {
-			return nil
+			return nil //nolint:nilerr // as above
 		}
 	}
 	s.follow(out, f, revision)

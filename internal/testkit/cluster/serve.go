@@ -191,16 +191,11 @@ func (s *server) handle(q *request) (status int, body []byte, err error) {
 		status = http.StatusCreated
 		r, err = s.post(q)
 	case q.Method == http.MethodPut && q.name != "":
-		var object *unstructured.Unstructured
-		if object, err = q.object(); err == nil {
-			r, err = s.replace(q.write, object)
-		}
+		r, err = s.put(q)
 	case q.Method == http.MethodPatch && q.name != "":
 		r, err = s.patchRequest(q)
-	case q.Method == http.MethodDelete && q.name == "":
-		return s.deleteAll(q)
 	case q.Method == http.MethodDelete:
-		return s.deleteOne(q)
+		return s.deleteRequest(q)
 	default:
 		err = apierrors.NewMethodNotSupported(q.k.groupResource(), strings.ToLower(q.Method))
 	}
@@ -217,6 +212,21 @@ func (s *server) get(w write) (*record, error) {
 		return r, nil
 	}
 	return nil, w.notFound()
+}
+
+func (s *server) put(q *request) (*record, error) {
+	object, err := q.object()
+	if err != nil {
+		return nil, err
+	}
+	return s.replace(q.write, object)
+}
+
+func (s *server) deleteRequest(q *request) (status int, body []byte, err error) {
+	if q.name == "" {
+		return s.deleteAll(q)
+	}
+	return s.deleteOne(q)
 }
 
 func (s *server) post(q *request) (*record, error) {

@@ -201,11 +201,11 @@ func sameButFields(a, b *unstructured.Unstructured) bool {
 		content := maps.Clone(u.Object)
 		metadata, _ := content["metadata"].(map[string]any)
 		metadata = maps.Clone(metadata)
-		owners := ""
+		var owners strings.Builder
 		for _, f := range u.GetManagedFields() {
-			owners += fmt.Sprint(f.Manager, f.Operation, f.Subresource, f.FieldsV1, ";")
+			fmt.Fprint(&owners, f.Manager, f.Operation, f.Subresource, f.FieldsV1, ";")
 		}
-		metadata["managedFields"] = owners
+		metadata["managedFields"] = owners.String()
 		delete(metadata, "resourceVersion")
 		content["metadata"] = metadata
 		return content
@@ -229,12 +229,9 @@ func (w write) merge(old, object *unstructured.Unstructured) (*unstructured.Unst
 	}
 	object = w.part(old, object)
 	keep(old, object)
-	if old.GetDeletionTimestamp() != nil {
-		added := slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return slices.Contains(old.GetFinalizers(), f) })
-		if len(added) > 0 {
-			return nil, w.invalid(field.Forbidden(field.NewPath("metadata", "finalizers"), fmt.Sprintf(
-				"no new finalizers can be added if the object is being deleted, found new finalizers %q", added)))
-		}
+	if added := newFinalizers(old, object); old.GetDeletionTimestamp() != nil && len(added) > 0 {
+		return nil, w.invalid(field.Forbidden(field.NewPath("metadata", "finalizers"), fmt.Sprintf(
+			"no new finalizers can be added if the object is being deleted, found new finalizers %q", added)))
 	}
 	if err := w.shape(object); err != nil {
 		return nil, err
@@ -243,6 +240,10 @@ func (w write) merge(old, object *unstructured.Unstructured) (*unstructured.Unst
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, nil
+}
+
+func newFinalizers(old, object *unstructured.Unstructured) []string {
+	return slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return slices.Contains(old.GetFinalizers(), f) })
 }
 
 // part takes what the endpoint of the request is for: all but the status, or the status.
@@ -301,14 +302,8 @@ func (s *store) delete(w write, options *metav1.DeleteOptions) (*record, error) 
 		return nil, w.notFound()
 	}
 	object := old.object.DeepCopy()
-	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != object.GetUID() {
-			return nil, w.conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, object.GetUID())
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != object.GetResourceVersion() {
-			return nil, w.conflict("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
-				object.GetResourceVersion())
-		}
+	if err := w.check(options.Preconditions, object); err != nil {
+		return nil, err
 	}
 	if options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationForeground {
 		object.SetFinalizers(append(object.GetFinalizers(), metav1.FinalizerDeleteDependents))
@@ -331,6 +326,20 @@ func (s *store) delete(w write, options *metav1.DeleteOptions) (*record, error) 
 		return s.remove(w.k, old, old.object), nil
 	}
 	return s.store(w, old, object)
+}
+
+// check compares an object with the preconditions of its deletion.
+func (w write) check(p *metav1.Preconditions, object *unstructured.Unstructured) error {
+	switch {
+	case p == nil:
+		return nil
+	case p.UID != nil && *p.UID != object.GetUID():
+		return w.conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, object.GetUID())
+	case p.ResourceVersion != nil && *p.ResourceVersion != object.GetResourceVersion():
+		return w.conflict("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
+			object.GetResourceVersion())
+	}
+	return nil
 }
 
 // graceOf is how long a deleted object may stay, in seconds: only a pod that a kubelet has to stop stays.

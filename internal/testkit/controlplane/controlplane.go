@@ -109,7 +109,7 @@ func New(tb testing.TB) *Cluster {
 // get borrows a cluster until the process ends, when whatever uses it has ended as well, or starts one where nobody lends.
 func get(tb testing.TB, binary string) *Cluster {
 	tb.Helper()
-	dir := ""
+	var dir string
 	if socket := os.Getenv(lending.Variable); socket != "" {
 		loan, err := lending.Borrow(tb.Context(), socket)
 		if err != nil {

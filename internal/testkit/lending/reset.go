@@ -101,7 +101,7 @@ func (p *labPlane) until(ctx context.Context, what string, good func(context.Con
 		if is.keys, err = read(ctx, client); err != nil {
 			return is, false, err
 		}
-		if is.resources, err = p.discovered(); err != nil {
+		if is.resources, err = p.discovered(); err != nil { //nolint:contextcheck // discovery takes none
 			return is, false, err
 		}
 		ok, err = good(ctx, client, is)
@@ -123,7 +123,7 @@ func (p *labPlane) until(ctx context.Context, what string, good func(context.Con
 		case <-p.done:
 			return state{}, errors.New("the lab has ended")
 		case <-ctx.Done():
-			return state{}, fmt.Errorf("waiting for a control plane %s: %w; %v", what, ctx.Err(), lastErr)
+			return state{}, fmt.Errorf("waiting for a control plane %s: %w", what, errors.Join(ctx.Err(), lastErr))
 		case <-time.After(settling / 3):
 		}
 	}

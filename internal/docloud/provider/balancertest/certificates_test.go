@@ -110,7 +110,7 @@ func TestManagedCertificateIsMadeAndAwaited(t *testing.T) {
 
 // A load balancer that serves goes on with what it has: Nodes come and go, and the old certificate stays until the new one is verified.
 func TestTheOldCertificateServesUntilTheNewOneCan(t *testing.T) {
-	simulated(t, with(slowly), func(t *testing.T, w *world) {
+	simulated(t, with(slowly), func(_ *testing.T, w *world) {
 		w.run()
 		old, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "old", DNSNames: []string{"old.example.com"}})
 		w.Must(err)

@@ -45,7 +45,7 @@ func TestCrashBeforeAndAfterEachWrite(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d-%t", n, after), func(t *testing.T) {
-				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+				simulated(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
 					crashed := w.API.CrashAt(n, after)
 					w.timing.FirstRetry = time.Hour
 					w.run()
@@ -255,7 +255,7 @@ func TestEachWrongAnnotationIsToldOnceAndOthersGoOn(t *testing.T) {
 }
 
 func TestDropletThatIsGoneDoesNotKeepOthersFromBeingServed(t *testing.T) {
-	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+	simulated(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
 		w.timing.Resync = time.Hour
 		w.run()
 		w.create("web")
