@@ -6,7 +6,7 @@
 // A [Cluster] is either simulated, in this process, or a real kube-apiserver. Any client works on both: controller-runtime's with its caches, client-go's,
 // Calico's. The simulated one costs a millisecond; it does what the programs of this repository rely on: uid and resourceVersion as preconditions, server-side
 // apply with its conflicts, generations, the status subresource, finalizers, graceful deletion of pods, lists and watches with one revision for all kinds. It
-// does not authorize, admit, allocate, or default built-in kinds. TestBothAgree compares it with a real kube-apiserver, operation by operation: whoever
+// does not authorize, admit, allocate, or default built-in kinds. TestBothAgree compares it with a real kube-apiserver, operation by operation: anyone who
 // relies on something more adds it there first.
 //
 // controller-runtime's fake client was tried first. It counts resourceVersions for each object, and its watches begin now rather than at a revision: a cache
