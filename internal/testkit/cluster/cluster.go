@@ -174,9 +174,9 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return recorder.Result(), nil
 	}
 	reader, writer := io.Pipe()
-	stop := context.AfterFunc(r.Context(), func() { _ = reader.CloseWithError(context.Cause(r.Context())) })
+	stop := context.AfterFunc(r.Context(), func() { _ = reader.CloseWithError(context.Cause(r.Context())) }) //nolint:contextcheck // it is over
 	w := &piped{header: http.Header{}, body: writer, started: make(chan struct{})}
-	go func() { //nolint:contextcheck // the request has it
+	go func() {
 		defer stop()
 		t.ServeHTTP(w, r)
 		w.start(http.StatusOK)

@@ -218,14 +218,8 @@ func (w write) merge(old, object *unstructured.Unstructured) (*unstructured.Unst
 	if object.GetName() != w.name && object.GetName() != "" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", object.GetName(), w.name))
 	}
-	if uid := object.GetUID(); uid != "" && uid != old.GetUID() {
-		return nil, w.conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID())
-	}
-	switch rv := object.GetResourceVersion(); {
-	case rv == "" && w.k.custom && !w.unconditional:
-		return nil, w.invalid(field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"))
-	case rv != "" && rv != old.GetResourceVersion():
-		return nil, w.modified()
+	if err := w.expect(old, object); err != nil {
+		return nil, err
 	}
 	object = w.part(old, object)
 	keep(old, object)
@@ -240,6 +234,20 @@ func (w write) merge(old, object *unstructured.Unstructured) (*unstructured.Unst
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, nil
+}
+
+// expect compares the UID and the resourceVersion that an update names with those of the object.
+func (w write) expect(old, object *unstructured.Unstructured) error {
+	if uid := object.GetUID(); uid != "" && uid != old.GetUID() {
+		return w.conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID())
+	}
+	switch rv := object.GetResourceVersion(); {
+	case rv == "" && w.k.custom && !w.unconditional:
+		return w.invalid(field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"))
+	case rv != "" && rv != old.GetResourceVersion():
+		return w.modified()
+	}
+	return nil
 }
 
 func newFinalizers(old, object *unstructured.Unstructured) []string {
