@@ -24,7 +24,7 @@ type Assumption struct {
 	Stated *Statement
 	// Test is the test that fails when the value is not right. It is [StatementTest] for what the description states.
 	Test string
-	// Unknown reports that nobody outside states it: Value lists the variants, and simulators and tests run all.
+	// Unknown reports that nobody outside states it: Value lists the variants, all of which simulators and tests must run.
 	Unknown bool
 }
 
