@@ -104,7 +104,7 @@ func TestNodeThatIsGone(t *testing.T) {
 		"keep": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Nodes[2].Keep = true },
 			"left alone: annotation nodes.mooring.dev/keep forbids it (keep)"},
 		"a lock": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Calico.Ready = false },
-			"!held back: nothing at all is removed: Calico's ClusterInformation does not report datastoreReady: the datastore is locked, empty or being migrated (datastore-not-ready)"},
+			"!held back: nothing at all is removed: Calico's ClusterInformation does not report datastoreReady: the datastore is locked, empty or being migrated; after a DatastoreMigration it stays locked, as Calico keeps its data in native projectcalico.org/v3 resources then, which are not supported (datastore-not-ready)"},
 		"a live read": {time.Hour, func(w *nodesync.World, _ *nodesync.Config) { w.Kubernetes.Lookups[0].Verdict = nodesync.VerdictAlive },
 			"!held back: a live read finds Kubernetes Node \"old\" (not-confirmed-gone)"},
 	} {

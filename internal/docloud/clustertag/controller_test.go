@@ -180,6 +180,7 @@ func TestATagThatDoesNotExistIsMade(t *testing.T) {
 
 // One that has shown its tag is not one that cannot: it need not wait for the time after which those are tagged again.
 func TestATagThatIsTakenOffComesBack(t *testing.T) {
+	t.Parallel()
 	simulated(t, func(_ *testing.T, w *world) {
 		one := w.service("one")
 		w.run(time.Hour)
@@ -193,6 +194,7 @@ func TestATagThatIsTakenOffComesBack(t *testing.T) {
 }
 
 func TestOneThatIsGoneDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	simulated(t, func(t *testing.T, w *world) {
 		one, gone, two := w.service("one"), w.service("gone"), w.service("two")
 		var err error
@@ -205,6 +207,7 @@ func TestOneThatIsGoneDoesNotStopTheOthers(t *testing.T) {
 }
 
 func TestNothingIsTaggedInDoubt(t *testing.T) {
+	t.Parallel()
 	simulated(t, func(t *testing.T, w *world) {
 		one := w.service("one")
 		w.set(errors.New("whose account is it?"))

@@ -70,6 +70,7 @@ func open(port string) digitalocean.InboundRule {
 }
 
 func TestThePredecessorsFirewallIsTakenOverWithoutAWrite(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		np := w.nodePort("np")
 		w.service("web", corev1.ServiceTypeLoadBalancer, nil, cloud.Port(80))
@@ -111,6 +112,7 @@ func TestDriftIsRepaired(t *testing.T) {
 }
 
 func TestDeletedElsewhereItIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		np := "tcp " + w.nodePort("np") + everybody
 		w.service("web", corev1.ServiceTypeLoadBalancer, nil, cloud.Port(80))
@@ -152,6 +154,7 @@ func TestABadServiceStopsNobodyAndKeepsWhatItHas(t *testing.T) {
 }
 
 func TestALoadBalancerThatDoesNotExistStopsItsServiceOnly(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{Firewalls: digitalocean.FirewallOptions{KnownBalancers: true}}, func(t *testing.T, w *world) {
 		w.run()
 		w.becomes()
@@ -181,6 +184,7 @@ func TestALoadBalancerThatDoesNotExistStopsItsServiceOnly(t *testing.T) {
 }
 
 func TestAForeignFirewallIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		d, err := w.Account.CreateDroplet(digitalocean.DropletSpec{Name: "other", Tags: []string{"web"}})
 		w.Must(err)
@@ -219,6 +223,7 @@ func TestAnOldCacheClosesNothing(t *testing.T) {
 }
 
 func TestAnotherAccountIsNotTouched(t *testing.T) {
+	t.Parallel()
 	simulated(t, cloud.TwoAccounts(), func(t *testing.T, w *world) {
 		np := "tcp " + w.nodePort("np") + everybody
 		w.run()
@@ -254,6 +259,7 @@ func TestAnotherAccountIsNotTouched(t *testing.T) {
 
 // After the gate is closed, at the end of the process, nothing is written any more.
 func TestNothingIsWrittenAtTheEnd(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.becomes()

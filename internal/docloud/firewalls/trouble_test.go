@@ -17,6 +17,7 @@ func TestAPostWithoutAnAnswerMakesNoDuplicate(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON, fault.ShortBody, fault.Reset, fault.ProxyError} {
 		for name, late := range map[string]digitalocean.Consistency{"": {}, "-late": {List: time.Second, Get: time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
+				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					w.Sim.SetConsistency(late)
 					w.Must(w.Sim.Inject(fault.Rule{Route: postRoute, Kind: kind, Nth: 1}))
@@ -44,6 +45,7 @@ func TestFaultsPass(t *testing.T) {
 		"a PUT is refused once":  {Route: putRoute, Kind: fault.Error, Status: 422, Nth: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 				w.predecessors(open("22"))
 				before := w.Account.Firewalls()[0].ID
@@ -66,6 +68,7 @@ func TestCrashBeforeAndAfterEachWrite(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d-%t", n, after), func(t *testing.T) {
+				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					crashed := w.API.CrashAt(n, after)
 					w.run()

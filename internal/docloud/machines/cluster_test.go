@@ -62,6 +62,7 @@ func TestNodeFollowsDroplet(t *testing.T) {
 
 // The list lags behind: a droplet that the list lacks and that answers by ID is there, and what is told of it comes from that answer.
 func TestLaggingListDeletesNothing(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 2}, func(t *testing.T, w *world) {
 		w.fleet(2)
 		w.Sim.SetConsistency(sim.Consistency{List: time.Hour})
@@ -120,6 +121,7 @@ func TestAnotherAccountDeletesNothing(t *testing.T) {
 
 // On purpose: the operator deletes the record, and the cluster is bound to the account that has its droplets.
 func TestRecordDeletedByTheOperator(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 4, Accounts: []sim.AccountOptions{{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}}}}, func(t *testing.T, w *world) {
 		droplets := w.fleet(2)
 		w.Stop()
@@ -151,6 +153,7 @@ func TestRecordDeletedByTheOperator(t *testing.T) {
 
 // None of the cluster's droplets is visible, in the right account: a token without a scope, or everything was deleted by mistake.
 func TestNoneVisibleDeletesNothing(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 5}, func(t *testing.T, w *world) {
 		droplets := w.fleet(3)
 		// All are gone before anybody asks for the first: two of three could be scaling down.
@@ -220,6 +223,7 @@ func TestBrokenListsDeleteNothing(t *testing.T) {
 
 // Half of a cluster goes at once. That is worked off without help, never faster than the pace allows, over a restart too.
 func TestLargeScaleDown(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 7}, func(t *testing.T, w *world) {
 		droplets := w.fleet(60)
 		lost := droplets[:30]
@@ -289,6 +293,7 @@ func TestTwoDropletsOfOneName(t *testing.T) {
 
 // What the upstream project could not do: droplets with GPUs, without a private network, and Nodes named by their address.
 func TestUnusualDroplets(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 9, Addresses: sim.AddressOptions{Public: netip.MustParsePrefix("203.0.113.0/24")}}, func(t *testing.T, w *world) {
 		gpu := w.Droplet(sim.DropletSpec{Name: w.NodeName(0), Size: "gpu-h100x1-80gb"})
 		public := w.Droplet(sim.DropletSpec{Name: w.NodeName(1), NoPrivateNetwork: true, IPv6: true})
@@ -320,6 +325,7 @@ func TestUnusualDroplets(t *testing.T) {
 
 // A droplet that is new has no address: its Node waits. An address that arrives later than that gets into the Node all the same.
 func TestLateAddresses(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 10}, func(t *testing.T, w *world) {
 		d := w.Droplet(sim.DropletSpec{Name: w.NodeName(0), Networks: &sim.Networks{V4: []sim.NetworkV4{}, V6: []sim.NetworkV6{}}})
 		w.join(d.Name, true)
@@ -355,6 +361,7 @@ func TestLateAddresses(t *testing.T) {
 
 // A droplet that is switched off keeps its Node, which gets the taint, until it is on again.
 func TestPowerOff(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 11}, func(t *testing.T, w *world) {
 		d := w.fleet(2)[0]
 		tainted := func() bool {
@@ -384,6 +391,7 @@ func TestPowerOff(t *testing.T) {
 
 // The token rotates while the process runs: the old one is refused, and the next call is made with the new one.
 func TestTokenRotation(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 12}, func(t *testing.T, w *world) {
 		droplets := w.fleet(3)
 		w.Account.RevokeToken(sim.DefaultToken)

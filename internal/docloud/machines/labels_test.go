@@ -103,6 +103,7 @@ func (w *world) watchLabels(node, label string) *atomic.Bool {
 
 // A new Node has its labels before anything is scheduled to it; later they follow the tags; and what others have set stays, whatever the tags say.
 func TestLabelsFollowTags(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 40}, func(t *testing.T, w *world) {
 		w.config.Labels = testLabels()
 		ours := w.Droplet(sim.DropletSpec{Name: w.NodeName(0), Tags: []string{"env:prod", "k8s:worker"}})
@@ -144,6 +145,7 @@ func TestLabelsFollowTags(t *testing.T) {
 
 // A token that may not see tags takes no label away, and neither does a cluster in which nothing differs get any write.
 func TestLabelsStayWhereTagsCannotBeSeen(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 41}, func(t *testing.T, w *world) {
 		w.config.Labels = testLabels()
 		droplet := w.Droplet(sim.DropletSpec{Name: w.NodeName(0), Tags: []string{"env:prod"}})

@@ -71,6 +71,7 @@ func (w *world) tokenMetric() string {
 // People see in one place that the token is refused, lacks a scope, or is another account's, and since when; and nothing is written while it
 // stays so.
 func TestTokenConditionIsRecorded(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 50, Accounts: []sim.AccountOptions{{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}, {Value: "narrow", Scopes: []string{"account:read"}}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}}}}, func(t *testing.T, w *world) {
 		w.fleet(2)
 		since := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted).LastTransitionTime
@@ -119,6 +120,7 @@ func TestTokenConditionIsRecorded(t *testing.T) {
 
 // A record that somebody deleted is not made of a condition alone: it would bind the cluster to no account at all.
 func TestTokenConditionMakesNoRecord(t *testing.T) {
+	t.Parallel()
 	simulated(t, sim.Options{Seed: 51}, func(t *testing.T, w *world) {
 		w.join(w.NodeName(0), true) // without a droplet no account is recorded
 		w.run()

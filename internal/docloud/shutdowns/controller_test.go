@@ -115,6 +115,7 @@ func (w *world) patch(i int, body string) {
 
 // A machine that DigitalOcean calls active keeps its volumes, however long its Node is not ready. So does one whose kubelet goes on.
 func TestNeverActiveNorAlive(t *testing.T) {
+	t.Parallel()
 	simulated(t, 4, func(t *testing.T, w *world) {
 		var alive atomic.Bool
 		alive.Store(true)
@@ -173,6 +174,7 @@ func TestRemovedAllTheSame(t *testing.T) {
 
 // A taint is not set on a word of DigitalOcean that has become old since the plan was made.
 func TestOldWord(t *testing.T) {
+	t.Parallel()
 	simulated(t, 1, func(t *testing.T, w *world) {
 		w.switchOff(0)
 		node, now := w.node(0), time.Now()
@@ -192,6 +194,7 @@ func TestOldWord(t *testing.T) {
 
 // A machine that the list lacks and that answers by ID is there.
 func TestListProvesNothing(t *testing.T) {
+	t.Parallel()
 	simulated(t, 3, func(t *testing.T, w *world) {
 		w.Sim.SetConsistency(sim.Consistency{List: time.Hour})
 		late := w.join(w.NodeName("late"))
@@ -287,6 +290,7 @@ func TestDeparture(t *testing.T) {
 
 // Without the flag nothing is set, recorded or asked; what was set before goes all the same when the machine is back.
 func TestDisabled(t *testing.T) {
+	t.Parallel()
 	simulated(t, 4, func(t *testing.T, w *world) {
 		w.enabled = false
 		w.patch(0, `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"`+outofservice.TaintValue+`","effect":"NoExecute"}]}}`)

@@ -18,10 +18,8 @@ import (
 // ErrCut is what the program sees of a request that was cut.
 var ErrCut = errors.New("the connection was cut")
 
-// Wire is a connection of the program, which a test can cut before or after a request is served.
+// Wire is the connections of the program to one server, which a test can cut before or after a request is served.
 type Wire struct {
-	base http.RoundTripper
-
 	mu  sync.Mutex
 	cut func(r *http.Request, served bool) error
 }
@@ -54,18 +52,23 @@ func (n *namer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.base.RoundTrip(r)
 }
 
-func (w *Wire) over(base http.RoundTripper) http.RoundTripper {
-	w.base = base
-	return w
+// over returns a transport over base that the Wire cuts. A program has several of one Wire: each client of it wraps its
+// own.
+func (w *Wire) over(base http.RoundTripper) http.RoundTripper { return &strand{wire: w, base: base} }
+
+// strand is one transport of a Wire.
+type strand struct {
+	wire *Wire
+	base http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	w.mu.Lock()
-	cut := w.cut
-	w.mu.Unlock()
+func (s *strand) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.wire.mu.Lock()
+	cut := s.wire.cut
+	s.wire.mu.Unlock()
 	if cut == nil {
-		return w.base.RoundTrip(r)
+		return s.base.RoundTrip(r)
 	}
 	if err := cut(r, false); err != nil {
 		if status, ok := errors.AsType[StatusError](err); ok {
@@ -73,7 +76,7 @@ func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	response, err := w.base.RoundTrip(r)
+	response, err := s.base.RoundTrip(r)
 	if cutOff := cut(r, true); cutOff != nil {
 		if err == nil {
 			_ = response.Body.Close()
@@ -137,8 +140,8 @@ func (t *Token) Set(value string) {
 	t.value = value
 }
 
-// StatusError is what a test has the program get instead of an error: the request is not served, and the response has this
-// status.
+// StatusError is what a test has the program get instead of an error: the request is not served, and the response has
+// this status.
 type StatusError int
 
 // Error implements error.

@@ -82,10 +82,9 @@ func Main(m *testing.M) {
 	testkit.Main(m)
 }
 
-// Simulated runs a test in simulated time on a simulated API server, in parallel with others.
+// Simulated runs a test in simulated time on a simulated API server.
 func Simulated(t *testing.T, options digitalocean.Options, body func(t *testing.T, w *World)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := cluster.New(t)
 		config := rest.CopyConfig(api.Config)
@@ -100,7 +99,10 @@ func Simulated(t *testing.T, options digitalocean.Options, body func(t *testing.
 // Both is Simulated, and runs the test on a real API server in real time as well.
 func Both(t *testing.T, options digitalocean.Options, body func(t *testing.T, w *World)) {
 	t.Helper()
-	t.Run("simulated", func(t *testing.T) { Simulated(t, options, body) })
+	t.Run("simulated", func(t *testing.T) {
+		t.Parallel()
+		Simulated(t, options, body)
+	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, options, controlplane.Shared(t).Config)
@@ -123,7 +125,7 @@ func newWorld(t *testing.T, options digitalocean.Options, config *rest.Config) *
 		Token:  &Token{value: digitalocean.DefaultToken},
 		Client: kubernetes.NewForConfigOrDie(config), Kube: &Wire{}, ports: 30000, stop: func() {},
 	}
-	w.Account, w.API = w.Sim.Account(""), &Wire{base: w.Sim.Transport()}
+	w.Account, w.API = w.Sim.Account(""), &Wire{}
 	w.config = rest.CopyConfig(config)
 	w.config.Wrap(w.Kube.over)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
@@ -168,8 +170,8 @@ func (w *World) NewProgram(token doapi.TokenSource, options ...informers.SharedI
 		token = w.Token
 	}
 	api, err := doapi.New(doapi.Options{
-		URL: "http://api.example/", Token: token, UserAgent: "test", Transport: w.API, Clock: clock.RealClock{},
-		Metrics: doapi.NewMetrics(w.Registry),
+		URL: "http://api.example/", Token: token, UserAgent: "test", Transport: w.API.over(w.Sim.Transport()),
+		Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(w.Registry),
 	})
 	w.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())

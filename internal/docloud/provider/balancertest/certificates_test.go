@@ -110,6 +110,7 @@ func TestManagedCertificateIsMadeAndAwaited(t *testing.T) {
 
 // A load balancer that serves goes on with what it has: Nodes come and go, and the old certificate stays until the new one is verified.
 func TestTheOldCertificateServesUntilTheNewOneCan(t *testing.T) {
+	t.Parallel()
 	simulated(t, with(slowly), func(_ *testing.T, w *world) {
 		w.run()
 		old, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "old", DNSNames: []string{"old.example.com"}})
@@ -145,6 +146,7 @@ func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON} {
 		for name, consistency := range map[string]digitalocean.Consistency{"": {}, "-late": {List: 2 * time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
+				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					w.Sim.SetConsistency(consistency)
 					w.Must(w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: kind, Nth: 1}))
@@ -166,6 +168,7 @@ func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) {
 func TestCrashAroundThePostOfACertificate(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 				crashed := make(chan struct{})
 				var once sync.Once
@@ -200,6 +203,7 @@ func TestCrashAroundThePostOfACertificate(t *testing.T) {
 
 // What DigitalOcean refuses is told in its words, and keeps no load balancer that is there from being kept as it must be.
 func TestCertificateThatIsRefused(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.Must(w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
 		w.run()
@@ -227,6 +231,7 @@ func TestCertificateThatIsRefused(t *testing.T) {
 
 // The cluster's defaults reach load balancers, and the project is asked for and kept.
 func TestDefaultsAndProjects(t *testing.T) {
+	t.Parallel()
 	const mine, theirs = "4de7ac8b-495b-4884-9a69-1050c6793cd6", "11111111-495b-4884-9a69-1050c6793cd6"
 	simulated(t, with(func(o *digitalocean.Options) {
 		o.Accounts = []digitalocean.AccountOptions{{Projects: []string{mine, theirs}}}

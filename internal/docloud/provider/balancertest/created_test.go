@@ -26,6 +26,7 @@ func isList(r *http.Request) bool {
 
 // Another leader makes the load balancer while the first list is on its way: a second list is read before anything is made, so that nothing is.
 func TestWhatAppearsAfterTheFirstListIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		var once sync.Once
 		var made atomic.Pointer[digitalocean.LoadBalancer]
@@ -64,6 +65,7 @@ func TestWhatAppearsAfterTheFirstListIsNotMadeAgain(t *testing.T) {
 
 // The ID is noted on the Service by the pass that has made the load balancer: anyone who comes next may see lists without it.
 func TestTheIDIsNotedAtOnce(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		var after atomic.Bool
 		w.API.Set(func(r *http.Request, served bool) error {

@@ -110,6 +110,7 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 }
 
 func TestLoadBalancerOfAnotherClusterIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		theirs, err := w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{
 			Name: "edge", Tags: []string{"k8s:another"}, ForwardingRules: []digitalocean.ForwardingRule{
@@ -135,6 +136,7 @@ func TestLoadBalancerOfAnotherClusterIsLeftAlone(t *testing.T) {
 }
 
 func TestDeletingACopyKeepsTheOriginalsLoadBalancer(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("original")

@@ -43,6 +43,7 @@ func (w *world) hasTarget(lb digitalocean.LoadBalancer, id int) bool {
 }
 
 func TestAddressesThatArriveLateReachTheLoadBalancer(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.timing.Resync = time.Hour
 		w.cluster.DefaultType = annotation.TypeRegionalNetwork
@@ -88,6 +89,7 @@ func TestNodesThatGoOrAreExcludedAreTakenOut(t *testing.T) {
 }
 
 func TestLoadBalancerThatWasEditedElsewhereIsRepaired(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")
@@ -108,6 +110,7 @@ func TestLoadBalancerThatWasEditedElsewhereIsRepaired(t *testing.T) {
 }
 
 func TestLoadBalancerThatWasDeletedElsewhereIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")
@@ -170,6 +173,7 @@ func TestDeletionDisownRenameAndChangeOfType(t *testing.T) {
 
 // TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags: what the cache says may be old, so that the Service is read live before a change.
 func TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")
@@ -187,6 +191,7 @@ func TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags(t *testing.T) {
 }
 
 func TestLoadBalancerClassIsLeftToOthers(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		s := &corev1.Service{
@@ -207,6 +212,7 @@ func TestLoadBalancerClassIsLeftToOthers(t *testing.T) {
 }
 
 func TestCertificateThatIsRenewedIsNotedAndNotFought(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		byID, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "one", DNSNames: []string{"one.example.com"}})
 		w.Must(err)
@@ -236,6 +242,7 @@ func TestCertificateThatIsRenewedIsNotedAndNotFought(t *testing.T) {
 }
 
 func TestHostnameAndProxyProtocolShowInTheStatus(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("proxied", "enable-proxy-protocol", "true")

@@ -31,6 +31,7 @@ func places(t *testing.T, attack func(t *testing.T, w *world, from place)) {
 	t.Helper()
 	for _, another := range []bool{false, true} {
 		t.Run(map[bool]string{false: "same namespace", true: "another namespace"}[another], func(t *testing.T) {
+			t.Parallel()
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 				from := place{w, w.Name}
 				if another {

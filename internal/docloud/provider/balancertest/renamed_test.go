@@ -44,6 +44,7 @@ func (w *world) cutPost() (<-chan struct{}, func()) {
 func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) {
 	for name, lag := range map[string]time.Duration{"": 0, "late": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 				w.Sim.SetConsistency(digitalocean.Consistency{List: lag})
 				cut, restore := w.cutPost()
@@ -65,6 +66,7 @@ func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) {
 
 // Anyone who asked for the load balancer is gone, and the Service is to have another name: the note on the Service tells under which name to look.
 func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		cut, restore := w.cutPost()
 		w.timing.FirstRetry = time.Hour
@@ -93,6 +95,7 @@ func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 
 // A Service that is deleted after a crash, before anybody knows what became of the POST, does not leave its load balancer behind.
 func TestDeletionAfterACrashLeavesNothing(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		cut, restore := w.cutPost()
 		w.timing.FirstRetry = time.Hour
@@ -114,6 +117,7 @@ func TestDeletionAfterACrashLeavesNothing(t *testing.T) {
 
 // A name that was refused is not tried again: nothing was made under it.
 func TestRenameAfterARefusalUsesTheNewName(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.Must(w.Sim.Inject(fault.Rule{Route: createRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
 		w.run()
@@ -141,6 +145,7 @@ func TestRenameAfterARefusalUsesTheNewName(t *testing.T) {
 // A load balancer of this cluster's that nothing leads to, as the upstream project leaves behind when it dies between a POST and its note,
 // is told of once.
 func TestALeftoverIsToldOfOnce(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("web", "name", w.Name+"-old")
@@ -164,6 +169,7 @@ func TestALeftoverIsToldOfOnce(t *testing.T) {
 // Tags that others give stay when the load balancer is changed; ours comes back with the change if somebody took it away, and identity does not
 // hang on it.
 func TestTagsOfOthersStayAndALostOneDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")

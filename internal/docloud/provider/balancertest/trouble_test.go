@@ -21,6 +21,7 @@ func TestPostThatWasCutAfterItWasAppliedMakesNoDuplicate(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON, fault.ShortBody} {
 		for name, consistency := range map[string]digitalocean.Consistency{"": {}, "-late": {List: 2 * time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
+				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					w.Sim.SetConsistency(consistency)
 					w.Must(w.Sim.Inject(fault.Rule{Route: createRoute, Kind: kind, Nth: 1}))
@@ -45,6 +46,7 @@ func TestCrashBeforeAndAfterEachWrite(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d-%t", n, after), func(t *testing.T) {
+				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
 					crashed := w.API.CrashAt(n, after)
 					w.timing.FirstRetry = time.Hour
@@ -110,6 +112,7 @@ func TestListsThatFailOrAreNotWholeChangeNothing(t *testing.T) {
 		{Route: "GET /v2/load_balancers*", Kind: fault.Error, Status: 404},
 	} {
 		t.Run(fmt.Sprintf("%s-%d", rule.Kind, rule.Status), func(t *testing.T) {
+			t.Parallel()
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 				w.run()
 				w.create("web")
@@ -156,6 +159,7 @@ func (w *world) balancerID(name string) {
 }
 
 func TestNothingIsMadeOrGivenUpOnAnotherAccount(t *testing.T) {
+	t.Parallel()
 	simulated(t, cloud.TwoAccounts(), func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")
@@ -187,6 +191,7 @@ func TestNothingIsMadeOrGivenUpOnAnotherAccount(t *testing.T) {
 
 // That there is no such load balancer counts as deleted, but not when another account says so: the token is replaced while a deletion is on its way.
 func TestAnotherAccountDoesNotConfirmADeletion(t *testing.T) {
+	t.Parallel()
 	simulated(t, cloud.TwoAccounts(), func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")
@@ -224,6 +229,7 @@ func TestAnotherAccountDoesNotConfirmADeletion(t *testing.T) {
 }
 
 func TestEachWrongAnnotationIsToldOnceAndOthersGoOn(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		wrong := map[string][]string{
@@ -255,6 +261,7 @@ func TestEachWrongAnnotationIsToldOnceAndOthersGoOn(t *testing.T) {
 }
 
 func TestDropletThatIsGoneDoesNotKeepOthersFromBeingServed(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
 		w.timing.Resync = time.Hour
 		w.run()
@@ -267,6 +274,7 @@ func TestDropletThatIsGoneDoesNotKeepOthersFromBeingServed(t *testing.T) {
 }
 
 func TestBusyLoadBalancerIsChangedLater(t *testing.T) {
+	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.run()
 		w.create("web")
@@ -292,6 +300,7 @@ func stormy(seed uint64) digitalocean.Options {
 func TestFaultsOfAllKindsEndWell(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(cases.Number(t, 2, 3, 20)); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			simulated(t, stormy(seed), func(t *testing.T, w *world) {
 				w.run()
 				for i := range 4 {
