@@ -6,6 +6,9 @@
 // Each line of FILE has three fields separated by tabs: the package's folder, wall seconds and CPU seconds. CPU seconds include
 // those of processes that the test waited for, such as a kube-apiserver (getrusage(2), RUSAGE_CHILDREN). The exit code is the test binary's.
 //
+// Temporary files of the test are in one folder, which is removed however the test ends. That of a testexec which was killed itself is removed by the
+// next one.
+//
 // After the time in TESTEXEC_BEFORE, in seconds since 1970, no test binary is started: the line says so by two dashes, and the exit code is 0.
 package main
 
@@ -16,9 +19,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit/scratch"
 )
 
 func main() {
@@ -42,8 +48,26 @@ func run(args []string) (int, error) {
 	if late {
 		return 0, write(args[0], "-\t-")
 	}
+	files, err := scratch.New("")
+	if err != nil {
+		return 2, err
+	}
+	code, err := runIn(files.Path, args)
+	if gone := files.Remove(); gone != nil {
+		return max(code, 1), errors.Join(err, gone)
+	}
+	return code, err
+}
+
+// runIn is run with a folder for temporary files.
+func runIn(folder string, args []string) (int, error) {
 	cmd := exec.CommandContext(context.Background(), args[1], args[2:]...) // it ends by itself, or by a signal that is passed on
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "TMPDIR="+folder)
+	// The test ends with this program: the signal is sent when the thread ends that started it (prctl(2), PR_SET_PDEATHSIG).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	// go test sends SIGQUIT to what it started when a test takes too long; the test binary answers it with its goroutines.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGTERM)
@@ -56,7 +80,7 @@ func run(args []string) (int, error) {
 			_ = cmd.Process.Signal(s) // a process that has just exited needs no signal
 		}
 	}()
-	err = cmd.Wait()
+	err := cmd.Wait()
 	wall := time.Since(start)
 	signal.Stop(signals)
 	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {

@@ -4,10 +4,14 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 )
 
 func TestRun(t *testing.T) {
@@ -26,6 +30,56 @@ func TestRun(t *testing.T) {
 		if code, err := run(args); code != 2 || err == nil {
 			t.Errorf("%q: exit code %d, error %v", args, code, err)
 		}
+	}
+}
+
+// However a test ends, its temporary files are gone; a test whose testexec was killed ends with it.
+func TestNothingStays(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("TMPDIR", parent)
+	costs := filepath.Join(parent, "costs.tsv")
+	for _, end := range []string{"exit 0", "exit 2", "kill -9 $$", "kill -INT $$"} {
+		if code, _ := run([]string{costs, "sh", "-c", `mkdir -p "$TMPDIR/a/b" && touch "$TMPDIR/a/b/c" && ` + end}); code == 1 {
+			t.Errorf("%s: the files were not made or not removed", end)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(parent, "*")); err != nil || len(left) != 1 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+
+	program := filepath.Join(parent, "testexec")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), program, costs, "sh", "-c", "echo $$ $TMPDIR; while :; do sleep 1; done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	var folder string
+	if _, err := fmt.Fscan(out, &pid, &folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, out); err != nil { // until nobody has the other end: the test has ended, too
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	longAgo := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(folder, longAgo, longAgo); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := run([]string{costs, "true"}); code != 0 || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the folder of process %d, which was killed, is there: %v", pid, err)
 	}
 }
 

@@ -39,7 +39,7 @@ func NewEtcd(tb testing.TB) *Etcd {
 		e.lend(tb)
 		return e
 	}
-	e := &Etcd{binary: binary, folder: folder(tb, "etcd-")}
+	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-")}
 	e.start(tb, "http://127.0.0.1:0")
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {

@@ -20,7 +20,7 @@ func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config, flags ...str
 	binary := Binary(tb, "lab")
 	shared.mu.Lock()
 	e := &Etcd{
-		binary: binary, folder: folder(tb, "etcd-tls-"),
+		binary: binary, folder: Folder(tb, "etcd-tls-"),
 		flags: append([]string{"--cert-file", files.Cert(), "--key-file", files.Key(), "--client-ca-file", files.CA()}, flags...),
 	}
 	shared.mu.Unlock()
@@ -35,7 +35,7 @@ func NewEtcdWith(tb testing.TB, flags ...string) *Etcd {
 	tb.Helper()
 	binary := Binary(tb, "lab")
 	shared.mu.Lock()
-	e := &Etcd{binary: binary, folder: folder(tb, "etcd-with-"), flags: flags}
+	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-with-"), flags: flags}
 	shared.mu.Unlock()
 	e.start(tb, "http://127.0.0.1:0")
 	tb.Cleanup(func() { e.process.Stop() })

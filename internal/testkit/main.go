@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/mooring-dev/mooring/internal/testkit/scratch"
 )
 
 // LabBinaryVariable names the lab binary to use instead of bin/lab of the repository.
@@ -21,23 +23,26 @@ const APIServerVariable = "MOORING_KUBE_APISERVER"
 
 // shared is what the tests of one package share.
 var shared struct { //nolint:gochecknoglobals // there is one test process per package, which starts each server once
-	mu     sync.Mutex
-	folder string
-	stops  []func()
-	etcds  []*Etcd // idle ones
+	mu    sync.Mutex
+	stops []func()
+	etcds []*Etcd // idle ones
 }
 
-// Main runs the tests of a package, stops what they shared, and exits.
+// Main runs the tests of a package with all their temporary files in one folder, stops what they shared, and exits.
 func Main(m *testing.M) {
+	leave, err := scratch.Enter()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testkit:", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	shared.mu.Lock()
 	for _, stop := range slices.Backward(shared.stops) {
 		stop()
 	}
-	if shared.folder != "" {
-		if err := os.RemoveAll(shared.folder); err != nil {
-			fmt.Fprintln(os.Stderr, "testkit: removing its folder:", err)
-		}
+	if err := leave(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit:", err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
@@ -83,12 +88,14 @@ func Root(tb testing.TB) string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// Folder returns a new folder that Main removes.
+// Folder returns a new folder that Main removes: it may outlive the test.
 func Folder(tb testing.TB, name string) string {
 	tb.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	return folder(tb, name)
+	path, err := os.MkdirTemp("", name) //nolint:usetesting // as above
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
 }
 
 // AtEnd has Main call stop after the tests, the last one first.
@@ -96,21 +103,4 @@ func AtEnd(stop func()) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.stops = append(shared.stops, stop)
-}
-
-// folder is Folder for callers that hold shared.mu.
-func folder(tb testing.TB, name string) string {
-	tb.Helper()
-	if shared.folder == "" {
-		root, err := os.MkdirTemp("", "mooring-test-") //nolint:usetesting // it outlives the test that asks first
-		if err != nil {
-			tb.Fatal(err)
-		}
-		shared.folder = root
-	}
-	path, err := os.MkdirTemp(shared.folder, name) //nolint:usetesting // as above
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return path
 }

@@ -55,6 +55,8 @@ func newDisks(t *testing.T) *Disks {
 }
 
 // TestDetachWhileMounted: what was written and flushed is there at the next attachment, what is written afterwards fails and is not.
+func TestMain(m *testing.M) { testkit.Main(m) }
+
 func TestDetachWhileMounted(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit/scratch"
 )
 
 // A plane is one control plane of a pool.
@@ -38,7 +40,7 @@ type Usage struct {
 // A Pool lends control planes until it is closed.
 type Pool struct {
 	listener net.Listener
-	folder   string
+	folder   *scratch.Folder
 	idleMost int
 	start    func(ctx context.Context, folder string) (plane, error)
 	ctx      context.Context // ends with Close
@@ -71,7 +73,7 @@ func open(socket string, idle int, start func(context.Context, string) (plane, e
 	if err != nil {
 		return nil, fmt.Errorf("lending control planes: %w", err)
 	}
-	folder, err := os.MkdirTemp("", "mooring-test-")
+	folder, err := scratch.New("")
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -92,7 +94,7 @@ func (p *Pool) Close() (Usage, error) {
 		p.usage.CPU += c.stop()
 	}
 	p.idle = nil
-	return p.usage, errors.Join(err, os.RemoveAll(p.folder))
+	return p.usage, errors.Join(err, p.folder.Remove())
 }
 
 func (p *Pool) serve() {
@@ -151,7 +153,7 @@ func (p *Pool) take() (plane, error) {
 	p.mu.Lock()
 	p.usage.Starts++
 	p.usage.Loans++
-	folder := filepath.Join(p.folder, strconv.Itoa(p.usage.Starts))
+	folder := filepath.Join(p.folder.Path, strconv.Itoa(p.usage.Starts))
 	p.mu.Unlock()
 	return p.start(p.ctx, folder)
 }

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scratch
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// parentOfHolder names the folder in which TestHolds makes one of its own.
+const parentOfHolder = "MOORING_SCRATCH_TEST"
+
+// TestHolds holds a folder until it is killed. The tests below run it in another process.
+func TestHolds(t *testing.T) {
+	parent := os.Getenv(parentOfHolder)
+	if parent == "" {
+		t.Skip("the other tests run it")
+	}
+	f, err := New(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = os.Stdout.WriteString(f.Path + "\n")
+	<-t.Context().Done()
+}
+
+func TestAFolderIsSweptWhenItsProcessWasKilled(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolds$")
+	cmd.Env = append(os.Environ(), parentOfHolder+"="+parent)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	path, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = path[:len(path)-1]
+	if err := os.WriteFile(filepath.Join(path, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	expect := func(what string, now time.Time, there bool) {
+		t.Helper()
+		if err := sweep(parent, now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != there {
+			t.Fatalf("%s: the folder is there: %t", what, err == nil)
+		}
+	}
+	expect("while the process lives", later, true)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	expect("as soon as it is made", time.Now(), true)
+	expect("when the process was killed", later, false)
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	foreign := filepath.Join(parent, prefix+"file")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := New(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(f.Path, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(parent)
+	if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(foreign) {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if _, err := New(filepath.Join(parent, "nowhere")); err == nil {
+		t.Error("a folder was made where none can be")
+	}
+}
