@@ -99,8 +99,8 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 	if p.urgent {
 		ctx = doapi.Urgent(ctx, budget.Vital)
 	}
-	if needs.Again != "" {
-		p.c.list.forget(needs.Again)
+	if needs.Again != nil {
+		p.c.list.forget(needs.Again.LoadBalancer)
 		w.Again = needs.Again
 	}
 	if needs.Trust {

@@ -37,8 +37,8 @@ type Plan struct {
 
 // Needs say what must be read, in the order of their fields.
 type Needs struct {
-	// Again reports that a load balancer and a certificate do not fit together: what is known of the load balancer by writes is not to be believed.
-	Again string
+	// Again is set when a load balancer and a certificate do not fit together: what is known of the load balancer by writes is not to be believed.
+	Again *Doubt
 	// Trust asks whether the answers are about this cluster, Account with whose the token is at this moment; Live for the Service as the API server has
 	// it.
 	Trust, Account, Live bool
@@ -53,6 +53,9 @@ type Needs struct {
 	// Endpoints asks where the Service's endpoints are.
 	Endpoints bool
 }
+
+// Doubt is that a load balancer was seen with a certificate that the list of certificates lacks, by their IDs.
+type Doubt struct{ LoadBalancer, Certificate string }
 
 // StepKind is what a step does.
 type StepKind string
@@ -182,8 +185,8 @@ type planning struct {
 	again time.Duration
 	// takenOver reports that the Service takes over a load balancer that it did not hold before.
 	takenOver bool
-	// strange reports that the load balancer has a certificate that the list of certificates lacks.
-	strange bool
+	// strange is the certificate that the load balancer has and the list of certificates lacks, empty for none.
+	strange string
 }
 
 func (p *planning) warn(reason, message string) {

@@ -34,11 +34,11 @@ func (p *planning) certificateDoubt() time.Duration {
 // certificates returns the account's certificates. They change rarely, so that a list that is not new does as long as all fits together: a name
 // that it lacks may be one that was added, and another ID than the Service's one of a certificate that was renewed. Without ok the plan is made.
 func (p *planning) certificates(observed *Observed) (all []Certificate, partial, ok bool) {
-	p.strange = false
+	p.strange = ""
 	asked := p.Cluster.Effective(p.Service)
 	byID := asked.Annotations[annotation.CertificateID] != ""
 	demand := Demand{Age: p.Pace.CertificateAge}
-	doubt := byID || p.Again != "" || p.Certificates.Met != nil && p.Certificates.Trouble == nil && !fitsTogether(p.Certificates.Items, certificateName(asked), observed)
+	doubt := byID || p.Again != nil || p.Certificates.Met != nil && p.Certificates.Trouble == nil && !fitsTogether(p.Certificates.Items, certificateName(asked), observed)
 	if doubt {
 		demand.Age = p.certificateDoubt()
 	}
@@ -53,7 +53,9 @@ func (p *planning) certificates(observed *Observed) (all []Certificate, partial,
 		}
 		return nil, true, true
 	}
-	p.strange = doubt && unlisted(p.Certificates.Items, observed)
+	if doubt {
+		p.strange = unlisted(p.Certificates.Items, observed)
+	}
 	return p.Certificates.Items, false, true
 }
 
@@ -72,20 +74,30 @@ func fitsTogether(list []Certificate, name string, observed *Observed) bool {
 	}) {
 		return false
 	}
-	return !unlisted(list, observed)
+	return unlisted(list, observed) == ""
 }
 
-// unlisted reports whether a load balancer has a certificate that a list lacks.
-func unlisted(list []Certificate, observed *Observed) bool {
-	return observed != nil && slices.ContainsFunc(observed.ForwardingRules, func(r ForwardingRule) bool {
-		return r.CertificateID != "" && !slices.ContainsFunc(list, func(c Certificate) bool { return c.ID == r.CertificateID })
-	})
+// unlisted returns a certificate that a load balancer has and a list lacks, empty for none.
+func unlisted(list []Certificate, observed *Observed) string {
+	if observed == nil {
+		return ""
+	}
+	for _, r := range observed.ForwardingRules {
+		if _, listed := certificateByID(list, r.CertificateID); r.CertificateID != "" && !listed {
+			return r.CertificateID
+		}
+	}
+	return ""
 }
 
 // outdated reports that a load balancer would be changed that was seen with a certificate which the list of certificates lacks. DigitalOcean renews
-// certificates: either may be older than a renewal that the other shows, so that to send what they say together would be to fight DigitalOcean.
+// certificates: either may be older than a renewal that the other shows, so that to send what they say together would be to fight DigitalOcean. Both are
+// read again until the load balancer has the same certificate twice: then it is gone and nothing but a change helps.
 func (p *planning) outdated(lb Observed, result Result) bool {
-	return p.strange && len(Curable(Diff(lb, result.Request), RemedyUpdate)) > 0
+	if p.strange == "" || p.Again != nil && p.Again.Certificate == p.strange {
+		return false
+	}
+	return len(Curable(Diff(lb, result.Request), RemedyUpdate)) > 0
 }
 
 // awaits notes what is waited for before the certificate of the Service's domains can be used, and reports whether the pass ends with that:

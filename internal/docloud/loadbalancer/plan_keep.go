@@ -38,9 +38,9 @@ func (p *planning) keep() {
 		p.create(result)
 	case p.answer(StepCreate) != nil:
 		p.created(*lb)
-	case p.Again == "" && p.outdated(*lb, result):
+	case p.outdated(*lb, result):
 		// Stamps are each list's own, so that one of load balancers is none for certificates.
-		p.need(Needs{Again: lb.ID, List: new(p.fresh()), Certificates: &Demand{Since: len(p.Answers) + 1}})
+		p.need(Needs{Again: &Doubt{lb.ID, p.strange}, List: new(p.fresh()), Certificates: &Demand{Since: len(p.Answers) + 1}})
 	default:
 		p.update(*lb, result)
 	}

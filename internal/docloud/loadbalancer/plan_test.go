@@ -111,7 +111,7 @@ func (s *stage) read(w *loadbalancer.World, needs loadbalancer.Needs) {
 			w.ByID.Found = &lb
 		}
 	}
-	if needs.Again != "" {
+	if needs.Again != nil {
 		w.Again = needs.Again
 	}
 }

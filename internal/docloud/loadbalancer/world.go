@@ -48,8 +48,8 @@ type World struct {
 	// ByID is the answer to a GET by an ID, nil for none; it is about the Service's load balancer if the annotation has that ID.
 	ByID *LookedUp
 
-	// Again is the ID of a load balancer that was read a second time in this pass, together with all certificates; see [Needs].
-	Again string
+	// Again is the doubt for which a load balancer was read once more in this pass, together with all certificates; see [Needs].
+	Again *Doubt
 
 	// TakeOver is what an administrator lets the Service take over, nil if that was not read.
 	TakeOver *TakeOver
