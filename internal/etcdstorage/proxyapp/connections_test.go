@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -52,6 +53,7 @@ func TestRefusedIdentityHoldsNoConnections(t *testing.T) {
 	folder := testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{CommonName: "proxy"}), ca.PEM)
 	p := start(t, slices.Concat(plainCore(etcd), serveTLS(folder), []string{"--tenant=team-a"})...)
 	const many = 400 // more than may be in the handshake
+	began := time.Now()
 	open := hold(t, p.address, ca.Issue(t, testkit.Leaf{CommonName: "team-b"}).Client(t, ca), many)
 	if err := write(t.Context(), dial(t, p.address, ca.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca)), "k", "v"); err != nil {
 		t.Errorf("the tenant meanwhile: %v", err)
@@ -65,8 +67,8 @@ func TestRefusedIdentityHoldsNoConnections(t *testing.T) {
 	if got := p.metric(t, `mooring_etcdstorage_proxy_client_identities_refused_total{tenant="team-a"}`); got != many {
 		t.Errorf("refused identities: got %v, want %d", got, many)
 	}
-	if n := strings.Count(p.Output(), "Refused a client of another identity"); n != 1 {
-		t.Errorf("%d log lines, want 1", n)
+	if n := strings.Count(p.Output(), "Refused a client of another identity"); n < 1 || n > 1+int(time.Since(began).Minutes()) {
+		t.Errorf("%d log lines, want one a minute", n)
 	}
 }
 
@@ -77,7 +79,7 @@ func TestConnectionsAreShared(t *testing.T) {
 	ca := testkit.NewAuthority(t, "ca")
 	folder := testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{CommonName: "proxy"}), ca.PEM)
 	p := start(t, slices.Concat(plainCore(etcd), serveTLS(folder), []string{
-		"--tenant=team-a", "--allowed-identity=cn:one", "--allowed-identity=cn:two", "--max-connections-per-identity=20", "--idle-timeout=1s",
+		"--tenant=team-a", "--allowed-identity=cn:one", "--allowed-identity=cn:two", "--max-connections-per-identity=20", "--idle-timeout=15s", // longer than fifty handshakes take
 	})...)
 	open := hold(t, p.address, ca.Issue(t, testkit.Leaf{CommonName: "one"}).Client(t, ca), 50)
 	if n := open.Load(); n < 20 {
