@@ -26,7 +26,7 @@ func assumptionsPage(string) ([]byte, error) {
 		fmt.Fprintf(tables[row.Unknown], "| %s | `%s` | %s | `%s` | %s | %s | `%s` |\n", row.System, row.Name, row.Meaning, cell(row.Text()), cell(source), row.Read, row.Test)
 	}
 	fmt.Fprintf(&b, "| system | name | meaning | value | source | read | test |\n|---|---|---|---|---|---|---|\n%s", tables[false])
-	b.WriteString("\n## Not known\n\nNo source states these. None is listed yet: how DigitalOcean shows serial numbers and by how much its lists lag is unknown, and the simulators show one variant.\n\n")
+	b.WriteString("\n## Not known\n\nNo source states these. The simulators show every variant, and the test of a row runs all of them.\n\n")
 	fmt.Fprintf(&b, "| system | name | meaning | variants | what there is | read | test |\n|---|---|---|---|---|---|---|\n%s", tables[true])
 	return b.Bytes(), nil
 }

@@ -127,3 +127,28 @@ func otherRows() []Assumption {
 		from(bird, "BGPPort", "TCP port of BGP", BGPPort, "RFC 4271, section 3", "TestWhatTheTemplatesOfferAgainstSilence"),
 	}
 }
+
+// unknownRows are those with variants: the source says why the value is not known.
+func unknownRows() []Assumption {
+	unknown := func(system, name, meaning string, variants any, source, test string) Assumption {
+		row := from(system, name, meaning, variants, source, test)
+		row.Unknown = true
+		return row
+	}
+	return []Assumption{
+		unknown(disk, "DiskSerialBytes", "bytes of a volume's name in VPD page 0x80 (unit serial number)", DiskSerialBytes(),
+			"QEMU, hw/scsi/scsi-disk.c: the page is cut after 36 bytes; DigitalOcean documents only the link in /dev/disk/by-id",
+			"TestEveryIdentityOfADisk"),
+		unknown(disk, "DiskDesignatorBytes", "bytes of a volume's name in VPD page 0x83 (device identification)",
+			DiskDesignatorBytes(), "udev's scsi_id makes the link of this page; whether the kernel shows it in /sys is not documented",
+			"TestEveryIdentityOfADisk"),
+		unknown(digitalOcean, "ListLags", "how far a list lags behind a GET by ID", ListLags(),
+			"no document states whether or how far; a driver that believes a list reports attachments that did not happen", "TestListsThatLag"),
+		unknown(digitalOcean, "NewerActions", "newer actions of other resources in the account's list of actions",
+			NewerActions(), description+", GET /v2/actions: the list is of the whole account, with at most 200 on a page",
+			"TestForeignActionsHideOurs"),
+		unknown(digitalOcean, "TagsLeftOut", "responses leave out the tags of volumes and snapshots", TagsLeftOut(),
+			description+", GET /v2/volumes/{volume_id}, tags: “Requires `tag:read` scope”, which a token may have or not",
+			"TestTagsThatResponsesLeaveOut"),
+	}
+}

@@ -5,11 +5,13 @@ package blockdevice
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +50,8 @@ type Device struct {
 	Size int64
 	// Bound is a device that is itself at a path, not its file system.
 	Bound bool
+	// Proof is by what [Host.Find] knows that the device is the volume.
+	Proof string
 }
 
 // Host is this machine.
@@ -82,7 +86,7 @@ func (h *Host) Find(ctx context.Context, name string, size int64) (Device, error
 	for {
 		d, err := h.resolve(link)
 		if err == nil {
-			err = h.prove(d, name, size)
+			d.Proof, err = h.prove(d, name, size)
 		}
 		if err == nil || !errors.Is(err, ErrNoDevice) && !h.Clock.Now().Before(end) {
 			return d, err
@@ -143,62 +147,140 @@ func sizeOf(path string) (int64, error) {
 	return f.Seek(0, 2)
 }
 
-// prove checks that a device is the volume that is asked for: its size, and its serial where the kernel shows one. A link may be left from a volume that was detached.
-func (h *Host) prove(d Device, name string, size int64) error {
+// prove checks that a device is the volume that is asked for, and returns by what. A link may be left from a volume that
+// was detached, so that it is believed only where the disk does not show its name, and no other volume has the device.
+func (h *Host) prove(d Device, name string, size int64) (string, error) {
 	if d.Size == 0 {
-		return fmt.Errorf("%w: %s has no bytes", ErrNoDevice, d.Path)
+		return "", fmt.Errorf("%w: %s has no bytes", ErrNoDevice, d.Path)
 	}
 	if size > 0 && (d.Size < size || d.Size%gib != 0) {
-		return fmt.Errorf("%w: %s has %d bytes and volume %s has %d at DigitalOcean: the link may be left from another volume; look at %s on this node",
+		return "", fmt.Errorf("%w: %s has %d bytes and volume %s has %d at DigitalOcean: the link may be left from another volume; look at %s on this node",
 			ErrUnsafe, d.Path, d.Size, name, size, h.link(name))
 	}
-	serial, known := h.serial(d)
-	if known && !isSerialOf(serial, name) {
-		return fmt.Errorf("%w: %s has the serial %q, which is not that of volume %s: the link is left from another volume", ErrUnsafe, d.Path, serial, name)
+	vendor, serial, designators := h.identity(d)
+	switch {
+	case vendor != "" && vendor != assumed.DiskVendor:
+		return "", fmt.Errorf("%w: %s is a disk of vendor %q, not of DigitalOcean: the link %s is left from another volume",
+			ErrUnsafe, d.Path, vendor, h.link(name))
+	case slices.ContainsFunc(designators, func(text string) bool { return isNameIn(text, name) }):
+		return "VPD page 0x83", nil
+	case len(designators) > 0:
+		return "", fmt.Errorf("%w: %s is identified as %q, not as volume %s: the link is left from another volume",
+			ErrUnsafe, d.Path, strings.Join(designators, ", "), name)
+	case isNameIn(serial, name):
+		return "VPD page 0x80", nil
+	case len(serial) >= leastOfSerial && strings.HasPrefix(name, serial):
+		return fmt.Sprintf("VPD page 0x80, cut after %d bytes", len(serial)), nil
+	case serial != "":
+		return "", fmt.Errorf("%w: %s has the serial %q, which is not that of volume %s: the link is left from another volume", ErrUnsafe, d.Path, serial, name)
+	case size == 0:
+		return "", fmt.Errorf("%w: %s shows no serial number and the size of volume %s is not known: nothing proves that it is this volume; detach it and attach it again",
+			ErrUnsafe, d.Path, name)
 	}
-	return nil
+	for other, number := range h.linked() {
+		if other != name && number == d.Number {
+			return "", fmt.Errorf("%w: %s shows no serial number and the links of volumes %s and %s both lead to it: remove the link that is left over",
+				ErrUnsafe, d.Path, name, other)
+		}
+	}
+	return "link and size", nil
 }
 
-// isSerialOf reports whether a serial is that of a volume: its name, possibly after something that no name has, since data is not data-2.
-func isSerialOf(serial, name string) bool {
-	before, whole := strings.CutSuffix(serial, name)
+// leastOfSerial is how many bytes of a name are enough where a serial number is cut: as many as SCSI disks show at least.
+const leastOfSerial = 20
+
+// isNameIn reports whether a text that identifies a disk is a volume's name, possibly after something that no name has,
+// since data is not data-2.
+func isNameIn(text, name string) bool {
+	before, whole := strings.CutSuffix(text, name)
 	return whole && (before == "" || strings.HasSuffix(before, "_") || strings.HasSuffix(before, " "))
 }
 
-// serial reads a SCSI disk's unit serial number, which is the volume's name at DigitalOcean. It is known only of disks that say they are DigitalOcean's.
-func (h *Host) serial(d Device) (string, bool) {
+// identity reads what a SCSI disk shows of itself: its vendor, its unit serial number (VPD page 0x80) and the texts that
+// identify it (page 0x83), of which udev makes the link. What it does not show is empty.
+func (h *Host) identity(d Device) (vendor, serial string, designators []string) {
 	folder := filepath.Join(or(h.Sysfs, "/sys"), "dev/block", numberText(d.Number), "device")
-	vendor, err := os.ReadFile(filepath.Join(folder, "vendor"))
-	if err != nil || strings.TrimSpace(string(vendor)) != assumed.DiskVendor {
-		return "", false
+	text, err := os.ReadFile(filepath.Join(folder, "vendor"))
+	if err != nil {
+		return "", "", nil
 	}
-	page, err := os.ReadFile(filepath.Join(folder, "vpd_pg80"))
-	const header = 4 // SPC-4, 7.8.15: the page's code and length
+	return strings.TrimSpace(string(text)), pageText(readPage(folder, "vpd_pg80")), parseDesignators(readPage(folder, "vpd_pg83"))
+}
+
+// readPage returns what is behind a page's header: its code and its length (SPC-4, 7.8).
+func readPage(folder, name string) []byte {
+	const header = 4
+	page, err := os.ReadFile(filepath.Join(folder, name))
 	if err != nil || len(page) <= header {
-		return "", false
+		return nil
 	}
-	serial := strings.TrimSpace(strings.TrimRight(string(page[header:]), "\x00"))
-	return serial, serial != ""
+	return page[header:min(len(page), header+int(binary.BigEndian.Uint16(page[2:])))]
+}
+
+func pageText(content []byte) string {
+	return strings.TrimSpace(strings.TrimRight(string(content), "\x00"))
+}
+
+// parseDesignators returns the texts that are names which the vendor gave to the logical unit (SPC-4, 7.8.6): in ASCII or
+// UTF-8, vendor specific or after the vendor's ID. Numbers such as NAA are of no use here.
+func parseDesignators(content []byte) []string {
+	const header, ascii, utf8, most = 4, 2, 3, 1
+	var found []string
+	for len(content) >= header {
+		end := min(len(content), header+int(content[3]))
+		codeSet, kind, association := content[0]&0xf, content[1]&0xf, content[1]>>4&3
+		if text := pageText(content[header:end]); (codeSet == ascii || codeSet == utf8) && kind <= most && association == 0 && text != "" {
+			found = append(found, text)
+		}
+		content = content[end:]
+	}
+	return found
+}
+
+// linked returns the volumes that have links on this machine, and the devices behind them, 0 for a link to nothing.
+func (h *Host) linked() map[string]uint64 {
+	folder := or(h.Links, "/dev/disk/by-id")
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	found := map[string]uint64{}
+	for _, e := range entries {
+		name, volume := strings.CutPrefix(e.Name(), assumed.DiskLink)
+		if !volume || strings.Contains(name, "-part") {
+			continue
+		}
+		var st unix.Stat_t
+		_ = unix.Stat(filepath.Join(folder, e.Name()), &st) // a link to nothing
+		found[name] = st.Rdev
+	}
+	return found
 }
 
 func numberText(number uint64) string {
 	return fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number))
 }
 
-// Foreign counts links of volumes whose names Kubernetes did not make.
+// Foreign counts the volumes that Kubernetes does not use: their names are not those that it makes, and they are not
+// mounted where the kubelet mounts volumes of CSI drivers. A volume that was made by hand for a claim is mounted there.
 func (h *Host) Foreign() int {
-	entries, err := os.ReadDir(or(h.Links, "/dev/disk/by-id"))
-	if err != nil {
-		return 0
-	}
+	all, _ := readMounts() // without them every name that Kubernetes did not make counts, which leaves room unused
 	count := 0
-	for _, e := range entries {
-		name, volume := strings.CutPrefix(e.Name(), assumed.DiskLink)
-		if volume && !strings.HasPrefix(name, kubernetesPrefix) && !strings.Contains(name, "-part") {
+	for name, number := range h.linked() {
+		if strings.HasPrefix(name, kubernetesPrefix) {
+			continue
+		}
+		device := Device{Number: number, Path: h.byNumber(number, h.link(name))}
+		if !slices.ContainsFunc(mountsOf(all, device), isOfKubelet) {
 			count++
 		}
 	}
 	return count
+}
+
+// isOfKubelet reports whether the kubelet stages or publishes volumes of CSI drivers at a path, whatever its root folder.
+func isOfKubelet(path string) bool {
+	return strings.Contains(path, "/plugins/kubernetes.io/csi/") || strings.Contains(path, "/volumes/kubernetes.io~csi/")
 }
 
 // Inspect reads both ends of a device.

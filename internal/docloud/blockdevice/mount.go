@@ -123,13 +123,17 @@ func (h *Host) Mounts(d Device) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return mountsOf(all, d), nil
+}
+
+func mountsOf(all []mounted, d Device) []string {
 	var paths []string
 	for _, m := range all {
 		if m.number == d.Number || m.fsType == "devtmpfs" && filepath.Join("/", m.root) == "/"+filepath.Base(d.Path) {
 			paths = append(paths, m.path)
 		}
 	}
-	return paths, nil
+	return paths
 }
 
 // Mount mounts the file system of a device. Options that the kernel has as flags become flags, the rest is the file system's.

@@ -63,10 +63,10 @@ type Controller struct {
 	// A method that a later version of the interface adds must be a decision.
 	spec.UnsafeControllerServer
 
-	o      ControllerOptions
-	poller *poller
-	looker *looker
-	turns  *turns
+	o        ControllerOptions
+	poller   *poller
+	observer *observer
+	turns    *turns
 
 	mu    sync.Mutex // guards what follows
 	moves map[string]*move
@@ -82,7 +82,8 @@ func NewController(o ControllerOptions) *Controller {
 		o.OperationTimeout = 5 * time.Minute
 	}
 	c := &Controller{
-		o: o, poller: newPoller(o.API, o.Clock, o.PollInterval, o.Log), looker: newLooker(o.API, o.Region, o.Clock), turns: newTurns(),
+		o: o, poller: newPoller(o.API, o.Clock, o.PollInterval, o.Log),
+		observer: newObserver(o.API, o.Region, o.Clock), turns: newTurns(),
 		moves: map[string]*move{}, names: map[string]bool{},
 	}
 	o.Metrics.watch(c.poller)
@@ -140,17 +141,26 @@ func (c *Controller) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// respondBefore is how long before its deadline a caller gets its response. Any later it would see only its own
+// "context deadline exceeded".
+const respondBefore = time.Second
+
 // move is an attachment, detachment or resize that is under way.
 type move struct {
 	what  string // which one exactly
 	ended chan struct{}
 	v     volume.Observed
 	err   error
+	// waiting is how many requests wait for it, refusal what DigitalOcean responded last; Controller.mu guards both.
+	waiting int
+	refusal error
 }
 
-// moving does work for a volume, once: who asks for the same meanwhile, since it gave up waiting, gets the same answer. It goes on when the
-// request ends, as DigitalOcean does.
-func (c *Controller) moving(ctx context.Context, id, what string, work func(ctx context.Context) (volume.Observed, error)) (volume.Observed, error) {
+// moving does work for a volume, once: a request for the same that comes meanwhile, since the first gave up waiting,
+// gets the same answer. It goes on when the request ends, as DigitalOcean does. work reports what it tries again.
+func (c *Controller) moving(
+	ctx context.Context, id, what string, work func(ctx context.Context, refused func(error)) (volume.Observed, error),
+) (volume.Observed, error) {
 	c.mu.Lock()
 	m, busy := c.moves[id]
 	if busy && m.what != what {
@@ -163,18 +173,65 @@ func (c *Controller) moving(ctx context.Context, id, what string, work func(ctx 
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.o.OperationTimeout)
 		go func() {
 			defer cancel()
-			m.v, m.err = work(detached)
-			c.mu.Lock()
-			delete(c.moves, id)
-			c.mu.Unlock()
-			close(m.ended)
+			c.run(detached, id, m, work)
 		}()
 	}
+	m.waiting++
 	c.mu.Unlock()
+	waiting, cancel := c.untilResponse(ctx)
+	defer cancel()
 	select {
 	case <-m.ended:
 		return m.v, m.err
-	case <-ctx.Done():
-		return volume.Observed{}, fmt.Errorf("%s of volume %s is under way at DigitalOcean: %w", what, id, ctx.Err())
+	case <-waiting.Done():
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.waiting--
+	text := fmt.Sprintf("volume %s: %s is still in progress", id, what)
+	if m.refusal != nil {
+		text += fmt.Sprintf(", DigitalOcean's last response is: %v", m.refusal)
+	}
+	return volume.Observed{}, &unfinished{text, waiting.Err()}
 }
+
+// run does the work of a move. Nobody may wait for its end, so that the log has its failure.
+func (c *Controller) run(
+	ctx context.Context, id string, m *move, work func(context.Context, func(error)) (volume.Observed, error),
+) {
+	m.v, m.err = work(ctx, func(err error) {
+		c.o.Log.Info("DigitalOcean refuses, trying again", "request", m.what, "volume", id, "error", err.Error())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		m.refusal = err
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.err != nil && m.waiting == 0 {
+		c.o.Log.Info("Request failed after its caller stopped waiting", "request", m.what, "volume", id, "error", m.err.Error())
+	}
+	delete(c.moves, id)
+	close(m.ended)
+}
+
+// untilResponse ends when a caller must get its response.
+func (c *Controller) untilResponse(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, set := ctx.Deadline()
+	if !set {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(respondBefore, deadline.Sub(c.o.Clock.Now())/2)))
+}
+
+// unfinished is a move that has not ended when its caller must get a response. Its code is that of the cause, by which
+// callers know that it may still happen.
+type unfinished struct {
+	text  string
+	cause error
+}
+
+// Error implements error.
+func (u *unfinished) Error() string { return u.text }
+
+// Unwrap returns why nobody waits any longer.
+func (u *unfinished) Unwrap() error { return u.cause }

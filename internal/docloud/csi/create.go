@@ -117,24 +117,34 @@ func (c *Controller) want(ctx context.Context, r *spec.CreateVolumeRequest) (vol
 	return w, nil
 }
 
+// creation is what one request did, of which lists may not know yet.
+type creation struct {
+	volumes   []volume.Observed
+	snapshots []volume.Snapshot
+	gone      map[string]bool // volumes that a list shows and that do not exist
+}
+
 // create observes and does the next step until the volume is there.
 func (c *Controller) create(ctx context.Context, w volume.Want, tags []string) (volume.Observed, error) {
+	did := &creation{gone: map[string]bool{}}
 	for range mostSteps {
 		volumes, err := c.o.API.VolumesNamed(ctx, w.Name, w.Region)
 		if err != nil {
 			return volume.Observed{}, err
 		}
+		volumes = slices.DeleteFunc(volumes, func(v volume.Observed) bool { return did.gone[v.ID] })
 		var snapshots []volume.Snapshot
 		if w.Clone != "" {
 			if snapshots, err = c.o.API.VolumeSnapshots(ctx); err != nil {
 				return volume.Observed{}, err
 			}
 		}
-		step, err := volume.PlanCreate(w, volumes, snapshots)
+		snapshots = append(snapshots, did.snapshots...)
+		step, err := volume.PlanCreate(w, append(slices.Clone(did.volumes), volumes...), snapshots)
 		if err != nil {
 			return volume.Observed{}, err
 		}
-		v, done, err := c.createStep(ctx, w, step, snapshots, tags)
+		v, done, err := c.createStep(ctx, w, step, snapshots, tags, did)
 		if err != nil || done {
 			return v, err
 		}
@@ -143,10 +153,15 @@ func (c *Controller) create(ctx context.Context, w volume.Want, tags []string) (
 }
 
 // createStep does one step, and reports whether the volume is there as it was asked for.
-func (c *Controller) createStep(ctx context.Context, w volume.Want, s volume.Step, snapshots []volume.Snapshot, tags []string) (volume.Observed, bool, error) {
+func (c *Controller) createStep(
+	ctx context.Context, w volume.Want, s volume.Step, snapshots []volume.Snapshot, tags []string, did *creation,
+) (volume.Observed, bool, error) {
 	switch s.Do {
 	case volume.MakeSnapshot:
-		_, err := c.o.API.CreateSnapshot(ctx, w.Clone, s.Name, c.tags())
+		made, err := c.o.API.CreateSnapshot(ctx, w.Clone, s.Name, c.tags())
+		if err == nil {
+			did.snapshots = append(did.snapshots, made)
+		}
 		return volume.Observed{}, false, c.soon(err, snapshots, w.Clone)
 	case volume.MakeVolume:
 		v, err := c.o.API.CreateVolume(ctx, volume.Request{
@@ -155,15 +170,26 @@ func (c *Controller) createStep(ctx context.Context, w volume.Want, s volume.Ste
 		if again(err) { // it may be there: the next look tells
 			return v, false, c.pause(ctx, settleTime)
 		}
+		if err == nil {
+			did.volumes = []volume.Observed{v}
+		}
 		return v, err == nil && v.Size >= s.Size && w.Clone == "", err
 	case volume.Grow:
 		v, err := c.resize(ctx, s.Volume.ID, s.Size)
+		if err == nil {
+			did.volumes = []volume.Observed{v}
+		}
 		return v, err == nil && w.Clone == "", err
 	case volume.DropSnapshot:
 		err := c.o.API.DeleteSnapshot(ctx, s.Snapshot)
 		return s.Volume, err == nil, err
-	default:
-		return s.Volume, true, nil
+	default: // a list alone is no reason to do nothing: it may show what was deleted
+		v, err := c.o.API.Volume(ctx, s.Volume.ID)
+		if errors.Is(err, doapi.ErrNotFound) {
+			did.gone[s.Volume.ID] = true
+			return v, false, nil
+		}
+		return v, err == nil, err
 	}
 }
 

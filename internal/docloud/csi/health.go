@@ -104,7 +104,7 @@ func (c *Controller) ControllerGetVolumeHealth(
 	if r.GetVolumeId() == "" {
 		return nil, invalid("the request has no volume ID")
 	}
-	v, err := c.looker.at(ctx, r.GetVolumeId())
+	v, err := c.o.API.Volume(ctx, r.GetVolumeId())
 	if err != nil {
 		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
 	}

@@ -152,7 +152,7 @@ func (n *Node) NodeStageVolume(ctx context.Context, r *spec.NodeStageVolumeReque
 		return nil, err
 	}
 	defer release()
-	d, err := n.o.Host.Find(ctx, name, size)
+	d, err := n.find(ctx, name, size)
 	if err != nil {
 		return nil, failNode(fmt.Errorf("staging volume %s: %w", name, err))
 	}
@@ -336,8 +336,17 @@ func (n *Node) source(ctx context.Context, r *spec.NodePublishVolumeRequest) (st
 	if err != nil {
 		return "", blockdevice.Device{}, err
 	}
-	d, err := n.o.Host.Find(ctx, name, size)
+	d, err := n.find(ctx, name, size)
 	return d.Path, d, err
+}
+
+// find finds the device of a volume, and logs by what it is known to be that volume's.
+func (n *Node) find(ctx context.Context, name string, size int64) (blockdevice.Device, error) {
+	d, err := n.o.Host.Find(ctx, name, size)
+	if err == nil {
+		n.o.Log.Info("Found the device of a volume", "volume", name, "device", d.Path, "proof", d.Proof)
+	}
+	return d, err
 }
 
 // alone refuses a second pod where one alone may write.

@@ -34,13 +34,17 @@ type actions interface {
 	LatestActions(ctx context.Context) ([]volume.Action, error)
 }
 
-// poller waits for all actions that are under way with one call at a time: that of one action is read by itself, several are read from the
-// account's list.
+// mostAlone bounds how many actions one poll reads by themselves.
+const mostAlone = 4
+
+// poller waits for all actions that are under way. Several are read from the account's list with one call. What the
+// list does not show, since other resources have newer actions, is read by itself, as is a single one.
 type poller struct {
 	api      actions
 	clock    clock.Clock
 	interval time.Duration
 	log      logr.Logger
+	wake     chan struct{} // an action was added
 
 	mu      sync.Mutex // guards all below
 	watched map[int]*watch
@@ -52,12 +56,12 @@ type watch struct {
 	volume string
 	id     int
 	began  time.Time
-	asked  int // how often it was asked about by itself
+	asked  time.Time // when it was last read or tried to be
 	ended  chan volume.ActionStatus
 }
 
 func newPoller(api actions, clock clock.Clock, interval time.Duration, log logr.Logger) *poller {
-	return &poller{api: api, clock: clock, interval: interval, log: log, watched: map[int]*watch{}}
+	return &poller{api: api, clock: clock, interval: interval, log: log, wake: make(chan struct{}, 1), watched: map[int]*watch{}}
 }
 
 // wait returns when an action has ended: nil if it completed.
@@ -93,8 +97,13 @@ func (e *actionError) Error() string {
 func (p *poller) add(ctx context.Context, volumeID string, id int) *watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := &watch{volume: volumeID, id: id, began: p.clock.Now(), ended: make(chan volume.ActionStatus, 1)}
+	now := p.clock.Now()
+	w := &watch{volume: volumeID, id: id, began: now, asked: now, ended: make(chan volume.ActionStatus, 1)}
 	p.watched[id] = w
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
 	if !p.running {
 		p.running = true
 		go p.run(context.WithoutCancel(ctx)) // for all who wait, not only for this request
@@ -117,10 +126,17 @@ func (p *poller) inFlight() int {
 
 // run polls until nothing is waited for any more.
 func (p *poller) run(ctx context.Context) {
+	polled := p.clock.Now()
 	for {
-		timer := p.clock.NewTimer(p.pause())
-		<-timer.C()
+		timer := p.clock.NewTimer(p.next(polled).Sub(p.clock.Now()))
+		select {
+		case <-p.wake: // the new action may be due before all others
+			timer.Stop()
+			continue
+		case <-timer.C():
+		}
 		p.poll(ctx)
+		polled = p.clock.Now()
 		p.mu.Lock()
 		if len(p.watched) == 0 {
 			p.running = false
@@ -131,56 +147,74 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// pause is how long to wait before the next call: the interval while an action is young, longer as the youngest grows old.
-func (p *poller) pause() time.Duration {
+// next is when the first action is due, and at least an interval after the last poll.
+func (p *poller) next(polled time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	youngest := longestPoll * 2
+	next := polled.Add(longestPoll)
 	for _, w := range p.watched {
-		youngest = min(youngest, p.clock.Since(w.began))
+		if due := p.due(w); due.Before(next) {
+			next = due
+		}
 	}
-	return min(max(p.interval, youngest*6/10), max(longestPoll, p.interval))
+	if least := polled.Add(p.interval); next.Before(least) {
+		return least
+	}
+	return next
 }
 
-// poll makes one call and tells anyone who waits for what has ended.
+// due is when to read an action again: after the interval while it is young, later as it grows old.
+func (p *poller) due(w *watch) time.Time {
+	return w.asked.Add(min(max(p.interval, w.asked.Sub(w.began)*6/10), max(longestPoll, p.interval)))
+}
+
+// poll reads the list if there are several actions, and by themselves those that are due after that.
 func (p *poller) poll(ctx context.Context) {
-	p.mu.Lock()
-	var next *watch // what was asked about least by itself
-	if len(p.watched) > 0 {
-		next = slices.MinFunc(slices.Collect(maps.Values(p.watched)), func(a, b *watch) int {
-			return cmp.Or(cmp.Compare(a.asked, b.asked), cmp.Compare(a.id, b.id))
-		})
-	}
-	list := len(p.watched) > 1 && !p.single
-	p.mu.Unlock()
-	if next == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	var found []volume.Action
-	var err error
-	if list {
-		found, err = p.api.LatestActions(ctx)
-	} else {
-		next.asked++
-		var one volume.Action
-		one, err = p.api.VolumeAction(ctx, next.volume, next.id)
-		found = []volume.Action{one}
+	now := p.clock.Now()
+	if p.inFlight() > 1 && !p.single {
+		found, err := p.api.LatestActions(ctx)
+		if errors.Is(err, doapi.ErrForbidden) {
+			p.single = true
+			p.log.Info("The token lacks the scope actions:read, so that actions are read one by one")
+		} else {
+			p.record(now, err, found...)
+		}
+	}
+	for _, w := range p.dueAlone(now) {
+		a, err := p.api.VolumeAction(ctx, w.volume, w.id)
+		p.mu.Lock()
+		w.asked = now
+		p.mu.Unlock()
+		p.record(now, err, a)
+	}
+}
+
+// dueAlone returns the actions that are due, the longest unread first.
+func (p *poller) dueAlone(now time.Time) []*watch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := slices.DeleteFunc(slices.Collect(maps.Values(p.watched)), func(w *watch) bool { return p.due(w).After(now) })
+	slices.SortFunc(all, func(a, b *watch) int { return cmp.Or(a.asked.Compare(b.asked), cmp.Compare(a.id, b.id)) })
+	return all[:min(len(all), mostAlone)]
+}
+
+// record ends the waiting for what has ended.
+func (p *poller) record(now time.Time, err error, found ...volume.Action) {
+	if err != nil {
+		p.log.V(1).Info("Cannot read actions under way, trying again", "error", err.Error())
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil {
-		if list && errors.Is(err, doapi.ErrForbidden) {
-			p.single = true
-			p.log.Info("The token lacks the scope actions:read, so that actions are asked about one by one")
-			return
-		}
-		p.log.V(1).Info("Cannot ask about actions under way, trying again", "error", err.Error())
-		return
-	}
 	for _, a := range found {
-		if w, waited := p.watched[a.ID]; waited && (a.Status == volume.Completed || a.Status == volume.Errored) {
+		w, waited := p.watched[a.ID]
+		if !waited {
+			continue
+		}
+		w.asked = now
+		if a.Status == volume.Completed || a.Status == volume.Errored {
 			w.ended <- a.Status
 			delete(p.watched, a.ID)
 		}

@@ -47,8 +47,8 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.Contro
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.moving(ctx, r.GetVolumeId(), "attach to droplet "+r.GetNodeId(), func(ctx context.Context) (volume.Observed, error) {
-		return c.attach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet)
+	v, err := c.moving(ctx, r.GetVolumeId(), "attach to droplet "+r.GetNodeId(), func(ctx context.Context, refused func(error)) (volume.Observed, error) {
+		return c.attach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet, refused)
 	})
 	if err != nil {
 		return nil, fail(err)
@@ -59,9 +59,12 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.Contro
 }
 
 // attach observes and acts until the volume is at the droplet.
-func (c *Controller) attach(ctx context.Context, id string, droplet int) (volume.Observed, error) {
-	v, err := c.looker.at(ctx, id)
-	refused := false
+func (c *Controller) attach(ctx context.Context, id string, droplet int, refused func(error)) (volume.Observed, error) {
+	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
+		step, err := volume.PlanAttach(v, droplet)
+		return err == nil && step.Do != volume.Nothing
+	})
+	repeated := false
 	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 		if err != nil {
 			return v, fmt.Errorf("looking for volume %s: %w", id, err)
@@ -76,11 +79,12 @@ func (c *Controller) attach(ctx context.Context, id string, droplet int) (volume
 			v.Droplets = []int{droplet}
 			return v, nil
 		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
-			if err := c.pause(ctx, wait); err != nil {
-				return v, fmt.Errorf("attaching volume %s to droplet %d, which is busy with another action: %w", v.Name, droplet, err)
+			refused(err)
+			if c.pause(ctx, wait) != nil {
+				return v, fmt.Errorf("attaching volume %s to droplet %d: %w", v.Name, droplet, err)
 			}
-		case errors.Is(err, doapi.ErrRefused) && !refused && codeOf(err) == codes.FailedPrecondition:
-			refused = true // what was seen may be old by now
+		case errors.Is(err, doapi.ErrRefused) && !repeated && codeOf(err) == codes.FailedPrecondition:
+			repeated = true // what was observed may be old by now
 		default:
 			return v, c.explainAttach(ctx, v, droplet, err)
 		}
@@ -140,8 +144,8 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.Cont
 			return &spec.ControllerUnpublishVolumeResponse{}, nil //nolint:nilerr // nothing is attached to what is not a droplet
 		}
 	}
-	_, err := c.moving(ctx, r.GetVolumeId(), "detach from droplet "+r.GetNodeId(), func(ctx context.Context) (volume.Observed, error) {
-		return volume.Observed{}, c.detach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet)
+	_, err := c.moving(ctx, r.GetVolumeId(), "detach from droplet "+r.GetNodeId(), func(ctx context.Context, refused func(error)) (volume.Observed, error) {
+		return volume.Observed{}, c.detach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet, refused)
 	})
 	if err != nil {
 		return nil, fail(err)
@@ -150,8 +154,10 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.Cont
 }
 
 // detach observes and acts until the volume is not at the droplet.
-func (c *Controller) detach(ctx context.Context, id string, droplet int) error {
-	v, err := c.looker.at(ctx, id)
+func (c *Controller) detach(ctx context.Context, id string, droplet int, refused func(error)) error {
+	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
+		return volume.PlanDetach(v, droplet).Do != volume.Nothing
+	})
 	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 		if errors.Is(err, doapi.ErrNotFound) {
 			return nil
@@ -169,8 +175,9 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int) error {
 			return nil
 		case errors.Is(err, doapi.ErrNotFound): // gone meanwhile
 		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous), errors.Is(err, doapi.ErrRefused): // refused: not attached any more
-			if err := c.pause(ctx, wait); err != nil {
-				return fmt.Errorf("detaching volume %s from droplet %d, which is busy with another action: %w", v.Name, step.Droplet, err)
+			refused(err)
+			if c.pause(ctx, wait) != nil {
+				return fmt.Errorf("detaching volume %s from droplet %d: %w", v.Name, step.Droplet, err)
 			}
 		default:
 			return err
@@ -210,7 +217,7 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, r *spec.Control
 
 // resize observes and acts until the volume has a size in GiB.
 func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Observed, error) {
-	return c.moving(ctx, id, fmt.Sprintf("resize to %d GiB", size), func(ctx context.Context) (volume.Observed, error) {
+	return c.moving(ctx, id, fmt.Sprintf("resize to %d GiB", size), func(ctx context.Context, refused func(error)) (volume.Observed, error) {
 		ctx = doapi.Urgent(ctx, vital)
 		for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 			v, err := c.o.API.Volume(ctx, id)
@@ -226,8 +233,9 @@ func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Ob
 				v.Size = size
 				return v, nil
 			case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
-				if err := c.pause(ctx, wait); err != nil {
-					return v, fmt.Errorf("resizing volume %s, which is busy with another action: %w", v.Name, err)
+				refused(err)
+				if c.pause(ctx, wait) != nil {
+					return v, fmt.Errorf("resizing volume %s: %w", v.Name, err)
 				}
 			default:
 				return v, err

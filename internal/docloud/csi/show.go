@@ -27,7 +27,7 @@ func (c *Controller) ValidateVolumeCapabilities(
 	case len(r.GetVolumeCapabilities()) == 0:
 		return nil, invalid("the request has no volume capabilities")
 	}
-	if _, err := c.looker.at(ctx, r.GetVolumeId()); err != nil {
+	if _, err := c.o.API.Volume(ctx, r.GetVolumeId()); err != nil {
 		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
 	}
 	var translated []volume.Capability
@@ -49,7 +49,7 @@ func (c *Controller) ControllerGetVolume(ctx context.Context, r *spec.Controller
 	if r.GetVolumeId() == "" {
 		return nil, invalid("the request has no volume ID")
 	}
-	v, err := c.looker.at(ctx, r.GetVolumeId())
+	v, err := c.o.API.Volume(ctx, r.GetVolumeId())
 	if err != nil {
 		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
 	}
@@ -111,6 +111,11 @@ func (c *Controller) CreateSnapshot(ctx context.Context, r *spec.CreateSnapshotR
 			return nil, fail(fmt.Errorf("looking for snapshot %s: %w", r.GetName(), err))
 		}
 		s, found, err := volume.FindSnapshot(all, r.GetName(), r.GetSourceVolumeId())
+		if err == nil && found { // the list may show what was deleted
+			if s, err = c.o.API.VolumeSnapshot(ctx, s.ID); errors.Is(err, doapi.ErrNotFound) {
+				found, err = false, nil
+			}
+		}
 		if err == nil && !found {
 			s, err = c.o.API.CreateSnapshot(ctx, r.GetSourceVolumeId(), r.GetName(), c.tags())
 			if again(err) {

@@ -311,8 +311,18 @@ func TestWhatIsAttachedByHandTakesRoom(t *testing.T) {
 	limit(15)
 	s.attach(m, s.create("pvc-1", 1))
 	limit(15) // Kubernetes counts it itself
-	s.attach(m, s.create("by-hand", 1))
+	byHand := s.create("by-hand", 1)
+	published := s.attach(m, byHand)
 	limit(14)
+	for _, c := range []*spec.VolumeCapability{mounted("ext4"), (&disk{}).capability()} { // of a claim, which Kubernetes counts
+		s.must(s.stage(m, byHand, published, c))
+		s.must(s.publish(m, byHand, published, c))
+		m.process.Kill()
+		s.start(m.program)
+		limit(15)
+		s.must(s.withdraw(m, byHand))
+		limit(14)
+	}
 }
 
 // TestThePluginRegistersItself with kubelet, without node-driver-registrar, and shows metrics of its own.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -83,6 +84,10 @@ func TestNoByteIsLost(t *testing.T) {
 func (c *campaign) step() {
 	c.control = c.controls[c.random.IntN(len(c.controls))]
 	c.disks.Late(time.Duration(max(0, c.random.IntN(1000)-400)) * time.Millisecond)
+	serials, designators := assumed.DiskSerialBytes(), assumed.DiskDesignatorBytes()
+	serial := serials[c.random.IntN(len(serials))]
+	// A link that is left over is told from a good one by what disks show: here each of them shows something.
+	c.disks.Show(serial, max(designators[c.random.IntN(len(designators))], assumed.VolumeNameLength*(1-min(serial, 1))))
 	c.disks.KeepLinks(c.random.IntN(3) == 0)
 	c.disks.Mislead(c.random.IntN(2) == 0)
 	end := func() {}
@@ -301,8 +306,8 @@ func (c *campaign) cleanUp() {
 		c.t.Errorf("%d snapshots are left: %+v", len(left), left)
 	}
 	for _, m := range c.droplets {
-		for _, folder := range []string{"staging", "pods"} {
-			if left, _ := os.ReadDir(c.see(m, filepath.Join(m.folder, folder))); len(left) > 0 {
+		for _, folder := range []string{m.staging(""), m.target("")} {
+			if left, _ := os.ReadDir(c.see(m, folder)); len(left) > 0 {
 				c.t.Errorf("machine %d has %v left in %s", m.id, left, folder)
 			}
 		}

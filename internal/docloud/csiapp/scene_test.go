@@ -215,8 +215,15 @@ func (p *program) ended() bool {
 func (s *scene) controller() spec.ControllerClient { return spec.NewControllerClient(s.control.conn) }
 func (m *machine) node() spec.NodeClient           { return spec.NewNodeClient(m.conn) }
 func (m *machine) nodeID() string                  { return strconv.Itoa(m.id) }
-func (m *machine) staging(volume string) string    { return filepath.Join(m.folder, "staging", volume) }
-func (m *machine) target(volume string) string     { return filepath.Join(m.folder, "pods", volume) }
+
+// staging and target are where the kubelet stages and publishes a volume.
+func (m *machine) staging(volume string) string {
+	return filepath.Join(m.folder, "plugins/kubernetes.io/csi", volume)
+}
+
+func (m *machine) target(volume string) string {
+	return filepath.Join(m.folder, "volumes/kubernetes.io~csi", volume)
+}
 
 func mounted(fileSystem string) *spec.VolumeCapability {
 	return &spec.VolumeCapability{

@@ -73,6 +73,20 @@ func (a *Account) Snapshots() []Snapshot {
 	return all
 }
 
+// AddActions records completed actions of droplets, newer than all others, as other programs make them.
+func (a *Account) AddActions(count int) {
+	_ = a.do(func(now time.Time) error {
+		for range count {
+			a.account.keepAction(&Action{
+				ID: a.sim.nextAction, Status: actionCompleted, Type: "power_cycle", StartedAt: rfc3339(now),
+				CompletedAt: new(rfc3339(now)), ResourceID: new(a.sim.nextAction), ResourceType: "droplet",
+			})
+			a.sim.nextAction++
+		}
+		return nil
+	})
+}
+
 // FailVolumeActions makes the next actions of volumes end errored.
 func (a *Account) FailVolumeActions(count int) {
 	_ = a.do(func(time.Time) error {

@@ -123,7 +123,7 @@ type Volume struct {
 	Description     string   `json:"description"`
 	DropletIDs      []int    `json:"droplet_ids"`
 	CreatedAt       string   `json:"created_at"`
-	Tags            []string `json:"tags"`
+	Tags            []string `json:"tags,omitzero"` // absent without tag:read
 	FilesystemType  string   `json:"filesystem_type"`
 	FilesystemLabel string   `json:"filesystem_label"`
 }
@@ -138,7 +138,7 @@ type Snapshot struct {
 	SizeGigabytes float64  `json:"size_gigabytes"`
 	ResourceID    string   `json:"resource_id"`
 	ResourceType  string   `json:"resource_type"`
-	Tags          []string `json:"tags"`
+	Tags          []string `json:"tags,omitzero"` // absent without tag:read
 }
 
 // LoadBalancer is a load balancer as the API shows it. Status is new, active or errored.

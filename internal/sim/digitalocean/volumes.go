@@ -18,7 +18,25 @@ func listVolumes(c *call) result {
 	wanted := func(v *volume) bool {
 		return (name == "" || strings.Contains(v.shown.Name, strings.ToLower(name))) && (region == "" || v.shown.Region.Slug == region)
 	}
-	return listing(c, "volumes", filter(c.account.volumes.valuesAt(when), wanted), func(v *volume) any { return v.shown })
+	return listing(c, "volumes", filter(c.account.volumes.valuesAt(when), wanted), c.showVolume)
+}
+
+// showVolume is what a response shows of a volume.
+func (c *call) showVolume(v *volume) any {
+	shown := v.shown
+	if !c.can("tag:read") {
+		shown.Tags = nil
+	}
+	return shown
+}
+
+// showSnapshot is what a response shows of a snapshot.
+func (c *call) showSnapshot(s *snapshot) any {
+	shown := s.shown
+	if !c.can("tag:read") {
+		shown.Tags = nil
+	}
+	return shown
 }
 
 // volumeNow returns the volume that the path names.
@@ -35,7 +53,7 @@ func getVolume(c *call) result {
 	if !found {
 		return notFound().result()
 	}
-	return ok(map[string]any{"volume": v.shown})
+	return ok(map[string]any{"volume": c.showVolume(v)})
 }
 
 func createVolume(c *call) result {
@@ -63,7 +81,7 @@ func createVolume(c *call) result {
 	if refused != nil {
 		return refused.result()
 	}
-	return result{status: http.StatusCreated, body: map[string]any{"volume": v.shown}}
+	return result{status: http.StatusCreated, body: map[string]any{"volume": c.showVolume(v)}}
 }
 
 func deleteVolume(c *call) result {
@@ -145,13 +163,13 @@ func createSnapshot(c *call) result {
 	if refused != nil {
 		return refused.result()
 	}
-	return result{status: http.StatusCreated, body: map[string]any{"snapshot": s.shown}}
+	return result{status: http.StatusCreated, body: map[string]any{"snapshot": c.showSnapshot(s)}}
 }
 
 func listSnapshots(c *call) result {
 	kind, when := c.query.Get("resource_type"), c.whenListed()
 	wanted := func(s *snapshot) bool { return kind == "" || s.shown.ResourceType == kind }
-	return listing(c, "snapshots", filter(c.account.snapshots.valuesAt(when), wanted), func(s *snapshot) any { return s.shown })
+	return listing(c, "snapshots", filter(c.account.snapshots.valuesAt(when), wanted), c.showSnapshot)
 }
 
 func listVolumeSnapshots(c *call) result {
@@ -160,7 +178,7 @@ func listVolumeSnapshots(c *call) result {
 		return refused.result()
 	}
 	wanted := func(s *snapshot) bool { return s.shown.ResourceID == v.shown.ID }
-	return listing(c, "snapshots", filter(c.account.snapshots.valuesAt(c.whenListed()), wanted), func(s *snapshot) any { return s.shown })
+	return listing(c, "snapshots", filter(c.account.snapshots.valuesAt(c.whenListed()), wanted), c.showSnapshot)
 }
 
 func getSnapshot(c *call) result {
@@ -168,7 +186,7 @@ func getSnapshot(c *call) result {
 	if !found {
 		return notFound().result()
 	}
-	return ok(map[string]any{"snapshot": s.shown})
+	return ok(map[string]any{"snapshot": c.showSnapshot(s)})
 }
 
 func deleteSnapshot(c *call) result {

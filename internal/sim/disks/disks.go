@@ -33,6 +33,7 @@ type Disks struct {
 	late     time.Duration
 	keep     bool
 	mislead  bool
+	shown    struct{ serial, designator int }
 }
 
 type attachment struct {
@@ -42,7 +43,17 @@ type attachment struct {
 
 // New keeps its files in a folder.
 func New(folder string) *Disks {
-	return &Disks{folder: folder, names: map[string]string{}, attached: map[string]attachment{}}
+	d := &Disks{folder: folder, names: map[string]string{}, attached: map[string]attachment{}}
+	d.Show(assumed.VolumeNameLength, assumed.VolumeNameLength)
+	return d
+}
+
+// Show changes how many bytes of their names disks show that are attached from now on: as the serial number, VPD page
+// 0x80, and as the designator of VPD page 0x83. A disk has no page for 0.
+func (d *Disks) Show(serial, designator int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shown.serial, d.shown.designator = serial, designator
 }
 
 // Late makes links appear this much after the attachment.
@@ -66,11 +77,11 @@ func (d *Disks) Mislead(mislead bool) {
 	d.mislead = mislead
 }
 
-// another returns the device of another volume that is attached, always the same one of several.
-func (d *Disks) another(volume string) string {
+// another returns the device of another volume of the droplet, always the same one of several.
+func (d *Disks) another(volume string, droplet int) string {
 	least := ""
 	for id, a := range d.attached {
-		if id != volume && (least == "" || a.loop.Name() < least) {
+		if id != volume && a.droplet == droplet && (least == "" || a.loop.Name() < least) {
 			least = a.loop.Name()
 		}
 	}
@@ -145,7 +156,7 @@ func (d *Disks) Attach(volume string, droplet int) error {
 	d.attached[volume] = attachment{droplet, loop}
 	if d.late > 0 {
 		name := d.names[volume]
-		if other := d.another(volume); d.mislead && other != "" {
+		if other := d.another(volume, droplet); d.mislead && other != "" {
 			if err := d.link(name, droplet, other); err != nil {
 				return err
 			}
@@ -160,8 +171,8 @@ func (d *Disks) Attach(volume string, droplet int) error {
 	return nil
 }
 
-// Sysfs is a folder that describes the devices as the kernel does those of DigitalOcean: with their vendor and, as the serial, the volume's name. Loop devices
-// have neither in /sys.
+// Sysfs is a folder that describes the devices as the kernel does those of DigitalOcean: with their vendor and, as
+// much as [Disks.Show] says, their name. Loop devices have neither in /sys.
 func (d *Disks) Sysfs() string { return filepath.Join(d.folder, "sys") }
 
 func (d *Disks) describe(device, name string) error {
@@ -172,13 +183,26 @@ func (d *Disks) describe(device, name string) error {
 	own := filepath.Join(d.Sysfs(), "devices", filepath.Base(device))
 	numbers := filepath.Join(d.Sysfs(), "dev", "block")
 	number := filepath.Join(numbers, fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
-	serial := append([]byte{0, 0x80, 0, byte(len(name))}, name...) // SPC-4, 7.8.15: unit serial number
+	shown := func(most int) string { return name[:min(len(name), most)] }
 	return errors.Join(
 		os.MkdirAll(filepath.Join(own, "device"), 0o700), os.MkdirAll(numbers, 0o700),
 		os.WriteFile(filepath.Join(own, "device", "vendor"), fmt.Appendf(nil, "%-8s\n", assumed.DiskVendor), 0o600),
-		os.WriteFile(filepath.Join(own, "device", "vpd_pg80"), serial, 0o600),
+		writePage(filepath.Join(own, "device"), 0x80, shown(d.shown.serial), nil),
+		// One designator of the logical unit, vendor specific, in ASCII: of it udev makes the link.
+		writePage(filepath.Join(own, "device"), 0x83, shown(d.shown.designator), []byte{2, 0, 0, byte(len(shown(d.shown.designator)))}),
 		ignoreGone(os.Remove(number)), os.Symlink(own, number),
 	)
+}
+
+// writePage writes a page of vital product data (SPC-4, 7.8) that shows a text, as sysfs has it. Without a text there is
+// none.
+func writePage(folder string, code byte, text string, before []byte) error {
+	path := filepath.Join(folder, fmt.Sprintf("vpd_pg%x", code))
+	if text == "" {
+		return ignoreGone(os.Remove(path))
+	}
+	page := append([]byte{0, code, 0, byte(len(before) + len(text))}, before...)
+	return os.WriteFile(path, append(page, text...), 0o600)
 }
 
 func (d *Disks) link(name string, droplet int, device string) error {
