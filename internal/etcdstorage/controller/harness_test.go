@@ -57,7 +57,7 @@ type rig struct {
 // definition is that of EtcdStorage.
 func definition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	return cluster.CRD(t, v1alpha1.GroupVersion.Group+"_etcdstorages.yaml")
+	return controlplane.OwnKind(t, "etcdstorages")
 }
 
 // server is a simulated API server, and in CI and at night the package's real one.

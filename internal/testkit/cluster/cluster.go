@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -171,7 +169,9 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !isWatch(r) {
 		recorder := httptest.NewRecorder()
 		t.ServeHTTP(recorder, r)
-		return recorder.Result(), nil
+		response := recorder.Result()
+		response.Request = r // client-go reads it
+		return response, nil
 	}
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(r.Context(), func() { _ = reader.CloseWithError(context.Cause(r.Context())) }) //nolint:contextcheck // it is over
@@ -215,18 +215,4 @@ func (p *piped) WriteHeader(status int) { p.start(status) }
 func (p *piped) Write(b []byte) (int, error) {
 	p.start(http.StatusOK)
 	return p.body.Write(b)
-}
-
-// CRD reads a definition of config/crd/bases, by its file's name.
-func CRD(tb testing.TB, file string) *apiextensionsv1.CustomResourceDefinition {
-	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(tb), "config", "crd", "bases", file))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(text, crd); err != nil {
-		tb.Fatal(err)
-	}
-	return crd
 }

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // A kind is what the simulated server knows of one kind in one version.
@@ -28,6 +31,9 @@ type kind struct {
 	custom     bool
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
+	rules      func() *cel.Validator
+	// conditional reports that an update must name a resourceVersion.
+	conditional bool
 	// fields are the field selectors that the server supports alongside those of metadata.
 	fields []string
 	// stored is the plural under which another kind keeps the objects, with names of fields that differ: events are served in two groups.
@@ -47,7 +53,8 @@ func (k *kind) table() string {
 	return k.groupResource().String()
 }
 
-// builtIn lists the kinds of Kubernetes that are served: group/version, kind, plural, and what of namespaced, status and generation it has, as letters.
+// builtIn lists the kinds of Kubernetes that are served: group/version, kind, plural, and what of namespaced, status, generation and conditional
+// it has, as letters.
 const builtIn = `
 v1 Node nodes s
 v1 Namespace namespaces s
@@ -68,18 +75,18 @@ admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy validatingadmissionpol
 admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings g
 apiregistration.k8s.io/v1 APIService apiservices s
 authentication.k8s.io/v1 SelfSubjectReview selfsubjectreviews -
-coordination.k8s.io/v1 Lease leases n
-discovery.k8s.io/v1 EndpointSlice endpointslices n
+coordination.k8s.io/v1 Lease leases nc
+discovery.k8s.io/v1 EndpointSlice endpointslices ng
 events.k8s.io/v1 Event events n
 networking.k8s.io/v1 NetworkPolicy networkpolicies ng
-policy/v1 PodDisruptionBudget poddisruptionbudgets nsg
+policy/v1 PodDisruptionBudget poddisruptionbudgets nsgc
 rbac.authorization.k8s.io/v1 ClusterRole clusterroles -
 rbac.authorization.k8s.io/v1 ClusterRoleBinding clusterrolebindings -
 rbac.authorization.k8s.io/v1 Role roles n
 rbac.authorization.k8s.io/v1 RoleBinding rolebindings n
-storage.k8s.io/v1 CSINode csinodes -
+storage.k8s.io/v1 CSINode csinodes c
 storage.k8s.io/v1 StorageClass storageclasses -
-storage.k8s.io/v1 VolumeAttachment volumeattachments s
+storage.k8s.io/v1 VolumeAttachment volumeattachments sc
 `
 
 // builtInKinds reads the table.
@@ -91,10 +98,16 @@ func builtInKinds() []*kind {
 		k := &kind{
 			GroupVersionKind: version.WithKind(words[1]), plural: words[2],
 			namespaced: strings.Contains(words[3], "n"), status: strings.Contains(words[3], "s"), generation: strings.Contains(words[3], "g"),
+			conditional: strings.Contains(words[3], "c"),
 		}
 		switch k.groupResource().String() {
 		case "pods":
-			k.fields = []string{"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase"}
+			k.fields = []string{
+				"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+				"status.phase", "status.podIP", "status.nominatedNodeName",
+			}
+		case "services":
+			k.fields = []string{"spec.clusterIP", "spec.type"}
 		case "nodes":
 			k.fields = []string{"spec.unschedulable"}
 		case "secrets":
@@ -131,7 +144,8 @@ func customKinds(crd *apiextensionsv1.CustomResourceDefinition) ([]*kind, error)
 		}
 		k := &kind{
 			GroupVersionKind: schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}, plural: crd.Spec.Names.Plural,
-			namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, custom: true, generation: true,
+			namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, custom: true, generation: true, conditional: true,
+			rules:  func() *cel.Validator { return nil },
 			status: v.Subresources != nil && v.Subresources.Status != nil,
 		}
 		if v.Schema != nil && v.Schema.OpenAPIV3Schema != nil {
@@ -146,6 +160,7 @@ func customKinds(crd *apiextensionsv1.CustomResourceDefinition) ([]*kind, error)
 			if k.validator, _, err = validation.NewSchemaValidator(internal); err != nil {
 				return nil, fmt.Errorf("reading the schema of %s: %w", crd.Name, err)
 			}
+			k.rules = sync.OnceValue(func() *cel.Validator { return cel.NewValidator(k.structural, true, celconfig.PerCallLimit) })
 		}
 		out = append(out, k)
 	}

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"reflect"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -30,8 +34,16 @@ func (s *store) patch(w write, kind types.PatchType, body []byte) (*record, erro
 		if err != nil {
 			return nil, err
 		}
+		if !w.k.custom && object.GetKind() != old.GetKind() {
+			return nil, unreadable(fmt.Errorf("the kind is %q", object.GetKind()))
+		}
 		return w.own(old, object, writer)
 	})
+}
+
+// unreadable is what a patch leads to that makes an object unlike its type.
+func unreadable(err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), "the patched object", err.Error())})
 }
 
 // replace changes an object to the one that is sent.
@@ -69,7 +81,10 @@ func patched(k *kind, old *unstructured.Unstructured, kind types.PatchType, body
 	case types.StrategicMergePatchType:
 		typed, unknown := scheme.Scheme.New(k.GroupVersionKind)
 		if k.custom || unknown != nil {
-			return nil, apierrors.NewGenericServerResponse(415, "patch", k.groupResource(), "", "strategic merge patches need a built-in kind", 0, false)
+			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+				Message: "strategic merge patches need a built-in kind",
+			}}
 		}
 		if after, err = strategicpatch.StrategicMergePatch(before, body, typed); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
@@ -103,40 +118,42 @@ func mergePatch(target, patch map[string]any) map[string]any {
 }
 
 // apply changes or creates an object by a server-side apply.
-func (s *store) apply(w write, body []byte, force bool) (*record, error) {
+func (s *store) apply(w write, body []byte, force bool) (r *record, status int, err error) {
 	w.unconditional = true
 	text, err := yaml.YAMLToJSON(body)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, 0, apierrors.NewBadRequest(err.Error())
 	}
 	applied := &unstructured.Unstructured{}
 	if err := json.Unmarshal(text, &applied.Object); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, 0, apierrors.NewBadRequest(err.Error())
 	}
 	if len(applied.GetManagedFields()) > 0 {
-		return nil, apierrors.NewBadRequest("metadata.managedFields must be nil")
+		return nil, 0, apierrors.NewBadRequest("metadata.managedFields must be nil")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.table(w.k).objects[w.key()]
 	if old == nil {
-		return s.applyNew(w, applied, force)
+		r, err = s.applyNew(w, applied, force)
+		return r, http.StatusCreated, err
 	}
 	if rv := applied.GetResourceVersion(); rv != "" && rv != old.object.GetResourceVersion() {
-		return nil, w.modified()
+		return nil, 0, w.modified()
 	}
 	live, err := w.attributed(old.object.DeepCopy(), old.writer)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	object, err := w.applyTo(live, applied, force)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if object, err = w.merge(old.object, object); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return s.store(w, old, object)
+	r, err = s.store(w, old, object)
+	return r, http.StatusOK, err
 }
 
 // applyNew creates what is applied.
@@ -146,6 +163,9 @@ func (s *store) applyNew(w write, applied *unstructured.Unstructured, force bool
 	}
 	if w.subresource != "" {
 		return nil, w.notFound()
+	}
+	if applied.GetName() == "" {
+		return nil, apierrors.NewBadRequest("name must be provided")
 	}
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetGroupVersionKind(w.k.GroupVersionKind)
@@ -170,6 +190,11 @@ func (w write) applyTo(live, applied *unstructured.Unstructured, force bool) (*u
 
 // own notes whose the fields are that an update changes, on objects of which somebody has applied a part.
 func (w write) own(old, object *unstructured.Unstructured, writer string) (*unstructured.Unstructured, error) {
+	for _, f := range []string{"finalizers", "labels", "annotations", "ownerReferences"} { // an empty one is none, and nobody's
+		if value, _, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", f); value == nil || reflect.ValueOf(value).Len() == 0 {
+			unstructured.RemoveNestedField(object.Object, "metadata", f)
+		}
+	}
 	if len(old.GetManagedFields()) == 0 {
 		object.SetManagedFields(nil)
 		return object, nil

@@ -5,8 +5,8 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -21,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
-
-func base64Text(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 func isWatch(r *http.Request) bool {
 	value := r.URL.Query().Get("watch")
@@ -67,7 +65,7 @@ func (f fieldsOf) Has(path string) bool { return f.Get(path) != "" }
 func (f fieldsOf) Get(path string) string {
 	value, found, _ := unstructured.NestedFieldNoCopy(f.Object, strings.Split(path, ".")...)
 	if !found {
-		if path == "spec.unschedulable" {
+		if path == "spec.unschedulable" || path == "spec.hostNetwork" {
 			return "false"
 		}
 		return ""
@@ -95,12 +93,23 @@ func (s *server) list(q *request) ([]byte, error) {
 	metadata := map[string]any{"resourceVersion": strconv.FormatInt(revision, 10)}
 	key := func(r *record) string { return keyOf(r.object.GetNamespace(), r.object.GetName()) }
 	if after := q.query.Get("continue"); after != "" {
+		if !strings.Contains(after, "/") {
+			return nil, apierrors.NewBadRequest("continue key is not valid: " + after)
+		}
 		chosen = slices.DeleteFunc(chosen, func(r *record) bool { return key(r) <= after })
 	}
 	if limit, _ := strconv.Atoi(q.query.Get("limit")); limit > 0 && len(chosen) > limit {
-		metadata["remainingItemCount"], chosen = int64(len(chosen)-limit), chosen[:limit]
+		if q.query.Get("labelSelector")+q.query.Get("fieldSelector") == "" {
+			metadata["remainingItemCount"] = int64(len(chosen) - limit)
+		}
+		chosen = chosen[:limit]
 		metadata["continue"] = key(chosen[limit-1])
 	}
+	return q.encodeList(chosen, metadata), nil
+}
+
+// encodeList is a list of objects. Elements of lists of built-in kinds have no apiVersion and kind of their own.
+func (q *request) encodeList(chosen []*record, metadata map[string]any) []byte {
 	version, kind := q.k.GroupVersion().String(), q.k.Kind+"List"
 	if q.meta {
 		version, kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
@@ -111,10 +120,17 @@ func (s *server) list(q *request) ([]byte, error) {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		out.Write(q.encode(r))
+		if q.k.custom || q.meta {
+			out.Write(q.encode(r))
+			continue
+		}
+		content := maps.Clone(q.content(r))
+		delete(content, "apiVersion")
+		delete(content, "kind")
+		out.Write(mustJSON(content))
 	}
 	out.WriteString("]}")
-	return out.Bytes(), nil
+	return out.Bytes()
 }
 
 // A stream writes events to a client.

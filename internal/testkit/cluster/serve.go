@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,11 +128,11 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 }
 
 func fail(w http.ResponseWriter, err error) {
+	out := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		status = apierrors.NewInternalError(err)
+	if errors.As(err, &status) {
+		out = status.Status()
 	}
-	out := status.Status()
 	out.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	answer(w, int(out.Code), mustJSON(out))
 }
@@ -160,6 +161,9 @@ func (s *server) parse(path []string, r *http.Request) (*request, error) {
 	}
 	if len(path) > 2 {
 		if q.subresource = path[2]; q.subresource != "status" || !q.k.status {
+			if q.k.custom {
+				return nil, q.notFound()
+			}
 			return nil, notServed()
 		}
 	}
@@ -171,7 +175,7 @@ func (s *server) parse(path []string, r *http.Request) (*request, error) {
 func notServed() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: "the server could not find the requested resource",
+		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
 	}}
 }
 
@@ -193,7 +197,7 @@ func (s *server) handle(q *request) (status int, body []byte, err error) {
 	case q.Method == http.MethodPut && q.name != "":
 		r, err = s.put(q)
 	case q.Method == http.MethodPatch && q.name != "":
-		r, err = s.patchRequest(q)
+		r, status, err = s.patchRequest(q)
 	case q.Method == http.MethodDelete:
 		return s.deleteRequest(q)
 	default:
@@ -215,11 +219,29 @@ func (s *server) get(w write) (*record, error) {
 }
 
 func (s *server) put(q *request) (*record, error) {
+	if err := q.checkOptions(""); err != nil {
+		return nil, err
+	}
 	object, err := q.object()
 	if err != nil {
 		return nil, err
 	}
+	if _, err := s.get(q.write); err != nil && slices.Contains(createdByPut(), q.k.groupResource().String()) {
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotImplemented,
+			Message: "the simulated server does not create a " + q.k.Kind + " by a PUT, as a real one does: add it to package cluster",
+		}}
+	}
 	return s.replace(q.write, object)
+}
+
+// createdByPut are the kinds of which a PUT creates what does not exist.
+func createdByPut() []string {
+	return []string{
+		"services", "endpoints", "events", "events.events.k8s.io", "leases.coordination.k8s.io",
+		"roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+		"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
+	}
 }
 
 func (s *server) deleteRequest(q *request) (status int, body []byte, err error) {
@@ -230,6 +252,9 @@ func (s *server) deleteRequest(q *request) (status int, body []byte, err error) 
 }
 
 func (s *server) post(q *request) (*record, error) {
+	if err := q.checkOptions(""); err != nil {
+		return nil, err
+	}
 	object, err := q.object()
 	if err != nil {
 		return nil, err
@@ -240,19 +265,35 @@ func (s *server) post(q *request) (*record, error) {
 	return s.create(q.write, object, false)
 }
 
-func (s *server) patchRequest(q *request) (*record, error) {
+// checkOptions checks the options of a write.
+func (q *request) checkOptions(kind types.PatchType) error {
+	options := &metav1.PatchOptions{}
+	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&q.query, options, nil); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if errs := metav1validation.ValidatePatchOptions(options, kind); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", errs)
+	}
+	return nil
+}
+
+func (s *server) patchRequest(q *request) (r *record, status int, err error) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	kind, _, err := mime.ParseMediaType(q.Header.Get("Content-Type"))
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, 0, apierrors.NewBadRequest(err.Error())
+	}
+	if err := q.checkOptions(types.PatchType(kind)); err != nil {
+		return nil, 0, err
 	}
 	if types.PatchType(kind) == types.ApplyYAMLPatchType {
 		return s.apply(q.write, body, q.query.Get("force") == "true")
 	}
-	return s.patch(q.write, types.PatchType(kind), body)
+	r, err = s.patch(q.write, types.PatchType(kind), body)
+	return r, http.StatusOK, err
 }
 
 func (s *server) deleteOne(q *request) (int, []byte, error) {
@@ -261,11 +302,11 @@ func (s *server) deleteOne(q *request) (int, []byte, error) {
 		return 0, nil, err
 	}
 	q.dryRun = q.dryRun || len(options.DryRun) > 0
-	r, err := s.delete(q.write, options)
+	r, whole, err := s.delete(q.write, options)
 	if err != nil {
 		return 0, nil, err
 	}
-	if s.exists(q.write) {
+	if whole {
 		return http.StatusOK, q.encode(r), nil
 	}
 	return http.StatusOK, mustJSON(metav1.Status{
@@ -274,28 +315,23 @@ func (s *server) deleteOne(q *request) (int, []byte, error) {
 	}), nil
 }
 
-func (s *server) exists(w write) bool {
-	_, err := s.get(w)
-	return err == nil
-}
-
 func (s *server) deleteAll(q *request) (int, []byte, error) {
 	options, err := q.deleteOptions()
 	if err != nil {
 		return 0, nil, err
 	}
-	chosen, _, err := s.choose(q)
+	chosen, revision, err := s.choose(q)
 	if err != nil {
 		return 0, nil, err
 	}
 	for _, r := range chosen {
 		one := q.write
 		one.namespace, one.name = r.object.GetNamespace(), r.object.GetName()
-		if _, err := s.delete(one, deletionOptions(options)); err != nil && !apierrors.IsNotFound(err) {
+		if _, _, err := s.delete(one, deletionOptions(options)); err != nil && !apierrors.IsNotFound(err) {
 			return 0, nil, err
 		}
 	}
-	return http.StatusOK, mustJSON(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}), nil
+	return http.StatusOK, q.encodeList(chosen, map[string]any{"resourceVersion": strconv.FormatInt(revision, 10)}), nil
 }
 
 const authorizationGroup = "authorization.k8s.io"
@@ -342,15 +378,23 @@ func (q *request) object() (*unstructured.Unstructured, error) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is a %s, and the resource is %s", given, q.k.resource()))
 	}
 	out.SetGroupVersionKind(q.k.GroupVersionKind)
-	if q.k.Kind == "Secret" {
-		foldStringData(out.Object)
-	}
 	out.Object = renameFields(out.Object, q.k.renamed)
 	return out, nil
 }
 
 // deleteOptions are in the body or in the query.
 func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
+	out, err := q.readDeleteOptions()
+	if err != nil {
+		return nil, err
+	}
+	if errs := metav1validation.ValidateDeleteOptions(out); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	return out, nil
+}
+
+func (q *request) readDeleteOptions() (*metav1.DeleteOptions, error) {
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
 		return nil, err
@@ -373,23 +417,24 @@ func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 
 // encode is what is sent of a state of an object.
 func (q *request) encode(r *record) []byte {
-	switch {
-	case q.meta:
-		return mustJSON(map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": r.object.Object["metadata"]})
-	case q.k.renamed != nil:
-		back := map[string]string{}
-		for from, to := range q.k.renamed {
-			back[to] = from
-		}
-		out := renameFields(r.object.Object, back)
-		out["apiVersion"], out["kind"] = q.k.GroupVersion().String(), q.k.Kind
-		return mustJSON(out)
-	case r.object.GetAPIVersion() != q.k.GroupVersion().String():
-		out := maps.Clone(r.object.Object)
-		out["apiVersion"] = q.k.GroupVersion().String()
-		return mustJSON(out)
+	if !q.meta && q.k.renamed == nil && r.object.GetAPIVersion() == q.k.GroupVersion().String() {
+		return r.text
 	}
-	return r.text
+	return mustJSON(q.content(r))
+}
+
+// content is an object as the request wants it. It shares what is in it.
+func (q *request) content(r *record) map[string]any {
+	if q.meta {
+		return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": r.object.Object["metadata"]}
+	}
+	back := map[string]string{}
+	for from, to := range q.k.renamed {
+		back[to] = from
+	}
+	out := renameFields(r.object.Object, back)
+	out["apiVersion"], out["kind"] = q.k.GroupVersion().String(), q.k.Kind
+	return out
 }
 
 // discover answers what is served, or nil.
@@ -460,22 +505,4 @@ func (s *server) resources(version schema.GroupVersion) any {
 		return nil
 	}
 	return out
-}
-
-// foldStringData does what the API server does to a Secret's stringData.
-func foldStringData(object map[string]any) {
-	given, ok := object["stringData"].(map[string]any)
-	if !ok {
-		return
-	}
-	delete(object, "stringData")
-	data, ok := object["data"].(map[string]any)
-	if !ok {
-		data = map[string]any{}
-	}
-	for key, value := range given {
-		text, _ := value.(string)
-		data[key] = base64Text(text)
-	}
-	object["data"] = data
 }

@@ -81,10 +81,10 @@ func (s *store) put(k *kind, object *unstructured.Unstructured, writer string) *
 	return r
 }
 
-// remove deletes an object; the event carries its last state at the revision of the deletion. The caller holds mu.
-func (s *store) remove(k *kind, was *record, last *unstructured.Unstructured) *record {
+// remove deletes an object; the event carries its last stored state at the revision of the deletion. The caller holds mu.
+func (s *store) remove(k *kind, was *record) *record {
 	s.revision++
-	last = last.DeepCopy()
+	last := was.object.DeepCopy()
 	last.SetResourceVersion(strconv.FormatInt(s.revision, 10))
 	text, err := json.Marshal(last.Object)
 	if err != nil {

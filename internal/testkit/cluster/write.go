@@ -4,23 +4,30 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	structuralpruning "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	objectvalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/utils/ptr"
 )
 
 // A write is one request that changes an object.
@@ -65,18 +72,12 @@ func (s *store) createLocked(w write, object *unstructured.Unstructured, applied
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		object.SetName(object.GetGenerateName() + rand.String(5))
 	}
-	if w.name = object.GetName(); w.name == "" {
-		return nil, w.invalid(field.Required(field.NewPath("metadata", "name"), "name or generateName is required"))
-	}
+	w.name = object.GetName()
 	if object.GetResourceVersion() != "" && !applied {
-		return nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+		return nil, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	if err := s.admitNamespace(w); err != nil {
 		return nil, err
-	}
-	t := s.table(w.k)
-	if t.objects[w.key()] != nil {
-		return nil, apierrors.NewAlreadyExists(w.k.groupResource(), w.name)
 	}
 	s.uids++
 	object.SetNamespace(w.namespace)
@@ -87,38 +88,27 @@ func (s *store) createLocked(w write, object *unstructured.Unstructured, applied
 	if !applied {
 		object.SetManagedFields(nil)
 	}
-	unstructured.RemoveNestedField(object.Object, "metadata", "generation")
+	unstructured.RemoveNestedField(object.Object, "metadata", "selfLink")
 	if w.k.generation {
 		object.SetGeneration(1)
 	}
-	w.prepareStatus(object)
-	if err := w.shape(object); err != nil {
+	if w.k.status && w.k.Kind != "Node" { // only a Node keeps the status that it is created with
+		unstructured.RemoveNestedField(object.Object, "status")
+	}
+	rule := w.k.nameRule()
+	if errs := objectvalidation.ValidateObjectMetaAccessor(object, w.k.namespaced, rule, field.NewPath("metadata")); len(errs) > 0 {
+		return nil, w.invalid(errs...)
+	}
+	if err := w.shape(nil, object); err != nil {
 		return nil, err
+	}
+	if s.table(w.k).objects[w.key()] != nil {
+		return nil, apierrors.NewAlreadyExists(w.k.groupResource(), w.name)
 	}
 	if w.dryRun {
 		return recordOf(object), nil
 	}
 	return s.put(w.k, object, w.manager), nil
-}
-
-// prepareStatus sets the status that a new object has. Only a Node keeps the one that it is created with.
-func (w write) prepareStatus(object *unstructured.Unstructured) {
-	if !w.k.status || w.k.Kind == "Node" {
-		return
-	}
-	unstructured.RemoveNestedField(object.Object, "status")
-	switch {
-	case w.k.custom:
-	case w.k.Kind == "Pod":
-		object.Object["status"] = map[string]any{"phase": "Pending", "qosClass": "BestEffort"}
-	case w.k.Kind == "Namespace":
-		object.Object["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
-		object.Object["status"] = map[string]any{"phase": "Active"}
-	case w.k.Kind == "Service":
-		object.Object["status"] = map[string]any{"loadBalancer": map[string]any{}}
-	default:
-		object.Object["status"] = map[string]any{}
-	}
 }
 
 // admitNamespace refuses objects in namespaces that do not exist or that are ending.
@@ -137,18 +127,42 @@ func (s *store) admitNamespace(w write) error {
 	return nil
 }
 
-// shape prunes, defaults and validates an object whose kind is custom.
-func (w write) shape(object *unstructured.Unstructured) error {
+// shape prunes, defaults and validates an object; old is nil for a new one.
+func (w write) shape(old, object *unstructured.Unstructured) error {
+	if !w.k.custom {
+		return w.shapeBuiltIn(old, object)
+	}
 	if w.k.structural == nil {
 		return nil
 	}
 	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(object.Object, w.k.structural)
 	structuralpruning.Prune(object.Object, w.k.structural, true)
 	structuraldefaulting.Default(object.Object, w.k.structural)
-	if errs := validation.ValidateCustomResource(nil, object.UnstructuredContent(), w.k.validator); len(errs) > 0 {
+	errs := validation.ValidateCustomResource(nil, object.UnstructuredContent(), w.k.validator)
+	if rules := w.k.rules(); rules != nil {
+		errs = append(errs, w.checkRules(rules, old, object, errs)...)
+	}
+	if len(errs) > 0 {
 		return w.invalid(errs...)
 	}
 	return nil
+}
+
+// checkRules evaluates the rules in CEL of a custom kind, unless what was found before keeps a server from it.
+func (w write) checkRules(rules *cel.Validator, old, object *unstructured.Unstructured, found field.ErrorList) field.ErrorList {
+	for _, e := range found {
+		switch e.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid")}
+		default:
+		}
+	}
+	var before any
+	if old != nil {
+		before = old.Object
+	}
+	errs, _ := rules.Validate(context.Background(), nil, w.k.structural, object.Object, before, celconfig.RuntimeCELCostBudget)
+	return errs
 }
 
 // update changes an object. change returns what it becomes, from a copy.
@@ -175,7 +189,8 @@ func (s *store) store(w write, old *record, object *unstructured.Unstructured) (
 	case w.dryRun:
 		return recordOf(object), nil
 	case ended(w.k, object):
-		return s.remove(w.k, old, object), nil
+		s.remove(w.k, old)
+		return recordOf(object), nil
 	case sameButFields(old.object, object):
 		return old, nil
 	}
@@ -218,19 +233,21 @@ func (w write) merge(old, object *unstructured.Unstructured) (*unstructured.Unst
 	if object.GetName() != w.name && object.GetName() != "" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", object.GetName(), w.name))
 	}
+	if n := object.GetNamespace(); n != "" && n != w.namespace {
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
 	if err := w.expect(old, object); err != nil {
 		return nil, err
 	}
 	object = w.part(old, object)
 	keep(old, object)
-	if added := newFinalizers(old, object); old.GetDeletionTimestamp() != nil && len(added) > 0 {
-		return nil, w.invalid(field.Forbidden(field.NewPath("metadata", "finalizers"), fmt.Sprintf(
-			"no new finalizers can be added if the object is being deleted, found new finalizers %q", added)))
+	if errs := objectvalidation.ValidateObjectMetaAccessorUpdate(object, old, field.NewPath("metadata")); len(errs) > 0 {
+		return nil, w.invalid(errs...)
 	}
-	if err := w.shape(object); err != nil {
+	if err := w.shape(old, object); err != nil {
 		return nil, err
 	}
-	if w.k.generation && w.subresource == "" && !equality.Semantic.DeepEqual(content(old), content(object)) {
+	if w.k.generation && w.subresource == "" && !equality.Semantic.DeepEqual(w.content(old), w.content(object)) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, nil
@@ -238,20 +255,26 @@ func (w write) merge(old, object *unstructured.Unstructured) (*unstructured.Unst
 
 // expect compares the UID and the resourceVersion that an update names with those of the object.
 func (w write) expect(old, object *unstructured.Unstructured) error {
-	if uid := object.GetUID(); uid != "" && uid != old.GetUID() {
+	// The UID in a patch is no precondition: a wrong one is a change of a field that cannot change.
+	if uid := object.GetUID(); uid != "" && uid != old.GetUID() && !w.unconditional {
 		return w.conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID())
 	}
 	switch rv := object.GetResourceVersion(); {
-	case rv == "" && w.k.custom && !w.unconditional:
-		return w.invalid(field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"))
+	case rv == "" && w.k.conditional && !w.unconditional:
+		return apierrors.NewInvalid(schema.GroupKind{Group: w.k.Group, Kind: w.k.plural}, w.name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
+		})
+	case rv != "" && !isRevision(rv):
+		return fmt.Errorf("resourceVersion %q is not a number", rv)
 	case rv != "" && rv != old.GetResourceVersion():
 		return w.modified()
 	}
 	return nil
 }
 
-func newFinalizers(old, object *unstructured.Unstructured) []string {
-	return slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return slices.Contains(old.GetFinalizers(), f) })
+func isRevision(rv string) bool {
+	_, err := strconv.ParseUint(rv, 10, 64)
+	return err == nil
 }
 
 // part takes what the endpoint of the request is for: all but the status, or the status.
@@ -282,7 +305,7 @@ func keep(old, object *unstructured.Unstructured) {
 	object.SetName(old.GetName())
 	object.SetNamespace(old.GetNamespace())
 	object.SetGenerateName(old.GetGenerateName())
-	object.SetUID(old.GetUID())
+	object.SetUID(orDefault(object.GetUID(), old.GetUID()))
 	object.SetResourceVersion(old.GetResourceVersion())
 	object.SetCreationTimestamp(old.GetCreationTimestamp())
 	object.SetDeletionTimestamp(old.GetDeletionTimestamp())
@@ -294,33 +317,47 @@ func keep(old, object *unstructured.Unstructured) {
 }
 
 // content is what a generation counts the changes of.
-func content(object *unstructured.Unstructured) map[string]any {
+func (w write) content(object *unstructured.Unstructured) map[string]any {
 	out := maps.Clone(object.Object)
 	delete(out, "metadata")
-	delete(out, "status")
+	if w.k.groupResource().String() == "deployments.apps" {
+		out["metadata"] = object.GetAnnotations() // they count for this kind alone
+	}
+	if w.k.status {
+		delete(out, "status")
+	}
 	return out
 }
 
-// delete deletes an object, or only says so in it while finalizers or a pod's grace keep it.
-func (s *store) delete(w write, options *metav1.DeleteOptions) (*record, error) {
+// delete deletes an object, or only says so in it while finalizers or a pod's grace keep it. whole reports that the
+// response is the object rather than a Status.
+func (s *store) delete(w write, options *metav1.DeleteOptions) (r *record, whole bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.table(w.k).objects[w.key()]
 	if old == nil {
-		return nil, w.notFound()
+		return nil, false, w.notFound()
+	}
+	if w.k.Kind == "Namespace" && slices.Contains(immortal(), w.name) {
+		return nil, false, apierrors.NewForbidden(w.k.groupResource(), w.name, errors.New("this namespace may not be deleted"))
 	}
 	object := old.object.DeepCopy()
 	if err := w.check(options.Preconditions, object); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationForeground {
+	switch ptr.Deref(options.PropagationPolicy, "") {
+	case metav1.DeletePropagationForeground:
 		object.SetFinalizers(append(object.GetFinalizers(), metav1.FinalizerDeleteDependents))
+	case metav1.DeletePropagationOrphan:
+		object.SetFinalizers(append(object.GetFinalizers(), metav1.FinalizerOrphanDependents))
 	}
 	grace := graceOf(w.k, object, options)
 	if before := object.GetDeletionTimestamp(); before == nil {
 		now := metav1.Now()
 		object.SetDeletionTimestamp(&now)
-		object.SetDeletionGracePeriodSeconds(&grace)
+		if w.k.Kind != "Namespace" {
+			object.SetDeletionGracePeriodSeconds(&grace)
+		}
 		if g := object.GetGeneration(); g > 0 {
 			object.SetGeneration(g + 1)
 		}
@@ -330,21 +367,44 @@ func (s *store) delete(w write, options *metav1.DeleteOptions) (*record, error) 
 	if w.k.Kind == "Namespace" {
 		_ = unstructured.SetNestedField(object.Object, "Terminating", "status", "phase")
 	}
-	if !w.dryRun && ended(w.k, object) {
-		return s.remove(w.k, old, old.object), nil
+	if !ended(w.k, object) {
+		r, err = s.store(w, old, object)
+		return r, true, err
 	}
-	return s.store(w, old, object)
+	whole = slices.Contains(returned(), w.k.groupResource().String())
+	switch {
+	case w.dryRun:
+		return recordOf(object), whole, nil
+	case w.k.Kind == "Pod": // its deletion is always graceful: without grace it is written for no time
+		r = s.put(w.k, object, old.writer)
+		s.remove(w.k, r)
+		return r, true, nil
+	}
+	return s.remove(w.k, old), whole, nil
 }
 
-// check compares an object with the preconditions of its deletion.
+// returned are the kinds of which a deletion returns the object rather than a Status.
+func returned() []string {
+	return []string{"pods", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims"}
+}
+
+// immortal are the namespaces that nobody may delete.
+func immortal() []string {
+	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+}
+
+// check compares an object with the preconditions of its deletion. A refusal names the kind where others name the resource.
 func (w write) check(p *metav1.Preconditions, object *unstructured.Unstructured) error {
+	conflict := func(format string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Group: w.k.Group, Resource: w.k.Kind}, w.name, fmt.Errorf(format, args...))
+	}
 	switch {
 	case p == nil:
 		return nil
 	case p.UID != nil && *p.UID != object.GetUID():
-		return w.conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, object.GetUID())
+		return conflict("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, object.GetUID())
 	case p.ResourceVersion != nil && *p.ResourceVersion != object.GetResourceVersion():
-		return w.conflict("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
+		return conflict("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
 			object.GetResourceVersion())
 	}
 	return nil
@@ -358,7 +418,10 @@ func graceOf(k *kind, object *unstructured.Unstructured, options *metav1.DeleteO
 		return 0
 	}
 	if options.GracePeriodSeconds != nil {
-		return *options.GracePeriodSeconds
+		if seconds := *options.GracePeriodSeconds; seconds >= 0 {
+			return seconds
+		}
+		return 1
 	}
 	if own, there, _ := unstructured.NestedInt64(object.Object, "spec", "terminationGracePeriodSeconds"); there {
 		return own
