@@ -14,6 +14,7 @@ import (
 )
 
 func TestAPostWithoutAnAnswerMakesNoDuplicate(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON, fault.ShortBody, fault.Reset, fault.ProxyError} {
 		for name, late := range map[string]digitalocean.Consistency{"": {}, "-late": {List: time.Second, Get: time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
@@ -35,6 +36,7 @@ func TestAPostWithoutAnAnswerMakesNoDuplicate(t *testing.T) {
 }
 
 func TestFaultsPass(t *testing.T) {
+	t.Parallel()
 	for name, rule := range map[string]fault.Rule{
 		"lists are not whole":    {Route: "GET /v2/firewalls", Kind: fault.OmitItems, Fraction: 1, Nth: 1, Times: 6},
 		"lists are cut":          {Route: "GET /v2/firewalls", Kind: fault.TruncatedJSON, Nth: 1, Times: 6},
@@ -65,6 +67,7 @@ func TestFaultsPass(t *testing.T) {
 // TestCrashBeforeAndAfterEachWrite stops the program at the n-th write to DigitalOcean, just before or just after it is made, and starts another.
 // However it went, the end is the same.
 func TestCrashBeforeAndAfterEachWrite(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= 3; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d-%t", n, after), func(t *testing.T) {

@@ -27,6 +27,7 @@ func TestNumber(t *testing.T) {
 }
 
 func TestCheckTriesAsManyCasesAsTheSettingSays(t *testing.T) {
+	t.Parallel()
 	for _, parallel := range []int{5, 7, 11, 13} {
 		t.Run(fmt.Sprint(parallel), func(t *testing.T) {
 			t.Parallel()

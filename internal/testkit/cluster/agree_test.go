@@ -50,7 +50,7 @@ var definitions string
 
 // allowed lists the differences that are left, as a prefix of a path in the object of some kinds, each with its reason.
 // Such fields are removed on both sides before they are compared.
-var allowed = []struct{ kinds, path, reason string }{ //nolint:gochecknoglobals // a table
+var allowed = []struct{ kinds, path, reason string }{
 	{"Pod", "spec", "the defaults of pods are many, and the service account's token is mounted"},
 	{"Deployment DaemonSet", "spec", "the defaults of pods and of their rollout are many"},
 	{"Service", "spec.clusterIP", "the simulated server allocates no addresses"},
@@ -103,7 +103,7 @@ func gvk(group, kind string) schema.GroupVersionKind {
 }
 
 // collections are the kinds that operations name, with what a new object of the kind needs.
-var collections = map[string]struct { //nolint:gochecknoglobals // a table
+var collections = map[string]struct {
 	schema.GroupVersionKind
 	namespaced bool
 	body       string
@@ -144,7 +144,7 @@ var collections = map[string]struct { //nolint:gochecknoglobals // a table
 }
 
 // patches are the verbs that send a PATCH.
-var patches = map[string]types.PatchType{ //nolint:gochecknoglobals // a table
+var patches = map[string]types.PatchType{
 	"JSON": types.JSONPatchType, "MERGE": types.MergePatchType, "STRATEGIC": types.StrategicMergePatchType,
 	"APPLY": types.ApplyYAMLPatchType,
 }
@@ -466,7 +466,7 @@ func servers(t *testing.T) (simulated, real *cluster.Cluster) {
 }
 
 // number makes names unique: each story has its own namespace, and names of its own for objects of the whole cluster.
-var number atomic.Int64 //nolint:gochecknoglobals // of the process, as the control plane is
+var number atomic.Int64
 
 // agree plays a story on both servers and compares every outcome, and all events.
 func agree(

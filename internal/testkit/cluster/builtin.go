@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,7 +78,7 @@ func (w write) shapeBuiltIn(old, object *unstructured.Unstructured) error {
 }
 
 // setDefaults fills in what a real server fills in whenever it reads an object.
-func setDefaults(object runtime.Object) {
+func setDefaults(object runtime.Object) { //nolint:gocyclo // one case for each kind
 	switch o := object.(type) {
 	case *corev1.Secret:
 		for key, value := range o.StringData {
@@ -151,7 +150,7 @@ func setServiceDefaults(s *corev1.ServiceSpec) {
 	}
 	balanced := s.Type == corev1.ServiceTypeLoadBalancer
 	if balanced {
-		s.AllocateLoadBalancerNodePorts = orDefault(s.AllocateLoadBalancerNodePorts, ptr.To(true))
+		s.AllocateLoadBalancerNodePorts = orDefault(s.AllocateLoadBalancerNodePorts, new(true))
 	}
 	if balanced || s.Type == corev1.ServiceTypeNodePort {
 		s.ExternalTrafficPolicy = orDefault(s.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
@@ -229,7 +228,7 @@ func foreignFinalizers(object *unstructured.Unstructured) (errs field.ErrorList)
 }
 
 // refusals are the changes of a spec that a real server refuses and that programs of this repository may try.
-func refusals(is, was runtime.Object) (errs field.ErrorList) {
+func refusals(is, was runtime.Object) (errs field.ErrorList) { //nolint:gocyclo // one case for each kind
 	spec := field.NewPath("spec")
 	switch is := is.(type) {
 	case *corev1.Node:
@@ -286,11 +285,19 @@ func immutable(was, is *bool, before, after any) (errs field.ErrorList) {
 func (k *kind) nameRule() validation.ValidateNameFunc {
 	switch {
 	case k.Group == "rbac.authorization.k8s.io":
-		return path.ValidatePathSegmentName
+		return pathSegment
 	case k.groupResource().String() == "namespaces":
 		return validation.NameIsDNSLabel
 	case k.groupResource().String() == "services":
 		return validation.NameIsDNS1035Label
 	}
 	return validation.NameIsDNSSubdomain
+}
+
+// pathSegment refuses what cannot be a part of a path, as the names of roles (ValidatePathSegmentName of apimachinery).
+func pathSegment(name string, _ bool) []string {
+	if name == "." || name == ".." || strings.ContainsAny(name, "/%") {
+		return []string{"must not be '.' or '..' and not contain '/' or '%'"}
+	}
+	return nil
 }

@@ -112,7 +112,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if err == nil {
 		var status int
 		var body []byte
-		if status, body, err = s.handle(q); err == nil {
+		if status, body, err = s.handle(q); err == nil { //nolint:contextcheck // rules of CEL are evaluated at once
 			answer(w, status, body)
 		}
 	}
@@ -138,7 +138,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 // parse finds out which kind and object a request is about.
-func (s *server) parse(path []string, r *http.Request) (*request, error) {
+func (s *server) parse(path []string, r *http.Request) (*request, error) { //nolint:gocyclo // one case for each part of a path
 	q := &request{Request: r, query: r.URL.Query(), meta: strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")}
 	var resource schema.GroupVersionResource
 	switch {

@@ -331,7 +331,7 @@ func (w write) content(object *unstructured.Unstructured) map[string]any {
 
 // delete deletes an object, or only says so in it while finalizers or a pod's grace keep it. whole reports that the
 // response is the object rather than a Status.
-func (s *store) delete(w write, options *metav1.DeleteOptions) (r *record, whole bool, err error) {
+func (s *store) delete(w write, options *metav1.DeleteOptions) (r *record, whole bool, err error) { //nolint:gocyclo // the order of the checks is the server's
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.table(w.k).objects[w.key()]
@@ -346,6 +346,7 @@ func (s *store) delete(w write, options *metav1.DeleteOptions) (r *record, whole
 		return nil, false, err
 	}
 	switch ptr.Deref(options.PropagationPolicy, "") {
+	case metav1.DeletePropagationBackground: // as without a policy
 	case metav1.DeletePropagationForeground:
 		object.SetFinalizers(append(object.GetFinalizers(), metav1.FinalizerDeleteDependents))
 	case metav1.DeletePropagationOrphan:

@@ -143,6 +143,7 @@ func (w *world) annotateWith(name string, values map[string]any) {
 
 // However the POST of a certificate ends, there is one certificate.
 func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON} {
 		for name, consistency := range map[string]digitalocean.Consistency{"": {}, "-late": {List: 2 * time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
@@ -166,6 +167,7 @@ func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) {
 
 // The program dies before and after the POST of a certificate; the next one goes on where it was.
 func TestCrashAroundThePostOfACertificate(t *testing.T) {
+	t.Parallel()
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			t.Parallel()

@@ -139,6 +139,7 @@ func TestAnIDTakesNothingThatIsNotTheClusters(t *testing.T) {
 
 // An older Service does not get the load balancer of a younger one, whose name tells nothing, and its deletion does not take that along.
 func TestAnOlderServiceDoesNotTakeAYoungerOnes(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, w *world, from place) {
 		t.Helper()
 		from.create("thief", annotation.Disown, "true")
@@ -163,6 +164,7 @@ func TestAnOlderServiceDoesNotTakeAYoungerOnes(t *testing.T) {
 // A Service that asks for a hostname has that in its status, which proves nothing: it gets neither the load balancer of a younger Service by that one's
 // name and ID, nor one that a person has made for the cluster's machines.
 func TestAHostnameInTheStatusProvesNothing(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, w *world, from place) {
 		t.Helper()
 		var droplets []int
@@ -194,6 +196,7 @@ func TestAHostnameInTheStatusProvesNothing(t *testing.T) {
 
 // A Service that loses its annotations, as by a tool that writes it as a whole, keeps its load balancer, though another one names that meanwhile.
 func TestAServiceThatLosesItsAnnotationsKeepsItsLoadBalancer(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, w *world, from place) {
 		t.Helper()
 		from.create("thief", annotation.Disown, "true")
@@ -217,6 +220,7 @@ func TestAServiceThatLosesItsAnnotationsKeepsItsLoadBalancer(t *testing.T) {
 // A Service that has handed its load balancer over does not get it back by changing its mind, although it is older and its status shows the address
 // still: who held it last has it.
 func TestWhatWasHandedOverIsNotTakenBack(t *testing.T) {
+	t.Parallel()
 	places(t, func(t *testing.T, w *world, from place) {
 		t.Helper()
 		w.run()
@@ -249,6 +253,7 @@ func TestWhatWasHandedOverIsNotTakenBack(t *testing.T) {
 
 // A Service that has a load balancer does not change it for one that is free, and the name of one that was let go takes nothing either.
 func TestWhatAServiceHasIsNotChangedForAnother(t *testing.T) {
+	t.Parallel()
 	places(t, func(_ *testing.T, w *world, from place) {
 		w.run()
 		w.create("kept", "name", "edge")

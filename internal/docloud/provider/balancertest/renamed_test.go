@@ -42,6 +42,7 @@ func (w *world) cutPost() (<-chan struct{}, func()) {
 }
 
 func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) {
+	t.Parallel()
 	for name, lag := range map[string]time.Duration{"": 0, "late": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

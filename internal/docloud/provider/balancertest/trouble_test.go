@@ -18,6 +18,7 @@ import (
 )
 
 func TestPostThatWasCutAfterItWasAppliedMakesNoDuplicate(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []fault.Kind{fault.CutAfterApply, fault.ErrorAfterApply, fault.TruncatedJSON, fault.ShortBody} {
 		for name, consistency := range map[string]digitalocean.Consistency{"": {}, "-late": {List: 2 * time.Second}} {
 			t.Run(string(kind)+name, func(t *testing.T) {
@@ -43,6 +44,7 @@ func TestPostThatWasCutAfterItWasAppliedMakesNoDuplicate(t *testing.T) {
 // TestCrashBeforeAndAfterEachWrite stops the program at the n-th write to DigitalOcean, just before or just after it is made, and starts another.
 // However it went, the end is the same.
 func TestCrashBeforeAndAfterEachWrite(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= 6; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d-%t", n, after), func(t *testing.T) {
@@ -105,6 +107,7 @@ func (w *world) endOfThree() {
 }
 
 func TestListsThatFailOrAreNotWholeChangeNothing(t *testing.T) {
+	t.Parallel()
 	for _, rule := range []fault.Rule{
 		{Route: "GET /v2/load_balancers", Kind: fault.OmitItems, Fraction: 1}, {Route: "GET /v2/load_balancers", Kind: fault.Error},
 		{Route: "GET /v2/load_balancers", Kind: fault.ShortBody}, {Route: "GET /v2/load_balancers*", Kind: fault.TruncatedJSON},
@@ -298,6 +301,7 @@ func stormy(seed uint64) digitalocean.Options {
 }
 
 func TestFaultsOfAllKindsEndWell(t *testing.T) {
+	t.Parallel()
 	first := cases.Seed(t)
 	for day := range uint64(cases.Number(t, 2, 3, 20)) {
 		t.Run(fmt.Sprint("day ", day), func(t *testing.T) {
