@@ -83,7 +83,7 @@ func unlisted(list []Certificate, observed *Observed) string {
 		return ""
 	}
 	for _, r := range observed.ForwardingRules {
-		if _, listed := certificateByID(list, r.CertificateID); r.CertificateID != "" && !listed {
+		if r.CertificateID != "" && !slices.ContainsFunc(list, func(c Certificate) bool { return c.ID == r.CertificateID }) {
 			return r.CertificateID
 		}
 	}

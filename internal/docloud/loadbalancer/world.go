@@ -48,7 +48,7 @@ type World struct {
 	// ByID is the answer to a GET by an ID, nil for none; it is about the Service's load balancer if the annotation has that ID.
 	ByID *LookedUp
 
-	// Again is the doubt for which a load balancer was read once more in this pass, together with all certificates; see [Needs].
+	// Again is the doubt for which a load balancer was read again in this pass, together with all certificates; see [Needs].
 	Again *Doubt
 
 	// TakeOver is what an administrator lets the Service take over, nil if that was not read.
