@@ -70,9 +70,9 @@ e2e-nodes: bin/lab bin/etcd bin/kubectl bin/helm build bin/gotestsum bin/testexe
 nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
-	@MOORING_CASES=night go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
-	@MOORING_CASES=night go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
-	@MOORING_CASES=night MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
+	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
+	@go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
+	@MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)
@@ -171,7 +171,7 @@ bin/csi-sanity bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-ge
 	@touch $@
 
 # What go test runs test binaries with, to record their costs.
-bin/testexec: hack/testexec/main.go internal/testkit/scratch/scratch.go
+bin/testexec: hack/testexec/main.go
 	@go build -o $@ ./hack/testexec
 
 # Calico's own controllers, for the end to end tests: one and a half minutes on two cores, as it shares no dependency's version with the product.

@@ -6,6 +6,7 @@ package doctor
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
-	seeds "github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -335,7 +335,7 @@ func TestFindings(t *testing.T) {
 func TestFindingsOfAnyEvidence(t *testing.T) {
 	t.Parallel()
 	Findings(Evidence{})
-	shuffle := seeds.Rand(t)
+	shuffle := rand.New(rand.NewPCG(1, 2))
 	for _, c := range cases() {
 		e := healthy()
 		c.change(&e)
