@@ -91,7 +91,7 @@ func Root(tb testing.TB) string {
 // Folder returns a new folder that Main removes: it may outlive the test.
 func Folder(tb testing.TB, name string) string {
 	tb.Helper()
-	path, err := os.MkdirTemp("", name) //nolint:usetesting // as above
+	path, err := os.MkdirTemp("", name) //nolint:usetesting // as it may outlive the test
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func (f *Folder) Remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
-		err := os.RemoveAll(f.Path)
+		err := removeAll(f.Path)
 		if err == nil {
 			return f.held.Close()
 		}
@@ -93,6 +93,22 @@ func hold(path string) (*os.File, error) {
 	return dir, nil
 }
 
+// removeAll removes a folder, unless something is mounted below it: what a killed test had mounted there, such as a folder
+// of the machine, is not the test's to remove.
+func removeAll(path string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("reading what is mounted: %w", err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line) // the fifth is where it is mounted (proc_pid_mountinfo(5))
+		if len(fields) > 4 && strings.HasPrefix(fields[4], path+"/") {
+			return fmt.Errorf("%s is mounted: unmount it, then remove %s", fields[4], path)
+		}
+	}
+	return os.RemoveAll(path)
+}
+
 // sweep removes the folders that nobody holds. One that cannot be removed, such as another user's, does not keep a test
 // from running: it is only told of where no folder can be made either.
 func sweep(parent string, now time.Time) error {
@@ -106,7 +122,7 @@ func sweep(parent string, now time.Time) error {
 		if busy != nil {
 			continue
 		}
-		err = errors.Join(err, os.RemoveAll(path), held.Close())
+		err = errors.Join(err, removeAll(path), held.Close())
 	}
 	return err
 }

@@ -5,11 +5,15 @@ package scratch
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // parentOfHolder names the folder in which TestHolds makes one of its own.
@@ -66,6 +70,36 @@ func TestAFolderIsSweptWhenItsProcessWasKilled(t *testing.T) {
 	_ = cmd.Wait()
 	expect("as soon as it is made", time.Now(), true)
 	expect("when the process was killed", later, false)
+}
+
+// What a killed test has mounted is not removed with its folder.
+func TestWhatIsMountedStays(t *testing.T) {
+	t.Parallel()
+	foreign, path := t.TempDir(), filepath.Join(t.TempDir(), prefix+"1", "a")
+	file := filepath.Join(foreign, "file")
+	if err := errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	err := unix.Mount(foreign, path, "", unix.MS_BIND, "")
+	if errors.Is(err, unix.EPERM) && os.Getenv("CI") != "true" {
+		t.Skip("it needs root and the right to mount a folder")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, later := filepath.Dir(path), time.Now().Add(time.Hour)
+	if err := sweep(filepath.Dir(folder), later); err == nil || !strings.Contains(err.Error(), "is mounted: unmount it") {
+		t.Errorf("sweep: %v", err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("what was mounted was removed: %v", err)
+	}
+	if err := errors.Join(unix.Unmount(path, 0), sweep(filepath.Dir(folder), later)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the folder is there after it was unmounted: %v", err)
+	}
 }
 
 func TestRemove(t *testing.T) {
