@@ -148,42 +148,63 @@ func sizeOf(path string) (int64, error) {
 }
 
 // prove checks that a device is the volume that is asked for, and returns by what. A link may be left from a volume that
-// was detached, so that it is believed only where the disk does not show its name, and no other volume has the device.
-func (h *Host) prove(d Device, name string, size int64) (string, error) { //nolint:gocyclo // one case for each proof
+// was detached, so that it is believed only where the disk does not show another name. Unless the disk shows the whole
+// name, no other volume may have a link to it.
+func (h *Host) prove(d Device, name string, size int64) (string, error) {
 	if d.Size == 0 {
 		return "", fmt.Errorf("%w: %s has no bytes", ErrNoDevice, d.Path)
 	}
 	if size > 0 && (d.Size < size || d.Size%gib != 0) {
-		return "", fmt.Errorf("%w: %s has %d bytes and volume %s has %d at DigitalOcean: the link may be left from another volume; look at %s on this node",
+		return "", fmt.Errorf("%w: %s has %d bytes and volume %s has %d at DigitalOcean: "+
+			"the link may be left from another volume; look at %s on this node",
 			ErrUnsafe, d.Path, d.Size, name, size, h.link(name))
 	}
+	proof, whole, err := h.shown(d, name)
+	switch {
+	case err != nil || whole:
+		return proof, err
+	case proof == "" && size == 0:
+		return "", fmt.Errorf("%w: %s shows no serial number and the size of volume %s is not known: "+
+			"nothing proves that it is this volume; detach it and attach it again", ErrUnsafe, d.Path, name)
+	case proof == "":
+		proof = "link and size"
+	}
+	links, err := h.linked()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s does not show the whole name of volume %s, and whether another volume has a link to it "+
+			"is not known: %w", ErrUnsafe, d.Path, name, err)
+	}
+	for other, number := range links {
+		if other != name && number == d.Number {
+			return "", fmt.Errorf("%w: %s does not show the whole name of its volume, and the links of volumes %s and %s both lead "+
+				"to it: remove the link that is left over", ErrUnsafe, d.Path, name, other)
+		}
+	}
+	return proof, nil
+}
+
+// shown says what a disk shows of a volume's name, whether that is the whole name, and refuses another's. It is "" where
+// the disk shows nothing.
+func (h *Host) shown(d Device, name string) (proof string, whole bool, err error) {
 	vendor, serial, designators := h.identity(d)
 	switch {
 	case vendor != "" && vendor != assumed.DiskVendor:
-		return "", fmt.Errorf("%w: %s is a disk of vendor %q, not of DigitalOcean: the link %s is left from another volume",
+		return "", false, fmt.Errorf("%w: %s is a disk of vendor %q, not of DigitalOcean: the link %s is left from another volume",
 			ErrUnsafe, d.Path, vendor, h.link(name))
 	case slices.ContainsFunc(designators, func(text string) bool { return isNameIn(text, name) }):
-		return "VPD page 0x83", nil
+		return "VPD page 0x83", true, nil
 	case len(designators) > 0:
-		return "", fmt.Errorf("%w: %s is identified as %q, not as volume %s: the link is left from another volume",
+		return "", false, fmt.Errorf("%w: %s is identified as %q, not as volume %s: the link is left from another volume",
 			ErrUnsafe, d.Path, strings.Join(designators, ", "), name)
 	case isNameIn(serial, name):
-		return "VPD page 0x80", nil
+		return "VPD page 0x80", true, nil
 	case len(serial) >= leastOfSerial && strings.HasPrefix(name, serial):
-		return fmt.Sprintf("VPD page 0x80, cut after %d bytes", len(serial)), nil
+		return fmt.Sprintf("VPD page 0x80, cut after %d bytes", len(serial)), false, nil
 	case serial != "":
-		return "", fmt.Errorf("%w: %s has the serial %q, which is not that of volume %s: the link is left from another volume", ErrUnsafe, d.Path, serial, name)
-	case size == 0:
-		return "", fmt.Errorf("%w: %s shows no serial number and the size of volume %s is not known: nothing proves that it is this volume; detach it and attach it again",
-			ErrUnsafe, d.Path, name)
+		return "", false, fmt.Errorf("%w: %s has the serial %q, which is not that of volume %s: the link is left from another volume",
+			ErrUnsafe, d.Path, serial, name)
 	}
-	for other, number := range h.linked() {
-		if other != name && number == d.Number {
-			return "", fmt.Errorf("%w: %s shows no serial number and the links of volumes %s and %s both lead to it: remove the link that is left over",
-				ErrUnsafe, d.Path, name, other)
-		}
-	}
-	return "link and size", nil
+	return "", false, nil
 }
 
 // leastOfSerial is how many bytes of a name are enough where a serial number is cut: as many as SCSI disks show at least.
@@ -238,11 +259,11 @@ func parseDesignators(content []byte) []string {
 }
 
 // linked returns the volumes that have links on this machine, and the devices behind them, 0 for a link to nothing.
-func (h *Host) linked() map[string]uint64 {
+func (h *Host) linked() (map[string]uint64, error) {
 	folder := or(h.Links, "/dev/disk/by-id")
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("reading the links of disks: %w", err)
 	}
 	found := map[string]uint64{}
 	for _, e := range entries {
@@ -254,7 +275,7 @@ func (h *Host) linked() map[string]uint64 {
 		_ = unix.Stat(filepath.Join(folder, e.Name()), &st) // a link to nothing
 		found[name] = st.Rdev
 	}
-	return found
+	return found, nil
 }
 
 func numberText(number uint64) string {
@@ -264,9 +285,13 @@ func numberText(number uint64) string {
 // Foreign counts the volumes that Kubernetes does not use: their names are not those that it makes, and they are not
 // mounted where the kubelet mounts volumes of CSI drivers. A volume that was made by hand for a claim is mounted there.
 func (h *Host) Foreign() int {
+	links, err := h.linked()
+	if err != nil {
+		return 0 // without a disk there is no such folder
+	}
 	all, _ := readMounts() // without them every name that Kubernetes did not make counts, which leaves room unused
 	count := 0
-	for name, number := range h.linked() {
+	for name, number := range links {
 		if strings.HasPrefix(name, kubernetesPrefix) {
 			continue
 		}

@@ -103,7 +103,16 @@ func TestWhatIsTooLittleOfAName(t *testing.T) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	d, h := twoDisks(t, assumed.VolumeNameLength, assumed.VolumeNameLength)
+	// A cut name may be another volume's: with a second link to the disk it proves nothing.
+	d, h := twoDisks(t, 36, 0)
+	other := filepath.Join(h.Links, assumed.DiskLink+right[:36]+"else")
+	if err := os.Symlink(d.Device(right), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Find(t.Context(), right, gib); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "both lead") {
+		t.Errorf("a second volume whose name begins alike: %v", err)
+	}
+	d, h = twoDisks(t, assumed.VolumeNameLength, assumed.VolumeNameLength)
 	vendor := filepath.Join(d.Sysfs(), "devices", filepath.Base(d.Device(right)), "device", "vendor")
 	if err := os.WriteFile(vendor, []byte("ATA     \n"), 0o600); err != nil {
 		t.Fatal(err)
