@@ -69,6 +69,7 @@ e2e-nodes: bin/lab bin/etcd bin/kubectl bin/helm build bin/gotestsum bin/testexe
 
 nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
+	@CGO_ENABLED=1 GORACE='suppressions=$(CURDIR)/hack/race-suppressions.txt' go test -race -count=1 -timeout 240m ./internal/etcdstorage/controller ./internal/nodesync/controller ./internal/routereflector/controller
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
 	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
 	@go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000

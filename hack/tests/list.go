@@ -32,11 +32,13 @@ type testPackage struct {
 	files []string
 }
 
-// campaigns are the folders of tests that drive whole programs through many random cases, or through suites of upstream's that wait no longer than they do
-// there: ten times as slow with the race detector. It would find there what it finds in the tests of the packages that they drive.
+// campaigns are the folders of tests that drive whole controllers or programs through many cases, or through suites of
+// upstream's that wait no longer than they do there: three to ten times as slow with the race detector. Controllers have
+// it at night (make nightly); of the others it would find what it finds in the tests of the packages that they drive.
 func campaigns() []string {
 	return []string{
-		"internal/docloud/provider/simulated", "internal/etcdstorage/controller", "internal/nodesync/controller", "internal/routereflector/controller",
+		"internal/etcdstorage/controller", "internal/nodesync/controller", "internal/routereflector/controller",
+		"internal/docloud/provider/simulated",
 		"test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation",
 	}
 }
