@@ -9,7 +9,7 @@
 //	        is part of the function that contains it; a method promoted by embedding leads to the method that was declared.
 //	walk    from the journey's entrance into each function when it is first called, in the order of the source, and never behind the journey's exits: what
 //	        reads, decides and writes there. What all components share (internal/platform, api) is known to a reader, as the standard library is, and is
-//	        not entered.
+//	        not entered; nor are simulators and test kits, which no program of the product links.
 //	stop    a function of the walk that leads to an exit, or is one.
 //	room    a file with a stop.
 //	turn    a stop in a room that the walk had left before.

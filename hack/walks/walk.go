@@ -61,9 +61,12 @@ func journeys() []journey {
 // figures are what is counted on a walk.
 type figures struct{ stops, rooms, turns, all, methods int }
 
-// vocabulary are the folders whose functions are not entered: what all components share is known to a reader, as the standard library is.
-func vocabulary(folder string) bool {
-	return strings.HasPrefix(folder, "internal/platform") || strings.HasPrefix(folder, "api/")
+// outside are the folders whose functions are not entered. What all components share is known to a reader, as the standard
+// library is. No program of the product links simulators and test kits: only types of interfaces seem to lead there.
+func outside(folder string) bool {
+	return slices.ContainsFunc([]string{"internal/platform", "api/", "internal/sim/", "internal/testkit"}, func(prefix string) bool {
+		return strings.HasPrefix(folder, prefix)
+	})
 }
 
 // reached returns the functions that a walk enters from its entrance, each when it is first called, in the order of the source. It does not enter what its
@@ -78,7 +81,7 @@ func (g *graph) reached(j journey) ([]*function, error) {
 	seen := map[*function]bool{}
 	var enter func(f *function)
 	enter = func(f *function) {
-		if seen[f] || vocabulary(f.folder) {
+		if seen[f] || outside(f.folder) {
 			return
 		}
 		seen[f] = true
