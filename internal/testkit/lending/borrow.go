@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 )
 
@@ -47,5 +48,10 @@ func Borrow(ctx context.Context, socket string) (*Loan, error) {
 	return &Loan{Dir: got.Dir, conn: conn}, nil
 }
 
-// Return gives the control plane back. Whatever still uses it must have stopped.
-func (l *Loan) Return() { _ = l.conn.Close() }
+// Return gives the control plane back, and returns when the pool has it. Whatever still uses it must have stopped.
+func (l *Loan) Return() {
+	if conn, ok := l.conn.(*net.UnixConn); ok && conn.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, conn) // until the pool closes it
+	}
+	_ = l.conn.Close()
+}

@@ -119,6 +119,9 @@ func (p *Pool) lend(conn net.Conn) {
 	if json.NewEncoder(conn).Encode(reply{Dir: c.dir()}) == nil {
 		_, _ = io.Copy(io.Discard, conn) // until the borrower closes it, or dies
 	}
+	p.mu.Lock()
+	p.resetting++ // before the borrower knows: if it borrows again, it waits for this one
+	p.mu.Unlock()
 	_ = conn.Close()
 	p.takeBack(c)
 }
@@ -175,11 +178,8 @@ func (p *Pool) takeIdle() (c plane, returned <-chan struct{}) {
 	return c, nil
 }
 
-// takeBack resets a control plane and keeps it for the next borrower, or stops it.
+// takeBack resets a control plane that counts as being reset, and keeps it for the next borrower, or stops it.
 func (p *Pool) takeBack(c plane) {
-	p.mu.Lock()
-	p.resetting++
-	p.mu.Unlock()
 	err := p.ctx.Err()
 	if err == nil {
 		err = c.reset(p.ctx)

@@ -30,9 +30,12 @@ type state struct {
 	resources map[string]bool
 }
 
-// alive reports whether kube-apiserver writes a key by itself all the time.
+// alive reports whether kube-apiserver writes a key by itself all the time: when etcd's history was compacted, and that
+// it lives, to endpoints, to its Lease, and from 1.37 on to others that proxy to it (pkg/controlplane/reconcilers).
 func alive(key string) bool {
-	return key == "compact_rev_key" || strings.HasPrefix(key, "/registry/masterleases/") || strings.HasPrefix(key, "/registry/leases/kube-system/apiserver-")
+	return key == "compact_rev_key" || slices.ContainsFunc([]string{
+		"/registry/masterleases/", "/registry/leases/kube-system/apiserver-", "/registry/peerserverleases/",
+	}, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // equal reports whether both hold the same, but for what lives.
