@@ -4,7 +4,9 @@
 package routereflector
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
@@ -159,8 +161,9 @@ func Messages(notes []Note) []string {
 	return out
 }
 
-// Make plans.
+// Make plans. Nodes are put in order first: what the reachability model gives as examples, and what is said of them, follows the order of its speakers.
 func Make(w World) Plan {
+	w.Nodes = slices.SortedFunc(slices.Values(w.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	w = w.Recognized()
 	w.Topology.Status.Emergency = candidatesOf(&w).emergencyStatus()
 	is := checksOf(&w)
