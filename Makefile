@@ -71,9 +71,9 @@ nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and a
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests unit -race
 	@CGO_ENABLED=1 GORACE='suppressions=$(CURDIR)/hack/race-suppressions.txt' go test -race -count=1 -timeout 240m ./internal/etcdstorage/controller ./internal/nodesync/controller ./internal/routereflector/controller
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
-	@go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
-	@go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
-	@MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
+	@MOORING_CASES=night go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
+	@MOORING_CASES=night go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
+	@MOORING_CASES=night MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35).
 	@go run ./hack/matrix $(VERSIONS)
@@ -172,7 +172,7 @@ bin/csi-sanity bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-ge
 	@touch $@
 
 # What go test runs test binaries with, to record their costs.
-bin/testexec: hack/testexec/main.go
+bin/testexec: hack/testexec/main.go internal/testkit/scratch/scratch.go
 	@go build -o $@ ./hack/testexec
 
 # Calico's own controllers, for the end to end tests: one and a half minutes on two cores, as it shares no dependency's version with the product.

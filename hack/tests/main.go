@@ -30,6 +30,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/lending"
 )
 
@@ -49,8 +50,10 @@ var errFailed = errors.New("some tests failed; they are named above")
 
 // runner runs tests of one checkout.
 type runner struct {
-	kind  string // "unit" or "e2e"; of count, whose
-	root  string // the folder of the root module
+	kind string // "unit" or "e2e"; of count, whose
+	root string // the folder of the root module
+	// seed is that of all properties and campaigns. go test knows the variable, so that results in its cache are those of the same seed.
+	seed  uint64
 	flags []string
 	out   io.Writer
 	// planes is the socket at which tests borrow control planes; "" if they start their own.
@@ -67,7 +70,11 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := runner{kind: args[0], root: root, flags: strings.Fields(os.Getenv("TEST_FLAGS")), out: out}
+	seed, origin, err := cases.Start(root)
+	if err != nil {
+		return err
+	}
+	r := runner{kind: args[0], root: root, seed: seed, flags: strings.Fields(os.Getenv("TEST_FLAGS")), out: out}
 	set := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	case "unit":
@@ -75,6 +82,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		if err := set.Parse(args[1:]); err != nil {
 			return err
 		}
+		fmt.Fprintf(out, "%s=%d (%s)\n", cases.SeedVariable, seed, origin)
 		return r.unit(ctx, *race)
 	case "e2e":
 		changed := set.Bool("changed", false, "only packages that a change since MOORING_BASE, or of the last day, can break")
@@ -86,6 +94,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		if *within > 0 {
 			r.before = time.Now().Add(*within)
 		}
+		fmt.Fprintf(out, "%s=%d (%s)\n", cases.SeedVariable, seed, origin)
 		return r.e2e(ctx, *changed, *short, set.Args())
 	case "count":
 		if len(args) != 2 {
@@ -101,8 +110,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 // modules are the folders of the modules that have tests.
 func modules() []string { return []string{".", "lab"} }
 
-// unit runs the tests without build tags. With the race detector, campaigns, packages that link Kubernetes' or etcd's server and those that
-// archtest calls pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
+// unit runs the tests without build tags. With the race detector, campaigns (except at night), packages that link Kubernetes' or etcd's server and those
+// that archtest calls pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
 // All groups run side by side, since the longest package of each would otherwise have the machine to itself.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
@@ -189,7 +198,7 @@ func split(module string, all []testPackage) []group {
 	with := group{name: "race", module: module, flags: []string{"-race", "-shuffle=on"}, race: true}
 	without := group{name: "plain", module: module, flags: []string{"-shuffle=on"}, beside: true}
 	for _, p := range all {
-		if p.pure || p.servers || p.campaign {
+		if p.pure || p.servers || p.campaign && !cases.Night() {
 			without.packages = append(without.packages, p)
 		} else {
 			with.packages = append(with.packages, p)
@@ -245,7 +254,7 @@ func (r runner) test(ctx context.Context, g group) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(r.root, "bin", "gotestsum"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(r.root, g.module), r.out, os.Stderr
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", cases.SeedVariable, r.seed))
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 30*time.Second
 	if r.planes != "" {
 		cmd.Env = append(cmd.Env, lending.Variable+"="+r.planes)

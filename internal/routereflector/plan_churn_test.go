@@ -195,8 +195,9 @@ func (h *history) modest(step Step) {
 }
 
 // settledBefore: no reflector is promoted or demoted, and the mesh does not go, while a session of a reflector that stays is cut: but for
-// the client that has no session left with any, once the mesh is off.
+// the client that has no session left with any, once the mesh is off. A node that made itself a reflector holds nothing up.
 func (h *history) settledBefore(w World, step Step) {
+	w = w.honest()
 	if step.Kind != Promote && step.Kind != MeshOff && (step.Kind != Demote || gatesOf(&w).gatedByMesh()) {
 		return
 	}

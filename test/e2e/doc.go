@@ -8,8 +8,7 @@
 //	                    n-th write, and kills the product, or lets the machine come back, before it or after it
 //	servers, replicas   etcd and the API server restart, compact or lose answers; leaders die or sleep
 //	badinput and others what is wrong is named in one sentence, and nothing is written
-//	nodesync            a campaign that kills anything at any time; it prints its seed, which MOORING_E2E_SEED replays, and
-//	                    MOORING_E2E_ROUNDS makes it longer
+//	nodesync            a campaign that kills anything at any time; MOORING_E2E_ROUNDS makes it longer
 //	storm               machines come, go, come back and are renamed beside two replicas, while these and their servers are killed and freeze: the history
 //	                    of Calico's etcd is judged change by change; MOORING_E2E_STORM_SECONDS is its length, half an hour in `make nightly`
 //	departures          a benchmark: 50 machines leave, with calico-node-sync and with Calico's kube-controllers (MOORING_E2E_MACHINES)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -90,9 +91,7 @@ func (c *campaign) dump() map[string]string {
 }
 
 func newCampaign(t *testing.T) *campaign {
-	seed := uint64(number("MOORING_E2E_SEED", int(time.Now().UnixNano()%1_000_000)))
-	t.Logf("MOORING_E2E_SEED=%d replays this campaign", seed)
-	c := &campaign{site: newSite(t, controlplane.New(t), "campaign"), random: rand.New(rand.NewPCG(seed, seed))}
+	c := &campaign{site: newSite(t, controlplane.New(t), "campaign"), random: cases.Rand(t)}
 	c.slow = newRelay(t, c.etcd.Endpoint)
 	c.kubeconfig = c.direct()
 	return c

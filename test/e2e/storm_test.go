@@ -125,8 +125,7 @@ func TestTheStormFindsANaiveController(t *testing.T) { //nolint:paralleltest // 
 
 func newStorm(t *testing.T) *storm {
 	t.Helper()
-	seed := cases.FromEnv(t, "MOORING_E2E_SEED", uint64(time.Now().UnixNano()%1_000_000))
-	t.Logf("MOORING_E2E_SEED=%d begins this storm alike", seed)
+	seed := cases.Seed(t)
 	st := &storm{
 		site: newSite(t, controlplane.New(t), "storm"), truth: newTruth(), seed: seed, over: make(chan struct{}), counts: map[string]int{},
 		lenders: map[int]*caliconode.Agent{},

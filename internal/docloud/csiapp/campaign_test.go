@@ -26,10 +26,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
-// seedVariable replays a campaign: the operations, the faults of the API, and what is killed at which call or program. Kills at a time fall a few
-// milliseconds apart from run to run.
-const seedVariable = "MOORING_CSI_SEED"
-
 // campaign does what Kubernetes' sidecars and kubelet do, at random, while everything fails, and knows what each disk must hold.
 type campaign struct {
 	*scene
@@ -55,12 +51,11 @@ type disk struct {
 	data           map[string][]byte // by file, or by offset; all of it was synced
 }
 
-// TestNoByteIsLost runs random operations on real bytes while both programs are killed at any point and DigitalOcean's API fails.
+// TestNoByteIsLost runs random operations on real bytes while both programs are killed at any point and DigitalOcean's API fails. The seed replays the
+// operations, the faults of the API, and what is killed at which call or program. Kills at a time fall a few milliseconds apart from run to run.
 func TestNoByteIsLost(t *testing.T) {
 	t.Parallel()
-	const random = 1 << 30
-	seed := cases.FromEnv(t, seedVariable, uint64(cases.Number(t, 1, 2, rand.IntN(random)))) //nolint:gosec,forbidigo // it is printed
-	t.Logf("%s=%d replays this campaign", seedVariable, seed)
+	seed := cases.Seed(t)
 	tr := newTrouble(t)
 	const quick = 30 * time.Millisecond
 	c := &campaign{trouble: tr, random: rand.New(rand.NewPCG(seed, seed)), count: map[string]int{}} //nolint:gosec // it is to be repeated

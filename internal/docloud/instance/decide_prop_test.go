@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // drawWorld draws any observation at all, consistent or not.
@@ -61,7 +62,7 @@ func drawConfig(t *rapid.T) instance.Config {
 func TestSafe(t *testing.T) {
 	t.Parallel()
 	deleted := 0
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		w, c := drawWorld(t), drawConfig(t)
 		if rapid.Bool().Draw(t, "in order") {
 			w = inOrder(w)
@@ -142,7 +143,7 @@ func ids(w instance.World) []int {
 // The order in which things were read makes no difference.
 func TestOrderBlind(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		w, c := drawWorld(t), drawConfig(t)
 		shuffled := w
 		shuffled.Nodes = rapid.Permutation(w.Nodes).Draw(t, "nodes again")
@@ -159,7 +160,7 @@ func TestOrderBlind(t *testing.T) {
 // Not more than the allowance goes within any window, however often and about whatever is asked.
 func TestPaced(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		c := drawConfig(t)
 		w := drawWorld(t)
 		w.Memory = instance.Memory{}
@@ -206,7 +207,7 @@ func TestPaced(t *testing.T) {
 // cluster's size and however many went, as long as one is left.
 func TestConverges(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		c := instance.DefaultConfig()
 		all := rapid.SliceOfNDistinct(rapid.IntRange(1, 60), 2, 40, rapid.ID[int]).Draw(t, "droplets")
 		keep := rapid.IntRange(1, len(all)).Draw(t, "how many stay")

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestParseTagLabels(t *testing.T) {
@@ -172,7 +173,7 @@ func TestPlanLabelsLaws(t *testing.T) {
 	t.Parallel()
 	labels := instance.TagLabels{"a": "x.example/a", "b": "x.example/b", "a:c": "c"}
 	tag := rapid.SampledFrom([]string{"a", "a:1", "a:2", "b:1", "b:_", "a:c:1", "a:c", "other", "b:1:2"})
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		people := m{} // what somebody has set last
 		node := labeled(m{}, nil)
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 )
 
@@ -410,10 +411,11 @@ func TestTokenRotation(t *testing.T) {
 // A bad day at DigitalOcean, seed by seed: nothing that is there is lost, and when it is over all is as it should be.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	first := cases.Seed(t)
+	for day := range uint64(4) {
+		t.Run(fmt.Sprint("day ", day), func(t *testing.T) {
 			t.Parallel()
-			simulated(t, sim.Options{Seed: seed, Consistency: sim.Consistency{List: 300 * time.Millisecond, Get: 100 * time.Millisecond}}, func(t *testing.T, w *world) {
+			simulated(t, sim.Options{Seed: first + day, Consistency: sim.Consistency{List: 300 * time.Millisecond, Get: 100 * time.Millisecond}}, func(t *testing.T, w *world) {
 				droplets := w.fleet(8)
 				if err := w.Sim.Inject(fault.Storm(0.08)...); err != nil {
 					t.Fatal(err)

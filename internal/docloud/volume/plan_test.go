@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/assumed"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // TestSizesAreRoundedUp: 1.5 GiB is 2, and what is made is within the range or refused.
@@ -25,7 +26,7 @@ func TestSizesAreRoundedUp(t *testing.T) {
 			t.Errorf("%+v: %d, %v; want %d", r, got, err, want)
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		r := Range{rapid.Int64Range(0, 20000*GiB).Draw(t, "required"), rapid.Int64Range(0, 20000*GiB).Draw(t, "limit")}
 		if size, err := r.Pick(); err == nil && (!r.Holds(size) || size < assumed.VolumeSizeLeast) {
 			t.Fatalf("%+v: %d GiB", r, size)
@@ -60,7 +61,7 @@ func TestOfTwoVolumesOfOneNameItIsAlwaysTheOldest(t *testing.T) {
 // TestACreationConvergesFromEveryPrefix: a volume, a restore to a larger size and a clone are made in few steps, wherever a process died between them.
 func TestACreationConvergesFromEveryPrefix(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		w := Want{Name: "pvc-1", Region: "nyc1", Range: Range{Required: rapid.Int64Range(0, 40*GiB).Draw(t, "required")}}
 		switch rapid.SampledFrom([]string{"new", "restore", "clone"}).Draw(t, "kind") {
 		case "restore":
@@ -129,7 +130,7 @@ func TestNames(t *testing.T) {
 	if got := Name("pvc-0b1c"); got != "pvc-0b1c" {
 		t.Error(got)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		name := rapid.String().Draw(t, "name")
 		if got := Name(name); !possible(got) || got != Name(name) {
 			t.Fatalf("%q becomes %q", name, got)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -387,7 +386,7 @@ func tell(t *testing.T, m *mortal, stem string, s story) {
 			t.Errorf("%d deaths, though there are %d writes", died, len(writes))
 		}
 	}
-	points := rand.New(rand.NewPCG(uint64(len(writes)), 1)).Perm(2 * len(writes))
+	points := cases.Rand(t).Perm(2 * len(writes))
 	points = points[:min(cases.Number(t, 0, 1, math.MaxInt), len(points))]
 	for _, point := range points {
 		n, after := 1+point/2, point%2 == 1

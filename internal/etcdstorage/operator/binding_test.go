@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // elsewhere is the world in which another core answers: a stranger's, with keys under the prefix, or one that was made of a copy of the data.
@@ -27,7 +28,7 @@ func elsewhere(w World, copied bool) World {
 // by its ID. Then a tenant whose record is not there gets nothing that is there without spec.adoptExistingData, and its deletion deletes nothing.
 func TestNothingHappensAtAForeignCore(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		w := anyWorld(t)
 		w, _ = carryOut(t, w, rapid.IntRange(1, 9).Draw(t, "steps before death"), safe(t))
 		if bound := w.boundTo(); bound != "c0ffee" {

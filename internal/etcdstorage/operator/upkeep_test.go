@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestUpkeep(t *testing.T) {
@@ -69,7 +71,7 @@ func TestUpkeep(t *testing.T) {
 // is left unless a member has no space. In any order of the members the same is done.
 func TestUpkeepEnds(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		const quota = 1000
 		h := Health{At: epoch()}
 		for i := range rapid.IntRange(1, 5).Draw(t, "members") {

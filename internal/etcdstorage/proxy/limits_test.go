@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // stored is what the core holds of the tenant, asked past the proxy.
@@ -46,10 +47,11 @@ func TestGrowthStopsAtTheQuota(t *testing.T) {
 	replicas := []*served{start(t, cfg), start(t, cfg)}
 	var refused atomic.Int64
 	var work sync.WaitGroup
+	seed := cases.Seed(t)
 	for n := range 16 {
 		work.Go(func() {
 			c := replicas[n%2].Client
-			random := rand.New(rand.NewPCG(uint64(n), 1))
+			random := rand.New(rand.NewPCG(seed, uint64(n)))
 			for i := 0; refused.Load() < 200; i++ {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				if random.IntN(20) == 0 {
@@ -180,9 +182,10 @@ func TestPutsThatWereGivenUpDoNotOvershoot(t *testing.T) {
 	cfg.Quota = quota.Limits{Keys: most}
 	p := start(t, cfg)
 	var work sync.WaitGroup
+	seed := cases.Seed(t)
 	for n := range 8 {
 		work.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(n), 1))
+			random := rand.New(rand.NewPCG(seed, uint64(n)))
 			for i := range 200 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(1500))*time.Microsecond)
 				_, _ = p.Client.Put(ctx, fmt.Sprintf("%d/%d", n, i), "")

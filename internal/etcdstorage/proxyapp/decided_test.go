@@ -181,7 +181,7 @@ func newDecided(t *testing.T, etcd *testkit.Etcd) *decided {
 	t.Helper()
 	v := pki.Validity{Signing: 24 * time.Hour, Leaf: 24 * time.Hour}
 	d := &decided{
-		clock: newHand(), random: mathrand.New(mathrand.NewPCG(1, 2)), load: &rotation{}, turning: newTurning(nil),
+		clock: newHand(), random: cases.Rand(t), load: &rotation{}, turning: newTurning(nil),
 		serving: office{purpose: pki.Serving, validity: v, leaf: pki.ServingLeaf("etcd-team-a", "storage", "cluster.local")},
 		clients: office{purpose: pki.Client, validity: v, leaf: pki.ClientLeaf("team-a", "tenant", "etcd-client", 1)},
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestParseLeaseSpace(t *testing.T) {
@@ -85,7 +86,7 @@ func TestSpacesDoNotMeet(t *testing.T) {
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		core := a.Core(rapid.Int64().Draw(t, "id"))
 		if id, ok := b.Visible(core); ok {
 			t.Fatalf("the other tenant's lease %d", id)
@@ -102,7 +103,7 @@ func TestCompareKeepsTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		number := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 3), rapid.Int64Range(1<<32-3, 1<<32+3))
-		rapid.Check(t, func(t *rapid.T) {
+		cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 			lease := rapid.OneOf(rapid.Int64Range(0, math.MaxUint32), rapid.Int64Range(0, 3), rapid.Int64Range(1<<32-3, 1<<32-1)).Draw(t, "lease")
 			to := number.Draw(t, "compared to")
 			if cmp.Compare(s.Core(lease), s.Compare(to)) != cmp.Compare(lease, to) {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func mustPrefix(t *testing.T, text string) tenancy.Prefix {
@@ -118,7 +119,7 @@ func TestRangeFindsTheSame(t *testing.T) {
 	t.Parallel()
 	p := mustPrefix(t, "/m/")
 	few := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, '/', '0', 'm', 0xff}), 1, 3)
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		mine := rapid.SliceOfN(few, 0, 8).Draw(t, "keys")
 		core := [][]byte{[]byte("/l0/x"), []byte("/m"), []byte("/m/"), []byte("/m0"), []byte("/m00"), []byte("/n/x"), {0}, {0xff, 0xff}}
 		for _, k := range mine {
@@ -158,18 +159,16 @@ func TestContainsRangeJudgesAnyRange(t *testing.T) {
 		return []byte(strings.Join(rapid.SliceOfN(piece, 0, 4).Draw(t, "pieces"), ""))
 	})
 	contained := 0
-	for range 20 {
-		rapid.Check(t, func(t *rapid.T) {
-			key, end := text.Draw(t, "key"), text.Draw(t, "end")
-			if !p.ContainsRange(key, end) {
-				return
-			}
-			contained++
-			if found := find(others, key, end); len(found) > 0 {
-				t.Fatalf("[%q, %q) finds %q", key, end, found)
-			}
-		})
-	}
+	cases.CheckTimes(t, 2000, 2000, 20_000, func(t *rapid.T) {
+		key, end := text.Draw(t, "key"), text.Draw(t, "end")
+		if !p.ContainsRange(key, end) {
+			return
+		}
+		contained++
+		if found := find(others, key, end); len(found) > 0 {
+			t.Fatalf("[%q, %q) finds %q", key, end, found)
+		}
+	})
 	if contained < 20 {
 		t.Errorf("only %d ranges were contained: the generator shows nothing", contained)
 	}

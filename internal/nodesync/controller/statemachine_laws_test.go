@@ -54,7 +54,7 @@ func aftermath(t *rapid.T, metrics *Metrics) *trial {
 func TestAnyHistoryEndsAlikeAfterACrash(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	cases.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 20, 40, 1000, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		whole := x.fork()
 		defer whole.end()
@@ -113,7 +113,7 @@ func crashPoints(t *rapid.T, trace []tracedCall) []int {
 func TestAnyHistoryEndsAlikeWithTwoReplicas(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	cases.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 20, 40, 1000, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		one, two := x.fork(), x.fork()
 		defer one.end()
@@ -151,7 +151,7 @@ func TestAnyHistoryEndsAlikeWithTwoReplicas(t *testing.T) {
 func TestAnyHistoryEndsAlikeInAnyOrderOfNews(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	cases.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 20, 40, 1000, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		var ends []map[string]string
 		machines := make([]int, len(x.u.machines)-1)
@@ -198,7 +198,7 @@ func (x *trial) news(m *modelMachine, what int) {
 func TestAnyHistoryIsReadAlikeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "clean-ups completed")
-	cases.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 20, 40, 1000, func(t *rapid.T) {
 		x := aftermath(t, stats.metrics)
 		var histories []map[string][]string
 		for _, reversed := range []bool{false, true} {

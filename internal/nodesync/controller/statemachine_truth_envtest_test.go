@@ -47,10 +47,10 @@ func TestModelOfTheDatastoreIsTrue(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = client.Close(), store.Close() })
 	metrics, refused, written := NewMetrics(prometheus.NewRegistry()), 0, 0
-	tried, failed := 0, false
+	tried, most, failed := 0, cases.Number(t, 10, 10, 100), false
 	cases.Check(t, func(rt *rapid.T) {
-		// Each costs a hundred calls of a server; what has failed is repeated until it is small.
-		if tried++; tried > 30 && !failed {
+		// Each costs a hundred calls of a server, and the next commit tries others; what has failed is repeated until it is small.
+		if tried++; tried > most && !failed {
 			return
 		}
 		defer func() { failed = failed || rt.Failed() }()

@@ -6,7 +6,6 @@ package doctor
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	seeds "github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -335,7 +335,7 @@ func TestFindings(t *testing.T) {
 func TestFindingsOfAnyEvidence(t *testing.T) {
 	t.Parallel()
 	Findings(Evidence{})
-	shuffle := rand.New(rand.NewPCG(1, 2))
+	shuffle := seeds.Rand(t)
 	for _, c := range cases() {
 		e := healthy()
 		c.change(&e)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestDistance(t *testing.T) {
@@ -28,7 +29,7 @@ func TestDistance(t *testing.T) {
 // It is a metric: symmetric, zero for equal words alone, and no way round is shorter.
 func TestDistanceIsAMetric(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 		word := rapid.StringMatching(`[ab-]{0,6}`)
 		a, b, c := word.Draw(t, "a"), word.Draw(t, "b"), word.Draw(t, "c")
 		there, back := prose.Distance(a, b), prose.Distance(b, a)

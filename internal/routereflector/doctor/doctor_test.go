@@ -5,7 +5,6 @@ package doctor_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // nodes are count nodes, n0 and so on, in three zones, each with its name as a label.
@@ -271,7 +271,7 @@ func TestHazards(t *testing.T) {
 					t.Errorf("%+v has no reason or no cure", f)
 				}
 			}
-			random := rand.New(rand.NewPCG(1, uint64(len(name)))) //nolint:gosec // it is to be the same again
+			random := cases.Rand(t)
 			shuffled := test.evidence
 			shuffled.Nodes, shuffled.Peers = slices.Clone(shuffled.Nodes), slices.Clone(shuffled.Peers)
 			random.Shuffle(len(shuffled.Nodes), func(i, j int) { shuffled.Nodes[i], shuffled.Nodes[j] = shuffled.Nodes[j], shuffled.Nodes[i] })

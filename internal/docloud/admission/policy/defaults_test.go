@@ -5,7 +5,6 @@ package policy_test
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +33,7 @@ func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) { //nolint:pa
 	cluster := loadbalancer.Cluster{DefaultType: annotation.TypeRegional, Defaults: d}
 	bare := loadbalancer.Cluster{DefaultType: annotation.TypeRegional}
 	allowed, thanks, refused := 0, 0, 0
-	r := rand.New(rand.NewPCG(4, 2))
+	r := cases.Rand(t)
 	for range cases.Number(t, 150, 600, 2000) {
 		one := random(r)
 		want, _ := review(admission.Request{Operation: admissionv1.Create, New: one, Cluster: cluster})

@@ -135,7 +135,7 @@ func review(r admission.Request) (problems, warnings []string) {
 func TestThePolicyRefusesWhatTheWebhookRefuses(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	s := connect(t, controlplane.Shared(t), "")
 	defer install(t, s, annotation.TypeRegionalNetwork)()
-	r := rand.New(rand.NewPCG(7, 7))
+	r := cases.Rand(t)
 	var all []*corev1.Service
 	for i, one := range single() {
 		if i%cases.Number(t, 5, 1, 1) == 0 {
@@ -187,7 +187,7 @@ func (s *server) said(t *testing.T) []string {
 // Changes of Services that were there before the policies, right or wrong: the same decisions.
 func TestThePolicyRefusesTheChangesThatTheWebhookRefuses(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	s := connect(t, controlplane.Shared(t), "")
-	r := rand.New(rand.NewPCG(1, 2))
+	r := cases.Rand(t)
 	var before []*corev1.Service
 	for i := range cases.Number(t, 50, 150, 500) {
 		one := random(r)

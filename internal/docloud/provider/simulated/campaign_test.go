@@ -6,7 +6,6 @@ package simulated_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -16,35 +15,30 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
-// envSeed is the seed of the only history that is to be run.
-const envSeed = "MOORING_CLOUD_SEED"
-
-// Whatever fails and whenever the leader is killed: all ends as it must be, and nothing was made twice or deleted that should not be. A history that
-// fails is replayed by its seed.
+// Whatever fails and whenever the leader is killed: all ends as it must be, and nothing was made twice or deleted that should not be.
 func TestAnyHistoryConverges(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(envSeed) != "" {
-		seed := cases.FromEnv(t, envSeed, uint64(0))
-		synctest.Test(t, func(t *testing.T) { newHistory(t, seed).play() })
-		return
-	}
 	const batch = 25
-	all := cases.Number(t, 50, 200, 10_000)
-	for from := 0; from < all; from += batch {
+	first, all := cases.Seed(t), uint64(cases.Number(t, 50, 200, 10_000)) //nolint:gosec // it is not negative
+	for from := uint64(0); from < all; from += batch {
 		t.Run(fmt.Sprintf("from %d", from), func(t *testing.T) {
 			t.Parallel()
-			sum := tally{}
-			for seed := from; seed < min(from+batch, all); seed++ {
-				synctest.Test(t, func(t *testing.T) {
-					h := newHistory(t, uint64(seed)) //nolint:gosec // it is not negative
-					h.play()
-					sum.add(h.tally)
+			sum, played := tally{}, 0
+			for number := from; number < from+batch; number++ {
+				t.Run(fmt.Sprint(number), func(t *testing.T) { //nolint:paralleltest // a batch is as much as runs at a time
+					cases.Seed(t)
+					synctest.Test(t, func(t *testing.T) {
+						h := newHistory(t, first+number)
+						h.play()
+						sum.add(h.tally)
+						played++
+					})
 				})
-				if t.Failed() {
-					t.Fatalf("replay it with %s=%d", envSeed, seed)
-				}
 			}
 			t.Logf("%+v", sum)
+			if played < batch {
+				return // -run has chosen one
+			}
 			if sum.leaders == 0 || sum.faults == 0 || sum.limited == 0 || sum.made == 0 || sum.changed == 0 || sum.deleted == 0 || sum.nodesGone == 0 {
 				t.Errorf("something never happened: %+v", sum)
 			}

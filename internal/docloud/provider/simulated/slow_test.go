@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // lists counts how often objects were listed, by a part of the query.
@@ -128,11 +129,12 @@ func TestCertificatesAreListedWhenTheyMatter(t *testing.T) {
 // nothing is changed.
 func TestRenewalsAtAnyMomentMakeNoWrites(t *testing.T) {
 	t.Parallel()
+	seed := cases.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		options := likeDigitalOcean()
 		options.Latency = 200 * time.Millisecond
 		b := newBubble(t, options)
-		random := seeded(1)
+		random := seeded(seed)
 		b.member("node")
 		ids := map[string]string{}
 		for name, annotations := range map[string]map[string]string{

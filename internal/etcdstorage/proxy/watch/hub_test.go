@@ -6,7 +6,6 @@ package watch_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // reader reads a client's stream in a goroutine of its own.
@@ -431,27 +431,22 @@ func TestRefusedRequests(t *testing.T) {
 // TestThroughTheProxy is TestNothingLostNothingTwice over gRPC at both ends.
 func TestThroughTheProxy(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 1) {
-		t.Run(fmt.Sprintf("MOORING_SEED=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			random := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test's
-			c := newCampaign(t)
-			var dialer cutter
-			s := connect(t, "proxy", serve(t, c.etcd.Endpoint, func(c *proxy.Config) { c.Upstream.Dialer = dialer.dial }))
-			run(t, c, random, 2*time.Second, func(ctx context.Context) (client, error) { return s.watch.Watch(ctx) }, func() {
-				switch random.IntN(8) {
-				case 0:
-					dialer.cut()
-				case 1:
-					c.mu.Lock()
-					to := max(c.compacted, c.truthTo-random.Int64N(20))
-					c.compacted = to
-					c.mu.Unlock()
-					_, _ = s.kv.Compact(t.Context(), &pb.CompactionRequest{Revision: to})
-				}
-			}, func() string { return "" })
-		})
-	}
+	random := cases.Rand(t)
+	c := newCampaign(t)
+	var dialer cutter
+	s := connect(t, "proxy", serve(t, c.etcd.Endpoint, func(c *proxy.Config) { c.Upstream.Dialer = dialer.dial }))
+	run(t, c, random, 2*time.Second, func(ctx context.Context) (client, error) { return s.watch.Watch(ctx) }, func() {
+		switch random.IntN(8) {
+		case 0:
+			dialer.cut()
+		case 1:
+			c.mu.Lock()
+			to := max(c.compacted, c.truthTo-random.Int64N(20))
+			c.compacted = to
+			c.mu.Unlock()
+			_, _ = s.kv.Compact(t.Context(), &pb.CompactionRequest{Revision: to})
+		}
+	}, func() string { return "" })
 }
 
 // cutter dials, and cuts what it dialed.

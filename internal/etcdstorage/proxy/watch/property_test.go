@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // event is what a watcher must see of a change.
@@ -418,32 +418,15 @@ func inRange(key, from, end string) bool {
 	return key >= from && key < end
 }
 
-// seeds returns the first n seeds, or the one of MOORING_SEED. What happens differs from run to run all the same: much is a matter of time.
-func seeds(t *testing.T, n int) []uint64 {
-	t.Helper()
-	if s := os.Getenv("MOORING_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []uint64{seed}
-	}
-	out := make([]uint64, n)
-	for i := range out {
-		out[i] = uint64(i + 1)
-	}
-	return out
-}
-
 // TestNothingLostNothingTwice has random writers and many random watchers, fast and slow, that come at any time, while the core compacts and its
 // connections are cut or replaced, through a hub with a small queue. No watch may lose an event, see one twice, out of order or apart from its transaction,
 // or be told of progress before an event.
 func TestNothingLostNothingTwice(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 2) {
-		t.Run(fmt.Sprintf("MOORING_SEED=%d", seed), func(t *testing.T) {
+	for i := range 2 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+			random := cases.Rand(t) // what happens differs from run to run all the same: much is a matter of time
 			c := newCampaign(t)
 			h := newHub(t, c.etcd.Endpoint, 64<<10)
 			run(t, c, random, 2*time.Second, func(ctx context.Context) (client, error) { return h.open(ctx), nil }, func() {

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // asked is the lease that all answers of the tests are about.
@@ -338,13 +339,11 @@ func check(t *testing.T, all map[string]rewriter, least int, property func(t *ra
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			accepted := 0
-			for range 20 {
-				rapid.Check(t, func(t *rapid.T) {
-					if property(t, r, attacks.NewGenerator(words(), rapid.Uint64().Draw(t, "seed"), rapid.Uint64().Draw(t, "number"))) {
-						accepted++
-					}
-				})
-			}
+			cases.CheckTimes(t, 2000, 2000, 20_000, func(t *rapid.T) {
+				if property(t, r, attacks.NewGenerator(words(), rapid.Uint64().Draw(t, "seed"), rapid.Uint64().Draw(t, "number"))) {
+					accepted++
+				}
+			})
 			if accepted < least {
 				t.Errorf("only %d messages were accepted: the generator shows nothing", accepted)
 			}

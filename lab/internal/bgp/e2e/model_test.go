@@ -31,23 +31,20 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/birdc"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
 const (
-	// modelSeedVariable repeats a run of TestModel, modelOnlyVariable one topology of it, by its number.
-	modelSeedVariable = "MOORING_MODEL_SEED"
+	// modelOnlyVariable selects one topology of TestModel by its number.
 	modelOnlyVariable = "MOORING_MODEL_ONLY"
 	// modelPrefix begins the labels that the test gives to Nodes.
 	modelPrefix = "model.mooring.dev/"
 	// foreignAS is the AS number of nodes that are not of the cluster's AS.
 	foreignAS = "65001"
 )
-
-// seeds is how many there are: they must be short enough to be typed.
-const seeds = 1_000_000
 
 const (
 	// quiet is how long the observed state must have been what is predicted, without a change, to count as the end.
@@ -64,15 +61,12 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		nodes, count = 7, 6
 	}
-	seed, err := strconv.ParseUint(os.Getenv(modelSeedVariable), 10, 64)
-	if err != nil {
-		seed = uint64(time.Now().UnixNano()) % seeds
-	}
+	seed := cases.Seed(t)
 	only, err := strconv.Atoi(os.Getenv(modelOnlyVariable))
 	if err != nil {
 		only = -1
 	}
-	t.Logf("%d topologies; %s=%d repeats them, and %s=N the one of that number", count, modelSeedVariable, seed, modelOnlyVariable)
+	t.Logf("%d topologies; %s=N runs the one of that number", count, modelOnlyVariable)
 	l := start(t, nodes, "--cloud", blueprint.CloudNone)
 	l.awaitRoutes()
 	b := newBench(l)
@@ -87,7 +81,7 @@ func TestModel(t *testing.T) {
 		b.write(s)
 		summary, err := b.compare(s)
 		if err != nil {
-			t.Errorf("topology %d (%s=%d): %s\n%v", i, modelSeedVariable, seed, s, err)
+			t.Errorf("topology %d (%s=%d): %s\n%v", i, modelOnlyVariable, i, s, err)
 			continue
 		}
 		t.Logf("topology %d as predicted after %v: %s: %s", i, time.Since(begun).Round(100*time.Millisecond), summary, s)

@@ -7,7 +7,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/scenario"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
@@ -24,8 +24,6 @@ import (
 const (
 	// operatorVariable names the operator's binary when it is not in bin of the repository.
 	operatorVariable = "MOORING_ROUTE_REFLECTOR_OPERATOR_BINARY"
-	// seedVariable repeats a run of TestScenarios/killed.
-	seedVariable = "MOORING_SEED"
 	// nodesVariable is how many nodes TestSize has; without it the test is left out.
 	nodesVariable = "MOORING_BGP_NODES"
 )
@@ -135,14 +133,10 @@ func (l *lab) scenario(name string, args ...string) scenario.Result {
 
 // killed is replace-all again, with the operator killed on the way.
 func killed(l *lab) {
-	seed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64)
-	if err != nil {
-		seed = uint64(time.Now().UnixNano())
-	}
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := cases.Rand(l.t)
 	// There are two Promotes and two Demotes; after the last there is nothing left to do.
 	step, delay := 1+random.IntN(2*scenario.Redundancy-1), time.Duration(random.Int64N(int64(5*time.Second)))
-	l.t.Logf("%s=%d: killed %v after step %d", seedVariable, seed, delay, step)
+	l.t.Logf("killed %v after step %d", delay, step)
 	r := l.scenario(scenario.ReplaceAll, "--kill-at", strconv.Itoa(step), "--kill-delay", delay.String())
 	if !r.Killed {
 		l.t.Error("the operator was not killed")

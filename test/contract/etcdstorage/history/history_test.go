@@ -260,8 +260,7 @@ func TestFailuresInBetweenLoseAndRepeatNothing(t *testing.T) {
 // work lets clients work amid trouble for a while.
 func (s *site) work(t *testing.T) *recorder {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := cases.Seed(t)
 	working, stop := context.WithTimeout(t.Context(), time.Duration(cases.Number(t, 8, 8, 60))*time.Second)
 	defer stop()
 	r := &recorder{began: time.Now()}

@@ -90,8 +90,7 @@ func TestTheBinaryWithTLSHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
-	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", seed)
+	seed := cases.Seed(t)
 	report, err := world.Run(t.Context(), attacks.Campaign{
 		Conns: dial(t, s.Address, 3, credentials.NewTLS(s.client)), Workers: 12, Batch: 4000, Requests: 12_000, Seed: seed, Alive: s.alive,
 	})

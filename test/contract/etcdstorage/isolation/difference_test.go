@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -55,8 +54,7 @@ func newPair(t *testing.T) *pair {
 func TestAnswersAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 	t.Parallel()
 	requests := uint64(cases.Number(t, 1500, 6000, 60_000))
-	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
-	t.Logf("MOORING_ISOLATION_SEED=%d replays this", seed)
+	seed := cases.Seed(t)
 	for part := range uint64(2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
@@ -43,11 +42,10 @@ func TestNoRequestEscapes(t *testing.T) {
 	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
 	campaign := attacks.Campaign{
 		Conns: dial(t, address, 4, nil), Workers: 24, Batch: 10_000, Alive: alive,
-		Seed:     cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
+		Seed:     cases.Seed(t),
 		From:     cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
 		Requests: uint64(cases.Number(t, 10_000, 50_000, 1_000_000)),
 	}
-	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", campaign.Seed)
 	world, err := worlds(etcd.Client)(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +72,10 @@ func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 	dialer := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
 	frames := attacks.Frames{
 		Dial: dialer, Workers: 8, Served: attacks.Served(dialer),
-		Seed:        cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000)),
+		Seed:        cases.Seed(t),
 		From:        cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
 		Connections: uint64(cases.Number(t, 500, 3000, 40_000)),
 	}
-	t.Logf("MOORING_ISOLATION_SEED=%d replays this campaign", frames.Seed)
 	if what := frames.Served(t.Context()); what != "" {
 		t.Fatal(what)
 	}

@@ -127,8 +127,7 @@ func (w *watching) state() (control, events map[int64][]string, answers int, err
 // TestWatchesAreThoseOfAnEtcdOfItsOwn opens the same watches on both, makes the same writes, and compares what comes back.
 func TestWatchesAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 	t.Parallel()
-	seed := cases.FromEnv(t, "MOORING_ISOLATION_SEED", uint64(time.Now().UnixNano()%1_000_000))
-	t.Logf("MOORING_ISOLATION_SEED=%d replays this", seed)
+	seed := cases.Seed(t)
 	p := newPair(t)
 	// Enough history that watches may begin in it.
 	words := &attacks.Words{Own: attacks.OwnKeys(), Hostile: [][]byte{{}, {0}, {0xff}, []byte("a\xff")}, Leases: []int64{1, 2, 3}}
