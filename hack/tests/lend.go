@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/lending"
 )
 
-// planesFolder stands for a package in the file of costs, for what the control planes cost that tests borrowed.
+// planesFolder stands for a package in the file of costs, for what control planes cost while nobody borrowed them: their start, and idle ones.
 const planesFolder = "(control planes)"
 
 // lend returns a runner whose tests borrow control planes, and what stops those and records what they cost. If that cannot be, for instance since
@@ -39,6 +39,13 @@ func (r runner) lend() (runner, func() error) {
 			return err
 		}
 		fmt.Fprintf(r.out, "\n%d control planes were started and lent %d times; %d could not be reset\n", usage.Starts, usage.Loans, usage.Broken)
-		return errors.Join(err, r.appendCost(planesFolder, time.Since(began), usage.CPU))
+		rest := usage.CPU
+		for folder, used := range usage.Lent {
+			rest -= used
+			if inner, relErr := filepath.Rel(r.root, folder); relErr == nil {
+				err = errors.Join(err, r.appendCost("(control planes of "+inner+")", 0, used))
+			}
+		}
+		return errors.Join(err, r.appendCost(planesFolder, time.Since(began), rest))
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/lending"
 )
@@ -115,7 +116,7 @@ func modules() []string { return []string{".", "lab"} }
 // All groups run side by side, since the longest package of each would otherwise have the machine to itself.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
-	if err := r.clean(); err != nil {
+	if err := errors.Join(collectRarely(), r.clean()); err != nil {
 		return err
 	}
 	if race && !linksC(ctx) {
@@ -270,6 +271,16 @@ func (r runner) test(ctx context.Context, g group) error {
 		return errFailed
 	}
 	return err
+}
+
+// collectRarely makes what runs for unit tests alone collect garbage rarely: the compiler, the linker, test binaries and control planes. That takes an
+// eighth off a link and a third off some tests. Programs of the product that a test starts do not get it ([testkit.Start]); those of e2e tests are
+// measured, also where a lab starts them.
+func collectRarely() error {
+	if _, set := os.LookupEnv(testkit.GarbageVariable); set {
+		return nil
+	}
+	return os.Setenv(testkit.GarbageVariable, "400")
 }
 
 func (r runner) folder() string { return filepath.Join(r.root, "bin", "test") }

@@ -17,6 +17,7 @@ import (
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
 
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -168,7 +169,8 @@ func TestKubernetesDatastoreEndsAlikeWhereverAProcessDies(t *testing.T) { //noli
 	t.Parallel()
 	w, host := kubeWorldOn(t, controlplane.Lend(t)), "kdd-crashed"
 	before := w.specs(t)
-	for deadly := 1; ; deadly++ {
+	step := cases.Number(t, 4, 1, 1) // for a change every fourth write, of each commit others
+	for deadly := 1 + cases.Rand(t).IntN(step); ; deadly += step {
 		survived := 0
 		for _, moment := range []string{"before", "after"} {
 			t.Run(fmt.Sprintf("%s write %d", moment, deadly), func(t *testing.T) {

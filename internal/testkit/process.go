@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,11 @@ var spawn = sync.OnceValue(func() chan<- func() { //nolint:gochecknoglobals // o
 	return starts
 })
 
-// Start runs a program with its output in a file, which is shown when the test fails. Its standard input stays open until Stop.
+// GarbageVariable tells a Go program how often to collect garbage (package runtime). Test binaries may have been given an unusual value.
+const GarbageVariable = "GOGC"
+
+// Start runs a program with its output in a file, which is shown when the test fails. Its standard input stays open until Stop. It collects garbage as
+// it does in production, whatever the test binary was told, unless env says otherwise.
 func Start(tb testing.TB, logFile string, env []string, program string, args ...string) *Process {
 	tb.Helper()
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -48,7 +53,8 @@ func Start(tb testing.TB, logFile string, env []string, program string, args ...
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(program, args...) //nolint:noctx // its life is ended by Stop and by the parent-death signal
-	cmd.Env = append(os.Environ(), env...)
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, GarbageVariable+"=") })
+	cmd.Env = append(inherited, env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()

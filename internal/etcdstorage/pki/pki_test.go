@@ -177,13 +177,13 @@ func TestAfterAnyJumpOneLookCures(t *testing.T) {
 	})
 }
 
-// A thousand rotations of the CA, from one moment at which something is due to the next: readers that have not seen the last write yet see what was
+// Many rotations of the CA, a thousand in CI, from one moment at which something is due to the next: readers that have not seen the last write yet see what was
 // stored before it, and no pair of what they may see fails to validate.
-func TestAThousandRotations(t *testing.T) {
+func TestManyRotations(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, Validity{Signing: 10 * time.Minute, Leaf: 10 * time.Minute}, 1, 1)
 	s.settle(func() {})
-	for s.made < 1001 {
+	for s.made < 1+cases.Number(t, 200, 1000, 1000) {
 		before := scene{bundles: slices.Clone(s.bundles), leaves: slices.Clone(s.leaves)}
 		s.now = Decide(s.view()).Next
 		s.settle(func() { s.holds("in a rotation") })
@@ -198,7 +198,7 @@ func TestAThousandRotations(t *testing.T) {
 		}
 	}
 	if n := strings.Count(string(s.bundles[0].Bundle), "BEGIN"); n > 3 {
-		t.Errorf("a bundle has %d CAs after a thousand rotations", n)
+		t.Errorf("a bundle has %d CAs after %d rotations", n, s.made)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // 237 full lists a minute (facts, calico-bgp-lab).
 func TestWritesDoNotGrow(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{10, cases.Number(t, 200, 1000, 1000)} {
+	for _, size := range []int{10, cases.Number(t, 60, 200, 1000)} {
 		s := newStage(t, size)
 		p := s.start()
 		begun := s.now()

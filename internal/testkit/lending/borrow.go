@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 )
 
 // Variable names the Unix socket of a pool. A name that begins with @ is in Linux's abstract namespace (unix(7)): it leaves no file behind, and it can
@@ -21,6 +22,12 @@ type Loan struct {
 	// Dir is the folder of the lab that runs it.
 	Dir  string
 	conn net.Conn
+}
+
+// request is what a borrower sends, once, as a line of JSON.
+type request struct {
+	// Folder is the borrower's, by which the CPU time of the loan is recorded.
+	Folder string `json:"folder"`
 }
 
 // reply is what the pool sends, once, as a line of JSON.
@@ -38,6 +45,13 @@ func Borrow(ctx context.Context, socket string) (*Loan, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	folder, err := os.Getwd()
+	if err == nil {
+		err = json.NewEncoder(conn).Encode(request{Folder: folder})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("borrowing a control plane: %w", err), conn.Close())
+	}
 	var got reply
 	if err := json.NewDecoder(conn).Decode(&got); err != nil {
 		return nil, errors.Join(fmt.Errorf("borrowing a control plane: %w", err), conn.Close())

@@ -116,6 +116,9 @@ func (p *labPlane) stop() time.Duration {
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
+// used adds up the CPU time of the lab and of the processes below it.
+func (p *labPlane) used() time.Duration { return usedBelow(p.cmd.Process.Pid) }
+
 // etcd returns a client of its etcd with the API server's own certificate.
 func (p *labPlane) etcd() (*clientv3.Client, error) {
 	text, err := os.ReadFile(filepath.Join(p.dir(), "lab.json"))

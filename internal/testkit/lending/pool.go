@@ -25,7 +25,9 @@ type plane interface {
 	dir() string
 	// reset brings it back to the state in which it was first ready.
 	reset(ctx context.Context) error
-	// stop ends it and returns the CPU seconds that it used.
+	// used is the CPU time that it has used so far.
+	used() time.Duration
+	// stop ends it and returns the CPU time that it used.
 	stop() time.Duration
 }
 
@@ -33,8 +35,9 @@ type plane interface {
 type Usage struct {
 	// Starts and Loans count control planes started and lent, Broken those that reset could not bring back.
 	Starts, Loans, Broken int
-	// CPU is the CPU time of all control planes.
-	CPU time.Duration
+	// CPU is the CPU time of all control planes, Lent the part of it during loans, resets included, by the folder of the borrower.
+	CPU  time.Duration
+	Lent map[string]time.Duration
 }
 
 // A Pool lends control planes until it is closed.
@@ -77,7 +80,7 @@ func open(socket string, idle int, start func(context.Context, string) (plane, e
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	p := &Pool{listener: listener, folder: folder, idleMost: idle, start: start, returned: make(chan struct{})}
+	p := &Pool{listener: listener, folder: folder, idleMost: idle, start: start, returned: make(chan struct{}), usage: Usage{Lent: map[string]time.Duration{}}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.group.Go(p.serve)
 	return p, nil
@@ -110,12 +113,19 @@ func (p *Pool) serve() {
 // lend has a control plane borrowed for as long as the connection lasts.
 func (p *Pool) lend(conn net.Conn) {
 	defer context.AfterFunc(p.ctx, func() { _ = conn.Close() })()
+	var asked request
+	received := json.NewDecoder(conn)
+	if received.Decode(&asked) != nil {
+		_ = conn.Close() // the borrower has died
+		return
+	}
 	c, err := p.take()
 	if err != nil {
 		_ = json.NewEncoder(conn).Encode(reply{Error: err.Error()})
 		_ = conn.Close()
 		return
 	}
+	before := c.used()
 	if json.NewEncoder(conn).Encode(reply{Dir: c.dir()}) == nil {
 		_, _ = io.Copy(io.Discard, conn) // until the borrower closes it, or dies
 	}
@@ -123,7 +133,14 @@ func (p *Pool) lend(conn net.Conn) {
 	p.resetting++ // before the borrower knows: if it borrows again, it waits for this one
 	p.mu.Unlock()
 	_ = conn.Close()
-	p.takeBack(c)
+	p.takeBack(c, func() { p.charge(asked.Folder, c.used()-before) })
+}
+
+// charge records what a loan has cost.
+func (p *Pool) charge(folder string, used time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.usage.Lent[folder] += used
 }
 
 // take returns an idle control plane, waits for one that is being reset, or starts one.
@@ -178,12 +195,13 @@ func (p *Pool) takeIdle() (c plane, returned <-chan struct{}) {
 	return c, nil
 }
 
-// takeBack resets a control plane that counts as being reset, and keeps it for the next borrower, or stops it.
-func (p *Pool) takeBack(c plane) {
+// takeBack resets a control plane that counts as being reset, and keeps it for the next borrower, or stops it. It says when it has been reset.
+func (p *Pool) takeBack(c plane, reset func()) {
 	err := p.ctx.Err()
 	if err == nil {
 		err = c.reset(p.ctx)
 	}
+	reset()
 	if p.keep(c, err) {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ type fakePlane struct {
 	folder  string
 	broken  *atomic.Bool
 	running *atomic.Int32
+	uses    atomic.Int32
 }
 
 func (f *fakePlane) dir() string { return f.folder }
@@ -29,6 +32,8 @@ func (f *fakePlane) reset(context.Context) error {
 	}
 	return nil
 }
+
+func (f *fakePlane) used() time.Duration { return time.Duration(f.uses.Add(1)) * time.Second }
 
 func (f *fakePlane) stop() time.Duration {
 	f.running.Add(-1)
@@ -81,7 +86,9 @@ func TestPool(t *testing.T) {
 	third.Return()
 	idle(0)
 	usage, err := p.Close()
-	if want := (Usage{Starts: 2, Loans: 3, Broken: 1, CPU: 2 * time.Second}); err != nil || usage != want {
+	folder, _ := os.Getwd()
+	want := Usage{Starts: 2, Loans: 3, Broken: 1, CPU: 2 * time.Second, Lent: map[string]time.Duration{folder: 3 * time.Second}}
+	if err != nil || !reflect.DeepEqual(usage, want) {
 		t.Errorf("%+v, %v, want %+v", usage, err, want)
 	}
 	if n := running.Load(); n != 0 {

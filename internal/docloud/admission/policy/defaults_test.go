@@ -34,7 +34,7 @@ func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) { //nolint:pa
 	bare := loadbalancer.Cluster{DefaultType: annotation.TypeRegional}
 	allowed, thanks, refused := 0, 0, 0
 	r := cases.Rand(t)
-	for range cases.Number(t, 150, 600, 2000) {
+	for range cases.Number(t, 50, 600, 2000) {
 		one := random(r)
 		want, _ := review(admission.Request{Operation: admissionv1.Create, New: one, Cluster: cluster})
 		got := refusal(t, s.try(t.Context(), one))

@@ -53,7 +53,7 @@ func newPair(t *testing.T) *pair {
 // TestAnswersAreThoseOfAnEtcdOfItsOwn sends the same requests, valid and not, to both and compares codes, texts and bodies.
 func TestAnswersAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 	t.Parallel()
-	requests := uint64(cases.Number(t, 1500, 6000, 60_000))
+	requests := uint64(cases.Number(t, 600, 6000, 60_000))
 	seed := cases.Seed(t)
 	for part := range uint64(2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestNoRequestEscapes(t *testing.T) {
 		Conns: dial(t, address, 4, nil), Workers: 24, Batch: 10_000, Alive: alive,
 		Seed:     cases.Seed(t),
 		From:     cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
-		Requests: uint64(cases.Number(t, 10_000, 50_000, 1_000_000)),
+		Requests: uint64(cases.Number(t, 4000, 50_000, 1_000_000)),
 	}
 	world, err := worlds(etcd.Client)(t.Context())
 	if err != nil {
@@ -74,7 +74,7 @@ func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 		Dial: dialer, Workers: 8, Served: attacks.Served(dialer),
 		Seed:        cases.Seed(t),
 		From:        cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
-		Connections: uint64(cases.Number(t, 500, 3000, 40_000)),
+		Connections: uint64(cases.Number(t, 200, 3000, 40_000)),
 	}
 	if what := frames.Served(t.Context()); what != "" {
 		t.Fatal(what)
