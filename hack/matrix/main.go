@@ -7,6 +7,7 @@
 //
 //	go run ./hack/matrix [VERSION...]    such as 1.35; without one, all. `make matrix` builds what it needs before
 //	go run ./hack/matrix -page           write the page from the results that there are
+//	go run ./hack/matrix next            try the newest version of each upstream instead, and write bin/matrix/next.md about what that breaks
 //
 // Run it from the repository's root. It is not a part of CI: a kube-apiserver takes minutes to build, and the tests of a version a quarter
 // of an hour.
@@ -55,13 +56,16 @@ func run(ctx context.Context, root string, versions []string, pageOnly bool, out
 		}
 		return os.WriteFile(pageFile(root), page(own.version, results), 0o644)
 	}
+	if slices.Equal(versions, []string{next}) {
+		return tryNext(ctx, root, upstreams(), nextSteps(), out)
+	}
 	servers, err := available(root)
 	if err != nil {
 		return err
 	}
 	for _, version := range versions {
 		if !slices.ContainsFunc(servers, func(s server) bool { return s.minor == version }) {
-			return fmt.Errorf("there is no version %s: there are %v", version, servers)
+			return fmt.Errorf("there is no version %s: there are %v, and %s alone, for what upstreams have released since", version, servers, next)
 		}
 	}
 	var failed []string

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -208,5 +209,42 @@ func TestModulesAgreeOnVersions(t *testing.T) {
 	}
 	for _, v := range archtest.CheckVersions(root, lab) {
 		t.Error(v)
+	}
+}
+
+// sidecar is the image of a program of Kubernetes that runs beside the volume driver, with its version.
+var sidecar = regexp.MustCompile(`registry\.k8s\.io/sig-storage/csi-([a-z]+):(v\S+)`)
+
+// TestSidecarsAreThoseOfTheTests: the images that manifests and chart name are of the versions that the lab builds and runs beside the driver (ADR 31).
+func TestSidecarsAreThoseOfTheTests(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	var mod struct {
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(goTool(t, r.root, "mod", "edit", "-json", "go.csi.mod"), &mod); err != nil {
+		t.Fatal(err)
+	}
+	built := map[string]string{}
+	for _, m := range mod.Require {
+		if name, ok := strings.CutPrefix(m.Path, "github.com/kubernetes-csi/external-"); ok && !strings.Contains(name, "/client/") {
+			name, _, _ = strings.Cut(name, "/")
+			built[name] = m.Version
+		}
+	}
+	for _, file := range []string{"charts/mooring/values.yaml", "config/digitalocean-csi-driver/base/controller.yaml"} {
+		content, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := sidecar.FindAllStringSubmatch(string(content), -1)
+		if len(images) != 4 {
+			t.Errorf("%s names %d sidecars, want 4", file, len(images))
+		}
+		for _, image := range images {
+			if image[2] != built[image[1]] {
+				t.Errorf("%s names %s; go.csi.mod builds %q: change both together", file, image[0], built[image[1]])
+			}
+		}
 	}
 }
