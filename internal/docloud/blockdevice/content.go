@@ -6,8 +6,10 @@ package blockdevice
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Kind is what a device holds.
@@ -17,7 +19,7 @@ type Kind int
 const (
 	// Unknown is data that is not recognized.
 	Unknown Kind = iota
-	// Blank is a first and a last MiB of zeros.
+	// Blank is zeros wherever they were looked for ([Read]).
 	Blank
 	// FileSystem is one that can be mounted: ext4 (also 2 and 3) or xfs.
 	FileSystem
@@ -88,33 +90,46 @@ func foreign() []signature {
 	return list
 }
 
-// xfsInProgress is where the superblock of xfs says that mkfs.xfs is not done (xfs_dsb.sb_inprogress).
-const xfsInProgress = 126
-
-// Identify says what the ends of a device hold: first is its first MiB and last its last one, whole.
-func Identify(first, last []byte) Content {
-	if len(first) != edge || len(last) != edge {
-		return Content{Unknown, fmt.Sprintf("%d and %d bytes at its ends instead of %d", len(first), len(last), edge)}
+// Read says what a device of a size in bytes holds. What cannot be read whole is an error.
+//
+// A file system with a whole superblock owns its area: marks of others count only outside it, since files may hold
+// anything. Without one, a device is blank if both ends and some thousand places between are zeros ([places]); that alone
+// is no proof that it never held anything.
+func Read(r io.ReaderAt, size int64) (Content, error) {
+	if size < 2*edge {
+		return Content{}, fmt.Errorf("it has %d bytes, less than any volume", size)
 	}
-	if allZero(first) && allZero(last) {
-		return Content{Kind: Blank}
+	first, last := make([]byte, edge), make([]byte, edge)
+	if err := errors.Join(readWhole(r, 0, first), readWhole(r, size-edge, last)); err != nil {
+		return Content{}, err
+	}
+	if !allZero(first) || !allZero(last) {
+		return identify(first, last, size), nil
+	}
+	return readBetween(r, size)
+}
+
+// identify says what the ends of a device hold that are not both zeros: first is its first MiB and last its last one.
+func identify(first, last []byte, size int64) Content {
+	found := superblocks(first, size)
+	whole := slices.DeleteFunc(slices.Clone(found), func(s superblock) bool { return s.damage != "" })
+	if len(whole) > 1 {
+		return Content{Unknown, "two file systems, " + whole[0].name + " and " + whole[1].name}
 	}
 	for _, s := range foreign() {
-		at, from := s.at, first
+		at, from, in := s.at, first, s.at
 		if at < 0 {
-			at, from = edge+at, last
+			at, from, in = size+at, last, edge+at
 		}
-		if bytes.HasPrefix(from[at:], []byte(s.magic)) {
+		if bytes.HasPrefix(from[in:], []byte(s.magic)) && !(len(whole) == 1 && whole[0].owns(at, at+int64(len(s.magic)))) {
 			return Content{Foreign, s.name}
 		}
 	}
 	switch {
-	case string(first[:4]) == "XFSB" && first[xfsInProgress] != 0:
-		return Content{Unknown, "an xfs that mkfs.xfs did not finish"}
-	case string(first[:4]) == "XFSB":
-		return Content{FileSystem, "xfs"}
-	case binary.LittleEndian.Uint16(first[1024+0x38:]) == 0xef53:
-		return Content{FileSystem, "ext4"}
+	case len(whole) == 1:
+		return Content{FileSystem, whole[0].name}
+	case len(found) > 0:
+		return Content{Unknown, fmt.Sprintf("the file system %s, %s", found[0].name, found[0].damage)}
 	case first[510] == 0x55 && first[511] == 0xaa:
 		return Content{Foreign, "a partition table (MBR) or boot sector"}
 	}
@@ -136,16 +151,10 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// readEnds reads the first and the last MiB of a device of a size. Less than all of it is an error.
-func readEnds(r io.ReaderAt, size int64) (first, last []byte, err error) {
-	if size < 2*edge {
-		return nil, nil, fmt.Errorf("it has %d bytes, less than any volume", size)
+// readWhole fills a buffer from a place. Less is an error.
+func readWhole(r io.ReaderAt, at int64, into []byte) error {
+	if n, err := io.ReadFull(io.NewSectionReader(r, at, int64(len(into))), into); err != nil {
+		return fmt.Errorf("of %d bytes at %d only %d could be read: %w", len(into), at, n, err)
 	}
-	first, last = make([]byte, edge), make([]byte, edge)
-	for at, into := range map[int64][]byte{0: first, size - edge: last} {
-		if n, err := io.ReadFull(io.NewSectionReader(r, at, edge), into); err != nil {
-			return nil, nil, fmt.Errorf("of %d bytes at %d only %d could be read: %w", edge, at, n, err)
-		}
-	}
-	return first, last, nil
+	return nil
 }

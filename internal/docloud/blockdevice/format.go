@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,52 +23,65 @@ const longestFormat = 10 * time.Minute
 // longestCheck bounds how long a file system is checked.
 const longestCheck = time.Hour
 
-// Format makes a file system. Right before, the device is opened for this process alone, has the size that it had, and is read again: it must be blank.
+// Format makes a file system. Right before, the device is opened for this process alone, has the size that it had, and is
+// read again: it must be blank. It stays open until the file system is made: as long as something has it open, the kernel
+// gives neither its number nor its name to another disk.
 func (h *Host) Format(ctx context.Context, d Device, fileSystem string) error {
 	program, err := maker(fileSystem)
 	if err != nil {
 		return err
 	}
-	if err := h.proveBlank(ctx, d); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFormat) // what is half made would have to be emptied by a person
-	defer cancel()
-	if err := run(ctx, program, append(makerOptions(fileSystem), d.Path)...); err != nil {
-		return fmt.Errorf("making a file system: %w. If the volume is not blank now, delete the claim, or empty %s with blkdiscard --zeroout", err, d.Path)
-	}
-	return nil
-}
-
-// proveBlank holds the device while it looks: O_EXCL fails while it is mounted or another program has it.
-func (h *Host) proveBlank(ctx context.Context, d Device) error {
-	f, err := os.OpenFile(d.Path, os.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("%w: %s is mounted or held by another program", ErrBusy, d.Path)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: opening %s: %w", ErrUnsafe, d.Path, err)
-	}
-	defer func() { _ = f.Close() }()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Rdev != d.Number {
-		return fmt.Errorf("%w: %s is another device than a moment ago", ErrUnsafe, d.Path)
-	}
-	now, err := h.open(d.Path)
+	held, err := h.hold(d)
 	if err != nil {
 		return err
 	}
-	if now.Size != d.Size {
-		return fmt.Errorf("%w: %s had %d bytes and has %d now", ErrUnsafe, d.Path, d.Size, now.Size)
-	}
-	content, err := h.Inspect(ctx, d)
+	defer func() { _ = held.Close() }()
+	content, err := inspect(held, d)
 	if err != nil {
 		return err
 	}
 	if content.Kind != Blank {
 		return fmt.Errorf("%w: %s is not blank, it holds %s", ErrUnsafe, d.Path, content.Name)
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFormat) // what is half made would have to be emptied by a person
+	defer cancel()
+	if err := run(ctx, program, append(makerOptions(fileSystem), d.Path)...); err != nil {
+		return fmt.Errorf("making a file system: %w. If the volume is not blank now, delete the claim and make another", err)
+	}
 	return nil
+}
+
+// hold opens a device that nobody else has, and that still is what it was.
+func (h *Host) hold(d Device) (*os.File, error) {
+	f, err := os.OpenFile(d.Path, os.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: opening %s: %w", ErrUnsafe, d.Path, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Rdev != d.Number {
+		return nil, errors.Join(fmt.Errorf("%w: %s is another device than a moment ago", ErrUnsafe, d.Path), f.Close())
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || size != d.Size {
+		return nil, errors.Join(fmt.Errorf("%w: %s had %d bytes and has %d now", ErrUnsafe, d.Path, d.Size, size), err, f.Close())
+	}
+	if err := alone(d.Path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// alone reports by an error that a device is mounted, in whatever mount namespace, or held by another program: the kernel
+// lets only one open it with O_EXCL (open(2)).
+func alone(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: %s is mounted or held by another program", ErrBusy, path)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: opening %s: %w", ErrUnsafe, path, err)
+	}
+	return f.Close()
 }
 
 // maker is the program that makes a file system.

@@ -5,7 +5,6 @@ package blockdevice
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,11 +26,11 @@ func (h *Host) Rescan(_ context.Context, d Device) (int64, error) {
 // Grow grows the file system of a device to the device's size, if it is smaller: at path if it is mounted, or before if path is empty. Before is ext4's way,
 // since it works where a kernel refuses growth of what is mounted; xfs grows only when it is mounted.
 func (h *Host) Grow(ctx context.Context, d Device, path string) error {
-	have, fileSystem, err := fileSystemSize(d)
+	size, err := sizeOf(d.Path)
 	if err != nil {
 		return err
 	}
-	size, err := sizeOf(d.Path)
+	have, fileSystem, err := fileSystemSize(d.Path, size)
 	if err != nil {
 		return err
 	}
@@ -68,27 +67,21 @@ func (h *Host) growBefore(ctx context.Context, d Device, fileSystem string) erro
 	return run(ctx, "resize2fs", d.Path)
 }
 
-// fileSystemSize reads from its superblock how large a file system takes its device to be, in bytes; 0 if it is none that grows.
-func fileSystemSize(d Device) (int64, string, error) {
-	f, err := os.Open(d.Path)
+// fileSystemSize reads from its superblock how large a file system takes its device to be, in bytes; 0 if it is none that grows, or not whole.
+func fileSystemSize(device string, size int64) (int64, string, error) {
+	f, err := os.Open(device)
 	if err != nil {
 		return 0, "", err
 	}
 	defer func() { _ = f.Close() }()
-	block := make([]byte, 4096)
-	if _, err := f.ReadAt(block, 0); err != nil {
-		return 0, "", fmt.Errorf("reading the superblock of %s: %w", d.Path, err)
+	first := make([]byte, edge)
+	if err := readWhole(f, 0, first); err != nil {
+		return 0, "", fmt.Errorf("reading the superblock of %s: %w", device, err)
 	}
-	switch {
-	case string(block[:4]) == "XFSB": // xfs_sb: sb_blocksize at 4, sb_dblocks at 8
-		return int64(binary.BigEndian.Uint64(block[8:])) * int64(binary.BigEndian.Uint32(block[4:])), "xfs", nil
-	case binary.LittleEndian.Uint16(block[1024+0x38:]) == 0xef53: // ext4_super_block: s_blocks_count_lo at 4, s_log_block_size at 0x18, the high part at 0x150
-		sb := block[1024:]
-		blocks := int64(binary.LittleEndian.Uint32(sb[4:]))
-		if binary.LittleEndian.Uint32(sb[0x60:])&0x80 != 0 { // INCOMPAT_64BIT
-			blocks |= int64(binary.LittleEndian.Uint32(sb[0x150:])) << 32
+	for _, s := range superblocks(first, size) {
+		if s.damage == "" {
+			return s.size, s.name, nil
 		}
-		return blocks * (1024 << binary.LittleEndian.Uint32(sb[0x18:])), "ext4", nil
 	}
 	return 0, "", nil
 }

@@ -62,6 +62,8 @@ type Host struct {
 	Sysfs string
 	// Devices is where device files are, /dev if empty.
 	Devices string
+	// State is a folder that outlives the process; volumes that are staged are remembered there.
+	State string
 	// Wait is how long a link may take to appear, [DefaultWait] if 0.
 	Wait  time.Duration
 	Clock clock.Clock
@@ -308,21 +310,26 @@ func isOfKubelet(path string) bool {
 	return strings.Contains(path, "/plugins/kubernetes.io/csi/") || strings.Contains(path, "/volumes/kubernetes.io~csi/")
 }
 
-// Inspect reads both ends of a device.
+// Inspect says what a device holds.
 func (h *Host) Inspect(_ context.Context, d Device) (Content, error) {
 	f, err := os.OpenFile(d.Path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Content{}, fmt.Errorf("%w: opening it: %w", ErrUnsafe, err)
 	}
 	defer func() { _ = f.Close() }()
+	return inspect(f, d)
+}
+
+// inspect is Inspect of a device that is open.
+func inspect(f *os.File, d Device) (Content, error) {
 	if err := drop(f); err != nil {
 		return Content{}, fmt.Errorf("%w: %w", ErrUnsafe, err)
 	}
-	first, last, err := readEnds(f, d.Size)
+	content, err := Read(f, d.Size)
 	if err != nil {
 		return Content{}, fmt.Errorf("%w: %s: %w. Detach the volume and attach it again; if that does not help, ask DigitalOcean", ErrUnsafe, d.Path, err)
 	}
-	return Identify(first, last), nil
+	return content, nil
 }
 
 // drop makes the next read come from the disk instead of the kernel's memory, which may hold what another disk had at this place.

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package blockdevice
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+)
+
+const (
+	// block is how much is read at a place between the ends, in bytes. No file system has blocks that begin elsewhere.
+	block = 4096
+	// head and tail are read whole. Most of what a file system writes first is within the head.
+	head, tail = 64 << 20, 16 << 20
+	// spread is how many places are read at equal distances. They hit the allocation groups of xfs, which has four, or more
+	// of a whole TiB.
+	spread = 4096
+	// stride is the distance of block groups of ext4 in its usual size, and divides the quarters of all sizes of volumes that
+	// are whole multiples of half a GiB: allocation groups of xfs on a volume that has grown since. strides is how many are
+	// read at most: those of the first TiB.
+	stride, strides = 128 << 20, 8192
+)
+
+// places returns where a device of a size in bytes is read between its ends, rising, each the beginning of a block.
+func places(size int64) []int64 {
+	var all []int64
+	add := func(at int64) {
+		if at = at / block * block; at >= edge && at+block <= size-edge {
+			all = append(all, at)
+		}
+	}
+	for i := range int64(spread) {
+		add(size / spread * i)
+	}
+	for i := range min(size/stride, strides) {
+		add(i * stride)
+	}
+	for _, at := range backups(size) {
+		add(at)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// backups returns where file systems keep copies of their superblock that no regular distance hits: ext4 in the block
+// groups 1 and the powers of 3, 5 and 7 (fs/ext4, ext4_bg_has_super), by the size of its blocks; btrfs at 64 MiB, 256 GiB.
+func backups(size int64) []int64 {
+	all := []int64{64 << 20, 256 << 30}
+	for blockSize := int64(1 << 10); blockSize <= 4<<10; blockSize <<= 1 {
+		group, first := 8*blockSize*blockSize, int64(0)
+		if blockSize == 1<<10 {
+			first = blockSize // its first block is the boot block
+		}
+		all = append(all, group+first)
+		for _, base := range []int64{3, 5, 7} {
+			for n := base; n*group < size; n *= base {
+				all = append(all, n*group+first)
+			}
+		}
+	}
+	return all
+}
+
+// readBetween reads a device whose ends are zeros: its head, its tail and the places between.
+func readBetween(r io.ReaderAt, size int64) (Content, error) {
+	for _, part := range [][2]int64{{edge, min(head, size)}, {max(0, size-tail), size}} {
+		buffer := make([]byte, edge)
+		for at := part[0]; at < part[1]; at += edge {
+			chunk := buffer[:min(edge, part[1]-at)]
+			if err := readWhole(r, at, chunk); err != nil {
+				return Content{}, err
+			}
+			if !allZero(chunk) {
+				return remains(chunk, at), nil
+			}
+		}
+	}
+	buffer := make([]byte, block)
+	for _, at := range places(size) {
+		if err := readWhole(r, at, buffer); err != nil {
+			return Content{}, err
+		}
+		if !allZero(buffer) {
+			return remains(buffer, at), nil
+		}
+	}
+	return Content{Kind: Blank}, nil
+}
+
+// remains says what bytes at a place between the ends are, which are not all zeros.
+func remains(chunk []byte, at int64) Content {
+	for len(chunk) > block && allZero(chunk[:block]) {
+		chunk, at = chunk[block:], at+block
+	}
+	chunk = chunk[:min(block, len(chunk))]
+	for in := 0; in+1024 <= len(chunk); in += 1024 {
+		if binary.LittleEndian.Uint16(chunk[in+ext4Magic:]) == ext4MagicValue {
+			return Content{Unknown, fmt.Sprintf("what is left of the file system ext4, with a copy of its superblock at byte %d, and an empty beginning: %s",
+				at+int64(in), seeE2fsck)}
+		}
+	}
+	const btrfsMagic = 64
+	for name, is := range map[string]bool{"xfs": string(chunk[:4]) == "XFSB", "btrfs": string(chunk[btrfsMagic:btrfsMagic+8]) == "_BHRfS_M"} {
+		if is {
+			return Content{Unknown, fmt.Sprintf("what is left of the file system %s, with a copy of its superblock at byte %d, and an empty beginning", name, at)}
+		}
+	}
+	return Content{Unknown, fmt.Sprintf("data at byte %d, and an empty beginning", at)}
+}
