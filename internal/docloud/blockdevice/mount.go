@@ -136,50 +136,43 @@ func mountsOf(all []mounted, d Device) []string {
 	return paths
 }
 
-// Mount mounts the file system of a device. Options that the kernel has as flags become flags, the rest is the file system's.
-func (h *Host) Mount(_ context.Context, d Device, target, fileSystem string, options []string) error {
+// Mount mounts the file system of a device. Read-only, its journal is not replayed, which would write.
+func (h *Host) Mount(_ context.Context, d Device, target, fileSystem string, options Options) error {
+	if err := notALink(target); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("making %s: %w", target, err)
 	}
-	flags, data, err := parseOptions(options)
-	if err != nil {
-		return err
+	flags, rest := options.flags, options.rest
+	if options.ReadOnly {
+		flags |= unix.MS_RDONLY
+		rest = append(slices.Clone(rest), withoutJournal(fileSystem))
 	}
-	if fileSystem == "xfs" && !strings.Contains(","+data+",", ",nouuid,") { // a clone has the UUID of its source, and both may be here
-		data = strings.TrimPrefix(data+",nouuid", ",")
+	if fileSystem == "xfs" && !slices.Contains(rest, "nouuid") { // a clone has the UUID of its source, and both may be here
+		rest = append(slices.Clone(rest), "nouuid")
 	}
+	data := strings.Join(rest, ",")
 	if err := unix.Mount(d.Path, target, fileSystem, flags, data); err != nil {
-		return fmt.Errorf("mounting %s with %s at %s (options %q): %w", d.Path, fileSystem, target, strings.Join(options, ","), err)
+		return fmt.Errorf("mounting %s with %s at %s (options %q): %w", d.Path, fileSystem, target, data, err)
 	}
 	return nil
 }
 
-// flagOptions are the options of mount(8) that mount(2) takes as flags.
-func flagOptions() map[string]uintptr {
-	return map[string]uintptr{
-		"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "sync": unix.MS_SYNCHRONOUS,
-		"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME, "strictatime": unix.MS_STRICTATIME,
-		"dirsync": unix.MS_DIRSYNC, "lazytime": unix.MS_LAZYTIME,
+// withoutJournal is the option by which a file system is mounted without replaying its journal (ext4(5), xfs(5)).
+func withoutJournal(fileSystem string) string {
+	if fileSystem == "xfs" {
+		return "norecovery"
 	}
+	return "noload"
 }
 
-func parseOptions(options []string) (flags uintptr, data string, err error) {
-	var rest []string
-	for _, list := range options {
-		for option := range strings.SplitSeq(list, ",") {
-			flag, isFlag := flagOptions()[option]
-			switch {
-			case option == "" || option == "rw" || option == "defaults":
-			case option == "bind" || option == "rbind" || option == "move" || option == "remount":
-				return 0, "", fmt.Errorf("the mount option %q is not possible for a volume", option)
-			case isFlag:
-				flags |= flag
-			default:
-				rest = append(rest, option)
-			}
-		}
+// notALink refuses a target that is a symbolic link: what is mounted would appear somewhere else.
+func notALink(target string) error {
+	if info, err := os.Lstat(target); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("%w: %s is a symbolic link: remove it", ErrUnsafe, target)
 	}
-	return flags, strings.Join(rest, ","), nil
+	return nil
 }
 
 // Bind makes a folder, or a device, appear at a second place.
@@ -191,7 +184,7 @@ func (h *Host) Bind(_ context.Context, source, target string, device, readOnly b
 	if _, found := last(all, realPath(target)); found {
 		return h.checkBound(source, target, readOnly)
 	}
-	if err := makeTarget(target, device); err != nil {
+	if err := errors.Join(notALink(target), makeTarget(target, device)); err != nil {
 		return fmt.Errorf("making %s: %w", target, err)
 	}
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -261,6 +262,27 @@ func TestACloneIsMadeByWayOfASnapshot(t *testing.T) {
 			if err != nil || v.GetCapacityBytes() != 2<<30 || len(a.sim.Account("").Snapshots()) != 0 || len(a.sim.Account("").Volumes()) != 2 {
 				t.Errorf("cut at %q: %v, %v; %d snapshots are left", cut, v, err, len(a.sim.Account("").Snapshots()))
 			}
+		}
+	})
+}
+
+// TestARefusedCloneLeavesNoSnapshot: nobody may ever ask for the clone again.
+func TestARefusedCloneLeavesNoSnapshot(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, digitalocean.VolumeOptions{SnapshotEvery: -1})
+		source := ofVolume(a.volume("pvc-0", 1))
+		refusal := fault.Rule{
+			Route: "POST /v2/volumes", Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1,
+		}
+		if err := a.sim.Inject(refusal); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.create("pvc-1", 2<<30, source)
+		if err == nil || len(a.sim.Account("").Snapshots()) != 0 {
+			t.Errorf("%v; %d snapshots are left", err, len(a.sim.Account("").Snapshots()))
+		}
+		if v, err := a.create("pvc-1", 2<<30, source); err != nil || v.GetCapacityBytes() != 2<<30 || len(a.sim.Account("").Snapshots()) != 0 {
+			t.Errorf("then: %v, %v; %d snapshots are left", v, err, len(a.sim.Account("").Snapshots()))
 		}
 	})
 }

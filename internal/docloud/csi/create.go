@@ -170,6 +170,9 @@ func (c *Controller) createStep(
 		if again(err) { // it may be there: the next look tells
 			return v, false, c.pause(ctx, settleTime)
 		}
+		if w.Clone != "" && errors.Is(err, doapi.ErrRefused) { // a request for it may never come again
+			err = errors.Join(err, c.dropSnapshot(ctx, s.Snapshot))
+		}
 		if err == nil {
 			did.volumes = []volume.Observed{v}
 		}
@@ -191,6 +194,14 @@ func (c *Controller) createStep(
 		}
 		return v, err == nil, err
 	}
+}
+
+// dropSnapshot removes the copy of a clone that DigitalOcean refused.
+func (c *Controller) dropSnapshot(ctx context.Context, id string) error {
+	if err := c.o.API.DeleteSnapshot(ctx, id); err != nil && !errors.Is(err, doapi.ErrNotFound) {
+		return fmt.Errorf("removing snapshot %s, of which the clone was to be made: %w", id, err)
+	}
+	return nil
 }
 
 // again reports whether a request to make something was not answered, or met something of its name that the list does not show yet.

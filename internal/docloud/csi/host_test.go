@@ -25,10 +25,12 @@ type folders struct {
 	mu      sync.Mutex // guards all below
 	content map[string]blockdevice.Content
 	mounts  map[string]blockdevice.Device
+	staged  map[string]string
+	used    map[string]string // volumes that something has, and what
 }
 
 func newFolders(account *digitalocean.Account, droplet int) *folders {
-	return &folders{account: account, droplet: droplet, content: map[string]blockdevice.Content{}, mounts: map[string]blockdevice.Device{}}
+	return &folders{account: account, droplet: droplet, content: map[string]blockdevice.Content{}, mounts: map[string]blockdevice.Device{}, staged: map[string]string{}, used: map[string]string{}}
 }
 
 func device(number int, v digitalocean.Volume) blockdevice.Device {
@@ -65,7 +67,7 @@ func (f *folders) Format(ctx context.Context, d blockdevice.Device, fileSystem s
 
 func (f *folders) Repair(context.Context, blockdevice.Device, string) error { return nil }
 
-func (f *folders) Mount(_ context.Context, d blockdevice.Device, target, _ string, _ []string) error {
+func (f *folders) Mount(_ context.Context, d blockdevice.Device, target, _ string, _ blockdevice.Options) error {
 	return f.appear(d, target, false)
 }
 
@@ -103,6 +105,35 @@ func (f *folders) Unmount(_ context.Context, path string) error {
 	delete(f.mounts, path)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	return nil
+}
+
+func (f *folders) Remember(path, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.staged[path] = name
+	return nil
+}
+
+func (f *folders) Staged(path string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.staged[path], nil
+}
+
+func (f *folders) Forget(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.staged, path)
+	return nil
+}
+
+func (f *folders) Unused(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if user := f.used[name]; user != "" {
+		return fmt.Errorf("%w: %s has it", blockdevice.ErrBusy, user)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -31,7 +32,7 @@ type Host interface {
 	// Repair checks a file system that is not mounted.
 	Repair(ctx context.Context, d blockdevice.Device, fileSystem string) error
 	// Mount mounts a file system. Bind makes a folder or a device appear at a second place. Both make the target.
-	Mount(ctx context.Context, d blockdevice.Device, target, fileSystem string, options []string) error
+	Mount(ctx context.Context, d blockdevice.Device, target, fileSystem string, options blockdevice.Options) error
 	Bind(ctx context.Context, source, target string, device, readOnly bool) error
 	// Unmount unmounts what is at a path, if there is something, and removes the path.
 	Unmount(ctx context.Context, path string) error
@@ -39,6 +40,14 @@ type Host interface {
 	At(path string) (blockdevice.Device, bool, error)
 	// Mounts returns the paths where a device is mounted or bound.
 	Mounts(d blockdevice.Device) ([]string, error)
+	// Remember keeps the name of the volume that is staged at a path until Forget. Staged returns it, "" if it is
+	// not known, which it is not of volumes that csi-digitalocean staged.
+	Remember(path, name string) error
+	Staged(path string) (string, error)
+	Forget(path string) error
+	// Unused reports by an error that something still has the device of a volume: a mount in whatever mount namespace, or a
+	// program. A device that is not there is unused.
+	Unused(name string) error
 	// Rescan makes the kernel see a new size, and returns it in bytes.
 	Rescan(ctx context.Context, d blockdevice.Device) (int64, error)
 	// Grow grows the file system of a device to the device's size, if it is smaller and can be grown as it is: mounted at path, or not at all if path is empty.
@@ -91,8 +100,12 @@ func failNode(err error) error {
 	if err == nil {
 		return nil
 	}
-	if s, ok := status.FromError(err); ok {
-		return s.Err()
+	if said := (interface {
+		error
+		GRPCStatus() *status.Status
+	})(nil); errors.As(err, &said) { // what it is wrapped in stays, without gRPC's own words
+		s := said.GRPCStatus()
+		return status.Error(s.Code(), strings.Replace(err.Error(), said.Error(), s.Message(), 1))
 	}
 	code := codes.Internal
 	switch {
@@ -147,17 +160,24 @@ func (n *Node) NodeStageVolume(ctx context.Context, r *spec.NodeStageVolumeReque
 	if err != nil {
 		return nil, err
 	}
+	options, err := mountOptions(r.GetVolumeCapability())
+	if err != nil {
+		return nil, err
+	}
 	release, err := n.claim(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+	if err := n.o.Host.Remember(r.GetStagingTargetPath(), name); err != nil {
+		return nil, failNode(fmt.Errorf("staging volume %s: %w", name, err))
+	}
 	d, err := n.find(ctx, name, size)
 	if err != nil {
 		return nil, failNode(fmt.Errorf("staging volume %s: %w", name, err))
 	}
 	if r.GetVolumeCapability().GetBlock() == nil {
-		if err := n.stage(ctx, d, r); err != nil {
+		if err := n.stage(ctx, d, r, options); err != nil {
 			return nil, failNode(fmt.Errorf("staging volume %s: %w", name, err))
 		}
 	}
@@ -181,26 +201,31 @@ func published(publish map[string]string) (name string, size int64, err error) {
 	return name, size, nil
 }
 
-// stage makes the file system of a device appear at the staging path.
-func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest) error {
+// stage makes the file system of a device appear at the staging path. Read-only, nothing is written: no file system is made,
+// repaired or grown, and no journal is replayed.
+func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest, options blockdevice.Options) error {
 	at, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
 	switch {
 	case err != nil:
 		return err
-	case mounted && at.Number == d.Number:
-		return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
-	case mounted:
+	case mounted && at.Number != d.Number:
 		return status.Errorf(codes.Internal, "%s has another device mounted, %s instead of %s: unmount it", r.GetStagingTargetPath(), at.Path, d.Path)
+	case mounted && options.ReadOnly:
+		return nil
+	case mounted:
+		return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
 	}
-	mount := r.GetVolumeCapability().GetMount()
-	want := mount.GetFsType()
+	want := r.GetVolumeCapability().GetMount().GetFsType()
 	content, err := n.o.Host.Inspect(ctx, d)
 	if err != nil {
 		return err
 	}
-	has, err := n.decide(content, want, r)
+	has, err := decide(content, want, options.ReadOnly, r.GetVolumeContext())
 	if err != nil {
 		return err
+	}
+	if options.ReadOnly {
+		return n.o.Host.Mount(ctx, d, r.GetStagingTargetPath(), has, options)
 	}
 	if has == "" {
 		has = fileSystemOr(want)
@@ -212,10 +237,6 @@ func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStag
 	if err := n.o.Host.Repair(ctx, d, has); err != nil {
 		return err
 	}
-	options := mount.GetMountFlags()
-	if r.GetVolumeCapability().GetAccessMode().GetMode() == spec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY {
-		options = append([]string{"ro"}, options...)
-	}
 	if err := n.o.Host.Grow(ctx, d, ""); err != nil {
 		return err
 	}
@@ -226,7 +247,7 @@ func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStag
 }
 
 // decide returns the file system that a device has, "" if one is to be made.
-func (n *Node) decide(content blockdevice.Content, want string, r *spec.NodeStageVolumeRequest) (string, error) {
+func decide(content blockdevice.Content, want string, readOnly bool, attributes map[string]string) (string, error) {
 	switch content.Kind {
 	case blockdevice.FileSystem:
 		if want != "" && want != content.Name {
@@ -235,16 +256,32 @@ func (n *Node) decide(content blockdevice.Content, want string, r *spec.NodeStag
 		}
 		return content.Name, nil
 	case blockdevice.Blank:
+		if readOnly {
+			return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system, and none is made on a volume that is only read: "+
+				"use it for writing once, or name the volume or snapshot that has the data")
+		}
 		for _, key := range noFormatKeys() {
-			if _, set := r.GetVolumeContext()[key]; set {
+			if _, set := attributes[key]; set {
 				return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system and its attribute %s keeps it from getting one", key)
 			}
 		}
 		return "", nil
 	default:
-		return "", status.Errorf(codes.FailedPrecondition, "the volume holds %s, so that it is neither formatted nor mounted. If that is data, use the volume as raw block; "+
-			"if it is certainly not needed, empty the device with blkdiscard --zeroout, or delete the claim and make another", content.Name)
+		return "", status.Errorf(codes.FailedPrecondition, "the volume holds %s, so that it is neither formatted nor mounted. "+
+			"Use it as raw block to look at it, or make another volume", content.Name)
 	}
+}
+
+// mountOptions reads how a file system is to be mounted.
+func mountOptions(c *spec.VolumeCapability) (blockdevice.Options, error) {
+	options, err := blockdevice.ParseOptions(c.GetMount().GetMountFlags())
+	if err != nil {
+		return options, invalid("%v", err)
+	}
+	if c.GetAccessMode().GetMode() == spec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY {
+		options.ReadOnly = true
+	}
+	return options, nil
 }
 
 func fileSystemOr(want string) string {
@@ -267,25 +304,43 @@ func (n *Node) NodeUnstageVolume(ctx context.Context, r *spec.NodeUnstageVolumeR
 		return nil, err
 	}
 	defer release()
-	d, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
-	if err == nil && mounted {
-		var where []string
-		if where, err = n.o.Host.Mounts(d); err == nil {
-			for _, path := range where {
-				if path != r.GetStagingTargetPath() {
-					return nil, status.Errorf(codes.FailedPrecondition, "volume %s is still mounted at %s: it must not be detached before that is unmounted",
-						r.GetVolumeId(), path)
-				}
-			}
-		}
-	}
-	if err == nil {
-		err = n.o.Host.Unmount(ctx, r.GetStagingTargetPath())
-	}
-	if err != nil {
+	if err := n.unstage(ctx, r.GetStagingTargetPath()); err != nil {
 		return nil, failNode(fmt.Errorf("unstaging volume %s: %w", r.GetVolumeId(), err))
 	}
 	return &spec.NodeUnstageVolumeResponse{}, nil
+}
+
+// unstage unmounts a staging path. The device must be nobody's then, since it is detached next: a program that had it would lose what
+// it writes.
+func (n *Node) unstage(ctx context.Context, path string) error {
+	d, mounted, err := n.o.Host.At(path)
+	if err != nil {
+		return err
+	}
+	if mounted {
+		where, err := n.o.Host.Mounts(d)
+		if err != nil {
+			return err
+		}
+		for _, other := range where {
+			if other != path {
+				return status.Errorf(codes.FailedPrecondition, "it is still mounted at %s: it must not be detached before that is unmounted", other)
+			}
+		}
+	}
+	name, err := n.o.Host.Staged(path)
+	if err != nil {
+		return err
+	}
+	if err := n.o.Host.Unmount(ctx, path); err != nil {
+		return err
+	}
+	if name != "" {
+		if err := n.o.Host.Unused(name); err != nil {
+			return fmt.Errorf("it must not be detached yet: %w", err)
+		}
+	}
+	return n.o.Host.Forget(path)
 }
 
 // NodePublishVolume makes the volume appear where a pod finds it.
@@ -323,21 +378,29 @@ func (n *Node) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolumeR
 	return &spec.NodePublishVolumeResponse{}, nil
 }
 
-// source is what is bound for a pod: the staged file system, or the device itself.
+// source is what is bound for a pod: the staged file system, which must be that of the volume, or the device itself.
 func (n *Node) source(ctx context.Context, r *spec.NodePublishVolumeRequest) (string, blockdevice.Device, error) {
-	if r.GetVolumeCapability().GetBlock() == nil {
-		d, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
-		if err == nil && !mounted {
-			err = status.Errorf(codes.FailedPrecondition, "volume %s is not staged at %s", r.GetVolumeId(), r.GetStagingTargetPath())
-		}
-		return r.GetStagingTargetPath(), d, err
-	}
 	name, size, err := published(r.GetPublishContext())
 	if err != nil {
 		return "", blockdevice.Device{}, err
 	}
+	if r.GetVolumeCapability().GetBlock() != nil {
+		d, err := n.find(ctx, name, size)
+		return d.Path, d, err
+	}
+	staged, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
+	if err != nil {
+		return "", staged, err
+	}
+	if !mounted {
+		return "", staged, status.Errorf(codes.FailedPrecondition, "it is not staged at %s", r.GetStagingTargetPath())
+	}
 	d, err := n.find(ctx, name, size)
-	return d.Path, d, err
+	if err == nil && d.Number != staged.Number {
+		err = status.Errorf(codes.FailedPrecondition, "%s is staged at %s, and volume %s is %s: it is not given to the pod",
+			staged.Path, r.GetStagingTargetPath(), name, d.Path)
+	}
+	return r.GetStagingTargetPath(), d, err
 }
 
 // find finds the device of a volume, and logs by what it is known to be that volume's.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -62,7 +63,8 @@ func run(ctx context.Context, o *options) error {
 	metrics := csi.NewMetrics(registry)
 	build := buildinfo.Get()
 	identity := &csi.Identity{Name: o.driverName, Version: build.Version}
-	server := grpc.NewServer(grpc.UnaryInterceptor(metrics.Intercept(log)))
+	gate := &gate{}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(metrics.Intercept(log), gate.intercept))
 	spec.RegisterIdentityServer(server, identity)
 	region := o.region
 	var err error
@@ -72,7 +74,7 @@ func run(ctx context.Context, o *options) error {
 		}
 	}
 	if o.controller() {
-		err = addController(ctx, o, server, region, metrics, registry, log)
+		err = addController(ctx, o, server, gate, region, metrics, registry, log)
 	} else {
 		err = addNode(ctx, o, server, region, log)
 	}
@@ -83,21 +85,35 @@ func run(ctx context.Context, o *options) error {
 	return serve(ctx, o, server, registry, log)
 }
 
-// addController checks the token and the region with one call, and adds the controller's service.
-func addController(
-	ctx context.Context, o *options, server *grpc.Server, region string, metrics *csi.Metrics, registry *prometheus.Registry, log logr.Logger,
-) error {
-	client, err := newClient(o, doapi.NewMetrics(registry))
-	if err != nil {
-		return err
-	}
+// errSettings is wrapped by what only another token or region cures.
+var errSettings = errors.New("the driver cannot work with its settings")
+
+// checkRegion checks the token and the region with one call.
+func checkRegion(ctx context.Context, client *doapi.Client, region string, o *options) error {
 	regions, err := client.Regions(ctx)
 	if err != nil {
 		return explain(err, o)
 	}
 	if !slices.Contains(regions, region) {
 		slices.Sort(regions)
-		return fmt.Errorf("the region is %q, which DigitalOcean does not have: set --region to one of %s", region, strings.Join(regions, ", "))
+		return fmt.Errorf("%w: the region is %q, which DigitalOcean does not have: set --region to one of %s", errSettings, region, strings.Join(regions, ", "))
+	}
+	return nil
+}
+
+// addController adds the controller's service, and closes the gate before it until DigitalOcean's API has responded.
+func addController(
+	ctx context.Context, o *options, server *grpc.Server, gate *gate, region string, metrics *csi.Metrics, registry *prometheus.Registry, log logr.Logger,
+) error {
+	client, err := newClient(o, doapi.NewMetrics(registry))
+	if err != nil {
+		return err
+	}
+	gate.check = func(ctx context.Context) error { return checkRegion(ctx, client, region, o) }
+	if err := gate.pass(ctx); errors.Is(err, errSettings) {
+		return err
+	} else if err != nil {
+		log.Error(err, "DigitalOcean's API does not respond yet: requests get that as their answer until it does")
 	}
 	spec.RegisterControllerServer(server, csi.NewController(csi.ControllerOptions{
 		API: client, Region: region, Tag: o.tag, PollInterval: o.pollInterval, Clock: clock.RealClock{}, Log: log, Metrics: metrics,
@@ -119,8 +135,14 @@ func addNode(ctx context.Context, o *options, server *grpc.Server, region string
 			return err
 		}
 	}
+	socket, err := socketPath(o.endpoint)
+	if err != nil {
+		return err
+	}
 	spec.RegisterNodeServer(server, csi.NewNode(csi.NodeOptions{
-		Host:    &blockdevice.Host{Links: o.links, Sysfs: o.sysfs, Wait: o.linkWait, Clock: clock.RealClock{}},
+		Host: &blockdevice.Host{
+			Links: o.links, Sysfs: o.sysfs, State: filepath.Dir(socket), Wait: o.linkWait, Clock: clock.RealClock{},
+		},
 		Droplet: droplet, Region: region, VolumeLimit: o.volumeLimit, Log: log,
 	}))
 	return nil
@@ -151,9 +173,9 @@ func newClient(o *options, metrics *doapi.Metrics) (*doapi.Client, error) {
 func explain(err error, o *options) error {
 	switch {
 	case errors.Is(err, doapi.ErrUnauthorized):
-		return fmt.Errorf("DigitalOcean does not accept the token, it is wrong, expired or revoked: %w", err)
+		return fmt.Errorf("%w: DigitalOcean does not accept the token, it is wrong, expired or revoked: %w", errSettings, err)
 	case errors.Is(err, doapi.ErrForbidden):
-		return fmt.Errorf("the token lacks a scope, give it regions:read and those of block storage that the documentation lists: %w", err)
+		return fmt.Errorf("%w: the token lacks a scope, give it regions:read and those of block storage that the documentation lists: %w", errSettings, err)
 	default:
 		return fmt.Errorf("DigitalOcean's API at %s responds with an error, check the network and --url: %w", o.url, err)
 	}

@@ -6,6 +6,8 @@ package csiapp
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,9 +15,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -150,6 +154,33 @@ func TestTheControllerRunsOutsideDigitalOcean(t *testing.T) {
 	}
 }
 
+// TestTheDriverServesWhileTheAPIFails: what fails is the answer of each request, and as soon as the API responds all is well.
+func TestTheDriverServesWhileTheAPIFails(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Bool
+	fails.Store(true)
+	s := newSceneWith(t, 0, sceneOptions{between: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if fails.Load() {
+				http.Error(w, "under maintenance", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}})
+	if _, err := s.controller().ControllerGetCapabilities(t.Context(), &spec.ControllerGetCapabilitiesRequest{}); err != nil {
+		t.Error(err)
+	}
+	_, err := s.controller().CreateVolume(t.Context(), &spec.CreateVolumeRequest{
+		Name: "pvc-1", CapacityRange: gibibytes(1), VolumeCapabilities: []*spec.VolumeCapability{mounted("ext4")},
+	})
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "DigitalOcean's API at "+s.api.URL+" responds with an error") {
+		t.Errorf("%v", err)
+	}
+	fails.Store(false)
+	s.create("pvc-1", 1)
+}
+
 // TestOldCommandLinesWork: every flag of csi-digitalocean, for both; --validate-attachment needs no effect, since the device is always checked.
 func TestOldCommandLinesWork(t *testing.T) {
 	t.Parallel()
@@ -246,6 +277,159 @@ func TestAVolumeThatIsStillMountedIsNotUnstaged(t *testing.T) {
 	}
 	s.in(m, "umount", elsewhere)
 	s.must(unstage())
+}
+
+// TestADiskIsNotUnstagedWhileSomethingHasIt: a program in another mount namespace, which this one does not see, or a pod with the raw device. A mount
+// in another namespace that no program uses ends when the staging path is removed (Linux since 3.18).
+func TestADiskIsNotUnstagedWhileSomethingHasIt(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 1, digitalocean.VolumeOptions{})
+	m := s.droplets[0]
+	unstage := func(volume string) error {
+		_, err := m.node().NodeUnstageVolume(t.Context(), &spec.NodeUnstageVolumeRequest{VolumeId: volume, StagingTargetPath: m.staging(volume)})
+		return err
+	}
+	refused := func(err error, words string) {
+		t.Helper()
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v; want FailedPrecondition and %q", err, words)
+		}
+	}
+
+	volume := s.create("pvc-1", 1)
+	published := s.attach(m, volume)
+	s.must(s.stage(m, volume, published, mounted("ext4")))
+	holder := testkit.Start(t, filepath.Join(s.folder, "other.log"), nil,
+		"nsenter", "--mount", "--target", s.inside(m), "unshare", "--mount", "--propagation", "private", "sh", "-c", "cd "+m.staging(volume)+" && echo ready && exec sleep infinity")
+	t.Cleanup(holder.Kill)
+	testkit.Eventually(t, "the other namespace", func() string {
+		if strings.Contains(holder.Output(), "ready") {
+			return ""
+		}
+		return "it is not ready: " + holder.Output()
+	})
+	for range 2 {
+		refused(unstage(volume), "a program in another mount namespace may have it")
+	}
+	m.process.Kill() // what is staged is remembered
+	s.start(m.program)
+	refused(unstage(volume), "a program in another mount namespace may have it")
+	holder.Kill()
+	testkit.Eventually(t, "unstaging", func() string {
+		if err := unstage(volume); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+
+	raw := s.create("pvc-raw", 1)
+	published = s.attach(m, raw)
+	block := (&disk{}).capability()
+	s.must(s.stage(m, raw, published, block))
+	s.must(s.publish(m, raw, published, block))
+	refused(unstage(raw), m.target(raw))
+	s.must(s.withdraw(m, raw))
+	if left, _ := filepath.Glob(filepath.Join(s.folder, "staged-*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestReadOnlyWritesNothing: not one byte of a disk changes that is staged for reading only, not even where its journal was not
+// replayed yet and the disk has grown.
+func TestReadOnlyWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 1, digitalocean.VolumeOptions{})
+	m := s.droplets[0]
+	for _, fileSystem := range []string{"ext4", "xfs"} {
+		source := s.create("pvc-source-"+fileSystem, 1)
+		s.must(s.stage(m, source, s.attach(m, source), mounted(fileSystem)))
+		s.in(m, "sh", "-c", "echo hello > "+m.staging(source)+"/file && sync && mv "+m.staging(source)+"/file "+m.staging(source)+"/moved && sync")
+		volume := s.create("pvc-copy-"+fileSystem, 2)
+		published := s.attach(m, volume)
+		device, err := os.OpenFile(s.disks.Device(volume), os.O_RDWR, 0)
+		s.must(err)
+		s.blocks(source, func(at int64, data []byte) { // as after a power cut: mounted, and with a journal to replay
+			_, err := device.WriteAt(data, at)
+			s.must(err)
+		})
+		s.must(errors.Join(device.Sync(), device.Close()))
+		before := s.sum(volume)
+		only := mounted(fileSystem)
+		only.AccessMode.Mode = spec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+		s.must(s.stage(m, volume, published, only))
+		s.in(m, "ls", m.staging(volume))
+		s.must(s.withdraw(m, volume))
+		if s.sum(volume) != before {
+			t.Errorf("%s: the disk has changed", fileSystem)
+		}
+		s.must(s.stage(m, volume, published, mounted(fileSystem)))
+		s.in(m, "grep", "-q", "hello", m.staging(volume)+"/moved")
+		s.must(s.withdraw(m, volume))
+		if s.sum(volume) == before {
+			t.Errorf("%s: with a journal that was replayed the disk is as before, so that nothing is shown", fileSystem)
+		}
+	}
+}
+
+// blocks calls back for each MiB of a volume's disk that has data. Its file is sparse.
+func (s *scene) blocks(volume string, see func(at int64, data []byte)) {
+	s.t.Helper()
+	s.must(exec.CommandContext(s.t.Context(), "blockdev", "--flushbufs", s.disks.Device(volume)).Run())
+	f, err := os.Open(s.disks.File(volume))
+	s.must(err)
+	defer func() { _ = f.Close() }()
+	const unit = 1 << 20
+	for at := int64(0); ; at += unit {
+		if at, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA); errors.Is(err, unix.ENXIO) {
+			return
+		}
+		s.must(err)
+		at = at / unit * unit
+		data := make([]byte, unit)
+		_, err := f.ReadAt(data, at)
+		s.must(err)
+		see(at, data)
+	}
+}
+
+// sum is a hash of a volume's whole disk.
+func (s *scene) sum(volume string) string {
+	s.t.Helper()
+	hash := sha256.New()
+	s.blocks(volume, func(at int64, data []byte) {
+		if len(bytes.Trim(data, "\x00")) > 0 {
+			fmt.Fprintf(hash, "%d %x\n", at, sha256.Sum256(data))
+		}
+	})
+	return fmt.Sprintf("%x", hash.Sum(nil))
+}
+
+// TestALinkIsNoTarget: what is mounted would appear where the link leads to.
+func TestALinkIsNoTarget(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 1, digitalocean.VolumeOptions{})
+	m := s.droplets[0]
+	volume := s.create("pvc-1", 1)
+	published := s.attach(m, volume)
+	elsewhere := filepath.Join(s.folder, "elsewhere")
+	s.must(os.Mkdir(elsewhere, 0o700))
+	for _, path := range []string{m.staging(volume), m.target(volume)} {
+		s.must(os.MkdirAll(filepath.Dir(path), 0o700))
+		s.must(os.Symlink(elsewhere, path))
+	}
+	refused := func(err error, path string) {
+		t.Helper()
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), path+" is a symbolic link: remove it") {
+			t.Error(err)
+		}
+	}
+	refused(s.stage(m, volume, published, mounted("ext4")), m.staging(volume))
+	s.must(os.Remove(m.staging(volume)))
+	s.must(s.stage(m, volume, published, mounted("ext4")))
+	refused(s.publish(m, volume, published, mounted("ext4")), m.target(volume))
+	s.must(os.Remove(m.target(volume)))
+	s.must(s.publish(m, volume, published, mounted("ext4")))
+	s.must(s.withdraw(m, volume))
 }
 
 // in runs a program on a machine.
