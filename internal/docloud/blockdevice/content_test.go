@@ -250,6 +250,16 @@ func TestDamagedFileSystemsAreNotBlank(t *testing.T) {
 	}
 }
 
+// TestAJournalIsNoFileSystem: its superblock looks like that of ext4.
+func TestAJournalIsNoFileSystem(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 30
+	f := made(t, size, "mke2fs", "-q", "-O", "journal_dev")
+	if got := read(t, f, size); got.Kind != Unknown || !strings.Contains(got.Name, "the journal alone") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // FuzzRead: nothing that has a byte at its ends is blank, and nothing panics.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("XFSB"), 0)

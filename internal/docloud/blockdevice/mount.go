@@ -167,7 +167,7 @@ func withoutJournal(fileSystem string) string {
 	return "noload"
 }
 
-// notALink refuses a target that is a symbolic link: what is mounted would appear somewhere else.
+// notALink refuses a path that is a symbolic link: what is mounted or unmounted there would be somewhere else.
 func notALink(target string) error {
 	if info, err := os.Lstat(target); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("%w: %s is a symbolic link: remove it", ErrUnsafe, target)
@@ -231,6 +231,9 @@ func makeTarget(target string, device bool) error {
 
 // Unmount unmounts everything at a path and removes the path, which must be empty then: files below it are somebody's.
 func (h *Host) Unmount(_ context.Context, path string) error {
+	if err := notALink(path); err != nil {
+		return err
+	}
 	for range 8 { // a crash may have left more than one mount on top of each other
 		all, err := readMounts()
 		if err != nil {

@@ -50,13 +50,16 @@ func isForFstab(option string) bool {
 
 // isRefused reports an option that changes what is mounted, or where, or that only mount(8) could carry out.
 func isRefused(option string) bool {
-	name, _, _ := strings.Cut(option, "=")
+	name, _, hasValue := strings.Cut(option, "=")
+	_, isFlag := flagOptions()[name]
 	switch name {
+	case "ro", "rw": // of one layer of the mount alone, or of all below it (mount(8), since 2.39)
+		return hasValue
 	case "bind", "rbind", "move", "remount", "loop", "offset", "sizelimit", "user", "users", "group", "owner", "mand",
 		"private", "rprivate", "shared", "rshared", "slave", "rslave", "unbindable", "runbindable":
 		return true
 	}
-	return strings.HasPrefix(name, "X-mount.") || strings.HasPrefix(name, "verity.") || strings.HasPrefix(name, "helper")
+	return hasValue && isFlag || strings.HasPrefix(name, "X-mount.") || strings.HasPrefix(name, "verity.") || strings.HasPrefix(name, "helper")
 }
 
 // ParseOptions reads options of mount(8), of which each text may have several, separated by commas: the last of two that

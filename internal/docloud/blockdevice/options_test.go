@@ -34,7 +34,7 @@ func TestParseOptions(t *testing.T) {
 			t.Errorf("%q is %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"bind", "noatime,remount", "loop", "loop=/dev/loop0", "offset=4096", "user", "users", "X-mount.subdir=a", "verity.hashdevice=a", "shared", "move"} {
+	for _, text := range []string{"bind", "noatime,remount", "loop", "loop=/dev/loop0", "offset=4096", "user", "users", "X-mount.subdir=a", "verity.hashdevice=a", "shared", "move", "ro=vfs", "rw=recursive", "noatime=fs"} {
 		parts := strings.Split(text, ",")
 		if _, err := ParseOptions(parts); err == nil || !strings.Contains(err.Error(), `"`+parts[len(parts)-1]+`"`) {
 			t.Errorf("%q: %v", text, err)

@@ -18,8 +18,12 @@ func (h *Host) stagedFile(path string) string {
 	return filepath.Join(h.State, fmt.Sprintf("staged-%x", sha256.Sum256([]byte(filepath.Clean(path)))))
 }
 
-// Remember keeps the name of the volume that is staged at a path.
+// Remember keeps the name of the volume that is to be staged at a path. A path that is a symbolic link is refused here, before
+// anything is done to the volume.
 func (h *Host) Remember(path, name string) error {
+	if err := notALink(path); err != nil {
+		return err
+	}
 	next := h.stagedFile(path) + ".new"
 	err := os.WriteFile(next, []byte(name), 0o600)
 	if err == nil {

@@ -58,6 +58,7 @@ const (
 	ext4BlocksHigh  = 0x150
 	ext4Checksum    = 0x3fc
 	ext4MagicValue  = 0xef53
+	ext4IsJournal   = 0x8
 	ext4Has64Bits   = 0x80
 	ext4HasChecksum = 0x400
 	// ext4MostLog is the greatest logarithm: blocks of 64 KiB.
@@ -77,6 +78,8 @@ func parseExt4(first []byte) (superblock, bool) {
 		blocks |= uint64(binary.LittleEndian.Uint32(sb[ext4BlocksHigh:])) << 32
 	}
 	switch {
+	case binary.LittleEndian.Uint32(sb[ext4Incompat:])&ext4IsJournal != 0:
+		s.damage = "of which it is the journal alone: the rest is on another device"
 	case binary.LittleEndian.Uint32(sb[ext4ReadOnly:])&ext4HasChecksum != 0 &&
 		binary.LittleEndian.Uint32(sb[ext4Checksum:]) != ^crc32.Checksum(sb[:ext4Checksum], castagnoli):
 		s.damage = "whose superblock has a wrong checksum: " + seeE2fsck

@@ -424,9 +424,13 @@ func TestALinkIsNoTarget(t *testing.T) {
 		}
 	}
 	refused(s.stage(m, volume, published, mounted("ext4")), m.staging(volume))
+	if !bytes.Equal(s.ends(volume), make([]byte, 2<<20)) {
+		t.Error("it was refused after the disk was formatted")
+	}
 	s.must(os.Remove(m.staging(volume)))
 	s.must(s.stage(m, volume, published, mounted("ext4")))
 	refused(s.publish(m, volume, published, mounted("ext4")), m.target(volume))
+	refused(s.withdraw(m, volume), m.target(volume)) // or what is mounted where the link leads to would go
 	s.must(os.Remove(m.target(volume)))
 	s.must(s.publish(m, volume, published, mounted("ext4")))
 	s.must(s.withdraw(m, volume))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,22 +22,32 @@ type gate struct {
 	// check is nil where there is no controller.
 	check func(ctx context.Context) error
 
-	mu   sync.Mutex // guards what follows; requests that come meanwhile wait for the same check
+	// checks counts the checks that have ended.
+	checks atomic.Int64
+
+	mu   sync.Mutex // guards what follows
 	open bool
+	err  error // of the last check
 }
 
-// pass makes the check unless it has succeeded.
+// pass makes the check unless it has succeeded. A request that comes while another one makes it gets the same answer: if each
+// waited for a check of its own, all but a few would wait in vain.
 func (g *gate) pass(ctx context.Context) error {
+	before := g.checks.Load()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open || g.check == nil {
 		return nil
 	}
+	if g.checks.Load() > before {
+		return g.err
+	}
 	ctx, cancel := context.WithTimeout(ctx, longestCheck) // the answer must come before the caller gives up
 	defer cancel()
-	err := g.check(ctx)
-	g.open = err == nil
-	return err
+	g.err = g.check(ctx)
+	g.open = g.err == nil
+	g.checks.Add(1)
+	return g.err
 }
 
 // longestCheck is how long a check waits for DigitalOcean's response. Sidecars give up after ten seconds.
