@@ -30,7 +30,8 @@ type upstream struct {
 	name, module, modfile string
 	// family is what the paths of the modules begin with that move along with it.
 	family string
-	// pins reports that the module requires others of its family at v0.0.0, which a module that requires it must replace (k8s.io/kubernetes).
+	// pins reports that the module requires others of its family at v0.0.0, which a module that requires it must
+	// replace (k8s.io/kubernetes).
 	pins bool
 }
 
@@ -71,8 +72,9 @@ func (t trial) outcome() string {
 // errBreaks is returned when something newer does not work.
 var errBreaks = errors.New("what is newer breaks something; the report says what")
 
-// tryNext tries the newest version of each upstream that the module proxy has, each alone and then all together, in copies of the last commit, and writes
-// bin/matrix/next.md. Without anything newer it runs nothing, and removes the report of an earlier run.
+// tryNext tries the newest version of each upstream that the module proxy has, each alone and then all together, in
+// copies of the last commit, and writes bin/matrix/next.md. Without anything newer it runs nothing, and removes the
+// report of an earlier run.
 func tryNext(ctx context.Context, root string, all []upstream, steps []step, out io.Writer) error {
 	var trials []trial
 	for _, u := range all {
@@ -108,13 +110,17 @@ func tryNext(ctx context.Context, root string, all []upstream, steps []step, out
 	return nil
 }
 
-// attemptAll fills in what became of each upstream that has something newer, and returns those that are good alone, and what became of them together.
-func attemptAll(ctx context.Context, root string, trials []trial, steps []step, out io.Writer) (good []trial, together trial, err error) {
+// attemptAll fills in what became of each upstream that has something newer, and returns those that are good alone, and
+// what became of them together.
+func attemptAll(
+	ctx context.Context, root string, trials []trial, steps []step, out io.Writer,
+) (good []trial, together trial, err error) {
 	for i := range trials {
 		if !trials[i].isNewer() {
 			continue
 		}
-		// The tests run once, with all that is newer: they take long, and what one of them alone breaks shows when it is built.
+		// The tests run once, with all that is newer: they take long, and what one of them alone breaks shows when it
+		// is built.
 		if trials[i].step, trials[i].problem, err = attempt(ctx, root, trials[i:i+1], untested(steps), out); err != nil {
 			return nil, together, err
 		}
@@ -164,9 +170,11 @@ func newest(versions []string) string {
 	return slices.MaxFunc(versions, semver.Compare)
 }
 
-// attempt makes the steps in a copy of the last commit in which the upstreams are at their newest version. It returns the step that failed and what that
-// printed; an error is one of the copy itself.
-func attempt(ctx context.Context, root string, trials []trial, steps []step, out io.Writer) (failed, problem string, err error) {
+// attempt makes the steps in a copy of the last commit in which the upstreams are at their newest version. It returns
+// the step that failed and what that printed; an error is one of the copy itself.
+func attempt(
+	ctx context.Context, root string, trials []trial, steps []step, out io.Writer,
+) (failed, problem string, err error) {
 	folder := filepath.Join(root, "bin", "matrix", next)
 	if err := removeCopy(ctx, root, folder); err != nil {
 		return "", "", err
@@ -174,7 +182,8 @@ func attempt(ctx context.Context, root string, trials []trial, steps []step, out
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return "", "", err
 	}
-	if printed, err := exec.CommandContext(ctx, "git", "-C", root, "worktree", "add", "--detach", "--quiet", folder, "HEAD").CombinedOutput(); err != nil {
+	add := exec.CommandContext(ctx, "git", "-C", root, "worktree", "add", "--detach", "--quiet", folder, "HEAD")
+	if printed, err := add.CombinedOutput(); err != nil {
 		return "", "", fmt.Errorf("copying the last commit: %w: %s", err, printed)
 	}
 	defer func() { err = errors.Join(err, removeCopy(context.WithoutCancel(ctx), root, folder)) }()
@@ -188,7 +197,7 @@ func attempt(ctx context.Context, root string, trials []trial, steps []step, out
 		if s.only != "" && !slices.ContainsFunc(trials, func(t trial) bool { return t.modfile == s.only }) {
 			continue
 		}
-		command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", s.script) //nolint:gosec // the scripts are constants
+		command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", s.script) //nolint:gosec // constants
 		command.Dir = folder
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 		if printed, err := command.CombinedOutput(); err != nil {
@@ -203,7 +212,8 @@ func removeCopy(ctx context.Context, root, folder string) error {
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if printed, err := exec.CommandContext(ctx, "git", "-C", root, "worktree", "remove", "--force", folder).CombinedOutput(); err != nil {
+	remove := exec.CommandContext(ctx, "git", "-C", root, "worktree", "remove", "--force", folder)
+	if printed, err := remove.CombinedOutput(); err != nil {
 		return fmt.Errorf("removing %s: %w: %s", folder, err, printed)
 	}
 	return nil
@@ -242,7 +252,8 @@ func (t trial) require(ctx context.Context, folder string) error {
 	return nil
 }
 
-// rewrite sets the versions in one file. A family has its minor and patch version in common: k8s.io/api v0.37.2 goes with k8s.io/kubernetes v1.37.2.
+// rewrite sets the versions in one file. A family has its minor and patch version in common: k8s.io/api v0.37.2 goes
+// with k8s.io/kubernetes v1.37.2.
 func (t trial) rewrite(file *modfile.File, pinned []string) error {
 	_, used, _ := strings.Cut(t.used, ".")
 	_, newest, _ := strings.Cut(t.newest, ".")
@@ -338,12 +349,14 @@ func nextSteps() []step {
 	return []step{
 		{name: "resolving", script: "go mod tidy && cd lab && go mod tidy"},
 		{name: "building", script: "go build ./... && cd lab && go build ./..."},
-		{name: "building tests", script: "go list -tags e2e -export -test ./... >/dev/null && cd lab && go list -tags e2e -export -test ./... >/dev/null"},
+		{name: "building tests", script: "go list -tags e2e -export -test ./... >/dev/null && " +
+			"cd lab && go list -tags e2e -export -test ./... >/dev/null"},
 		{
 			name: "building containerd", only: "go.containerd.mod",
 			script: `mkdir -p bin/alone && cp go.containerd.mod bin/alone/go.mod && (cd bin/alone && go mod tidy) && ` +
 				`cp bin/alone/go.mod go.containerd.mod && cp bin/alone/go.sum go.containerd.sum && ` +
-				`go build -modfile=go.containerd.mod -tags 'no_btrfs no_devmapper' -o bin/ $(grep -oE '[^[:space:]]+/containerd/v2/cmd/[^[:space:]]+' go.containerd.mod)`,
+				`go build -modfile=go.containerd.mod -tags 'no_btrfs no_devmapper' -o bin/ ` +
+				`$(grep -oE '[^[:space:]]+/containerd/v2/cmd/[^[:space:]]+' go.containerd.mod)`,
 		},
 		{name: "testing", script: "make test", test: true},
 	}

@@ -194,3 +194,50 @@ func TestUpstreamsAreUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNightlyIssue: the script keeps one issue with the report, and closes it only when nothing is newer after a whole run. A
+// gh of the test's own writes down what it is asked for.
+func TestTheNightlyIssue(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("issue.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, story := range map[string]struct{ number, report, outcome, want string }{
+		"the first report":            {"", "text", "failure", "issue create --title Newer upstreams --body-file bin/matrix/next.md"},
+		"another report":              {"7", "text", "success", "issue edit 7 --body-file bin/matrix/next.md"},
+		"nothing newer":               {"7", "", "success", "issue close 7 --comment Nothing is newer any more."},
+		"nothing newer, no issue":     {"", "", "success", ""},
+		"it failed before the report": {"7", "", "failure", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			put(t, folder, map[string]string{
+				"hack/matrix/issue.sh": string(script), "path/gh": "#!/bin/sh\n" +
+					"if [ \"$2\" = list ]; then printf '%s' \"$NUMBER\"; else echo \"$*\" >> asked; fi\n",
+			})
+			if story.report != "" {
+				put(t, folder, map[string]string{"bin/matrix/next.md": story.report})
+			}
+			for _, program := range []string{"hack/matrix/issue.sh", "path/gh"} {
+				if err := os.Chmod(filepath.Join(folder, program), 0o700); err != nil { //nolint:gosec // it is run
+					t.Fatal(err)
+				}
+			}
+			run := exec.CommandContext(t.Context(), filepath.Join(folder, "hack/matrix/issue.sh")) //nolint:gosec // our own
+			run.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "path")+":"+os.Getenv("PATH"),
+				"NUMBER="+story.number, "OUTCOME="+story.outcome)
+			if printed, err := run.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, printed)
+			}
+			asked, err := os.ReadFile(filepath.Join(folder, "asked"))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(string(asked)); got != story.want {
+				t.Errorf("gh was asked for %q, want %q", got, story.want)
+			}
+		})
+	}
+}

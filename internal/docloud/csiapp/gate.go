@@ -7,10 +7,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,32 +22,27 @@ type gate struct {
 	// check is nil where there is no controller.
 	check func(ctx context.Context) error
 
-	// checks counts the checks that have ended.
-	checks atomic.Int64
-
-	mu   sync.Mutex // guards what follows
-	open bool
-	err  error // of the last check
+	open     atomic.Bool
+	checking singleflight.Group
 }
 
 // pass makes the check unless it has succeeded. A request that comes while another one makes it gets the same answer: if each
 // waited for a check of its own, all but a few would wait in vain.
 func (g *gate) pass(ctx context.Context) error {
-	before := g.checks.Load()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open || g.check == nil {
+	if g.check == nil || g.open.Load() {
 		return nil
 	}
-	if g.checks.Load() > before {
-		return g.err
-	}
-	ctx, cancel := context.WithTimeout(ctx, longestCheck) // the answer must come before the caller gives up
-	defer cancel()
-	g.err = g.check(ctx)
-	g.open = g.err == nil
-	g.checks.Add(1)
-	return g.err
+	_, err, _ := g.checking.Do("", func() (any, error) {
+		// The answer must come before callers give up; that one of them does is no answer for the others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCheck)
+		defer cancel()
+		err := g.check(ctx)
+		if err == nil {
+			g.open.Store(true)
+		}
+		return nil, err
+	})
+	return err
 }
 
 // longestCheck is how long a check waits for DigitalOcean's response. Sidecars give up after ten seconds.

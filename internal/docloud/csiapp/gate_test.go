@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csiapp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWaitingRequestsShareACheck: while the API is silent all requests get their answer when the first one gets it, and each
+// of them alone would make a check of its own afterwards. A caller that gives up ends no check of others.
+func TestWaitingRequestsShareACheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		checks, silent := 0, true
+		g := &gate{check: func(ctx context.Context) error {
+			checks++
+			if silent {
+				<-ctx.Done()
+				return errors.New("DigitalOcean does not respond")
+			}
+			return nil
+		}}
+		begin := time.Now()
+		first, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		var all sync.WaitGroup
+		for i := range 50 {
+			ctx := t.Context()
+			if i == 0 {
+				ctx = first
+			}
+			all.Go(func() {
+				if err := g.pass(ctx); err == nil {
+					t.Error("a request passed while nothing was checked")
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if took := time.Since(begin); checks != 1 || took != longestCheck {
+			t.Errorf("%d checks for 50 requests at once, answered after %s", checks, took)
+		}
+		silent = false
+		for range 3 {
+			if err := g.pass(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if checks != 2 {
+			t.Errorf("%d checks: one that succeeds is the last", checks)
+		}
+	})
+}
