@@ -216,6 +216,7 @@ func TestTheDescriptionSpellsIt(t *testing.T) {
 		{Operation: createBalancer, Field: "request:size", Sentence: "up to once per hour"},
 		{Operation: createBalancer, Field: "request:size", Sentence: "cannot resize a load balancer within the first hour"},
 		{Operation: "GET /v2/volumes", Field: "response:volumes.droplet_ids", Sentence: "a volume can only be attached to a single Droplet"},
+		{Operation: listActions, Sentence: "retrieve " + ActionsOfAVolume + " that have been executed on a volume"},
 		{Operation: "GET /v2/volumes", Field: "response:volumes.tags", Sentence: "scope"},
 	} {
 		if !slices.ContainsFunc(want.places(document), func(place object) bool {

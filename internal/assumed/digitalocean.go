@@ -30,6 +30,9 @@ const (
 	ActionErrored    = "errored"
 )
 
+// ActionsOfAVolume is what the list of a volume's actions shows: the driver knows by it whether a volume was attached before.
+const ActionsOfAVolume = "all actions"
+
 // VolumeActions are the actions of a volume.
 func VolumeActions() []string { return []string{ActionAttach, ActionDetach, ActionResize} }
 

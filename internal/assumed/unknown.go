@@ -21,5 +21,8 @@ func ListLags() []time.Duration { return []time.Duration{0, 5 * time.Second, 30 
 // NewerActions are how many newer actions of other resources stand before a volume's in the account's list.
 func NewerActions() []int { return []int{0, 250} }
 
+// AttachTypes are the names of the type that the action of an attachment has in responses. The others are formed alike.
+func AttachTypes() []string { return []string{"attach_volume", ActionAttach} }
+
 // TagsLeftOut are whether responses leave out the tags of volumes and snapshots.
 func TagsLeftOut() []bool { return []bool{false, true} }

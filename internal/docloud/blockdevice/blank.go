@@ -98,15 +98,15 @@ func remains(chunk []byte, at int64) Content {
 	chunk = chunk[:min(block, len(chunk))]
 	for in := 0; in+1024 <= len(chunk); in += 1024 {
 		if binary.LittleEndian.Uint16(chunk[in+ext4Magic:]) == ext4MagicValue {
-			return Content{Unknown, fmt.Sprintf("what is left of the file system ext4, with a copy of its superblock at byte %d, and an empty beginning: %s",
+			return Content{Kind: Unknown, Name: fmt.Sprintf("what is left of the file system ext4, with a copy of its superblock at byte %d, and an empty beginning: %s",
 				at+int64(in), seeE2fsck)}
 		}
 	}
 	const btrfsMagic = 64
 	for name, is := range map[string]bool{"xfs": string(chunk[:4]) == "XFSB", "btrfs": string(chunk[btrfsMagic:btrfsMagic+8]) == "_BHRfS_M"} {
 		if is {
-			return Content{Unknown, fmt.Sprintf("what is left of the file system %s, with a copy of its superblock at byte %d, and an empty beginning", name, at)}
+			return Content{Kind: Unknown, Name: fmt.Sprintf("what is left of the file system %s, with a copy of its superblock at byte %d, and an empty beginning", name, at)}
 		}
 	}
-	return Content{Unknown, fmt.Sprintf("data at byte %d, and an empty beginning", at)}
+	return Content{Kind: Unknown, Name: fmt.Sprintf("data at byte %d, and an empty beginning", at)}
 }

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/google/uuid"
 )
 
 // Kind is what a device holds.
@@ -27,10 +29,11 @@ const (
 	Foreign
 )
 
-// Content is what was found on a device. Name is the file system, or what else it is in words.
+// Content is what was found on a device. Name is the file system, or what else it is in words. UUID is the file system's.
 type Content struct {
 	Kind Kind
 	Name string
+	UUID uuid.UUID
 }
 
 // edge is how much of both ends of a device is read, in bytes: every signature below is within it.
@@ -114,7 +117,7 @@ func identify(first, last []byte, size int64) Content {
 	found := superblocks(first, size)
 	whole := slices.DeleteFunc(slices.Clone(found), func(s superblock) bool { return s.damage != "" })
 	if len(whole) > 1 {
-		return Content{Unknown, "two file systems, " + whole[0].name + " and " + whole[1].name}
+		return Content{Kind: Unknown, Name: "two file systems, " + whole[0].name + " and " + whole[1].name}
 	}
 	for _, s := range foreign() {
 		at, from, in := s.at, first, s.at
@@ -122,18 +125,18 @@ func identify(first, last []byte, size int64) Content {
 			at, from, in = size+at, last, edge+at
 		}
 		if bytes.HasPrefix(from[in:], []byte(s.magic)) && !(len(whole) == 1 && whole[0].owns(at, at+int64(len(s.magic)))) {
-			return Content{Foreign, s.name}
+			return Content{Kind: Foreign, Name: s.name}
 		}
 	}
 	switch {
 	case len(whole) == 1:
-		return Content{FileSystem, whole[0].name}
+		return Content{Kind: FileSystem, Name: whole[0].name, UUID: whole[0].uuid}
 	case len(found) > 0:
-		return Content{Unknown, fmt.Sprintf("the file system %s, %s", found[0].name, found[0].damage)}
+		return Content{Kind: Unknown, Name: fmt.Sprintf("the file system %s, %s", found[0].name, found[0].damage)}
 	case first[510] == 0x55 && first[511] == 0xaa:
-		return Content{Foreign, "a partition table (MBR) or boot sector"}
+		return Content{Kind: Foreign, Name: "a partition table (MBR) or boot sector"}
 	}
-	return Content{Unknown, "data that is not known"}
+	return Content{Kind: Unknown, Name: "data that is not known"}
 }
 
 func allZero(b []byte) bool {

@@ -23,10 +23,11 @@ const longestFormat = 10 * time.Minute
 // longestCheck bounds how long a file system is checked.
 const longestCheck = time.Hour
 
-// Format makes a file system. Right before, the device is opened for this process alone, has the size that it had, and is
-// read again: it must be blank. It stays open until the file system is made: as long as something has it open, the kernel
-// gives neither its number nor its name to another disk.
-func (h *Host) Format(ctx context.Context, d Device, fileSystem string) error {
+// Format makes a file system for a volume. Right before, the device is opened for this process alone, has the size that it
+// had, and is read again: it must be blank, or hold a part of what mkfs began on this machine and did not finish. It stays
+// open until the file system is made: as long as something has it open, the kernel gives neither its number nor its name to
+// another disk.
+func (h *Host) Format(ctx context.Context, d Device, v Volume, fileSystem string) error {
 	program, err := maker(fileSystem)
 	if err != nil {
 		return err
@@ -40,15 +41,23 @@ func (h *Host) Format(ctx context.Context, d Device, fileSystem string) error {
 	if err != nil {
 		return err
 	}
-	if content.Kind != Blank {
+	progress, err := h.Progress(v.ID)
+	if err != nil {
+		return err
+	}
+	unfinished := progress == Begun && content.Kind == Unknown
+	if content.Kind != Blank && !unfinished {
 		return fmt.Errorf("%w: %s is not blank, it holds %s", ErrUnsafe, d.Path, content.Name)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFormat) // what is half made would have to be emptied by a person
-	defer cancel()
-	if err := run(ctx, program, append(makerOptions(fileSystem), d.Path)...); err != nil {
-		return fmt.Errorf("making a file system: %w. If the volume is not blank now, delete the claim and make another", err)
+	if err := h.keepProgress(v, begunText); err != nil {
+		return err
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFormat) // what is half made has to be made again
+	defer cancel()
+	if err := run(ctx, program, append(makerOptions(fileSystem, v, unfinished), d.Path)...); err != nil {
+		return fmt.Errorf("making a file system: %w. It is tried again", err)
+	}
+	return h.Made(v)
 }
 
 // hold opens a device that nobody else has, and that still is what it was.
@@ -95,13 +104,18 @@ func maker(fileSystem string) (string, error) {
 	return "", fmt.Errorf("the file system %q is not supported: use ext4 or xfs", fileSystem)
 }
 
-// makerOptions are those of csi-digitalocean, without force: mkfs.xfs then refuses a device that has something it knows. The root user needs no blocks
-// of his own in a volume (-m0).
-func makerOptions(fileSystem string) []string {
-	if fileSystem == "ext4" {
-		return []string{"-q", "-m0"}
+// makerOptions are those of csi-digitalocean and the volume's UUID. Force is used only over what mkfs left unfinished: without
+// it mkfs.xfs refuses a device that has something it knows. The root user needs no blocks of his own in a volume (-m0).
+func makerOptions(fileSystem string, v Volume, force bool) []string {
+	options := []string{"-q", "-m0", "-U", v.UUID().String()}
+	forced := "-F"
+	if fileSystem == "xfs" {
+		options, forced = []string{"-q", "-m", "uuid=" + v.UUID().String()}, "-f"
 	}
-	return []string{"-q"}
+	if force {
+		options = append(options, forced)
+	}
+	return options
 }
 
 // Repair checks a file system that is not mounted, and repairs what can be repaired without a decision. xfs repairs itself when it is mounted.

@@ -50,8 +50,10 @@ type Device struct {
 	Size int64
 	// Bound is a device that is itself at a path, not its file system.
 	Bound bool
-	// Proof is by what [Host.Find] knows that the device is the volume.
-	Proof string
+	// Proof is by what [Host.Find] knows that the device is the volume. Nameless is a disk that shows nothing of its name: only a
+	// link and the size say that it is that volume.
+	Proof    string
+	Nameless bool
 }
 
 // Host is this machine.
@@ -89,6 +91,7 @@ func (h *Host) Find(ctx context.Context, name string, size int64) (Device, error
 		d, err := h.resolve(link)
 		if err == nil {
 			d.Proof, err = h.prove(d, name, size)
+			d.Nameless = d.Proof == proofBySize
 		}
 		if err == nil || !errors.Is(err, ErrNoDevice) && !h.Clock.Now().Before(end) {
 			return d, err
@@ -169,7 +172,7 @@ func (h *Host) prove(d Device, name string, size int64) (string, error) {
 		return "", fmt.Errorf("%w: %s shows no serial number and the size of volume %s is not known: "+
 			"nothing proves that it is this volume; detach it and attach it again", ErrUnsafe, d.Path, name)
 	case proof == "":
-		proof = "link and size"
+		proof = proofBySize
 	}
 	links, err := h.linked()
 	if err != nil {
@@ -208,6 +211,9 @@ func (h *Host) shown(d Device, name string) (proof string, whole bool, err error
 	}
 	return "", false, nil
 }
+
+// proofBySize is that of a disk which shows nothing of its name.
+const proofBySize = "link and size"
 
 // leastOfSerial is how many bytes of a name are enough where a serial number is cut: as many as SCSI disks show at least.
 const leastOfSerial = 20

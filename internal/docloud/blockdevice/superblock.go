@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/bits"
+
+	"github.com/google/uuid"
 )
 
 // superblock is what a file system says of itself at the beginning of its device.
@@ -17,6 +19,7 @@ type superblock struct {
 	begin, size int64
 	// damage says what is wrong with it and what to do, "" if it is whole.
 	damage string
+	uuid   uuid.UUID
 }
 
 // owns reports whether bytes of the device belong to the file system.
@@ -55,6 +58,7 @@ const (
 	ext4Magic       = 0x38
 	ext4Incompat    = 0x60
 	ext4ReadOnly    = 0x64
+	ext4UUID        = 0x68
 	ext4BlocksHigh  = 0x150
 	ext4Checksum    = 0x3fc
 	ext4MagicValue  = 0xef53
@@ -72,7 +76,7 @@ func parseExt4(first []byte) (superblock, bool) {
 	if binary.LittleEndian.Uint16(sb[ext4Magic:]) != ext4MagicValue {
 		return superblock{}, false
 	}
-	s := superblock{name: "ext4", begin: ext4At}
+	s := superblock{name: "ext4", begin: ext4At, uuid: uuid.UUID(sb[ext4UUID : ext4UUID+len(uuid.UUID{})])}
 	blocks, shift := uint64(binary.LittleEndian.Uint32(sb[ext4Blocks:])), binary.LittleEndian.Uint32(sb[ext4BlockSize:])
 	if binary.LittleEndian.Uint32(sb[ext4Incompat:])&ext4Has64Bits != 0 {
 		blocks |= uint64(binary.LittleEndian.Uint32(sb[ext4BlocksHigh:])) << 32
@@ -96,6 +100,7 @@ func parseExt4(first []byte) (superblock, bool) {
 const (
 	xfsBlockSize  = 4
 	xfsBlocks     = 8
+	xfsUUID       = 32
 	xfsVersion    = 100
 	xfsSectorSize = 102
 	xfsInProgress = 126
@@ -110,7 +115,7 @@ func parseXFS(first []byte) (superblock, bool) {
 	if string(first[:4]) != "XFSB" {
 		return superblock{}, false
 	}
-	s := superblock{name: "xfs"}
+	s := superblock{name: "xfs", uuid: uuid.UUID(first[xfsUUID : xfsUUID+len(uuid.UUID{})])}
 	size, blocks := uint64(binary.BigEndian.Uint32(first[xfsBlockSize:])), binary.BigEndian.Uint64(first[xfsBlocks:])
 	sector := int(binary.BigEndian.Uint16(first[xfsSectorSize:]))
 	switch {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 )
 
@@ -51,7 +52,7 @@ func newInput(t *testing.T) *input {
 		return v.ID
 	}
 	i.free, i.attached = put("pvc-free", ""), put("pvc-attached", "")
-	answer, err := i.control.ControllerPublishVolume(t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: i.attached, NodeId: s.node, VolumeCapability: writer()})
+	answer, err := i.control.ControllerPublishVolume(t.Context(), attachment(i.attached, s.node, volume.FormatFirst))
 	if err != nil {
 		t.Fatal(err)
 	}

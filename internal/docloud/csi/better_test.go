@@ -370,7 +370,7 @@ func TestTwoControllersAreSafe(t *testing.T) {
 		ids := make([]string, 2)
 		for i, c := range []*Controller{a.controller(), a.controller()} {
 			both.Go(func() {
-				_, errs[i] = c.ControllerPublishVolume(t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: nodes[i], VolumeCapability: writer()})
+				_, errs[i] = c.ControllerPublishVolume(t.Context(), attachment(volume, nodes[i], "first"))
 				v, err := c.CreateVolume(t.Context(), &spec.CreateVolumeRequest{Name: "pvc-2", VolumeCapabilities: []*spec.VolumeCapability{writer()}})
 				if err != nil {
 					t.Error(err)

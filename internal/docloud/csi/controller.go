@@ -71,6 +71,7 @@ type Controller struct {
 	mu    sync.Mutex // guards what follows
 	moves map[string]*move
 	names map[string]bool // volumes and snapshots being made
+	pasts map[string]past // by the volume's ID
 }
 
 // NewController makes a Controller and makes no call.
@@ -84,7 +85,7 @@ func NewController(o ControllerOptions) *Controller {
 	c := &Controller{
 		o: o, poller: newPoller(o.API, o.Clock, o.PollInterval, o.Log),
 		observer: newObserver(o.API, o.Region, o.Clock), turns: newTurns(),
-		moves: map[string]*move{}, names: map[string]bool{},
+		moves: map[string]*move{}, names: map[string]bool{}, pasts: map[string]past{},
 	}
 	o.Metrics.watch(c.poller)
 	return c

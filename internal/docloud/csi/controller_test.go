@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	volumes "github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 )
@@ -80,8 +81,15 @@ func writer() *spec.VolumeCapability {
 }
 
 func (a *account) attach(volume, node string) error {
-	_, err := a.ControllerPublishVolume(a.t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: writer()})
+	_, err := a.ControllerPublishVolume(a.t.Context(), attachment(volume, node, volumes.FormatFirst))
 	return err
+}
+
+// attachment is the request for a volume whose PersistentVolume says what may be done to it while it is blank.
+func attachment(id, node string, format volumes.Format) *spec.ControllerPublishVolumeRequest {
+	return &spec.ControllerPublishVolumeRequest{
+		VolumeId: id, NodeId: node, VolumeCapability: writer(), VolumeContext: map[string]string{FormatKey: string(format)},
+	}
 }
 
 func (a *account) calls() int { return a.sim.Stats().Total }
@@ -177,7 +185,7 @@ func TestARestartResumesAnAttachment(t *testing.T) {
 			other := a.controller()
 			errs := make(chan error, 1)
 			go func() { errs <- a.attach(volume, node) }()
-			_, err := other.ControllerPublishVolume(t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: writer()})
+			_, err := other.ControllerPublishVolume(t.Context(), attachment(volume, node, volumes.FormatFirst))
 			if first := <-errs; err != nil || first != nil {
 				t.Errorf("%s: %v and %v", rule.Kind, first, err)
 			}

@@ -147,7 +147,7 @@ func ours(t *testing.T) kubernetes {
 		return answer.GetVolume().GetVolumeId(), err
 	}
 	k.attach = func(id string, droplet int) error {
-		_, err := c.ControllerPublishVolume(t.Context(), &spec.ControllerPublishVolumeRequest{VolumeId: id, NodeId: fmt.Sprint(droplet), VolumeCapability: writer()})
+		_, err := c.ControllerPublishVolume(t.Context(), attachment(id, fmt.Sprint(droplet), volume.FormatFirst))
 		return err
 	}
 	k.detach = func(id string, droplet int) error {

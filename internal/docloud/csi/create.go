@@ -32,6 +32,10 @@ func (c *Controller) CreateVolume(ctx context.Context, r *spec.CreateVolumeReque
 	if err := c.checkCreate(r); err != nil {
 		return nil, err
 	}
+	attributes, err := made(r)
+	if err != nil {
+		return nil, err
+	}
 	release, err := c.claim("volume " + r.GetName())
 	if err != nil {
 		return nil, err
@@ -49,7 +53,9 @@ func (c *Controller) CreateVolume(ctx context.Context, r *spec.CreateVolumeReque
 	if err != nil {
 		return nil, fail(fmt.Errorf("creating volume %s: %w", r.GetName(), err))
 	}
-	return &spec.CreateVolumeResponse{Volume: c.shown(v, r.GetVolumeContentSource())}, nil
+	answer := c.shown(v, r.GetVolumeContentSource())
+	answer.VolumeContext = attributes
+	return &spec.CreateVolumeResponse{Volume: answer}, nil
 }
 
 func (c *Controller) checkCreate(r *spec.CreateVolumeRequest) error {
@@ -227,6 +233,7 @@ func (c *Controller) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeReque
 	if err != nil && !errors.Is(err, doapi.ErrNotFound) {
 		return nil, fail(fmt.Errorf("deleting volume %s: %w", r.GetVolumeId(), err))
 	}
+	c.forget(r.GetVolumeId())
 	return &spec.DeleteVolumeResponse{}, nil
 }
 

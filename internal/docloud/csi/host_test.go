@@ -26,11 +26,12 @@ type folders struct {
 	content map[string]blockdevice.Content
 	mounts  map[string]blockdevice.Device
 	staged  map[string]string
+	made    map[string]blockdevice.Progress
 	used    map[string]string // volumes that something has, and what
 }
 
 func newFolders(account *digitalocean.Account, droplet int) *folders {
-	return &folders{account: account, droplet: droplet, content: map[string]blockdevice.Content{}, mounts: map[string]blockdevice.Device{}, staged: map[string]string{}, used: map[string]string{}}
+	return &folders{account: account, droplet: droplet, content: map[string]blockdevice.Content{}, mounts: map[string]blockdevice.Device{}, staged: map[string]string{}, made: map[string]blockdevice.Progress{}, used: map[string]string{}}
 }
 
 func device(number int, v digitalocean.Volume) blockdevice.Device {
@@ -55,13 +56,28 @@ func (f *folders) Inspect(_ context.Context, d blockdevice.Device) (blockdevice.
 	return blockdevice.Content{Kind: blockdevice.Blank}, nil
 }
 
-func (f *folders) Format(ctx context.Context, d blockdevice.Device, fileSystem string) error {
-	if c, _ := f.Inspect(ctx, d); c.Kind != blockdevice.Blank {
-		return fmt.Errorf("%w: %s is not blank", blockdevice.ErrUnsafe, d.Path)
-	}
+func (f *folders) Format(ctx context.Context, d blockdevice.Device, v blockdevice.Volume, fileSystem string) error {
+	c, _ := f.Inspect(ctx, d)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if c.Kind != blockdevice.Blank && (c.Kind != blockdevice.Unknown || f.made[v.ID] != blockdevice.Begun) {
+		return fmt.Errorf("%w: %s is not blank", blockdevice.ErrUnsafe, d.Path)
+	}
 	f.content[d.Path] = blockdevice.Content{Kind: blockdevice.FileSystem, Name: fileSystem}
+	f.made[v.ID] = blockdevice.Done
+	return nil
+}
+
+func (f *folders) Progress(id string) (blockdevice.Progress, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.made[id], nil
+}
+
+func (f *folders) Made(v blockdevice.Volume) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made[v.ID] = blockdevice.Done
 	return nil
 }
 

@@ -27,8 +27,11 @@ type Host interface {
 	Find(ctx context.Context, name string, size int64) (blockdevice.Device, error)
 	// Inspect says what a device holds. It is an error if that cannot be read.
 	Inspect(ctx context.Context, d blockdevice.Device) (blockdevice.Content, error)
-	// Format makes a file system on a device that is proven to be blank right before.
-	Format(ctx context.Context, d blockdevice.Device, fileSystem string) error
+	// Format makes a file system on a device that is proven right before to be blank, or to hold what an earlier Format of
+	// this machine left unfinished. Progress is how far it has come with a volume's, by its ID; Made keeps that it is done.
+	Format(ctx context.Context, d blockdevice.Device, v blockdevice.Volume, fileSystem string) error
+	Progress(id string) (blockdevice.Progress, error)
+	Made(v blockdevice.Volume) error
 	// Repair checks a file system that is not mounted.
 	Repair(ctx context.Context, d blockdevice.Device, fileSystem string) error
 	// Mount mounts a file system. Bind makes a folder or a device appear at a second place. Both make the target.
@@ -215,24 +218,12 @@ func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStag
 	case mounted:
 		return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
 	}
-	want := r.GetVolumeCapability().GetMount().GetFsType()
-	content, err := n.o.Host.Inspect(ctx, d)
-	if err != nil {
-		return err
-	}
-	has, err := decide(content, want, options.ReadOnly, r.GetVolumeContext())
+	has, err := n.fileSystem(ctx, d, r, options.ReadOnly)
 	if err != nil {
 		return err
 	}
 	if options.ReadOnly {
 		return n.o.Host.Mount(ctx, d, r.GetStagingTargetPath(), has, options)
-	}
-	if has == "" {
-		has = fileSystemOr(want)
-		n.o.Log.Info("Making a file system", "volume", r.GetVolumeId(), "device", d.Path, "bytes", d.Size, "fileSystem", has)
-		if err := n.o.Host.Format(ctx, d, has); err != nil {
-			return err
-		}
 	}
 	if err := n.o.Host.Repair(ctx, d, has); err != nil {
 		return err
@@ -246,30 +237,76 @@ func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStag
 	return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
 }
 
+// fileSystem returns the file system of a device, which it makes if there is none and the volume may have one.
+func (n *Node) fileSystem(
+	ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest, readOnly bool,
+) (string, error) {
+	content, err := n.o.Host.Inspect(ctx, d)
+	if err != nil {
+		return "", err
+	}
+	progress, err := n.o.Host.Progress(r.GetVolumeId())
+	if err != nil {
+		return "", err
+	}
+	has, err := decide(content, progress, readOnly, r)
+	if err != nil {
+		return "", err
+	}
+	v := blockdevice.Volume{ID: r.GetVolumeId(), Name: r.GetPublishContext()[VolumeNameKey]}
+	if err := witness(d, content, v, r.GetVolumeContext()); err != nil {
+		return "", err
+	}
+	switch {
+	case readOnly:
+	case has == "":
+		has = fileSystemOr(r.GetVolumeCapability().GetMount().GetFsType())
+		n.o.Log.Info("Making a file system", "volume", v.ID, "device", d.Path, "bytes", d.Size, "fileSystem", has,
+			"right", r.GetPublishContext()[FormatKey], "again", progress == blockdevice.Begun)
+		err = n.o.Host.Format(ctx, d, v, has)
+	case progress == blockdevice.Begun: // mkfs was done, which is not kept yet
+		err = n.o.Host.Made(v)
+	}
+	return has, err
+}
+
 // decide returns the file system that a device has, "" if one is to be made.
-func decide(content blockdevice.Content, want string, readOnly bool, attributes map[string]string) (string, error) {
-	switch content.Kind {
-	case blockdevice.FileSystem:
-		if want != "" && want != content.Name {
-			return "", status.Errorf(codes.FailedPrecondition, "the volume has the file system %s and %s is asked for: it is not formatted again; "+
-				"ask for %s, or make a new volume", content.Name, want, content.Name)
-		}
+func decide(
+	content blockdevice.Content, progress blockdevice.Progress, readOnly bool, r *spec.NodeStageVolumeRequest,
+) (string, error) {
+	right := volume.Right(r.GetPublishContext()[FormatKey])
+	// Nothing was mounted since mkfs began, while the volume is at this machine for the first time.
+	unfinished := content.Kind == blockdevice.Unknown && progress == blockdevice.Begun && right == volume.RightFirst
+	switch want := r.GetVolumeCapability().GetMount().GetFsType(); {
+	case content.Kind == blockdevice.FileSystem && want != "" && want != content.Name:
+		return "", status.Errorf(codes.FailedPrecondition, "the volume has the file system %s and %s is asked for: it is not formatted again; "+
+			"ask for %s, or make a new volume", content.Name, want, content.Name)
+	case content.Kind == blockdevice.FileSystem:
 		return content.Name, nil
-	case blockdevice.Blank:
-		if readOnly {
-			return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system, and none is made on a volume that is only read: "+
-				"use it for writing once, or name the volume or snapshot that has the data")
-		}
-		for _, key := range noFormatKeys() {
-			if _, set := attributes[key]; set {
-				return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system and its attribute %s keeps it from getting one", key)
-			}
-		}
-		return "", nil
-	default:
+	case content.Kind != blockdevice.Blank && !unfinished:
 		return "", status.Errorf(codes.FailedPrecondition, "the volume holds %s, so that it is neither formatted nor mounted. "+
 			"Use it as raw block to look at it, or make another volume", content.Name)
+	case readOnly:
+		return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system, and none is made on a volume that is only read: "+
+			"use it for writing once, or name the volume or snapshot that has the data")
+	case progress == blockdevice.Done && right == volume.RightFirst:
+		return "", status.Errorf(codes.FailedPrecondition, "the volume has no file system any more: this node has made one, "+
+			"and what removed it is not known. Restore the volume's snapshot, or delete the claim and make another")
+	default:
+		return "", mayFormat(r.GetPublishContext(), r.GetVolumeContext())
 	}
+}
+
+// witness compares the file system's UUID with the volume's, where the disk shows nothing of its name and the driver has made
+// the file system. That of other volumes is whatever their makers chose, or their source's.
+func witness(d blockdevice.Device, content blockdevice.Content, v blockdevice.Volume, attributes map[string]string) error {
+	if !d.Nameless || content.Kind != blockdevice.FileSystem || attributes[FormatKey] != string(volume.FormatFirst) ||
+		content.UUID == v.UUID() {
+		return nil
+	}
+	return status.Errorf(codes.FailedPrecondition, "%s shows no name, and its file system has the UUID %s instead of volume %s's, %s: "+
+		"the link may be left from another volume. Detach the volume and attach it again; if the file system was made by hand, "+
+		"give it that UUID (tune2fs -U, xfs_admin -U)", d.Path, content.UUID, v.Name, v.UUID())
 }
 
 // mountOptions reads how a file system is to be mounted.

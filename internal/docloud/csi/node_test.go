@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
 )
 
 func refused(t *testing.T, err error, code codes.Code, words string) {
@@ -61,9 +62,7 @@ func TestOptionsAreReadFirst(t *testing.T) {
 func TestAPodGetsItsOwnVolume(t *testing.T) {
 	t.Parallel()
 	i := newInput(t)
-	other, err := i.control.ControllerPublishVolume(t.Context(), &spec.ControllerPublishVolumeRequest{
-		VolumeId: i.free, NodeId: i.served.node, VolumeCapability: writer(),
-	})
+	other, err := i.control.ControllerPublishVolume(t.Context(), attachment(i.free, i.served.node, volume.FormatFirst))
 	if err != nil {
 		t.Fatal(err)
 	}

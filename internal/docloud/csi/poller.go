@@ -30,6 +30,8 @@ const longestPoll = 15 * time.Second
 type actions interface {
 	// VolumeAction reads one action of a volume.
 	VolumeAction(ctx context.Context, volumeID string, id int) (volume.Action, error)
+	// VolumeActions returns the newest actions of a volume.
+	VolumeActions(ctx context.Context, volumeID string) ([]volume.Action, error)
 	// LatestActions returns the newest actions of the account, those of other resources among them. doapi.ErrForbidden is a token without actions:read.
 	LatestActions(ctx context.Context) ([]volume.Action, error)
 }
@@ -48,38 +50,48 @@ type poller struct {
 
 	mu      sync.Mutex // guards all below
 	watched map[int]*watch
+	// owners are the volumes of the newest actions that were waited for, by ID; recent has those IDs, the oldest first.
+	owners  map[int]string
+	recent  []int
 	running bool
 	single  bool // the token may not list actions
 }
 
 type watch struct {
-	volume string
+	volume volume.Observed
 	id     int
 	began  time.Time
 	asked  time.Time // when it was last read or tried to be
 	ended  chan volume.ActionStatus
+	// past asks for the volume's other actions, until history has what they show.
+	past    bool
+	history volume.History
 }
 
 func newPoller(api actions, clock clock.Clock, interval time.Duration, log logr.Logger) *poller {
-	return &poller{api: api, clock: clock, interval: interval, log: log, wake: make(chan struct{}, 1), watched: map[int]*watch{}}
+	return &poller{api: api, clock: clock, interval: interval, log: log, wake: make(chan struct{}, 1), watched: map[int]*watch{}, owners: map[int]string{}}
 }
 
-// wait returns when an action has ended: nil if it completed.
-func (p *poller) wait(ctx context.Context, v volume.Observed, a volume.Action) error {
-	status := a.Status
+// wait returns when an action has ended: nil if it completed. With past it reads all actions of the volume in place of the
+// one if that shows it, and returns what they show.
+func (p *poller) wait(ctx context.Context, v volume.Observed, a volume.Action, past bool) (volume.History, error) {
+	status, history := a.Status, volume.NotShown
 	if status != volume.Completed && status != volume.Errored {
-		w := p.add(ctx, v.ID, a.ID)
+		w := p.add(ctx, v, a.ID, past)
 		select {
 		case status = <-w.ended:
+			p.mu.Lock()
+			history = w.history
+			p.mu.Unlock()
 		case <-ctx.Done():
 			p.remove(a.ID)
-			return fmt.Errorf("action %d at DigitalOcean has not ended yet: %w", a.ID, ctx.Err())
+			return history, fmt.Errorf("action %d at DigitalOcean has not ended yet: %w", a.ID, ctx.Err())
 		}
 	}
 	if status == volume.Errored {
-		return &actionError{volume: v.Name, action: a}
+		return history, &actionError{volume: v.Name, action: a}
 	}
-	return nil
+	return history, nil
 }
 
 // actionError is an action that DigitalOcean ended as errored.
@@ -94,12 +106,17 @@ func (e *actionError) Error() string {
 		e.action.ID, e.action.Kind, e.volume)
 }
 
-func (p *poller) add(ctx context.Context, volumeID string, id int) *watch {
+func (p *poller) add(ctx context.Context, v volume.Observed, id int, past bool) *watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	w := &watch{volume: volumeID, id: id, began: now, asked: now, ended: make(chan volume.ActionStatus, 1)}
+	w := &watch{volume: v, id: id, began: now, asked: now, past: past, ended: make(chan volume.ActionStatus, 1)}
 	p.watched[id] = w
+	p.owners[id], p.recent = v.ID, append(p.recent, id)
+	if len(p.recent) > doapi.PageSize { // a page has no more
+		delete(p.owners, p.recent[0])
+		p.recent = p.recent[1:]
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -179,16 +196,44 @@ func (p *poller) poll(ctx context.Context) {
 			p.single = true
 			p.log.Info("The token lacks the scope actions:read, so that actions are read one by one")
 		} else {
+			p.judge(found)
 			p.record(now, err, found...)
 		}
 	}
 	for _, w := range p.dueAlone(now) {
-		a, err := p.api.VolumeAction(ctx, w.volume, w.id)
+		found, err := p.read(ctx, w)
 		p.mu.Lock()
 		w.asked = now
 		p.mu.Unlock()
-		p.record(now, err, a)
+		p.record(now, err, found...)
 	}
+}
+
+// judge looks what the account's newest actions show of the past of volumes, where that is asked for.
+func (p *poller) judge(page []volume.Action) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.watched {
+		if w.past {
+			w.history = volume.HistoryOnPage(page, len(page) < doapi.PageSize, w.volume, w.id, func(id int) string { return p.owners[id] })
+			w.past = w.history == volume.NotShown
+		}
+	}
+}
+
+// read reads an action, with the others of its volume as long as what they show is asked for. That list may lag behind.
+func (p *poller) read(ctx context.Context, w *watch) ([]volume.Action, error) {
+	if w.past {
+		all, err := p.api.VolumeActions(ctx, w.volume.ID)
+		if err == nil && slices.ContainsFunc(all, func(a volume.Action) bool { return a.ID == w.id }) {
+			p.mu.Lock()
+			w.past, w.history = false, volume.HistoryOf(all, w.id)
+			p.mu.Unlock()
+			return all, nil
+		}
+	}
+	a, err := p.api.VolumeAction(ctx, w.volume.ID, w.id)
+	return []volume.Action{a}, err
 }
 
 // dueAlone returns the actions that are due, the longest unread first.

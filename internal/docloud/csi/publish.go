@@ -47,19 +47,33 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.Contro
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.moving(ctx, r.GetVolumeId(), "attach to droplet "+r.GetNodeId(), func(ctx context.Context, refused func(error)) (volume.Observed, error) {
-		return c.attach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet, refused)
-	})
+	format, err := formatOf("the PersistentVolume", r.GetVolumeContext())
+	if err != nil {
+		return nil, err
+	}
+	past := asksForHistory(r, format)
+	work := func(ctx context.Context, refused func(error)) (volume.Observed, error) {
+		ctx = doapi.Urgent(ctx, vital)
+		v, err := c.attach(ctx, r.GetVolumeId(), droplet, past, refused)
+		if err == nil && past {
+			v.History = c.history(ctx, v, droplet)
+		}
+		return v, err
+	}
+	v, err := c.moving(ctx, r.GetVolumeId(), "attach to droplet "+r.GetNodeId(), work)
 	if err != nil {
 		return nil, fail(err)
 	}
 	return &spec.ControllerPublishVolumeResponse{PublishContext: map[string]string{
 		VolumeNameKey: v.Name, VolumeSizeKey: strconv.FormatInt(v.Bytes(), 10),
+		FormatKey: string(volume.RightOf(format, v.History)),
 	}}, nil
 }
 
-// attach observes and acts until the volume is at the droplet.
-func (c *Controller) attach(ctx context.Context, id string, droplet int, refused func(error)) (volume.Observed, error) {
+// attach observes and acts until the volume is at the droplet. With past, what is read meanwhile of its actions comes with it.
+func (c *Controller) attach(
+	ctx context.Context, id string, droplet int, past bool, refused func(error),
+) (volume.Observed, error) {
 	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
 		step, err := volume.PlanAttach(v, droplet)
 		return err == nil && step.Do != volume.Nothing
@@ -73,10 +87,16 @@ func (c *Controller) attach(ctx context.Context, id string, droplet int, refused
 		if err != nil || step.Do == volume.Nothing {
 			return v, err
 		}
-		err = c.act(ctx, droplet, v, volume.Attach, func() (volume.Action, error) { return c.o.API.AttachVolume(ctx, v, droplet) })
+		var history volume.History
+		past = past && !c.sighted(id, 0).before
+		history, err = c.act(ctx, droplet, v, volume.Attach, past, func() (volume.Action, error) {
+			a, err := c.o.API.AttachVolume(ctx, v, droplet)
+			c.attaching(id, droplet, a.ID)
+			return a, err
+		})
 		switch {
 		case err == nil:
-			v.Droplets = []int{droplet}
+			v.Droplets, v.History = []int{droplet}, history
 			return v, nil
 		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
 			refused(err)
@@ -94,26 +114,30 @@ func (c *Controller) attach(ctx context.Context, id string, droplet int, refused
 	}
 }
 
-// act begins an action when it is the droplet's turn (0: no droplet has to do with it) and waits for its end.
-func (c *Controller) act(ctx context.Context, droplet int, v volume.Observed, kind volume.ActionKind, begin func() (volume.Action, error)) error {
+// act begins an action when it is the droplet's turn (0: no droplet has to do with it) and waits for its end. With past it
+// may return what the volume's actions show, where that costs no call more.
+func (c *Controller) act(
+	ctx context.Context, droplet int, v volume.Observed, kind volume.ActionKind, past bool, begin func() (volume.Action, error),
+) (volume.History, error) {
 	if droplet != 0 {
 		release, err := c.turns.take(ctx, droplet)
 		if err != nil {
-			return fmt.Errorf("waiting for droplet %d, which has another action: %w", droplet, err)
+			return volume.NotShown, fmt.Errorf("waiting for droplet %d, which has another action: %w", droplet, err)
 		}
 		defer release()
 	}
 	began := c.o.Clock.Now()
 	a, err := begin()
+	history := volume.NotShown
 	if err == nil {
 		a.Kind = kind
-		err = c.poller.wait(ctx, v, a)
+		history, err = c.poller.wait(ctx, v, a, past)
 	}
 	c.o.Metrics.acted(kind, c.o.Clock.Since(began), err)
 	if err != nil {
-		return fmt.Errorf("%s of volume %s: %w", kind, v.Name, err)
+		return volume.NotShown, fmt.Errorf("%s of volume %s: %w", kind, v.Name, err)
 	}
-	return nil
+	return history, nil
 }
 
 // explainAttach finds out why DigitalOcean did not attach a volume.
@@ -169,9 +193,12 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int, refused
 		if step.Do == volume.Nothing {
 			return nil
 		}
-		err = c.act(ctx, step.Droplet, v, volume.Detach, func() (volume.Action, error) { return c.o.API.DetachVolume(ctx, v, step.Droplet) })
+		_, err = c.act(ctx, step.Droplet, v, volume.Detach, false, func() (volume.Action, error) {
+			return c.o.API.DetachVolume(ctx, v, step.Droplet)
+		})
 		switch {
 		case err == nil:
+			c.leftDroplet(id)
 			return nil
 		case errors.Is(err, doapi.ErrNotFound): // gone meanwhile
 		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous), errors.Is(err, doapi.ErrRefused): // refused: not attached any more
@@ -227,7 +254,9 @@ func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Ob
 			if v.Size >= size {
 				return v, nil
 			}
-			err = c.act(ctx, v.AttachedTo(), v, volume.Resize, func() (volume.Action, error) { return c.o.API.ResizeVolume(ctx, v, size) })
+			_, err = c.act(ctx, v.AttachedTo(), v, volume.Resize, false, func() (volume.Action, error) {
+				return c.o.API.ResizeVolume(ctx, v, size)
+			})
 			switch {
 			case err == nil:
 				v.Size = size

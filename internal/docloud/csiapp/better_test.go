@@ -329,7 +329,7 @@ func TestADiskIsNotUnstagedWhileSomethingHasIt(t *testing.T) {
 	s.must(s.publish(m, raw, published, block))
 	refused(unstage(raw), m.target(raw))
 	s.must(s.withdraw(m, raw))
-	if left, _ := filepath.Glob(filepath.Join(s.folder, "staged-*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.folder, "plugin-*", "staged-*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }

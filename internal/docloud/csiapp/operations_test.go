@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -46,7 +45,7 @@ func operations() []operation {
 		{"copy by a snapshot", 4, room, (*campaign).copyDisk},
 		{"clone", 4, room, (*campaign).cloneDisk},
 		{"attach", 14, free, func(c *campaign, d *disk) { c.attachDisk(d, c.anyMachine()) }},
-		{"stage and publish", 30, idle, (*campaign).useDisk},
+		{"stage and publish", 30, idle, func(c *campaign, d *disk) { c.useDisk(d) }},
 		{"write", 24, used, (*campaign).write},
 		{"read", 6, used, (*campaign).compare},
 		{"move", 30, used, (*campaign).moveDisk},
@@ -91,7 +90,7 @@ func (c *campaign) newDisk(like *disk, source *spec.VolumeContentSource) {
 	c.again("creating "+request.GetName(), func(ctx context.Context) error {
 		answer, err := c.controller().CreateVolume(ctx, request)
 		if err == nil {
-			like.id = answer.GetVolume().GetVolumeId()
+			like.id, like.attributes = answer.GetVolume().GetVolumeId(), answer.GetVolume().GetVolumeContext()
 		}
 		return err
 	})
@@ -144,7 +143,7 @@ func (c *campaign) deleteDisk(d *disk) {
 }
 
 func (c *campaign) publishTo(ctx context.Context, d *disk, m *machine) (map[string]string, error) {
-	answer, err := c.controller().ControllerPublishVolume(ctx, &spec.ControllerPublishVolumeRequest{VolumeId: d.id, NodeId: m.nodeID(), VolumeCapability: d.capability()})
+	answer, err := c.controller().ControllerPublishVolume(ctx, &spec.ControllerPublishVolumeRequest{VolumeId: d.id, NodeId: m.nodeID(), VolumeCapability: d.capability(), VolumeContext: d.attributes})
 	return answer.GetPublishContext(), err
 }
 
@@ -158,6 +157,7 @@ func (c *campaign) attachDisk(d *disk, m *machine) {
 }
 
 func (c *campaign) detachDisk(d *disk) {
+	d.before = surely
 	node := d.at.nodeID()
 	if c.random.IntN(8) == 0 {
 		node = "" // from all
@@ -169,20 +169,33 @@ func (c *campaign) detachDisk(d *disk) {
 	d.at, d.published = nil, nil
 }
 
-func (c *campaign) useDisk(d *disk) {
+// useDisk stages and publishes, and reports whether it could. A disk on which nobody has made a file system at its first
+// attachment is refused at a later one: then it is deleted, as the refusal says.
+func (c *campaign) useDisk(d *disk) bool {
 	m := d.at
 	if d.made && c.random.IntN(2) == 0 {
 		c.stageWrong(d)
 	}
+	refused := false
 	c.again("staging", func(ctx context.Context) error {
 		_, err := m.node().NodeStageVolume(ctx, &spec.NodeStageVolumeRequest{
-			VolumeId: d.id, StagingTargetPath: m.staging(d.id), PublishContext: d.published, VolumeCapability: d.capability(),
+			VolumeId: d.id, StagingTargetPath: m.staging(d.id), PublishContext: d.published, VolumeCapability: d.capability(), VolumeContext: d.attributes,
 		})
-		if status.Code(err) == codes.FailedPrecondition && !d.made && strings.Contains(err.Error(), "blkdiscard") {
-			c.empty(d, err)
+		refused = status.Code(err) == codes.FailedPrecondition && d.fileSystem != "" && !d.made && d.before != never
+		if refused {
+			return nil
 		}
 		return err
 	})
+	if blank := d.fileSystem != "" && !d.made; blank && d.before == surely && !refused && !d.complete {
+		c.t.Fatalf("volume %s was formatted at a later attachment than its first", d.id)
+	}
+	if refused {
+		c.count["disks refused, since they were attached before"]++
+		c.detachDisk(d)
+		c.deleteDisk(d)
+		return false
+	}
 	d.made = d.made || d.fileSystem != ""
 	c.again("publishing", func(ctx context.Context) error {
 		_, err := m.node().NodePublishVolume(ctx, &spec.NodePublishVolumeRequest{
@@ -192,6 +205,7 @@ func (c *campaign) useDisk(d *disk) {
 	})
 	d.bound = true
 	c.compare(d)
+	return true
 }
 
 func (c *campaign) withdrawDisk(d *disk) {
@@ -267,7 +281,7 @@ func (c *campaign) stageElsewhere(d *disk) {
 	m := c.another(d)
 	c.refused("staging where it is not", func(ctx context.Context) error {
 		_, err := m.node().NodeStageVolume(ctx, &spec.NodeStageVolumeRequest{
-			VolumeId: d.id, StagingTargetPath: m.staging(d.id), PublishContext: d.published, VolumeCapability: d.capability(),
+			VolumeId: d.id, StagingTargetPath: m.staging(d.id), PublishContext: d.published, VolumeCapability: d.capability(), VolumeContext: d.attributes,
 		})
 		return err
 	}, codes.FailedPrecondition, codes.Unavailable)
@@ -282,10 +296,11 @@ func (c *campaign) race(d *disk) {
 	for i, m := range []*machine{a, b} {
 		client := spec.NewControllerClient(c.controls[i].conn)
 		both.Go(func() {
-			_, _ = client.ControllerPublishVolume(ctx, &spec.ControllerPublishVolumeRequest{VolumeId: d.id, NodeId: m.nodeID(), VolumeCapability: d.capability()})
+			_, _ = client.ControllerPublishVolume(ctx, &spec.ControllerPublishVolumeRequest{VolumeId: d.id, NodeId: m.nodeID(), VolumeCapability: d.capability(), VolumeContext: d.attributes})
 		})
 	}
 	both.Wait()
+	d.before = max(d.before, perhaps)
 	c.revive()
 	c.check("a race")
 	c.control = control

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/mooring-dev/mooring/internal/docloud/csi"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
 	"github.com/mooring-dev/mooring/internal/sim/disks"
@@ -124,7 +126,7 @@ func needDevices(t *testing.T) {
 // newController starts a controller, of which there may be several.
 func (s *scene) newController(name string) *program {
 	s.t.Helper()
-	p := &program{name: name, socket: filepath.Join(s.folder, name+".sock")}
+	p := &program{name: name, socket: s.socket(name)}
 	p.command = []string{
 		s.binary, "--endpoint=unix://" + p.socket, "--url=" + s.api.URL, "--region=nyc1", "--token=" + digitalocean.DefaultToken, "--action-poll-interval=20ms", "-v=2",
 	}
@@ -133,12 +135,22 @@ func (s *scene) newController(name string) *program {
 	return p
 }
 
+// socket is in a folder of the program's own, next to which it keeps what outlives it.
+func (s *scene) socket(name string) string {
+	s.t.Helper()
+	folder := filepath.Join(s.folder, "plugin-"+name)
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		s.t.Fatal(err)
+	}
+	return filepath.Join(folder, "csi.sock")
+}
+
 // boot starts a machine: its namespace, and the node plugin.
 func (s *scene) boot(m *machine) {
 	s.t.Helper()
 	m.holder = testkit.Start(s.t, filepath.Join(s.folder, "holder.log"), nil, "unshare", "--mount", "--propagation", "private", "sleep", "infinity")
 	name := "node-" + strconv.Itoa(m.id)
-	m.program = &program{name: name, socket: filepath.Join(s.folder, name+".sock")}
+	m.program = &program{name: name, socket: s.socket(name)}
 	m.command = []string{
 		"nsenter", "--mount", "--target", s.inside(m), s.binary, "--endpoint=unix://" + m.socket, "--region=nyc1", "--droplet-id=" + strconv.Itoa(m.id),
 		"--device-links=" + s.disks.Links(m.id), "--device-sysfs=" + s.disks.Sysfs(), "--device-wait=5s", "-v=2",
@@ -234,6 +246,11 @@ func mounted(fileSystem string) *spec.VolumeCapability {
 
 func gibibytes(n int64) *spec.CapacityRange { return &spec.CapacityRange{RequiredBytes: n << 30} }
 
+// made are the attributes of the PersistentVolume of a volume that the driver has made of nothing.
+func made() map[string]string {
+	return map[string]string{csi.FormatKey: string(volume.FormatFirst)}
+}
+
 // create makes a volume and returns its ID.
 func (s *scene) create(name string, gib int64) string {
 	s.t.Helper()
@@ -250,7 +267,7 @@ func (s *scene) create(name string, gib int64) string {
 func (s *scene) attach(m *machine, volume string) map[string]string {
 	s.t.Helper()
 	answer, err := s.controller().ControllerPublishVolume(s.t.Context(), &spec.ControllerPublishVolumeRequest{
-		VolumeId: volume, NodeId: m.nodeID(), VolumeCapability: mounted("ext4"),
+		VolumeId: volume, NodeId: m.nodeID(), VolumeCapability: mounted("ext4"), VolumeContext: made(),
 	})
 	if err != nil {
 		s.t.Fatalf("attaching %s: %v", volume, err)

@@ -64,10 +64,12 @@ type wireAction struct {
 	ID     int    `json:"id"`
 	Status string `json:"status"`
 	Type   string `json:"type"`
+	Began  string `json:"started_at"`
 }
 
 func (w wireAction) translate() volume.Action {
-	return volume.Action{ID: w.ID, Status: volume.ActionStatus(w.Status), Kind: volume.ActionKind(w.Type)}
+	began, _ := time.Parse(time.RFC3339, w.Began) // the zero time proves nothing
+	return volume.Action{ID: w.ID, Status: volume.ActionStatus(w.Status), Kind: volume.ActionKind(w.Type), Began: began}
 }
 
 // Volumes lists the volumes of a region, all regions if it is empty (GET /v2/volumes). It is all of them or an error.
@@ -205,13 +207,25 @@ func (c *Client) oneAction(ctx context.Context, request call) (volume.Action, er
 	return answer.Action.translate(), nil
 }
 
+// VolumeActions returns the newest actions of a volume, at most a page of them (GET /v2/volumes/{id}/actions).
+func (c *Client) VolumeActions(ctx context.Context, volumeID string) ([]volume.Action, error) {
+	if err := checkID("volume", volumeID); err != nil {
+		return nil, err
+	}
+	return c.actions(ctx, volumeRoute+"/actions", volumesPath+"/"+volumeID+"/actions")
+}
+
 // LatestActions returns the newest actions of the account, at most a page of them (GET /v2/actions).
 func (c *Client) LatestActions(ctx context.Context) ([]volume.Action, error) {
+	return c.actions(ctx, actionsPath, actionsPath)
+}
+
+func (c *Client) actions(ctx context.Context, route, path string) ([]volume.Action, error) {
 	var answer struct {
 		Actions []wireAction `json:"actions"`
 	}
 	query := url.Values{"per_page": {fmt.Sprint(PageSize)}}
-	if err := c.do(ctx, call{method: http.MethodGet, route: actionsPath, path: actionsPath, query: query, answer: &answer}); err != nil {
+	if err := c.do(ctx, call{method: http.MethodGet, route: route, path: path, query: query, answer: &answer}); err != nil {
 		return nil, err
 	}
 	var found []volume.Action

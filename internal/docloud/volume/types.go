@@ -24,6 +24,8 @@ type Observed struct {
 	Droplets []int
 	Tags     []string
 	Created  time.Time
+	// History is what its actions show, where they were read with it.
+	History History
 }
 
 // AttachedTo returns the droplet that has the volume, 0 for none.
@@ -59,7 +61,7 @@ const (
 // ActionKind is what an action does.
 type ActionKind string
 
-// The kinds of actions. They are values of a metric's label and MUST NOT change.
+// The kinds of actions. They are values of a metric's label and MUST NOT change. Responses may name them otherwise: [HistoryOf].
 const (
 	Attach ActionKind = assumed.ActionAttach
 	Detach ActionKind = assumed.ActionDetach
@@ -71,6 +73,8 @@ type Action struct {
 	ID     int
 	Status ActionStatus
 	Kind   ActionKind
+	// Began is when, by DigitalOcean's clock, in whole seconds; zero if it is not known.
+	Began time.Time
 }
 
 // Request is what is asked of DigitalOcean to create a volume.

@@ -32,7 +32,7 @@ func (a *Account) CreateVolume(spec VolumeSpec) (Volume, error) {
 	})
 }
 
-// AttachVolume attaches a volume at once, as if its action had completed already; with droplet 0 it detaches it.
+// AttachVolume attaches a volume at once, with an action that has completed already; with droplet 0 it detaches it.
 func (a *Account) AttachVolume(id string, droplet int) error {
 	return a.do(func(now time.Time) error {
 		v, found := a.account.volumes.get(id)
@@ -43,7 +43,12 @@ func (a *Account) AttachVolume(id string, droplet int) error {
 		if droplet == 0 {
 			todo.Kind, todo.Droplet = actionDetach, v.droplet()
 		}
-		return a.account.apply(v, todo, now)
+		err := a.account.apply(v, todo, now)
+		if err == nil {
+			action := a.account.recordVolumeAction(v, todo, now)
+			action.Status, action.CompletedAt = actionCompleted, new(rfc3339(now))
+		}
+		return err
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // listVolumes: the name filter is not exact at DigitalOcean; here it is without regard to case and matches a part (assumed, so that clients compare).
@@ -133,9 +134,11 @@ func listVolumeActions(c *call) result {
 	if refused != nil {
 		return refused.result()
 	}
+	shown := c.whenListed().Add(time.Second) // actions have their times in whole seconds
 	return c.listActions(func(id int) bool {
 		todo := c.account.volumeActions[id]
-		return todo != nil && todo.Volume == v.shown.ID
+		began, err := time.Parse(time.RFC3339, c.account.actions[id].StartedAt)
+		return todo != nil && todo.Volume == v.shown.ID && err == nil && began.Before(shown)
 	})
 }
 

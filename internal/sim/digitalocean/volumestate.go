@@ -277,19 +277,25 @@ func (a *account) actOnVolume(v *volume, kind string, dropletID, size int, regio
 	}
 	o := &a.sim.options.Volumes
 	after := map[string]time.Duration{actionAttach: o.AttachAfter, actionDetach: o.DetachAfter, actionResize: o.ResizeAfter}[kind]
-	action := &Action{
-		ID: a.sim.nextAction, Status: actionInProgress, Type: kind, StartedAt: rfc3339(now), ResourceType: "volume", Region: v.shown.Region,
-		RegionSlug: v.shown.Region.Slug,
-	}
-	a.sim.nextAction++
-	a.keepAction(action)
-	a.volumeActions[action.ID] = &volumeAction{
+	action := a.recordVolumeAction(v, &volumeAction{
 		Volume: v.shown.ID, Kind: kind, Droplet: dropletID, Size: size, DoneAt: now.Add(after), Errored: a.failNext > 0 || a.sim.chance(o.ErrorProbability),
-	}
+	}, now)
 	a.failNext = max(0, a.failNext-1)
 	a.pending = append(a.pending, action.ID)
 	a.changeVolume(v, now, func(v *volume) { v.pending = action.ID })
 	return action, nil
+}
+
+// recordVolumeAction makes the action of a volume that lists and GET show. Responses name its type otherwise than requests.
+func (a *account) recordVolumeAction(v *volume, todo *volumeAction, now time.Time) *Action {
+	action := &Action{
+		ID: a.sim.nextAction, Status: actionInProgress, Type: todo.Kind + "_volume", StartedAt: rfc3339(now),
+		ResourceType: "volume", Region: v.shown.Region, RegionSlug: v.shown.Region.Slug,
+	}
+	a.sim.nextAction++
+	a.volumeActions[action.ID] = todo
+	a.keepAction(action)
+	return action
 }
 
 func (a *account) checkVolumeAction(v *volume, kind string, dropletID, size int, region string) *refusal {
@@ -344,12 +350,13 @@ func (a *account) checkAttach(v *volume, dropletID int) *refusal {
 	return nil
 }
 
-// keepAction records an action. The last ones are kept.
+// keepAction records an action. The last ones are kept, and all of volumes: DigitalOcean's list of these is of all.
 func (a *account) keepAction(action *Action) {
 	a.actions[action.ID] = action
 	a.sim.changed()
-	delete(a.actions, action.ID-actionsKept)
-	delete(a.volumeActions, action.ID-actionsKept)
+	if old := action.ID - actionsKept; a.volumeActions[old] == nil {
+		delete(a.actions, old)
+	}
 }
 
 // snapshot is a copy of a volume. It is never changed in place, see table.
