@@ -25,8 +25,10 @@ type API interface {
 	reader
 	// VolumesNamed lists the volumes of a region whose names match, not only exactly.
 	VolumesNamed(ctx context.Context, name, region string) ([]volume.Observed, error)
-	// CreateVolume, DeleteVolume and the actions are made once; doapi.ErrAmbiguous is one that may have been made. A volume that is gone is
-	// deleted without error.
+	// Epoch changes with the token; see [doapi.Client.Epoch].
+	Epoch() uint64
+	// CreateVolume, DeleteVolume and the actions are made once; doapi.ErrAmbiguous is one that may have been made. What
+	// is not found is doapi.ErrNotFound.
 	CreateVolume(ctx context.Context, r volume.Request) (volume.Observed, error)
 	DeleteVolume(ctx context.Context, id string) error
 	AttachVolume(ctx context.Context, v volume.Observed, droplet int) (volume.Action, error)
@@ -49,9 +51,12 @@ type API interface {
 type ControllerOptions struct {
 	API    API
 	Region string
+	// Droplet is a droplet of the cluster, by ID, that shows whose account the token is of; 0 if none is known yet.
+	Droplet int
 	// Tag is put on all volumes and snapshots that are made, none if empty.
 	Tag string
-	// PollInterval is [DefaultPollInterval] if 0; OperationTimeout bounds one attachment, detachment or resize, five minutes if 0.
+	// PollInterval is [DefaultPollInterval] if 0; OperationTimeout bounds one attachment, detachment or resize, five
+	// minutes if 0.
 	PollInterval, OperationTimeout time.Duration
 	Clock                          clock.Clock
 	Log                            logr.Logger
@@ -72,6 +77,7 @@ type Controller struct {
 	moves map[string]*move
 	names map[string]bool // volumes and snapshots being made
 	pasts map[string]past // by the volume's ID
+	owner owner
 }
 
 // NewController makes a Controller and makes no call.
@@ -92,10 +98,13 @@ func NewController(o ControllerOptions) *Controller {
 }
 
 // ControllerGetCapabilities returns what the controller can do.
-func (c *Controller) ControllerGetCapabilities(context.Context, *spec.ControllerGetCapabilitiesRequest) (*spec.ControllerGetCapabilitiesResponse, error) {
+func (c *Controller) ControllerGetCapabilities(
+	context.Context, *spec.ControllerGetCapabilitiesRequest,
+) (*spec.ControllerGetCapabilitiesResponse, error) {
 	r := &spec.ControllerGetCapabilitiesResponse{}
 	for _, kind := range []spec.ControllerServiceCapability_RPC_Type{
-		spec.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, spec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+		spec.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		spec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 		spec.ControllerServiceCapability_RPC_LIST_VOLUMES, spec.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
 		spec.ControllerServiceCapability_RPC_GET_VOLUME, spec.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
 		spec.ControllerServiceCapability_RPC_LIST_SNAPSHOTS, spec.ControllerServiceCapability_RPC_GET_SNAPSHOT,
@@ -152,15 +161,15 @@ type move struct {
 	ended chan struct{}
 	v     volume.Observed
 	err   error
-	// waiting is how many requests wait for it, refusal what DigitalOcean responded last; Controller.mu guards both.
+	// waiting is how many requests wait for it, waits for what it waits itself; Controller.mu guards both.
 	waiting int
-	refusal error
+	waits   error
 }
 
 // moving does work for a volume, once: a request for the same that comes meanwhile, since the first gave up waiting,
-// gets the same answer. It goes on when the request ends, as DigitalOcean does. work reports what it tries again.
+// gets the same answer. It goes on when the request ends, as DigitalOcean does. work reports what it waits for.
 func (c *Controller) moving(
-	ctx context.Context, id, what string, work func(ctx context.Context, refused func(error)) (volume.Observed, error),
+	ctx context.Context, id, what string, work func(ctx context.Context, waits func(error)) (volume.Observed, error),
 ) (volume.Observed, error) {
 	c.mu.Lock()
 	m, busy := c.moves[id]
@@ -190,8 +199,8 @@ func (c *Controller) moving(
 	defer c.mu.Unlock()
 	m.waiting--
 	text := fmt.Sprintf("volume %s: %s is still in progress", id, what)
-	if m.refusal != nil {
-		text += fmt.Sprintf(", DigitalOcean's last response is: %v", m.refusal)
+	if m.waits != nil {
+		text += ", " + m.waits.Error()
 	}
 	return volume.Observed{}, &unfinished{text, waiting.Err()}
 }
@@ -201,15 +210,16 @@ func (c *Controller) run(
 	ctx context.Context, id string, m *move, work func(context.Context, func(error)) (volume.Observed, error),
 ) {
 	m.v, m.err = work(ctx, func(err error) {
-		c.o.Log.Info("DigitalOcean refuses, trying again", "request", m.what, "volume", id, "error", err.Error())
+		c.o.Log.Info("Request waits", "request", m.what, "volume", id, "for", err.Error())
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		m.refusal = err
+		m.waits = err
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.err != nil && m.waiting == 0 {
-		c.o.Log.Info("Request failed after its caller stopped waiting", "request", m.what, "volume", id, "error", m.err.Error())
+		c.o.Log.Info("Request failed after its caller stopped waiting",
+			"request", m.what, "volume", id, "error", m.err.Error())
 	}
 	delete(c.moves, id)
 	close(m.ended)

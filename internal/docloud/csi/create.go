@@ -190,7 +190,7 @@ func (c *Controller) createStep(
 		}
 		return v, err == nil && w.Clone == "", err
 	case volume.DropSnapshot:
-		err := c.o.API.DeleteSnapshot(ctx, s.Snapshot)
+		err := c.dropSnapshot(ctx, s.Snapshot)
 		return s.Volume, err == nil, err
 	default: // a list alone is no reason to do nothing: it may show what was deleted
 		v, err := c.o.API.Volume(ctx, s.Volume.ID)
@@ -229,8 +229,14 @@ func (c *Controller) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeReque
 	if r.GetVolumeId() == "" {
 		return nil, invalid("the request has no volume ID")
 	}
-	err := c.o.API.DeleteVolume(doapi.Urgent(ctx, vital), r.GetVolumeId())
-	if err != nil && !errors.Is(err, doapi.ErrNotFound) {
+	ctx, epoch := doapi.Urgent(ctx, vital), c.o.API.Epoch()
+	err := c.o.API.DeleteVolume(ctx, r.GetVolumeId())
+	switch {
+	case errors.Is(err, doapi.ErrNotFound):
+		if err := c.gone(ctx, "volume "+r.GetVolumeId(), epoch); err != nil {
+			return nil, err
+		}
+	case err != nil:
 		return nil, fail(fmt.Errorf("deleting volume %s: %w", r.GetVolumeId(), err))
 	}
 	c.forget(r.GetVolumeId())

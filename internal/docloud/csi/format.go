@@ -135,8 +135,8 @@ func reasons() map[volume.Right]string {
 		"otherwise restore the volume's snapshot"
 	return map[volume.Right]string{
 		volume.RightOrigin: "and nothing shows that it never had one: only a volume that this driver has made empty " +
-			"is formatted. If nothing was ever written to it, make its PersistentVolume again with the attribute " + FormatKey + ": " +
-			string(volume.FormatBlank),
+			"is formatted. If nothing was ever written to it, make its PersistentVolume again with the attribute " +
+			FormatKey + ": " + string(volume.FormatBlank),
 		volume.RightSpent:   "and was attached before, so that it may have had one. " + again,
 		volume.RightUnknown: "and DigitalOcean did not show whether it was attached before. " + again,
 		"":                  "and was attached before this driver could find out whether it ever had one. " + again,

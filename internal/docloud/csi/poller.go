@@ -20,7 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 )
 
-// DefaultPollInterval is how far apart calls about actions under way are at least: 30 a minute, however many volumes move.
+// DefaultPollInterval is how far apart calls about actions under way are at least: 30 a minute, however many volumes
+// move.
 const DefaultPollInterval = 2 * time.Second
 
 // longestPoll bounds how far apart they become when nothing new was begun.
@@ -32,7 +33,8 @@ type actions interface {
 	VolumeAction(ctx context.Context, volumeID string, id int) (volume.Action, error)
 	// VolumeActions returns the newest actions of a volume.
 	VolumeActions(ctx context.Context, volumeID string) ([]volume.Action, error)
-	// LatestActions returns the newest actions of the account, those of other resources among them. doapi.ErrForbidden is a token without actions:read.
+	// LatestActions returns the newest actions of the account, those of other resources among them. doapi.ErrForbidden
+	// is a token without actions:read.
 	LatestActions(ctx context.Context) ([]volume.Action, error)
 }
 
@@ -69,11 +71,14 @@ type watch struct {
 }
 
 func newPoller(api actions, clock clock.Clock, interval time.Duration, log logr.Logger) *poller {
-	return &poller{api: api, clock: clock, interval: interval, log: log, wake: make(chan struct{}, 1), watched: map[int]*watch{}, owners: map[int]string{}}
+	return &poller{
+		api: api, clock: clock, interval: interval, log: log, wake: make(chan struct{}, 1),
+		watched: map[int]*watch{}, owners: map[int]string{},
+	}
 }
 
-// wait returns when an action has ended: nil if it completed. With past it reads all actions of the volume in place of the
-// one if that shows it, and returns what they show.
+// wait returns when an action has ended: nil if it completed. With past it reads all actions of the volume in place of
+// the one if that shows it, and returns what they show.
 func (p *poller) wait(ctx context.Context, v volume.Observed, a volume.Action, past bool) (volume.History, error) {
 	status, history := a.Status, volume.NotShown
 	if status != volume.Completed && status != volume.Errored {
@@ -102,7 +107,8 @@ type actionError struct {
 
 // Error implements error.
 func (e *actionError) Error() string {
-	return fmt.Sprintf("DigitalOcean ended action %d (%s of volume %s) as errored, and gives no cause; it is tried again with the next request",
+	return fmt.Sprintf("DigitalOcean ended action %d (%s of volume %s) as errored, and gives no cause; "+
+		"it is tried again with the next request",
 		e.action.ID, e.action.Kind, e.volume)
 }
 
@@ -215,7 +221,8 @@ func (p *poller) judge(page []volume.Action) {
 	defer p.mu.Unlock()
 	for _, w := range p.watched {
 		if w.past {
-			w.history = volume.HistoryOnPage(page, len(page) < doapi.PageSize, w.volume, w.id, func(id int) string { return p.owners[id] })
+			whole, owner := len(page) < doapi.PageSize, func(id int) string { return p.owners[id] }
+			w.history = volume.HistoryOnPage(page, whole, w.volume, w.id, owner)
 			w.past = w.history == volume.NotShown
 		}
 	}

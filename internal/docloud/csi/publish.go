@@ -25,13 +25,15 @@ const (
 	vital = budget.Vital
 	// conflict is the status of a name that is taken.
 	conflict = http.StatusConflict
-	// firstBusy is how long to wait until a volume or droplet that is busy with an action of another program is tried again; it doubles up to
-	// longestBusy.
+	// firstBusy is how long to wait until a volume or droplet that is busy with an action of another program is tried
+	// again; it doubles up to longestBusy.
 	firstBusy, longestBusy = 2 * time.Second, 16 * time.Second
 )
 
 // ControllerPublishVolume attaches a volume to a droplet.
-func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.ControllerPublishVolumeRequest) (*spec.ControllerPublishVolumeResponse, error) {
+func (c *Controller) ControllerPublishVolume(
+	ctx context.Context, r *spec.ControllerPublishVolumeRequest,
+) (*spec.ControllerPublishVolumeResponse, error) {
 	switch {
 	case r.GetVolumeId() == "":
 		return nil, invalid("the request has no volume ID")
@@ -51,10 +53,11 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.Contro
 	if err != nil {
 		return nil, err
 	}
+	c.know(droplet)
 	past := asksForHistory(r, format)
-	work := func(ctx context.Context, refused func(error)) (volume.Observed, error) {
+	work := func(ctx context.Context, waits func(error)) (volume.Observed, error) {
 		ctx = doapi.Urgent(ctx, vital)
-		v, err := c.attach(ctx, r.GetVolumeId(), droplet, past, refused)
+		v, err := c.attach(ctx, r.GetVolumeId(), droplet, past, waits)
 		if err == nil && past {
 			v.History = c.history(ctx, v, droplet)
 		}
@@ -70,9 +73,10 @@ func (c *Controller) ControllerPublishVolume(ctx context.Context, r *spec.Contro
 	}}, nil
 }
 
-// attach observes and acts until the volume is at the droplet. With past, what is read meanwhile of its actions comes with it.
+// attach observes and acts until the volume is at the droplet. With past, what is read meanwhile of its actions comes
+// with it.
 func (c *Controller) attach(
-	ctx context.Context, id string, droplet int, past bool, refused func(error),
+	ctx context.Context, id string, droplet int, past bool, waits func(error),
 ) (volume.Observed, error) {
 	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
 		step, err := volume.PlanAttach(v, droplet)
@@ -89,7 +93,7 @@ func (c *Controller) attach(
 		}
 		var history volume.History
 		past = past && !c.sighted(id, 0).before
-		history, err = c.act(ctx, droplet, v, volume.Attach, past, func() (volume.Action, error) {
+		history, err = c.act(ctx, deed{droplet, v, volume.Attach, past, waits}, func() (volume.Action, error) {
 			a, err := c.o.API.AttachVolume(ctx, v, droplet)
 			c.attaching(id, droplet, a.ID)
 			return a, err
@@ -99,7 +103,7 @@ func (c *Controller) attach(
 			v.Droplets, v.History = []int{droplet}, history
 			return v, nil
 		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
-			refused(err)
+			waits(response(err))
 			if c.pause(ctx, wait) != nil {
 				return v, fmt.Errorf("attaching volume %s to droplet %d: %w", v.Name, droplet, err)
 			}
@@ -114,15 +118,29 @@ func (c *Controller) attach(
 	}
 }
 
-// act begins an action when it is the droplet's turn (0: no droplet has to do with it) and waits for its end. With past it
-// may return what the volume's actions show, where that costs no call more.
+// deed is an action that is to be begun: at a droplet, 0 if none has to do with it. past asks for what the volume's
+// actions show, where that costs no call more; waits is told what it waits for.
+type deed struct {
+	droplet int
+	volume  volume.Observed
+	kind    volume.ActionKind
+	past    bool
+	waits   func(error)
+}
+
+// act begins an action when it is the droplet's turn, and waits for its end.
 func (c *Controller) act(
-	ctx context.Context, droplet int, v volume.Observed, kind volume.ActionKind, past bool, begin func() (volume.Action, error),
+	ctx context.Context, d deed, begin func() (volume.Action, error),
 ) (volume.History, error) {
-	if droplet != 0 {
-		release, err := c.turns.take(ctx, droplet)
+	v, kind := d.volume, d.kind
+	if d.droplet != 0 {
+		waits := fmt.Errorf("waiting for droplet %d", d.droplet)
+		release, err := c.turns.take(ctx, d.droplet, fmt.Sprintf("%s of volume %s", kind, v.Name), func(first string) {
+			waits = fmt.Errorf("droplet %d does one action at a time, and has %s first", d.droplet, first)
+			d.waits(waits)
+		})
 		if err != nil {
-			return volume.NotShown, fmt.Errorf("waiting for droplet %d, which has another action: %w", droplet, err)
+			return volume.NotShown, fmt.Errorf("%w: %w", waits, err)
 		}
 		defer release()
 	}
@@ -131,7 +149,7 @@ func (c *Controller) act(
 	history := volume.NotShown
 	if err == nil {
 		a.Kind = kind
-		history, err = c.poller.wait(ctx, v, a, past)
+		history, err = c.poller.wait(ctx, v, a, d.past)
 	}
 	c.o.Metrics.acted(kind, c.o.Clock.Since(began), err)
 	if err != nil {
@@ -139,6 +157,9 @@ func (c *Controller) act(
 	}
 	return history, nil
 }
+
+// response is what DigitalOcean responded last to what is tried again.
+func response(err error) error { return fmt.Errorf("DigitalOcean's last response is: %w", err) }
 
 // explainAttach finds out why DigitalOcean did not attach a volume.
 func (c *Controller) explainAttach(ctx context.Context, v volume.Observed, droplet int, cause error) error {
@@ -150,14 +171,17 @@ func (c *Controller) explainAttach(ctx context.Context, v volume.Observed, dropl
 	case errors.Is(err, doapi.ErrNotFound):
 		return status.Errorf(codes.NotFound, "volume %s cannot be attached: DigitalOcean has no droplet %d", v.Name, droplet)
 	case err == nil && d.Region != v.Region:
-		return status.Errorf(codes.FailedPrecondition, "volume %s is in region %s and droplet %s in %s: give the pod's nodes the topology of the volume",
+		return status.Errorf(codes.FailedPrecondition,
+			"volume %s is in region %s and droplet %s in %s: give the pod's nodes the topology of the volume",
 			v.Name, v.Region, d.Name, d.Region)
 	}
 	return cause
 }
 
 // ControllerUnpublishVolume detaches a volume from a droplet, or from whichever has it if the request names none.
-func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.ControllerUnpublishVolumeRequest) (*spec.ControllerUnpublishVolumeResponse, error) {
+func (c *Controller) ControllerUnpublishVolume(
+	ctx context.Context, r *spec.ControllerUnpublishVolumeRequest,
+) (*spec.ControllerUnpublishVolumeResponse, error) {
 	if r.GetVolumeId() == "" {
 		return nil, invalid("the request has no volume ID")
 	}
@@ -167,10 +191,12 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.Cont
 		if droplet, err = node(r.GetNodeId()); err != nil {
 			return &spec.ControllerUnpublishVolumeResponse{}, nil //nolint:nilerr // nothing is attached to what is not a droplet
 		}
+		c.know(droplet)
 	}
-	_, err := c.moving(ctx, r.GetVolumeId(), "detach from droplet "+r.GetNodeId(), func(ctx context.Context, refused func(error)) (volume.Observed, error) {
-		return volume.Observed{}, c.detach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet, refused)
-	})
+	work := func(ctx context.Context, waits func(error)) (volume.Observed, error) {
+		return volume.Observed{}, c.detach(doapi.Urgent(ctx, vital), r.GetVolumeId(), droplet, waits)
+	}
+	_, err := c.moving(ctx, r.GetVolumeId(), "detach from droplet "+r.GetNodeId(), work)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -178,13 +204,14 @@ func (c *Controller) ControllerUnpublishVolume(ctx context.Context, r *spec.Cont
 }
 
 // detach observes and acts until the volume is not at the droplet.
-func (c *Controller) detach(ctx context.Context, id string, droplet int, refused func(error)) error {
+func (c *Controller) detach(ctx context.Context, id string, droplet int, waits func(error)) error {
+	epoch := c.o.API.Epoch()
 	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
 		return volume.PlanDetach(v, droplet).Do != volume.Nothing
 	})
 	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 		if errors.Is(err, doapi.ErrNotFound) {
-			return nil
+			return c.gone(ctx, "volume "+id, epoch)
 		}
 		if err != nil {
 			return fmt.Errorf("looking for volume %s: %w", id, err)
@@ -193,7 +220,7 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int, refused
 		if step.Do == volume.Nothing {
 			return nil
 		}
-		_, err = c.act(ctx, step.Droplet, v, volume.Detach, false, func() (volume.Action, error) {
+		_, err = c.act(ctx, deed{step.Droplet, v, volume.Detach, false, waits}, func() (volume.Action, error) {
 			return c.o.API.DetachVolume(ctx, v, step.Droplet)
 		})
 		switch {
@@ -201,8 +228,9 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int, refused
 			c.leftDroplet(id)
 			return nil
 		case errors.Is(err, doapi.ErrNotFound): // gone meanwhile
-		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous), errors.Is(err, doapi.ErrRefused): // refused: not attached any more
-			refused(err)
+		case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous),
+			errors.Is(err, doapi.ErrRefused): // not attached any more
+			waits(response(err))
 			if c.pause(ctx, wait) != nil {
 				return fmt.Errorf("detaching volume %s from droplet %d: %w", v.Name, step.Droplet, err)
 			}
@@ -214,7 +242,9 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int, refused
 }
 
 // ControllerExpandVolume grows a volume, attached or not. The file system is the node's to grow.
-func (c *Controller) ControllerExpandVolume(ctx context.Context, r *spec.ControllerExpandVolumeRequest) (*spec.ControllerExpandVolumeResponse, error) {
+func (c *Controller) ControllerExpandVolume(
+	ctx context.Context, r *spec.ControllerExpandVolumeRequest,
+) (*spec.ControllerExpandVolumeResponse, error) {
 	switch {
 	case r.GetVolumeId() == "":
 		return nil, invalid("the request has no volume ID")
@@ -239,12 +269,14 @@ func (c *Controller) ControllerExpandVolume(ctx context.Context, r *spec.Control
 			return nil, fail(err)
 		}
 	}
-	return &spec.ControllerExpandVolumeResponse{CapacityBytes: v.Bytes(), NodeExpansionRequired: r.GetVolumeCapability().GetBlock() == nil}, nil
+	return &spec.ControllerExpandVolumeResponse{
+		CapacityBytes: v.Bytes(), NodeExpansionRequired: r.GetVolumeCapability().GetBlock() == nil,
+	}, nil
 }
 
 // resize observes and acts until the volume has a size in GiB.
 func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Observed, error) {
-	return c.moving(ctx, id, fmt.Sprintf("resize to %d GiB", size), func(ctx context.Context, refused func(error)) (volume.Observed, error) {
+	work := func(ctx context.Context, waits func(error)) (volume.Observed, error) {
 		ctx = doapi.Urgent(ctx, vital)
 		for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 			v, err := c.o.API.Volume(ctx, id)
@@ -254,7 +286,7 @@ func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Ob
 			if v.Size >= size {
 				return v, nil
 			}
-			_, err = c.act(ctx, v.AttachedTo(), v, volume.Resize, false, func() (volume.Action, error) {
+			_, err = c.act(ctx, deed{v.AttachedTo(), v, volume.Resize, false, waits}, func() (volume.Action, error) {
 				return c.o.API.ResizeVolume(ctx, v, size)
 			})
 			switch {
@@ -262,7 +294,7 @@ func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Ob
 				v.Size = size
 				return v, nil
 			case errors.Is(err, doapi.ErrPending), errors.Is(err, doapi.ErrAmbiguous):
-				refused(err)
+				waits(response(err))
 				if c.pause(ctx, wait) != nil {
 					return v, fmt.Errorf("resizing volume %s: %w", v.Name, err)
 				}
@@ -270,5 +302,6 @@ func (c *Controller) resize(ctx context.Context, id string, size int) (volume.Ob
 				return v, err
 			}
 		}
-	})
+	}
+	return c.moving(ctx, id, fmt.Sprintf("resize to %d GiB", size), work)
 }

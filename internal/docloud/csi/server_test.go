@@ -56,7 +56,7 @@ func serve(t *testing.T, options digitalocean.VolumeOptions) *served {
 	server := grpc.NewServer()
 	spec.RegisterIdentityServer(server, &Identity{Name: DriverName, Version: "v0"})
 	spec.RegisterControllerServer(server, NewController(ControllerOptions{
-		API: client, Region: "nyc1", PollInterval: 10 * time.Millisecond, Clock: clock.RealClock{}, Log: logr.Discard(),
+		API: client, Region: "nyc1", Droplet: d.ID, PollInterval: 10 * time.Millisecond, Clock: clock.RealClock{}, Log: logr.Discard(),
 	}))
 	spec.RegisterNodeServer(server, NewNode(NodeOptions{Host: s.host, Droplet: s.node, Region: "nyc1", VolumeLimit: 15, Log: logr.Discard()}))
 	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", s.socket)

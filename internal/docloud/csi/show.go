@@ -153,8 +153,14 @@ func (c *Controller) DeleteSnapshot(ctx context.Context, r *spec.DeleteSnapshotR
 	if r.GetSnapshotId() == "" {
 		return nil, invalid("the request has no snapshot ID")
 	}
-	err := c.o.API.DeleteSnapshot(doapi.Urgent(ctx, vital), r.GetSnapshotId())
-	if err != nil && !errors.Is(err, doapi.ErrNotFound) {
+	ctx, epoch := doapi.Urgent(ctx, vital), c.o.API.Epoch()
+	err := c.o.API.DeleteSnapshot(ctx, r.GetSnapshotId())
+	switch {
+	case errors.Is(err, doapi.ErrNotFound):
+		if err := c.gone(ctx, "snapshot "+r.GetSnapshotId(), epoch); err != nil {
+			return nil, err
+		}
+	case err != nil:
 		return nil, fail(fmt.Errorf("deleting snapshot %s: %w", r.GetSnapshotId(), err))
 	}
 	return &spec.DeleteSnapshotResponse{}, nil

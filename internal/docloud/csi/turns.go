@@ -8,25 +8,38 @@ import (
 	"sync"
 )
 
-// turns lets one at a time go, per droplet, in the order in which they came: DigitalOcean takes one action of a droplet at a time.
+// turns lets one at a time go, per droplet, in the order in which they came: DigitalOcean takes one action of a droplet
+// at a time.
 type turns struct {
 	mu      sync.Mutex // guards waiting
-	waiting map[int][]chan struct{}
+	waiting map[int][]turn
 }
 
-func newTurns() *turns { return &turns{waiting: map[int][]chan struct{}{}} }
+// turn is one that waits, or whose turn it is once the channel is closed.
+type turn struct {
+	what  string
+	comes chan struct{}
+}
 
-// take waits for the turn at a droplet and returns what ends it.
-func (t *turns) take(ctx context.Context, droplet int) (release func(), err error) {
-	mine := make(chan struct{})
+func newTurns() *turns { return &turns{waiting: map[int][]turn{}} }
+
+// take waits for the turn at a droplet and returns what ends it. It reports first which one it waits for, if any.
+func (t *turns) take(
+	ctx context.Context, droplet int, what string, waits func(first string),
+) (release func(), err error) {
+	mine := turn{what, make(chan struct{})}
 	t.mu.Lock()
-	t.waiting[droplet] = append(t.waiting[droplet], mine)
-	if len(t.waiting[droplet]) == 1 {
-		close(mine)
+	line := append(t.waiting[droplet], mine)
+	t.waiting[droplet] = line
+	if len(line) == 1 {
+		close(mine.comes)
 	}
 	t.mu.Unlock()
+	if len(line) > 1 {
+		waits(line[0].what)
+	}
 	select {
-	case <-mine:
+	case <-mine.comes:
 		return func() { t.leave(droplet, mine) }, nil
 	case <-ctx.Done():
 		t.leave(droplet, mine)
@@ -35,7 +48,7 @@ func (t *turns) take(ctx context.Context, droplet int) (release func(), err erro
 }
 
 // leave takes one out of the line; who is first then may go.
-func (t *turns) leave(droplet int, who chan struct{}) {
+func (t *turns) leave(droplet int, who turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line := t.waiting[droplet]
@@ -45,7 +58,7 @@ func (t *turns) leave(droplet int, who chan struct{}) {
 		}
 		line = append(line[:i:i], line[i+1:]...)
 		if i == 0 && len(line) > 0 {
-			close(line[0])
+			close(line[0].comes)
 		}
 		break
 	}

@@ -160,6 +160,39 @@ func TestANewActionWakesThePoller(t *testing.T) {
 	})
 }
 
+// TestAVolumeWaitsByName: while one action of a droplet does not end, the next volume's response and log say which one that is.
+func TestAVolumeWaitsByName(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a := newAccount(t, digitalocean.VolumeOptions{AttachAfter: time.Second, DetachAfter: 4 * time.Minute})
+		var lines []string
+		a.o.Log = funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+		stuck, next, node := a.volume("pvc-stuck", 1), a.volume("pvc-next", 1), a.droplet()
+		if err := a.attach(stuck, node); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err := a.detach(t.Context(), stuck, node); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-time.After(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		_, err := a.ControllerPublishVolume(ctx, attachment(next, node, "first"))
+		want(t, err, codes.DeadlineExceeded, "does one action at a time, and has detach of volume pvc-stuck first")
+		if all := strings.Join(lines, "\n"); !strings.Contains(all, "has detach of volume pvc-stuck first") {
+			t.Errorf("the log does not say it:\n%s", all)
+		}
+		<-ended
+		if err := a.attach(next, node); err != nil {
+			t.Error(err)
+		}
+		<-time.After(longestPoll) // the poller ends
+	})
+}
+
 // TestTheLastRefusalIsTheResponse, a second before the caller's deadline, and in the log; the request is repeated.
 func TestTheLastRefusalIsTheResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -101,6 +102,36 @@ func checkRegion(ctx context.Context, client *doapi.Client, region string, o *op
 	return nil
 }
 
+// ownDroplet returns a droplet of the cluster that shows whose account the token is of: the one that is set, or else the one
+// that the controller runs on if that gave the region as well. It is 0 if none is known: a controller may run elsewhere.
+func ownDroplet(ctx context.Context, o *options) (int, error) {
+	text := o.dropletID
+	if text == "" && o.region == "" {
+		text, _ = metadata.Read(ctx, o.metadataURL, metadata.ID) // without it, droplets that requests name show it
+	}
+	if text == "" {
+		return 0, nil
+	}
+	droplet, err := strconv.Atoi(text)
+	if err != nil || droplet <= 0 {
+		return 0, fmt.Errorf("the droplet's ID is %q: it must be a number, in --droplet-id and from the metadata service", text)
+	}
+	return droplet, nil
+}
+
+// checkAccount checks with one call that the token is of the account of a droplet, if one is known.
+func checkAccount(ctx context.Context, client *doapi.Client, droplet int) error {
+	if droplet == 0 {
+		return nil
+	}
+	_, err := client.Droplet(ctx, droplet)
+	if errors.Is(err, doapi.ErrNotFound) {
+		return fmt.Errorf("%w: the token is of another account, which has no droplet %d of this cluster: check the token and --droplet-id",
+			errSettings, droplet)
+	}
+	return nil // what else fails, such as a missing scope, proves nothing against the token
+}
+
 // addController adds the controller's service, and closes the gate before it until DigitalOcean's API has responded.
 func addController(
 	ctx context.Context, o *options, server *grpc.Server, gate *gate, region string, metrics *csi.Metrics, registry *prometheus.Registry, log logr.Logger,
@@ -109,14 +140,23 @@ func addController(
 	if err != nil {
 		return err
 	}
-	gate.check = func(ctx context.Context) error { return checkRegion(ctx, client, region, o) }
+	droplet, err := ownDroplet(ctx, o)
+	if err != nil {
+		return err
+	}
+	gate.check = func(ctx context.Context) error {
+		if err := checkRegion(ctx, client, region, o); err != nil {
+			return err
+		}
+		return checkAccount(ctx, client, droplet)
+	}
 	if err := gate.pass(ctx); errors.Is(err, errSettings) {
 		return err
 	} else if err != nil {
 		log.Error(err, "DigitalOcean's API does not respond yet: requests get that as their answer until it does")
 	}
 	spec.RegisterControllerServer(server, csi.NewController(csi.ControllerOptions{
-		API: client, Region: region, Tag: o.tag, PollInterval: o.pollInterval, Clock: clock.RealClock{}, Log: log, Metrics: metrics,
+		API: client, Region: region, Droplet: droplet, Tag: o.tag, PollInterval: o.pollInterval, Clock: clock.RealClock{}, Log: log, Metrics: metrics,
 	}))
 	return nil
 }

@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -151,6 +153,39 @@ func TestTheControllerRunsOutsideDigitalOcean(t *testing.T) {
 	s.create("pvc-1", 1)
 	if v := s.sim.Account("").Volumes()[0]; v.Region.Slug != "fra1" {
 		t.Errorf("the volume is in %s", v.Region.Slug)
+	}
+}
+
+// TestATokenOfAnotherAccountDoesNotStart: the controller ends with one sentence if the token's account has not its droplet, by the
+// flag or by the metadata service. A number that is none is refused as well.
+func TestATokenOfAnotherAccountDoesNotStart(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 0, digitalocean.VolumeOptions{})
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, map[string]string{"/metadata/v1/region": "nyc1", "/metadata/v1/id": "4242"}[r.URL.Path])
+	}))
+	t.Cleanup(service.Close)
+	for name, row := range map[string]struct {
+		flags []string
+		words string
+	}{
+		"by the flag":     {[]string{"--region=nyc1", "--droplet-id=4243"}, "the token is of another account, which has no droplet 4243"},
+		"by the metadata": {[]string{"--metadata-url=" + service.URL}, "the token is of another account, which has no droplet 4242"},
+		"no number":       {[]string{"--region=nyc1", "--droplet-id=node-1"}, `the droplet's ID is "node-1": it must be a number`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{
+				"--endpoint=unix://" + filepath.Join(s.folder, strings.ReplaceAll(name, " ", "-")+".sock"), "--url=" + s.api.URL,
+				"--token=" + digitalocean.DefaultToken,
+			}, row.flags...)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			out, err := exec.CommandContext(ctx, s.binary, args...).CombinedOutput() //nolint:gosec // our own program
+			if err == nil || ctx.Err() != nil || !strings.Contains(string(out), row.words) {
+				t.Errorf("%v, %s; want %q", err, out, row.words)
+			}
+		})
 	}
 }
 

@@ -62,7 +62,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.url, "url", "https://api.digitalocean.com/", "URL of DigitalOcean's API.")
 	flags.StringVar(&o.metadataURL, "metadata-url", metadataURL, "URL of the metadata service, which knows the region and, for the node plugin, the droplet.")
 	flags.StringVar(&o.region, "region", "", "Region of the volumes. If empty, the metadata service is queried, which works only on a droplet.")
-	flags.StringVar(&o.dropletID, "droplet-id", "", "ID of the droplet on which the node plugin runs. If empty, the metadata service is queried.")
+	flags.StringVar(&o.dropletID, "droplet-id", "", "ID of the droplet on which the node plugin runs; for the controller, of any droplet of the cluster, which shows that the token is of the right account. If empty, the metadata service is queried.")
 	flags.StringVar(&o.tag, "do-tag", "", "Tag for all volumes and snapshots that the driver creates.")
 	flags.StringVar(&o.driverName, "driver-name", csi.DriverName, "Name of the driver.")
 	flags.StringVar(&o.debugAddress, "debug-addr", "", "HOST:PORT where /health, /healthz and /readyz are served. If empty, they are not served.")

@@ -130,6 +130,9 @@ func (s *scene) newController(name string) *program {
 	p.command = []string{
 		s.binary, "--endpoint=unix://" + p.socket, "--url=" + s.api.URL, "--region=nyc1", "--token=" + digitalocean.DefaultToken, "--action-poll-interval=20ms", "-v=2",
 	}
+	if len(s.droplets) > 0 {
+		p.command = append(p.command, "--droplet-id="+s.droplets[0].nodeID())
+	}
 	s.start(p)
 	s.t.Cleanup(func() { p.process.Kill() })
 	return p

@@ -144,7 +144,7 @@ func (c *Client) oneVolume(ctx context.Context, request call, id string) (volume
 	return answer.Volume.translate(), nil
 }
 
-// DeleteVolume deletes a volume (DELETE /v2/volumes/{id}). One that is gone already is not an error; one that is attached is refused by DigitalOcean.
+// DeleteVolume deletes a volume (DELETE /v2/volumes/{id}). One that is not found is ErrNotFound; one that is attached is refused by DigitalOcean.
 func (c *Client) DeleteVolume(ctx context.Context, id string) error {
 	return c.deleteOne(ctx, "volume", volumeRoute, volumesPath, id)
 }
@@ -153,11 +153,7 @@ func (c *Client) deleteOne(ctx context.Context, kind, route, path, id string) er
 	if err := checkID(kind, id); err != nil {
 		return err
 	}
-	err := c.do(ctx, call{method: http.MethodDelete, route: route, path: path + "/" + id})
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
+	return c.do(ctx, call{method: http.MethodDelete, route: route, path: path + "/" + id})
 }
 
 // AttachVolume begins an action (POST /v2/volumes/{id}/actions), as DetachVolume and ResizeVolume do. It is done when [Client.VolumeAction]
@@ -293,7 +289,7 @@ func (c *Client) oneSnapshot(ctx context.Context, request call) (volume.Snapshot
 	return answer.Snapshot.translate(), nil
 }
 
-// DeleteSnapshot deletes a snapshot (DELETE /v2/snapshots/{id}). One that is gone already is not an error.
+// DeleteSnapshot deletes a snapshot (DELETE /v2/snapshots/{id}). One that is not found is ErrNotFound.
 func (c *Client) DeleteSnapshot(ctx context.Context, id string) error {
 	return c.deleteOne(ctx, "snapshot", snapshotRoute, snapshotsPath, id)
 }
