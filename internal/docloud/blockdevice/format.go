@@ -23,10 +23,10 @@ const longestFormat = 10 * time.Minute
 // longestCheck bounds how long a file system is checked.
 const longestCheck = time.Hour
 
-// Format makes a file system for a volume. Right before, the device is opened for this process alone, has the size that it
-// had, and is read again: it must be blank, or hold a part of what mkfs began on this machine and did not finish. It stays
-// open until the file system is made: as long as something has it open, the kernel gives neither its number nor its name to
-// another disk.
+// Format makes a file system for a volume. Right before, the device is opened for this process alone, has the size that
+// it had, and is read again: it must be blank, or hold what mkfs began on this machine and was not seen to finish. That
+// it is done is to be kept by [Host.Made] before anybody can write to it. The device stays open until the file system
+// is made: as long as something has it open, the kernel gives neither its number nor its name to another disk.
 func (h *Host) Format(ctx context.Context, d Device, v Volume, fileSystem string) error {
 	program, err := maker(fileSystem)
 	if err != nil {
@@ -45,7 +45,7 @@ func (h *Host) Format(ctx context.Context, d Device, v Volume, fileSystem string
 	if err != nil {
 		return err
 	}
-	unfinished := progress == Begun && content.Kind == Unknown
+	unfinished := progress == Begun && (content.Kind == Unknown || content.Kind == FileSystem && content.UUID == v.UUID())
 	if content.Kind != Blank && !unfinished {
 		return fmt.Errorf("%w: %s is not blank, it holds %s", ErrUnsafe, d.Path, content.Name)
 	}
@@ -57,7 +57,7 @@ func (h *Host) Format(ctx context.Context, d Device, v Volume, fileSystem string
 	if err := run(ctx, program, append(makerOptions(fileSystem, v, unfinished), d.Path)...); err != nil {
 		return fmt.Errorf("making a file system: %w. It is tried again", err)
 	}
-	return h.Made(v)
+	return nil
 }
 
 // hold opens a device that nobody else has, and that still is what it was.
@@ -80,8 +80,8 @@ func (h *Host) hold(d Device) (*os.File, error) {
 	return f, nil
 }
 
-// alone reports by an error that a device is mounted, in whatever mount namespace, or held by another program: the kernel
-// lets only one open it with O_EXCL (open(2)).
+// alone reports by an error that a device is mounted, in whatever mount namespace, or held by another program: the
+// kernel lets only one open it with O_EXCL (open(2)).
 func alone(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -104,8 +104,9 @@ func maker(fileSystem string) (string, error) {
 	return "", fmt.Errorf("the file system %q is not supported: use ext4 or xfs", fileSystem)
 }
 
-// makerOptions are those of csi-digitalocean and the volume's UUID. Force is used only over what mkfs left unfinished: without
-// it mkfs.xfs refuses a device that has something it knows. The root user needs no blocks of his own in a volume (-m0).
+// makerOptions are those of csi-digitalocean and the volume's UUID. Force is used only over what mkfs left unfinished:
+// without it mkfs.xfs refuses a device that has something it knows. The root user needs no blocks of his own in a
+// volume (-m0).
 func makerOptions(fileSystem string, v Volume, force bool) []string {
 	options := []string{"-q", "-m0", "-U", v.UUID().String()}
 	forced := "-F"
@@ -118,7 +119,8 @@ func makerOptions(fileSystem string, v Volume, force bool) []string {
 	return options
 }
 
-// Repair checks a file system that is not mounted, and repairs what can be repaired without a decision. xfs repairs itself when it is mounted.
+// Repair checks a file system that is not mounted, and repairs what can be repaired without a decision. xfs repairs
+// itself when it is mounted.
 func (h *Host) Repair(ctx context.Context, d Device, fileSystem string) error {
 	if fileSystem != "ext4" {
 		return nil

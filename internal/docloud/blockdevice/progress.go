@@ -22,9 +22,9 @@ type Progress int
 const (
 	// NotBegun is a volume on which this machine has made none.
 	NotBegun Progress = iota
-	// Begun is one of which mkfs may have written a part. Nothing was mounted yet.
+	// Begun is one of which mkfs may have written a part. Nobody could write to it yet.
 	Begun
-	// Done is one that mkfs has finished: files may be in it.
+	// Done is one that was mounted: files may be in it.
 	Done
 )
 
@@ -53,7 +53,7 @@ func (h *Host) Progress(id string) (Progress, error) {
 	return Done, nil // also what cannot be read: the right is spent
 }
 
-// Made keeps that the file system of a volume is finished. It must be kept before anything is mounted.
+// Made keeps that the file system of a volume is made. It must be kept before anybody can write to it.
 func (h *Host) Made(v Volume) error { return h.keepProgress(v, doneText) }
 
 // keepProgress writes a progress so that it outlives the end of the machine. Those of volumes that are not at this

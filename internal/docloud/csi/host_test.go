@@ -64,7 +64,7 @@ func (f *folders) Format(ctx context.Context, d blockdevice.Device, v blockdevic
 		return fmt.Errorf("%w: %s is not blank", blockdevice.ErrUnsafe, d.Path)
 	}
 	f.content[d.Path] = blockdevice.Content{Kind: blockdevice.FileSystem, Name: fileSystem}
-	f.made[v.ID] = blockdevice.Done
+	f.made[v.ID] = blockdevice.Begun
 	return nil
 }
 

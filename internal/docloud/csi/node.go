@@ -206,68 +206,104 @@ func published(publish map[string]string) (name string, size int64, err error) {
 
 // stage makes the file system of a device appear at the staging path. Read-only, nothing is written: no file system is made,
 // repaired or grown, and no journal is replayed.
-func (n *Node) stage(ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest, options blockdevice.Options) error {
-	at, mounted, err := n.o.Host.At(r.GetStagingTargetPath())
+func (n *Node) stage(
+	ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest, options blockdevice.Options,
+) error {
+	path, v := r.GetStagingTargetPath(), volumeOf(r)
+	at, mounted, err := n.o.Host.At(path)
 	switch {
 	case err != nil:
 		return err
 	case mounted && at.Number != d.Number:
-		return status.Errorf(codes.Internal, "%s has another device mounted, %s instead of %s: unmount it", r.GetStagingTargetPath(), at.Path, d.Path)
+		return status.Errorf(codes.Internal, "%s has another device mounted, %s instead of %s: unmount it", path, at.Path, d.Path)
 	case mounted && options.ReadOnly:
 		return nil
 	case mounted:
-		return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
+		return errors.Join(n.o.Host.Grow(ctx, d, path), n.spend(v))
 	}
-	has, err := n.fileSystem(ctx, d, r, options.ReadOnly)
+	has, unproven, err := n.fileSystem(ctx, d, r, options.ReadOnly)
 	if err != nil {
 		return err
 	}
 	if options.ReadOnly {
-		return n.o.Host.Mount(ctx, d, r.GetStagingTargetPath(), has, options)
+		return n.o.Host.Mount(ctx, d, path, has, options)
 	}
-	if err := n.o.Host.Repair(ctx, d, has); err != nil {
+	err = n.mount(ctx, d, path, has, options)
+	if err != nil && unproven {
+		n.o.Log.Info("What mkfs left cannot be mounted", "volume", v.ID, "device", d.Path, "error", err.Error())
+		if err = n.format(ctx, d, r, has); err == nil {
+			err = n.mount(ctx, d, path, has, options)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return n.spend(v)
+}
+
+func volumeOf(r *spec.NodeStageVolumeRequest) blockdevice.Volume {
+	return blockdevice.Volume{ID: r.GetVolumeId(), Name: r.GetPublishContext()[VolumeNameKey]}
+}
+
+// spend keeps that the file system of a volume is made, before anybody can write to it.
+func (n *Node) spend(v blockdevice.Volume) error {
+	progress, err := n.o.Host.Progress(v.ID)
+	if err != nil || progress != blockdevice.Begun {
+		return err
+	}
+	return n.o.Host.Made(v)
+}
+
+// mount repairs, grows and mounts a file system.
+func (n *Node) mount(
+	ctx context.Context, d blockdevice.Device, path, fileSystem string, options blockdevice.Options,
+) error {
+	if err := n.o.Host.Repair(ctx, d, fileSystem); err != nil {
 		return err
 	}
 	if err := n.o.Host.Grow(ctx, d, ""); err != nil {
 		return err
 	}
-	if err := n.o.Host.Mount(ctx, d, r.GetStagingTargetPath(), has, options); err != nil {
+	if err := n.o.Host.Mount(ctx, d, path, fileSystem, options); err != nil {
 		return err
 	}
-	return n.o.Host.Grow(ctx, d, r.GetStagingTargetPath())
+	return n.o.Host.Grow(ctx, d, path)
 }
 
-// fileSystem returns the file system of a device, which it makes if there is none and the volume may have one.
+// fileSystem returns the file system of a device, which it makes if there is none and the volume may have one. unproven
+// is one of which mkfs was not seen to end, and that was not mounted since.
 func (n *Node) fileSystem(
 	ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest, readOnly bool,
-) (string, error) {
+) (has string, unproven bool, err error) {
 	content, err := n.o.Host.Inspect(ctx, d)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	progress, err := n.o.Host.Progress(r.GetVolumeId())
+	v := volumeOf(r)
+	progress, err := n.o.Host.Progress(v.ID)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	has, err := decide(content, progress, readOnly, r)
-	if err != nil {
-		return "", err
+	if has, err = decide(content, progress, readOnly, r); err != nil {
+		return "", false, err
 	}
-	v := blockdevice.Volume{ID: r.GetVolumeId(), Name: r.GetPublishContext()[VolumeNameKey]}
 	if err := witness(d, content, v, r.GetVolumeContext()); err != nil {
-		return "", err
+		return "", false, err
 	}
-	switch {
-	case readOnly:
-	case has == "":
+	if has == "" && !readOnly {
 		has = fileSystemOr(r.GetVolumeCapability().GetMount().GetFsType())
-		n.o.Log.Info("Making a file system", "volume", v.ID, "device", d.Path, "bytes", d.Size, "fileSystem", has,
-			"right", r.GetPublishContext()[FormatKey], "again", progress == blockdevice.Begun)
-		err = n.o.Host.Format(ctx, d, v, has)
-	case progress == blockdevice.Begun: // mkfs was done, which is not kept yet
-		err = n.o.Host.Made(v)
+		return has, false, n.format(ctx, d, r, has)
 	}
-	return has, err
+	unproven = progress == blockdevice.Begun && content.UUID == v.UUID() &&
+		volume.Right(r.GetPublishContext()[FormatKey]) == volume.RightFirst
+	return has, unproven, nil
+}
+
+func (n *Node) format(ctx context.Context, d blockdevice.Device, r *spec.NodeStageVolumeRequest, fileSystem string) error {
+	v := volumeOf(r)
+	n.o.Log.Info("Making a file system", "volume", v.ID, "device", d.Path, "bytes", d.Size, "fileSystem", fileSystem,
+		"right", r.GetPublishContext()[FormatKey])
+	return n.o.Host.Format(ctx, d, v, fileSystem)
 }
 
 // decide returns the file system that a device has, "" if one is to be made.

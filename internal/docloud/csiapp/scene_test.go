@@ -26,9 +26,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
 	"github.com/mooring-dev/mooring/internal/sim/disks"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/blocklog"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	blocklog.Serve()
+	testkit.Main(m)
+}
 
 // scene is the real binary against a simulator whose volumes are loop devices.
 type scene struct {

@@ -1,0 +1,280 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package csiapp
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
+	"github.com/mooring-dev/mooring/internal/docloud/csi"
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
+	"github.com/mooring-dev/mooring/internal/sim/disks"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/blocklog"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+)
+
+// crashes is one machine on which disks are staged that lost power.
+type crashes struct {
+	*testing.T
+
+	folder     string
+	disks      *disks.Disks
+	fileSystem string
+	count      int
+}
+
+const (
+	crashedSize = 1 << 30
+	crashedFile = "file"
+	// crashedData is what was written and synced before the crash.
+	crashedData = "what a person keeps"
+)
+
+// node is the node plugin with what it had kept on its own disk.
+func (c *crashes) node(state string) *csi.Node {
+	return csi.NewNode(csi.NodeOptions{Droplet: "1", Region: "nyc1", VolumeLimit: 15, Log: logr.Discard(), Host: &blockdevice.Host{
+		Links: c.disks.Links(1), Sysfs: c.disks.Sysfs(), State: state, Clock: clock.RealClock{},
+	}})
+}
+
+func (c *crashes) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// on does something with a file that is the disk of a volume.
+func (c *crashes) on(file string, do func(volume, device string)) {
+	c.Helper()
+	c.count++
+	volume := strconv.Itoa(c.count)
+	c.must(c.disks.Create(volume, "pvc-"+volume, crashedSize>>30, ""))
+	c.must(os.Remove(c.disks.File(volume)))
+	c.must(os.Symlink(file, c.disks.File(volume)))
+	c.must(c.disks.Attach(volume, 1))
+	do(volume, c.disks.Device(volume))
+	c.must(c.disks.Detach(volume, 1))
+	c.must(c.disks.Delete(volume))
+}
+
+// stage stages a volume. What the plugin keeps of it is under an ID that is the same for all disks of a story.
+func (c *crashes) stage(state, volume string, right volume.Right) (path string, err error) {
+	path = filepath.Join(c.folder, "staging", volume)
+	_, err = c.node(state).NodeStageVolume(c.Context(), &spec.NodeStageVolumeRequest{
+		VolumeId: "id", StagingTargetPath: path, VolumeCapability: mounted(c.fileSystem), VolumeContext: made(),
+		PublishContext: map[string]string{
+			csi.VolumeNameKey: "pvc-" + volume, csi.VolumeSizeKey: strconv.Itoa(crashedSize), csi.FormatKey: string(right),
+		},
+	})
+	return path, err
+}
+
+// unmount waits for what other tests of this process still have open: a child that was forked and has not begun its program.
+func (c *crashes) unmount(path string) {
+	c.Helper()
+	testkit.Eventually(c.T, "the end of a mount", func() string {
+		if err := unix.Unmount(path, 0); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// sparse makes a file of zeros, copied what another one holds.
+func (c *crashes) sparse(name, from string) string {
+	c.Helper()
+	path := filepath.Join(c.folder, name)
+	if from != "" {
+		out, err := exec.CommandContext(c.Context(), "cp", "--sparse=always", from, path).CombinedOutput() //nolint:gosec // ours
+		if err != nil {
+			c.Fatalf("%v: %s", err, out)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // ours
+	c.must(err)
+	c.must(errors.Join(f.Truncate(crashedSize), f.Close()))
+	return path
+}
+
+// sum is what a disk holds.
+func (c *crashes) sum(path string) string {
+	c.Helper()
+	f, err := os.Open(path) //nolint:gosec // ours
+	c.must(err)
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	for at := int64(0); ; {
+		data, err := f.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return fmt.Sprintf("%x", hash.Sum(nil))
+		}
+		c.must(err)
+		end, err := f.Seek(data, unix.SEEK_HOLE)
+		c.must(err)
+		for ; data < end; data += 4096 {
+			block := make([]byte, 4096)
+			_, err := f.ReadAt(block, data)
+			if err != nil && !errors.Is(err, io.EOF) {
+				c.Fatal(err)
+			}
+			if strings.Trim(string(block), "\x00") != "" { // what is zero may be a hole or not
+				fmt.Fprintf(hash, "%d %s", data, block)
+			}
+		}
+		at = end
+	}
+}
+
+// recorded stages a copy of a disk, and returns what that wrote.
+func (c *crashes) recorded(base string, right volume.Right) []blocklog.Write {
+	c.Helper()
+	log := blocklog.New(c.T, testkit.Folder(c.T, "log"), c.sparse("recorded", base))
+	c.on(log.Path(), func(volume, device string) {
+		path, err := c.stage(testkit.Folder(c.T, "state"), volume, right)
+		c.must(err)
+		c.unmount(path)
+		out, err := exec.CommandContext(c.Context(), "blockdev", "--flushbufs", device).CombinedOutput() //nolint:gosec // ours
+		if err != nil {
+			c.Fatalf("%v: %s", err, out)
+		}
+	})
+	return log.Writes()
+}
+
+// used returns a disk with a file, as it is while the file system is mounted: a power failure left it.
+func (c *crashes) used() string {
+	c.Helper()
+	disk, copied := c.sparse("used", ""), ""
+	c.on(disk, func(volume, device string) {
+		path, err := c.stage(testkit.Folder(c.T, "state"), volume, "first")
+		c.must(err)
+		f, err := os.Create(filepath.Join(path, crashedFile)) //nolint:gosec // ours
+		c.must(err)
+		_, err = f.WriteString(crashedData)
+		c.must(errors.Join(err, f.Sync(), f.Close()))
+		copied = c.sparse("powerless", disk)
+		c.unmount(path)
+		_ = device
+	})
+	return copied
+}
+
+// TestEveryCrashOfAStage: each state that a disk can be in after a crash of a stage, of mkfs, of the repair or of the replay
+// of a journal, is staged, or refused without a byte written. What a person wrote is there afterwards, and no disk is
+// formatted that ever held it.
+func TestEveryCrashOfAStage(t *testing.T) {
+	t.Parallel()
+	needDevices(t)
+	if err := blocklog.Available(); err != nil {
+		testkit.Skip(t, "%v", err)
+	}
+	for _, fileSystem := range []string{"ext4", "xfs"} {
+		t.Run(fileSystem, func(t *testing.T) {
+			t.Parallel()
+			c := &crashes{T: t, folder: testkit.Folder(t, "crash"), fileSystem: fileSystem}
+			c.disks = disks.New(c.folder)
+			t.Cleanup(c.disks.Close)
+			blank, used := c.sparse("blank", ""), c.used()
+			making, repairing := c.recorded(blank, "first"), c.recorded(used, "attached-before")
+			t.Logf("mkfs and mount make %d writes, repair and mount %d", len(making), len(repairing))
+			for name, story := range map[string]struct {
+				base     string
+				writes   []blocklog.Write
+				progress string
+				right    volume.Right
+				all      bool // every state is staged
+			}{
+				"mkfs":                     {blank, making, "begun ", "first", true},
+				"mkfs, nothing is kept":    {blank, making, "", "first", false},
+				"mkfs, at another node":    {blank, making, "", "attached-before", false},
+				"mkfs was done long ago":   {blank, making, "done ", "first", false},
+				"repair":                   {used, repairing, "", "attached-before", true},
+				"repair, where it began":   {used, repairing, "done ", "first", true},
+				"repair, mkfs had a crash": {used, repairing, "begun ", "first", true},
+			} {
+				c.tryStates(name, story.base, story.writes, story.progress, story.right, story.all)
+			}
+		})
+	}
+}
+
+// tryStates stages disks as crashes left them.
+func (c *crashes) tryStates(
+	name, base string, writes []blocklog.Write, progress string, right volume.Right, all bool,
+) {
+	c.Helper()
+	seed := cases.Seed(c.T)
+	random := rand.New(rand.NewPCG(seed, uint64(len(name)))) //nolint:gosec // it is to be repeated
+	ended := map[string]int{}
+	for range cases.Number(c.T, 4, 60, 2000) {
+		after := random.IntN(len(writes) + 1)
+		disk := c.sparse("crashed", base)
+		f, err := os.OpenFile(disk, os.O_RDWR, 0) //nolint:gosec // ours
+		c.must(err)
+		c.must(errors.Join(blocklog.Crash(f, writes, after, random), f.Close()))
+		before, state := c.sum(disk), testkit.Folder(c.T, "state")
+		if progress != "" {
+			file := filepath.Join(state, fmt.Sprintf("format-%x", sha256.Sum256([]byte("id"))))
+			c.must(os.WriteFile(file, []byte(progress+"pvc\n"), 0o600))
+		}
+		c.on(disk, func(volume, _ string) {
+			path, err := c.stage(state, volume, right)
+			what := fmt.Sprintf("%s after %d of %d writes", name, after, len(writes))
+			switch {
+			case err == nil:
+				c.checkStaged(what, path, base)
+				ended["staged"]++
+			case all:
+				c.Errorf("%s: %v", what, err)
+			case strings.Contains(err.Error(), "mounting "): // the kernel looks deeper than the driver does
+				ended["not mounted"]++
+			case status.Code(err) != codes.FailedPrecondition:
+				c.Errorf("%s: %v", what, err)
+			case c.sum(disk) != before:
+				c.Errorf("%s: refused, and written to: %v", what, err)
+			default:
+				ended["refused"]++
+			}
+		})
+		c.must(os.Remove(disk))
+	}
+	c.Logf("%s, %s: %v", c.fileSystem, name, ended)
+}
+
+// checkStaged writes to what is staged, and looks for what was there.
+func (c *crashes) checkStaged(what, path, base string) {
+	c.Helper()
+	defer c.unmount(path)
+	if strings.HasSuffix(base, "powerless") {
+		if got, err := os.ReadFile(filepath.Join(path, crashedFile)); err != nil || string(got) != crashedData { //nolint:gosec // ours
+			c.Errorf("%s: the file has %q, %v", what, got, err)
+		}
+	}
+	f, err := os.Create(filepath.Join(path, "another")) //nolint:gosec // ours
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil {
+		c.Errorf("%s: %v", what, err)
+	}
+}
