@@ -112,7 +112,7 @@ func (c *Controller) history(ctx context.Context, v volume.Observed, droplet int
 	end := p.since.Add(longestLag)
 	for wait := settleTime; v.History == volume.NotShown; wait = min(2*wait, longestLag/4) {
 		last := !c.o.Clock.Now().Before(end)
-		actions, err := c.o.API.VolumeActions(ctx, v.ID)
+		actions, err := c.o.API.LatestActions(ctx, v.ID)
 		v.History = volume.HistoryOf(actions, p.action)
 		if v.History == volume.FirstAttachment && p.action == 0 && !last {
 			v.History = volume.NotShown // it may be an earlier one: the list must be younger than the attachment

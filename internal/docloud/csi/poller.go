@@ -31,11 +31,9 @@ const longestPoll = 15 * time.Second
 type actions interface {
 	// VolumeAction reads one action of a volume.
 	VolumeAction(ctx context.Context, volumeID string, id int) (volume.Action, error)
-	// VolumeActions returns the newest actions of a volume.
-	VolumeActions(ctx context.Context, volumeID string) ([]volume.Action, error)
-	// LatestActions returns the newest actions of the account, those of other resources among them. doapi.ErrForbidden
-	// is a token without actions:read.
-	LatestActions(ctx context.Context) ([]volume.Action, error)
+	// LatestActions returns the newest actions of a volume, or of the account if the ID is empty, those of other
+	// resources among them. doapi.ErrForbidden is a token without actions:read.
+	LatestActions(ctx context.Context, volumeID string) ([]volume.Action, error)
 }
 
 // mostAlone bounds how many actions one poll reads by themselves.
@@ -197,7 +195,7 @@ func (p *poller) poll(ctx context.Context) {
 	defer cancel()
 	now := p.clock.Now()
 	if p.inFlight() > 1 && !p.single {
-		found, err := p.api.LatestActions(ctx)
+		found, err := p.api.LatestActions(ctx, "")
 		if errors.Is(err, doapi.ErrForbidden) {
 			p.single = true
 			p.log.Info("The token lacks the scope actions:read, so that actions are read one by one")
@@ -231,7 +229,7 @@ func (p *poller) judge(page []volume.Action) {
 // read reads an action, with the others of its volume as long as what they show is asked for. That list may lag behind.
 func (p *poller) read(ctx context.Context, w *watch) ([]volume.Action, error) {
 	if w.past {
-		all, err := p.api.VolumeActions(ctx, w.volume.ID)
+		all, err := p.api.LatestActions(ctx, w.volume.ID)
 		if err == nil && slices.ContainsFunc(all, func(a volume.Action) bool { return a.ID == w.id }) {
 			p.mu.Lock()
 			w.past, w.history = false, volume.HistoryOf(all, w.id)

@@ -203,25 +203,23 @@ func (c *Client) oneAction(ctx context.Context, request call) (volume.Action, er
 	return answer.Action.translate(), nil
 }
 
-// VolumeActions returns the newest actions of a volume, at most a page of them (GET /v2/volumes/{id}/actions).
-func (c *Client) VolumeActions(ctx context.Context, volumeID string) ([]volume.Action, error) {
-	if err := checkID("volume", volumeID); err != nil {
+// LatestActions returns the newest actions of a volume, or of the account if the ID is empty: at most a page of them
+// (GET /v2/volumes/{id}/actions, GET /v2/actions).
+func (c *Client) LatestActions(ctx context.Context, volumeID string) ([]volume.Action, error) {
+	if err := checkID("volume", volumeID); volumeID != "" && err != nil {
 		return nil, err
 	}
-	return c.actions(ctx, volumeRoute+"/actions", volumesPath+"/"+volumeID+"/actions")
-}
-
-// LatestActions returns the newest actions of the account, at most a page of them (GET /v2/actions).
-func (c *Client) LatestActions(ctx context.Context) ([]volume.Action, error) {
-	return c.actions(ctx, actionsPath, actionsPath)
-}
-
-func (c *Client) actions(ctx context.Context, route, path string) ([]volume.Action, error) {
 	var answer struct {
 		Actions []wireAction `json:"actions"`
 	}
-	query := url.Values{"per_page": {fmt.Sprint(PageSize)}}
-	if err := c.do(ctx, call{method: http.MethodGet, route: route, path: path, query: query, answer: &answer}); err != nil {
+	request := call{
+		method: http.MethodGet, route: actionsPath, path: actionsPath, answer: &answer,
+		query: url.Values{"per_page": {fmt.Sprint(PageSize)}},
+	}
+	if volumeID != "" {
+		request.route, request.path = volumeRoute+"/actions", volumesPath+"/"+volumeID+"/actions"
+	}
+	if err := c.do(ctx, request); err != nil {
 		return nil, err
 	}
 	var found []volume.Action
