@@ -185,9 +185,6 @@ func (c *crashes) used() string {
 func TestEveryCrashOfAStage(t *testing.T) {
 	t.Parallel()
 	needDevices(t)
-	if err := blocklog.Available(); err != nil {
-		testkit.Skip(t, "%v", err)
-	}
 	for _, fileSystem := range []string{"ext4", "xfs"} {
 		t.Run(fileSystem, func(t *testing.T) {
 			t.Parallel()
