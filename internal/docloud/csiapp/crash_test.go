@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -51,9 +50,10 @@ const (
 
 // node is the node plugin with what it had kept on its own disk.
 func (c *crashes) node(state string) *csi.Node {
-	return csi.NewNode(csi.NodeOptions{Droplet: "1", Region: "nyc1", VolumeLimit: 15, Log: logr.Discard(), Host: &blockdevice.Host{
+	host := &blockdevice.Host{
 		Links: c.disks.Links(1), Sysfs: c.disks.Sysfs(), State: state, Clock: clock.RealClock{},
-	}})
+	}
+	return csi.NewNode(csi.NodeOptions{Droplet: "1", Region: "nyc1", VolumeLimit: 15, Log: logr.Discard(), Host: host})
 }
 
 func (c *crashes) must(err error) {
@@ -89,7 +89,8 @@ func (c *crashes) stage(state, volume string, right volume.Right) (path string, 
 	return path, err
 }
 
-// unmount waits for what other tests of this process still have open: a child that was forked and has not begun its program.
+// unmount waits for what other tests of this process still have open: a child that was forked and has not begun its
+// program.
 func (c *crashes) unmount(path string) {
 	c.Helper()
 	testkit.Eventually(c.T, "the end of a mount", func() string {
@@ -105,8 +106,8 @@ func (c *crashes) sparse(name, from string) string {
 	c.Helper()
 	path := filepath.Join(c.folder, name)
 	if from != "" {
-		out, err := exec.CommandContext(c.Context(), "cp", "--sparse=always", from, path).CombinedOutput() //nolint:gosec // ours
-		if err != nil {
+		copying := exec.CommandContext(c.Context(), "cp", "--sparse=always", from, path) //nolint:gosec // ours
+		if out, err := copying.CombinedOutput(); err != nil {
 			c.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -119,30 +120,9 @@ func (c *crashes) sparse(name, from string) string {
 // sum is what a disk holds.
 func (c *crashes) sum(path string) string {
 	c.Helper()
-	f, err := os.Open(path) //nolint:gosec // ours
-	c.must(err)
-	defer func() { _ = f.Close() }()
 	hash := sha256.New()
-	for at := int64(0); ; {
-		data, err := f.Seek(at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return fmt.Sprintf("%x", hash.Sum(nil))
-		}
-		c.must(err)
-		end, err := f.Seek(data, unix.SEEK_HOLE)
-		c.must(err)
-		for ; data < end; data += 4096 {
-			block := make([]byte, 4096)
-			_, err := f.ReadAt(block, data)
-			if err != nil && !errors.Is(err, io.EOF) {
-				c.Fatal(err)
-			}
-			if strings.Trim(string(block), "\x00") != "" { // what is zero may be a hole or not
-				fmt.Fprintf(hash, "%d %s", data, block)
-			}
-		}
-		at = end
-	}
+	c.must(eachBlock(path, func(at int64, block []byte) { fmt.Fprintf(hash, "%d %s", at, block) }))
+	return fmt.Sprintf("%x", hash.Sum(nil))
 }
 
 // recorded stages a copy of a disk, and returns what that wrote.
@@ -153,8 +133,8 @@ func (c *crashes) recorded(base string, right volume.Right) []blocklog.Write {
 		path, err := c.stage(testkit.Folder(c.T, "state"), volume, right)
 		c.must(err)
 		c.unmount(path)
-		out, err := exec.CommandContext(c.Context(), "blockdev", "--flushbufs", device).CombinedOutput() //nolint:gosec // ours
-		if err != nil {
+		flush := exec.CommandContext(c.Context(), "blockdev", "--flushbufs", device) //nolint:gosec // ours
+		if out, err := flush.CombinedOutput(); err != nil {
 			c.Fatalf("%v: %s", err, out)
 		}
 	})
@@ -179,9 +159,9 @@ func (c *crashes) used() string {
 	return copied
 }
 
-// TestEveryCrashOfAStage: each state that a disk can be in after a crash of a stage, of mkfs, of the repair or of the replay
-// of a journal, is staged, or refused without a byte written. What a person wrote is there afterwards, and no disk is
-// formatted that ever held it.
+// TestEveryCrashOfAStage: each state that a disk can be in after a crash of a stage, of mkfs, of the repair or of the
+// replay of a journal, is staged, or refused without a byte written. What a person wrote is there afterwards, and no
+// disk is formatted that ever held it.
 func TestEveryCrashOfAStage(t *testing.T) {
 	t.Parallel()
 	needDevices(t)
@@ -199,15 +179,14 @@ func TestEveryCrashOfAStage(t *testing.T) {
 				writes   []blocklog.Write
 				progress string
 				right    volume.Right
-				all      bool // every state is staged
+				all      bool // every state is staged; a superblock of which half was written is otherwise for a person
 			}{
-				"mkfs":                     {blank, making, "begun ", "first", true},
-				"mkfs, nothing is kept":    {blank, making, "", "first", false},
-				"mkfs, at another node":    {blank, making, "", "attached-before", false},
-				"mkfs was done long ago":   {blank, making, "done ", "first", false},
-				"repair":                   {used, repairing, "", "attached-before", true},
-				"repair, where it began":   {used, repairing, "done ", "first", true},
-				"repair, mkfs had a crash": {used, repairing, "begun ", "first", true},
+				"mkfs":                   {blank, making, "begun ", "first", true},
+				"mkfs, nothing is kept":  {blank, making, "", "first", false},
+				"mkfs, at another node":  {blank, making, "", "attached-before", false},
+				"mkfs was done long ago": {blank, making, "done ", "first", false},
+				"repair":                 {used, repairing, "", "attached-before", false},
+				"repair, where it began": {used, repairing, "done ", "first", false},
 			} {
 				c.tryStates(name, story.base, story.writes, story.progress, story.right, story.all)
 			}
@@ -223,7 +202,7 @@ func (c *crashes) tryStates(
 	seed := cases.Seed(c.T)
 	random := rand.New(rand.NewPCG(seed, uint64(len(name)))) //nolint:gosec // it is to be repeated
 	ended := map[string]int{}
-	for range cases.Number(c.T, 4, 60, 2000) {
+	for range cases.Number(c.T, 4, 12, 2000) {
 		after := random.IntN(len(writes) + 1)
 		disk := c.sparse("crashed", base)
 		f, err := os.OpenFile(disk, os.O_RDWR, 0) //nolint:gosec // ours
@@ -247,6 +226,8 @@ func (c *crashes) tryStates(
 				ended["not mounted"]++
 			case status.Code(err) != codes.FailedPrecondition:
 				c.Errorf("%s: %v", what, err)
+			case strings.HasSuffix(base, "powerless") && !strings.Contains(err.Error(), "superblock has a wrong checksum"):
+				c.Errorf("%s: a file is there, and it is refused: %v", what, err)
 			case c.sum(disk) != before:
 				c.Errorf("%s: refused, and written to: %v", what, err)
 			default:
@@ -263,7 +244,8 @@ func (c *crashes) checkStaged(what, path, base string) {
 	c.Helper()
 	defer c.unmount(path)
 	if strings.HasSuffix(base, "powerless") {
-		if got, err := os.ReadFile(filepath.Join(path, crashedFile)); err != nil || string(got) != crashedData { //nolint:gosec // ours
+		got, err := os.ReadFile(filepath.Join(path, crashedFile)) //nolint:gosec // ours
+		if err != nil || string(got) != crashedData {
 			c.Errorf("%s: the file has %q, %v", what, got, err)
 		}
 	}

@@ -25,8 +25,9 @@ type Memory struct {
 	TakenSince time.Time
 	// NotKept are the differences that remained right after a PUT that was accepted: DigitalOcean does not keep what was sent.
 	NotKept []Difference
-	// Suspect reports that DigitalOcean refused the droplets: those that are not in the account any more are not sent again.
+	// Suspect reports that DigitalOcean refused the droplets: those that the list of droplets shows to be unfit are not sent.
 	Suspect bool
+	Trial   Trial
 	// InPlace is the request that the load balancer was last known to agree with, but for its droplets: what differs from it while it is still
 	// the right one was changed elsewhere. Nil for none.
 	InPlace []byte
@@ -53,7 +54,7 @@ type Failure struct {
 // clone returns a copy that shares nothing that is changed.
 func (m Memory) clone() Memory {
 	m.Attempted, m.Answered, m.NotKept = slices.Clone(m.Attempted), slices.Clone(m.Answered), slices.Clone(m.NotKept)
-	m.Told = maps.Clone(m.Told)
+	m.Told, m.Trial = maps.Clone(m.Told), m.Trial.clone()
 	return m
 }
 

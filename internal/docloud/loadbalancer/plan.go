@@ -185,6 +185,9 @@ type planning struct {
 	again time.Duration
 	// takenOver reports that the Service takes over a load balancer that it did not hold before.
 	takenOver bool
+	// unfit reports that the list of droplets shows targets to be unfit; held is how many targets are held back.
+	unfit bool
+	held  int
 	// strange is the certificate that the load balancer has and the list of certificates lacks, empty for none.
 	strange string
 }

@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
-	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
 // keep makes the load balancer what the Service asks for: it is found, what it must be is decided, and it is made or changed.
@@ -111,32 +109,8 @@ func (p *planning) desired(observed *Observed) (result Result, problems Problems
 		p.retry(err)
 		return result, nil, false
 	}
-	if p.plan.Memory.Suspect {
-		p.withoutGone(&result.Request)
-	}
+	p.fit(observed, &result)
 	return result, nil, true
-}
-
-// young is the age below which a Node's droplet may be missing in a list that is not quite new.
-const young = 2 * time.Minute
-
-// withoutGone takes droplets that are not in the account any more out of a request that was refused. Their Nodes may stay for a while when
-// many are lost at a time, and must not keep all others from being served. One whose Node is young may be younger than the list. If none would be
-// left the request stays as it is.
-func (p *planning) withoutGone(r *Request) {
-	there := make(map[int]bool, len(p.Droplets.Items))
-	for _, d := range p.Droplets.Items {
-		there[d.ID] = true
-	}
-	for _, node := range p.Nodes {
-		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil && p.Now.Sub(node.CreationTimestamp.Time) < young {
-			there[id] = true
-		}
-	}
-	left := slices.DeleteFunc(slices.Clone(r.DropletIDs), func(id int) bool { return !there[id] })
-	if len(left) > 0 {
-		r.DropletIDs = left
-	}
 }
 
 // loadBalancer is what is made, in words.
@@ -231,6 +205,8 @@ func (p *planning) searchedSince(answer *Answer) bool {
 		m.sureOf(name)
 		if strings.Contains(t.Said, "not unique") {
 			m.TakenSince = p.Now
+		} else {
+			p.refusedStep(answer.Step, t.Said)
 		}
 		m.NotBefore = p.Stamp
 	default:
@@ -287,6 +263,9 @@ func (p *planning) update(lb Observed, result Result) {
 		return
 	case len(curable) == 0:
 		m.InPlace = settings
+		if p.held > 0 {
+			p.tryMore(0)
+		}
 		p.done(lb)
 		return
 	case !p.Live:
@@ -347,11 +326,17 @@ func (p *planning) changed(answer *Answer, result Result) {
 		if t.Kind != Busy && !t.limited() {
 			m.NotBefore = p.Stamp
 		}
-		m.Suspect = m.Suspect || t.Kind == Refused || t.Kind == Missing // either the load balancer or one of its droplets may be gone
 		p.trouble(t, "changing %s", answer.Step.LoadBalancer)
+		switch {
+		case t.Kind == Missing: // either the load balancer or one of its droplets may be gone
+			m.Suspect = true
+		case t.Kind == Refused && p.refusedStep(answer.Step, t.Said): // the next request is another one
+			p.plan.End.Refusal.Kind, p.plan.End.Next = Wait, p.Pace.Pending
+		}
 		return
 	}
-	m.Suspect, p.outcome = false, OutcomeTargets
+	p.outcome = OutcomeTargets
+	p.tookStep(answer.Step)
 	if answer.Step.Kind == StepUpdate {
 		p.outcome = OutcomeUpdated
 		m.NotKept = Curable(Diff(lb, answer.Step.Request), RemedyUpdate)

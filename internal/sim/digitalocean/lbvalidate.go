@@ -304,6 +304,8 @@ func (a *account) targetsFit(lb *LoadBalancer, ids []int) *refusal {
 			return invalid("droplet %d is in region %s, the load balancer in %s", id, d.region.Slug, lb.Region.Slug)
 		case d.vpc != lb.VPCUUID:
 			return invalid("droplet %d is not in VPC %s", id, lb.VPCUUID)
+		case a.unfit[id]:
+			return invalid("the request is not valid")
 		}
 	}
 	return nil

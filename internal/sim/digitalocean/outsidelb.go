@@ -48,6 +48,17 @@ func (a *Account) CreateLoadBalancer(lb LoadBalancer) (LoadBalancer, error) {
 	})
 }
 
+// RefuseTarget makes a droplet one that no load balancer takes as a target. The refusal does not say which one it is.
+func (a *Account) RefuseTarget(droplet int) {
+	_ = a.do(func(time.Time) error {
+		if a.account.unfit == nil {
+			a.account.unfit = map[int]bool{}
+		}
+		a.account.unfit[droplet] = true
+		return nil
+	})
+}
+
 // LoadBalancers returns all load balancers in the order of their creation, as they are now.
 func (a *Account) LoadBalancers() []LoadBalancer {
 	all, _ := under(a, func(now time.Time) ([]LoadBalancer, error) {

@@ -74,6 +74,7 @@ type account struct {
 
 	volumeActions map[int]*volumeAction // what actions of volumes do, by their ID
 	pending       []int                 // those in progress
+	unfit         map[int]bool          // droplets that no load balancer takes
 	failNext      int                   // how many of the next ones end errored
 }
 
