@@ -17,8 +17,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -66,6 +68,11 @@ func Serve() {
 }
 
 func serve(folder string) error {
+	// The end of the test is the end of the input: a signal to all processes must not leave the mount behind.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM)
+	if err := sweep(); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(filepath.Join(folder, "file"), os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -84,8 +91,32 @@ func serve(folder string) error {
 	if _, err := io.WriteString(os.Stdout, ready); err != nil {
 		return errors.Join(err, server.Unmount())
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
-	return server.Unmount()
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, however it does
+	if server.Unmount() == nil {
+		return nil
+	}
+	return unix.Unmount(filepath.Join(folder, "mount"), unix.MNT_DETACH) // a loop device still has it
+}
+
+// sweep unmounts the disks of processes that were killed.
+func sweep() error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		const place = 4 // proc_pid_mountinfo(5)
+		if !strings.Contains(line, " blocklog ") || len(fields) <= place {
+			continue
+		}
+		if _, err := os.Stat(fields[place]); errors.Is(err, unix.ENOTCONN) {
+			if err := unix.Unmount(fields[place], unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("unmounting what a killed test left at %s: %w", fields[place], err)
+			}
+		}
+	}
+	return nil
 }
 
 // New makes a disk of a file, in a folder, until the test ends. What is written goes into the file. It skips the test where
