@@ -54,7 +54,7 @@ type Failure struct {
 // clone returns a copy that shares nothing that is changed.
 func (m Memory) clone() Memory {
 	m.Attempted, m.Answered, m.NotKept = slices.Clone(m.Attempted), slices.Clone(m.Answered), slices.Clone(m.NotKept)
-	m.Told, m.Trial = maps.Clone(m.Told), m.Trial.clone()
+	m.Told, m.Trial.Refused = maps.Clone(m.Told), maps.Clone(m.Trial.Refused)
 	return m
 }
 

@@ -91,6 +91,8 @@ type Step struct {
 	LoadBalancer Observed
 	Request      Request
 	CreateOnly   CreateOnly
+	// Added are the droplets that Request adds to the targets.
+	Added []int
 	// Droplets are those to be added or removed.
 	Droplets []int
 	// Differences are why; Drift says that no change of the Service explains them.

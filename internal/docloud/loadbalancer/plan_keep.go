@@ -164,7 +164,8 @@ func (p *planning) create(result Result) {
 		p.step(Step{Kind: StepNoteAttempt, Name: name})
 	default:
 		p.step(Step{
-			Kind: StepCreate, Request: result.Request, CreateOnly: result.CreateOnly, Lost: p.Service.Annotations[annotation.LoadBalancerID],
+			Kind: StepCreate, Request: result.Request, CreateOnly: result.CreateOnly, Added: result.Request.DropletIDs,
+			Lost: p.Service.Annotations[annotation.LoadBalancerID],
 		})
 	}
 }
@@ -206,7 +207,7 @@ func (p *planning) searchedSince(answer *Answer) bool {
 		if strings.Contains(t.Said, "not unique") {
 			m.TakenSince = p.Now
 		} else {
-			p.refusedStep(answer.Step, t.Said)
+			p.learn(answer.Step, t)
 		}
 		m.NotBefore = p.Stamp
 	default:
@@ -264,7 +265,7 @@ func (p *planning) update(lb Observed, result Result) {
 	case len(curable) == 0:
 		m.InPlace = settings
 		if p.held > 0 {
-			p.tryMore(0)
+			p.learn(Step{}, nil)
 		}
 		p.done(lb)
 		return
@@ -307,6 +308,7 @@ func settingsOf(r Request) ([]byte, error) {
 // stepFor is the one call that cures the differences: where only targets are to be added, or only to be removed, the API has a call of its own.
 func stepFor(lb Observed, request Request, all []Difference) Step {
 	step := Step{Kind: StepUpdate, LoadBalancer: lb, Request: request}
+	step.Added = slices.DeleteFunc(slices.Clone(request.DropletIDs), func(id int) bool { return slices.Contains(lb.DropletIDs, id) })
 	switch add, remove, targets := OnlyTargets(all); {
 	case targets && len(remove) == 0:
 		step.Kind, step.Droplets = StepAddTargets, add
@@ -330,13 +332,13 @@ func (p *planning) changed(answer *Answer, result Result) {
 		switch {
 		case t.Kind == Missing: // either the load balancer or one of its droplets may be gone
 			m.Suspect = true
-		case t.Kind == Refused && p.refusedStep(answer.Step, t.Said): // the next request is another one
+		case t.Kind == Refused && p.learn(answer.Step, t): // the next request is another one
 			p.plan.End.Refusal.Kind, p.plan.End.Next = Wait, p.Pace.Pending
 		}
 		return
 	}
 	p.outcome = OutcomeTargets
-	p.tookStep(answer.Step)
+	p.learn(answer.Step, nil)
 	if answer.Step.Kind == StepUpdate {
 		p.outcome = OutcomeUpdated
 		m.NotKept = Curable(Diff(lb, answer.Step.Request), RemedyUpdate)

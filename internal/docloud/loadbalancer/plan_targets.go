@@ -37,11 +37,6 @@ type RefusedTarget struct {
 // refusedFor is how long a droplet is not tried again that was refused alone.
 const refusedFor = time.Hour
 
-func (t Trial) clone() Trial {
-	t.Refused = maps.Clone(t.Refused)
-	return t
-}
-
 // young is the age below which a Node's droplet may be missing in a list that is not quite new.
 const young = 2 * time.Minute
 
@@ -52,8 +47,12 @@ func (p *planning) fit(observed *Observed, result *Result) {
 	if observed != nil {
 		current = observed.DropletIDs
 	}
-	unfit := p.refusedAlone()
-	if p.plan.Memory.Suspect {
+	m, unfit := &p.plan.Memory, map[int]reason{}
+	maps.DeleteFunc(m.Trial.Refused, func(_ int, r RefusedTarget) bool { return p.Now.Sub(r.At) >= refusedFor })
+	for id, r := range m.Trial.Refused {
+		unfit[id] = reason{text: strings.TrimSuffix("which DigitalOcean refuses as a target: "+r.Said, ": ")}
+	}
+	if m.Suspect {
 		maps.Copy(unfit, p.unfitByList(result.Request, observed))
 		p.unfit = len(unfit) > 0
 	}
@@ -74,23 +73,30 @@ func (p *planning) fit(observed *Observed, result *Result) {
 		return true
 	})
 	slices.SortStableFunc(result.LeftOut, func(a, b LeftOut) int { return strings.Compare(a.Node, b.Node) })
-	p.holdBack(current, &result.Request)
+	if !m.Trial.On {
+		return
+	}
+	most := m.Trial.Most
+	if len(current) == 0 {
+		most = max(1, most) // a load balancer is made with one target at least
+	}
+	result.Request.DropletIDs = slices.DeleteFunc(left, func(id int) bool {
+		if slices.Contains(current, id) {
+			return false
+		}
+		most--
+		if most < 0 {
+			p.held++
+		}
+		return most < 0
+	})
+	m.Trial.On = p.held > 0
 }
 
 // reason is why a droplet is left out, as the end of the sentence "droplet 7, …"; gone is one that does not exist.
 type reason struct {
 	text string
 	gone bool
-}
-
-// refusedAlone returns the droplets that DigitalOcean refused lately.
-func (p *planning) refusedAlone() map[int]reason {
-	m, found := &p.plan.Memory, map[int]reason{}
-	maps.DeleteFunc(m.Trial.Refused, func(_ int, r RefusedTarget) bool { return p.Now.Sub(r.At) >= refusedFor })
-	for id, r := range m.Trial.Refused {
-		found[id] = reason{text: strings.TrimSuffix("which DigitalOcean refuses as a target: "+r.Said, ": ")}
-	}
-	return found
 }
 
 // unfitByList returns the droplets of a request that the list shows to be of another region or VPC, and those that it
@@ -104,7 +110,13 @@ func (p *planning) unfitByList(r Request, observed *Observed) map[int]reason {
 	if observed != nil && observed.VPC != "" {
 		vpc = observed.VPC
 	}
-	recent, found := p.youngDroplets(), map[int]reason{}
+	recent, found := map[int]bool{}, map[int]reason{}
+	for _, node := range p.Nodes {
+		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil && p.Now.Sub(node.CreationTimestamp.Time) < young {
+			recent[id] = true
+		}
+	}
+	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	for _, id := range r.DropletIDs {
 		switch d, is := listed[id]; {
 		case !is && !recent[id]:
@@ -119,93 +131,33 @@ func (p *planning) unfitByList(r Request, observed *Observed) map[int]reason {
 	return found
 }
 
-// differ reports whether two values are known and not the same.
-func differ(a, b string) bool { return a != "" && b != "" && a != b }
-
-// youngDroplets are those of Nodes that are young, by ID.
-func (p *planning) youngDroplets() map[int]bool {
-	all := map[int]bool{}
-	for _, node := range p.Nodes {
-		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil && p.Now.Sub(node.CreationTimestamp.Time) < young {
-			all[id] = true
-		}
-	}
-	return all
-}
-
-// holdBack leaves new targets out of a request beyond as many as are tried now. A load balancer is made with one at
-// least.
-func (p *planning) holdBack(current []int, r *Request) {
-	trial := p.plan.Memory.Trial
-	if !trial.On {
-		return
-	}
-	most := trial.Most
-	if len(current) == 0 {
-		most = max(1, most)
-	}
-	kept := slices.DeleteFunc(slices.Clone(r.DropletIDs), func(id int) bool {
-		if slices.Contains(current, id) {
-			return false
-		}
-		most--
-		if most < 0 {
-			p.held++
-		}
-		return most < 0
-	})
-	r.DropletIDs = kept
-	p.plan.Memory.Trial.On = p.held > 0
-}
-
-// added are the targets that a step would add.
-func added(s Step) []int {
-	if s.Kind == StepAddTargets {
-		return s.Droplets
-	}
-	return slices.DeleteFunc(slices.Clone(s.Request.DropletIDs), func(id int) bool {
-		return slices.Contains(s.LoadBalancer.DropletIDs, id)
-	})
-}
-
-// refusedStep learns from a step that DigitalOcean refused, and reports whether the next request is another one. The
-// lists are looked at first.
-func (p *planning) refusedStep(s Step, said string) bool {
-	m, sent := &p.plan.Memory, added(s)
-	others := func(d Difference) bool { return d.Field != FieldDroplets }
-	settings := s.Kind == StepUpdate && slices.ContainsFunc(s.Differences, others)
+// learn learns from a step that DigitalOcean took or refused, with its words, and reports whether the next request is
+// another one. After a refusal the lists are looked at first. After a success what is held back is tried soon: twice as
+// many at a time, or half of them after a request without new targets.
+func (p *planning) learn(s Step, refused *Trouble) bool {
+	m, sent := &p.plan.Memory, len(s.Added)
+	settings := slices.ContainsFunc(s.Differences, func(d Difference) bool { return d.Field != FieldDroplets })
 	switch {
+	case refused == nil && p.held == 0:
+		m.Suspect = p.unfit
+	case refused == nil && sent == 0:
+		m.Suspect, m.Trial.Most, p.again = true, (p.held+1)/2, p.Pace.Pending
+	case refused == nil:
+		m.Suspect, m.Trial.Most, p.again = true, 2*sent, p.Pace.Pending
 	case !m.Suspect:
 		m.Suspect = true
-	case len(sent) == 0:
+	case sent == 0:
 		m.Trial.On = false // it is not for a target
 		return false
-	case !m.Trial.On && settings:
+	case !m.Trial.On && s.Kind == StepUpdate && settings:
 		m.Trial.On, m.Trial.Most = true, 0
-	case len(sent) == 1:
+	case sent == 1:
 		if m.Trial.Refused == nil {
 			m.Trial.Refused = map[int]RefusedTarget{}
 		}
-		m.Trial.Refused[sent[0]] = RefusedTarget{p.Now, said}
+		m.Trial.Refused[s.Added[0]] = RefusedTarget{p.Now, refused.Said}
 	default:
-		m.Trial.On, m.Trial.Most = true, len(sent)/2
+		m.Trial.On, m.Trial.Most = true, sent/2
 	}
 	return true
-}
-
-// tookStep learns from a step that DigitalOcean took. What is held back is tried next, more at a time than before.
-func (p *planning) tookStep(s Step) {
-	m := &p.plan.Memory
-	m.Suspect = p.unfit
-	if p.held > 0 {
-		p.tryMore(2 * len(added(s)))
-	}
-}
-
-// tryMore goes on soon with what is held back: with as many at a time, or with half of them.
-func (p *planning) tryMore(most int) {
-	if most == 0 {
-		most = (p.held + 1) / 2
-	}
-	p.plan.Memory.Trial.Most, p.again = most, p.Pace.Pending
 }

@@ -39,6 +39,11 @@ func (l *tried) pass(made bool) bool {
 	}
 	p.fit(observed, &result)
 	step := Step{Kind: StepUpdate, LoadBalancer: Observed{DropletIDs: l.targets}, Request: result.Request}
+	for _, id := range result.Request.DropletIDs {
+		if !slices.Contains(l.targets, id) {
+			step.Added = append(step.Added, id)
+		}
+	}
 	if l.settings {
 		step.Differences = []Difference{{Field: FieldRegion}}
 	}
@@ -47,14 +52,14 @@ func (l *tried) pass(made bool) bool {
 		if p.held == 0 {
 			return false
 		}
-		p.tryMore(0)
-	case slices.ContainsFunc(added(step), func(id int) bool { return l.bad[id] }):
+		p.learn(Step{}, nil)
+	case slices.ContainsFunc(step.Added, func(id int) bool { return l.bad[id] }):
 		l.calls++
-		p.refusedStep(step, "no")
+		p.learn(step, &Trouble{Said: "no"})
 	default:
 		l.calls++
 		l.targets, l.settings = result.Request.DropletIDs, false
-		p.tookStep(step)
+		p.learn(step, nil)
 	}
 	l.memory = p.plan.Memory
 	return true
@@ -125,7 +130,7 @@ func TestARefusedTargetIsTriedAgain(t *testing.T) {
 	}
 	p := &planning{plan: Plan{Memory: Memory{Suspect: true}}}
 	settings := Step{Kind: StepUpdate, Differences: []Difference{{Field: FieldRegion}}}
-	if p.refusedStep(settings, "no") || p.plan.Memory.Trial.On {
+	if p.learn(settings, &Trouble{Said: "no"}) || p.plan.Memory.Trial.On {
 		t.Error("a refusal of settings is taken for one of targets")
 	}
 }
