@@ -72,7 +72,17 @@ func (c *crashes) on(file string, do func(volume, device string)) {
 	c.must(os.Remove(c.disks.File(volume)))
 	c.must(os.Symlink(file, c.disks.File(volume)))
 	c.must(c.disks.Attach(volume, 1))
-	do(volume, c.disks.Device(volume))
+	device := c.disks.Device(volume)
+	do(volume, device)
+	// One that is used would be pulled out, and its file kept as it was then.
+	testkit.Eventually(c.T, "a device that nobody has", func() string {
+		f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0) //nolint:gosec // ours
+		if err != nil {
+			return err.Error()
+		}
+		_ = f.Close()
+		return ""
+	})
 	c.must(c.disks.Detach(volume, 1))
 	c.must(c.disks.Delete(volume))
 }
