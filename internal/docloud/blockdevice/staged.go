@@ -24,12 +24,7 @@ func (h *Host) Remember(path, name string) error {
 	if err := notALink(path); err != nil {
 		return err
 	}
-	next := h.stagedFile(path) + ".new"
-	err := os.WriteFile(next, []byte(name), 0o600)
-	if err == nil {
-		err = os.Rename(next, h.stagedFile(path))
-	}
-	if err != nil {
+	if err := writeSynced(h.stagedFile(path), name); err != nil {
 		return fmt.Errorf("keeping the name of the volume that is staged at %s: %w", path, err)
 	}
 	return nil

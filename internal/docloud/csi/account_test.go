@@ -72,8 +72,14 @@ func TestAnotherAccountsToken(t *testing.T) {
 			}
 			if story.wrong {
 				token.now.Store("wrong")
-				if _, err := a.create("pvc-2", 1<<30, nil); err != nil { // a volume that this token finds shows nothing
+				_, err := a.create("pvc-2", 1<<30, nil)
+				if story.words == other {
+					want(t, err, codes.Unavailable, "volume pvc-2 is not made, and droplets "+node)
+				} else if err != nil { // a volume that this token finds shows nothing
 					t.Fatal(err)
+				}
+				if n := len(a.sim.Account("other").Volumes()); (n == 0) != (story.words == other) {
+					t.Errorf("%s: %d volumes were made in the other account", name, n)
 				}
 			}
 			if story.delete {

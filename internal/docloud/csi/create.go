@@ -51,7 +51,7 @@ func (c *Controller) CreateVolume(ctx context.Context, r *spec.CreateVolumeReque
 	}
 	v, err := c.create(doapi.Urgent(ctx, vital), want, tags)
 	if err != nil {
-		return nil, fail(fmt.Errorf("creating volume %s: %w", r.GetName(), err))
+		return nil, failAt("creating volume "+r.GetName(), err)
 	}
 	answer := c.shown(v, r.GetVolumeContentSource())
 	answer.VolumeContext = attributes
@@ -170,7 +170,7 @@ func (c *Controller) createStep(
 		}
 		return volume.Observed{}, false, c.soon(err, snapshots, w.Clone)
 	case volume.MakeVolume:
-		v, err := c.o.API.CreateVolume(ctx, volume.Request{
+		v, err := c.makeVolume(ctx, volume.Request{
 			Name: w.Name, Region: w.Region, Size: s.Size, Snapshot: s.Snapshot, Description: description, Tags: c.tags(tags...),
 		})
 		if again(err) { // it may be there: the next look tells

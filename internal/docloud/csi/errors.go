@@ -6,6 +6,7 @@ package csi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -38,6 +39,14 @@ func fail(err error) error {
 		return s.Err()
 	}
 	return status.Error(codeOf(err), err.Error())
+}
+
+// failAt is fail with what failed, unless the error is one of gRPC, which says it.
+func failAt(what string, err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return fail(fmt.Errorf("%s: %w", what, err))
 }
 
 // kinds are the codes of errors, the first that matches.
