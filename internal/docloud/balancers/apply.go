@@ -5,6 +5,7 @@ package balancers
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
@@ -18,12 +19,16 @@ func (p *pass) take(ctx context.Context, step loadbalancer.Step) loadbalancer.An
 	switch step.Kind {
 	case loadbalancer.StepAnnotate:
 		err = p.annotate(ctx, step.Annotations)
-	case loadbalancer.StepNoteAttempt:
-		err = p.patch(ctx, map[string]any{loadbalancer.AttemptAnnotation: step.Name})
 	case loadbalancer.StepShowStatus:
 		err = p.show(ctx, step.Status)
-	case loadbalancer.StepCondition, loadbalancer.StepRecord:
-		err = p.setCondition(ctx, step.Condition)
+	case loadbalancer.StepNoteAttempt:
+		err = p.patchConditions(ctx, p.world.Service.ResourceVersion, step.Condition)
+	case loadbalancer.StepDropAttempt:
+		err = p.patchConditions(ctx, "", json.RawMessage(noAttempt))
+	case loadbalancer.StepRecord:
+		err = p.patchConditions(ctx, "", step.Condition, json.RawMessage(noAttempt))
+	case loadbalancer.StepCondition:
+		err = p.patchConditions(ctx, "", step.Condition)
 	default:
 		answer.LoadBalancer, err = p.change(ctx, step)
 	}
@@ -31,6 +36,9 @@ func (p *pass) take(ctx context.Context, step loadbalancer.Step) loadbalancer.An
 	p.world.Stamp = p.c.list.Stamp()
 	return answer
 }
+
+// noAttempt takes the note of an attempt away, as an item of a strategic merge patch.
+const noAttempt = `{"type":"` + loadbalancer.ConditionAttempted + `","$patch":"delete"}`
 
 // change makes one change at DigitalOcean, and notes how the load balancer is since then: lists lag behind.
 func (p *pass) change(ctx context.Context, step loadbalancer.Step) (loadbalancer.Observed, error) {

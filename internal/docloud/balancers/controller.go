@@ -56,6 +56,8 @@ type Fleet interface {
 	// concluded from what is not there. TrustedNow queries the account first.
 	Trusted(ctx context.Context) error
 	TrustedNow(ctx context.Context) error
+	// Since returns when this program ran first in the cluster, the zero time if that is not known; it makes no call.
+	Since() time.Time
 }
 
 // Timing says when what is done. The zero value of a field is its default.

@@ -57,9 +57,6 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
 	}}
 	c.mu.Lock()
 	p.world.Limited = c.limited
-	if c.o.TakeOverAny {
-		p.world.TakeOver = &loadbalancer.TakeOver{Any: true}
-	}
 	c.mu.Unlock()
 	var err error
 	if p.world.Services, err = c.wanting(); err == nil {
@@ -128,13 +125,14 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 	}
 	if needs.ByID != "" {
 		lb, err := p.c.o.API.LoadBalancer(ctx, needs.ByID)
-		w.ByID = &loadbalancer.LookedUp{ID: needs.ByID}
+		answer := loadbalancer.LookedUp{ID: needs.ByID}
 		switch {
 		case err == nil:
-			w.ByID.Found = &lb
+			answer.Found = &lb
 		case !errors.Is(err, doapi.ErrNotFound):
-			w.ByID.Trouble = p.trouble(ctx, err)
+			answer.Trouble = p.trouble(ctx, err)
 		}
+		w.ByID = append(w.ByID, answer)
 	}
 	if needs.Endpoints {
 		nodes, err := p.c.endpoints.nodesOf(ctx, p.c.client, w.Service)

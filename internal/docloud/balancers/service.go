@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
-// patch writes annotations, nil for one that is to go, on the Service if it is as it was read.
-func (p *pass) patch(ctx context.Context, values map[string]any) error {
+// patch writes annotations on the Service if it is as it was read.
+func (p *pass) patch(ctx context.Context, values map[string]string) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": p.world.Service.UID, "resourceVersion": p.world.Service.ResourceVersion, "annotations": values,
 	}})
@@ -61,7 +61,7 @@ func (p *pass) reread(ctx context.Context) error {
 }
 
 // annotate writes annotations on the pass's Service, and nothing else: only if it still is the one, and, if it has changed since it was read,
-// only those that nobody else has changed meanwhile. With them goes the note of an attempt, since it was for the load balancer that there is now.
+// only those that nobody else has changed meanwhile.
 func (p *pass) annotate(ctx context.Context, values map[string]string) error {
 	const attempts = 4
 	values = maps.Clone(values)
@@ -71,17 +71,10 @@ func (p *pass) annotate(ctx context.Context, values map[string]string) error {
 			now, ok := p.world.Service.Annotations[name]
 			return ok && now == value || now != based.Annotations[name]
 		})
-		write := map[string]any{}
-		for name, value := range values {
-			write[name] = value
-		}
-		if _, ok := p.world.Service.Annotations[loadbalancer.AttemptAnnotation]; ok {
-			write[loadbalancer.AttemptAnnotation] = nil
-		}
-		if len(write) == 0 {
+		if len(values) == 0 {
 			return nil
 		}
-		err := p.patch(ctx, write)
+		err := p.patch(ctx, values)
 		switch {
 		case err == nil:
 			return nil
@@ -123,31 +116,39 @@ func (p *pass) show(ctx context.Context, status corev1.LoadBalancerStatus) error
 	}
 }
 
-// setCondition writes a condition of the pass's Service, and no other.
-func (p *pass) setCondition(ctx context.Context, condition metav1.Condition) error {
+// patchConditions writes conditions of the pass's Service, or takes some away, and leaves the others alone: only if it still is the one and, with
+// a resource version, as it was read.
+func (p *pass) patchConditions(ctx context.Context, resourceVersion string, conditions ...any) error {
 	s := p.world.Service
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": s.UID}, "status": map[string]any{"conditions": []metav1.Condition{condition}},
-	})
+	metadata := map[string]any{"uid": s.UID}
+	if resourceVersion != "" {
+		metadata["resourceVersion"] = resourceVersion
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": conditions}})
 	if err != nil {
-		return fmt.Errorf("encoding the condition: %w", err)
+		return fmt.Errorf("encoding conditions: %w", err)
 	}
 	patched, err := p.c.client.CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	if err != nil {
-		p.c.log.Error(err, "A condition of a Service could not be written", "service", keyOf(s), "condition", condition.Type)
+		p.c.log.Error(err, "Conditions of a Service could not be written", "service", keyOf(s))
 		return err
 	}
 	p.world.Service = patched
 	return nil
 }
 
-// allowance is what a namespace lets its Services take over. The upstream project's ClusterRole, which operators keep, may not read
-// Namespaces: then it is nothing, and says so.
+// allowance is what a namespace lets its Services take over. The upstream project's ClusterRole, which operators keep, may
+// not read Namespaces: then it is nothing, and says so.
 func (c *Controller) allowance(ctx context.Context, namespace string) *loadbalancer.TakeOver {
-	ns, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil {
-		return &loadbalancer.TakeOver{Problem: "the namespace could not be read: " + err.Error()}
+	allowed := loadbalancer.TakeOver{Any: c.o.TakeOverAny}
+	if !allowed.Any {
+		ns, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			allowed.Problem = "the namespace could not be read: " + err.Error()
+		} else {
+			allowed = loadbalancer.ParseTakeOver(ns.Annotations[loadbalancer.TakeOverAnnotation])
+		}
 	}
-	allowed := loadbalancer.ParseTakeOver(ns.Annotations[loadbalancer.TakeOverAnnotation])
+	allowed.Since = c.o.Fleet.Since()
 	return &allowed
 }

@@ -71,6 +71,7 @@ type sureFleet struct{}
 func (sureFleet) Droplets(context.Context) ([]instance.Droplet, error) { return nil, nil }
 func (sureFleet) Trusted(context.Context) error                        { return nil }
 func (sureFleet) TrustedNow(context.Context) error                     { return nil }
+func (sureFleet) Since() time.Time                                     { return time.Time{} }
 
 // waitingBalancers is a Controller with one Node and two Services, web and other, that ask the API.
 func waitingBalancers(t *testing.T, transport http.RoundTripper) *Controller {

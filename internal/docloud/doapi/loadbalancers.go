@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
@@ -26,9 +27,11 @@ type wireLoadBalancer struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
-	IP     string `json:"ip"`
-	IPv6   string `json:"ipv6"`
-	Region struct {
+	// Created is the time in RFC 3339's form.
+	Created string `json:"created_at"`
+	IP      string `json:"ip"`
+	IPv6    string `json:"ipv6"`
+	Region  struct {
 		Slug string `json:"slug"`
 	} `json:"region"`
 	Type                   string                        `json:"type"`
@@ -55,8 +58,9 @@ type wireLoadBalancer struct {
 }
 
 func (w wireLoadBalancer) translate() loadbalancer.Observed {
+	created, _ := time.Parse(time.RFC3339, w.Created) // the zero time proves nothing
 	return loadbalancer.Observed{
-		ID: w.ID, Name: w.Name, Status: loadbalancer.Status(w.Status), IP: w.IP, IPv6: w.IPv6, Region: w.Region.Slug, Type: w.Type, Network: w.Network,
+		ID: w.ID, Name: w.Name, CreatedAt: created, Status: loadbalancer.Status(w.Status), IP: w.IP, IPv6: w.IPv6, Region: w.Region.Slug, Type: w.Type, Network: w.Network,
 		NetworkStack: w.NetworkStack, VPC: w.VPC, Subnet: w.Subnet, Project: w.Project, TLSCipherPolicy: w.TLSCipherPolicy, SizeSlug: w.Size, SizeUnit: w.SizeUnit, ForwardingRules: w.ForwardingRules,
 		HealthCheck: w.HealthCheck, StickySessions: w.StickySessions, DropletIDs: w.DropletIDs, DropletTag: w.Tag, Tags: w.Tags,
 		RedirectHTTPToHTTPS: w.RedirectHTTPToHTTPS, EnableProxyProtocol: w.EnableProxyProtocol, EnableBackendKeepalive: w.EnableBackendKeepalive,

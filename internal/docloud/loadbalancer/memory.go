@@ -18,9 +18,10 @@ type Memory struct {
 	NotBefore uint64
 	// UnsureSince is when a POST got no response and the load balancer was not found since, zero for no such thing.
 	UnsureSince time.Time
-	// Attempted are the names that this POST and others before it carried. Answered are those of POSTs that got an answer, which was no: what the
-	// Service says of them, in a view that may be old, is not a reason to doubt.
-	Attempted, Answered []string
+	// Attempted are this POST and others before it. Answered are the names of POSTs that got an answer, which was no: what the Service says of
+	// them, in a view that may be old, is not a reason to doubt.
+	Attempted []Attempt
+	Answered  []string
 	// TakenSince is when DigitalOcean said last that the name of the load balancer is taken although no list showed it, zero for no such thing.
 	TakenSince time.Time
 	// NotKept are the differences that remained right after a PUT that was accepted: DigitalOcean does not keep what was sent.
@@ -58,11 +59,11 @@ func (m Memory) clone() Memory {
 	return m
 }
 
-// unsureOf remembers that a load balancer of that name may have been made.
-func (m *Memory) unsureOf(name string, now time.Time) {
+// unsureOf remembers that a POST may have made a load balancer.
+func (m *Memory) unsureOf(a Attempt, now time.Time) {
 	m.UnsureSince = now
-	m.Answered = withoutName(m.Answered, name)
-	m.Attempted = append(withoutName(m.Attempted, name), name)
+	m.Answered = withoutName(m.Answered, a.Name)
+	m.Attempted = append(slices.DeleteFunc(slices.Clone(m.Attempted), func(b Attempt) bool { return a.Name == b.Name }), a)
 }
 
 // sureOf remembers that no load balancer of that name was made by the last POST.

@@ -39,6 +39,8 @@ const (
 	ReasonRecreated = "LoadBalancerRecreated"
 	// ReasonLeftOver, Warning: a load balancer with this cluster's tag and the Service's ports belongs to no Service; it may be left over.
 	ReasonLeftOver = "LoadBalancerLeftOver"
+	// ReasonAdopted, Normal: the upstream project created the load balancer, and nothing but its name or ID, tag and age shows that it is the Service's.
+	ReasonAdopted = "LoadBalancerAdopted"
 	// ReasonPending, Normal: DigitalOcean is creating the load balancer; its address follows.
 	ReasonPending = "LoadBalancerPending"
 	// ReasonCertPending, Normal: the certificate is being issued; the message says what is needed.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,12 +16,12 @@ import (
 )
 
 const (
-	// TakeOverAnnotation on a Namespace: the IDs of load balancers, separated by commas, that Services in the namespace may adopt by naming
-	// them although they do not belong to this cluster; "*" for all. It is on the Namespace because authors of Services usually may not write
-	// Namespaces.
+	// TakeOverAnnotation on a Namespace: the IDs of load balancers, separated by commas, that Services in the namespace
+	// may adopt by naming them although they do not belong to this cluster; "*" for all. It is on the Namespace because
+	// authors of Services usually may not write Namespaces.
 	TakeOverAnnotation = "cloud.mooring.dev/load-balancer-take-over"
-	// HandedOverAnnotation on a Service: the ID of a load balancer that the Service adopted by naming it. It is not deleted with the Service;
-	// without the annotation it is deleted.
+	// HandedOverAnnotation on a Service: the ID of a load balancer that it took over. It is read, never written: that
+	// is in the record now ([RecordTakenOver]), where the Service's author cannot take it away.
 	HandedOverAnnotation = "cloud.mooring.dev/load-balancer-handed-over"
 )
 
@@ -29,6 +30,8 @@ type TakeOver struct {
 	// Any lets it take over any; IDs are those that it may.
 	Any bool
 	IDs []string
+	// Since is when this program ran first in the cluster, the zero time if that is not known.
+	Since time.Time
 	// Problem says why it could not be read what the namespace allows, empty for nothing.
 	Problem string
 }
@@ -50,13 +53,17 @@ func ParseTakeOver(value string) TakeOver {
 
 func (t TakeOver) allows(id string) bool { return t.Any || slices.Contains(t.IDs, id) }
 
-// claim is what a Service has to say for a load balancer that its annotation names.
+// claim is what a Service has to say for a load balancer.
 type claim int
 
 const (
-	// none is a name of an ID and nothing else, which anybody can write who may write the Service.
+	// none is a name or an ID and nothing else, which anybody can write who may write the Service.
 	none claim = iota
-	// shown is the status of the Service, which has the load balancer's address or ID: who may write Services may not write that.
+	// attempted is the record of a request to make one of that name, sent before the load balancer was made, or what
+	// the upstream project left.
+	attempted
+	// shown is the status of the Service, which has the load balancer's address or ID: who may write Services may not
+	// write that.
 	shown
 	// made is the load balancer's name, which is made of the Service's UID.
 	made
@@ -64,13 +71,33 @@ const (
 
 // claimOf is what a Service has to say for a load balancer.
 func (s Search) claimOf(service *corev1.Service, o Observed) claim {
+	held, asks := heldID(service), service.Annotations[annotation.LoadBalancerID] == o.ID
 	switch {
 	case o.Name != "" && o.Name == DefaultName(service):
 		return made
-	case isRecorded(service, o), showsAddress(service, o), s.itself(service) && s.Holds == o.ID:
+	case held == o.ID, held == "" && showsAddress(service, o):
 		return shown
+	case s.itself(service) && (s.Holds == o.ID || s.isGone(held) && showsAddress(service, o) && asks):
+		return shown // the upstream project ran again meanwhile, and has replaced what was recorded
+	case s.attempted(service, o):
+		return attempted
+	case s.itself(service) && s.FromBefore && held == "" && (asks || o.Name == NameOf(service)) &&
+		!o.CreatedAt.Before(service.CreationTimestamp.Time):
+		return attempted
 	}
 	return none
+}
+
+// attempted reports whether a load balancer is what a request that was recorded before it was sent has made: it has the
+// request's name, which was free then, and was made since.
+func (s Search) attempted(service *corev1.Service, o Observed) bool {
+	attempts := s.Attempted
+	if !s.itself(service) {
+		attempts = attemptsOf(service)
+	}
+	return slices.ContainsFunc(attempts, func(a Attempt) bool {
+		return a.Name == o.Name && a.At.Sub(o.CreatedAt) <= clocksDiffer
+	})
 }
 
 // itself reports whether a Service is the one that is looked for.
@@ -92,9 +119,10 @@ func (s Search) rival(o Observed) *corev1.Service {
 	return best
 }
 
-// compare orders Services by their claims to a load balancer, the best first: who held it last, which its name and the statuses show, then who names
-// it, then who took it over last, and of those of whom nothing else is known the older one. So neither a copy of a Service, annotations
-// included, nor a Service that is older, nor one that had it before takes what another one has, and a copy does not stop the original either.
+// compare orders Services by their claims to a load balancer, the best first: who held it last, which its name and the
+// statuses show, then who names it, then who took it over last, and of those of whom nothing else is known the older
+// one. So neither a copy of a Service, annotations included, nor a Service that is older, nor one that had it before
+// takes what another one has, and a copy does not stop the original either.
 func (s Search) compare(a, b *corev1.Service, o Observed) int {
 	names := func(x *corev1.Service) int {
 		if x.Annotations[annotation.LoadBalancerID] == o.ID {
@@ -106,11 +134,13 @@ func (s Search) compare(a, b *corev1.Service, o Observed) int {
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(key(a), key(b)))
 }
 
-// owners are the other Services that name a load balancer or have a claim to it, which they keep when they lose the annotation: those that
-// have not let it go, or those that have.
+// owners are the other Services that have a claim to a load balancer, which they keep when they lose the annotation, or
+// that name it with the same right as this one: in its namespace. Of another namespace to name it is no right at all,
+// or anybody could stop a hand-over. They are those that have not let it go, or those that have.
 func (s Search) owners(o Observed, letGo bool) []*corev1.Service {
 	return slices.DeleteFunc(slices.Clone(s.Others), func(other *corev1.Service) bool {
-		if s.itself(other) || other.Annotations[annotation.LoadBalancerID] != o.ID && s.claimOf(other, o) == none {
+		names := other.Namespace == s.Service.Namespace && other.Annotations[annotation.LoadBalancerID] == o.ID
+		if s.itself(other) || !names && s.claimOf(other, o) == none {
 			return true
 		}
 		disowned, err := annotation.IsDisowned(other.Annotations)
@@ -129,78 +159,113 @@ func (s Search) foreignTags(o Observed) []string {
 	return tags
 }
 
-// byAnnotation decides about a load balancer that the Service's annotation names: the Service keeps what it holds, and takes over what is free.
+// leads is what leads from a Service to a load balancer, in words.
+func (s Search) leads(service *corev1.Service, o Observed) string {
+	if s.claimOf(service, o) == none {
+		return "is named by"
+	}
+	return "belongs to"
+}
+
+// byAnnotation decides about a load balancer that the Service's annotation names: the Service keeps what it holds, and
+// takes over what is free.
 func (s Search) byAnnotation(o Observed) Identity {
 	foreign := func(format string, args ...any) Identity {
-		return Identity{Ownership: Foreign, Message: fmt.Sprintf("%s is named by annotation %s, but "+format, append([]any{o, annotation.LoadBalancerID}, args...)...)}
+		return Identity{Ownership: Foreign, Message: fmt.Sprintf("%s is named by annotation %s, but %s",
+			o, annotation.LoadBalancerID, fmt.Sprintf(format, args...))}
 	}
 	if rival := s.rival(o); rival != nil {
-		return foreign("it belongs to service %s, which has precedence: remove the annotation here, or set %s: \"true\" there", key(rival), annotation.Disown)
+		return foreign("it %s service %s, which has precedence: remove the annotation here, or set %s: \"true\" there",
+			s.leads(rival, o), key(rival), annotation.Disown)
 	}
-	ours := Identity{Ownership: Ours, LoadBalancer: &o}
-	if tags := s.foreignTags(o); len(tags) > 0 {
-		ours.Warning = fmt.Sprintf("%s carries the tag of another cluster (%s) and not this one's: if that cluster still has it, both will change it in turn",
-			o, strings.Join(tags, ", "))
-	}
-	if s.claimOf(s.Service, o) != none {
+	ours := s.ours(o)
+	if claim := s.claimOf(s.Service, o); claim > attempted || claim == attempted && s.refusal(o) == "" {
 		return ours
 	}
-	// What its name would give to the Service as well was made for it, by a process that died before the status could show it.
-	ours.TakenOver = !s.named(o) || s.refusal(o, false) != ""
-	if !ours.TakenOver || s.TakeOver != nil && s.TakeOver.allows(o.ID) {
+	if s.Leaving {
+		return foreign("no record shows that it was made for this service: it is left alone")
+	}
+	ours.TakenOver = true
+	if s.TakeOver != nil && s.TakeOver.allows(o.ID) {
 		return ours
 	}
-	if has := s.has(o); has != nil {
-		return foreign("this service has %s, and does not replace it by another one: delete the service and create it again, or remove the annotation", has)
+	held := s.heldID()
+	if _, known := s.lookup(held); held != "" && !known {
+		identity, _ := s.ask(held, "that the status records")
+		return identity
+	}
+	if has := s.has(o.ID); has != nil {
+		return foreign("this service has %s, and does not replace it by another one: "+
+			"delete the service and create it again, or remove the annotation", has)
 	}
 	if s.free(o) {
 		return ours
 	}
 	if s.TakeOver == nil {
-		return Identity{Ownership: Unclear, AskAllowance: true, Message: "whether the namespace may take over load balancers was not queried"}
+		return Identity{
+			Ownership: Unclear, AskAllowance: true,
+			Message: "whether the namespace may take over load balancers was not queried",
+		}
 	}
-	whose := "it does not carry this cluster's tag"
-	if tags := s.foreignTags(o); len(tags) > 0 {
-		whose = fmt.Sprintf("it carries the tag of another cluster (%s)", strings.Join(tags, ", "))
-	}
-	identity := foreign("%s: it is left alone; an administrator hands it over with kubectl annotate namespace %s %s=%s", whose, s.Service.Namespace, TakeOverAnnotation, o.ID)
+	identity := foreign("%s: it is left alone; an administrator hands it over with kubectl annotate namespace %s %s=%s",
+		s.whose(o), s.Service.Namespace, TakeOverAnnotation, o.ID)
 	if s.TakeOver.Problem != "" {
 		identity.Message += " (" + s.TakeOver.Problem + ")"
 	}
 	return identity
 }
 
-// has is another load balancer that the Service has, by its claim, nil for none.
-func (s Search) has(o Observed) *Observed {
-	i := slices.IndexFunc(s.List, func(other Observed) bool { return other.ID != o.ID && s.claimOf(s.Service, other) != none })
+// whose says why a load balancer is not the Service's to take.
+func (s Search) whose(o Observed) string {
+	if tags := s.foreignTags(o); len(tags) > 0 {
+		return fmt.Sprintf("it carries the tag of another cluster (%s)", strings.Join(tags, ", "))
+	}
+	for _, before := range s.owners(o, true) {
+		if s.claimOf(before, o) != none {
+			return fmt.Sprintf("it was released by service %s, for services of that namespace", key(before))
+		}
+	}
+	if tag := ClusterTag(s.ClusterID); tag != "" && o.Tags != nil && !slices.Contains(o.Tags, tag) {
+		return "it does not carry this cluster's tag"
+	}
+	return "no record shows that it was made for this service"
+}
+
+// heldID is the ID of the load balancer that the Service has by its record or, until an informer shows that, by the
+// memory of this process.
+func (s Search) heldID() string { return cmp.Or(heldID(s.Service), s.Holds) }
+
+// has is a load balancer other than one that the Service has, by its claim, nil for none.
+func (s Search) has(other string) *Observed {
+	if o, _ := s.lookup(s.heldID()); o != nil && o.ID != other {
+		return o
+	}
+	i := slices.IndexFunc(s.List, func(o Observed) bool { return o.ID != other && s.claimOf(s.Service, o) > attempted })
 	if i < 0 {
 		return nil
 	}
 	return &s.List[i]
 }
 
-// free reports whether a load balancer is this cluster's and nobody's there: it carries the cluster's tag, or a Service of the cluster that
-// had it has let it go, or, where tags cannot tell, it is what was made for this Service.
+// free reports whether a Service of the same namespace had a load balancer and has let it go. Neither the cluster's tag
+// nor a name makes one free: they tell nothing of whose it was.
 func (s Search) free(o Observed) bool {
-	if tag := ClusterTag(s.ClusterID); tag != "" && slices.Contains(o.Tags, tag) {
-		return true
-	}
-	if len(s.foreignTags(o)) > 0 {
-		return false
-	}
-	untold := s.ClusterID == "" || o.Tags == nil
-	return slices.ContainsFunc(s.owners(o, true), func(before *corev1.Service) bool { return s.claimOf(before, o) != none }) ||
-		untold && o.Name == NameOf(s.Service) && sameRules(o.ForwardingRules, s.Rules) && s.serves(o, false)
+	return len(s.foreignTags(o)) == 0 && slices.ContainsFunc(s.owners(o, true), func(before *corev1.Service) bool {
+		return before.Namespace == s.Service.Namespace && s.claimOf(before, o) != none
+	})
 }
 
 // HandedOver reports whether a Service took a load balancer over that was not made for it.
 func HandedOver(service *corev1.Service, o Observed) bool {
-	return service.Annotations[HandedOverAnnotation] == o.ID && o.Name != DefaultName(service)
+	c := condition(service, ConditionHeld)
+	return c != nil && c.Message == o.ID && c.Reason == RecordTakenOver ||
+		service.Annotations[HandedOverAnnotation] == o.ID && o.Name != DefaultName(service)
 }
 
-// MayDelete reports whether a load balancer may be deleted because its Service is. It may not, with the reason in one sentence, if the Service has
-// disowned it or took it over, if another Service has the better claim to it, or if it is another cluster's: by its tag, or by serving other machines
-// only. A Service is easily copied with its annotations, and deleting the copy must not take the original's load balancer along.
+// MayDelete reports whether a load balancer may be deleted because its Service is. It may not, with the reason in one
+// sentence, if the Service has disowned it, took it over or has no proof that it was made for it, if another Service
+// has the better claim to it, or if it is another cluster's: by its tag, or by serving other machines only. A Service
+// is easily copied with its annotations, and deleting the copy must not take the original's load balancer along.
 func MayDelete(s Search, o Observed) (bool, string) {
 	disowned, err := annotation.IsDisowned(s.Service.Annotations)
 	switch {
@@ -209,9 +274,14 @@ func MayDelete(s Search, o Observed) (bool, string) {
 	case disowned:
 		return false, fmt.Sprintf("%s is disowned by annotation %s", o, annotation.Disown)
 	case HandedOver(s.Service, o):
-		return false, fmt.Sprintf("%s was handed over to the service, and is kept: delete it at DigitalOcean if it is no longer needed", o)
+		return false, fmt.Sprintf("%s was handed over to the service, and is kept: "+
+			"delete it at DigitalOcean if it is no longer needed", o)
 	}
-	advice := fmt.Sprintf("to detach the service and keep the load balancer, set annotation %s: \"true\"", annotation.Disown)
+	if s.claimOf(s.Service, o) == none {
+		return false, fmt.Sprintf("%s is kept, since no record shows that it was made for the service", o)
+	}
+	const how = "to detach the service and keep the load balancer, set annotation %s: \"true\""
+	advice := fmt.Sprintf(how, annotation.Disown)
 	if rival := s.rival(o); rival != nil {
 		return false, fmt.Sprintf("%s belongs to service %s, which has precedence: %s", o, key(rival), advice)
 	}

@@ -45,7 +45,7 @@ type Needs struct {
 	// Urgent reports that the reads are as urgent as making and deleting.
 	Urgent             bool
 	List, Certificates *Demand
-	// Allowance asks for what the namespace may take over.
+	// Allowance asks for what the namespace may take over, and since when this program runs in the cluster.
 	Allowance bool
 	// ByID is the ID of a load balancer to be asked for, empty for none.
 	ByID     string
@@ -60,10 +60,11 @@ type Doubt struct{ LoadBalancer, Certificate string }
 // StepKind is what a step does.
 type StepKind string
 
-// The kinds of steps. The first five write to Kubernetes, the others to DigitalOcean, and of those a pass takes at most one, a certificate aside.
+// The kinds of steps. The first six write to Kubernetes, the others to DigitalOcean, and of those a pass takes at most one, a certificate aside.
 const (
 	StepAnnotate      StepKind = "annotate"
 	StepNoteAttempt   StepKind = "note attempt"
+	StepDropAttempt   StepKind = "drop attempt"
 	StepShowStatus    StepKind = "show status"
 	StepCondition     StepKind = "set condition"
 	StepRecord        StepKind = "record load balancer"
@@ -78,13 +79,12 @@ const (
 // Step is one write, and all that it needs.
 type Step struct {
 	Kind StepKind
-	// Annotations are those to be written on the Service (annotate); Name is that of the load balancer that is about to be made (note attempt).
+	// Annotations are those to be written on the Service (annotate).
 	Annotations map[string]string
-	Name        string
 	// Lost is the ID that the Service names, of a load balancer that does not exist any more (create).
 	Lost   string
 	Status corev1.LoadBalancerStatus
-	// Condition is what is written to the status (set condition, record load balancer).
+	// Condition is what is written to the status (note attempt, set condition, record load balancer).
 	Condition   metav1.Condition
 	Certificate CertificateRequest
 	// LoadBalancer is the one that is changed or deleted, Request what it must be.
@@ -293,18 +293,14 @@ func (p *planning) waits() bool {
 
 // recall learns from the Service of an attempt that another process made, and of which nobody knows what became of it.
 func (p *planning) recall() {
-	m, name := &p.plan.Memory, p.Service.Annotations[AttemptAnnotation]
-	known := func(names []string) bool { return len(withoutName(names, name)) < len(names) }
-	own := p.answer(StepNoteAttempt) != nil
-	if name != "" && !own && !known(m.Answered) && !known(m.Attempted) {
-		m.unsureOf(name, p.Now)
+	m, own := &p.plan.Memory, p.answer(StepNoteAttempt) != nil
+	for _, a := range attemptsOf(p.Service) {
+		known := slices.Contains(m.Answered, a.Name) || slices.ContainsFunc(m.Attempted, func(b Attempt) bool { return a.Name == b.Name })
+		if !own && !known {
+			m.unsureOf(a, p.Now)
+		}
 	}
 }
-
-// AttemptAnnotation on a Service while its load balancer is being made: the name in the last creation request to DigitalOcean. The load
-// balancer is found by it if the controller stopped before a response arrived and the desired name has changed since.
-// It MUST not be changed: a Service may carry it while another version takes over.
-const AttemptAnnotation = "cloud.mooring.dev/load-balancer-attempted"
 
 // Finalizer is what Kubernetes' service controller puts on a Service before its load balancer is made (k8s.io/cloud-provider, service/helpers).
 const Finalizer = "service.kubernetes.io/load-balancer-cleanup"
@@ -323,31 +319,23 @@ func wants(service *corev1.Service) error {
 	return nil
 }
 
-// annotate is the step that writes annotations on the Service, and takes the note of an attempt away, which was for the load balancer that there is
-// now. It reports whether there is nothing to write.
+// annotate is the step that writes annotations on the Service. It reports whether there is nothing to write.
 func (p *planning) annotate(values map[string]string) bool {
-	missing, some := p.unwritten(values)
+	missing := maps.Clone(values)
+	maps.DeleteFunc(missing, func(name, value string) bool {
+		now, ok := p.Service.Annotations[name]
+		return ok && now == value
+	})
 	last := p.answer(StepAnnotate)
 	switch {
 	case last != nil && last.Trouble != nil:
 		p.trouble(last.Trouble, "writing annotations")
 		return false
-	case last != nil || !some:
+	case last != nil || len(missing) == 0:
 		return true // once is enough: what somebody else has changed meanwhile stays
 	}
 	p.step(Step{Kind: StepAnnotate, Annotations: missing})
 	return false
-}
-
-// unwritten is what the Service's annotations lack of these values, and whether there is something to write, be it that the note of an attempt goes.
-func (p *planning) unwritten(values map[string]string) (missing map[string]string, some bool) {
-	missing = maps.Clone(values)
-	maps.DeleteFunc(missing, func(name, value string) bool {
-		now, ok := p.Service.Annotations[name]
-		return ok && now == value
-	})
-	_, attempted := p.Service.Annotations[AttemptAnnotation]
-	return missing, len(missing) > 0 || attempted
 }
 
 // ConditionOwned is the condition of a Service that reports whether the load balancer that it asks for is its own. It is there once it was not,

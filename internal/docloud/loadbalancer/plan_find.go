@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
@@ -34,25 +33,28 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 		return identity, s, false
 	}
 	s = Search{
-		Service: p.Service, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Complete: true, Attempted: p.plan.Memory.Attempted,
-		Droplets: DropletsOf(p.Nodes), Holds: p.Memory.Holds, TakeOver: p.TakeOver,
+		Service: p.Service, Leaving: p.Intent != Keep, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Complete: true,
+		Attempted: p.plan.Memory.Attempted, Droplets: DropletsOf(p.Nodes), Holds: p.Memory.Holds, TakeOver: p.TakeOver, ByID: map[string]Lookup{},
 	}
-	id := p.Service.Annotations[annotation.LoadBalancerID]
-	if p.ByID != nil && p.ByID.ID == id {
-		if p.ByID.Trouble != nil {
-			p.trouble(p.ByID.Trouble, "reading load balancer %s", id)
+	for _, answer := range p.ByID {
+		if answer.Trouble != nil {
+			p.trouble(answer.Trouble, "reading load balancer %s", answer.ID)
 			return identity, s, false
 		}
-		s.ByID = &p.ByID.Lookup
+		s.ByID[answer.ID] = answer.Lookup
 	}
 	identity = Identify(s)
-	if identity.AskByID && s.ByID == nil {
-		p.need(Needs{ByID: id})
+	if identity.AskByID != "" {
+		p.need(Needs{ByID: identity.AskByID})
 		return identity, s, false
 	}
-	if identity.AskAllowance && p.TakeOver == nil {
-		p.need(Needs{Allowance: true})
+	stopped := identity.AskAllowance || identity.Ownership == Foreign && heldID(p.Service) == ""
+	if stopped && p.TakeOver == nil {
+		p.need(Needs{Trust: p.Trust == nil, Allowance: true})
 		return identity, s, false
+	}
+	if s.FromBefore = stopped && fromBefore(p.Service, p.TakeOver.Since, p.Now); s.FromBefore {
+		identity = Identify(s)
 	}
 	// The rules that the load balancer must have matter only for one that is in the way.
 	if identity.Ownership == Foreign {
@@ -66,6 +68,14 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 		}
 	}
 	return identity, s, true
+}
+
+// adoption is for how long after the first start it counts what the upstream project has left without a proof.
+const adoption = 15 * time.Minute
+
+// fromBefore reports whether a Service is of the time before this program ran first in the cluster, which was just now. Times are in whole seconds.
+func fromBefore(service *corev1.Service, origin, now time.Time) bool {
+	return !origin.IsZero() && !service.CreationTimestamp.Add(time.Second).After(origin) && now.Sub(origin) < adoption
 }
 
 // DropletsOf returns the droplets of Nodes, as far as their provider IDs say.
@@ -104,6 +114,10 @@ func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
 	}
 	if identity.Warning != "" {
 		p.warn(ReasonForeign, identity.Warning)
+	}
+	if identity.Adopted {
+		p.plan.Notes = append(p.plan.Notes, normal(ReasonAdopted, fmt.Sprintf("%s was made for the service before Mooring ran in this cluster, and is kept for it",
+			identity.LoadBalancer)))
 	}
 	p.takenOver = identity.TakenOver
 	p.found(identity.LoadBalancer)

@@ -5,11 +5,14 @@ package loadbalancer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
@@ -121,7 +124,7 @@ const loadBalancer = "load balancer"
 func (p *planning) assured(what string, list, certificates *Demand) bool {
 	switch {
 	case p.Trust == nil || !p.Live:
-		lost := what == loadBalancer && p.Service.Annotations[annotation.LoadBalancerID] != "" // it seems to be, and one more would have another address
+		lost := what == loadBalancer && p.had() != "" // it seems to be, and one more would have another address
 		p.need(Needs{Trust: true, Account: lost, Live: true, Urgent: true, List: list, Certificates: certificates})
 	case p.Trust.Doubt != nil:
 		p.warn(ReasonDoubt, p.Trust.Doubt.Error())
@@ -144,6 +147,9 @@ func (p *planning) assured(what string, list, certificates *Demand) bool {
 func (p *planning) create(result Result) {
 	name := result.Request.Name
 	if answer := p.answer(StepCreate); answer != nil { // it was not found since
+		if p.disproves(answer) {
+			return
+		}
 		p.trouble(answer.Trouble, "making load balancer %q", answer.Step.Request.Name)
 		return
 	}
@@ -160,14 +166,21 @@ func (p *planning) create(result Result) {
 	switch noted := p.answer(StepNoteAttempt); {
 	case noted != nil && noted.Trouble != nil:
 		p.trouble(noted.Trouble, "noting that load balancer %q is about to be made", name)
-	case noted == nil && p.Service.Annotations[AttemptAnnotation] != name:
-		p.step(Step{Kind: StepNoteAttempt, Name: name})
+	case noted == nil && !p.isNoted(name):
+		p.step(Step{Kind: StepNoteAttempt, Condition: metav1.Condition{
+			Type: ConditionAttempted, Status: metav1.ConditionTrue, Reason: "Attempted", Message: name,
+			ObservedGeneration: p.Service.Generation, LastTransitionTime: metav1.NewTime(p.Now),
+		}})
 	default:
 		p.step(Step{
-			Kind: StepCreate, Request: result.Request, CreateOnly: result.CreateOnly, Added: result.Request.DropletIDs,
-			Lost: p.Service.Annotations[annotation.LoadBalancerID],
+			Kind: StepCreate, Request: result.Request, CreateOnly: result.CreateOnly, Added: result.Request.DropletIDs, Lost: p.had(),
 		})
 	}
+}
+
+// had is the ID of the load balancer that the Service had when there is none, empty for none.
+func (p *planning) had() string {
+	return cmp.Or(p.Service.Annotations[annotation.LoadBalancerID], heldID(p.Service))
 }
 
 // nameOfAttempt is the name under which a load balancer is made: that of a POST without a response, if there was one. Names are unique, so that the
@@ -175,8 +188,8 @@ func (p *planning) create(result Result) {
 // name that is wanted by the change that follows. A name that a list shows is somebody else's, or it would have been found.
 func (p *planning) nameOfAttempt(wanted string) string {
 	for _, tried := range p.plan.Memory.Attempted {
-		if !slices.ContainsFunc(p.List.Items, func(o Observed) bool { return o.Name == tried }) {
-			return tried
+		if !slices.ContainsFunc(p.List.Items, func(o Observed) bool { return o.Name == tried.Name }) {
+			return tried.Name
 		}
 	}
 	return wanted
@@ -200,7 +213,7 @@ func (p *planning) searchedSince(answer *Answer) bool {
 	}
 	switch {
 	case t.unsure():
-		m.unsureOf(name, p.Now)
+		m.unsureOf(Attempt{Name: name, At: p.Now}, p.Now)
 		m.NotBefore = p.Stamp
 	case t.Kind == Refused:
 		m.sureOf(name)
@@ -212,7 +225,9 @@ func (p *planning) searchedSince(answer *Answer) bool {
 		m.NotBefore = p.Stamp
 	default:
 		m.sureOf(name)
-		p.trouble(t, "making load balancer %q", name)
+		if !p.disproves(answer) {
+			p.trouble(t, "making load balancer %q", name)
+		}
 		return false
 	}
 	if !t.Until.IsZero() || t.Kind == Interrupted {
@@ -239,7 +254,7 @@ func (p *planning) created(lb Observed) {
 
 // update makes a load balancer what it must be. One that is new takes no change.
 func (p *planning) update(lb Observed, result Result) {
-	if !p.proven(lb, &result) || !p.annotate(result.Annotate) || !p.record(lb) {
+	if !p.record(lb) || !p.annotate(result.Annotate) {
 		return
 	}
 	switch lb.Status {
@@ -283,16 +298,6 @@ func (p *planning) update(lb Observed, result Result) {
 	step.Differences = curable
 	m.InPlace = settings
 	p.step(step)
-}
-
-// proven reports whether a process that comes after a death finds whose the load balancer is: what is taken over is noted with the other annotations,
-// before there is a record and anything is changed, so that it is never deleted by mistake; of what is the Service's own there is a record first.
-func (p *planning) proven(lb Observed, result *Result) bool {
-	if p.takenOver {
-		result.annotate(p.Service.Annotations, HandedOverAnnotation, lb.ID)
-		return true
-	}
-	return p.record(lb)
 }
 
 // settingsOf is a request without its droplets, in a form that can be compared.

@@ -37,6 +37,8 @@ type stage struct {
 	reversed bool
 	// lost reports that the next POST is made and not answered; hides that lists do not show what there is.
 	lost, hides bool
+	// origin is when this program ran first in the cluster.
+	origin time.Time
 }
 
 func newStage(in loadbalancer.Input) *stage {
@@ -103,13 +105,14 @@ func (s *stage) read(w *loadbalancer.World, needs loadbalancer.Needs) {
 		w.Endpoints = &loadbalancer.Endpoints{Nodes: s.in.EndpointNodes}
 	}
 	if needs.Allowance {
-		w.TakeOver = &loadbalancer.TakeOver{}
+		w.TakeOver = &loadbalancer.TakeOver{Since: s.origin}
 	}
 	if needs.ByID != "" {
-		w.ByID = &loadbalancer.LookedUp{ID: needs.ByID}
+		answer := loadbalancer.LookedUp{ID: needs.ByID}
 		if lb, ok := s.account[needs.ByID]; ok {
-			w.ByID.Found = &lb
+			answer.Found = &lb
 		}
+		w.ByID = append(w.ByID, answer)
 	}
 	if needs.Again != nil {
 		w.Again = needs.Again
@@ -140,12 +143,16 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 	switch step.Kind {
 	case loadbalancer.StepAnnotate:
 		maps.Copy(changed.Annotations, step.Annotations)
-		delete(changed.Annotations, loadbalancer.AttemptAnnotation)
-	case loadbalancer.StepNoteAttempt:
-		changed.Annotations[loadbalancer.AttemptAnnotation] = step.Name
 	case loadbalancer.StepShowStatus:
 		changed.Status.LoadBalancer = step.Status
-	case loadbalancer.StepCondition, loadbalancer.StepRecord:
+	case loadbalancer.StepDropAttempt:
+		meta.RemoveStatusCondition(&changed.Status.Conditions, loadbalancer.ConditionAttempted)
+	case loadbalancer.StepRecord:
+		meta.RemoveStatusCondition(&changed.Status.Conditions, loadbalancer.ConditionAttempted)
+		meta.RemoveStatusCondition(&changed.Status.Conditions, step.Condition.Type)
+		meta.SetStatusCondition(&changed.Status.Conditions, step.Condition)
+	case loadbalancer.StepNoteAttempt, loadbalancer.StepCondition:
+		meta.RemoveStatusCondition(&changed.Status.Conditions, step.Condition.Type)
 		meta.SetStatusCondition(&changed.Status.Conditions, step.Condition)
 	case loadbalancer.StepCreate:
 		for _, other := range s.account {
@@ -157,7 +164,7 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 		s.made++
 		lb = keeps(step.Request)
 		lb.ID = fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)
-		lb.IP = fmt.Sprintf("203.0.113.%d", s.made)
+		lb.IP, lb.CreatedAt = fmt.Sprintf("203.0.113.%d", s.made), s.now
 		s.account[lb.ID], answer.LoadBalancer = lb, lb
 		if s.lost {
 			s.lost = false
@@ -165,7 +172,7 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 		}
 	case loadbalancer.StepUpdate:
 		now := keeps(step.Request)
-		now.ID, now.IP = lb.ID, lb.IP
+		now.ID, now.IP, now.CreatedAt = lb.ID, lb.IP, lb.CreatedAt
 		s.account[lb.ID], answer.LoadBalancer = now, now
 	case loadbalancer.StepAddTargets:
 		lb.DropletIDs = slices.Concat(lb.DropletIDs, step.Droplets)
@@ -186,7 +193,8 @@ func writes(steps []loadbalancer.Step) int {
 	n := 0
 	for _, step := range steps {
 		switch step.Kind {
-		case loadbalancer.StepAnnotate, loadbalancer.StepNoteAttempt, loadbalancer.StepShowStatus, loadbalancer.StepCondition, loadbalancer.StepRecord:
+		case loadbalancer.StepAnnotate, loadbalancer.StepNoteAttempt, loadbalancer.StepDropAttempt, loadbalancer.StepShowStatus,
+			loadbalancer.StepCondition, loadbalancer.StepRecord:
 		default:
 			n++
 		}
@@ -194,13 +202,21 @@ func writes(steps []loadbalancer.Step) int {
 	return n
 }
 
-// drawStage draws a cluster and an account in which others have load balancers too, some in the way.
+// drawStage draws a cluster and an account in which others have load balancers too, some in the way: another cluster's, made by hand, or left by a
+// Service that is gone, with the very rules and machines of this one.
 func drawStage(t *rapid.T) *stage {
 	s := newStage(drawInput(t))
 	s.in.Nodes = nodes(v4(1), v4(2), v4(3))
 	for i, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"web", "shop", defName, "z"}), 0, 3, rapid.ID[string]).Draw(t, "names of others") {
 		id := fmt.Sprintf("others-%d", i)
-		s.account[id] = lb(id, name, theirs(), 9)
+		other := lb(id, name, theirs(), 9)
+		if name != defName && rapid.Bool().Draw(t, "looks like ours") {
+			other = lb(id, name, rapid.SampledFrom([][]string{mine(), nil, {}}).Draw(t, "tags"), 1)
+			if result, err := loadbalancer.Desired(s.in); err == nil {
+				other.ForwardingRules = result.Request.ForwardingRules
+			}
+		}
+		s.account[id] = other
 	}
 	// One whose name is made of the Service's UID was made for it, no matter who has tagged it since.
 	if rapid.Bool().Draw(t, "names another's") && s.account["others-0"].Name != defName {
@@ -258,6 +274,10 @@ func TestPlansConvergeModestlyInAnyOrder(t *testing.T) {
 		if end.Refusal == nil && (end.LoadBalancer == nil || s.service.Annotations[annotation.LoadBalancerID] != end.LoadBalancer.ID ||
 			len(s.service.Status.LoadBalancer.Ingress) == 0) {
 			t.Fatalf("nothing is left to do, and the Service does not show it: %+v, %+v", end, s.service)
+		}
+		gone, err := s.pass(t, loadbalancer.Remove)
+		if s.untouched(t, others); err != nil || gone.Refusal != nil || len(s.account) != len(others) {
+			t.Fatalf("at the end of the Service: %+v, %v, %d load balancers of %d", gone, err, len(s.account), len(others))
 		}
 	})
 }
@@ -391,7 +411,7 @@ func TestARenameAfterADeathKeepsTheLoadBalancer(t *testing.T) {
 		}
 		s.service.Annotations[annotation.Name] = "second"
 		end, _ := s.settle(t)
-		if end.Refusal != nil || len(s.account) != 1 || s.service.Annotations[loadbalancer.HandedOverAnnotation] != "" {
+		if end.Refusal != nil || len(s.account) != 1 || loadbalancer.HandedOver(s.service, *end.LoadBalancer) {
 			t.Errorf("died after %s: %+v, %d load balancers", s.steps[dies-1].Kind, end, len(s.account))
 		}
 		s.memory = loadbalancer.Memory{} // it dies again

@@ -6,6 +6,7 @@ package loadbalancer
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Request is the body of the POST that makes a load balancer, and of the PUT that changes one. Its JSON form is, byte for byte, what the
@@ -110,6 +111,8 @@ type Observed struct {
 	ID     string
 	Name   string
 	Status Status
+	// CreatedAt is when DigitalOcean made it, the zero time if that was not returned.
+	CreatedAt time.Time
 	// IP and IPv6 are empty until the load balancer is active.
 	IP, IPv6 string
 	// Region is the slug.

@@ -45,8 +45,8 @@ type World struct {
 	Droplets     Reading[instance.Droplet]
 	// Endpoints says where the Service's endpoints are, nil if that was not read.
 	Endpoints *Endpoints
-	// ByID is the answer to a GET by an ID, nil for none; it is about the Service's load balancer if the annotation has that ID.
-	ByID *LookedUp
+	// ByID are the answers to GETs by ID.
+	ByID []LookedUp
 
 	// Again is the doubt for which a load balancer was read again in this pass, together with all certificates; see [Needs].
 	Again *Doubt

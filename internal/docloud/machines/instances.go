@@ -187,6 +187,17 @@ func (m *Instances) TrustedNow(ctx context.Context) error {
 	return m.Trusted(ctx)
 }
 
+// Since returns when the cluster was recorded as this account's, which is when this program ran first in the cluster. The
+// zero time means that there is no record that can be relied on; [Instances.Trusted] makes one. It makes no call.
+func (m *Instances) Since() time.Time {
+	m.guard.mu.Lock()
+	defer m.guard.mu.Unlock()
+	if m.guard.recordErr != nil || m.guard.ledger.lease == nil {
+		return time.Time{}
+	}
+	return m.guard.ledger.lease.CreationTimestamp.Time
+}
+
 // Droplets returns all droplets of the account, as they were a moment ago, or an error: who asks leaves out what it lacks. They MUST NOT be changed.
 func (m *Instances) Droplets(ctx context.Context) ([]instance.Droplet, error) {
 	list, err := m.snapshot.Get(ctx, m.pendingAge())

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -89,6 +90,7 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 				w.annotate(c.name, annotation.LoadBalancerID, lb.ID, "type", c.lbType)
 			}
 		}
+		time.Sleep(1100 * time.Millisecond) // Services are older than the first start by their times, which are in whole seconds
 		mark := w.Sim.Mark()
 		w.run()
 		for name, id := range ids {

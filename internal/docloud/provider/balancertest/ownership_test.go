@@ -63,6 +63,14 @@ func (p place) annotate(name string, pairs ...string) {
 	p.Must(err)
 }
 
+// allows is an administrator who lets the place's Services take load balancers over.
+func (p place) allows(ids string) {
+	p.T.Helper()
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, loadbalancer.TakeOverAnnotation, ids)
+	_, err := p.Client.CoreV1().Namespaces().Patch(p.T.Context(), p.namespace, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	p.Must(err)
+}
+
 // refused waits until a Service is told why it does not get a load balancer: by an event and by its condition.
 func (p place) refused(name string, parts ...string) {
 	p.T.Helper()
@@ -233,6 +241,9 @@ func TestWhatWasHandedOverIsNotTakenBack(t *testing.T) {
 			return map[bool]string{true: w.Story()}[err != nil || published(s) == "" || published(s) != lb.IP]
 		})
 		from.annotate("before", annotation.Disown, "true")
+		if from.namespace != w.Name {
+			place{w, w.Name}.allows(lb.ID)
+		}
 		w.create("after", "name", "edge", annotation.LoadBalancerID, lb.ID)
 		if got := w.balancer("after"); got.ID != lb.ID {
 			t.Fatalf("it was handed %s, want %s", got.ID, lb.ID)
@@ -275,20 +286,16 @@ func TestWhatAServiceHasIsNotChangedForAnother(t *testing.T) {
 	})
 }
 
-// The documented ways to hand a load balancer over: within a cluster by letting go and naming the ID, and between clusters with an administrator's word. What
-// was handed over stays when its new Service goes, unless that says otherwise.
+// The documented ways to hand a load balancer over: within a namespace by letting go and naming the ID, and between namespaces and clusters with an
+// administrator's word. What was handed over stays when its new Service goes, unless that says otherwise.
 func TestHandOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		allow func(w *world, from place, id string)
 		tags  []string
 	}{
-		"within the cluster": {allow: func(*world, place, string) {}},
-		"by an annotation of the namespace": {tags: []string{"k8s:another"}, allow: func(w *world, from place, id string) {
-			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, loadbalancer.TakeOverAnnotation, "x, "+id)
-			_, err := w.Client.CoreV1().Namespaces().Patch(w.T.Context(), from.namespace, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-			w.Must(err)
-		}},
-		"by a flag": {tags: []string{"k8s:another"}, allow: func(w *world, _ place, _ string) { w.takeOver = true }},
+		"within the cluster":                {allow: func(*world, place, string) {}},
+		"by an annotation of the namespace": {tags: []string{"k8s:another"}, allow: func(_ *world, from place, id string) { from.allows("x, " + id) }},
+		"by a flag":                         {tags: []string{"k8s:another"}, allow: func(w *world, _ place, _ string) { w.takeOver = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			places(t, func(t *testing.T, w *world, from place) {
@@ -305,13 +312,20 @@ func TestHandOver(t *testing.T) {
 					w.create("before", "name", "edge")
 					lb = w.balancer("before")
 					w.annotate("before", annotation.Disown, "true")
+					if from.namespace != w.Name { // what a Service lets go is free in its own namespace
+						from.create("too-early", annotation.LoadBalancerID, lb.ID)
+						from.refused("too-early", "it was released by service "+w.Name+"/before, for services of that namespace")
+						from.remove("too-early")
+						from.allows(lb.ID)
+					}
 				}
 				from.create("after", "name", "edge", annotation.LoadBalancerID, lb.ID)
 				testkit.Eventually(t, "the hand-over", func() string {
 					s, err := w.Client.CoreV1().Services(from.namespace).Get(t.Context(), "after", metav1.GetOptions{})
 					w.Must(err)
-					if now, err := w.Account.LoadBalancer(lb.ID); err == nil && published(s) == now.IP && now.IP != "" && s.Annotations[loadbalancer.HandedOverAnnotation] == lb.ID &&
-						len(now.Tags) == 1 && now.Tags[0] == "k8s:"+w.Name {
+					held := meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionHeld)
+					if now, err := w.Account.LoadBalancer(lb.ID); err == nil && published(s) == now.IP && now.IP != "" &&
+						held != nil && held.Message == lb.ID && held.Reason == loadbalancer.RecordTakenOver && len(now.Tags) == 1 && now.Tags[0] == "k8s:"+w.Name {
 						return ""
 					}
 					return fmt.Sprintf("%v; %s", s.Annotations, w.Story())

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -65,6 +69,14 @@ func TestRenameWhileAPostIsUnansweredMakesNoDuplicate(t *testing.T) {
 	}
 }
 
+// noted is the name in the note of an attempt on a Service, empty for none.
+func (w *world) noted(name string) string {
+	if c := meta.FindStatusCondition(w.Service(name).Status.Conditions, loadbalancer.ConditionAttempted); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
 // Anyone who asked for the load balancer is gone, and the Service is to have another name: the note on the Service tells under which name to look.
 func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 	t.Parallel()
@@ -75,7 +87,7 @@ func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 		w.create("web", "name", w.Name+"-old")
 		<-cut
 		w.Stop()
-		if noted := w.Service("web").Annotations[loadbalancer.AttemptAnnotation]; noted != w.Name+"-old" {
+		if noted := w.noted("web"); noted != w.Name+"-old" {
 			t.Fatalf("the note says %q", noted)
 		}
 		w.annotate("web", "name", w.Name+"-new")
@@ -88,7 +100,7 @@ func TestRenameAfterACrashMakesNoDuplicate(t *testing.T) {
 		if all := w.Account.LoadBalancers(); len(all) != 1 {
 			t.Errorf("%d load balancers: %+v", len(all), all)
 		}
-		if noted, ok := w.Service("web").Annotations[loadbalancer.AttemptAnnotation]; ok {
+		if noted := w.noted("web"); noted != "" {
 			t.Errorf("the note is still there: %q", noted)
 		}
 	})
@@ -129,13 +141,10 @@ func TestRenameAfterARefusalUsesTheNewName(t *testing.T) {
 			}
 			return ""
 		})
-		w.annotate("web", "name", w.Name+"-new")
-		testkit.Eventually(t, "the note of the new name", func() string {
-			if w.Service("web").Annotations[loadbalancer.AttemptAnnotation] != w.Name+"-new" {
-				return w.Story()
-			}
-			return ""
+		testkit.Eventually(t, "no note of what was refused", func() string {
+			return map[bool]string{true: w.Story()}[w.noted("web") != ""]
 		})
+		w.annotate("web", "name", w.Name+"-new")
 		w.Sim.ClearFaults()
 		if lb := w.balancer("web"); lb.Name != w.Name+"-new" {
 			t.Errorf("load balancer %q", lb.Name)
@@ -154,6 +163,10 @@ func TestALeftoverIsToldOfOnce(t *testing.T) {
 		w.Stop()
 		w.annotate("web", "name", w.Name+"-new")
 		w.PatchService("web", map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation.LoadBalancerID: nil}}})
+		lost := w.Service("web")
+		lost.Status = corev1.ServiceStatus{}
+		_, err := w.Client.CoreV1().Services(lost.Namespace).UpdateStatus(t.Context(), lost, metav1.UpdateOptions{})
+		w.Must(err)
 		w.run()
 		testkit.Eventually(t, "a second load balancer", func() string {
 			if all := w.Account.LoadBalancers(); len(all) != 2 {
