@@ -62,6 +62,15 @@ func (w *world) upstream(s *corev1.Service, lbType string, change func(map[strin
 	return lb
 }
 
+// ages waits until what was made so far is older than what is made from now on, by times in whole seconds.
+func (w *world) ages() {
+	w.T.Helper()
+	begun := time.Now()
+	testkit.Eventually(w.T, "another second", func() string {
+		return map[bool]string{true: "it is the same one"}[time.Since(begun) < 1100*time.Millisecond]
+	})
+}
+
 func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 	both(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.cluster.DefaultType = annotation.TypeRegionalNetwork
@@ -90,7 +99,7 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 				w.annotate(c.name, annotation.LoadBalancerID, lb.ID, "type", c.lbType)
 			}
 		}
-		time.Sleep(1100 * time.Millisecond) // Services are older than the first start by their times, which are in whole seconds
+		w.ages() // the Services are older than the first start
 		mark := w.Sim.Mark()
 		w.run()
 		for name, id := range ids {

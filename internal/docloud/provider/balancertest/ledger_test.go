@@ -5,7 +5,6 @@ package balancertest_test
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,7 +130,7 @@ func TestASquatterDoesNotStopAHandOver(t *testing.T) {
 		w.run()
 		squatters.create("older", annotation.LoadBalancerID, theirs.ID)
 		squatters.refused("older", "it is left alone")
-		time.Sleep(2 * time.Second)
+		w.ages()
 		heirs := place{w, w.Name}
 		heirs.allows(theirs.ID)
 		w.create("heir", annotation.LoadBalancerID, theirs.ID)
