@@ -6,7 +6,9 @@ package balancers
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
@@ -50,6 +52,9 @@ func (p *pass) change(ctx context.Context, step loadbalancer.Step) (loadbalancer
 	if step.Drift {
 		p.c.o.Metrics.drift(step.Differences)
 	}
+	if step.Settings() {
+		p.c.takeTurn(p.world.Service.Namespace)
+	}
 	var err error
 	switch step.Kind {
 	case loadbalancer.StepCertificate:
@@ -79,6 +84,16 @@ func (p *pass) change(ctx context.Context, step loadbalancer.Step) (loadbalancer
 		p.c.list.forget(step.LoadBalancer.ID)
 	}
 	return lb, err
+}
+
+// takeTurn counts a change of settings, and forgets namespaces that have none left to work off.
+func (c *Controller) takeTurn(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.o.Clock.Now()
+	turns := loadbalancer.Turns{Namespace: c.turns[namespace], All: c.turns[""]}.Sent(now, c.timing.Change)
+	maps.DeleteFunc(c.turns, func(_ string, turn time.Time) bool { return turn.Before(now) })
+	c.turns[namespace], c.turns[""] = turns.Namespace, turns.All
 }
 
 // log writes a line about a change.

@@ -69,6 +69,8 @@ type Timing struct {
 	Resync time.Duration
 	// Pending is how soon to look again at a load balancer that is busy (15 s), twice as long each time up to eight times that.
 	Pending time.Duration
+	// Change is in what time one change of a load balancer's settings is sent (15 s), after three at once; see loadbalancer.Turns.
+	Change time.Duration
 	// Poll is how soon to look again at load balancers that are new (5 s), all of them in one list; three times as long after two minutes, and
 	// twelve times after a quarter of an hour.
 	Poll time.Duration
@@ -88,7 +90,7 @@ type Timing struct {
 func (t Timing) withDefaults() Timing {
 	return Timing{
 		Quiet: cmp.Or(t.Quiet, 2*time.Second), Most: cmp.Or(t.Most, 15*time.Second), Resync: cmp.Or(t.Resync, 5*time.Minute),
-		Pending: cmp.Or(t.Pending, 15*time.Second), Poll: cmp.Or(t.Poll, 5*time.Second), ListAge: cmp.Or(t.ListAge, 10*time.Second),
+		Pending: cmp.Or(t.Pending, 15*time.Second), Change: cmp.Or(t.Change, 15*time.Second), Poll: cmp.Or(t.Poll, 5*time.Second), ListAge: cmp.Or(t.ListAge, 10*time.Second),
 		CertificateAge: cmp.Or(t.CertificateAge, 15*time.Minute), CertificateDoubt: cmp.Or(t.CertificateDoubt, time.Minute),
 		Settle: cmp.Or(t.Settle, 15*time.Second), Unanswered: cmp.Or(t.Unanswered, time.Minute),
 		FirstRetry: cmp.Or(t.FirstRetry, 5*time.Second), LastRetry: cmp.Or(t.LastRetry, 5*time.Minute),
@@ -130,9 +132,10 @@ type Controller struct {
 	endpoints    *endpoints
 	loop         *loop.Loop
 
-	mu       sync.Mutex // guards memories, not what is in them, and limited
+	mu       sync.Mutex // guards memories, not what is in them, limited and turns
 	memories map[string]*remembered
-	limited  time.Time // until when no call may be made at all
+	limited  time.Time            // until when no call may be made at all
+	turns    map[string]time.Time // of namespaces, and of all, whose name is empty; see loadbalancer.Turns
 
 	// Set by Initialize, before anything runs.
 	client   kubernetes.Interface
@@ -176,8 +179,8 @@ func New(o Options) *Controller {
 		o: o, log: o.Log.WithName("balancers"), timing: t,
 		list:         newBalancerList(o.API, o.Clock, t.Settle),
 		certificates: cached.New(o.API.Certificates, o.API.Epoch, o.Clock),
-		memories:     map[string]*remembered{},
-		recorder:     &events.FakeRecorder{},
+		memories:     map[string]*remembered{}, turns: map[string]time.Time{},
+		recorder: &events.FakeRecorder{},
 	}
 	c.loop = loop.New(loop.Options{
 		Name: "digitalocean-loadbalancer", Clock: o.Clock, Gate: o.Gate, Workers: lookers, Keys: c.keys, Pass: c.look,

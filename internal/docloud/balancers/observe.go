@@ -51,12 +51,12 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
 	p := &pass{c: c, epoch: c.o.API.Epoch(), world: loadbalancer.World{
 		Service: service, Cluster: c.o.Cluster,
 		Pace: loadbalancer.Pace{
-			Pending: t.Pending, Poll: t.Poll, Resync: t.Resync, ListAge: t.ListAge, CertificateAge: t.CertificateAge,
+			Pending: t.Pending, Change: t.Change, Poll: t.Poll, Resync: t.Resync, ListAge: t.ListAge, CertificateAge: t.CertificateAge,
 			CertificateDoubt: t.CertificateDoubt, Unanswered: t.Unanswered,
 		},
 	}}
 	c.mu.Lock()
-	p.world.Limited = c.limited
+	p.world.Limited, p.world.Turns = c.limited, loadbalancer.Turns{Namespace: c.turns[service.Namespace], All: c.turns[""]}
 	c.mu.Unlock()
 	var err error
 	if p.world.Services, err = c.wanting(); err == nil {

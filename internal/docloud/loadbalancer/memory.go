@@ -41,6 +41,8 @@ type Memory struct {
 	Failure Failure
 	// NotUntil is when DigitalOcean may be asked again on behalf of the Service, because it asked to wait; the zero time for at once.
 	NotUntil time.Time
+	// Turn is when the changes of settings that were sent are worked off; see [Turns].
+	Turn time.Time
 	// NewSince is since when the load balancer is being made, the zero time for one that is not; Busy is how often in a row it took no change.
 	NewSince time.Time
 	Busy     int

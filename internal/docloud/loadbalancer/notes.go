@@ -33,6 +33,8 @@ const (
 	ReasonLeftOut = "LoadBalancerNodesLeftOut"
 	// ReasonNoEndpoints, Warning: the Service's endpoints could not be read; all Nodes are targets.
 	ReasonNoEndpoints = "LoadBalancerEndpointsUnknown"
+	// ReasonHeldBack, Warning: the settings change too often; the latest ones are sent later.
+	ReasonHeldBack = "LoadBalancerHeldBack"
 	// ReasonRepaired, Normal: settings were changed elsewhere and are repaired.
 	ReasonRepaired = "LoadBalancerRepaired"
 	// ReasonRecreated, Warning: the load balancer was deleted elsewhere; the new one has another address.

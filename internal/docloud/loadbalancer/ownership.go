@@ -79,13 +79,16 @@ func (s Search) claimOf(service *corev1.Service, o Observed) claim {
 		return shown
 	case s.itself(service) && (s.Holds == o.ID || s.isGone(held) && showsAddress(service, o) && asks):
 		return shown // the upstream project ran again meanwhile, and has replaced what was recorded
-	case s.attempted(service, o):
-		return attempted
-	case s.itself(service) && s.FromBefore && held == "" && (asks || o.Name == NameOf(service)) &&
-		!o.CreatedAt.Before(service.CreationTimestamp.Time):
+	case s.attempted(service, o), s.itself(service) && s.FromBefore && s.mayBeMadeFor(o):
 		return attempted
 	}
 	return none
+}
+
+// mayBeMadeFor reports whether a load balancer is the Service's by the upstream project's own rules, and not older.
+func (s Search) mayBeMadeFor(o Observed) bool {
+	leads := s.Service.Annotations[annotation.LoadBalancerID] == o.ID || o.Name == NameOf(s.Service)
+	return leads && heldID(s.Service) == "" && !o.CreatedAt.Before(s.Service.CreationTimestamp.Time)
 }
 
 // attempted reports whether a load balancer is what a request that was recorded before it was sent has made: it has the

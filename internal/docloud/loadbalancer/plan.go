@@ -93,6 +93,8 @@ type Step struct {
 	CreateOnly   CreateOnly
 	// Added are the droplets that Request adds to the targets.
 	Added []int
+	// Again is when to look again after the step, since settings are held back; 0 for when there is a reason to.
+	Again time.Duration
 	// Droplets are those to be added or removed.
 	Droplets []int
 	// Differences are why; Drift says that no change of the Service explains them.

@@ -257,14 +257,11 @@ func (p *planning) update(lb Observed, result Result) {
 	if !p.record(lb) || !p.annotate(result.Annotate) {
 		return
 	}
-	switch lb.Status {
-	case StatusNew:
-		p.outcome = OutcomePending
-		p.done(lb)
-		return
-	case StatusActive:
-	default:
+	if lb.Status != StatusActive {
 		p.outcome = OutcomeFailed
+		if lb.Status == StatusNew {
+			p.outcome = OutcomePending
+		}
 		p.done(lb)
 		return
 	}
@@ -292,11 +289,18 @@ func (p *planning) update(lb Observed, result Result) {
 		p.fail(Wait, OutcomePending, p.Pace.Pending, fmt.Errorf("service %s has changed since it was read", key(p.Service)))
 		return
 	}
-	step := stepFor(lb, result.Request, all)
+	if curable = p.holdBack(curable); len(curable) == 0 {
+		p.outcome = OutcomePending
+		p.done(lb)
+		return
+	}
+	step := stepFor(lb, result.Request, curable)
 	// Droplets come and go with Nodes, so that they tell of a hand elsewhere only if nobody asked for the pass.
 	step.Drift = (!p.Asked || step.Kind == StepUpdate) && bytes.Equal(settings, m.InPlace)
-	step.Differences = curable
-	m.InPlace = settings
+	step.Again = p.again
+	if step.Again == 0 {
+		m.InPlace = settings
+	}
 	p.step(step)
 }
 
@@ -312,7 +316,7 @@ func settingsOf(r Request) ([]byte, error) {
 
 // stepFor is the one call that cures the differences: where only targets are to be added, or only to be removed, the API has a call of its own.
 func stepFor(lb Observed, request Request, all []Difference) Step {
-	step := Step{Kind: StepUpdate, LoadBalancer: lb, Request: request}
+	step := Step{Kind: StepUpdate, LoadBalancer: lb, Request: request, Differences: all}
 	step.Added = slices.DeleteFunc(slices.Clone(request.DropletIDs), func(id int) bool { return slices.Contains(lb.DropletIDs, id) })
 	switch add, remove, targets := OnlyTargets(all); {
 	case targets && len(remove) == 0:
@@ -342,7 +346,7 @@ func (p *planning) changed(answer *Answer, result Result) {
 		}
 		return
 	}
-	p.outcome = OutcomeTargets
+	p.outcome, p.again = OutcomeTargets, answer.Step.Again
 	p.learn(answer.Step, nil)
 	if answer.Step.Kind == StepUpdate {
 		p.outcome = OutcomeUpdated

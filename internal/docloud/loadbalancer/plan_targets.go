@@ -136,7 +136,7 @@ func (p *planning) unfitByList(r Request, observed *Observed) map[int]reason {
 // many at a time, or half of them after a request without new targets.
 func (p *planning) learn(s Step, refused *Trouble) bool {
 	m, sent := &p.plan.Memory, len(s.Added)
-	settings := slices.ContainsFunc(s.Differences, func(d Difference) bool { return d.Field != FieldDroplets })
+	settings := s.Settings()
 	switch {
 	case refused == nil && p.held == 0:
 		m.Suspect = p.unfit

@@ -37,6 +37,8 @@ type stage struct {
 	reversed bool
 	// lost reports that the next POST is made and not answered; hides that lists do not show what there is.
 	lost, hides bool
+	// change is in what time settings may change once, 0 for no such limit.
+	change time.Duration
 	// origin is when this program ran first in the cluster.
 	origin time.Time
 }
@@ -53,7 +55,7 @@ var errDied = errors.New("died")
 func (s *stage) pass(t interface{ Fatalf(string, ...any) }, intent loadbalancer.Intent) (loadbalancer.End, error) {
 	w := loadbalancer.World{
 		Now: s.now, Intent: intent, Cluster: s.in.Cluster, Service: s.service, Services: []*corev1.Service{s.service}, Nodes: s.in.Nodes, Memory: s.memory,
-		Pace: loadbalancer.Pace{ListAge: time.Second, Poll: time.Second, Pending: time.Second, Unanswered: time.Minute, CertificateAge: time.Minute, CertificateDoubt: time.Second},
+		Pace: loadbalancer.Pace{ListAge: time.Second, Poll: time.Second, Pending: time.Second, Unanswered: time.Minute, CertificateAge: time.Minute, CertificateDoubt: time.Second, Change: s.change},
 	}
 	for range 30 {
 		w.Stamp++

@@ -37,6 +37,8 @@ type World struct {
 	Trust *Trust
 	// Moved reports that the token has changed since the pass began: what was read may be about another account.
 	Moved bool
+	// Turns are those of the Service's namespace, and of all.
+	Turns Turns
 	// Limited is until when no call may be made for any Service, the zero time for no limit.
 	Limited time.Time
 
@@ -79,6 +81,8 @@ type Pace struct {
 	// Pending is how soon to look again at a load balancer that is busy, twice as long each time up to eight times that; Poll is the same for one
 	// that is being made.
 	Pending, Poll, Resync time.Duration
+	// Change is in what time one change of a load balancer's settings is sent, after a few at once.
+	Change time.Duration
 	// ListAge, CertificateAge and CertificateDoubt are how old the lists may be.
 	ListAge, CertificateAge, CertificateDoubt time.Duration
 	// Unanswered is how long what a POST without a response may have made is waited for.

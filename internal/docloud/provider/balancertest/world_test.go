@@ -56,7 +56,8 @@ func newWorld(base *cloud.World) *world {
 		World: base, cluster: loadbalancer.Cluster{ID: base.Name, Region: "nyc1", DefaultType: annotation.TypeRegional}, view: make(chan struct{}, 1),
 		timing: balancers.Timing{
 			Quiet: 200 * time.Millisecond, Most: 2 * time.Second, Resync: 500 * time.Millisecond, Pending: 300 * time.Millisecond,
-			Poll: 300 * time.Millisecond, ListAge: 200 * time.Millisecond, CertificateAge: 200 * time.Millisecond, CertificateDoubt: 200 * time.Millisecond,
+			Change: 300 * time.Millisecond,
+			Poll:   300 * time.Millisecond, ListAge: 200 * time.Millisecond, CertificateAge: 200 * time.Millisecond, CertificateDoubt: 200 * time.Millisecond,
 			Settle: 300 * time.Millisecond, Unanswered: 8 * time.Second, FirstRetry: 200 * time.Millisecond, LastRetry: 2 * time.Second,
 		},
 	}
