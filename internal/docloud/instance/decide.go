@@ -52,6 +52,7 @@ const (
 	ReasonList           Reason = "list"            // the list is missing, partial, too old, or still holds the droplet
 	ReasonAnswer         Reason = "answer"          // the droplet was not asked for by ID, too long ago, or in vain
 	ReasonPace           Reason = "pace"            // it is not its turn yet
+	ReasonUnseen         Reason = "unseen"          // DigitalOcean has not shown the droplet yet, and the Node is young
 )
 
 // Verdict is what is to be told about one Node.
@@ -227,10 +228,30 @@ func (s census) verdict(w World, c Config, d Decision, node *corev1.Node) Verdic
 		return v
 	}
 	v.Reason, v.Message = s.doubt(w, c, id)
+	if _, shown := w.Shown[id]; v.Reason == ReasonNone && !shown && !Established(node, w.Now) {
+		v.Reason = ReasonUnseen
+		v.Message = fmt.Sprintf("DigitalOcean has not shown droplet %d yet: it does not count as gone until node %s is %s old",
+			id, node.Name, JoinTime)
+	}
 	if v.Reason == ReasonNone {
 		v.Existence = Gone
 	}
 	return v
+}
+
+// JoinTime is how long DigitalOcean's API may take to show the droplet of a new Node, by ID and in its lists.
+const JoinTime = 5 * time.Minute
+
+// Established reports whether a 404 for a Node's droplet can mean that the droplet is gone, and not that DigitalOcean
+// does not show it yet: the Node has existed for [JoinTime], or a cloud controller has described the droplet in its
+// labels. All four labels are needed, since a kubelet may set one by itself.
+func Established(node *corev1.Node, now time.Time) bool {
+	if now.Sub(node.CreationTimestamp.Time) >= JoinTime {
+		return true
+	}
+	size, region := node.Labels[corev1.LabelInstanceTypeStable], node.Labels[corev1.LabelTopologyRegion]
+	return size != "" && region != "" && size == node.Labels[corev1.LabelInstanceType] &&
+		region == node.Labels[corev1.LabelFailureDomainBetaRegion]
 }
 
 // doubt says what is missing before a droplet can be declared gone, [ReasonNone] for nothing.

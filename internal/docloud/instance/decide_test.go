@@ -5,12 +5,15 @@ package instance_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
@@ -300,9 +303,9 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	reasons := []instance.Reason{
 		instance.ReasonNone, instance.ReasonAccount, instance.ReasonNothingVisible, instance.ReasonProviderID, instance.ReasonList,
-		instance.ReasonAnswer, instance.ReasonPace,
+		instance.ReasonAnswer, instance.ReasonPace, instance.ReasonUnseen,
 	}
-	if diff := cmp.Diff([]instance.Reason{"", "account", "nothing-visible", "provider-id", "list", "answer", "pace"}, reasons); diff != "" {
+	if diff := cmp.Diff([]instance.Reason{"", "account", "nothing-visible", "provider-id", "list", "answer", "pace", "unseen"}, reasons); diff != "" {
 		t.Error(diff)
 	}
 	data, err := json.Marshal(instance.Memory{Gone: []instance.Loss{{Droplet: 7, At: start}}})
@@ -357,5 +360,95 @@ func TestProvenLossesGoBesideThePace(t *testing.T) {
 	w.Current = instance.Account{UUID: "another"}
 	if n := gone(); n != 0 {
 		t.Errorf("%d go on another account", n)
+	}
+}
+
+// A droplet that DigitalOcean has not shown yet is not gone: it may be younger than what the API shows. What shows that it
+// existed is that it was shown, that a cloud controller has described it, or the age of its Node; nothing else does.
+func TestUnseenIsNotGone(t *testing.T) {
+	t.Parallel()
+	described := map[string]string{
+		corev1.LabelInstanceTypeStable: "s", corev1.LabelInstanceType: "s", corev1.LabelTopologyRegion: "r", corev1.LabelFailureDomainBetaRegion: "r",
+	}
+	without := func(label string) map[string]string {
+		labels := maps.Clone(described)
+		delete(labels, label)
+		return labels
+	}
+	for name, tt := range map[string]struct {
+		age    time.Duration
+		labels map[string]string
+		shown  bool
+		missed int
+		want   string
+	}{
+		"just registered":                      {age: 4 * time.Second, want: "n3 unknown (unseen)"},
+		"lists that lacked it are not proof":   {age: 4 * time.Minute, missed: 100, want: "n3 unknown (unseen)"},
+		"a clock that is behind":               {age: -time.Hour, want: "n3 unknown (unseen)"},
+		"almost old enough":                    {age: 5*time.Minute - time.Second, want: "n3 unknown (unseen)"},
+		"old, and never shown to this process": {age: 5 * time.Minute, want: "n3 gone"},
+		"shown once":                           {age: 4 * time.Second, shown: true, want: "n3 gone"},
+		"described":                            {age: 4 * time.Second, labels: described, want: "n3 gone"},
+		"a label of the kubelet's own":         {age: 4 * time.Second, labels: without(corev1.LabelInstanceType), want: "n3 unknown (unseen)"},
+		"two of them":                          {age: 4 * time.Second, labels: without(corev1.LabelFailureDomainBetaRegion), want: "n3 unknown (unseen)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := trusted()
+			young := node("n3", providerid.Format(3))
+			young.CreationTimestamp, young.Labels = metav1.NewTime(start.Add(-tt.age)), tt.labels
+			w.Nodes[0], w.Missed = young, map[int]int{3: tt.missed}
+			if tt.shown {
+				w.Shown = map[int]instance.Droplet{3: {ID: 3}}
+			}
+			d := instance.Decide(w, instance.DefaultConfig())
+			if got, want := existences(d), "n1 exists, n2 exists, "+tt.want; got != want {
+				t.Errorf("verdicts %s, want %s", got, want)
+			}
+			if v, _ := d.Verdict("n3"); v.Reason == instance.ReasonUnseen && (!strings.Contains(v.Message, "droplet 3") || len(d.Memory.Gone) > 0) {
+				t.Errorf("%q, remembered %v", v.Message, d.Memory.Gone)
+			}
+		})
+	}
+}
+
+// New machines that DigitalOcean does not show take no place of others that are gone, and are not let go all at once when
+// they are old enough.
+func TestUnseenCountWithThePace(t *testing.T) {
+	t.Parallel()
+	c := instance.DefaultConfig()
+	w := instance.World{Now: start, Recorded: ours, Current: ours, Answers: map[int]instance.Answer{}, List: instance.List{At: start, Complete: true}}
+	for id := 1; id <= 100; id++ {
+		n := node("n"+providerid.Format(id), providerid.Format(id))
+		switch {
+		case id <= 50:
+			w.List.Droplets = append(w.List.Droplets, id)
+		case id <= 90: // new
+			n.CreationTimestamp = metav1.NewTime(start.Add(-time.Minute))
+			fallthrough
+		default:
+			w.Answers[id] = instance.Answer{At: start, Outcome: instance.AnswerNotFound}
+		}
+		w.Nodes = append(w.Nodes, n)
+	}
+	gone := func() (ids []int) {
+		for _, v := range instance.Decide(w, c).Verdicts {
+			if v.Existence == instance.Gone {
+				ids = append(ids, v.Droplet)
+			}
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if got := gone(); len(got) != 10 || got[0] != 91 {
+		t.Errorf("%v go, want the ten that are old", got)
+	}
+	w.Now = start.Add(5 * time.Minute)
+	w.List.At = w.Now
+	for id := range w.Answers {
+		w.Answers[id] = instance.Answer{At: w.Now, Outcome: instance.AnswerNotFound}
+	}
+	if got := gone(); len(got) != 10 {
+		t.Errorf("%v go at a time, want a tenth", got)
 	}
 }

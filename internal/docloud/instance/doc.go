@@ -14,6 +14,7 @@
 //	some droplet known to be of this cluster is still visible      else: unknown, for all Nodes
 //	the newest list of droplets is complete and does not hold it   else: unknown, and the list is asked for
 //	the droplet itself was asked for by ID and responded with 404        else: unknown, and it is asked for
+//	it was shown once, or its Node is not new ([Established])      else: unknown, until its Node is minutes old
 //	not more than a bounded number went within the window          else: unknown, until it is its turn
 //
 // A real scale-down passes all of these without a person, only at a bounded pace when it is large.

@@ -25,7 +25,10 @@ type World struct {
 	List List
 	// Answers are what GETs by ID answered, by droplet ID.
 	Answers map[int]Answer
+	// Shown are the droplets that DigitalOcean has shown, in a list or by ID, as they were then, by droplet ID.
+	Shown map[int]Droplet
 	// Missed says how many complete lists in a row lacked a droplet, none sooner than Config.ProofEvery after the one before, by droplet ID.
+	// Lists do not count before the droplet was shown, or before its Node was [Established].
 	Missed map[int]int
 	// Memory is what the last decision asked to remember.
 	Memory Memory

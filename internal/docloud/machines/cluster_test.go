@@ -84,6 +84,46 @@ func TestLaggingListDeletesNothing(t *testing.T) {
 	})
 }
 
+// DigitalOcean's API does not show a new droplet yet, neither by ID nor in its lists: the Nodes of its machines stay, however their kubelets
+// registered them, over a restart too. Once it was shown, the Node goes with it.
+func TestUnseenDropletIsNotGone(t *testing.T) {
+	t.Parallel()
+	simulated(t, sim.Options{Seed: 21}, func(t *testing.T, w *world) {
+		fleet := w.fleet(2)
+		tainted, plain := w.NodeName(7), w.NodeName(8)
+		next := func(n int) func(*corev1.Node) { // what the simulator does not have yet is what the API does not show
+			return func(node *corev1.Node) { node.Spec.ProviderID = fmt.Sprintf("digitalocean://%d", fleet[1].ID+n) }
+		}
+		w.join(tainted, false, next(1))
+		w.join(plain, false, next(2), func(n *corev1.Node) { n.Spec.Taints = nil })
+		missed := func(at int) {
+			t.Helper()
+			testkit.Eventually(t, "the droplets to be missed by ID", func() string {
+				if n := w.Sim.Stats().Routes[dropletRoute].Statuses[404]; n < at {
+					return fmt.Sprintf("%d were", n)
+				}
+				return ""
+			})
+			w.asked(4)
+			for _, name := range []string{tainted, plain} {
+				if _, err := w.node(name); err != nil {
+					t.Fatalf("a living machine's Node was deleted: %v", err)
+				}
+			}
+		}
+		missed(2)
+		w.Stop()
+		w.run()
+		missed(4)
+		w.Reported(plain, EventExistenceUnknown, fmt.Sprint("has not shown droplet ", fleet[1].ID+2))
+		one, two := w.Droplet(sim.DropletSpec{Name: tainted}), w.Droplet(sim.DropletSpec{Name: plain})
+		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(one) })
+		w.asked(4)
+		w.DeleteDroplet(two.ID)
+		testkit.Eventually(t, "the Node to go once its droplet was shown", func() string { return w.gone(plain) })
+	})
+}
+
 // With a token of another account DigitalOcean responds with 404 for every droplet. Nothing is deleted, and people are told why; with the right token all is
 // well again.
 func TestAnotherAccountDeletesNothing(t *testing.T) {

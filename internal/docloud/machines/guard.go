@@ -72,7 +72,7 @@ type guard struct {
 	triedAt    time.Time
 
 	answers  map[int]instance.Answer
-	found    map[int]instance.Droplet // what GETs by ID found that the list does not hold
+	shown    map[int]instance.Droplet // droplets as lists and GETs by ID showed them last
 	missed   map[int]missing          // complete lists in a row that lacked a droplet
 	known    map[int]time.Time        // droplets that were Nodes of this cluster, and when they were one last, or in the list
 	turns    *budget.Turns            // of GETs by ID, for all Nodes together
@@ -118,6 +118,7 @@ func (g *guard) world(now time.Time, list *DropletList) (instance.World, error) 
 	}
 	w := instance.World{
 		Now: now, Recorded: g.recorded.Account, Current: g.current, Nodes: nodes, Answers: maps.Clone(g.answers), Memory: g.recorded.Memory,
+		Shown: g.shown,
 	}
 	if g.recordErr != nil {
 		w.Current = instance.Account{} // nothing can be compared with the record
@@ -140,21 +141,25 @@ const knownAge = time.Hour
 
 // learn notes which droplets are Nodes, and forgets those that have long been neither Nodes nor in the list. Lock held.
 func (g *guard) learn(now time.Time, nodes []*corev1.Node, list *DropletList) {
+	young := map[int]bool{} // what they lack proves nothing
 	for _, node := range nodes {
 		if id, err := providerid.Parse(node.Spec.ProviderID); err == nil {
-			g.known[id] = now
+			g.known[id], young[id] = now, !instance.Established(node, now)
 		}
 	}
 	for id, last := range g.known {
-		if _, listed := list.byID[id]; listed {
-			g.known[id] = now
+		d, listed := list.byID[id]
+		_, shown := g.shown[id]
+		if listed {
+			g.known[id], g.shown[id] = now, d
 			delete(g.missed, id)
 		} else if now.Sub(last) > knownAge {
 			delete(g.known, id)
 			delete(g.answers, id)
-			delete(g.found, id)
+			delete(g.shown, id)
 			delete(g.missed, id)
-		} else if m := g.missed[id]; !list.At.IsZero() && list.Epoch == g.epoch && list.At.Sub(m.last) >= g.config.ProofEvery {
+		} else if m := g.missed[id]; (shown || !young[id]) && !list.At.IsZero() && list.Epoch == g.epoch &&
+			list.At.Sub(m.last) >= g.config.ProofEvery {
 			g.missed[id] = missing{m.lists + 1, list.At}
 		}
 	}
@@ -218,7 +223,6 @@ func (g *guard) identify(ctx context.Context) {
 		}
 		g.epoch, g.current = epoch, instance.Account{}
 		clear(g.answers)
-		clear(g.found)
 		clear(g.missed)
 		g.lastAt = time.Time{}
 	}
@@ -317,19 +321,24 @@ func (g *guard) askOne(ctx context.Context, id int) {
 		return
 	}
 	g.answers[id] = answer
-	delete(g.found, id)
 	if err == nil {
-		g.found[id] = droplet
+		g.shown[id] = droplet
 	}
 	g.lastAt = time.Time{}
+}
+
+// show notes a droplet that a GET on behalf of a new Node found.
+func (g *guard) show(d instance.Droplet) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shown[d.ID], g.known[d.ID] = d, g.clock.Now()
 }
 
 // foundByID returns what the last GET by ID found, if that is the newest word about the droplet.
 func (g *guard) foundByID(id int) (instance.Droplet, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d, ok := g.found[id]
-	return d, ok
+	return g.shown[id], g.answers[id].Outcome == instance.AnswerFound
 }
 
 // accountFits reports whether the token's account is the recorded one, or nothing is recorded and nothing speaks against it.

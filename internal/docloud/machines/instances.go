@@ -95,7 +95,7 @@ func New(api API, snapshot *Snapshot, config Config, clock clock.WithTicker, reg
 		mu: make(latch, 1), api: api, snapshot: snapshot, clock: clock, config: config.Decision, nodes: m.nodes,
 		turns: budget.NewTurns(clock.Now(), config.AskBurst, config.AskEvery, patience), ledger: &ledger{name: config.RecordName},
 		missed:  map[int]missing{},
-		answers: map[int]instance.Answer{}, found: map[int]instance.Droplet{}, known: map[int]time.Time{},
+		answers: map[int]instance.Answer{}, shown: map[int]instance.Droplet{}, known: map[int]time.Time{},
 	}
 	m.reporter = newReporter(config.EventEvery, clock, snapshot, registry)
 	registry.MustRegister(newTokenCollector(m))
@@ -414,6 +414,7 @@ func (m *Instances) ask(ctx context.Context, node *corev1.Node, id int) (instanc
 	if err != nil {
 		return instance.Droplet{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
+	m.guard.show(fresh)
 	return fresh, nil
 }
 

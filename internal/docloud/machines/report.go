@@ -260,7 +260,7 @@ func (c *unknownCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc
 func (c *unknownCollector) Collect(out chan<- prometheus.Metric) {
 	counts := map[instance.Reason]int{
 		instance.ReasonAccount: 0, instance.ReasonNothingVisible: 0, instance.ReasonProviderID: 0,
-		instance.ReasonList: 0, instance.ReasonAnswer: 0, instance.ReasonPace: 0,
+		instance.ReasonList: 0, instance.ReasonAnswer: 0, instance.ReasonPace: 0, instance.ReasonUnseen: 0,
 	}
 	c.r.mu.Lock()
 	for _, node := range c.r.unknown {

@@ -6,6 +6,7 @@ package shutdowns
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -204,6 +205,33 @@ func TestListProvesNothing(t *testing.T) {
 		if got := w.tainted(); len(got) > 0 || w.Sim.Stats().Count(dropletRoute) == 0 {
 			t.Errorf("%v have the taint, %d GETs by ID", got, w.Sim.Stats().Count(dropletRoute))
 		}
+	})
+}
+
+// A machine whose droplet DigitalOcean does not show yet is not gone, however often it answers 404 by ID: no taint. One
+// whose Node a cloud controller has described is.
+func TestUnseenIsNotOff(t *testing.T) {
+	t.Parallel()
+	simulated(t, 2, func(_ *testing.T, w *world) {
+		for i, labels := range []map[string]string{nil, {
+			corev1.LabelInstanceTypeStable: "s", corev1.LabelInstanceType: "s", corev1.LabelTopologyRegion: "r", corev1.LabelFailureDomainBetaRegion: "r",
+		}} {
+			name, id := w.NodeName(7+i), w.droplets[1].ID+100+i
+			w.Register(name, func(n *corev1.Node) {
+				n.Spec.ProviderID = fmt.Sprintf("digitalocean://%d", id)
+				maps.Copy(n.Labels, labels)
+			})
+			w.SetReady(name, false)
+			w.renew(name)
+			w.droplets = append(w.droplets, sim.Droplet{ID: id, Name: name})
+			// The monitor of Nodes would delete the one that is gone.
+			w.patch(2+i, `{"metadata":{"finalizers":["example.com/kept"]}}`)
+			defer w.patch(2+i, `{"metadata":{"finalizers":[]}}`)
+		}
+		w.run()
+		w.until(3)
+		w.reconciles(10)
+		w.until(3)
 	})
 }
 

@@ -28,6 +28,10 @@ import (
 type sighting struct {
 	outofservice.Machine
 
+	// shown reports that DigitalOcean has shown the droplet: only then, or if the Node is established, is one gone of which
+	// it says 404.
+	shown   bool
+	node    *corev1.Node
 	renewed string    // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
 	tried   time.Time // when its Lease was last read, or that was tried
 }
@@ -53,6 +57,7 @@ func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
 			s = &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: id}}
 			c.seen[node.UID] = s
 		}
+		s.node = node
 		s.Ours, s.Foreign = outofservice.Taints(node.Spec.Taints)
 		s.Ready, s.Reports, s.Volumes = ready(node), reporting(node), len(node.Status.VolumesAttached) > 0
 		switch {
@@ -100,6 +105,7 @@ func (c *Controller) readList(ctx context.Context) {
 	}
 	for _, s := range c.seen {
 		droplet, held := list.Droplet(s.Droplet)
+		s.shown = s.shown || held
 		switch {
 		case !s.doubtful():
 		case held:
@@ -155,8 +161,13 @@ func (c *Controller) askEach(ctx context.Context, ids []int, turns ...*budget.Tu
 		}
 		for _, s := range c.seen {
 			if s.Droplet == id && s.doubtful() {
-				s.hear(state, at)
-				s.Proof = s.Proof.Add(state, at)
+				s.shown = s.shown || err == nil
+				said := state
+				if said == outofservice.StateGone && !s.shown && !instance.Established(s.node, at) {
+					said = outofservice.StateUnknown
+				}
+				s.hear(said, at)
+				s.Proof = s.Proof.Add(said, at)
 				learned = true
 			}
 		}
