@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -87,6 +88,8 @@ type commandOptions struct {
 	machines  machines.Config
 	// takeOver lets Services take over any load balancer that they name.
 	takeOver bool
+	// domains are those for which Services of all namespaces may have certificates.
+	domains []string
 	// allowReserved lets Services open ports of the machines themselves.
 	allowReserved bool
 	outOfService  outOfServiceOptions
@@ -111,6 +114,9 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	sections.FlagSet("digitalocean").BoolVar(&o.takeOver, "allow-load-balancer-take-over", false,
 		"Allow every Service to adopt any load balancer of the account by its ID, as the upstream project does. Otherwise load balancers of others are adopted only if an "+
 			"annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
+	sections.FlagSet("digitalocean").StringSliceVar(&o.domains, "allow-certificate-domains", nil,
+		"Domains for which the Services of all namespaces may have certificates, such as example.com and *.example.com, "+
+			"or * for all. Others need an annotation of the namespace: "+loadbalancer.DomainsAnnotation+".")
 	o.outOfService.addFlags(sections.FlagSet("digitalocean"))
 	for _, section := range sections.FlagSets {
 		command.Flags().AddFlagSet(section)
@@ -169,6 +175,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 		return err
 	}
 	environment.allowReserved, environment.takeOver, environment.outOfService = o.allowReserved, o.takeOver, o.outOfService
+	environment.domains = loadbalancer.ParseDomains(strings.Join(o.domains, ","))
 	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
 		return environment.withoutToken(err)
 	}
@@ -234,7 +241,8 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 	gate := &loop.Gate{}
 	instances := machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), config, clock.RealClock{}, registry)
 	controller := balancers.New(balancers.Options{
-		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate, TakeOverAny: e.takeOver,
+		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
+		TakeOverAny: e.takeOver, Domains: e.domains,
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
 	common := provider.Common{Instances: instances, Controller: controller}

@@ -43,8 +43,9 @@ type environment struct {
 	qps                                 float64
 	region, clusterID, vpc, defaultType string
 	firewallName                        string
-	allowReserved                       bool // --firewall-allow-reserved-ports
-	takeOver                            bool // --allow-load-balancer-take-over
+	allowReserved                       bool     // --firewall-allow-reserved-ports
+	takeOver                            bool     // --allow-load-balancer-take-over
+	domains                             []string // --allow-certificate-domains
 	outOfService                        outOfServiceOptions
 	firewallTags                        []string // without blanks, none of them empty; there are some if and only if there is a name
 	debugAddr, metricsAddr              string

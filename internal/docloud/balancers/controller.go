@@ -109,6 +109,9 @@ type Options struct {
 	Gate    *loop.Gate
 	// TakeOverAny lets every Service take over any load balancer of the account by naming its ID, as the upstream project does.
 	TakeOverAny bool
+	// Domains are those for which the Services of all namespaces may have certificates, in the form of
+	// [loadbalancer.DomainsAnnotation].
+	Domains []string
 }
 
 // lookers is how many load balancers are looked at at a time, so that one that hangs does not hold up the others.

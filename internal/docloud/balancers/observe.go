@@ -107,8 +107,11 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		}
 		w.Trust = &loadbalancer.Trust{Doubt: ask(ctx)}
 	}
-	if needs.Live && !p.readLive(ctx) {
-		return
+	if needs.Live {
+		err := p.reread(ctx)
+		if w.Live, w.Trouble = err == nil, p.trouble(ctx, err); err != nil {
+			return
+		}
 	}
 	if d := needs.List; d != nil {
 		after, age := bounds(d, p.c.list.Stamp)
@@ -121,7 +124,7 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		w.Certificates = readingOf(ctx, p, valueOf(r), *d, err)
 	}
 	if needs.Allowance {
-		w.TakeOver = p.c.allowance(ctx, w.Service.Namespace)
+		p.allow(ctx)
 	}
 	if needs.ByID != "" {
 		lb, err := p.c.o.API.LoadBalancer(ctx, needs.ByID)
@@ -142,13 +145,6 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		droplets, err := p.c.o.Fleet.Droplets(ctx)
 		w.Droplets = readingOf(ctx, p, droplets, loadbalancer.Demand{}, err)
 	}
-}
-
-// readLive reads the Service from the API server, and reports whether the pass can go on.
-func (p *pass) readLive(ctx context.Context) bool {
-	err := p.reread(ctx)
-	p.world.Live, p.world.Trouble = err == nil, p.trouble(ctx, err)
-	return err == nil
 }
 
 // bounds are the stamp and the age that a demand comes to. A list of this pass begins now.

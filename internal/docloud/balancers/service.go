@@ -137,18 +137,19 @@ func (p *pass) patchConditions(ctx context.Context, resourceVersion string, cond
 	return nil
 }
 
-// allowance is what a namespace lets its Services take over. The upstream project's ClusterRole, which operators keep, may
-// not read Namespaces: then it is nothing, and says so.
-func (c *Controller) allowance(ctx context.Context, namespace string) *loadbalancer.TakeOver {
-	allowed := loadbalancer.TakeOver{Any: c.o.TakeOverAny}
-	if !allowed.Any {
-		ns, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-		if err != nil {
-			allowed.Problem = "the namespace could not be read: " + err.Error()
-		} else {
-			allowed = loadbalancer.ParseTakeOver(ns.Annotations[loadbalancer.TakeOverAnnotation])
-		}
+// allow reads what a namespace lets its Services take over, and for which domains they may have certificates. The upstream
+// project's ClusterRole, which operators keep, may not read Namespaces: then it is nothing, and says so.
+func (p *pass) allow(ctx context.Context) {
+	takeOver, domains := loadbalancer.TakeOver{}, loadbalancer.Domains{}
+	ns, err := p.c.client.CoreV1().Namespaces().Get(ctx, p.world.Service.Namespace, metav1.GetOptions{})
+	if err == nil {
+		takeOver = loadbalancer.ParseTakeOver(ns.Annotations[loadbalancer.TakeOverAnnotation])
+		domains.Allowed = loadbalancer.ParseDomains(ns.Annotations[loadbalancer.DomainsAnnotation])
+	} else {
+		takeOver.Problem = "the namespace could not be read: " + err.Error()
+		domains.Problem = takeOver.Problem
 	}
-	allowed.Since = c.o.Fleet.Since()
-	return &allowed
+	takeOver.Any, takeOver.Since = takeOver.Any || p.c.o.TakeOverAny, p.c.o.Fleet.Since()
+	domains.Allowed = append(domains.Allowed, p.c.o.Domains...)
+	p.world.TakeOver, p.world.Domains = &takeOver, &domains
 }

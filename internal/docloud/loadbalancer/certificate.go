@@ -6,6 +6,7 @@ package loadbalancer
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 )
@@ -83,6 +84,9 @@ func (in Input) certificate(s annotation.Settings, result *Result) (string, erro
 	}
 	if len(s.CertificateDomains) > 0 {
 		id, wait := in.managed(s.CertificateDomains)
+		if err := in.permitted(id, annotation.CertificateDomains, s.CertificateDomains); err != nil {
+			return "", err
+		}
 		if result.Certificate = wait; wait != nil && in.Observed == nil {
 			return "", wait
 		}
@@ -97,7 +101,10 @@ func (in Input) certificate(s annotation.Settings, result *Result) (string, erro
 		return current, nil
 	}
 	i := slices.IndexFunc(in.Certificates, func(c Certificate) bool { return c.Name == s.CertificateName })
-	if i >= 0 {
+	switch {
+	case i >= 0 && strings.HasPrefix(s.CertificateName, ManagedPrefix): // anybody can tell its name from its domains
+		return in.Certificates[i].ID, in.permitted(in.Certificates[i].ID, annotation.CertificateName, in.Certificates[i].DNSNames)
+	case i >= 0:
 		return in.Certificates[i].ID, nil
 	}
 	problem := "but the account has no certificate of that name: make it, or request one of Let's Encrypt with annotation " + annotation.CertificateDomains

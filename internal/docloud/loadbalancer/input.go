@@ -4,6 +4,8 @@
 package loadbalancer
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -21,6 +23,9 @@ type Input struct {
 	Certificates []Certificate
 	// PartialCertificates reports that Certificates are not all there are: nothing is concluded from one that is missing.
 	PartialCertificates bool
+	// Domains are those for which the Service may have certificates, nil for all; they may be missing if [NeedsOf] says
+	// so.
+	Domains *Domains
 	// EndpointNodes are the names of the Nodes where endpoints of the Service are; they may be missing if [NeedsOf] says so.
 	EndpointNodes map[string]bool
 	Cluster       Cluster
@@ -102,8 +107,8 @@ const ReasonKept = "LoadBalancerFieldKept"
 type InputNeeds struct {
 	// Droplets are needed because a Node has no provider ID; Certificates because one is named, or may have been renewed.
 	Droplets, Certificates bool
-	// Endpoints are needed because they say which Nodes are targets.
-	Endpoints bool
+	// Endpoints are needed because they say which Nodes are targets; Domains because a certificate is asked for by them.
+	Endpoints, Domains bool
 }
 
 // NeedsOf says what [Desired] will look at beyond Service, Nodes and the load balancer; reading more does no harm.
@@ -120,6 +125,7 @@ func NeedsOf(in Input) InputNeeds {
 		return n
 	}
 	n.Certificates = s.CertificateID == "" && s.CertificateName != "" || len(s.CertificateDomains) > 0
+	n.Domains = len(s.CertificateDomains) > 0 || strings.HasPrefix(s.CertificateName, ManagedPrefix)
 	if in.Observed != nil {
 		current := certificateOf(in.Observed)
 		n.Certificates = n.Certificates || current != "" && s.CertificateID != "" && current != s.CertificateID

@@ -107,6 +107,61 @@ func (in Input) managed(domains []string) (string, *CertificateWait) {
 	return "", w
 }
 
+// DomainsAnnotation on a Namespace: the domains, separated by commas, for which Services in the namespace may have
+// certificates by naming them; "*.example.com" for all below example.com, "*" for all. It is on the Namespace because
+// authors of Services usually may not write Namespaces. It MUST NOT be changed.
+const DomainsAnnotation = "cloud.mooring.dev/load-balancer-certificate-domains"
+
+// Domains are those for which a Service may have certificates. Problem says why it could not be read what the namespace
+// allows, empty for nothing.
+type Domains struct {
+	Allowed []string
+	Problem string
+}
+
+// ParseDomains reads [DomainsAnnotation].
+func ParseDomains(value string) []string {
+	var domains []string
+	for domain := range strings.SplitSeq(value, ",") {
+		if domain = strings.ToLower(strings.TrimSpace(domain)); domain != "" {
+			domains = append(domains, domain)
+		}
+	}
+	return domains
+}
+
+// permitted is an error if a Service may not have a certificate, empty for one that is to be made, for the domains that it
+// asks for by an annotation. DigitalOcean then points the domains at the load balancer, so that it matters whose they are.
+// The cluster's defaults are allowed, and what the load balancer uses.
+func (in Input) permitted(certificate, by string, domains []string) error {
+	value := in.Service.Annotations[by]
+	if in.Domains == nil || value == "" {
+		return nil
+	}
+	inUse := func(r ForwardingRule) bool { return r.CertificateID == certificate }
+	if certificate != "" && in.Observed != nil && slices.ContainsFunc(in.Observed.ForwardingRules, inUse) {
+		return nil
+	}
+	if len(domains) == 0 {
+		domains = []string{"*"} // the API does not show them
+	}
+	refused := slices.DeleteFunc(slices.Clone(domains), func(domain string) bool {
+		return slices.ContainsFunc(in.Domains.Allowed, func(a string) bool {
+			below, wild := strings.CutPrefix(a, "*.")
+			return a == "*" || a == strings.ToLower(domain) || wild && strings.HasSuffix(strings.ToLower(domain), "."+below)
+		})
+	})
+	if len(refused) == 0 {
+		return nil
+	}
+	problem := fmt.Sprintf("but namespace %s may not have certificates for %s: an administrator allows it with "+
+		"kubectl annotate namespace %[1]s %[3]s=%[4]s", in.Service.Namespace, strings.Join(refused, ", "), DomainsAnnotation, strings.Join(refused, ","))
+	if in.Domains.Problem != "" {
+		problem += " (" + in.Domains.Problem + ")"
+	}
+	return &annotation.Error{Annotation: by, Value: value, Problem: problem}
+}
+
 // rank puts our own certificate before others.
 func rank(c Certificate, name string) int {
 	if c.Name == name {

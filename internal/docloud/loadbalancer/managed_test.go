@@ -191,3 +191,40 @@ func TestManagedCertificateIsOne(t *testing.T) {
 		}
 	})
 }
+
+// Which domains an administrator's words allow: those that they name, and with an asterisk those below.
+func TestAllowedDomains(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ allowed, asked, refused string }{
+		"nothing":           {"", "a.example", "a.example"},
+		"itself":            {"a.example", "a.example", ""},
+		"another":           {"b.example", "a.example", "a.example"},
+		"one of two":        {"a.example", "a.example,b.example", "b.example"},
+		"below":             {"*.example", "a.example,b.a.example,*.a.example", ""},
+		"not the domain":    {"*.a.example", "a.example", "a.example"},
+		"not what ends so":  {"*.a.example", "ba.example", "ba.example"},
+		"not below a name":  {"a.example", "*.a.example,b.a.example", "*.a.example,b.a.example"},
+		"a wildcard itself": {"*.a.example", "*.a.example", ""},
+		"not half a label":  {"*a.example", "ba.example", "ba.example"},
+		"all":               {"*", "a.example,*.b.example", ""},
+		"capitals, blanks":  {" A.Example , *.B.example,", "a.example,c.b.example", ""},
+	} {
+		in := input(service("certificate-domains", tt.asked))
+		in.Domains = &loadbalancer.Domains{Allowed: loadbalancer.ParseDomains(tt.allowed)}
+		_, err := loadbalancer.Desired(in)
+		wrong, refused := errors.AsType[*annotation.Error](err)
+		if refused != (tt.refused != "") || refused && !strings.HasSuffix(wrong.Problem, "kubectl annotate namespace default "+loadbalancer.DomainsAnnotation+"="+tt.refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+		in.Cluster.Defaults = annotation.Defaults{annotation.CertificateDomains: tt.asked}
+		delete(in.Service.Annotations, annotation.CertificateDomains)
+		if _, err := loadbalancer.Desired(in); strings.Contains(err.Error(), "may not have") {
+			t.Errorf("%s: the cluster's default is refused: %v", name, err)
+		}
+	}
+	in := input(service("certificate-domains", "a.example"))
+	in.Domains = &loadbalancer.Domains{Problem: "the namespace could not be read: forbidden"}
+	if _, err := loadbalancer.Desired(in); !strings.HasSuffix(err.Error(), "(the namespace could not be read: forbidden)") {
+		t.Error(err)
+	}
+}

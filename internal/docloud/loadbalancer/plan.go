@@ -45,7 +45,8 @@ type Needs struct {
 	// Urgent reports that the reads are as urgent as making and deleting.
 	Urgent             bool
 	List, Certificates *Demand
-	// Allowance asks for what the namespace may take over, and since when this program runs in the cluster.
+	// Allowance asks for what the namespace may take over, for which domains it may have certificates, and since when this
+	// program runs in the cluster.
 	Allowance bool
 	// ByID is the ID of a load balancer to be asked for, empty for none.
 	ByID     string

@@ -53,8 +53,10 @@ type World struct {
 	// Again is the doubt for which a load balancer was read again in this pass, together with all certificates; see [Needs].
 	Again *Doubt
 
-	// TakeOver is what an administrator lets the Service take over, nil if that was not read.
+	// TakeOver is what an administrator lets the Service take over, nil if that was not read; Domains are those for which
+	// it may have certificates.
 	TakeOver *TakeOver
+	Domains  *Domains
 
 	// Answers are those to the steps of this pass, in their order. No pass makes more than one change at DigitalOcean.
 	Answers []Answer

@@ -32,7 +32,7 @@ func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply 
 	for _, name := range []string{"team", "handed"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if name == "handed" {
-			ns.Annotations = map[string]string{loadbalancer.TakeOverAnnotation: "x, given"}
+			ns.Annotations = map[string]string{loadbalancer.TakeOverAnnotation: "x, given", loadbalancer.DomainsAnnotation: "a.example, *.B.example"}
 		}
 		_, err := admin.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 		must(err)
@@ -97,5 +97,37 @@ func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply 
 	made.Spec.Type = corev1.ServiceTypeLoadBalancer
 	if err := author.change(ctx, made); err == nil {
 		t.Error("a Service that becomes a load balancer brings an ID along")
+	}
+	// Likewise domains for certificates.
+	secured := func(namespace, name, domains string) *corev1.Service {
+		s := service(name, "type", "REGIONAL", "certificate-domains", domains)
+		s.Namespace = namespace
+		return s
+	}
+	for domains, allowed := range map[string]bool{
+		"a.example": true, "A.example,c.b.example": true, "*.b.example": true, "b.example": false, "a.example,c.example": false, "ab.example": false,
+	} {
+		err := author.try(ctx, secured("handed", "secured", domains))
+		switch {
+		case allowed && err != nil:
+			t.Errorf("%s: %v", domains, err)
+		case !allowed && (err == nil || !strings.Contains(err.Error(), "kubectl annotate namespace handed "+loadbalancer.DomainsAnnotation+"=")):
+			t.Errorf("%s is answered with %v", domains, err)
+		}
+	}
+	if err := author.try(ctx, secured("team", "secured", "a.example")); err == nil {
+		t.Error("what one namespace may have another has, too")
+	}
+	must(admin.try(ctx, secured("team", "secured", "a.example")))
+	_, err = admin.CoreV1().Services("team").Create(ctx, secured("team", "certified", "a.example"), metav1.CreateOptions{})
+	must(err)
+	certified, err := author.CoreV1().Services("team").Get(ctx, "certified", metav1.GetOptions{})
+	must(err)
+	certified.Labels = map[string]string{"a": "b"}
+	certified.Annotations[annotation.SizeUnit] = "2"
+	must(author.change(ctx, certified))
+	certified.Annotations[annotation.CertificateDomains] = "a.example,d.example"
+	if err := author.change(ctx, certified); err == nil {
+		t.Error("a domain is added to a Service that has another")
 	}
 }

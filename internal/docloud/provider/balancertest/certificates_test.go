@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -60,6 +63,45 @@ func (w *world) usesCertificate(service, id string) {
 			return fmt.Sprintf("%v, %+v; %s", err, lb.ForwardingRules, w.Story())
 		}
 		return ""
+	})
+}
+
+// An author gets certificates for the domains that an administrator allows the namespace, and no others: neither one that is ordered, nor one that the
+// account has, by domains or by the name that the program gives them. What a load balancer uses it keeps.
+func TestCertificatesAreForAllowedDomains(t *testing.T) {
+	both(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		w.domains = nil
+		theirs, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{
+			Name: loadbalancer.ManagedName([]string{"shop.example"}), DNSNames: []string{"shop.example"},
+		})
+		w.Must(err)
+		w.run()
+		for name, pairs := range map[string][]string{
+			"ordered": secured("www.example.com"), "one-of-two": secured("shop.example,www.example.com"), "theirs": secured("shop.example"),
+			"by-name": {"protocol", "https", "certificate-name", theirs.Name},
+		} {
+			w.create(name, pairs...)
+			w.Reported(name, "LoadBalancerConfigError", "namespace "+w.Name+" may not have certificates for ", "kubectl annotate namespace "+w.Name+" "+loadbalancer.DomainsAnnotation+"=")
+		}
+		w.resyncs()
+		if lbs, certificates := w.Account.LoadBalancers(), w.Account.Certificates(); len(lbs) > 0 || len(certificates) != 1 {
+			t.Fatalf("load balancers %+v, certificates %+v", lbs, certificates)
+		}
+		allow := func(value any) {
+			t.Helper()
+			patch := w.JSON(map[string]any{"metadata": map[string]any{"annotations": map[string]any{loadbalancer.DomainsAnnotation: value}}})
+			_, err := w.Client.CoreV1().Namespaces().Patch(t.Context(), w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			w.Must(err)
+		}
+		allow("other.example, *.Example.com")
+		w.usesCertificate("ordered", w.certificate("www.example.com").ID)
+		allow(nil)
+		mark := w.Sim.Mark()
+		w.annotate("ordered", "enable-backend-keepalive", "true")
+		w.eventually("the load balancer to follow its Service", w.balancer("ordered").ID, func(lb digitalocean.LoadBalancer) bool { return lb.EnableBackendKeepalive })
+		if n := w.Writes(mark)[certificateRoute]; n > 0 || len(w.Account.LoadBalancers()) != 1 {
+			t.Errorf("%d certificates were ordered, load balancers %+v", n, w.Account.LoadBalancers())
+		}
 	})
 }
 

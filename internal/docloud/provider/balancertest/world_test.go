@@ -45,7 +45,8 @@ type world struct {
 
 	cluster  loadbalancer.Cluster
 	timing   balancers.Timing
-	takeOver bool // --allow-load-balancer-take-over
+	takeOver bool     // --allow-load-balancer-take-over
+	domains  []string // --allow-certificate-domains
 	// view is empty while the informer of Services may see changes. A test fills it to have the informer lag.
 	view chan struct{}
 }
@@ -53,7 +54,7 @@ type world struct {
 // newWorld makes a cluster of two machines. Times are short, but longer than an API server needs.
 func newWorld(base *cloud.World) *world {
 	w := &world{
-		World: base, cluster: loadbalancer.Cluster{ID: base.Name, Region: "nyc1", DefaultType: annotation.TypeRegional}, view: make(chan struct{}, 1),
+		World: base, domains: []string{"*"}, cluster: loadbalancer.Cluster{ID: base.Name, Region: "nyc1", DefaultType: annotation.TypeRegional}, view: make(chan struct{}, 1),
 		timing: balancers.Timing{
 			Quiet: 200 * time.Millisecond, Most: 2 * time.Second, Resync: 500 * time.Millisecond, Pending: 300 * time.Millisecond,
 			Change: 300 * time.Millisecond,
@@ -99,7 +100,7 @@ func (w *world) run() {
 	instances := machines.New(p.DigitalOcean, machines.NewSnapshot(p.DigitalOcean, clock.RealClock{}), config, clock.RealClock{}, w.Registry)
 	gate := &loop.Gate{}
 	keeper := balancers.New(balancers.Options{
-		API: p.DigitalOcean, Fleet: instances, Gate: gate, TakeOverAny: w.takeOver, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.Registry),
+		API: p.DigitalOcean, Fleet: instances, Gate: gate, TakeOverAny: w.takeOver, Domains: w.domains, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.Registry),
 		Clock: clock.RealClock{}, Log: logr.Discard(), Timing: w.timing,
 	})
 	provided := provider.New(gate, instances, keeper)

@@ -231,7 +231,7 @@ func (b *bubble) start(plan death) {
 	p.machines = machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, p.registry)
 	p.balancers = balancers.New(balancers.Options{
 		API: api, Fleet: p.machines, Gate: gate, Metrics: balancers.NewMetrics(p.registry), Clock: clock.RealClock{}, Log: logr.Discard(),
-		Cluster: loadbalancer.Cluster{ID: clusterID, Region: "nyc1", DefaultType: "REGIONAL_NETWORK"},
+		Cluster: loadbalancer.Cluster{ID: clusterID, Region: "nyc1", DefaultType: "REGIONAL_NETWORK"}, Domains: []string{"*"},
 	})
 	var extras []provider.Extra
 	if b.extras != nil {
