@@ -177,6 +177,7 @@ func TestCloudRefusals(t *testing.T) {
 		"own anti-affinity": {on + "affinity: {}}", "additional properties 'affinity' not allowed"},
 		"a flag with a value": {on + "extraArgs: [--token-file=/x]}",
 			"digitaloceanCloudControllerManager.extraArgs: --token-file is not for here: set digitaloceanCloudControllerManager.token"},
+		"the tag":                      {on + "extraArgs: [--require-cluster-tag]}", "--require-cluster-tag is not for here: set digitaloceanCloudControllerManager.requireClusterTag"},
 		"the taint without its rights": {on + "extraArgs: [--out-of-service-taint]}", "--out-of-service-taint is not for here: set digitaloceanCloudControllerManager.outOfService.enabled"},
 		"no grace period":              {on + "outOfService: {gracePeriod: soon}}", at + "outOfService/gracePeriod': 'soon' does not match pattern"},
 		"a flag that would break":      {on + "extraArgs: [--secure-port=0]}", "--secure-port is not for here: the probes and the Service expect port 10258"},

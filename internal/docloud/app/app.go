@@ -37,6 +37,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
@@ -88,6 +89,8 @@ type commandOptions struct {
 	machines  machines.Config
 	// takeOver lets Services take over any load balancer that they name.
 	takeOver bool
+	// requireTag lets only droplets with the cluster's tag be targets.
+	requireTag bool
 	// domains are those for which Services of all namespaces may have certificates.
 	domains []string
 	// allowReserved lets Services open ports of the machines themselves.
@@ -114,6 +117,10 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	sections.FlagSet("digitalocean").BoolVar(&o.takeOver, "allow-load-balancer-take-over", false,
 		"Allow every Service to adopt any load balancer of the account by its ID, as the upstream project does. Otherwise load balancers of others are adopted only if an "+
 			"annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
+	sections.FlagSet("digitalocean").BoolVar(&o.requireTag, "require-cluster-tag", false,
+		"Make only droplets with the cluster's tag, k8s:DO_CLUSTER_ID, targets of load balancers. For others an "+
+			"administrator confirms the Node with the label "+instance.ConfirmedLabel+"=ID. Nothing is required while no "+
+			"droplet carries the tag.")
 	sections.FlagSet("digitalocean").StringSliceVar(&o.domains, "allow-certificate-domains", nil,
 		"Domains for which the Services of all namespaces may have certificates, such as example.com and *.example.com, "+
 			"or * for all. Others need an annotation of the namespace: "+loadbalancer.DomainsAnnotation+".")
@@ -175,6 +182,9 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 		return err
 	}
 	environment.allowReserved, environment.takeOver, environment.outOfService = o.allowReserved, o.takeOver, o.outOfService
+	if environment.requireTag = o.requireTag; o.requireTag && environment.clusterID == "" {
+		return fmt.Errorf("--require-cluster-tag needs %s", envClusterID)
+	}
 	environment.domains = loadbalancer.ParseDomains(strings.Join(o.domains, ","))
 	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
 		return environment.withoutToken(err)
@@ -238,11 +248,12 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 	}
 	registry.MustRegister(buildinfo.Get().Collector(Component))
 	config.Labels = e.nodeLabels
+	config.Tag, config.RequireTag = loadbalancer.ClusterTag(e.clusterID), e.requireTag
 	gate := &loop.Gate{}
 	instances := machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), config, clock.RealClock{}, registry)
 	controller := balancers.New(balancers.Options{
 		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
-		TakeOverAny: e.takeOver, Domains: e.domains,
+		TakeOverAny: e.takeOver, Domains: e.domains, Identities: instances.Identities,
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
 	common := provider.Common{Instances: instances, Controller: controller}

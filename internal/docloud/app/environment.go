@@ -46,6 +46,7 @@ type environment struct {
 	allowReserved                       bool     // --firewall-allow-reserved-ports
 	takeOver                            bool     // --allow-load-balancer-take-over
 	domains                             []string // --allow-certificate-domains
+	requireTag                          bool     // --require-cluster-tag
 	outOfService                        outOfServiceOptions
 	firewallTags                        []string // without blanks, none of them empty; there are some if and only if there is a name
 	debugAddr, metricsAddr              string

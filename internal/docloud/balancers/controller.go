@@ -112,6 +112,9 @@ type Options struct {
 	// Domains are those for which the Services of all namespaces may have certificates, in the form of
 	// [loadbalancer.DomainsAnnotation].
 	Domains []string
+	// Identities returns which Nodes may not be the droplets that they name, by what was read so far; nil for no such
+	// check.
+	Identities func([]*corev1.Node) *instance.Identities
 }
 
 // lookers is how many load balancers are looked at at a time, so that one that hangs does not hold up the others.
@@ -174,10 +177,16 @@ func (c *Controller) turn(service *corev1.Service) (*remembered, func()) {
 	return r, func() { <-r.turn }
 }
 
+// unchecked says nothing against any Node.
+func unchecked([]*corev1.Node) *instance.Identities { return nil }
+
 // New makes a Controller that does nothing until it is initialized and follows.
 func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
 	o.Gate = cmp.Or(o.Gate, &loop.Gate{})
+	if o.Identities == nil {
+		o.Identities = unchecked
+	}
 	c := &Controller{
 		o: o, log: o.Log.WithName("balancers"), timing: t,
 		list:         newBalancerList(o.API, o.Clock, t.Settle),

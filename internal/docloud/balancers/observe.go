@@ -63,6 +63,7 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
 		p.world.Nodes, err = c.sortedNodes()
 	}
 	p.world.Trouble = p.trouble(ctx, err)
+	p.world.Identities = c.o.Identities(p.world.Nodes)
 	return p
 }
 
@@ -144,6 +145,7 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 	if needs.Droplets {
 		droplets, err := p.c.o.Fleet.Droplets(ctx)
 		w.Droplets = readingOf(ctx, p, droplets, loadbalancer.Demand{}, err)
+		w.Identities = p.c.o.Identities(w.Nodes)
 	}
 }
 

@@ -62,7 +62,7 @@ func Desired(in Input) (Result, error) {
 	if err := b.problem(len(in.Nodes)); err != nil {
 		problems = append(problems, err)
 	}
-	if req.DropletIDs, err = b.droplets(in.Droplets); err != nil {
+	if req.DropletIDs, err = b.droplets(in.Droplets, in.Identities); err != nil {
 		problems = append(problems, err)
 	}
 	result.Targets, result.LeftOut = b.targets, b.leftOut
@@ -163,7 +163,7 @@ func (in Input) fixed(s annotation.Settings, result *Result) fixedFields {
 	}
 	keep("address", annotation.IP, o.IP, s.IP)
 	selected, err := in.selector(s)
-	f.backends = backendsOf(in.targets(s, result), s.Type, f.network, selected)
+	f.backends = in.backendsOf(in.targets(s, result), s.Type, f.network, selected)
 	if err != nil {
 		f.problem = err
 		return f

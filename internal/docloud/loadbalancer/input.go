@@ -19,6 +19,8 @@ type Input struct {
 	Nodes []*corev1.Node
 	// Droplets are those of the account, by which Nodes without a provider ID are found. They may be missing if [NeedsOf] says so.
 	Droplets []instance.Droplet
+	// Identities report which Nodes may not be the droplets that they name, nil for no such check.
+	Identities *instance.Identities
 	// Certificates are those of the account; they may be missing if [NeedsOf] says so.
 	Certificates []Certificate
 	// PartialCertificates reports that Certificates are not all there are: nothing is concluded from one that is missing.
@@ -105,7 +107,8 @@ const ReasonKept = "LoadBalancerFieldKept"
 
 // InputNeeds is what has to be read before [Desired] can answer.
 type InputNeeds struct {
-	// Droplets are needed because a Node has no provider ID; Certificates because one is named, or may have been renewed.
+	// Droplets are needed because a Node has no provider ID, or one that was not seen yet; Certificates because one is
+	// named, or may have been renewed.
 	Droplets, Certificates bool
 	// Endpoints are needed because they say which Nodes are targets; Domains because a certificate is asked for by them.
 	Endpoints, Domains bool
@@ -115,7 +118,7 @@ type InputNeeds struct {
 func NeedsOf(in Input) InputNeeds {
 	var n InputNeeds
 	for _, node := range in.Nodes {
-		if node.Spec.ProviderID == "" {
+		if _, unseen := in.disputed(node); unseen || node.Spec.ProviderID == "" {
 			n.Droplets = true
 		}
 	}

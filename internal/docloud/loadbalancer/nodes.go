@@ -46,10 +46,13 @@ const notSelected = "is not selected by annotation " + annotation.NodeSelector
 //	INTERNAL                      any address will do
 //	REGIONAL, EXTERNAL            a public IPv4 address, or a private one
 //	REGIONAL_NETWORK, EXTERNAL    a public IPv4 address
-func backendsOf(nodes []*corev1.Node, lbType, network string, selected labels.Selector) backends {
+//
+// A Node that may not be the droplet that it names is left out too; what is a target already stays one.
+func (in Input) backendsOf(nodes []*corev1.Node, lbType, network string, selected labels.Selector) backends {
 	var b backends
 	for _, node := range nodes {
-		reason := Excluded(node)
+		disputed, _ := in.disputed(node)
+		reason := cmp.Or(Excluded(node), disputed)
 		if reason == "" && !selected.Matches(labels.Set(node.Labels)) {
 			reason = notSelected
 		}
@@ -72,6 +75,23 @@ func backendsOf(nodes []*corev1.Node, lbType, network string, selected labels.Se
 		b.ready = append(b.ready, node)
 	}
 	return b
+}
+
+// disputed returns why a Node may not be the droplet that it names, empty for nothing, and whether a new list of droplets
+// decides. What is a target stays.
+func (in Input) disputed(node *corev1.Node) (why string, unseen bool) {
+	if in.Identities == nil {
+		return "", false
+	}
+	d := in.Identities.Disputed[node.Name]
+	id, unseen := in.Identities.Unseen[node.Name]
+	switch {
+	case in.Observed != nil && !d.Owned && slices.Contains(in.Observed.DropletIDs, id+d.Droplet): // one of them is 0
+		return "", false
+	case unseen:
+		return "names a droplet that DigitalOcean does not show yet", true
+	}
+	return d.Why, false
 }
 
 func (b *backends) leaveOut(node *corev1.Node, reason string) {
@@ -194,7 +214,7 @@ func (b *backends) why() string {
 // droplets returns the IDs of the ready Nodes' droplets in the upstream project's order: those with a provider ID in the order of Nodes, then those
 // that were found by name in the order of droplets. A Node whose droplet is not found, or could be one of several, is left out; if that leaves
 // none, it is an error, since droplets that are not found are not reason to take all targets away.
-func (b *backends) droplets(all []instance.Droplet) ([]int, error) {
+func (b *backends) droplets(all []instance.Droplet, identities *instance.Identities) ([]int, error) {
 	ids, byID := []int{}, map[int]string{}
 	var unnamed []*corev1.Node
 	add := func(id int, node string) {
@@ -217,8 +237,12 @@ func (b *backends) droplets(all []instance.Droplet) ([]int, error) {
 	found := map[int]string{}
 	for _, node := range unnamed {
 		d, err := instance.Match(node, all)
-		if err != nil {
+		switch {
+		case err != nil:
 			b.leaveOut(node, reasonOf(err))
+			continue
+		case identities != nil && identities.Required && !identities.Tagged(d):
+			b.leaveOut(node, fmt.Sprintf("has the name of %s, which lacks the tag %s", d, identities.Tag))
 			continue
 		}
 		found[d.ID] = node.Name

@@ -177,6 +177,9 @@ func MakePlan(w World) Plan {
 	default:
 		p.leave()
 	}
+	if p.plan.End == nil {
+		p.plan.Memory.Holds = w.Memory.Holds // what is taken over counts as held once that was recorded
+	}
 	return p.plan
 }
 

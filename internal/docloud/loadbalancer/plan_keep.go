@@ -76,7 +76,9 @@ func (p *planning) decide(observed *Observed) (Result, bool) {
 
 // desired asks for what is needed in addition, and then what the load balancer must be. Without ok the plan is made.
 func (p *planning) desired(observed *Observed) (result Result, problems Problems, ok bool) {
-	in := Input{Service: p.Service, Nodes: p.Nodes, Cluster: p.Cluster, Observed: observed, Domains: p.Domains}
+	in := Input{
+		Service: p.Service, Nodes: p.Nodes, Cluster: p.Cluster, Observed: observed, Domains: p.Domains, Identities: p.Identities,
+	}
 	needs := NeedsOf(in)
 	if needs.Domains && p.Domains == nil {
 		p.need(Needs{Allowance: true})

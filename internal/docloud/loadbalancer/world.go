@@ -45,6 +45,8 @@ type World struct {
 	List         Reading[Observed]
 	Certificates Reading[Certificate]
 	Droplets     Reading[instance.Droplet]
+	// Identities report which Nodes may not be the droplets that they name, nil for no such check.
+	Identities *instance.Identities
 	// Endpoints says where the Service's endpoints are, nil if that was not read.
 	Endpoints *Endpoints
 	// ByID are the answers to GETs by ID.

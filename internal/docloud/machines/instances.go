@@ -53,6 +53,9 @@ type Config struct {
 	TokenEvery time.Duration
 	// Labels are the labels of Nodes that are made of their droplets' tags; none by default.
 	Labels instance.TagLabels
+	// Tag is the cluster's tag, empty for none. With RequireTag only droplets that have it are targets of load balancers.
+	Tag        string
+	RequireTag bool
 }
 
 // DefaultConfig returns what the product uses: on behalf of Nodes that are not ready at most 240 calls in an hour for lists and 360 by ID,
@@ -196,6 +199,24 @@ func (m *Instances) Since() time.Time {
 		return time.Time{}
 	}
 	return m.guard.ledger.lease.CreationTimestamp.Time
+}
+
+// Identities returns which Nodes may not be the droplets that they name, by what was read so far, and records an Event on
+// each. The tag is required only where some droplet is seen to have it: the token may not show tags, or nobody uses it.
+func (m *Instances) Identities(nodes []*corev1.Node) *instance.Identities {
+	g, list := m.guard, m.snapshot.Latest()
+	g.mu.Lock()
+	g.learn(g.clock.Now(), nodes, list)
+	tagged := slices.ContainsFunc(list.Droplets, instance.Identities{Tag: m.config.Tag}.Tagged)
+	ids := instance.Identify(nodes, g.shown, list.At, m.config.Tag, m.config.RequireTag && tagged)
+	g.mu.Unlock()
+	for _, node := range nodes {
+		if d, is := ids.Disputed[node.Name]; is {
+			message := fmt.Sprintf("node %s %s; until then no load balancer gets it as a new target", node.Name, d.Why)
+			m.reporter.event(node, EventDisputed, message)
+		}
+	}
+	return &ids
 }
 
 // Droplets returns all droplets of the account, as they were a moment ago, or an error: who asks leaves out what it lacks. They MUST NOT be changed.

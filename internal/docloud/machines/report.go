@@ -36,6 +36,9 @@ const (
 	EventAmbiguous = "AmbiguousDroplet"
 	// EventNoDroplet, Warning: the Node has been waiting, and there is no droplet with its name.
 	EventNoDroplet = "DropletNotFound"
+	// EventDisputed, Warning: the Node may not be the droplet that its provider ID names: the names differ, another Node
+	// names it as well, or it lacks the cluster's tag. Load balancers do not get it as a target.
+	EventDisputed = "DropletDisputed"
 	// EventNotInitialized, Warning: the Node is still not initialized; the message has the reason.
 	EventNotInitialized = "NodeNotInitialized"
 	// EventTagNoLabel, Warning: a tag of the droplet cannot become a label of the Node, or the label has another owner.

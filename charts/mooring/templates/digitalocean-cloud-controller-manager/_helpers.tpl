@@ -22,6 +22,7 @@ app: {{ include "digitaloceanCloudControllerManager.name" . }}
 {{- define "digitaloceanCloudControllerManager.extraArgs" -}}
 {{- include "mooring.extraArgs" (dict "path" "digitaloceanCloudControllerManager.extraArgs" "args" .extraArgs "own" (dict
   "token-file" "set digitaloceanCloudControllerManager.token"
+  "require-cluster-tag" "set digitaloceanCloudControllerManager.requireClusterTag"
   "out-of-service-taint" "set digitaloceanCloudControllerManager.outOfService.enabled, which gives the rights that it needs"
   "out-of-service-grace-period" "set digitaloceanCloudControllerManager.outOfService.gracePeriod"
   "leader-elect" "there are several replicas, also while one is replaced"

@@ -48,7 +48,8 @@ type world struct {
 	takeOver bool     // --allow-load-balancer-take-over
 	domains  []string // --allow-certificate-domains
 	// view is empty while the informer of Services may see changes. A test fills it to have the informer lag.
-	view chan struct{}
+	view       chan struct{}
+	requireTag bool // --require-cluster-tag
 }
 
 // newWorld makes a cluster of two machines. Times are short, but longer than an API server needs.
@@ -95,12 +96,12 @@ func (w *world) run() {
 		return o, nil
 	}))
 	config := machines.DefaultConfig()
-	config.RecordName = w.Name
+	config.RecordName, config.Tag, config.RequireTag = w.Name, "k8s:"+w.Name, w.requireTag
 	config.StatusAge, config.DoubtAge, config.PendingAge, config.PageAge = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 0
 	instances := machines.New(p.DigitalOcean, machines.NewSnapshot(p.DigitalOcean, clock.RealClock{}), config, clock.RealClock{}, w.Registry)
 	gate := &loop.Gate{}
 	keeper := balancers.New(balancers.Options{
-		API: p.DigitalOcean, Fleet: instances, Gate: gate, TakeOverAny: w.takeOver, Domains: w.domains, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.Registry),
+		API: p.DigitalOcean, Fleet: instances, Gate: gate, TakeOverAny: w.takeOver, Domains: w.domains, Identities: instances.Identities, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.Registry),
 		Clock: clock.RealClock{}, Log: logr.Discard(), Timing: w.timing,
 	})
 	provided := provider.New(gate, instances, keeper)

@@ -232,6 +232,7 @@ func (b *bubble) start(plan death) {
 	p.balancers = balancers.New(balancers.Options{
 		API: api, Fleet: p.machines, Gate: gate, Metrics: balancers.NewMetrics(p.registry), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Cluster: loadbalancer.Cluster{ID: clusterID, Region: "nyc1", DefaultType: "REGIONAL_NETWORK"}, Domains: []string{"*"},
+		Identities: p.machines.Identities,
 	})
 	var extras []provider.Extra
 	if b.extras != nil {
