@@ -46,8 +46,8 @@ func environment() string {
 	for _, v := range variables() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.name, cell(v.fallback), cell(v.meaning))
 	}
-	b.WriteString("\n## Flags\n\nMooring's own flags are `--allow-load-balancer-take-over`, `--firewall-allow-reserved-ports`, `--load-balancer-defaults-file`, " +
-		"`--out-of-service-grace-period`, `--out-of-service-taint` and `--token-file`. All others are those of Kubernetes' framework for cloud controller managers.\n\n")
+	b.WriteString("\n## Flags\n\nMooring's own flags are `--allow-certificate-domains`, `--allow-load-balancer-take-over`, `--firewall-allow-reserved-ports`, " +
+		"`--firewall-reserved-ports`, `--load-balancer-defaults-file`, `--out-of-service-grace-period`, `--out-of-service-taint`, `--require-cluster-tag` and `--token-file`. All others are those of Kubernetes' framework for cloud controller managers.\n\n")
 	return b.String()
 }
 

@@ -89,13 +89,14 @@ type commandOptions struct {
 	machines  machines.Config
 	// takeOver lets Services take over any load balancer that they name.
 	takeOver bool
-	// requireTag lets only droplets with the cluster's tag be targets.
-	requireTag bool
 	// domains are those for which Services of all namespaces may have certificates.
 	domains []string
-	// allowReserved lets Services open ports of the machines themselves.
-	allowReserved bool
-	outOfService  outOfServiceOptions
+	// requireTag lets only droplets with the cluster's tag be targets.
+	requireTag bool
+	// ports are which ports of the machines themselves Services may open; reserved are more of them.
+	ports        firewall.Config
+	reserved     []string
+	outOfService outOfServiceOptions
 }
 
 func controllerNames() []string {
@@ -112,8 +113,13 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	sections.FlagSet("digitalocean").StringVar(&o.tokenFile, "token-file", "",
 		"File with the DigitalOcean token, which may be replaced at any time. Also "+envTokenFile+"; a token that does not change may be in "+envToken+".")
 	defaults.AddFlag(sections.FlagSet("digitalocean"), &o.defaults)
-	sections.FlagSet("digitalocean").BoolVar(&o.allowReserved, "firewall-allow-reserved-ports", false,
-		"Allow Services to open ports in the firewall that the machines use themselves: 22, 179, 2379, 2380, 5473, 6443, 10250, 10255, 10257, 10259, and 4789 and 8472 of UDP.")
+	sections.FlagSet("digitalocean").Var(firewall.AllowFlag{Config: &o.ports}, "firewall-allow-reserved-ports",
+		"Allow Services to open ports in the firewall that the machines use themselves: all (true), or some, such as "+
+			"22,4789/udp. They are 22, 111, 179, 2379 to 2381, 5473, 6443, 9091, 9100, 9178, 9179, 10249, 10250, 10255, "+
+			"10257 to 10260, and 111, 4789 and 8472 of UDP.")
+	sections.FlagSet("digitalocean").Lookup("firewall-allow-reserved-ports").NoOptDefVal = "true"
+	sections.FlagSet("digitalocean").StringSliceVar(&o.reserved, "firewall-reserved-ports", nil,
+		"More ports that the machines use themselves, which Services do not open in the firewall, such as 9443,51820/udp.")
 	sections.FlagSet("digitalocean").BoolVar(&o.takeOver, "allow-load-balancer-take-over", false,
 		"Allow every Service to adopt any load balancer of the account by its ID, as the upstream project does. Otherwise load balancers of others are adopted only if an "+
 			"annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
@@ -181,9 +187,14 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	if err := o.outOfService.check(); err != nil {
 		return err
 	}
-	environment.allowReserved, environment.takeOver, environment.outOfService = o.allowReserved, o.takeOver, o.outOfService
+	environment.ports, environment.takeOver, environment.outOfService = o.ports, o.takeOver, o.outOfService
 	if environment.requireTag = o.requireTag; o.requireTag && environment.clusterID == "" {
 		return fmt.Errorf("--require-cluster-tag needs %s", envClusterID)
+	}
+	if len(o.reserved) > 0 {
+		if environment.ports.Reserved, err = firewall.ParsePorts(strings.Join(o.reserved, ",")); err != nil {
+			return fmt.Errorf("--firewall-reserved-ports: %w", err)
+		}
 	}
 	environment.domains = loadbalancer.ParseDomains(strings.Join(o.domains, ","))
 	if err := environment.readDefaults(os.Getenv, o.defaults); err != nil {
@@ -267,7 +278,8 @@ func extras(e environment, client *doapi.Client, common provider.Common, gate *l
 	if e.firewallName != "" {
 		out = append(out, firewalls.New(firewalls.Options{
 			API: client, Surroundings: common, Gate: gate, Clock: clock.RealClock{}, Log: log, Metrics: firewalls.NewMetrics(registry),
-			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults, AllowReserved: e.allowReserved},
+			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults,
+				AllowReserved: e.ports.AllowReserved, Allowed: e.ports.Allowed, Reserved: e.ports.Reserved},
 		}))
 	}
 	if e.clusterID != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
+	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 )
 
@@ -43,10 +44,10 @@ type environment struct {
 	qps                                 float64
 	region, clusterID, vpc, defaultType string
 	firewallName                        string
-	allowReserved                       bool     // --firewall-allow-reserved-ports
-	takeOver                            bool     // --allow-load-balancer-take-over
-	domains                             []string // --allow-certificate-domains
-	requireTag                          bool     // --require-cluster-tag
+	ports                               firewall.Config // --firewall-allow-reserved-ports, --firewall-reserved-ports
+	takeOver                            bool            // --allow-load-balancer-take-over
+	domains                             []string        // --allow-certificate-domains
+	requireTag                          bool            // --require-cluster-tag
 	outOfService                        outOfServiceOptions
 	firewallTags                        []string // without blanks, none of them empty; there are some if and only if there is a name
 	debugAddr, metricsAddr              string

@@ -93,8 +93,11 @@ type Config struct {
 	DefaultType string
 	// Defaults are what annotations say that a Service does not carry (DO_LOAD_BALANCER_DEFAULTS), nil for none.
 	Defaults annotation.Defaults
-	// AllowReserved lets Services open ports that the machines use themselves, such as 22 and 6443 (--firewall-allow-reserved-ports).
-	AllowReserved bool
+	// AllowReserved lets Services open all ports that the machines use themselves, such as 22 and 6443, and Allowed some
+	// of them (--firewall-allow-reserved-ports). Reserved are more of them (--firewall-reserved-ports). They are in the
+	// form of [ParsePorts].
+	AllowReserved     bool
+	Allowed, Reserved []string
 }
 
 // anywhere is every address there is.

@@ -430,6 +430,21 @@ func TestPowerOff(t *testing.T) {
 	})
 }
 
+// A kubelet was started with a --node-ip that its machine does not have: the Node cannot be initialized, and its Event says why. With a right one it is.
+func TestWrongNodeIP(t *testing.T) {
+	t.Parallel()
+	simulated(t, sim.Options{Seed: 22}, func(t *testing.T, w *world) {
+		d := w.Droplet(sim.DropletSpec{Name: w.NodeName(0)})
+		w.join(d.Name, true, func(n *corev1.Node) {
+			n.Annotations = map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "192.0.2.99"}
+		})
+		w.run()
+		w.Reported(d.Name, EventNotInitialized, "--node-ip is 192.0.2.99, which is not an address of droplet "+fmt.Sprint(d.ID))
+		w.PatchNode(d.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cloudproviderapi.AnnotationAlphaProvidedIPAddr, cloud.Address(d, "private")))
+		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
+	})
+}
+
 // The token rotates while the process runs: the old one is refused, and the next call is made with the new one.
 func TestTokenRotation(t *testing.T) {
 	t.Parallel()

@@ -370,6 +370,10 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}
 	m.label(ctx, node, droplet)
 	if uninitialized(node) {
+		if _, err := asProvided(node, described.Addresses); err != nil { // the framework only logs it
+			m.reporter.unmatched(node, fmt.Errorf("%w: its kubelet's --node-ip is %s, which is not an address of %s; "+
+				"correct or remove the flag", err, node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], droplet))
+		}
 		m.late.watch(node, described.Addresses)
 	}
 	if !uninitialized(node) && misjudged(node, described.Addresses) {

@@ -100,7 +100,8 @@ func newFirewall() *cobra.Command {
 	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Selects the text output.")
 	flags.StringVar(&f.config.Name, "name", "", "Name of the firewall, as in PUBLIC_ACCESS_FIREWALL_NAME.")
 	flags.StringSliceVar(&f.config.Tags, "tag", nil, "Tag of the droplets that it covers, as in PUBLIC_ACCESS_FIREWALL_TAGS.")
-	flags.BoolVar(&f.config.AllowReserved, "allow-reserved-ports", false, "Allow Services to open ports that the machines use themselves, as --firewall-allow-reserved-ports.")
+	flags.Var(firewall.AllowFlag{Config: &f.config}, "allow-reserved-ports", "Allow Services to open ports that the machines use themselves, as --firewall-allow-reserved-ports.")
+	flags.Lookup("allow-reserved-ports").NoOptDefVal = "true"
 	addPlanFlags(cmd, &f.config.DefaultType, &f.defaults, &f.format)
 	return cmd
 }
