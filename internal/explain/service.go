@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -39,13 +40,14 @@ type ServiceEvidence struct {
 // get traffic.
 func Service(e ServiceEvidence) Explanation {
 	service := e.Input.Service
-	status := e.status()
-	sections := []Section{status}
 	asks := loadbalancer.Asks(service) == nil
+	sections := []Section{}
 	if asks {
 		in := e.granted()
 		result, err := loadbalancer.Desired(in)
-		sections = append(sections, e.desired(result, err), annotations(in, err), e.nodes(result))
+		sections = append(sections, e.status(err), e.desired(result, err), annotations(in, err), e.nodes(result))
+	} else {
+		sections = append(sections, e.status(nil))
 	}
 	events := told{e.Events, e.EventsRead, asks}.section(e.Now)
 	return explanation("Service", service.Namespace, service.Name, append(sections, events)...)
@@ -74,8 +76,25 @@ func (e ServiceEvidence) granted() loadbalancer.Input {
 	return in
 }
 
-// status is what stands on the Service.
-func (e ServiceEvidence) status() Section {
+// refused reports that the Service gets no load balancer as it is: its values are refused, the load balancer that it asks
+// for is another's, or the newest Event is a failure. Who wrote the Event does not matter: it only stops a promise.
+func (e ServiceEvidence) refused(problems []error) bool {
+	failures := []string{
+		loadbalancer.ReasonConfig, loadbalancer.ReasonNoNodes, loadbalancer.ReasonFailed, loadbalancer.ReasonSyncFailed,
+		loadbalancer.ReasonForeign, loadbalancer.ReasonDoubt, loadbalancer.ReasonCertFailed,
+	}
+	newest := slices.SortedFunc(slices.Values(e.Events), func(a, b Event) int { return b.At.Compare(a.At) })
+	return len(newest) > 0 && newest[0].Warning && slices.Contains(failures, newest[0].Reason) ||
+		slices.ContainsFunc(problems, func(problem error) bool {
+			wait, waits := errors.AsType[*loadbalancer.CertificateWait](problem)
+			return !waits || wait.Failed
+		}) || slices.ContainsFunc(e.Input.Service.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == loadbalancer.ConditionOwned && c.Status == metav1.ConditionFalse
+	})
+}
+
+// status is what stands on the Service; err is why it is refused.
+func (e ServiceEvidence) status(err error) Section {
 	s, service := Section{Title: "Service"}, e.Input.Service
 	if err := loadbalancer.Asks(service); err != nil {
 		s.say("asks for", "no load balancer of DigitalOcean: %v", err)
@@ -95,7 +114,7 @@ func (e ServiceEvidence) status() Section {
 	switch age := e.Now.Sub(service.CreationTimestamp.Time); {
 	case len(addresses) > 0:
 		s.say("answers at", "%s", strings.Join(addresses, ", "))
-	case age < agreement.BalancerGrace && service.DeletionTimestamp == nil:
+	case age < agreement.BalancerGrace && service.DeletionTimestamp == nil && !e.refused(each(err)):
 		s.say("answers at", "nothing yet: the Service is %s old, and DigitalOcean takes some minutes to make a load balancer", prose.Span(age))
 	default:
 		s.heed("answers at", "nothing yet: status.loadBalancer is empty")

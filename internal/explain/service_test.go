@@ -4,6 +4,7 @@
 package explain_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,46 @@ func TestServiceIsNew(t *testing.T) {
 	says(t, explain.Service(e), false, "answers at: nothing yet: the Service is 90s old, and DigitalOcean takes some minutes to make a load balancer")
 	e.Now = e.Now.Add(4 * time.Minute)
 	says(t, explain.Service(e), true, "!answers at: nothing yet: status.loadBalancer is empty")
+}
+
+// One that is refused is promised nothing, by whatever it is seen; one that only waits, or whose trouble is over, is.
+func TestServiceIsNewAndRefused(t *testing.T) {
+	t.Parallel()
+	const promise, refusal = "answers at: nothing yet: the Service is 90s old, and DigitalOcean takes", "!answers at: nothing yet: status.loadBalancer is empty"
+	event := func(ago time.Duration, warning bool, reason string) explain.Event {
+		return explain.Event{At: now.Add(-ago), Warning: warning, Reason: reason, Text: "x", Source: "y", Unverified: true}
+	}
+	for name, tt := range map[string]struct {
+		pairs    []string
+		owned    metav1.ConditionStatus
+		events   []explain.Event
+		promised bool
+	}{
+		"a wrong value":         {pairs: []string{annotation.Prefix + "type", "x"}},
+		"another's":             {owned: metav1.ConditionFalse},
+		"its own":               {owned: metav1.ConditionTrue, promised: true},
+		"DigitalOcean refuses":  {events: []explain.Event{event(time.Minute, true, "SyncLoadBalancerFailed")}},
+		"it is over":            {events: []explain.Event{event(time.Minute, true, "SyncLoadBalancerFailed"), event(0, false, "LoadBalancerPending")}, promised: true},
+		"some Node is left out": {events: []explain.Event{event(time.Minute, true, "LoadBalancerNodesLeftOut")}, promised: true},
+	} {
+		annotations := map[string]string{}
+		for i := 0; i < len(tt.pairs); i += 2 {
+			annotations[tt.pairs[i]] = tt.pairs[i+1]
+		}
+		e := web(annotations)
+		e.Input.Service.Status = corev1.ServiceStatus{}
+		if tt.owned != "" {
+			e.Input.Service.Status.Conditions = []metav1.Condition{{Type: "cloud.mooring.dev/LoadBalancerOwned", Status: tt.owned, Reason: "X"}}
+		}
+		e.Input.Service.CreationTimestamp, e.Events = metav1.NewTime(e.Now.Add(-90*time.Second)), tt.events
+		got, want := strings.Join(flat(explain.Service(e)), "\n"), refusal
+		if tt.promised {
+			want = promise
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
 }
 
 // Defaults of the cluster are told from the Service's own annotations; a disowned load balancer, a deletion and conditions are told.

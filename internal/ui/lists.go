@@ -229,6 +229,9 @@ func balancersOf(w World, m matcher) List {
 		if b.Local {
 			target += ", of which those with its pods (externalTrafficPolicy Local)"
 		}
+		if b.ID == "" && len(b.Addresses) == 0 {
+			target = "none yet"
+		}
 		row := Row{Ill: len(b.Addresses) == 0 && !b.isNew(w.ReadAt), Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
 		row.Cells[1].ID = tidy(b.ID)
 		lines[i] = line{row: row, settling: b.isNew(w.ReadAt), texts: []string{name, address, b.ID, portsOf(b.Ports), target}}

@@ -24,8 +24,8 @@ import (
 // readTimeout bounds one reading of a list, all its pages and attempts included.
 const readTimeout = 5 * time.Minute
 
-// ErrMoved means that the token changed while something was being read with it.
-var ErrMoved = errors.New("the token changed meanwhile")
+// ErrMoved means that the token was replaced, or refused by another call, while something was being read with it.
+var ErrMoved = errors.New("the token was replaced or refused meanwhile: whose the responses are is not certain")
 
 // List is a list that many need and one reads. Its methods may be called from any goroutine.
 type List[T any] struct {

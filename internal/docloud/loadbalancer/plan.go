@@ -161,8 +161,8 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // ErrToldToWait means that DigitalOcean asked to wait, and the time is not over.
 var ErrToldToWait = errors.New("DigitalOcean's rate limit requires a wait before the next call")
 
-// errMoved means that the token changed during the pass.
-var errMoved = errors.New("the token changed meanwhile")
+// errMoved means that the token was replaced, or refused by another call, during the pass.
+var errMoved = errors.New("the token was replaced or refused meanwhile: whose the responses are is not certain")
 
 // MakePlan says what is done next.
 func MakePlan(w World) Plan {
