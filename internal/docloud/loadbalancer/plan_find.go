@@ -41,6 +41,12 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 			p.trouble(answer.Trouble, "reading load balancer %s", answer.ID)
 			return identity, s, false
 		}
+		held := recordedAt(p.Service, Observed{ID: answer.ID})
+		if answer.Found == nil && p.Now.Sub(held) < p.Pace.Unanswered { // reads lag behind writes: 404 is no proof yet
+			p.fail(Wait, OutcomePending, p.Pace.Pending,
+				fmt.Errorf("load balancer %s was recorded just now, and DigitalOcean does not show it yet", answer.ID))
+			return identity, s, false
+		}
 		s.ByID[answer.ID] = answer.Lookup
 	}
 	identity = Identify(s)
