@@ -38,6 +38,7 @@ E2E_FLAGS    ?=
 E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes bin/calicoctl)
 RACE         ?=
 VERSIONS     ?=
+SUITES       ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench ./test/e2e
 
@@ -75,8 +76,8 @@ nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and a
 	@MOORING_CASES=night go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
 	@MOORING_CASES=night MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
 
-matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35; VERSIONS=next: the newest release of each upstream, and what it breaks).
-	@go run ./hack/matrix $(VERSIONS)
+matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool bin/csi/.built ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35; SUITES=driver,chart: these alone; VERSIONS=next: the newest release of each upstream, and what it breaks).
+	@go run ./hack/matrix $(if $(SUITES),-suites '$(SUITES)') $(VERSIONS)
 
 bench: bin/lab bin/etcd bin/kube-controllers build ## Plan time at growing cluster sizes, calls to DigitalOcean next to upstream's, the etcd proxy next to direct etcd, departures next to Calico's own controllers (BENCH, BENCH_PKGS).
 	@go test -tags e2e -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)

@@ -6,6 +6,8 @@
 // On the lab's own version everything runs with every change.
 //
 //	go run ./hack/matrix [VERSION...]    such as 1.35; without one, all. `make matrix` builds what it needs before
+//	go run ./hack/matrix -suites driver,chart [VERSION...]
+//	                                     run these suites (suites.go) alone, and keep the last results of the others
 //	go run ./hack/matrix -page           write the page from the results that there are
 //	go run ./hack/matrix next            try the newest version of each upstream instead, and write bin/matrix/next.md about what that breaks
 //
@@ -16,6 +18,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -30,8 +33,13 @@ import (
 
 func main() {
 	pageOnly := flag.Bool("page", false, "write the page from the results that there are, and run nothing")
+	only := flag.String("suites", "", "run only these suites, such as driver,chart, and keep the results of the others")
 	flag.Parse()
-	if err := run(context.Background(), ".", flag.Args(), *pageOnly, os.Stdout); err != nil {
+	wanted := request{versions: flag.Args(), pageOnly: *pageOnly}
+	if *only != "" {
+		wanted.suites = strings.Split(*only, ",")
+	}
+	if err := run(context.Background(), ".", wanted, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
 		os.Exit(1)
 	}
@@ -43,48 +51,81 @@ func pageFile(root string) string {
 }
 func resultsFile(root string) string { return filepath.Join(root, "hack", "matrix", "results.json") }
 
+// request is what the command line asks for: versions and suites, all of them if none is named, or the page alone.
+type request struct {
+	versions, suites []string
+	pageOnly         bool
+}
+
 // run exercises the versions, one after the other, and keeps what was seen of each as soon as it is done.
-func run(ctx context.Context, root string, versions []string, pageOnly bool, out io.Writer) error {
+func run(ctx context.Context, root string, wanted request, out io.Writer) error {
 	own, err := versionIn(filepath.Join(root, "lab", "go.mod"))
 	if err != nil {
 		return err
 	}
-	if pageOnly {
+	if wanted.pageOnly {
 		results, err := readResults(root)
 		if err != nil {
 			return err
 		}
 		return os.WriteFile(pageFile(root), page(own.version, results), 0o644)
 	}
-	if slices.Equal(versions, []string{next}) {
+	if slices.Equal(wanted.versions, []string{next}) {
+		if len(wanted.suites) > 0 {
+			return errors.New("next runs steps of its own: name no suites")
+		}
 		return tryNext(ctx, root, upstreams(), nextSteps(), out)
 	}
-	servers, err := available(root)
+	servers, err := selectServers(root, wanted.versions)
 	if err != nil {
 		return err
 	}
-	for _, version := range versions {
-		if !slices.ContainsFunc(servers, func(s server) bool { return s.minor == version }) {
-			return fmt.Errorf("there is no version %s: there are %v, and %s alone, for what upstreams have released since", version, servers, next)
-		}
+	selected, err := selectSuites(wanted.suites)
+	if err != nil {
+		return err
+	}
+	now, err := currentRevision(ctx, root)
+	if err != nil {
+		return err
 	}
 	var failed []string
-	for _, s := range servers {
-		if len(versions) > 0 && !slices.Contains(versions, s.minor) {
-			continue
-		}
-		path, err := s.build(ctx, root, out)
+	for _, on := range servers {
+		results, err := readResults(root)
 		if err != nil {
 			return err
 		}
-		result, err := exercise(ctx, root, s, path, out, func(r Result) error { return keep(root, own.version, r) })
+		result := begin(results, on, now, len(wanted.suites) == 0)
+		err = exercise(ctx, root, on, selected, out, func(s suite, outcome Outcome) error {
+			result.add(s.id, outcome, now)
+			return keep(root, own.version, result)
+		})
 		if err != nil {
 			return err
 		}
-		failed = append(failed, result.failures()...)
+		failed = append(failed, result.failures(selected)...)
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// exercise runs suites on one server. Each outcome is kept at once, so that a run that is ended early is not for nothing.
+func exercise(
+	ctx context.Context, root string, on server, all []suite, out io.Writer, keep func(suite, Outcome) error,
+) error {
+	path, err := on.build(ctx, root, out)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		outcome, err := s.exercise(ctx, root, on, path, out)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.id, err)
+		}
+		if err := keep(s, outcome); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -131,6 +172,41 @@ func available(root string) ([]server, error) {
 	return out, nil
 }
 
+// selectServers returns those of these versions, or all.
+func selectServers(root string, versions []string) ([]server, error) {
+	servers, err := available(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range versions {
+		if !slices.ContainsFunc(servers, func(s server) bool { return s.minor == version }) {
+			const text = "there is no version %s: there are %v, and %s alone, for what upstreams have released since"
+			return nil, fmt.Errorf(text, version, servers, next)
+		}
+	}
+	return slices.DeleteFunc(servers, func(s server) bool {
+		return len(versions) > 0 && !slices.Contains(versions, s.minor)
+	}), nil
+}
+
+// currentRevision returns the commit that is checked out, and today. What this program itself writes is not a change to it.
+func currentRevision(ctx context.Context, root string) (revision, error) {
+	head, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return revision{}, fmt.Errorf("asking git for the commit: %w", err)
+	}
+	changes, err := exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--untracked-files=no", "--",
+		".", ":!"+pageFile("."), ":!"+resultsFile(".")).Output()
+	if err != nil {
+		return revision{}, fmt.Errorf("asking git for changes: %w", err)
+	}
+	commit := strings.TrimSpace(string(head))
+	if len(changes) > 0 {
+		commit += "-dirty"
+	}
+	return revision{commit: commit, date: time.Now().UTC().Format(time.DateOnly)}, nil
+}
+
 // versionIn is the version of Kubernetes that a module requires.
 func versionIn(modfile string) (server, error) {
 	content, err := os.ReadFile(modfile)
@@ -169,41 +245,31 @@ func (s server) build(ctx context.Context, root string, out io.Writer) (string, 
 	return path, nil
 }
 
-// exercise runs all suites on one server. What was seen is kept after each, so that a run that is ended early is not for nothing.
-func exercise(ctx context.Context, root string, s server, path string, out io.Writer, keep func(Result) error) (Result, error) {
-	commit, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+// exercise runs a suite on a server, whose program is at path.
+func (s suite) exercise(ctx context.Context, root string, on server, path string, out io.Writer) (Outcome, error) {
+	args := []string{"test", "-tags", "e2e", "-json", "-count=1", "-short", "-timeout=30m", "-p=1"}
+	if s.run != "" {
+		args = append(args, "-run="+s.run)
+	}
+	command := exec.CommandContext(ctx, "go", append(args, s.packages...)...)
+	command.Dir = root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "MOORING_KUBE_APISERVER="+path)
+	command.Stderr = out
+	begun := time.Now()
+	stream, testErr := command.Output() // its exit code says no more than the stream
+	outcome, err := read(stream, on.version)
 	if err != nil {
-		return Result{}, fmt.Errorf("asking git for the commit: %w", err)
+		return Outcome{}, err
 	}
-	result := Result{Minor: s.minor, Version: s.version, Commit: strings.TrimSpace(string(commit)), Date: time.Now().UTC().Format(time.DateOnly), Suites: map[string]Outcome{}}
-	for _, suite := range suites() {
-		args := []string{"test", "-tags", "e2e", "-json", "-count=1", "-short", "-timeout=30m", "-p=1"}
-		if suite.run != "" {
-			args = append(args, "-run="+suite.run)
-		}
-		command := exec.CommandContext(ctx, "go", append(args, suite.packages...)...)
-		command.Dir = root
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "MOORING_KUBE_APISERVER="+path)
-		command.Stderr = out
-		begun := time.Now()
-		stream, testErr := command.Output() // its exit code says no more than the stream
-		outcome, err := read(stream, s.version)
-		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", suite.id, err)
-		}
-		if testErr != nil && len(outcome.Failed) == 0 {
-			return Result{}, fmt.Errorf("%s: %w, and no test has failed", suite.id, testErr)
-		}
-		if outcome.Passed+len(outcome.Failed) == 0 {
-			return Result{}, fmt.Errorf("%s: not one of its tests ran on kube-apiserver %s; are bin/lab and bin/ built?", suite.id, s.version)
-		}
-		result.Suites[suite.id] = outcome
-		if err := keep(result); err != nil {
-			return Result{}, err
-		}
-		fmt.Fprintf(out, "%s %s: %d passed, failed %v (%s)\n", s.version, suite.id, outcome.Passed, outcome.Failed, time.Since(begun).Round(time.Second))
+	if testErr != nil && len(outcome.Failed) == 0 {
+		return Outcome{}, fmt.Errorf("%w, and no test has failed", testErr)
 	}
-	return result, nil
+	if outcome.Passed+len(outcome.Failed) == 0 {
+		return Outcome{}, fmt.Errorf("not one of its tests ran on kube-apiserver %s; are bin/lab and bin/ built?", on.version)
+	}
+	took := time.Since(begun).Round(time.Second)
+	fmt.Fprintf(out, "%s %s: %d passed, failed %v (%s)\n", on.version, s.id, outcome.Passed, outcome.Failed, took)
+	return outcome, nil
 }
 
 func readResults(root string) ([]Result, error) {

@@ -58,5 +58,8 @@ func cell(r Result, id string) string {
 	if n := len(outcome.Failed); n > 0 {
 		text += fmt.Sprintf(", **%d fail**: %s", n, strings.Join(outcome.Failed, ", "))
 	}
+	if outcome.Commit != "" {
+		text += fmt.Sprintf(" (%s, at %s)", outcome.Date, outcome.Commit)
+	}
 	return text
 }

@@ -32,6 +32,11 @@ func suites() []suite {
 			id: "tenant", component: "etcd-storage-proxy", what: "two kube-apiservers of this version as tenants of one core, while a proxy is killed again and again",
 			packages: []string{"./test/contract/etcdstorage/fidelity"}, run: "TestTwoAPIServersLiveOnOneCore",
 		},
+		{
+			id: "driver", component: "digitalocean-csi-driver",
+			what:     "a volume from its claim to its deletion, with the sidecars, rights and objects of the manifest",
+			packages: []string{"./test/e2e/driver"},
+		},
 		{id: "plugin", component: "kubectl-mooring", what: "commands that read a cluster", packages: []string{"./internal/plugin"}},
 		{
 			id: "manifests", component: "manifests", what: "every object of `dist/`, `releases/` and the examples; the shipped rights, each used and none missing; admission policies",
@@ -59,6 +64,21 @@ func suites() []suite {
 	}
 }
 
+// selectSuites returns those with these IDs, or all.
+func selectSuites(ids []string) ([]suite, error) {
+	all := suites()
+	var known []string
+	for _, s := range all {
+		known = append(known, s.id)
+	}
+	for _, id := range ids {
+		if !slices.Contains(known, id) {
+			return nil, fmt.Errorf("there is no suite %q: there are %v", id, known)
+		}
+	}
+	return slices.DeleteFunc(all, func(s suite) bool { return len(ids) > 0 && !slices.Contains(ids, s.id) }), nil
+}
+
 // Result is what was seen of one version.
 type Result struct {
 	Minor   string             `json:"minor"`
@@ -68,16 +88,43 @@ type Result struct {
 	Suites  map[string]Outcome `json:"suites"`
 }
 
-// Outcome counts the tests of a suite that ran on the server, and names those that failed.
+// Outcome counts the tests of a suite that ran on the server, and names those that failed. It has a commit and a date
+// if the suite was run alone, at another commit than its version's Result.
 type Outcome struct {
 	Passed  int      `json:"passed"`
 	Failed  []string `json:"failed,omitempty"`
 	Skipped []string `json:"skipped,omitempty"`
+	Commit  string   `json:"commit,omitempty"`
+	Date    string   `json:"date,omitempty"`
 }
 
-func (r Result) failures() []string {
+// revision is the commit that was exercised, and the day.
+type revision struct{ commit, date string }
+
+// begin returns the Result that a run adds to: an empty one, or, if the run is not of all suites, that of the version's
+// last run.
+func begin(results []Result, s server, now revision, all bool) Result {
+	last := slices.IndexFunc(results, func(r Result) bool { return r.Version == s.version })
+	if all || last < 0 {
+		return Result{
+			Minor: s.minor, Version: s.version, Commit: now.commit, Date: now.date, Suites: map[string]Outcome{},
+		}
+	}
+	return results[last]
+}
+
+// add puts in the outcome of a suite that has just run.
+func (r Result) add(id string, outcome Outcome, now revision) {
+	if now.commit != r.Commit {
+		outcome.Commit, outcome.Date = now.commit, now.date
+	}
+	r.Suites[id] = outcome
+}
+
+// failures names the tests of these suites that failed.
+func (r Result) failures(of []suite) []string {
 	var out []string
-	for _, s := range suites() {
+	for _, s := range of {
 		for _, test := range r.Suites[s.id].Failed {
 			out = append(out, r.Minor+" "+test)
 		}

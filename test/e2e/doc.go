@@ -14,6 +14,7 @@
 //	departures          a benchmark: 50 machines leave, with calico-node-sync and with Calico's kube-controllers (MOORING_E2E_MACHINES)
 //	lab, terminal       the lab's demo and its end
 //	pods                a lab with real machines: all components as pods by the chart, the etcd storage operator from its own manifests, its upgrade
+//	driver              the controller of the volume driver with its sidecars and rights: a volume's life, on any version of kube-apiserver
 //	cloud               the cloud component in the lab: droplets and Nodes, Services and load balancers, kills at any time, memory
 //
 // What a clean-up must end in is what an undisturbed one left, byte for byte; that one is judged against the datastore as it was before the
