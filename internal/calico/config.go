@@ -47,6 +47,9 @@ func Resolve(flag string, lookup func(string) (string, bool)) (Config, error) {
 	env := environment{lookup: lookup}
 	kind, err := resolveKind(flag, env.get("DATASTORE_TYPE"), env.get("ETCD_ENDPOINTS"))
 	if err != nil {
+		if env.get("ETCD_AUTHORITY") != "" { // which Calico has not read since version 3, and which may be what was meant
+			err = fmt.Errorf("%w; ETCD_AUTHORITY, which is set, is not read: ETCD_ENDPOINTS replaces it and ETCD_SCHEME", err)
+		}
 		return Config{}, errors.Join(env.err, err)
 	}
 	c := Config{Kind: kind}

@@ -66,9 +66,13 @@ func TestResolveRefuses(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"nothing at all":                {"", nil, "no datastore is named: set --datastore-type"},
-		"an unknown type":               {"etcdv2", nil, `"etcdv2" is unknown: it must be etcdv3 or kubernetes`},
-		"etcd without endpoints":        {"etcdv3", nil, "no endpoint is named: set ETCD_ENDPOINTS"},
+		"nothing at all":         {"", nil, "no datastore is named: set --datastore-type"},
+		"an unknown type":        {"etcdv2", nil, `"etcdv2" is unknown: it must be etcdv3 or kubernetes`},
+		"etcd without endpoints": {"etcdv3", nil, "no endpoint is named: set ETCD_ENDPOINTS"},
+		"only ETCD_AUTHORITY":    {"", map[string]string{"ETCD_AUTHORITY": "a:2379"}, "ETCD_AUTHORITY, which is set, is not read: ETCD_ENDPOINTS replaces it"},
+		"etcd with CALICO_ETCD_AUTHORITY": {
+			"etcdv3", map[string]string{"CALICO_ETCD_AUTHORITY": "a:2379"}, "set ETCD_ENDPOINTS (or CALICO_ETCD_ENDPOINTS) to Calico's etcd",
+		},
 		"kubernetes with endpoints":     {"kubernetes", map[string]string{"ETCD_ENDPOINTS": secure}, "ETCD_ENDPOINTS is set as well: unset one"},
 		"flag against variable":         {"kubernetes", map[string]string{"DATASTORE_TYPE": "etcdv3"}, `--datastore-type says "kubernetes" and DATASTORE_TYPE says "etcdv3"`},
 		"two spellings that differ":     {"", map[string]string{"ETCD_ENDPOINTS": secure, "CALICO_ETCD_ENDPOINTS": "https://b:2379"}, "ETCD_ENDPOINTS and CALICO_ETCD_ENDPOINTS are both set and differ"},

@@ -123,7 +123,11 @@ func (d *Etcd) checkNode(ctx context.Context, object Object, seen map[string]int
 		if err != nil {
 			continue // nothing that IPAM could have assigned
 		}
-		if err := d.checkAddress(ctx, address, "-tunnel-addr-"+node.Name, object.Key, seen); err != nil {
+		own := func(a Allocation) bool {
+			tunnel := strings.HasSuffix(a.Attributes[model.IPAMBlockAttributeType], "TunnelAddress")
+			return strings.HasSuffix(a.Handle, "-tunnel-addr-"+node.Name) || tunnel && a.Host == node.Name
+		}
+		if err := d.checkAddress(ctx, address, own, object.Key, seen); err != nil {
 			return err
 		}
 	}
@@ -190,7 +194,7 @@ func isResource(key string) bool {
 	return false
 }
 
-// checkEndpoint refuses an endpoint one of whose addresses is assigned under another handle by now, and notes the blocks' revisions.
+// checkEndpoint refuses an endpoint one of whose addresses is another's by now, and notes the blocks' revisions.
 func (d *Etcd) checkEndpoint(ctx context.Context, object Object, seen map[string]int64) error {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(object.Key, endpointPrefix), "/")
 	parsed, err := model.ParseValue(model.ResourceKey{Kind: libapiv3.KindWorkloadEndpoint, Namespace: namespace, Name: name}, []byte(object.Value))
@@ -198,20 +202,31 @@ func (d *Etcd) checkEndpoint(ctx context.Context, object Object, seen map[string
 	if err != nil || !ok {
 		return fmt.Errorf("%w: %s in the journal is not a workload endpoint", ErrNotRestored, object.Key)
 	}
+	own := func(a Allocation) bool { return ownedBy(wep, a) }
 	for _, network := range wep.Spec.IPNetworks {
 		prefix, err := netip.ParsePrefix(network)
 		if err != nil {
 			return fmt.Errorf("%w: %s in the journal has address %q", ErrNotRestored, object.Key, network)
 		}
-		if err := d.checkAddress(ctx, prefix.Addr(), "."+wep.Spec.ContainerID, object.Key, seen); err != nil {
+		if err := d.checkAddress(ctx, prefix.Addr(), own, object.Key, seen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkAddress refuses an address that is assigned under a handle of another ending, and notes the block's revision.
-func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, handleEnd, whose string, seen map[string]int64) error {
+// ownedBy reports that an address is the endpoint's own: its handle ends in the endpoint's sandbox, or it says that it is of the endpoint's pod on
+// the endpoint's machine. The handle of a virtual machine's address names the machine instead of a sandbox, and an old one nothing else than it.
+func ownedBy(wep *libapiv3.WorkloadEndpoint, a Allocation) bool {
+	if sandbox := wep.Spec.ContainerID; sandbox != "" && (a.Handle == sandbox || strings.HasSuffix(a.Handle, "."+sandbox)) {
+		return true
+	}
+	host, namespace, pod := a.Host, a.Attributes[model.IPAMBlockAttributeNamespace], a.Attributes[model.IPAMBlockAttributePod]
+	return host == wep.Spec.Node && pod != "" && pod == wep.Spec.Pod && namespace == wep.Namespace
+}
+
+// checkAddress refuses an address that is assigned and not the object's own, and notes the block's revision. One in cooldown is nobody's.
+func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, own func(Allocation) bool, whose string, seen map[string]int64) error {
 	cidr, found, err := d.blockOf(ctx, address)
 	if err != nil || !found {
 		return err
@@ -229,7 +244,7 @@ func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, handleEnd, 
 		return err
 	}
 	for _, a := range translated.Allocations {
-		if a.Address == address && !strings.HasSuffix(a.Handle, handleEnd) {
+		if a.Address == address && a.ReleasedAt.IsZero() && !own(a) {
 			return fmt.Errorf("%w: address %s of %s is assigned to handle %s by now", ErrNotRestored, address, whose, a.Handle)
 		}
 	}

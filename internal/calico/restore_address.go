@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -33,7 +32,7 @@ func (a HeldAddress) validate() error {
 
 // RestoreAddress assigns an address again as it was, under its handle and with its attributes, if it is still free: in its block, or, if
 // that is gone, in the block made again as affine to the host, as long as an IPPool contains it. It refuses (ErrNotRestored) an address that
-// is another's by now, and one that is assigned just so is left as it is (ErrUnchanged). With dryRun nothing is written. Checks and write
+// is another's by now, and one that is assigned to that handle is left as it is (ErrUnchanged). With dryRun nothing is written. Checks and write
 // are one transaction.
 func (d *Etcd) RestoreAddress(ctx context.Context, host string, address HeldAddress, dryRun bool) error {
 	if err := address.validate(); err != nil {
@@ -154,8 +153,8 @@ func assignAgain(block *storedBlock, address HeldAddress) error {
 	}
 	if index != nil {
 		handle := handleOf(block.AllocationBlock, *index)
-		if handle == address.Handle && maps.Equal(block.Attributes[*index].AttrSecondary, address.Attributes) {
-			return fmt.Errorf("%w: address %s is assigned just as it was", ErrUnchanged, address.Address)
+		if handle == address.Handle { // which names one sandbox, or tunnel, or virtual machine
+			return fmt.Errorf("%w: address %s is assigned to its handle", ErrUnchanged, address.Address)
 		}
 		return fmt.Errorf("%w: address %s is assigned to handle %s by now", ErrNotRestored, address.Address, handle)
 	}

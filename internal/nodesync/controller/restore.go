@@ -36,7 +36,7 @@ func Restore(ctx context.Context, store RestoreStore, clusterUID string, entries
 		return false, say(foreign)
 	}
 	r := restorer{
-		store: store, tell: say, dryRun: dryRun, done: map[string]bool{}, held: map[string][]calico.Object{}, taken: map[netip.Addr]calico.HeldAddress{},
+		store: store, say: say, dryRun: dryRun, done: map[string]bool{}, held: map[string][]calico.Object{}, taken: map[netip.Addr]calico.HeldAddress{},
 		ownCluster: clusterUID != "",
 	}
 	all := true
@@ -91,7 +91,7 @@ func checkCluster(ctx context.Context, store RestoreStore, clusterUID string, en
 // restorer puts entries back, the oldest first.
 type restorer struct {
 	store  RestoreStore
-	tell   func(line string) error
+	say    func(line string) error
 	dryRun bool
 	// done are the keys that an older entry has been asked for: of a clean-up that was interrupted, it holds them as they were at first.
 	done map[string]bool
@@ -224,8 +224,4 @@ func (r *restorer) put(ctx context.Context, object calico.Object) (line string, 
 		return err.Error(), false, nil
 	}
 	return line, false, err
-}
-
-func (r *restorer) say(line string) error {
-	return r.tell(line)
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/mooring-dev/mooring/internal/platform/refusal"
 )
 
 // serviceAccountDir is where Kubernetes mounts a Pod's credentials; fixed by the kubelet.
@@ -33,6 +35,7 @@ func (o Options) RESTConfig(userAgent string) (*rest.Config, error) {
 	}
 	config.UserAgent = userAgent
 	config.QPS = -1
+	config.Wrap(refusal.Explain)
 	return config, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/refusal"
 )
 
 // Name is the executable's name. It MUST not be changed: kubectl finds plugins as kubectl-NAME.
@@ -73,6 +74,7 @@ func (e *Env) RESTConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig, pass --kubeconfig or --context to choose another: %w", err)
 	}
 	config.UserAgent = buildinfo.Get().UserAgent(Name)
+	config.Wrap(refusal.Explain)
 	return config, nil
 }
 
